@@ -1,0 +1,38 @@
+//! Every bound that a message must keep, with where it comes from.
+
+/// RabbitMQ 4 refuses larger messages unless configured otherwise (3.x: 128 MiB). One bound for all keeps a fleet portable.
+pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// AMQP headers must fit one frame of 128 KiB together with everything else in it; texts echoed there stay far below.
+pub const HEADER_TEXT_BYTES_MAX: usize = 1024;
+/// Names of pools, clients and workers: part of queue names, which AMQP limits to 255 bytes.
+pub const NAME_BYTES_MAX: usize = 100;
+/// Names that people give to jobs, buffers, labels and arguments.
+pub const TEXT_BYTES_MAX: usize = 256;
+/// Tasks in one message: enough to make a tiny job's share of a message negligible.
+pub const TASKS_PER_MESSAGE_MAX: usize = 1024;
+pub const LABELS_MAX: usize = 32;
+pub const BUFFERS_MAX: usize = 256;
+/// As NumPy had it for long (32); no kernel here wants more than 8.
+pub const DIMENSIONS_MAX: usize = 8;
+pub const LAUNCHES_MAX: usize = 1024;
+pub const REPEAT_MAX: u32 = 1_000_000;
+/// CUDA passes at most 4 KiB of kernel parameters before compute capability 7.0; 8-byte ones make 512.
+pub const ARGS_MAX: usize = 512;
+/// CUDA C source, PTX or cubin.
+pub const PROGRAM_BYTES_MAX: usize = 8 << 20;
+pub const COMPILE_OPTIONS_MAX: usize = 64;
+/// The text of a failure (a compile log, an access report) as it travels in replies and events.
+pub const FAILURE_DETAIL_BYTES_MAX: usize = 64 << 10;
+/// One buffer on the device. Checked before anything is multiplied further.
+pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
+pub const TIME_LIMIT_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
+pub const ATTEMPTS_MAX: u32 = 20;
+/// Deliveries of one message before a worker takes it for poison: RabbitMQ 4's own default for quorum queues.
+pub const DELIVERIES_MAX: u64 = 20;
+
+/// CUDA's launch bounds, the same for every device since compute capability 3.0.
+pub const GRID_MAX: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
+pub const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
+pub const THREADS_PER_BLOCK_MAX: u32 = 1024;
+/// The most that any device lets a block opt in to (227 KiB on compute capability 9.0).
+pub const SHARED_BYTES_MAX: u32 = 227 << 10;

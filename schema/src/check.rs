@@ -1,0 +1,310 @@
+//! Whether a decoded task makes sense, told by the field that does not.
+//!
+//! These checks need no device and no catalog: sizes are multiplied with care, names resolve, bounds hold. A device's own
+//! limits (memory, shared memory, compute capability) are the worker's to check.
+
+use std::collections::HashSet;
+
+use crate::{
+    Arg, Block, Buffer, Data, Dtype, Grid, Launch, Output, Program, Task,
+    bounds::{
+        ARGS_MAX, BLOCK_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, GRID_MAX, LABELS_MAX,
+        LAUNCHES_MAX, PROGRAM_BYTES_MAX, REPEAT_MAX, SHARED_BYTES_MAX, TEXT_BYTES_MAX, THREADS_PER_BLOCK_MAX,
+    },
+    task::elements,
+};
+
+/// A field that can't be right, and why.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct Invalid {
+    pub field: String,
+    pub problem: String,
+}
+
+fn invalid<T>(field: impl Into<String>, problem: impl Into<String>) -> Result<T, Invalid> {
+    Err(Invalid { field: field.into(), problem: problem.into() })
+}
+
+impl Task<'_> {
+    /// Checks everything that can be checked without a device. The first problem found is returned.
+    pub fn check(&self) -> Result<(), Invalid> {
+        self.check_texts()?;
+        self.check_program()?;
+        self.check_buffers()?;
+        self.check_launches()?;
+        self.check_outputs()
+    }
+
+    /// Bytes that travel inside this task's buffers, decoded.
+    pub fn inline_bytes(&self) -> u64 {
+        self.buffers
+            .iter()
+            .map(|buffer| match &buffer.data {
+                Data::Inline(inline) => inline.resolved_len(buffer.dtype) as u64,
+                Data::Zeros | Data::Fill(_) => 0,
+            })
+            .sum()
+    }
+
+    /// Bytes of all buffers on the device, unless that overflows.
+    pub fn device_bytes(&self) -> Option<u64> {
+        self.buffers.iter().try_fold(0_u64, |sum, buffer| sum.checked_add(buffer.bytes()?))
+    }
+
+    pub fn buffer(&self, name: &str) -> Option<&Buffer<'_>> {
+        self.buffers.iter().find(|buffer| buffer.name == name)
+    }
+
+    fn check_texts(&self) -> Result<(), Invalid> {
+        if let Some(name) = &self.name {
+            check_text("name", name)?;
+        }
+        if self.labels.len() > LABELS_MAX {
+            return invalid("labels", format!("{} labels, at most {LABELS_MAX} are allowed", self.labels.len()));
+        }
+        for (key, value) in &self.labels {
+            if key.is_empty() {
+                return invalid("labels", "a label's key is empty");
+            }
+            check_text("labels", key)?;
+            check_text(&format!("labels.{key}"), value)?;
+        }
+        Ok(())
+    }
+
+    fn check_program(&self) -> Result<(), Invalid> {
+        let (field, bytes) = match &self.program {
+            Program::Catalog(name) => return check_name("program.catalog", name),
+            Program::Source { code, options } => {
+                if options.len() > COMPILE_OPTIONS_MAX {
+                    return invalid("program.source.options", format!("more than {COMPILE_OPTIONS_MAX} options"));
+                }
+                for (index, option) in options.iter().enumerate() {
+                    check_text(&format!("program.source.options[{index}]"), option)?;
+                }
+                if code.contains('\0') {
+                    return invalid("program.source.code", "contains a NUL character");
+                }
+                ("program.source.code", code.len())
+            }
+            Program::Ptx(text) => {
+                if text.contains('\0') {
+                    return invalid("program.ptx", "contains a NUL character");
+                }
+                ("program.ptx", text.len())
+            }
+            Program::Cubin(image) => ("program.cubin", image.resolved_len(Dtype::U8)),
+        };
+        match bytes {
+            0 => invalid(field, "is empty"),
+            1..=PROGRAM_BYTES_MAX => Ok(()),
+            _ => invalid(field, format!("is {bytes} bytes long, at most {PROGRAM_BYTES_MAX} are allowed")),
+        }
+    }
+
+    fn check_buffers(&self) -> Result<(), Invalid> {
+        if self.buffers.len() > BUFFERS_MAX {
+            return invalid("buffers", format!("{} buffers, at most {BUFFERS_MAX} are allowed", self.buffers.len()));
+        }
+        let mut names = HashSet::new();
+        for (index, buffer) in self.buffers.iter().enumerate() {
+            check_name(&format!("buffers[{index}].name"), &buffer.name)?;
+            if !names.insert(buffer.name.as_str()) {
+                return invalid(format!("buffers[{index}].name"), format!("{:?} is used twice", buffer.name));
+            }
+            buffer.check()?;
+        }
+        match self.device_bytes() {
+            Some(0..=BUFFER_BYTES_MAX) => Ok(()),
+            _ => invalid("buffers", format!("together they are larger than {BUFFER_BYTES_MAX} bytes")),
+        }
+    }
+
+    fn check_launches(&self) -> Result<(), Invalid> {
+        if matches!(self.program, Program::Catalog(_)) && self.launches.is_empty() {
+            return Ok(());
+        }
+        if !self.arguments.is_empty() {
+            return invalid(
+                "arguments",
+                "only a catalog kernel has named arguments; give a launch's arguments in launches[].args",
+            );
+        }
+        match self.launches.len() {
+            0 => return invalid("launches", "is empty; say which entry to launch"),
+            1..=LAUNCHES_MAX => {}
+            many => return invalid("launches", format!("{many} launches, at most {LAUNCHES_MAX} are allowed")),
+        }
+        for (index, launch) in self.launches.iter().enumerate() {
+            launch.check(&format!("launches[{index}]"), |name| self.buffer(name).is_some())?;
+        }
+        Ok(())
+    }
+
+    fn check_outputs(&self) -> Result<(), Invalid> {
+        let mut names = HashSet::new();
+        for (index, name) in self.outputs.iter().enumerate() {
+            let field = format!("outputs[{index}]");
+            // A catalog kernel's own outputs need not be listed as buffers.
+            if self.buffer(name).is_none() && !matches!(self.program, Program::Catalog(_)) {
+                return invalid(field, format!("no buffer is named {name:?}"));
+            }
+            if !names.insert(name) {
+                return invalid(field, format!("{name:?} is listed twice"));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Buffer<'_> {
+    /// Checks shape and contents against each other.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let field = |part: &str| format!("buffers.{}.{part}", self.name);
+        if self.shape.len() > DIMENSIONS_MAX {
+            return invalid(
+                field("shape"),
+                format!("{} dimensions, at most {DIMENSIONS_MAX} are allowed", self.shape.len()),
+            );
+        }
+        let bytes = match self.bytes() {
+            Some(bytes @ 1..=BUFFER_BYTES_MAX) => bytes,
+            Some(0) => return invalid(field("shape"), format!("{:?} has no elements", self.shape)),
+            _ => {
+                return invalid(
+                    field("shape"),
+                    format!("{:?} of {} is larger than {BUFFER_BYTES_MAX} bytes", self.shape, self.dtype),
+                );
+            }
+        };
+        match &self.data {
+            Data::Zeros => Ok(()),
+            Data::Fill(number) => number
+                .write(self.dtype, &mut Vec::with_capacity(8))
+                .or_else(|problem| invalid(field("data.fill"), problem.to_string())),
+            Data::Inline(inline) => {
+                let given = inline.resolved_len(self.dtype) as u64;
+                if given != bytes {
+                    return invalid(
+                        field("data"),
+                        format!("{given} bytes given, {:?} of {} needs {bytes}", self.shape, self.dtype),
+                    );
+                }
+                match inline.resolve(self.dtype) {
+                    Ok(_) => Ok(()),
+                    Err(problem) => invalid(field("data"), problem.to_string()),
+                }
+            }
+        }
+    }
+}
+
+impl Output<'_> {
+    /// Checks that a reply's bytes are as many as its shape says.
+    pub fn check(&self) -> Result<(), Invalid> {
+        let given = self.data.resolved_len(self.dtype) as u64;
+        match elements(&self.shape).and_then(|count| count.checked_mul(self.dtype.size() as u64)) {
+            Some(wanted) if wanted == given => Ok(()),
+            _ => invalid(
+                format!("outputs.{}.data", self.name),
+                format!("{given} bytes do not make {:?} of {}", self.shape, self.dtype),
+            ),
+        }
+    }
+}
+
+impl Launch {
+    fn check(&self, field: &str, has_buffer: impl Fn(&str) -> bool) -> Result<(), Invalid> {
+        check_name(&format!("{field}.entry"), &self.entry)?;
+        self.grid.check(&format!("{field}.grid"))?;
+        self.block.check(&format!("{field}.block"))?;
+        if self.shared_bytes > SHARED_BYTES_MAX {
+            return invalid(
+                format!("{field}.shared_bytes"),
+                format!("{} is more than any device has ({SHARED_BYTES_MAX})", self.shared_bytes),
+            );
+        }
+        if !(1..=REPEAT_MAX).contains(&self.repeat) {
+            return invalid(format!("{field}.repeat"), format!("{} is not between 1 and {REPEAT_MAX}", self.repeat));
+        }
+        if self.args.len() > ARGS_MAX {
+            return invalid(format!("{field}.args"), format!("{} arguments, at most {ARGS_MAX}", self.args.len()));
+        }
+        for (index, arg) in self.args.iter().enumerate() {
+            let field = format!("{field}.args[{index}]");
+            match arg {
+                Arg::Buffer(name) if !has_buffer(name) => {
+                    return invalid(field, format!("no buffer is named {name:?}"));
+                }
+                Arg::Buffer(_) => {}
+                Arg::Scalar(dtype, number) => {
+                    if let Err(problem) = number.write(*dtype, &mut Vec::with_capacity(8)) {
+                        return invalid(field, problem.to_string());
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Grid {
+    fn check(&self, field: &str) -> Result<(), Invalid> {
+        let extents: Vec<u64> = match self {
+            Self::Cover(extents) => extents.clone(),
+            Self::Blocks(blocks) => blocks.iter().map(|extent| u64::from(*extent)).collect(),
+        };
+        check_extents(field, &extents)?;
+        let Self::Blocks(blocks) = self else { return Ok(()) };
+        check_maxima(field, "blocks", blocks, GRID_MAX)
+    }
+}
+
+impl Block {
+    fn check(&self, field: &str) -> Result<(), Invalid> {
+        let Self::Threads(threads) = self else { return Ok(()) };
+        check_extents(field, &threads.iter().map(|extent| u64::from(*extent)).collect::<Vec<_>>())?;
+        check_maxima(field, "threads", threads, BLOCK_MAX)?;
+        match threads.iter().product::<u32>() {
+            1..=THREADS_PER_BLOCK_MAX => Ok(()),
+            many => invalid(field, format!("{many} threads in a block, at most {THREADS_PER_BLOCK_MAX} are possible")),
+        }
+    }
+}
+
+fn check_extents(field: &str, extents: &[u64]) -> Result<(), Invalid> {
+    if !(1..=3).contains(&extents.len()) {
+        return invalid(field, format!("{} dimensions given, 1 to 3 are possible", extents.len()));
+    }
+    match extents.iter().position(|extent| *extent == 0) {
+        Some(axis) => invalid(field, format!("its {} extent is zero", ["x", "y", "z"][axis])),
+        None => Ok(()),
+    }
+}
+
+fn check_maxima(field: &str, what: &str, extents: &[u32], maxima: [u32; 3]) -> Result<(), Invalid> {
+    for ((extent, max), axis) in extents.iter().zip(maxima).zip(["x", "y", "z"]) {
+        if *extent > max {
+            return invalid(field, format!("{extent} {what} in {axis}, CUDA allows at most {max}"));
+        }
+    }
+    Ok(())
+}
+
+fn check_text(field: &str, text: &str) -> Result<(), Invalid> {
+    if text.len() > TEXT_BYTES_MAX {
+        return invalid(field, format!("is longer than {TEXT_BYTES_MAX} bytes"));
+    }
+    match text.chars().find(|c| c.is_control()) {
+        Some(control) => invalid(field, format!("contains the control character {control:?}")),
+        None => Ok(()),
+    }
+}
+
+fn check_name(field: &str, name: &str) -> Result<(), Invalid> {
+    if name.is_empty() {
+        return invalid(field, "is empty");
+    }
+    check_text(field, name)
+}

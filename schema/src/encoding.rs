@@ -1,0 +1,219 @@
+//! Two encodings with one meaning: MessagePack for programs, JSON for people and small producers.
+//!
+//! A body is one item or a list of items; which of the two stands in its first byte. Decoding borrows inline bytes from
+//! the body, and allocates no more than a small multiple of the body's size whatever lengths it claims.
+
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+
+use crate::{Event, JobId, Reply, Task, VERSION, bounds::TASKS_PER_MESSAGE_MAX};
+
+mod scan;
+
+/// How a body is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Encoding {
+    MessagePack,
+    Json,
+}
+
+/// One item or a list, as it stood in the message. A reply message has the form of the message that it answers.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Batch<T> {
+    One(T),
+    Many(Vec<T>),
+}
+
+/// Why a body could not be read.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    #[error("the body is empty")]
+    Empty,
+    #[error("the body is not {encoding}: {problem}")]
+    Malformed { encoding: Encoding, problem: String },
+    #[error("the body's version is {found}, this side reads version {VERSION}")]
+    UnsupportedVersion { found: u64 },
+    #[error("the body lists {found} tasks, at most {TASKS_PER_MESSAGE_MAX} are allowed")]
+    TooMany { found: usize },
+}
+
+/// A value that could not be written.
+#[derive(Debug, thiserror::Error)]
+#[error("failed to encode as {encoding}: {problem}")]
+pub struct EncodeError {
+    encoding: Encoding,
+    problem: String,
+}
+
+/// What can be told of a task that this side can't read otherwise: enough to answer it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+pub struct Head {
+    #[serde(default)]
+    pub version: Option<u64>,
+    #[serde(default)]
+    pub job_id: Option<JobId>,
+}
+
+impl Encoding {
+    pub const fn content_type(self) -> &'static str {
+        match self {
+            Self::MessagePack => "application/msgpack",
+            Self::Json => "application/json",
+        }
+    }
+
+    /// The encoding that a `content_type` names; parameters such as a charset are ignored.
+    pub fn of_content_type(content_type: &str) -> Option<Self> {
+        match content_type.split(';').next()?.trim().to_ascii_lowercase().as_str() {
+            "application/msgpack" | "application/x-msgpack" | "application/vnd.msgpack" => Some(Self::MessagePack),
+            "application/json" => Some(Self::Json),
+            _ => None,
+        }
+    }
+
+    fn encode<T: Serialize>(self, value: &T) -> Result<Vec<u8>, EncodeError> {
+        let encoded = match self {
+            // Named fields, so that a reader of another minor version finds its way.
+            Self::MessagePack => rmp_serde::to_vec_named(value).map_err(|source| source.to_string()),
+            Self::Json => serde_json::to_vec(value).map_err(|source| source.to_string()),
+        };
+        encoded.map_err(|problem| EncodeError { encoding: self, problem })
+    }
+
+    fn decode<'a, T: Deserialize<'a>>(self, body: &'a [u8]) -> Result<T, DecodeError> {
+        let decoded = match self {
+            Self::MessagePack => {
+                scan::check(body).map_err(|problem| self.malformed(problem))?;
+                rmp_serde::from_slice(body).map_err(|source| source.to_string())
+            }
+            Self::Json => serde_json::from_slice(body).map_err(|source| source.to_string()),
+        };
+        decoded.map_err(|problem| self.malformed(problem))
+    }
+
+    fn malformed(self, problem: impl Into<String>) -> DecodeError {
+        let mut problem = problem.into();
+        // An unknown field or string of a hostile body must not come back whole in logs and replies.
+        problem.truncate(problem.floor_char_boundary(400));
+        DecodeError::Malformed { encoding: self, problem }
+    }
+
+    fn is_list(self, body: &[u8]) -> Result<bool, DecodeError> {
+        match self {
+            Self::MessagePack => {
+                body.first().map(|marker| matches!(marker, 0x90..=0x9f | 0xdc | 0xdd)).ok_or(DecodeError::Empty)
+            }
+            Self::Json => {
+                let first = body.iter().find(|byte| !byte.is_ascii_whitespace()).ok_or(DecodeError::Empty)?;
+                Ok(*first == b'[')
+            }
+        }
+    }
+
+    fn decode_batch<'a, T: Deserialize<'a>>(self, body: &'a [u8]) -> Result<Batch<T>, DecodeError> {
+        if self.is_list(body)? { self.decode(body).map(Batch::Many) } else { self.decode(body).map(Batch::One) }
+    }
+
+    pub fn encode_tasks(self, tasks: &Batch<Task<'_>>) -> Result<Vec<u8>, EncodeError> {
+        self.encode(tasks)
+    }
+
+    pub fn encode_replies(self, replies: &Batch<Reply<'_>>) -> Result<Vec<u8>, EncodeError> {
+        self.encode(replies)
+    }
+
+    /// The tasks of a message. A message whose tasks name another version fails as a whole.
+    pub fn decode_tasks<'a>(self, body: &'a [u8]) -> Result<Batch<Task<'a>>, DecodeError> {
+        let batch: Batch<Task<'a>> = self.decode_batch(body).map_err(|error| self.blame_version(body, error))?;
+        if batch.len() > TASKS_PER_MESSAGE_MAX {
+            return Err(DecodeError::TooMany { found: batch.len() });
+        }
+        match batch.iter().find(|task| task.version != VERSION) {
+            Some(task) => Err(DecodeError::UnsupportedVersion { found: task.version.into() }),
+            None => Ok(batch),
+        }
+    }
+
+    pub fn decode_replies<'a>(self, body: &'a [u8]) -> Result<Batch<Reply<'a>>, DecodeError> {
+        let batch: Batch<Reply<'a>> = self.decode_batch(body).map_err(|error| self.blame_version(body, error))?;
+        match batch.iter().find(|reply| reply.version != VERSION) {
+            Some(reply) => Err(DecodeError::UnsupportedVersion { found: reply.version.into() }),
+            None => Ok(batch),
+        }
+    }
+
+    /// Versions and ids of a body that could not be decoded otherwise, as far as they can be read.
+    pub fn decode_heads(self, body: &[u8]) -> Vec<Head> {
+        self.decode_batch::<Head>(body).map(Batch::into_vec).unwrap_or_default()
+    }
+
+    /// A body of another version fails to decode for reasons that would mislead; its version is the reason to name.
+    fn blame_version(self, body: &[u8], error: DecodeError) -> DecodeError {
+        self.decode_heads(body)
+            .into_iter()
+            .find_map(|head| head.version.filter(|version| *version != u64::from(VERSION)))
+            .map_or(error, |found| DecodeError::UnsupportedVersion { found })
+    }
+}
+
+/// Events are between our own programs: always MessagePack, always a list.
+pub fn encode_events(events: &[Event]) -> Result<Vec<u8>, EncodeError> {
+    Encoding::MessagePack.encode(&events)
+}
+
+pub fn decode_events(body: &[u8]) -> Result<Vec<Event>, DecodeError> {
+    if body.is_empty() {
+        return Err(DecodeError::Empty);
+    }
+    Encoding::MessagePack.decode(body)
+}
+
+/// One person-readable document, such as a task file.
+pub fn decode_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, DecodeError> {
+    Encoding::Json.decode(text)
+}
+
+impl std::fmt::Display for Encoding {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::MessagePack => "MessagePack",
+            Self::Json => "JSON",
+        })
+    }
+}
+
+impl<T> Batch<T> {
+    pub fn len(&self) -> usize {
+        self.as_slice().len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.as_slice().is_empty()
+    }
+
+    pub fn as_slice(&self) -> &[T] {
+        match self {
+            Self::One(item) => std::slice::from_ref(item),
+            Self::Many(items) => items,
+        }
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, T> {
+        self.as_slice().iter()
+    }
+
+    pub fn into_vec(self) -> Vec<T> {
+        match self {
+            Self::One(item) => vec![item],
+            Self::Many(items) => items,
+        }
+    }
+}
+
+impl<T: Serialize> Serialize for Batch<T> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self {
+            Self::One(item) => item.serialize(serializer),
+            Self::Many(items) => items.serialize(serializer),
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! Lifecycle events: what the ledger learns, in batches, in any order, possibly twice.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AttemptState, Failure, JobId, PoolName, Priority, Program, Task, Timings, WorkerName};
+
+/// Something that happened. Times are milliseconds since 1970 by the sender's clock.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Event {
+    Submitted(Submitted),
+    Started(Started),
+    AttemptFinished(AttemptFinished),
+    WorkerSeen(WorkerSeen),
+}
+
+/// What a job is, as far as history cares. It travels with [`Submitted`] and [`Started`], so that jobs from producers that send
+/// no events are recorded just as fully.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobInfo {
+    pub job_id: JobId,
+    pub pool: PoolName,
+    pub priority: Priority,
+    #[serde(default)]
+    pub name: Option<String>,
+    #[serde(default)]
+    pub labels: BTreeMap<String, String>,
+    /// `catalog`, `source`, `ptx` or `cubin`.
+    pub program: String,
+    /// The catalog name, or the entry of the first launch.
+    pub kernel: String,
+    pub input_bytes: u64,
+    #[serde(default)]
+    pub client: Option<String>,
+    #[serde(default)]
+    pub submitted_ms: Option<i64>,
+}
+
+/// The broker has confirmed the task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Submitted {
+    pub job: JobInfo,
+    pub at_ms: i64,
+}
+
+/// An executor took the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Started {
+    pub job: JobInfo,
+    pub attempt: u32,
+    pub worker: WorkerName,
+    pub device: u32,
+    pub at_ms: i64,
+}
+
+/// An attempt ended. `Lost` means that another follows; every other state is a final outcome for the job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AttemptFinished {
+    pub job_id: JobId,
+    pub attempt: u32,
+    pub worker: WorkerName,
+    #[serde(default)]
+    pub device: Option<u32>,
+    pub at_ms: i64,
+    pub state: AttemptState,
+    #[serde(default)]
+    pub failure: Option<Failure>,
+    pub output_bytes: u64,
+    pub timings: Timings,
+}
+
+/// A worker's heartbeat, sent at start, at intervals and at stop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WorkerSeen {
+    pub worker: WorkerName,
+    pub at_ms: i64,
+    pub host: String,
+    pub pid: u32,
+    pub revision: String,
+    pub pools: Vec<PoolName>,
+    pub devices: Vec<DeviceSeen>,
+    pub jobs_running: u32,
+    /// The worker's last word: it has drained and leaves.
+    pub leaving: bool,
+}
+
+/// One device of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceSeen {
+    pub index: u32,
+    pub uuid: String,
+    pub name: String,
+    pub emulated: bool,
+    pub compute_capability: [u32; 2],
+    pub memory_bytes: u64,
+    pub driver_version: u32,
+}
+
+impl JobInfo {
+    /// What history keeps of a task.
+    pub fn of(task: &Task<'_>, pool: PoolName, priority: Priority, client: Option<String>) -> Self {
+        let kernel = match &task.program {
+            Program::Catalog(name) => name.clone(),
+            _ => task.launches.first().map_or_else(String::new, |launch| launch.entry.clone()),
+        };
+        Self {
+            job_id: task.job_id,
+            pool,
+            priority,
+            name: task.name.clone(),
+            labels: task.labels.clone(),
+            program: task.program.kind().to_owned(),
+            kernel,
+            input_bytes: task.inline_bytes(),
+            client,
+            submitted_ms: task.submitted_ms,
+        }
+    }
+}

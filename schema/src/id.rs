@@ -1,0 +1,199 @@
+//! Identifiers. Each is a type of its own, so that one can't go where another belongs.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use uuid::Uuid;
+
+use crate::bounds::NAME_BYTES_MAX;
+
+/// A string that is not the identifier that it was meant to be.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{what} {text:?} {problem}")]
+pub struct InvalidId {
+    what: &'static str,
+    text: String,
+    problem: String,
+}
+
+macro_rules! uuid_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(Uuid);
+
+        impl $name {
+            /// A fresh id: UUIDv7, so ids sort by the time at which they were made.
+            #[expect(clippy::new_without_default, reason = "an id that appears by default would hide a mistake")]
+            pub fn new() -> Self {
+                Self(Uuid::now_v7())
+            }
+
+            pub const fn from_uuid(uuid: Uuid) -> Self {
+                Self(uuid)
+            }
+
+            pub const fn as_uuid(&self) -> Uuid {
+                self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.hyphenated().fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                Uuid::try_parse(text).map(Self).map_err(|source| InvalidId {
+                    what: $what,
+                    text: text.chars().take(64).collect(),
+                    problem: format!("is not a UUID: {source}"),
+                })
+            }
+        }
+
+        // The text form in both encodings: a person can grep for an id in a message of either kind.
+        impl Serialize for $name {
+            fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(&self.0.hyphenated())
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                struct Text;
+                impl de::Visitor<'_> for Text {
+                    type Value = $name;
+
+                    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                        f.write_str(concat!("a ", $what, " (UUID)"))
+                    }
+
+                    fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
+                        text.parse().map_err(E::custom)
+                    }
+                }
+                deserializer.deserialize_str(Text)
+            }
+        }
+    };
+}
+
+uuid_id! {
+    /// Names one job for ever. Chosen by the producer, so that sending a task again can't make a second job.
+    JobId, "job id"
+}
+
+uuid_id! {
+    /// Names one message on the broker, which carries one task or a list of them.
+    MessageId, "message id"
+}
+
+macro_rules! name_id {
+    ($(#[$doc:meta])* $name:ident, $what:literal) => {
+        $(#[$doc])*
+        #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+        #[serde(transparent)]
+        pub struct $name(String);
+
+        impl $name {
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl fmt::Debug for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+
+        impl FromStr for $name {
+            type Err = InvalidId;
+
+            fn from_str(text: &str) -> Result<Self, InvalidId> {
+                match name_problem(text) {
+                    None => Ok(Self(text.to_owned())),
+                    Some(problem) => {
+                        Err(InvalidId { what: $what, text: text.chars().take(64).collect(), problem })
+                    }
+                }
+            }
+        }
+
+        impl<'de> Deserialize<'de> for $name {
+            fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+            }
+        }
+    };
+}
+
+name_id! {
+    /// A pool: task queues, a share, a budget and an isolation domain under one name.
+    PoolName, "pool name"
+}
+
+name_id! {
+    /// A producer's name on the replies exchange.
+    ClientName, "client name"
+}
+
+name_id! {
+    /// A worker's name in logs, replies and the ledger.
+    WorkerName, "worker name"
+}
+
+impl Default for PoolName {
+    fn default() -> Self {
+        Self("default".to_owned())
+    }
+}
+
+/// Names become parts of queue names and routing keys, so a dot (the broker's word separator) is not among the letters.
+fn name_problem(text: &str) -> Option<String> {
+    if text.is_empty() {
+        return Some("is empty".to_owned());
+    }
+    if text.len() > NAME_BYTES_MAX {
+        return Some(format!("is longer than {NAME_BYTES_MAX} bytes"));
+    }
+    text.chars()
+        .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')))
+        .map(|c| format!("contains {c:?}; letters, digits, '-' and '_' are allowed"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_sort_by_the_time_they_were_made() {
+        let ids: Vec<JobId> = (0..1000).map(|_| JobId::new()).collect();
+        assert!(ids.is_sorted());
+    }
+
+    #[test]
+    fn a_name_that_would_change_a_routing_key_is_refused() {
+        for text in ["", "a.b", "a b", "a#", "*", "ü", &"x".repeat(200)] {
+            assert!(text.parse::<PoolName>().is_err(), "{text:?}");
+        }
+        assert_eq!("team-a_1".parse::<PoolName>().unwrap().as_str(), "team-a_1");
+    }
+}

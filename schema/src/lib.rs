@@ -1,0 +1,37 @@
+//! The wire contract of gpufleet: what producers, workers and the ledger say to each other.
+//!
+//! Everything here is data and its checks. There is no I/O: whoever holds bytes calls [`encoding`], whoever holds a
+//! decoded [`Task`] calls [`Task::check`] before believing it.
+
+pub mod bounds;
+pub mod bytes;
+pub mod check;
+pub mod dtype;
+pub mod encoding;
+pub mod event;
+pub mod id;
+pub mod launch;
+pub mod limits;
+pub mod number;
+pub mod reply;
+pub mod state;
+pub mod task;
+pub mod topology;
+
+pub use bytes::Inline;
+pub use check::Invalid;
+pub use dtype::Dtype;
+pub use encoding::{Batch, DecodeError, Encoding};
+pub use event::{AttemptFinished, DeviceSeen, Event, JobInfo, Started, Submitted, WorkerSeen};
+pub use id::{ClientName, JobId, MessageId, PoolName, WorkerName};
+pub use launch::{Arg, Block, Grid, Launch};
+pub use limits::{Limits, Requires};
+pub use number::Number;
+pub use reply::{Failure, FailureCode, Output, RanOn, Reply, Timings, Verdict};
+pub use state::{AttemptState, JobState};
+pub use task::{Buffer, Data, Program, Task};
+pub use topology::Priority;
+
+/// The major version of the contract. A body that names another one is refused with a reason; additions within a
+/// major version are new optional fields, which older readers ignore.
+pub const VERSION: u32 = 1;

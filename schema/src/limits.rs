@@ -1,0 +1,49 @@
+//! What a job may use, and what it needs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bounds::{ATTEMPTS_MAX, TIME_LIMIT_MS_MAX};
+
+/// Bounds that a producer sets on its job. An absent one takes the default; all are capped by the maxima of [`crate::bounds`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Limits {
+    /// Time on the device. At its end the executor is killed and the verdict is `timeout`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time_limit_ms: Option<u64>,
+    /// Time in the queue. A job that starts later than this after its submission is `expired` instead.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub queue_limit_ms: Option<u64>,
+    /// How often the job may lose its executor before it is `dead`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attempts_max: Option<u32>,
+    /// Device memory for all buffers together.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_max: Option<u64>,
+}
+
+impl Limits {
+    /// Ten minutes: long for one kernel, short for a person who forgot a limit.
+    pub const TIME_LIMIT_MS_DEFAULT: u64 = 600_000;
+    pub const ATTEMPTS_DEFAULT: u32 = 3;
+
+    pub fn time_limit_ms(&self) -> u64 {
+        self.time_limit_ms.unwrap_or(Self::TIME_LIMIT_MS_DEFAULT).min(TIME_LIMIT_MS_MAX)
+    }
+
+    pub fn attempts_max(&self) -> u32 {
+        self.attempts_max.unwrap_or(Self::ATTEMPTS_DEFAULT).clamp(1, ATTEMPTS_MAX)
+    }
+}
+
+/// What a device must have to run a job.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Requires {
+    /// Major and minor, such as `[8, 0]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub compute_capability_min: Option<[u32; 2]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_bytes_min: Option<u64>,
+    /// A part of the device's name, such as `H200`; letter case does not matter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+}

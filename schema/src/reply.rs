@@ -1,0 +1,203 @@
+//! A reply: the one final outcome of a job, with its outputs.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{AttemptState, Dtype, Inline, JobId, WorkerName, bounds::FAILURE_DETAIL_BYTES_MAX};
+
+/// What comes back for one task. `state` is never `running` or `lost`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Reply<'a> {
+    pub version: u32,
+    pub job_id: JobId,
+    pub attempt: u32,
+    pub state: AttemptState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failure: Option<Failure>,
+    #[serde(default, borrow)]
+    pub outputs: Vec<Output<'a>>,
+    #[serde(default)]
+    pub timings: Timings,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ran_on: Option<RanOn>,
+}
+
+/// A buffer that came back.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Output<'a> {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+    #[serde(borrow)]
+    pub data: Inline<'a>,
+}
+
+/// Why a job did not succeed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Failure {
+    pub verdict: Verdict,
+    pub code: FailureCode,
+    /// One line for a person.
+    pub message: String,
+    /// A compile log or an access report, cut to [`FAILURE_DETAIL_BYTES_MAX`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+    /// The line of the submitted source or PTX that is to blame, where one is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub line: Option<u32>,
+}
+
+/// Whose fault a failure is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Verdict {
+    User,
+    Timeout,
+    OutOfMemory,
+    Device,
+    Infrastructure,
+}
+
+/// What went wrong, for programs to match on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FailureCode {
+    MalformedTask,
+    UnsupportedVersion,
+    InvalidTask,
+    UnknownKernel,
+    RequirementsNotMet,
+    CompileError,
+    LoadError,
+    LaunchError,
+    KernelFault,
+    TimeLimit,
+    QueueLimit,
+    OutOfMemory,
+    OutputTooLarge,
+    ExecutorLost,
+    AttemptsExhausted,
+    DeviceLost,
+    Cancelled,
+    Internal,
+}
+
+/// Where an attempt ran.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RanOn {
+    pub worker: WorkerName,
+    pub device: u32,
+    pub device_name: String,
+    /// The CUDA driver was the emulator, not a GPU's.
+    pub emulated: bool,
+}
+
+/// How long each step of an attempt took, in microseconds. Everything but `queue_us` is from one monotonic clock of the worker
+/// or from device events; `queue_us` compares the producer's clock with the worker's and is never negative.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Timings {
+    /// From submission to the worker's receipt.
+    pub queue_us: u64,
+    /// From the worker's receipt to the executor's start on it.
+    pub wait_us: u64,
+    pub compile_us: u64,
+    /// Loading the module into the device.
+    pub load_us: u64,
+    pub copy_in_us: u64,
+    /// One entry for each launch of the task, its repeats together.
+    pub launches_us: Vec<u64>,
+    pub copy_out_us: u64,
+    /// From the executor's start on the job to its end.
+    pub total_us: u64,
+    pub device_bytes_peak: u64,
+    /// The program was compiled or loaded before.
+    pub module_cached: bool,
+}
+
+impl Timings {
+    pub fn kernel_us(&self) -> u64 {
+        self.launches_us.iter().sum()
+    }
+}
+
+impl Failure {
+    pub fn new(verdict: Verdict, code: FailureCode, message: impl Into<String>) -> Self {
+        Self { verdict, code, message: message.into(), detail: None, line: None }
+    }
+
+    /// Adds a longer text, cut at the bound so that a reply stays small whatever a compiler prints.
+    #[must_use]
+    pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
+        let mut detail = detail.into();
+        if detail.len() > FAILURE_DETAIL_BYTES_MAX {
+            detail.truncate(detail.floor_char_boundary(FAILURE_DETAIL_BYTES_MAX - 32));
+            detail.push_str("\n… (cut)");
+        }
+        self.detail = Some(detail).filter(|text| !text.is_empty());
+        self
+    }
+
+    #[must_use]
+    pub fn at_line(mut self, line: Option<u32>) -> Self {
+        self.line = line;
+        self
+    }
+}
+
+impl Verdict {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::User => "user",
+            Self::Timeout => "timeout",
+            Self::OutOfMemory => "out_of_memory",
+            Self::Device => "device",
+            Self::Infrastructure => "infrastructure",
+        }
+    }
+}
+
+impl FailureCode {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::MalformedTask => "malformed_task",
+            Self::UnsupportedVersion => "unsupported_version",
+            Self::InvalidTask => "invalid_task",
+            Self::UnknownKernel => "unknown_kernel",
+            Self::RequirementsNotMet => "requirements_not_met",
+            Self::CompileError => "compile_error",
+            Self::LoadError => "load_error",
+            Self::LaunchError => "launch_error",
+            Self::KernelFault => "kernel_fault",
+            Self::TimeLimit => "time_limit",
+            Self::QueueLimit => "queue_limit",
+            Self::OutOfMemory => "out_of_memory",
+            Self::OutputTooLarge => "output_too_large",
+            Self::ExecutorLost => "executor_lost",
+            Self::AttemptsExhausted => "attempts_exhausted",
+            Self::DeviceLost => "device_lost",
+            Self::Cancelled => "cancelled",
+            Self::Internal => "internal",
+        }
+    }
+}
+
+impl Output<'_> {
+    pub fn into_owned(self) -> Output<'static> {
+        Output { name: self.name, dtype: self.dtype, shape: self.shape, data: self.data.into_owned() }
+    }
+}
+
+impl Reply<'_> {
+    pub fn into_owned(self) -> Reply<'static> {
+        Reply {
+            outputs: self.outputs.into_iter().map(Output::into_owned).collect(),
+            version: self.version,
+            job_id: self.job_id,
+            attempt: self.attempt,
+            state: self.state,
+            failure: self.failure,
+            timings: self.timings,
+            ran_on: self.ran_on,
+        }
+    }
+}

@@ -1,0 +1,174 @@
+//! A task: everything that a worker needs to run one job.
+
+use std::{borrow::Cow, collections::BTreeMap};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires};
+
+/// One job as a producer describes it. It is a pure function of its contents: running it twice is harmless.
+///
+/// For a catalog program the kernel's manifest supplies launches, outputs and missing buffers; `arguments` carries its scalars by
+/// name. For every other program `launches` and `outputs` say it all and `arguments` stays empty.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Task<'a> {
+    pub version: u32,
+    pub job_id: JobId,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    #[serde(borrow)]
+    pub program: Program<'a>,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub arguments: BTreeMap<String, Number>,
+    #[serde(default, borrow)]
+    pub buffers: Vec<Buffer<'a>>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub launches: Vec<Launch>,
+    /// Names of the buffers that come back.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outputs: Vec<String>,
+    #[serde(default)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub requires: Requires,
+    /// Who gets the reply; without it the message's `reply_to` does, and without that nobody.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reply: Option<ClientName>,
+    /// When it was submitted, in milliseconds since 1970 by the producer's clock.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub submitted_ms: Option<i64>,
+}
+
+/// The code that runs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Program<'a> {
+    /// A kernel that every worker has, by its name.
+    Catalog(String),
+    /// CUDA C, compiled by NVRTC on the worker.
+    Source {
+        #[serde(borrow)]
+        code: Cow<'a, str>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        options: Vec<String>,
+    },
+    #[serde(borrow)]
+    Ptx(Cow<'a, str>),
+    #[serde(borrow)]
+    Cubin(Inline<'a>),
+}
+
+/// A named array on the device.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Buffer<'a> {
+    pub name: String,
+    pub dtype: Dtype,
+    /// Extents, slowest dimension first (C order).
+    pub shape: Vec<u64>,
+    #[serde(default, borrow)]
+    pub data: Data<'a>,
+}
+
+/// Where a buffer's first contents come from.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Data<'a> {
+    #[default]
+    Zeros,
+    Fill(Number),
+    #[serde(borrow)]
+    Inline(Inline<'a>),
+}
+
+impl<'a> Task<'a> {
+    /// A task that runs `program`, with nothing else said yet.
+    pub fn new(program: Program<'a>) -> Self {
+        Self {
+            version: crate::VERSION,
+            job_id: JobId::new(),
+            name: None,
+            labels: BTreeMap::new(),
+            program,
+            arguments: BTreeMap::new(),
+            buffers: Vec::new(),
+            launches: Vec::new(),
+            outputs: Vec::new(),
+            limits: Limits::default(),
+            requires: Requires::default(),
+            reply: None,
+            submitted_ms: None,
+        }
+    }
+
+    /// The same task, free of the message that it was decoded from.
+    pub fn into_owned(self) -> Task<'static> {
+        Task {
+            program: self.program.into_owned(),
+            buffers: self.buffers.into_iter().map(Buffer::into_owned).collect(),
+            version: self.version,
+            job_id: self.job_id,
+            name: self.name,
+            labels: self.labels,
+            arguments: self.arguments,
+            launches: self.launches,
+            outputs: self.outputs,
+            limits: self.limits,
+            requires: self.requires,
+            reply: self.reply,
+            submitted_ms: self.submitted_ms,
+        }
+    }
+}
+
+impl Program<'_> {
+    /// `catalog`, `source`, `ptx` or `cubin`.
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::Catalog(_) => "catalog",
+            Self::Source { .. } => "source",
+            Self::Ptx(_) => "ptx",
+            Self::Cubin(_) => "cubin",
+        }
+    }
+
+    pub fn into_owned(self) -> Program<'static> {
+        match self {
+            Self::Catalog(name) => Program::Catalog(name),
+            Self::Source { code, options } => Program::Source { code: Cow::Owned(code.into_owned()), options },
+            Self::Ptx(text) => Program::Ptx(Cow::Owned(text.into_owned())),
+            Self::Cubin(image) => Program::Cubin(image.into_owned()),
+        }
+    }
+}
+
+impl Buffer<'_> {
+    /// Number of elements, unless that overflows.
+    pub fn elements(&self) -> Option<u64> {
+        elements(&self.shape)
+    }
+
+    /// Bytes on the device, unless that overflows.
+    pub fn bytes(&self) -> Option<u64> {
+        self.elements()?.checked_mul(self.dtype.size() as u64)
+    }
+
+    pub fn into_owned(self) -> Buffer<'static> {
+        Buffer {
+            name: self.name,
+            dtype: self.dtype,
+            shape: self.shape,
+            data: match self.data {
+                Data::Zeros => Data::Zeros,
+                Data::Fill(number) => Data::Fill(number),
+                Data::Inline(inline) => Data::Inline(inline.into_owned()),
+            },
+        }
+    }
+}
+
+/// The product of the extents, unless it overflows. A shape without dimensions is one element, as in NumPy.
+pub fn elements(shape: &[u64]) -> Option<u64> {
+    shape.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent))
+}

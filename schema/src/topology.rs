@@ -1,0 +1,118 @@
+//! Every name on the broker, in one place. The `v1` in them is [`crate::VERSION`].
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{ClientName, PoolName};
+
+/// Direct: routes a task by pool and priority.
+pub const TASKS: &str = "gpufleet.v1.tasks";
+/// Direct: routes a reply by client. What finds no queue goes to [`UNCLAIMED_EXCHANGE`].
+pub const REPLIES: &str = "gpufleet.v1.replies";
+/// Topic: lifecycle events in batches.
+pub const EVENTS: &str = "gpufleet.v1.events";
+/// Direct: jobs that nobody will try again.
+pub const DEAD: &str = "gpufleet.v1.dead";
+/// Fanout: the alternate exchange of [`REPLIES`].
+pub const UNCLAIMED_EXCHANGE: &str = "gpufleet.v1.unclaimed";
+/// Replies whose client had left, kept for [`UNCLAIMED_TTL_MS`].
+pub const UNCLAIMED_QUEUE: &str = "gpufleet.v1.unclaimed";
+pub const LEDGER_QUEUE: &str = "gpufleet.v1.ledger";
+pub const DEAD_QUEUE: &str = "gpufleet.v1.dead";
+/// Routing key of event batches, and what the ledger binds.
+pub const EVENTS_KEY: &str = "batch";
+pub const EVENTS_BINDING: &str = "#";
+pub const DEAD_KEY: &str = "dead";
+
+/// A day: long enough to come back for a result, short enough not to fill a disk.
+pub const UNCLAIMED_TTL_MS: u32 = 24 * 3600 * 1000;
+/// A reply queue without a consumer goes away after this long.
+pub const REPLY_QUEUE_EXPIRES_MS: u32 = 10 * 60 * 1000;
+
+/// Header with the number that the next attempt at this message's jobs has, less the broker's own delivery count.
+pub const HEADER_ATTEMPT: &str = "gpufleet-attempt";
+/// Header with the number of executors that the job has lost.
+pub const HEADER_LOSSES: &str = "gpufleet-losses";
+/// Header of a dead message: why it is there.
+pub const HEADER_REASON: &str = "gpufleet-reason";
+/// Header of a dead message: the queue that it came from.
+pub const HEADER_ORIGIN: &str = "gpufleet-origin";
+pub const HEADER_TRACEPARENT: &str = "traceparent";
+
+/// The AMQP `type` of each kind of body.
+pub const TYPE_TASK: &str = "gpufleet.task";
+pub const TYPE_REPLY: &str = "gpufleet.reply";
+pub const TYPE_EVENTS: &str = "gpufleet.events";
+
+/// Which of a pool's queues a job waits in.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Priority {
+    High,
+    #[default]
+    Normal,
+    Low,
+}
+
+impl Priority {
+    pub const ALL: [Self; 3] = [Self::High, Self::Normal, Self::Low];
+
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::High => "high",
+            Self::Normal => "normal",
+            Self::Low => "low",
+        }
+    }
+}
+
+impl fmt::Display for Priority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+/// A word that names no priority.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a priority; high, normal or low is")]
+pub struct UnknownPriority(String);
+
+impl FromStr for Priority {
+    type Err = UnknownPriority;
+
+    fn from_str(text: &str) -> Result<Self, UnknownPriority> {
+        Self::ALL.into_iter().find(|p| p.name() == text).ok_or_else(|| UnknownPriority(text.chars().take(32).collect()))
+    }
+}
+
+pub fn task_key(pool: &PoolName, priority: Priority) -> String {
+    format!("{pool}.{priority}")
+}
+
+pub fn task_queue(pool: &PoolName, priority: Priority) -> String {
+    format!("{TASKS}.{pool}.{priority}")
+}
+
+/// The pool and priority of a routing key, if it is one of [`task_key`]'s.
+pub fn parse_task_key(key: &str) -> Option<(PoolName, Priority)> {
+    let (pool, priority) = key.rsplit_once('.')?;
+    Some((pool.parse().ok()?, priority.parse().ok()?))
+}
+
+pub fn reply_queue(client: &ClientName) -> String {
+    format!("{REPLIES}.{client}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_task_key_parses_back() {
+        let pool: PoolName = "team-a".parse().unwrap();
+        assert_eq!(parse_task_key(&task_key(&pool, Priority::Low)), Some((pool, Priority::Low)));
+        assert_eq!(parse_task_key("nonsense"), None);
+        assert_eq!(parse_task_key("a.b.high"), None);
+    }
+}
