@@ -1,0 +1,24 @@
+//! The files of the catalog, as part of the program: a worker needs nothing beside its binary.
+
+/// What belongs to one kernel.
+#[derive(Debug)]
+pub(crate) struct Files {
+    pub name: &'static str,
+    pub source: &'static str,
+    pub manifest: &'static str,
+    pub ptx: &'static str,
+}
+
+macro_rules! files {
+    ($($name:literal),* $(,)?) => {
+        [$(Files {
+            name: $name,
+            source: include_str!(concat!("../", $name, ".cu")),
+            manifest: include_str!(concat!("../", $name, ".toml")),
+            ptx: include_str!(concat!("../", $name, ".ptx")),
+        }),*]
+    };
+}
+
+/// A kernel that is not listed here does not exist; a test compares with the folder.
+pub(crate) static FILES: [Files; 1] = files!["saxpy",];

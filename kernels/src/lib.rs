@@ -1,0 +1,26 @@
+//! The kernel catalog: kernels that every worker has, so that a producer only names one.
+//!
+//! Each kernel is three files beside this crate's `src/`:
+//!
+//! - `<name>.cu`: CUDA C, for people to read and for NVRTC to compile;
+//! - `<name>.toml`: the manifest, which says what the kernel takes, how it is launched, and how exact it is ([`manifest`]);
+//! - `<name>.ptx`: what NVRTC made of the source. Its first line says from what and how ([`provenance`]), and a test compares.
+//!
+//! [`resolve()`] turns a task that names a catalog kernel into its plain form: every buffer, launch and output filled in. From
+//! there on a catalog task is like any other. [`reference`] computes the same results on the CPU, and [`sample`] holds inputs with the
+//! results expected of them. There is no I/O here and no CUDA.
+
+pub mod catalog;
+pub mod compare;
+mod embedded;
+pub mod expression;
+pub mod manifest;
+pub mod provenance;
+pub mod reference;
+pub mod resolve;
+pub mod sample;
+mod spelling;
+
+pub use catalog::{Catalog, Kernel, catalog};
+pub use manifest::{BufferSpec, Role, ScalarSpec, Tolerance};
+pub use resolve::{ResolveError, resolve};

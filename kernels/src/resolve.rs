@@ -1,0 +1,57 @@
+//! From a task that names a catalog kernel to its plain form.
+//!
+//! The task's shapes and unsigned scalars give the manifest's symbols their values; everything else follows: outs, scratch,
+//! grids, and the kernels' parameters. Nothing in a task is believed before it was compared with the manifest, and every error
+//! names the field of the task that is to blame.
+
+use gpufleet_schema::{Program, Task};
+
+use crate::catalog::{Kernel, catalog};
+
+mod arguments;
+mod buffers;
+mod error;
+mod launches;
+mod symbols;
+
+pub use error::{Problem, ResolveError};
+
+use symbols::Symbols;
+
+/// Turns a catalog task into its plain form: buffers complete and in the manifest's order (outs and scratch added as zeros),
+/// launches and outputs filled in, arguments consumed. The program stays the catalog kernel. Tasks with other programs pass
+/// through unchanged.
+///
+/// `outputs` may name some of the kernel's outputs; left empty, all of them come back.
+pub fn resolve<'a>(task: Task<'a>) -> Result<Task<'a>, ResolveError> {
+    match &task.program {
+        Program::Catalog(name) => {
+            let kernel = catalog().get(name).ok_or_else(|| unknown(name))?;
+            resolve_as(kernel, task)
+        }
+        Program::Source { .. } | Program::Ptx(_) | Program::Cubin(_) => Ok(task),
+    }
+}
+
+fn unknown(name: &str) -> ResolveError {
+    let closest = catalog().closest(name).map(str::to_owned);
+    ResolveError::new("program.catalog", Problem::UnknownKernel { kernel: name.to_owned(), closest })
+}
+
+fn resolve_as<'a>(kernel: &Kernel, mut task: Task<'a>) -> Result<Task<'a>, ResolveError> {
+    if !task.launches.is_empty() {
+        return Err(ResolveError::new("launches", Problem::LaunchesGiven));
+    }
+    let scalars = arguments::take(kernel, std::mem::take(&mut task.arguments))?;
+    let mut symbols = Symbols::of_scalars(kernel, &scalars);
+    let given = buffers::take(kernel, std::mem::take(&mut task.buffers))?;
+    buffers::bind(kernel, &given, &mut symbols)?;
+    symbols.check_constraints(kernel)?;
+    task.buffers = buffers::complete(kernel, given, &symbols)?;
+    task.launches = launches::plan(kernel, &scalars, &symbols)?;
+    task.outputs = buffers::outputs(kernel, task.outputs)?;
+    Ok(task)
+}
+
+#[cfg(test)]
+mod tests;

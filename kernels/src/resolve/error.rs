@@ -1,0 +1,78 @@
+//! What can be wrong with a catalog task.
+
+use gpufleet_schema::{Dtype, Number, bounds::BUFFER_BYTES_MAX, number::DoesNotFit};
+
+use crate::expression::EvaluateError;
+
+/// A field of a catalog task that the kernel can't work with, and why.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[error("{field}: {problem}")]
+pub struct ResolveError {
+    field: String,
+    #[source]
+    problem: Box<Problem>,
+}
+
+/// Why. The texts are for whoever wrote the task, and say what would be right.
+#[derive(Debug, Clone, PartialEq, thiserror::Error)]
+pub enum Problem {
+    #[error("no kernel is named {kernel:?}{}", did_you_mean(.closest))]
+    UnknownKernel { kernel: String, closest: Option<String> },
+    #[error("a catalog kernel brings its own launches; leave them out")]
+    LaunchesGiven,
+    #[error("is missing; the kernel is {signature}")]
+    Missing { signature: String },
+    #[error("the kernel has no such {what}{}; it is {signature}", did_you_mean(.closest))]
+    Surplus { what: &'static str, closest: Option<String>, signature: String },
+    #[error("is given twice")]
+    Twice,
+    #[error(transparent)]
+    ArgumentDoesNotFit(#[from] DoesNotFit),
+    #[error("{number} does not fit {dtype}")]
+    OutOfRange { number: Number, dtype: Dtype },
+    #[error("is {got}, the kernel wants {want}")]
+    WrongDtype { want: Dtype, got: Dtype },
+    #[error("{got:?} has {} dimensions, the kernel wants {want}", .got.len())]
+    WrongRank { want: String, got: Vec<u64> },
+    #[error("{got:?} gives {symbol} the value {value}, {other} gives it {other_value}")]
+    Disagreement { symbol: String, value: u64, other: String, other_value: u64, got: Vec<u64> },
+    #[error("{got:?} should be {want:?}, from {rule}")]
+    WrongExtent { want: Vec<u64>, got: Vec<u64>, rule: String },
+    #[error("{got:?} has no elements")]
+    Empty { got: Vec<u64> },
+    #[error("is an output and starts as zeros; give it without contents")]
+    OutputHasContents,
+    #[error("{value} is {got}, but must be {relation} {want}: {because}")]
+    Constraint { value: String, got: u64, relation: &'static str, want: u64, because: String },
+    #[error("{form} would be {shape:?}, more than {BUFFER_BYTES_MAX} bytes")]
+    TooLarge { form: String, shape: Vec<u64> },
+    #[error("{0}")]
+    NoValue(#[from] EvaluateError),
+    #[error("{what} would be {value}, at most {max} is possible")]
+    LaunchTooLarge { what: String, value: u64, max: u64 },
+    #[error("{what} would be zero")]
+    LaunchEmpty { what: String },
+    #[error("is listed twice")]
+    OutputTwice,
+    #[error("{name:?} is no output of the kernel{}; it is {signature}", did_you_mean(.closest))]
+    NoOutput { name: String, closest: Option<String>, signature: String },
+}
+
+impl ResolveError {
+    pub(super) fn new(field: impl Into<String>, problem: impl Into<Problem>) -> Self {
+        Self { field: field.into(), problem: Box::new(problem.into()) }
+    }
+
+    /// The field of the task that is to blame, such as `buffers.x.shape` or `arguments.a`.
+    pub fn field(&self) -> &str {
+        &self.field
+    }
+
+    pub fn problem(&self) -> &Problem {
+        &self.problem
+    }
+}
+
+fn did_you_mean(closest: &Option<String>) -> String {
+    closest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default()
+}

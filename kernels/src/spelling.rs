@@ -1,0 +1,64 @@
+//! Which known name someone probably meant.
+
+/// Names longer than any we have: not worth comparing.
+const NAME_CHARS_MAX: usize = 64;
+/// A part this short could begin anything.
+const PREFIX_CHARS_MIN: usize = 3;
+
+/// The name of `known` nearest to `typed`, if one is near enough to be worth suggesting.
+pub(crate) fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+    if typed.len() > NAME_CHARS_MAX {
+        return None;
+    }
+    let typed = typed.trim().to_lowercase().replace('-', "_");
+    let slips_max = 1 + typed.chars().count() / 4;
+    let by_slips = known.clone().map(|name| (slips(&typed, name), name)).min().filter(|(slips, _)| *slips <= slips_max);
+    let by_prefix = || {
+        known
+            .filter(|_| typed.len() >= PREFIX_CHARS_MIN)
+            .find(|name| name.starts_with(&typed) || typed.starts_with(name))
+    };
+    by_slips.map(|(_, name)| name).or_else(by_prefix)
+}
+
+/// Letters to insert, remove or replace on the way from one word to the other.
+fn slips(from: &str, to: &str) -> usize {
+    let to: Vec<char> = to.chars().collect();
+    let mut row: Vec<usize> = (0..=to.len()).collect();
+    for (taken, letter) in from.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = taken + 1;
+        for (column, wanted) in to.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *wanted);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[to.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{closest, slips};
+
+    const KNOWN: [&str; 4] = ["saxpy", "matmul_tiled", "reduce_sum", "transpose"];
+
+    #[test]
+    fn slips_count_single_letters() {
+        assert_eq!(slips("saxpy", "saxpy"), 0);
+        assert_eq!(slips("sacpy", "saxpy"), 1);
+        assert_eq!(slips("", "abc"), 3);
+        assert_eq!(slips("kitten", "sitting"), 3);
+    }
+
+    #[test]
+    fn a_near_miss_or_a_beginning_is_suggested_and_noise_is_not() {
+        let known = || KNOWN.into_iter();
+        assert_eq!(closest("saxpi", known()), Some("saxpy"));
+        assert_eq!(closest("Reduce-Sum", known()), Some("reduce_sum"));
+        assert_eq!(closest("matmul", known()), Some("matmul_tiled"));
+        assert_eq!(closest("fourier", known()), None);
+        assert_eq!(closest("", known()), None);
+        assert_eq!(closest(&"s".repeat(1000), known()), None);
+    }
+}
