@@ -40,13 +40,13 @@ macro_rules! uuid_id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.hyphenated().fmt(f)
+                fmt::Display::fmt(&self.0.hyphenated(), f)
             }
         }
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.hyphenated().fmt(f)
+                fmt::Display::fmt(&self.0.hyphenated(), f)
             }
         }
 
@@ -114,13 +114,13 @@ macro_rules! name_id {
 
         impl fmt::Display for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
+                fmt::Display::fmt(&self.0, f)
             }
         }
 
         impl fmt::Debug for $name {
             fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                self.0.fmt(f)
+                fmt::Display::fmt(&self.0, f)
             }
         }
 

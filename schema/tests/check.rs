@@ -1,0 +1,95 @@
+//! What a task's own check refuses, and which field it names.
+
+use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Inline, Launch, Number, Program, Task};
+
+fn good() -> Task<'static> {
+    Task {
+        buffers: vec![Buffer { name: "x".into(), dtype: Dtype::F32, shape: vec![4], data: Data::Zeros }],
+        launches: vec![Launch {
+            entry: "k".into(),
+            grid: Grid::Cover(vec![4]),
+            block: Block::Auto,
+            shared_bytes: 0,
+            args: vec![Arg::Buffer("x".into())],
+            repeat: 1,
+        }],
+        outputs: vec!["x".into()],
+        ..Task::new(Program::Ptx(".version 8.0".into()))
+    }
+}
+
+#[track_caller]
+fn refused(change: impl FnOnce(&mut Task<'static>), field: &str, problem: &str) {
+    let mut task = good();
+    change(&mut task);
+    let invalid = task.check().unwrap_err();
+    assert_eq!(invalid.field, field, "{invalid}");
+    assert!(invalid.problem.contains(problem), "{invalid}");
+}
+
+#[test]
+fn a_sound_task_passes() {
+    good().check().unwrap();
+}
+
+#[test]
+fn shapes_and_bytes_must_agree() {
+    let inline = |bytes: usize| Data::Inline(Inline::from(vec![0; bytes]));
+    refused(|task| task.buffers[0].data = inline(15), "buffers.x.data", "15 bytes given, [4] of f32 needs 16");
+    refused(|task| task.buffers[0].shape = vec![0, 3], "buffers.x.shape", "no elements");
+    refused(|task| task.buffers[0].shape = vec![u64::MAX, 2], "buffers.x.shape", "larger than");
+    refused(|task| task.buffers[0].shape = vec![1 << 39], "buffers.x.shape", "larger than");
+    refused(|task| task.buffers[0].shape = vec![1; 9], "buffers.x.shape", "9 dimensions");
+    refused(
+        |task| task.buffers[0].data = Data::Inline(Inline::Numbers(vec![Number::Signed(1); 3])),
+        "buffers.x.data",
+        "12 bytes given",
+    );
+    refused(
+        |task| {
+            task.buffers[0].dtype = Dtype::U8;
+            task.buffers[0].data = Data::Inline(Inline::Numbers(vec![Number::Signed(256); 4]));
+        },
+        "buffers.x.data",
+        "256 does not fit u8",
+    );
+    refused(
+        |task| {
+            task.buffers[0].dtype = Dtype::Bool;
+            task.buffers[0].data = Data::Fill(Number::Signed(2));
+        },
+        "buffers.x.data.fill",
+        "2 does not fit bool",
+    );
+}
+
+#[test]
+fn grids_and_blocks_keep_cudas_bounds() {
+    let grid = "launches[0].grid";
+    let block = "launches[0].block";
+    refused(|task| task.launches[0].grid = Grid::Cover(vec![]), grid, "0 dimensions");
+    refused(|task| task.launches[0].grid = Grid::Cover(vec![1, 0]), grid, "y extent is zero");
+    refused(|task| task.launches[0].grid = Grid::Blocks(vec![1, 65_536]), grid, "at most 65535");
+    refused(|task| task.launches[0].block = Block::Threads(vec![0]), block, "x extent is zero");
+    refused(|task| task.launches[0].block = Block::Threads(vec![1, 1, 65]), block, "at most 64");
+    refused(|task| task.launches[0].block = Block::Threads(vec![64, 32]), block, "2048 threads");
+    refused(|task| task.launches[0].shared_bytes = 1 << 20, "launches[0].shared_bytes", "more than any device");
+    refused(|task| task.launches[0].repeat = 0, "launches[0].repeat", "not between");
+}
+
+#[test]
+fn names_must_resolve_and_be_unique() {
+    refused(|task| task.launches[0].args = vec![Arg::Buffer("z".into())], "launches[0].args[0]", "no buffer");
+    refused(|task| task.outputs = vec!["z".into()], "outputs[0]", "no buffer is named \"z\"");
+    refused(|task| task.outputs.push("x".into()), "outputs[1]", "twice");
+    refused(|task| task.buffers.push(task.buffers[0].clone()), "buffers[1].name", "used twice");
+    refused(|task| task.launches.clear(), "launches", "is empty");
+    refused(|task| task.name = Some("a\u{1b}[31m".into()), "name", "control character");
+    refused(|task| task.program = Program::Ptx("".into()), "program.ptx", "is empty");
+    refused(|task| drop(task.arguments.insert("a".into(), Number::Signed(1))), "arguments", "only a catalog kernel");
+    refused(
+        |task| task.launches[0].args = vec![Arg::Scalar(Dtype::U32, Number::Float(0.5))],
+        "launches[0].args[0]",
+        "0.5 does not fit u32",
+    );
+}

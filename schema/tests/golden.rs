@@ -1,0 +1,262 @@
+//! Examples of every kind of body, kept for ever. Other languages test against the same files.
+//!
+//! Each example must decode to the value that stands here. `GPUFLEET_GOLDEN=write` adds the files of new examples; a file
+//! that exists is never written again, since somebody's messages look like it.
+
+use std::{collections::BTreeMap, fs, path::PathBuf};
+
+use gpufleet_schema::{
+    Arg, AttemptFinished, AttemptState, Batch, Block, Buffer, Data, DeviceSeen, Dtype, Encoding, Event, Failure,
+    FailureCode, Grid, Inline, JobId, JobInfo, Launch, Limits, Number, Output, Priority, Program, RanOn, Reply,
+    Requires, Started, Submitted, Task, Timings, Verdict, WorkerSeen, encoding,
+};
+
+fn id(last: u8) -> JobId {
+    format!("0190a5b8-7c00-7000-8000-0000000000{last:02x}").parse().unwrap()
+}
+
+fn file(name: &str, extension: &str) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/v1").join(format!("{name}.{extension}"))
+}
+
+/// The bytes of a golden file, made first if it is new and writing was asked for.
+fn golden(name: &str, extension: &str, make: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
+    let path = file(name, extension);
+    if !path.exists() && std::env::var("GPUFLEET_GOLDEN").as_deref() == Ok("write") {
+        fs::write(&path, make()).unwrap();
+    }
+    fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; GPUFLEET_GOLDEN=write adds it", path.display()))
+}
+
+fn catalog_task() -> Task<'static> {
+    let array = |values: [f32; 3]| {
+        Data::Inline(Inline::from(values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()))
+    };
+    let buffer = |name: &str, data| Buffer { name: name.into(), dtype: Dtype::F32, shape: vec![3], data };
+    Task {
+        job_id: id(1),
+        arguments: BTreeMap::from([("a".to_owned(), Number::Float(2.5))]),
+        buffers: vec![buffer("x", array([1.0, 2.0, 3.0])), buffer("y", array([0.5, -0.5, 0.0]))],
+        ..Task::new(Program::Catalog("saxpy".into()))
+    }
+}
+
+fn source_task() -> Task<'static> {
+    Task {
+        job_id: id(2),
+        name: Some("edges of a picture".into()),
+        labels: BTreeMap::from([("team".to_owned(), "vision".to_owned())]),
+        buffers: vec![
+            Buffer { name: "picture".into(), dtype: Dtype::U8, shape: vec![2, 3], data: Data::Fill(Number::Signed(7)) },
+            Buffer { name: "edges".into(), dtype: Dtype::U8, shape: vec![2, 3], data: Data::Zeros },
+        ],
+        launches: vec![Launch {
+            entry: "edges".into(),
+            grid: Grid::Cover(vec![3, 2]),
+            block: Block::Threads(vec![16, 16]),
+            shared_bytes: 1024,
+            args: vec![
+                Arg::Buffer("picture".into()),
+                Arg::Buffer("edges".into()),
+                Arg::Scalar(Dtype::U32, Number::Signed(3)),
+                Arg::Scalar(Dtype::F64, Number::Float(0.5)),
+                Arg::Scalar(Dtype::U64, Number::from(u64::MAX)),
+            ],
+            repeat: 2,
+        }],
+        outputs: vec!["edges".into()],
+        limits: Limits {
+            time_limit_ms: Some(30_000),
+            queue_limit_ms: Some(60_000),
+            attempts_max: Some(2),
+            memory_bytes_max: Some(1 << 20),
+        },
+        requires: Requires {
+            compute_capability_min: Some([8, 0]),
+            memory_bytes_min: Some(1 << 30),
+            device: Some("H200".into()),
+        },
+        reply: Some("golden-client".parse().unwrap()),
+        submitted_ms: Some(1_720_000_000_123),
+        ..Task::new(Program::Source {
+            code: "extern \"C\" __global__ void edges() {}\n".into(),
+            options: vec!["--use_fast_math".into()],
+        })
+    }
+}
+
+fn ptx_task() -> Task<'static> {
+    Task {
+        job_id: id(3),
+        launches: vec![Launch {
+            entry: "nothing".into(),
+            grid: Grid::Blocks(vec![1]),
+            block: Block::Auto,
+            shared_bytes: 0,
+            args: vec![],
+            repeat: 1,
+        }],
+        ..Task::new(Program::Ptx(".version 8.0\n".into()))
+    }
+}
+
+fn succeeded() -> Reply<'static> {
+    Reply {
+        version: 1,
+        job_id: id(1),
+        attempt: 1,
+        state: AttemptState::Succeeded,
+        failure: None,
+        outputs: vec![Output {
+            name: "y".into(),
+            dtype: Dtype::I16,
+            shape: vec![2, 1],
+            data: Inline::from(vec![1, 0, 255, 255]),
+        }],
+        timings: Timings {
+            queue_us: 1500,
+            wait_us: 20,
+            compile_us: 0,
+            load_us: 44,
+            copy_in_us: 9,
+            launches_us: vec![5, 6],
+            copy_out_us: 7,
+            total_us: 120,
+            device_bytes_peak: 24,
+            module_cached: true,
+        },
+        ran_on: Some(RanOn {
+            worker: "w1".parse().unwrap(),
+            device: 0,
+            device_name: "a device".into(),
+            emulated: true,
+        }),
+    }
+}
+
+fn failed() -> Reply<'static> {
+    Reply {
+        job_id: id(2),
+        attempt: 3,
+        state: AttemptState::Failed,
+        failure: Some(
+            Failure::new(Verdict::User, FailureCode::CompileError, "identifier \"x\" is undefined")
+                .with_detail("kernel.cu(3): error: identifier \"x\" is undefined")
+                .at_line(Some(3)),
+        ),
+        outputs: vec![],
+        timings: Timings::default(),
+        ran_on: None,
+        ..succeeded()
+    }
+}
+
+fn events() -> Vec<Event> {
+    let job = JobInfo {
+        job_id: id(1),
+        pool: "default".parse().unwrap(),
+        priority: Priority::High,
+        name: Some("a name".into()),
+        labels: BTreeMap::from([("k".to_owned(), "v".to_owned())]),
+        program: "catalog".into(),
+        kernel: "saxpy".into(),
+        input_bytes: 24,
+        client: Some("golden-client".into()),
+        submitted_ms: Some(1_720_000_000_123),
+    };
+    vec![
+        Event::Submitted(Submitted { job: job.clone(), at_ms: 1_720_000_000_123 }),
+        Event::Started(Started { job, attempt: 1, worker: "w1".parse().unwrap(), device: 0, at_ms: 1_720_000_000_125 }),
+        Event::AttemptFinished(AttemptFinished {
+            job_id: id(1),
+            attempt: 1,
+            worker: "w1".parse().unwrap(),
+            device: Some(0),
+            at_ms: 1_720_000_000_130,
+            state: AttemptState::Failed,
+            failure: failed().failure,
+            output_bytes: 0,
+            timings: succeeded().timings,
+        }),
+        Event::WorkerSeen(WorkerSeen {
+            worker: "w1".parse().unwrap(),
+            at_ms: 1_720_000_000_140,
+            host: "host".into(),
+            pid: 42,
+            revision: "0.1.0".into(),
+            pools: vec!["default".parse().unwrap()],
+            devices: vec![DeviceSeen {
+                index: 0,
+                uuid: "GPU-0".into(),
+                name: "a device".into(),
+                emulated: false,
+                compute_capability: [9, 0],
+                memory_bytes: 1 << 37,
+                driver_version: 12080,
+            }],
+            jobs_running: 1,
+            leaving: false,
+        }),
+    ]
+}
+
+fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
+    for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
+        let body = golden(name, extension, || match encoding {
+            // For people: one field a line.
+            Encoding::Json => serde_json::to_vec_pretty(tasks).unwrap(),
+            Encoding::MessagePack => encoding.encode_tasks(tasks).unwrap(),
+        });
+        let decoded = encoding.decode_tasks(&body).unwrap();
+        assert_eq!(&decoded, tasks, "{name}.{extension}");
+        for task in decoded.iter() {
+            task.check().unwrap();
+        }
+    }
+}
+
+fn check_replies(name: &str, replies: &Batch<Reply<'static>>) {
+    for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
+        let body = golden(name, extension, || match encoding {
+            Encoding::Json => serde_json::to_vec_pretty(replies).unwrap(),
+            Encoding::MessagePack => encoding.encode_replies(replies).unwrap(),
+        });
+        assert_eq!(&encoding.decode_replies(&body).unwrap(), replies, "{name}.{extension}");
+    }
+}
+
+#[test]
+fn tasks_of_version_1_read_as_they_always_did() {
+    check_tasks("task-catalog", &Batch::One(catalog_task()));
+    check_tasks("task-source", &Batch::One(source_task()));
+    check_tasks("task-ptx", &Batch::One(ptx_task()));
+    check_tasks("task-list", &Batch::Many(vec![catalog_task(), ptx_task()]));
+}
+
+#[test]
+fn replies_of_version_1_read_as_they_always_did() {
+    check_replies("reply-succeeded", &Batch::One(succeeded()));
+    check_replies("reply-failed", &Batch::One(failed()));
+    check_replies("reply-list", &Batch::Many(vec![succeeded(), failed()]));
+}
+
+#[test]
+fn events_of_version_1_read_as_they_always_did() {
+    let body = golden("events", "msgpack", || encoding::encode_events(&events()).unwrap());
+    assert_eq!(encoding::decode_events(&body).unwrap(), events());
+}
+
+#[test]
+fn a_person_may_write_numbers_and_leave_out_what_has_a_default() {
+    let body = golden("task-by-hand", "json", || panic!("this one is written by hand"));
+    let batch = Encoding::Json.decode_tasks(&body).unwrap();
+    let task = &batch.as_slice()[0];
+    task.check().unwrap();
+    let Data::Inline(numbers) = &task.buffers[0].data else { panic!("{:?}", task.buffers[0]) };
+    assert_eq!(numbers, &Inline::Numbers(vec![Number::Signed(1), Number::Float(2.5), Number::Signed(-3)]));
+    let bytes: Vec<u8> = [1.0_f32, 2.5, -3.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    assert_eq!(*numbers.resolve(Dtype::F32).unwrap(), *bytes);
+    assert_eq!(task.buffers[1].data, Data::Zeros);
+    let Arg::Scalar(Dtype::F32, special) = task.launches[0].args[2] else { panic!("{:?}", task.launches) };
+    assert_eq!(special, Number::Float(f64::INFINITY));
+}
