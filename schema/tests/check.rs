@@ -1,5 +1,7 @@
 //! What a task's own check refuses, and which field it names.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Inline, Launch, Number, Program, Task};
 
 fn good() -> Task<'static> {
@@ -86,7 +88,7 @@ fn names_must_resolve_and_be_unique() {
     refused(|task| task.launches.clear(), "launches", "is empty");
     refused(|task| task.name = Some("a\u{1b}[31m".into()), "name", "control character");
     refused(|task| task.program = Program::Ptx("".into()), "program.ptx", "is empty");
-    refused(|task| drop(task.arguments.insert("a".into(), Number::Signed(1))), "arguments", "only a catalog kernel");
+    refused(|task| task.arguments = [("a".into(), Number::Signed(1))].into(), "arguments", "only a catalog kernel");
     refused(
         |task| task.launches[0].args = vec![Arg::Scalar(Dtype::U32, Number::Float(0.5))],
         "launches[0].args[0]",

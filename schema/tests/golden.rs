@@ -3,6 +3,8 @@
 //! Each example must decode to the value that stands here. `GPUFLEET_GOLDEN=write` adds the files of new examples; a file
 //! that exists is never written again, since somebody's messages look like it.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use gpufleet_schema::{

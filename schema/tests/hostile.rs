@@ -1,5 +1,7 @@
 //! No body makes decoding panic, and none makes it take more memory than a small multiple of its own size.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
