@@ -1,5 +1,7 @@
 //! Whatever can be said is read back as it was said, in both encodings.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
