@@ -1,1 +1,23 @@
+//! The ledger: what became of every job, in Postgres.
+//!
+//! [`recorder`] turns lifecycle events into rows; [`Ledger`] answers questions about them. The ledger is a record and not a
+//! gate: no job waits for it. This is the only crate that knows sqlx.
+//!
+//! Queries are checked against the migrations when the crate is compiled, from descriptions stored in `.sqlx/`, so that a
+//! build needs no database. After a change to a query or a migration, write them anew with `cargo xtask sqlx`.
 
+pub mod database;
+mod disposition;
+pub mod error;
+pub mod job_time;
+pub mod migrate;
+pub mod model;
+pub mod queries;
+
+pub use database::{DatabaseUrl, InvalidDatabaseUrl};
+pub use error::LedgerError;
+pub use model::{
+    AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobRow, Page, PageKey, PrefixMatch, StateCount,
+    WorkerRow,
+};
+pub use queries::Ledger;

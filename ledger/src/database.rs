@@ -1,0 +1,168 @@
+//! Where the database is, and how a connection to it is opened. The password in the URL never shows.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use sqlx::postgres::PgConnectOptions;
+
+/// What a connection is for; it decides the name and the settings that the server sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    Record,
+    Query,
+    Migrate,
+}
+
+/// A Postgres URL. `Display` and `Debug` leave the password out.
+#[derive(Clone)]
+pub struct DatabaseUrl {
+    options: PgConnectOptions,
+}
+
+/// A text that is not a Postgres URL. The text itself is left out, for it may hold a password.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("the database URL {problem}; it looks like postgres://USER:PASSWORD@HOST:5432/DATABASE")]
+pub struct InvalidDatabaseUrl {
+    problem: String,
+}
+
+/// A statement that takes longer has met a lock or a sick server. The server gives up a little before the client does, so that
+/// an abandoned statement does not go on holding locks.
+pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(25);
+/// The client's own deadline for a transaction or a query: a frozen server keeps its side of the connection alive.
+pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
+/// Opening a connection takes milliseconds in one building and a second or two around the world.
+pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Parameters that sqlx understands. It logs any other with its value, which might be a mistyped password.
+const PARAMETERS: [&str; 17] = [
+    "sslmode",
+    "ssl-mode",
+    "sslrootcert",
+    "ssl-root-cert",
+    "ssl-ca",
+    "sslcert",
+    "ssl-cert",
+    "sslkey",
+    "ssl-key",
+    "statement-cache-capacity",
+    "host",
+    "hostaddr",
+    "port",
+    "dbname",
+    "user",
+    "password",
+    "application_name",
+];
+
+impl DatabaseUrl {
+    /// A builder with the settings that `purpose` wants.
+    pub(crate) fn options(&self, purpose: Purpose) -> PgConnectOptions {
+        let options = self.options.clone().application_name(purpose.application_name());
+        let timeout = format!("{}s", STATEMENT_TIMEOUT.as_secs());
+        match purpose {
+            Purpose::Record => options.options([("statement_timeout", timeout.as_str())]),
+            // A history query has many optional filters in one text. Planned for its actual values, each absent filter
+            // vanishes and each present one finds its index; a generic plan would scan.
+            Purpose::Query => {
+                options.options([("statement_timeout", timeout.as_str()), ("plan_cache_mode", "force_custom_plan")])
+            }
+            // Moving rows into a new shape may rightly take long.
+            Purpose::Migrate => options,
+        }
+    }
+
+    /// The database's name; Postgres takes the user's when none is given.
+    pub(crate) fn database(&self) -> &str {
+        self.options.get_database().unwrap_or_else(|| self.options.get_username())
+    }
+
+    pub(crate) fn user(&self) -> &str {
+        self.options.get_username()
+    }
+}
+
+impl Purpose {
+    const fn application_name(self) -> &'static str {
+        match self {
+            Self::Record => "gpufleet-ledger record",
+            Self::Query => "gpufleet history",
+            Self::Migrate => "gpufleet-ledger migrate",
+        }
+    }
+}
+
+impl FromStr for DatabaseUrl {
+    type Err = InvalidDatabaseUrl;
+
+    fn from_str(text: &str) -> Result<Self, InvalidDatabaseUrl> {
+        let refuse = |problem: String| Err(InvalidDatabaseUrl { problem });
+        let url = match url::Url::parse(text) {
+            Ok(url) => url,
+            Err(source) => return refuse(format!("can't be read ({source})")),
+        };
+        if !matches!(url.scheme(), "postgres" | "postgresql") {
+            return refuse("does not begin with postgres://".to_owned());
+        }
+        let mut names = url.query_pairs().map(|(name, _)| name);
+        if let Some(name) = names.find(|name| !PARAMETERS.contains(&name.as_ref()) && !name.starts_with("options")) {
+            let name: String = name.chars().take(32).collect();
+            return refuse(format!("has the parameter {name:?}, which Postgres does not know"));
+        }
+        match PgConnectOptions::from_str(text) {
+            Ok(options) => Ok(Self { options }),
+            // sqlx quotes the value of a parameter that it can't read, and any of them may be the wrong one.
+            Err(_) => refuse("has a parameter with a value that can't be read".to_owned()),
+        }
+    }
+}
+
+impl fmt::Display for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "postgres://{}@", self.options.get_username())?;
+        match self.options.get_socket() {
+            Some(socket) => write!(f, "{}", socket.display())?,
+            None => write!(f, "{}", self.options.get_host())?,
+        }
+        write!(f, ":{}/{}", self.options.get_port(), self.database())
+    }
+}
+
+impl fmt::Debug for DatabaseUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "DatabaseUrl({self})")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_never_shows() {
+        for text in [
+            "postgres://ann:canary@db.example:5433/fleet",
+            "postgres://ann@db.example:5433/fleet?password=canary",
+            "postgresql://ann:canary@db.example:5433/fleet?sslmode=disable",
+        ] {
+            let url: DatabaseUrl = text.parse().unwrap();
+            assert_eq!(url.to_string(), "postgres://ann@db.example:5433/fleet");
+            assert!(!format!("{url:?}").contains("canary"));
+        }
+        for text in [
+            "canary",
+            "http://ann:canary@db/fleet",
+            "postgres://ann:canary@db:notaport/fleet",
+            "postgres://ann@db/fleet?passwort=canary",
+            "postgres://ann@db/fleet?sslmode=canary",
+        ] {
+            let error = text.parse::<DatabaseUrl>().unwrap_err();
+            assert!(!format!("{error} {error:?}").contains("canary"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_unix_socket_is_a_place_too() {
+        let url: DatabaseUrl = "postgres://ann@localhost/fleet?host=/run/postgresql&port=5433".parse().unwrap();
+        assert_eq!(url.to_string(), "postgres://ann@/run/postgresql:5433/fleet");
+    }
+}

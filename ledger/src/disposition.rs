@@ -1,0 +1,104 @@
+//! What a database error means for the work that met it. The one place that reads SQLSTATE codes.
+
+/// What to do next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Disposition {
+    /// The server, the network or a rival transaction is to blame: the same work may succeed later.
+    Retry,
+    /// Something in the data is to blame: the same work fails for ever.
+    BadData,
+    /// The tables are not those that this program knows, or it may not use them.
+    Schema,
+    /// This program is to blame: it misread an answer or misused the library.
+    Defect,
+}
+
+impl Disposition {
+    pub fn of(error: &sqlx::Error) -> Self {
+        match error {
+            sqlx::Error::Database(error) => match error.code() {
+                Some(code) => Self::of_sqlstate(&code),
+                None => Self::Retry,
+            },
+            sqlx::Error::Io(_)
+            | sqlx::Error::Tls(_)
+            | sqlx::Error::Protocol(_)
+            | sqlx::Error::PoolTimedOut
+            | sqlx::Error::PoolClosed
+            | sqlx::Error::WorkerCrashed
+            | sqlx::Error::BeginFailed => Self::Retry,
+            sqlx::Error::Encode(_) | sqlx::Error::InvalidArgument(_) => Self::BadData,
+            sqlx::Error::TypeNotFound { .. } | sqlx::Error::Migrate(_) => Self::Schema,
+            sqlx::Error::Configuration(_)
+            | sqlx::Error::RowNotFound
+            | sqlx::Error::ColumnIndexOutOfBounds { .. }
+            | sqlx::Error::ColumnNotFound(_)
+            | sqlx::Error::ColumnDecode { .. }
+            | sqlx::Error::Decode(_)
+            | sqlx::Error::AnyDriverError(_)
+            | sqlx::Error::InvalidSavePointStatement
+            | sqlx::Error::ConfigFile(_) => Self::Defect,
+            // sqlx may add kinds. Losing nothing and saying so loudly is the safe reading of an unknown one.
+            _ => Self::Retry,
+        }
+    }
+
+    /// By class (the first two characters), with the exceptions named.
+    fn of_sqlstate(code: &str) -> Self {
+        match (code.get(..2).unwrap_or_default(), code) {
+            // 40P01 deadlock detected, 40001 serialization failure.
+            ("40", _) => Self::Retry,
+            // Connection lost; 57P01 admin shutdown, 57P03 cannot connect now, 57014 statement timeout.
+            ("08" | "57", _) => Self::Retry,
+            // Disk full, out of memory, too many connections.
+            ("53", _) => Self::Retry,
+            // 55P03 lock not available, 55006 object in use.
+            ("55", _) => Self::Retry,
+            // A standby is read-only until it is promoted (25006); a transaction timed out idle (25P03).
+            ("25", _) => Self::Retry,
+            // Password changed or role being created: the operator is at work. At start it is refused instead.
+            ("28" | "3D", _) => Self::Retry,
+            // System error (58030 I/O error), internal error.
+            ("58" | "XX", _) => Self::Retry,
+            // Data exception, constraint violation, row to be written twice by one statement, row too large for an index.
+            ("21" | "22" | "23" | "54", _) => Self::BadData,
+            // Unknown table, column or function; no privilege.
+            ("42" | "3F", _) => Self::Schema,
+            _ => Self::Retry,
+        }
+    }
+
+    /// A rival transaction was in the way: trying again at once is right.
+    pub fn is_conflict(error: &sqlx::Error) -> bool {
+        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| matches!(&*code, "40P01" | "40001"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Disposition;
+
+    #[test]
+    fn each_known_code_has_its_disposition() {
+        for (code, wanted) in [
+            ("40P01", Disposition::Retry),
+            ("40001", Disposition::Retry),
+            ("57P01", Disposition::Retry),
+            ("57014", Disposition::Retry),
+            ("08006", Disposition::Retry),
+            ("53100", Disposition::Retry),
+            ("53300", Disposition::Retry),
+            ("25006", Disposition::Retry),
+            ("23514", Disposition::BadData),
+            ("22P05", Disposition::BadData),
+            ("22021", Disposition::BadData),
+            ("54000", Disposition::BadData),
+            ("42P01", Disposition::Schema),
+            ("42501", Disposition::Schema),
+            ("99999", Disposition::Retry),
+            ("", Disposition::Retry),
+        ] {
+            assert_eq!(Disposition::of_sqlstate(code), wanted, "{code}");
+        }
+    }
+}

@@ -1,0 +1,67 @@
+//! Why the ledger can't be asked, with what to do next.
+
+use std::time::Duration;
+
+use crate::{DatabaseUrl, database::QUERY_TIMEOUT, migrate::SchemaMismatch};
+
+/// Each message says what, why and the next step, and never a password.
+#[derive(Debug, thiserror::Error)]
+pub enum LedgerError {
+    #[error("no database answers at {url}: {problem}; is Postgres running there, and is the URL right?")]
+    Unreachable { url: DatabaseUrl, problem: String },
+    #[error(
+        "the database at {url} refuses user {user:?}: {problem}; check the user and the password of the database URL"
+    )]
+    Refused { url: DatabaseUrl, user: String, problem: String },
+    #[error(
+        "the server at {url} has no database {database:?}; create it with `createdb`, then run `gpufleet-ledger migrate`"
+    )]
+    NoDatabase { url: DatabaseUrl, database: String },
+    #[error(transparent)]
+    Schema(#[from] SchemaMismatch),
+    #[error("the database did not answer within {} s; it may be overloaded or frozen", timeout.as_secs())]
+    TimedOut { timeout: Duration },
+    #[error("the database failed in {operation}")]
+    Database { operation: &'static str, source: sqlx::Error },
+}
+
+impl LedgerError {
+    /// What a failed attempt to connect means for a person.
+    pub(crate) fn connecting(url: &DatabaseUrl, error: sqlx::Error) -> Self {
+        let code = error.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()));
+        match code.as_deref() {
+            Some("28P01" | "28000") => Self::Refused {
+                url: url.clone(),
+                user: url.user().to_owned(),
+                problem: error.as_database_error().map(|error| error.message().to_owned()).unwrap_or_default(),
+            },
+            Some("3D000") => Self::NoDatabase { url: url.clone(), database: url.database().to_owned() },
+            _ => Self::Unreachable { url: url.clone(), problem: problem(&error) },
+        }
+    }
+
+    pub(crate) fn timed_out() -> Self {
+        Self::TimedOut { timeout: QUERY_TIMEOUT }
+    }
+
+    /// Whether waiting may help: the server is away or starting, not refusing us.
+    pub fn may_pass(&self) -> bool {
+        match self {
+            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Refused { .. } | Self::NoDatabase { .. } | Self::Schema(_) => false,
+            Self::Database { source, .. } => {
+                crate::disposition::Disposition::of(source) == crate::disposition::Disposition::Retry
+            }
+        }
+    }
+}
+
+/// The innermost cause: sqlx's outer texts ("error communicating with database") say less than what lies beneath.
+fn problem(error: &sqlx::Error) -> String {
+    match error {
+        sqlx::Error::Io(source) => source.to_string(),
+        sqlx::Error::Database(source) => source.message().to_owned(),
+        sqlx::Error::PoolTimedOut => "no answer in time".to_owned(),
+        other => other.to_string(),
+    }
+}

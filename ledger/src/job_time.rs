@@ -1,0 +1,48 @@
+//! The time inside a job id, which together with the id is a job's primary key.
+
+use chrono::{DateTime, Utc};
+use gpufleet_schema::JobId;
+
+/// Times outside these years are taken for noise: such an id has no time. The bounds are fixed, for a key must follow from
+/// the id alone, today and in ten years.
+const YEARS: [i64; 2] = [1_577_836_800, 4_102_444_800];
+
+/// When the id says that the job was made. Only a UUIDv7 says so.
+pub fn time_in_id(job_id: JobId) -> Option<DateTime<Utc>> {
+    let uuid = job_id.as_uuid();
+    if uuid.get_version_num() != 7 {
+        return None;
+    }
+    let (seconds, nanoseconds) = uuid.get_timestamp()?.to_unix();
+    let seconds = i64::try_from(seconds).ok().filter(|seconds| (YEARS[0]..YEARS[1]).contains(seconds))?;
+    DateTime::from_timestamp(seconds, nanoseconds)
+}
+
+/// The second half of a job's primary key, by which the table is partitioned.
+pub fn id_at(job_id: JobId) -> DateTime<Utc> {
+    time_in_id(job_id).unwrap_or(DateTime::UNIX_EPOCH)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fresh_id_carries_the_present() {
+        let age = Utc::now() - time_in_id(JobId::new()).expect("JobId::new makes UUIDv7");
+        assert!(age.num_seconds().abs() < 60, "{age}");
+    }
+
+    #[test]
+    fn an_id_of_another_kind_carries_none() {
+        for text in [
+            "4f6d1b8e-9c0a-4c53-8a57-0d9a3bb1f2aa",
+            "00000000-0000-0000-0000-000000000000",
+            "ffffffff-ffff-7fff-bfff-ffffffffffff",
+        ] {
+            let job_id: JobId = text.parse().unwrap();
+            assert_eq!(time_in_id(job_id), None, "{text}");
+            assert_eq!(id_at(job_id), DateTime::UNIX_EPOCH);
+        }
+    }
+}

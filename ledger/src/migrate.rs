@@ -1,0 +1,135 @@
+//! The tables' versions: applying migrations, and telling whether a database has those that this program was built for.
+
+use std::collections::BTreeMap;
+
+use sqlx::{Connection, PgConnection, migrate::Migrator};
+
+use crate::{
+    DatabaseUrl, LedgerError,
+    database::{CONNECT_TIMEOUT, Purpose},
+};
+
+static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
+
+/// A database whose tables are not those that this program was built for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum SchemaMismatch {
+    #[error("the database has no ledger tables yet; run `gpufleet-ledger migrate`")]
+    NotMigrated,
+    #[error("the ledger's tables are at version {found}, this program needs {needed}; run `gpufleet-ledger migrate`")]
+    Older { found: i64, needed: i64 },
+    #[error(
+        "the ledger's tables are at version {found}, this program knows versions up to {known}; upgrade this program"
+    )]
+    Newer { found: i64, known: i64 },
+    #[error(
+        "migration {version} was changed after it had been applied; use the release that applied it, or restore the database"
+    )]
+    Changed { version: i64 },
+    #[error(
+        "migration {version} stopped half way; restore the database or mend it by hand, then run `gpufleet-ledger migrate`"
+    )]
+    Unfinished { version: i64 },
+}
+
+/// What [`migrate`] found and did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Migrated {
+    /// 0 before the first migration.
+    pub from: i64,
+    pub to: i64,
+}
+
+/// The version of the tables that this program was built for.
+pub fn version_needed() -> i64 {
+    MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
+}
+
+/// Applies the migrations that are missing. Several at once wait for each other. Cancelling leaves the migrations that were
+/// finished.
+pub async fn migrate(url: &DatabaseUrl) -> Result<Migrated, LedgerError> {
+    let mut connection = connect(url, Purpose::Migrate).await?;
+    let from = applied(&mut connection).await?.keys().max().copied().unwrap_or(0);
+    MIGRATIONS.run(&mut connection).await.map_err(|error| read_migrate_error(error, from))?;
+    // Closing politely tells the server; failing to changes nothing.
+    connection.close().await.ok();
+    Ok(Migrated { from, to: version_needed() })
+}
+
+/// One connection of its own, outside any pool.
+pub(crate) async fn connect(url: &DatabaseUrl, purpose: Purpose) -> Result<PgConnection, LedgerError> {
+    let options = url.options(purpose);
+    match tokio::time::timeout(CONNECT_TIMEOUT, PgConnection::connect_with(&options)).await {
+        Ok(Ok(connection)) => Ok(connection),
+        Ok(Err(error)) => Err(LedgerError::connecting(url, error)),
+        Err(_) => Err(LedgerError::Unreachable {
+            url: url.clone(),
+            problem: format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
+        }),
+    }
+}
+
+/// Says whether the database's tables are exactly those of this program.
+pub(crate) async fn check_version(connection: &mut PgConnection) -> Result<(), LedgerError> {
+    let applied = applied(connection).await?;
+    Ok(compare(&applied, &MIGRATIONS)?)
+}
+
+struct Applied {
+    success: bool,
+    checksum: Vec<u8>,
+}
+
+/// The migrations that the database says it has, by version; none when it has no list.
+async fn applied(connection: &mut PgConnection) -> Result<BTreeMap<i64, Applied>, LedgerError> {
+    let rows = sqlx::query!("/* migrate::applied */ select version, success, checksum from _sqlx_migrations")
+        .fetch_all(connection)
+        .await;
+    match rows {
+        Ok(rows) => Ok(rows
+            .into_iter()
+            .map(|row| (row.version, Applied { success: row.success, checksum: row.checksum }))
+            .collect()),
+        // 42P01: there is no such table.
+        Err(error) if error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("42P01")) => {
+            Ok(BTreeMap::new())
+        }
+        Err(source) => Err(LedgerError::Database { operation: "reading the tables' version", source }),
+    }
+}
+
+fn compare(applied: &BTreeMap<i64, Applied>, known: &Migrator) -> Result<(), SchemaMismatch> {
+    let needed = known.iter().map(|migration| migration.version).max().unwrap_or(0);
+    let Some(found) = applied.keys().max().copied() else { return Err(SchemaMismatch::NotMigrated) };
+    if let Some((version, _)) = applied.iter().find(|(_, migration)| !migration.success) {
+        return Err(SchemaMismatch::Unfinished { version: *version });
+    }
+    if found > needed {
+        return Err(SchemaMismatch::Newer { found, known: needed });
+    }
+    for migration in known.iter() {
+        match applied.get(&migration.version) {
+            None => return Err(SchemaMismatch::Older { found, needed }),
+            Some(applied) if *applied.checksum != *migration.checksum => {
+                return Err(SchemaMismatch::Changed { version: migration.version });
+            }
+            Some(_) => {}
+        }
+    }
+    Ok(())
+}
+
+fn read_migrate_error(error: sqlx::migrate::MigrateError, found: i64) -> LedgerError {
+    use sqlx::migrate::MigrateError;
+    match error {
+        MigrateError::VersionMissing(version) => {
+            SchemaMismatch::Newer { found: found.max(version), known: version_needed() }.into()
+        }
+        MigrateError::VersionMismatch(version) => SchemaMismatch::Changed { version }.into(),
+        MigrateError::Dirty(version) => SchemaMismatch::Unfinished { version }.into(),
+        MigrateError::Execute(source) | MigrateError::ExecuteMigration(source, _) => {
+            LedgerError::Database { operation: "applying migrations", source }
+        }
+        other => LedgerError::Database { operation: "applying migrations", source: sqlx::Error::from(other) },
+    }
+}

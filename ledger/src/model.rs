@@ -1,0 +1,231 @@
+//! What the ledger answers with: plain rows, ready to be shown or written as JSON.
+
+use std::{collections::BTreeMap, fmt, str::FromStr};
+
+use chrono::{DateTime, Utc};
+use gpufleet_schema::{AttemptState, JobId, JobState, Timings};
+use serde::Serialize;
+
+/// Which jobs to list, newest first. An empty filter lists all.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HistoryFilter {
+    /// Any of these; empty for every state.
+    pub states: Vec<JobState>,
+    pub kernel: Option<String>,
+    pub pool: Option<String>,
+    /// Created at this time or later.
+    pub since: Option<DateTime<Utc>>,
+    /// All of these.
+    pub labels: Vec<(String, String)>,
+    /// At most [`HistoryFilter::LIMIT_MAX`]; more are had by paging.
+    pub limit: u32,
+    /// Continues after a page: its [`Page::next`].
+    pub before: Option<PageKey>,
+}
+
+/// Some jobs, newest first, and where the next page begins if there is one.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Page {
+    pub jobs: Vec<JobRow>,
+    pub next: Option<PageKey>,
+}
+
+/// A place in the history: just after this job. As text it is `MICROSECONDS_JOBID`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PageKey {
+    pub created_at: DateTime<Utc>,
+    pub job_id: JobId,
+}
+
+/// A text that is no [`PageKey`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a page key; use the one that the last page ended with")]
+pub struct InvalidPageKey {
+    text: String,
+}
+
+/// A job as it stands. What is not known yet is `None`: the end of an attempt can arrive before anything else.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobRow {
+    pub job_id: JobId,
+    pub state: JobState,
+    pub name: Option<String>,
+    pub labels: BTreeMap<String, String>,
+    pub pool: Option<String>,
+    pub priority: Option<String>,
+    /// `catalog`, `source`, `ptx` or `cubin`.
+    pub program: Option<String>,
+    /// The catalog name, or the entry of the first launch.
+    pub kernel: Option<String>,
+    pub client: Option<String>,
+    pub created_at: DateTime<Utc>,
+    /// By the producer's clock.
+    pub submitted_at: Option<DateTime<Utc>>,
+    /// The first start of any attempt.
+    pub started_at: Option<DateTime<Utc>>,
+    pub finished_at: Option<DateTime<Utc>>,
+    /// How many attempts were begun.
+    pub attempts: u32,
+    /// The attempt that decided the outcome, or the latest one. The fields below describe it.
+    pub attempt: Option<u32>,
+    pub worker: Option<String>,
+    pub device: Option<u32>,
+    pub device_name: Option<String>,
+    /// The device was the emulator, not a GPU.
+    pub emulated: Option<bool>,
+    pub failure: Option<FailureRow>,
+    pub input_bytes: Option<u64>,
+    pub output_bytes: Option<u64>,
+    /// From submission to the worker's receipt.
+    pub queue_us: Option<u64>,
+    /// All launches together.
+    pub kernel_us: Option<u64>,
+    /// From the executor's start on the job to its end.
+    pub total_us: Option<u64>,
+}
+
+/// A job with all its attempts, the first one first.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobDetail {
+    pub job: JobRow,
+    pub attempts: Vec<AttemptRow>,
+}
+
+/// One attempt at a job.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct AttemptRow {
+    pub attempt: u32,
+    pub state: AttemptState,
+    /// It ended with a final outcome, but another attempt's had been recorded before.
+    pub superseded: bool,
+    pub worker: String,
+    pub device: Option<u32>,
+    pub device_name: Option<String>,
+    pub emulated: Option<bool>,
+    pub started_at: Option<DateTime<Utc>>,
+    pub finished_at: Option<DateTime<Utc>>,
+    pub failure: Option<FailureRow>,
+    pub output_bytes: Option<u64>,
+    /// Known once the attempt has ended.
+    pub timings: Option<Timings>,
+}
+
+/// Why an attempt did not succeed. Verdict and code are words of `schema::Verdict` and `schema::FailureCode`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct FailureRow {
+    pub verdict: String,
+    pub code: String,
+    pub message: String,
+    /// A compile log or an access report; only with the attempts of a [`JobDetail`].
+    pub detail: Option<String>,
+    pub line: Option<u32>,
+}
+
+/// A worker as its latest heartbeat described it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct WorkerRow {
+    pub worker: String,
+    pub host: String,
+    pub pid: u32,
+    pub revision: String,
+    pub pools: Vec<String>,
+    pub jobs_running: u32,
+    pub first_seen_at: DateTime<Utc>,
+    pub last_seen_at: DateTime<Utc>,
+    /// It drained and left.
+    pub has_left: bool,
+    pub devices: Vec<DeviceRow>,
+}
+
+/// One device of a worker.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct DeviceRow {
+    pub device: u32,
+    pub uuid: String,
+    pub name: String,
+    pub emulated: bool,
+    pub compute_capability: [u32; 2],
+    pub memory_bytes: u64,
+    pub driver_version: u32,
+}
+
+/// How many jobs stand in one state.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct StateCount {
+    pub state: JobState,
+    pub jobs: u64,
+}
+
+/// What the beginning of a job id stands for.
+#[derive(Debug, Clone, PartialEq)]
+pub enum PrefixMatch {
+    None,
+    One(Box<JobDetail>),
+    /// Several ids begin like this: up to [`PrefixMatch::SHOWN_MAX`] of them, newest first.
+    Many(Vec<JobId>),
+}
+
+impl HistoryFilter {
+    /// A page is held in memory whole.
+    pub const LIMIT_MAX: u32 = 1000;
+    pub const LIMIT_DEFAULT: u32 = 50;
+}
+
+impl Default for HistoryFilter {
+    fn default() -> Self {
+        Self {
+            states: Vec::new(),
+            kernel: None,
+            pool: None,
+            since: None,
+            labels: Vec::new(),
+            limit: Self::LIMIT_DEFAULT,
+            before: None,
+        }
+    }
+}
+
+impl PrefixMatch {
+    /// Enough for a person to see how to go on.
+    pub const SHOWN_MAX: u32 = 5;
+}
+
+impl fmt::Display for PageKey {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}_{}", self.created_at.timestamp_micros(), self.job_id)
+    }
+}
+
+impl FromStr for PageKey {
+    type Err = InvalidPageKey;
+
+    fn from_str(text: &str) -> Result<Self, InvalidPageKey> {
+        let read = || {
+            let (micros, job_id) = text.split_once('_')?;
+            let created_at = DateTime::from_timestamp_micros(micros.parse().ok()?)?;
+            Some(Self { created_at, job_id: job_id.parse().ok()? })
+        };
+        read().ok_or_else(|| InvalidPageKey { text: text.chars().take(64).collect() })
+    }
+}
+
+impl Serialize for PageKey {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_key_parses_back() {
+        let created_at = DateTime::from_timestamp_micros(1_763_622_000_123_456).expect("a time of 2025");
+        let key = PageKey { created_at, job_id: JobId::new() };
+        assert_eq!(key.to_string().parse::<PageKey>().unwrap(), key);
+        for text in ["", "_", "1_2", "x_4f6d1b8e-9c0a-4c53-8a57-0d9a3bb1f2aa", "99999999999999999999_"] {
+            assert!(text.parse::<PageKey>().is_err(), "{text:?}");
+        }
+    }
+}

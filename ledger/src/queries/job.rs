@@ -1,0 +1,124 @@
+//! One job, by its id or the beginning of it.
+
+use std::collections::BTreeMap;
+
+use gpufleet_schema::JobId;
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use super::{
+    Ledger, ask,
+    record::{AttemptRecord, JobRecord},
+};
+use crate::{AttemptRow, JobDetail, JobRow, LedgerError, PrefixMatch, job_time::id_at};
+
+/// Digits in a UUID without its hyphens.
+const DIGITS: usize = 32;
+
+impl Ledger {
+    /// A job and its attempts, or None when no event has named it.
+    pub async fn job(&self, job_id: JobId) -> Result<Option<JobDetail>, LedgerError> {
+        let Some(job) = ask("reading a job", self.read_job(job_id)).await? else { return Ok(None) };
+        let attempts = ask("reading a job's attempts", self.read_attempts(job_id)).await?;
+        Ok(Some(JobDetail { job, attempts }))
+    }
+
+    /// The job whose id begins like this, hyphens or not. A text that no id begins with matches none.
+    pub async fn job_by_prefix(&self, prefix: &str) -> Result<PrefixMatch, LedgerError> {
+        let Some((first, last)) = range_of(prefix) else { return Ok(PrefixMatch::None) };
+        let ids = ask(
+            "looking for a job",
+            sqlx::query_scalar!(
+                "/* queries::job_by_prefix */
+                select job_id from jobs where job_id between $1 and $2 order by job_id desc limit $3",
+                first,
+                last,
+                i64::from(PrefixMatch::SHOWN_MAX),
+            )
+            .fetch_all(&self.pool),
+        )
+        .await?;
+        match ids.as_slice() {
+            [] => Ok(PrefixMatch::None),
+            // A job's row stays, so that it is still there.
+            [one] => Ok(self
+                .job(JobId::from_uuid(*one))
+                .await?
+                .map_or(PrefixMatch::None, |job| PrefixMatch::One(Box::new(job)))),
+            many => Ok(PrefixMatch::Many(many.iter().copied().map(JobId::from_uuid).collect())),
+        }
+    }
+
+    async fn read_job(&self, job_id: JobId) -> Result<Option<JobRow>, sqlx::Error> {
+        let record = sqlx::query_as!(
+            JobRecord,
+            r#"/* queries::job */
+            select j.job_id as "job_id!", j.state as "state!", j.name, j.labels as "labels: Json<BTreeMap<String, String>>",
+                   j.pool, j.priority, j.program, j.kernel, j.client, j.created_at as "created_at!", j.submitted_at,
+                   j.started_at, j.finished_at, j.attempt as "attempts!",
+                   a.attempt as "attempt?", a.worker as "worker?", a.device, d.name as "device_name?",
+                   d.emulated as "emulated?", a.verdict, a.failure_code, a.failure_message, a.failure_line,
+                   j.input_bytes, a.output_bytes, a.queue_us,
+                   (select sum(us)::bigint from unnest(a.launches_us) as us) as kernel_us, a.total_us
+            from jobs j
+            left join attempts a on a.job_id = j.job_id and a.attempt = coalesce(j.final_attempt, j.attempt)
+            left join devices d on d.worker = a.worker and d.device = a.device
+            where j.job_id = $1 and j.id_at = $2"#,
+            job_id.as_uuid(),
+            id_at(job_id),
+        )
+        .fetch_optional(&self.pool)
+        .await?;
+        Ok(record.map(JobRow::from))
+    }
+
+    async fn read_attempts(&self, job_id: JobId) -> Result<Vec<AttemptRow>, sqlx::Error> {
+        let records = sqlx::query_as!(
+            AttemptRecord,
+            r#"/* queries::attempts */
+            select a.attempt, a.state, a.superseded, a.worker, a.device, d.name as "device_name?", d.emulated as "emulated?",
+                   a.started_at, a.finished_at, a.verdict, a.failure_code, a.failure_message, a.failure_detail,
+                   a.failure_line, a.output_bytes, a.queue_us, a.wait_us, a.compile_us, a.load_us, a.copy_in_us,
+                   a.launches_us, a.copy_out_us, a.total_us, a.device_bytes_peak, a.module_cached
+            from attempts a
+            left join devices d on d.worker = a.worker and d.device = a.device
+            where a.job_id = $1
+            order by a.attempt"#,
+            job_id.as_uuid(),
+        )
+        .fetch_all(&self.pool)
+        .await?;
+        Ok(records.into_iter().map(AttemptRow::from).collect())
+    }
+}
+
+/// The lowest and the highest id that begin with `prefix`.
+fn range_of(prefix: &str) -> Option<(Uuid, Uuid)> {
+    let digits: String = prefix.chars().filter(|c| *c != '-').collect();
+    if digits.is_empty() || digits.len() > DIGITS || !digits.chars().all(|c| c.is_ascii_hexdigit()) {
+        return None;
+    }
+    let padded = |digit: char| {
+        let mut text = digits.clone();
+        text.extend(std::iter::repeat_n(digit, DIGITS - digits.len()));
+        Uuid::try_parse(&text).ok()
+    };
+    Some((padded('0')?, padded('f')?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_spans_the_ids_that_begin_with_it() {
+        let (first, last) = range_of("0193-A").unwrap();
+        assert_eq!(first.to_string(), "0193a000-0000-0000-0000-000000000000");
+        assert_eq!(last.to_string(), "0193afff-ffff-ffff-ffff-ffffffffffff");
+        let whole = "0193a000-0000-7000-8000-000000000001";
+        assert_eq!(range_of(whole).map(|(first, last)| first == last), Some(true));
+        for text in ["", "-", "xyz", "ü", &"0".repeat(33)] {
+            assert_eq!(range_of(text), None, "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! From the columns of a query to the rows of [`crate::model`].
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use gpufleet_schema::{AttemptState, JobId, JobState, Timings};
+use sqlx::types::Json;
+use uuid::Uuid;
+
+use crate::{AttemptRow, FailureRow, JobRow};
+
+/// A job with the attempt that decides how it is shown.
+pub(super) struct JobRecord {
+    pub(super) job_id: Uuid,
+    pub(super) state: String,
+    pub(super) name: Option<String>,
+    pub(super) labels: Option<Json<BTreeMap<String, String>>>,
+    pub(super) pool: Option<String>,
+    pub(super) priority: Option<String>,
+    pub(super) program: Option<String>,
+    pub(super) kernel: Option<String>,
+    pub(super) client: Option<String>,
+    pub(super) created_at: DateTime<Utc>,
+    pub(super) submitted_at: Option<DateTime<Utc>>,
+    pub(super) started_at: Option<DateTime<Utc>>,
+    pub(super) finished_at: Option<DateTime<Utc>>,
+    pub(super) attempts: i32,
+    pub(super) attempt: Option<i32>,
+    pub(super) worker: Option<String>,
+    pub(super) device: Option<i32>,
+    pub(super) device_name: Option<String>,
+    pub(super) emulated: Option<bool>,
+    pub(super) verdict: Option<String>,
+    pub(super) failure_code: Option<String>,
+    pub(super) failure_message: Option<String>,
+    pub(super) failure_line: Option<i32>,
+    pub(super) input_bytes: Option<i64>,
+    pub(super) output_bytes: Option<i64>,
+    pub(super) queue_us: Option<i64>,
+    pub(super) kernel_us: Option<i64>,
+    pub(super) total_us: Option<i64>,
+}
+
+pub(super) struct AttemptRecord {
+    pub(super) attempt: i32,
+    pub(super) state: String,
+    pub(super) superseded: bool,
+    pub(super) worker: String,
+    pub(super) device: Option<i32>,
+    pub(super) device_name: Option<String>,
+    pub(super) emulated: Option<bool>,
+    pub(super) started_at: Option<DateTime<Utc>>,
+    pub(super) finished_at: Option<DateTime<Utc>>,
+    pub(super) verdict: Option<String>,
+    pub(super) failure_code: Option<String>,
+    pub(super) failure_message: Option<String>,
+    pub(super) failure_detail: Option<String>,
+    pub(super) failure_line: Option<i32>,
+    pub(super) output_bytes: Option<i64>,
+    pub(super) queue_us: Option<i64>,
+    pub(super) wait_us: Option<i64>,
+    pub(super) compile_us: Option<i64>,
+    pub(super) load_us: Option<i64>,
+    pub(super) copy_in_us: Option<i64>,
+    pub(super) launches_us: Option<Vec<i64>>,
+    pub(super) copy_out_us: Option<i64>,
+    pub(super) total_us: Option<i64>,
+    pub(super) device_bytes_peak: Option<i64>,
+    pub(super) module_cached: Option<bool>,
+}
+
+impl From<JobRecord> for JobRow {
+    fn from(record: JobRecord) -> Self {
+        Self {
+            job_id: JobId::from_uuid(record.job_id),
+            state: job_state(&record.state),
+            name: record.name,
+            labels: record.labels.map(|labels| labels.0).unwrap_or_default(),
+            pool: record.pool,
+            priority: record.priority,
+            program: record.program,
+            kernel: record.kernel,
+            client: record.client,
+            created_at: record.created_at,
+            submitted_at: record.submitted_at,
+            started_at: record.started_at,
+            finished_at: record.finished_at,
+            attempts: record.attempts.unsigned_abs(),
+            attempt: record.attempt.map(i32::unsigned_abs),
+            worker: record.worker,
+            device: record.device.map(i32::unsigned_abs),
+            device_name: record.device_name,
+            emulated: record.emulated,
+            failure: failure(record.verdict, record.failure_code, record.failure_message, None, record.failure_line),
+            input_bytes: record.input_bytes.map(i64::unsigned_abs),
+            output_bytes: record.output_bytes.map(i64::unsigned_abs),
+            queue_us: record.queue_us.map(i64::unsigned_abs),
+            kernel_us: record.kernel_us.map(i64::unsigned_abs),
+            total_us: record.total_us.map(i64::unsigned_abs),
+        }
+    }
+}
+
+impl From<AttemptRecord> for AttemptRow {
+    fn from(record: AttemptRecord) -> Self {
+        Self {
+            timings: timings(&record),
+            attempt: record.attempt.unsigned_abs(),
+            state: record.state.parse::<AttemptState>().expect("the table's check allows the known states only"),
+            superseded: record.superseded,
+            worker: record.worker,
+            device: record.device.map(i32::unsigned_abs),
+            device_name: record.device_name,
+            emulated: record.emulated,
+            started_at: record.started_at,
+            finished_at: record.finished_at,
+            failure: failure(
+                record.verdict,
+                record.failure_code,
+                record.failure_message,
+                record.failure_detail,
+                record.failure_line,
+            ),
+            output_bytes: record.output_bytes.map(i64::unsigned_abs),
+        }
+    }
+}
+
+pub(super) fn job_state(name: &str) -> JobState {
+    name.parse().expect("the table's check allows the known states only")
+}
+
+fn timings(record: &AttemptRecord) -> Option<Timings> {
+    Some(Timings {
+        queue_us: record.queue_us?.unsigned_abs(),
+        wait_us: record.wait_us?.unsigned_abs(),
+        compile_us: record.compile_us?.unsigned_abs(),
+        load_us: record.load_us?.unsigned_abs(),
+        copy_in_us: record.copy_in_us?.unsigned_abs(),
+        launches_us: record.launches_us.as_ref()?.iter().map(|us| us.unsigned_abs()).collect(),
+        copy_out_us: record.copy_out_us?.unsigned_abs(),
+        total_us: record.total_us?.unsigned_abs(),
+        device_bytes_peak: record.device_bytes_peak?.unsigned_abs(),
+        module_cached: record.module_cached?,
+    })
+}
+
+fn failure(
+    verdict: Option<String>,
+    code: Option<String>,
+    message: Option<String>,
+    detail: Option<String>,
+    line: Option<i32>,
+) -> Option<FailureRow> {
+    let line = line.map(i32::unsigned_abs);
+    Some(FailureRow { verdict: verdict?, code: code?, message: message?, detail, line })
+}
