@@ -5,6 +5,8 @@ use std::{
     sync::LazyLock,
 };
 
+use gpufleet_schema::Dtype;
+
 use crate::{
     embedded::{FILES, Files},
     expression::Expression,
@@ -166,10 +168,14 @@ impl Kernel {
     fn check_names(&self, names: &BTreeSet<&str>) -> Result<(), String> {
         for launch in &self.launches {
             for arg in &launch.args {
-                if let ArgRule::Named(name) = arg
-                    && !names.contains(name.as_str())
-                {
-                    return Err(format!("{} takes {name:?}, which is neither buffer nor scalar", launch.entry));
+                match arg {
+                    ArgRule::Named(name) if !names.contains(name.as_str()) => {
+                        return Err(format!("{} takes {name:?}, which is neither buffer nor scalar", launch.entry));
+                    }
+                    ArgRule::Computed(dtype, expression) if !matches!(dtype, Dtype::U32 | Dtype::U64) => {
+                        return Err(format!("{expression} is a size and can't be passed as {dtype}"));
+                    }
+                    ArgRule::Named(_) | ArgRule::Computed(..) => {}
                 }
             }
         }

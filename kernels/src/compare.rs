@@ -49,7 +49,7 @@ pub fn compare(expected: &Expected, got: &[u8]) -> Result<Difference, Mismatch> 
             continue;
         }
         let (want, got) = (Element::read(expected.dtype, want), Element::read(expected.dtype, got));
-        let (ulp, abs) = (want.steps_to(&got), (want.value - got.value).abs());
+        let (ulp, abs) = (want.steps_to(&got), want.distance_to(&got));
         if !expected.tolerance.allows(&want, &got) {
             let (want, got) = (want.text, got.text);
             return Err(Mismatch::Element { name: name(), index: position(&expected.shape, at), want, got, ulp, abs });
@@ -67,12 +67,13 @@ impl Tolerance {
         }
         want.steps_to(got) <= self.ulp
             // An infinity is not near anything, whatever the relative tolerance says.
-            || want.value.is_finite() && (want.value - got.value).abs() <= self.abs + self.rel * want.value.abs()
+            || want.value.is_finite() && want.distance_to(got) <= self.abs + self.rel * want.value.abs()
     }
 }
 
 /// One element, seen three ways.
 struct Element {
+    is_integer: bool,
     /// Its place in the order of all values of its type, so that neighbours differ by one and both zeros are one.
     rank: i128,
     value: f64,
@@ -84,7 +85,7 @@ impl Element {
         macro_rules! int {
             ($t:ty) => {{
                 let value = <$t>::from_le_bytes(exact(bytes));
-                Self { rank: i128::from(value), value: value as f64, text: value.to_string() }
+                Self { is_integer: true, rank: i128::from(value), value: value as f64, text: value.to_string() }
             }};
         }
         macro_rules! float {
@@ -94,7 +95,7 @@ impl Element {
                 let sign = 1 << (<$bits>::BITS - 1);
                 let magnitude = i128::from(bits & !sign);
                 let rank = if bits & sign == 0 { magnitude } else { -magnitude };
-                Self { rank, value: $wide(value), text: value.to_string() }
+                Self { is_integer: false, rank, value: $wide(value), text: value.to_string() }
             }};
         }
         match dtype {
@@ -110,6 +111,15 @@ impl Element {
             Dtype::Bf16 => float!(bf16, u16, bf16::to_f64),
             Dtype::F32 => float!(f32, u32, f64::from),
             Dtype::F64 => float!(f64, u64, std::convert::identity),
+        }
+    }
+
+    fn distance_to(&self, other: &Self) -> f64 {
+        if self.is_integer {
+            // As floats, large integers that differ would look equal.
+            (self.rank - other.rank).unsigned_abs() as f64
+        } else {
+            (self.value - other.value).abs()
         }
     }
 

@@ -21,4 +21,18 @@ macro_rules! files {
 }
 
 /// A kernel that is not listed here does not exist; a test compares with the folder.
-pub(crate) static FILES: [Files; 1] = files!["saxpy",];
+pub(crate) static FILES: [Files; 13] = files![
+    "black_scholes",
+    "convolve_2d",
+    "histogram",
+    "mandelbrot",
+    "matmul_tiled",
+    "monte_carlo_pi",
+    "nbody_step",
+    "reduce_sum",
+    "saxpy",
+    "scan_inclusive",
+    "sobel",
+    "transpose",
+    "vector_add",
+];

@@ -6,19 +6,24 @@ const NAME_CHARS_MAX: usize = 64;
 const PREFIX_CHARS_MIN: usize = 3;
 
 /// The name of `known` nearest to `typed`, if one is near enough to be worth suggesting.
-pub(crate) fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
+pub(crate) fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if typed.len() > NAME_CHARS_MAX {
         return None;
     }
     let typed = typed.trim().to_lowercase().replace('-', "_");
+    let known: Vec<&str> = known.collect();
     let slips_max = 1 + typed.chars().count() / 4;
-    let by_slips = known.clone().map(|name| (slips(&typed, name), name)).min().filter(|(slips, _)| *slips <= slips_max);
-    let by_prefix = || {
-        known
-            .filter(|_| typed.len() >= PREFIX_CHARS_MIN)
-            .find(|name| name.starts_with(&typed) || typed.starts_with(name))
-    };
-    by_slips.map(|(_, name)| name).or_else(by_prefix)
+    let nearest = known.iter().map(|name| (slips(&typed, name), *name)).min();
+    let shared = |name: &&str| typed.len().min(name.len()) >= PREFIX_CHARS_MIN && begins(&typed, name);
+    match nearest {
+        Some((slips, name)) if slips <= slips_max => Some(name),
+        _ => known.into_iter().find(shared),
+    }
+}
+
+/// Whether one word is the beginning of the other.
+fn begins(one: &str, other: &str) -> bool {
+    one.starts_with(other) || other.starts_with(one)
 }
 
 /// Letters to insert, remove or replace on the way from one word to the other.

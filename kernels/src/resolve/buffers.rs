@@ -116,7 +116,7 @@ pub(super) fn outputs(kernel: &Kernel, asked: Vec<String>) -> Result<Vec<String>
             return fail(Problem::OutputTwice);
         }
         if !kernel.buffer(name).is_some_and(|spec| spec.role.is_returned()) {
-            let closest = spelling::closest(name, kernel.buffers.iter().map(|spec| spec.name.as_str()));
+            let closest = spelling::closest(name, kernel.outputs().map(|spec| spec.name.as_str()));
             return fail(Problem::NoOutput {
                 name: name.clone(),
                 closest: closest.map(str::to_owned),

@@ -48,10 +48,8 @@ pub enum Problem {
     TooLarge { form: String, shape: Vec<u64> },
     #[error("{0}")]
     NoValue(#[from] EvaluateError),
-    #[error("{what} would be {value}, at most {max} is possible")]
-    LaunchTooLarge { what: String, value: u64, max: u64 },
-    #[error("{what} would be zero")]
-    LaunchEmpty { what: String },
+    #[error("{what} {expression} would be {value}, {min} to {max} are possible")]
+    Launch { what: &'static str, expression: String, value: u64, min: u64, max: u64 },
     #[error("is listed twice")]
     OutputTwice,
     #[error("{name:?} is no output of the kernel{}; it is {signature}", did_you_mean(.closest))]
@@ -74,5 +72,5 @@ impl ResolveError {
 }
 
 fn did_you_mean(closest: &Option<String>) -> String {
-    closest.as_ref().map(|name| format!("; did you mean {name}?")).unwrap_or_default()
+    closest.as_ref().map(|name| format!(" (did you mean {name}?)")).unwrap_or_default()
 }

@@ -1,7 +1,7 @@
 //! The kernel's launches, their sizes worked out.
 
 use gpufleet_schema::{
-    Arg, Grid, Launch,
+    Arg, Dtype, Grid, Launch,
     bounds::{GRID_MAX, SHARED_BYTES_MAX},
 };
 
@@ -13,11 +13,7 @@ use crate::{
 };
 
 pub(super) fn plan(kernel: &Kernel, scalars: &Scalars, symbols: &Symbols) -> Result<Vec<Launch>, ResolveError> {
-    let plan = |(index, spec): (usize, &LaunchSpec)| {
-        let plan = Plan { spec, scalars, symbols };
-        plan.launch().map_err(|problem| ResolveError::new(format!("launches[{index}] of {}", kernel.name), problem))
-    };
-    kernel.launches.iter().enumerate().map(plan).collect()
+    kernel.launches.iter().map(|spec| Plan { spec, scalars, symbols }.launch()).collect()
 }
 
 struct Plan<'a> {
@@ -27,13 +23,13 @@ struct Plan<'a> {
 }
 
 impl Plan<'_> {
-    fn launch(&self) -> Result<Launch, Problem> {
+    fn launch(&self) -> Result<Launch, ResolveError> {
         Ok(Launch {
             entry: self.spec.entry.clone(),
             grid: self.grid()?,
             block: self.spec.block.clone(),
             shared_bytes: match &self.spec.shared_bytes {
-                Some(bytes) => self.at_most("the shared memory of a block", bytes, SHARED_BYTES_MAX)?,
+                Some(bytes) => self.fitting("the shared memory of a block", bytes, 0, SHARED_BYTES_MAX.into())?,
                 None => 0,
             },
             args: self.spec.args.iter().map(|rule| self.arg(rule)).collect::<Result<_, _>>()?,
@@ -41,48 +37,46 @@ impl Plan<'_> {
         })
     }
 
-    fn grid(&self) -> Result<Grid, Problem> {
+    fn grid(&self) -> Result<Grid, ResolveError> {
         match &self.spec.grid {
             GridRule::Cover(extents) => {
-                let cover = |extent: &Expression| match self.symbols.evaluate(extent)? {
-                    0 => Err(Problem::LaunchEmpty { what: format!("the grid's {extent}") }),
-                    threads => Ok(threads),
-                };
+                let cover = |extent| self.fitting("the grid's threads", extent, 1, u64::MAX);
                 Ok(Grid::Cover(extents.iter().map(cover).collect::<Result<_, _>>()?))
             }
             GridRule::Blocks(extents) => {
-                let blocks = |(extent, max): (&Expression, u32)| match self.at_most(
-                    &format!("the grid's {extent}"),
-                    extent,
-                    max,
-                )? {
-                    0 => Err(Problem::LaunchEmpty { what: format!("the grid's {extent}") }),
-                    blocks => Ok(blocks),
-                };
+                let blocks = |(extent, max): (_, u32)| self.fitting("the grid's blocks", extent, 1, max.into());
                 Ok(Grid::Blocks(extents.iter().zip(GRID_MAX).map(blocks).collect::<Result<_, _>>()?))
             }
         }
     }
 
-    fn arg(&self, rule: &ArgRule) -> Result<Arg, Problem> {
+    fn arg(&self, rule: &ArgRule) -> Result<Arg, ResolveError> {
         match rule {
             ArgRule::Named(name) => Ok(match self.scalars.get(name) {
                 Some((dtype, number)) => Arg::Scalar(*dtype, *number),
                 None => Arg::Buffer(name.clone()),
             }),
             ArgRule::Computed(dtype, expression) => {
-                let number = self.symbols.evaluate(expression)?.into();
-                gpufleet_schema::Number::write(number, *dtype, &mut Vec::with_capacity(dtype.size()))?;
-                Ok(Arg::Scalar(*dtype, number))
+                let max = if *dtype == Dtype::U64 { u64::MAX } else { u32::MAX.into() };
+                let value: u64 = self.fitting("the kernel's parameter", expression, 0, max)?;
+                Ok(Arg::Scalar(*dtype, value.into()))
             }
         }
     }
 
-    fn at_most(&self, what: &str, expression: &Expression, max: u32) -> Result<u32, Problem> {
-        let value = self.symbols.evaluate(expression)?;
-        match u32::try_from(value) {
-            Ok(fitting) if fitting <= max => Ok(fitting),
-            _ => Err(Problem::LaunchTooLarge { what: what.to_owned(), value, max: max.into() }),
+    /// The value of `expression`, if a launch can have it. What can't be is the fault of the field that gave the sizes.
+    fn fitting<T: TryFrom<u64>>(
+        &self,
+        what: &'static str,
+        of: &Expression,
+        min: u64,
+        max: u64,
+    ) -> Result<T, ResolveError> {
+        let fail = |problem| ResolveError::new(self.symbols.blame(of), problem);
+        let value = self.symbols.evaluate(of).map_err(|source| fail(source.into()))?;
+        match T::try_from(value) {
+            Ok(fitting) if (min..=max).contains(&value) => Ok(fitting),
+            _ => Err(fail(Problem::Launch { what, expression: of.to_string(), value, min, max })),
         }
     }
 }

@@ -32,6 +32,12 @@ impl Symbols {
         expression.evaluate(&|symbol| self.0.get(symbol).map(|bound| bound.value))
     }
 
+    /// The field of the task that the value of `expression` comes from.
+    pub(super) fn blame(&self, expression: &Expression) -> &str {
+        let bound = expression.symbols().into_iter().find_map(|symbol| self.0.get(symbol));
+        bound.map_or("program.catalog", |bound| &bound.by)
+    }
+
     /// Gives `symbol` a value, or checks the one it has.
     pub(super) fn bind(&mut self, symbol: &str, value: u64, by: &str, shape: &[u64]) -> Result<(), ResolveError> {
         match self.0.get(symbol) {

@@ -1,1 +1,262 @@
-//! Tests.
+use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Inline, Launch, Number, Program, Task};
+
+use super::{ResolveError, resolve};
+use crate::{catalog, sample::samples};
+
+fn buffer(name: &str, dtype: Dtype, shape: &[u64]) -> Buffer<'static> {
+    Buffer { name: name.to_owned(), dtype, shape: shape.to_vec(), data: Data::Fill(Number::Signed(1)) }
+}
+
+fn task(kernel: &str, arguments: &[(&str, Number)], buffers: Vec<Buffer<'static>>) -> Task<'static> {
+    let arguments = arguments.iter().map(|(name, number)| ((*name).to_owned(), *number)).collect();
+    Task { arguments, buffers, ..Task::new(Program::Catalog(kernel.to_owned())) }
+}
+
+fn saxpy() -> Task<'static> {
+    let buffers = vec![buffer("y", Dtype::F32, &[1000]), buffer("x", Dtype::F32, &[1000])];
+    task("saxpy", &[("a", Number::Float(2.0))], buffers)
+}
+
+fn error(task: Task<'static>) -> (String, String) {
+    let error = resolve(task).unwrap_err();
+    (error.field().to_owned(), error.to_string())
+}
+
+#[track_caller]
+fn assert_refused(task: Task<'static>, field: &str, problem: &str) {
+    let (got_field, message) = error(task);
+    assert_eq!((got_field.as_str(), message.as_str()), (field, format!("{field}: {problem}").as_str()));
+}
+
+#[test]
+fn a_saxpy_task_becomes_one_launch_with_its_buffers_in_order() {
+    let plain = resolve(saxpy()).unwrap();
+    assert_eq!(plain.program, Program::Catalog("saxpy".to_owned()));
+    assert!(plain.arguments.is_empty());
+    assert_eq!(plain.buffers.iter().map(|buffer| buffer.name.as_str()).collect::<Vec<_>>(), ["x", "y"]);
+    assert_eq!(plain.outputs, ["y"]);
+    let args = vec![
+        Arg::Scalar(Dtype::F32, Number::Float(2.0)),
+        Arg::Buffer("x".to_owned()),
+        Arg::Buffer("y".to_owned()),
+        Arg::Scalar(Dtype::U64, Number::Signed(1000)),
+    ];
+    let launch = Launch {
+        entry: "saxpy".to_owned(),
+        grid: Grid::Cover(vec![1000]),
+        block: Block::Threads(vec![256]),
+        shared_bytes: 0,
+        args,
+        repeat: 1,
+    };
+    assert_eq!(plain.launches, [launch]);
+    plain.check().unwrap();
+}
+
+#[test]
+fn outs_and_scratch_are_made_of_zeros_and_only_outs_come_back() {
+    let plain = resolve(task("reduce_sum", &[], vec![buffer("values", Dtype::F32, &[5000])])).unwrap();
+    let forms: Vec<_> =
+        plain.buffers.iter().map(|b| (b.name.as_str(), b.shape.clone(), b.data == Data::Zeros)).collect();
+    assert_eq!(forms, [("values", vec![5000], false), ("sum", vec![1], true), ("partial_sums", vec![5], true)]);
+    assert_eq!(plain.outputs, ["sum"]);
+    assert_eq!(
+        plain.launches.iter().map(|launch| launch.grid.clone()).collect::<Vec<_>>(),
+        [Grid::Blocks(vec![5]), Grid::Blocks(vec![1])]
+    );
+}
+
+#[test]
+fn defaults_stand_in_for_scalars_that_are_not_given() {
+    let plain = resolve(task("mandelbrot", &[("width", 100.into())], Vec::new())).unwrap();
+    assert_eq!(plain.buffers[0].shape, [512, 100]);
+    assert_eq!(plain.launches[0].args[1], Arg::Scalar(Dtype::U32, 100.into()));
+    assert_eq!(plain.launches[0].args[6], Arg::Scalar(Dtype::U32, 256.into()));
+}
+
+#[test]
+fn an_out_buffer_may_be_given_and_outputs_may_be_chosen() {
+    let mut sum = saxpy();
+    sum.program = Program::Catalog("vector_add".to_owned());
+    sum.arguments.clear();
+    sum.buffers = vec![
+        buffer("a", Dtype::F32, &[8]),
+        Buffer { data: Data::Zeros, ..buffer("sum", Dtype::F32, &[8]) },
+        buffer("b", Dtype::F32, &[8]),
+    ];
+    sum.outputs = vec!["sum".to_owned()];
+    assert_eq!(resolve(sum).unwrap().outputs, ["sum"]);
+
+    let options = ["spot", "strike", "years"].map(|name| buffer(name, Dtype::F32, &[3])).to_vec();
+    let mut priced = task("black_scholes", &[("rate", 0.01.into()), ("volatility", 0.2.into())], options);
+    priced.outputs = vec!["puts".to_owned()];
+    assert_eq!(resolve(priced).unwrap().outputs, ["puts"]);
+}
+
+#[test]
+fn tasks_with_programs_of_their_own_pass_through_unchanged() {
+    let ptx = Task { program: Program::Ptx("…".into()), ..saxpy() };
+    assert_eq!(resolve(ptx.clone()).unwrap(), ptx);
+}
+
+#[test]
+fn inline_bytes_are_passed_on_without_a_copy() {
+    let bytes = [0_u8; 16];
+    let inline = |name: &str| Buffer { data: Data::Inline(Inline::from(&bytes[..])), ..buffer(name, Dtype::F32, &[4]) };
+    let mut borrowed = Task::new(Program::Catalog("vector_add".to_owned()));
+    borrowed.buffers = vec![inline("a"), inline("b")];
+    let plain = resolve(borrowed).unwrap();
+    let Data::Inline(Inline::Bytes(kept)) = &plain.buffers[0].data else { panic!("the contents stay") };
+    assert!(std::ptr::eq(kept.as_ref(), &bytes[..]));
+}
+
+#[test]
+fn an_unknown_kernel_is_refused_with_the_nearest_name() {
+    let named = |name: &str| Task { program: Program::Catalog(name.to_owned()), ..saxpy() };
+    assert_refused(named("saxpi"), "program.catalog", "no kernel is named \"saxpi\" (did you mean saxpy?)");
+    assert_refused(named("fourier"), "program.catalog", "no kernel is named \"fourier\"");
+}
+
+const SAXPY: &str = "saxpy(a: f32, x: in f32[n], y: inout f32[n])";
+
+#[test]
+fn missing_and_surplus_arguments_are_named() {
+    let mut missing = saxpy();
+    missing.arguments.clear();
+    assert_refused(missing, "arguments.a", &format!("is missing; the kernel is {SAXPY}"));
+
+    let mut surplus = saxpy();
+    surplus.arguments.insert("alpha".to_owned(), 1.into());
+    assert_refused(surplus, "arguments.alpha", &format!("the kernel has no such argument; it is {SAXPY}"));
+}
+
+#[test]
+fn missing_surplus_and_doubled_buffers_are_named() {
+    let mut missing = saxpy();
+    missing.buffers.pop();
+    assert_refused(missing, "buffers.x", &format!("is missing; the kernel is {SAXPY}"));
+
+    let mut surplus = saxpy();
+    surplus.buffers.push(buffer("xx", Dtype::F32, &[1000]));
+    assert_refused(surplus, "buffers.xx", &format!("the kernel has no such buffer (did you mean x?); it is {SAXPY}"));
+
+    let mut twice = saxpy();
+    twice.buffers.push(buffer("x", Dtype::F32, &[1000]));
+    assert_refused(twice, "buffers.x", "is given twice");
+}
+
+#[test]
+fn dtype_rank_and_extents_must_be_those_of_the_manifest() {
+    let with_x = |x| Task { buffers: vec![x, buffer("y", Dtype::F32, &[1000])], ..saxpy() };
+    assert_refused(with_x(buffer("x", Dtype::F64, &[1000])), "buffers.x.dtype", "is f64, the kernel wants f32");
+    assert_refused(
+        with_x(buffer("x", Dtype::F32, &[10, 100])),
+        "buffers.x.shape",
+        "[10, 100] has 2 dimensions, the kernel wants f32[n]",
+    );
+    assert_refused(with_x(buffer("x", Dtype::F32, &[0])), "buffers.x.shape", "[0] has no elements");
+    assert_refused(
+        with_x(buffer("x", Dtype::F32, &[999])),
+        "buffers.y.shape",
+        "[1000] gives n the value 1000, buffers.x.shape gives it 999",
+    );
+
+    let bodies =
+        |columns| vec![buffer("positions", Dtype::F32, &[7, columns]), buffer("velocities", Dtype::F32, &[7, 4])];
+    let step = |columns| task("nbody_step", &[("dt", 0.1.into()), ("softening", 0.1.into())], bodies(columns));
+    resolve(step(4)).unwrap();
+    assert_refused(step(3), "buffers.positions.shape", "[7, 3] should be [7, 4], from f32[n, 4]");
+}
+
+#[test]
+fn a_given_out_buffer_must_have_the_form_that_follows_and_no_contents() {
+    let with_sum = |sum| {
+        let buffers = vec![buffer("a", Dtype::F32, &[8]), buffer("b", Dtype::F32, &[8]), sum];
+        task("vector_add", &[], buffers)
+    };
+    let zeros = |shape: &[u64]| Buffer { data: Data::Zeros, ..buffer("sum", Dtype::F32, shape) };
+    assert_refused(with_sum(zeros(&[9])), "buffers.sum.shape", "[9] should be [8], from f32[n]");
+    assert_refused(
+        with_sum(buffer("sum", Dtype::F32, &[8])),
+        "buffers.sum.data",
+        "is an output and starts as zeros; give it without contents",
+    );
+}
+
+#[test]
+fn a_scalar_must_fit_its_dtype() {
+    let with_a = |a: Number| task("saxpy", &[("a", a)], saxpy().buffers);
+    assert_refused(with_a(1e300.into()), "arguments.a", &format!("{} does not fit f32", 1e300_f64));
+    resolve(with_a(Number::Float(f64::INFINITY))).unwrap();
+    resolve(with_a(Number::Signed(3))).unwrap();
+
+    let with_width = |width: Number| task("mandelbrot", &[("width", width)], Vec::new());
+    assert_refused(with_width((-1).into()), "arguments.width", "-1 does not fit u32");
+    assert_refused(with_width(1.5.into()), "arguments.width", "1.5 does not fit u32");
+    assert_refused(with_width((1_u64 << 32).into()), "arguments.width", "4294967296 does not fit u32");
+    assert_refused(with_width(0.into()), "arguments.width", "width is 0, but must be at least 1: a picture has pixels");
+}
+
+#[test]
+fn results_beyond_all_measure_are_refused_before_anything_is_allocated() {
+    let size =
+        |width: u32, height: u32| task("mandelbrot", &[("width", width.into()), ("height", height.into())], Vec::new());
+    let (field, message) = error(size(u32::MAX, u32::MAX));
+    assert_eq!(field, "buffers.iterations.shape");
+    assert!(message.contains("more than 1099511627776 bytes"), "{message}");
+
+    // An outer product: small inputs, a giant result.
+    let vectors = vec![buffer("a", Dtype::F32, &[1 << 24, 1]), buffer("b", Dtype::F32, &[1, 1 << 24])];
+    assert_eq!(error(task("matmul_tiled", &[], vectors)).0, "buffers.c.shape");
+}
+
+#[test]
+fn extents_beyond_what_a_parameter_holds_are_blamed_on_the_buffer() {
+    let tall = vec![buffer("matrix", Dtype::F32, &[1 << 33, 1])];
+    assert_refused(
+        task("transpose", &[], tall),
+        "buffers.matrix.shape",
+        "the kernel's parameter rows would be 8589934592, 0 to 4294967295 are possible",
+    );
+    let all = vec![buffer("a", Dtype::F32, &[u64::MAX]), buffer("b", Dtype::F32, &[u64::MAX])];
+    assert_eq!(error(task("vector_add", &[], all)).0, "buffers.a.shape");
+}
+
+#[test]
+fn a_filter_without_a_centre_is_refused() {
+    let buffers = vec![buffer("image", Dtype::F32, &[9, 9]), buffer("filter", Dtype::F32, &[3, 4])];
+    let problem = "columns % 2 is 0, but must be equal to 1: a filter has as many columns left of its centre as right";
+    assert_refused(task("convolve_2d", &[], buffers), "buffers.filter.shape", problem);
+}
+
+#[test]
+fn launches_of_ones_own_and_outputs_that_are_none_are_refused() {
+    let mut launched = saxpy();
+    launched.launches = resolve(saxpy()).unwrap().launches;
+    assert_refused(launched, "launches", "a catalog kernel brings its own launches; leave them out");
+
+    let asked = |outputs: &[&str]| Task { outputs: outputs.iter().map(|name| (*name).to_owned()).collect(), ..saxpy() };
+    assert_refused(asked(&["y", "y"]), "outputs[1]", "is listed twice");
+    let problem = format!("\"x\" is no output of the kernel (did you mean y?); it is {SAXPY}");
+    assert_refused(asked(&["x"]), "outputs[0]", &problem);
+}
+
+#[test]
+fn every_sample_resolves_to_a_task_that_checks_out() {
+    for kernel in catalog().iter() {
+        for sample in samples(&kernel.name) {
+            let plain = resolve(sample.task).unwrap_or_else(|error: ResolveError| panic!("{}: {error}", kernel.name));
+            plain.check().unwrap();
+            assert_eq!(plain.launches.len(), kernel.launches.len());
+            let outputs: Vec<_> = plain.outputs.iter().filter_map(|name| plain.buffer(name)).collect();
+            assert_eq!(outputs.len(), sample.expected.len());
+            for (output, expected) in outputs.into_iter().zip(&sample.expected) {
+                assert_eq!(
+                    (&output.name, output.dtype, &output.shape),
+                    (&expected.name, expected.dtype, &expected.shape)
+                );
+                assert_eq!(output.bytes(), Some(expected.bytes.len() as u64));
+            }
+        }
+    }
+}
