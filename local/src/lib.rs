@@ -1,1 +1,35 @@
+//! A whole gpufleet on one machine: a private RabbitMQ and Postgres on free loopback ports, the ledger and workers, in one state
+//! directory. `gpufleet local`, the demo, the tests and the benchmarks run on it.
+//!
+//! The services come from the installed packages, but never touch the system's own instances: they have their own data, ports,
+//! passwords and Erlang port mapper. Everything works as root and as an ordinary user.
+//!
+//! Two ways to own a fleet:
+//! - [`Fleet`] lives as long as its owner. A [`guard::Guard`] stops every process when the owner goes away, also by `kill -9`.
+//! - [`persistent`] keeps a fleet beyond the command that started it, until `down`.
+//!
+//! This crate knows neither AMQP nor SQL: it starts programs, waits until they are ready, and stops them.
 
+pub mod broker;
+pub mod error;
+
+pub mod guard;
+
+mod ports;
+pub mod postgres;
+pub mod process;
+pub mod programs;
+pub mod progress;
+mod secret;
+pub mod services;
+
+pub mod state;
+
+pub use broker::Broker;
+pub use error::LocalError;
+
+pub use postgres::Postgres;
+pub use process::{Process, Signal};
+pub use progress::{Lines, Progress, Silent};
+pub use services::{Endpoints, Services};
+pub use state::StateDir;

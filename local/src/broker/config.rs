@@ -1,0 +1,118 @@
+//! The files and variables by which a RabbitMQ node is private.
+
+use std::{
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::control;
+use crate::{
+    error::{FileContext as _, LocalError},
+    secret,
+};
+
+pub(super) const USER: &str = "gpufleet";
+pub const DEFAULT_VHOST: &str = "gpufleet";
+
+/// Where the node listens, on loopback only.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Ports {
+    pub(super) amqp: u16,
+    pub(super) distribution: u16,
+    pub(super) epmd: u16,
+}
+
+pub(super) struct Config<'a> {
+    pub(super) directory: &'a Path,
+    pub(super) logs: &'a Path,
+    pub(super) password: &'a str,
+    pub(super) ports: Ports,
+}
+
+impl Config<'_> {
+    pub(super) fn write(&self) -> Result<(), LocalError> {
+        for name in ["mnesia", "generated"] {
+            let path = self.directory.join(name);
+            fs::create_dir_all(&path).at("create", &path)?;
+        }
+        // Empty files keep the node from reading the system's under /etc.
+        for (name, text) in [
+            ("env.conf", ""),
+            ("advanced.config", "[].\n"),
+            ("enabled_plugins", "[].\n"),
+            ("control.erl", control::SERVER),
+        ] {
+            let path = self.directory.join(name);
+            fs::write(&path, text).at("write", &path)?;
+        }
+        secret::write_private(&self.directory.join("rabbitmq.conf"), &self.rabbitmq_conf())?;
+        let cookie = self.directory.join(".erlang.cookie");
+        if !cookie.exists() {
+            secret::write_private(&cookie, &secret::random()?)?;
+            let read_only = std::os::unix::fs::PermissionsExt::from_mode(0o400);
+            fs::set_permissions(&cookie, read_only).at("protect", &cookie)?;
+        }
+        Ok(())
+    }
+
+    /// The free space is lower than the default of RabbitMQ's documentation: a developer's disk is often nearly full, and an alarm
+    /// would stop every publisher.
+    fn rabbitmq_conf(&self) -> String {
+        format!(
+            "listeners.tcp.default = 127.0.0.1:{port}\n\
+             default_user = {USER}\n\
+             default_pass = {password}\n\
+             default_vhost = {DEFAULT_VHOST}\n\
+             log.file = broker-node.log\n\
+             log.file.level = warning\n\
+             log.console = false\n\
+             vm_memory_high_watermark.relative = 0.4\n\
+             disk_free_limit.absolute = 200MB\n\
+             heartbeat = 60\n",
+            port = self.ports.amqp,
+            password = self.password,
+        )
+    }
+
+    pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
+        let file = |name: &str| self.directory.join(name).into_os_string();
+        // The start script splits this at blanks and removes no quotes: no argument may hold a blank.
+        let boot = "{ok,_}=file:script(os:getenv(\"RABBITMQ_GPUFLEET_CONTROL\")).";
+        let server_arguments =
+            format!("-noinput -start_epmd false -kernel inet_dist_use_interface {{127,0,0,1}} -eval {boot}");
+        vec![
+            ("HOME", self.directory.as_os_str().to_owned()),
+            ("ERL_EPMD_PORT", self.ports.epmd.to_string().into()),
+            ("ERL_EPMD_ADDRESS", "127.0.0.1".into()),
+            ("RABBITMQ_NODENAME", "gpufleet@localhost".into()),
+            ("RABBITMQ_NODE_IP_ADDRESS", "127.0.0.1".into()),
+            ("RABBITMQ_NODE_PORT", self.ports.amqp.to_string().into()),
+            ("RABBITMQ_DIST_PORT", self.ports.distribution.to_string().into()),
+            ("RABBITMQ_MNESIA_BASE", file("mnesia")),
+            ("RABBITMQ_LOG_BASE", self.logs.as_os_str().to_owned()),
+            ("RABBITMQ_PID_FILE", file("pid")),
+            ("RABBITMQ_ENABLED_PLUGINS_FILE", file("enabled_plugins")),
+            ("RABBITMQ_CONF_ENV_FILE", file("env.conf")),
+            ("RABBITMQ_CONFIG_FILE", file("rabbitmq.conf")),
+            ("RABBITMQ_ADVANCED_CONFIG_FILE", file("advanced.config")),
+            ("RABBITMQ_GENERATED_CONFIG_DIR", file("generated")),
+            // The start script then becomes the Erlang machine instead of waiting for it: the process we know is the broker itself.
+            ("RABBITMQ_ALLOW_INPUT", "1".into()),
+            ("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", server_arguments.into()),
+            ("RABBITMQ_CTL_ERL_ARGS", "-kernel inet_dist_use_interface {127,0,0,1}".into()),
+            ("RABBITMQ_GPUFLEET_CONTROL", file("control.erl")),
+            ("RABBITMQ_GPUFLEET_SOCKET", PathBuf::from(control::SOCKET).into_os_string()),
+        ]
+    }
+}
+
+/// Variables of the caller's that would change what the node does.
+pub(super) fn inherited() -> impl Iterator<Item = OsString> {
+    std::env::vars_os().map(|(name, _)| name).filter(|name| {
+        let name = name.to_string_lossy();
+        name.starts_with("RABBITMQ_") || name.starts_with("ERL_") || name == "NOTIFY_SOCKET"
+    })
+}

@@ -1,0 +1,127 @@
+//! What can go wrong while processes are started, watched and stopped.
+
+use std::{
+    fmt, io,
+    path::{Path, PathBuf},
+};
+
+/// Why a part of the fleet could not be started, reached or stopped.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalError {
+    #[error("{action} {}: {source}", path.display())]
+    File { action: &'static str, path: PathBuf, source: io::Error },
+    #[error("find the program {name}: {hint}")]
+    ProgramMissing { name: String, hint: String },
+    #[error("start {name}: {source}")]
+    Spawn { name: String, source: io::Error },
+    #[error("start {name}: it ended ({outcome}); the end of {log}{tail}", log = tail.path.display())]
+    Ended { name: String, outcome: String, tail: LogTail },
+    #[error("wait for {name}: not ready after {seconds} s; the end of {log}{tail}", log = tail.path.display())]
+    NotReady { name: String, seconds: u64, tail: LogTail },
+    #[error("stop {name}: process {pid} is still there after SIGKILL")]
+    WillNotDie { name: String, pid: u32 },
+    #[error("run {command}: {detail}")]
+    Command { command: String, detail: String },
+    #[error("ask the broker to {request}: {detail}")]
+    Control { request: &'static str, detail: String },
+    #[error("use the name {name:?}: only a-z, 0-9, '-' and '_' may stand in it, and at most 60 of them")]
+    Name { name: String },
+    #[error("keep Postgres' data in {}: the user {user} may not enter {}; choose another directory", path.display(), barrier.display())]
+    Barrier { path: PathBuf, barrier: PathBuf, user: String },
+    #[error("use {} as state directory: Unix sockets in it would have names longer than the system allows; choose a shorter path", path.display())]
+    PathTooLong { path: PathBuf },
+    #[error("lock {}: another command has been starting or stopping this fleet for {seconds} s", path.display())]
+    Locked { path: PathBuf, seconds: u64 },
+    #[error("find a free port on 127.0.0.1 after {tries} tries")]
+    NoPort { tries: u32 },
+}
+
+/// The last lines of a log, for an error message.
+pub struct LogTail {
+    path: PathBuf,
+    lines: Vec<String>,
+}
+
+impl LogTail {
+    /// Enough to hold a Postgres or Erlang start error.
+    const LINES: usize = 15;
+    /// Logs can be large; their end is read, not the whole.
+    const BYTES: u64 = 16 << 10;
+
+    pub fn read(path: &Path) -> Self {
+        let lines = Self::last_lines(path).unwrap_or_else(|error| vec![format!("(unreadable: {error})")]);
+        Self { path: path.to_owned(), lines }
+    }
+
+    fn last_lines(path: &Path) -> io::Result<Vec<String>> {
+        use std::io::{Read as _, Seek as _, SeekFrom};
+        let mut file = std::fs::File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(Self::BYTES)))?;
+        let mut bytes = Vec::new();
+        file.take(Self::BYTES).read_to_end(&mut bytes)?;
+        let text = String::from_utf8_lossy(&bytes);
+        let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        Ok(lines[lines.len().saturating_sub(Self::LINES)..].iter().map(|line| (*line).to_owned()).collect())
+    }
+}
+
+impl fmt::Display for LogTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.lines.is_empty() {
+            return f.write_str(" is empty");
+        }
+        f.write_str(":")?;
+        self.lines.iter().try_for_each(|line| write!(f, "\n  | {line}"))
+    }
+}
+
+impl fmt::Debug for LogTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogTail").field("path", &self.path).field("lines", &self.lines.len()).finish()
+    }
+}
+
+/// Adds what was being done to which file.
+pub(crate) trait FileContext<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, LocalError>;
+}
+
+impl<T> FileContext<T> for io::Result<T> {
+    fn at(self, action: &'static str, path: &Path) -> Result<T, LocalError> {
+        self.map_err(|source| LocalError::File { action, path: path.to_owned(), source })
+    }
+}
+
+/// A name that can stand in file names, vhosts and database names without quoting.
+pub(crate) fn checked_name(name: &str) -> Result<&str, LocalError> {
+    /// Postgres cuts identifiers at 63 bytes.
+    const BYTES_MAX: usize = 60;
+    let fits = !name.is_empty() && name.len() <= BYTES_MAX;
+    if fits && name.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_')) {
+        Ok(name)
+    } else {
+        Err(LocalError::Name { name: name.to_owned() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_tail_shows_the_last_lines() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), (0..100).map(|n| format!("line {n}\n\n")).collect::<String>()).unwrap();
+        let text = LogTail::read(file.path()).to_string();
+        assert!(text.contains("line 99") && text.contains("line 85") && !text.contains("line 84"), "{text}");
+    }
+
+    #[test]
+    fn names_that_would_need_quoting_are_refused() {
+        for bad in ["", "a b", "a\"", "A", "a/b", "a;drop", &"x".repeat(61)] {
+            assert!(checked_name(bad).is_err(), "{bad}");
+        }
+        assert!(checked_name("team-a_2").is_ok());
+    }
+}

@@ -1,0 +1,84 @@
+//! Nothing stays behind: a tiny process that outlives the owner of an ephemeral state directory by a second or two.
+//!
+//! The guard sits in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it, and waits on a pipe whose other
+//! end only the owner holds. However the owner ends (a return, a panic, `kill -9`), the pipe closes. Then the guard signals every
+//! recorded process that is still the same one (a process id alone may have been used again), gives them a moment, kills what
+//! remains, also every process that carries the directory's marker in its environment, and removes the directory.
+
+use std::{
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use crate::{error::LocalError, state::MARKER};
+
+/// The guard itself takes at most about five seconds.
+const FINISH_WITHIN: Duration = Duration::from_secs(20);
+
+/// Written for any POSIX shell, so that no binary of ours has to be found when the owner is a test.
+const SCRIPT: &str = r#"
+directory=$1 marker=$2
+started() { # the start time of a process: a process id alone may have been used again
+    stat=; read -r stat 2>/dev/null < "/proc/$1/stat" || return 1
+    set -- ${stat##*) }
+    case $1 in Z | X) return 1 ;; esac
+    shift 19; echo "$1"
+}
+recorded() { # the recorded processes that still run, with the signal that ends each
+    for record in "$directory"/processes/*; do
+        pid=; read -r pid start signal 2>/dev/null < "$record" || continue
+        [ "$(started "$pid")" = "$start" ] && echo "$pid $signal"
+    done
+}
+marked() { grep -lzxF "$marker" /proc/[0-9]*/environ 2>/dev/null | cut -d/ -f3; }
+while read -r _; do :; done
+recorded | while read -r pid signal; do kill -s "$signal" "$pid"; kill -s CONT "$pid"; done 2>/dev/null
+turns=30
+while [ "$turns" -gt 0 ] && [ -n "$(recorded)" ]; do turns=$((turns - 1)); sleep 0.1; done
+clean=0 turns=30
+while [ "$turns" -gt 0 ] && [ "$clean" -lt 2 ]; do
+    remaining="$(recorded | cut -d' ' -f1) $(marked)"
+    case $remaining in *[0-9]*) clean=0; kill -s KILL $remaining 2>/dev/null ;; *) clean=$((clean + 1)) ;; esac
+    turns=$((turns - 1)); sleep 0.1
+done
+rm -rf "$directory"
+"#;
+
+/// Holds the pipe. Dropping it lets the guard act, without waiting for it.
+#[derive(Debug)]
+pub struct Guard {
+    child: Child,
+}
+
+impl Guard {
+    /// Watches over `directory` from now on.
+    pub fn watch(directory: &Path) -> Result<Self, LocalError> {
+        let marker = format!("{MARKER}={}", directory.display());
+        let child = Command::new("setsid")
+            .args(["/bin/sh", "-c", SCRIPT, "gpufleet-guard"])
+            .arg(directory)
+            .arg(marker)
+            .env_remove(MARKER)
+            .current_dir("/")
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .map_err(|source| LocalError::Spawn { name: "the guard".to_owned(), source })?;
+        Ok(Self { child })
+    }
+
+    /// Closes the pipe and waits until the guard has done its work. Cancelling this leaves the work to go on by itself.
+    pub async fn finish(mut self) -> Result<(), LocalError> {
+        drop(self.child.stdin.take());
+        let deadline = Instant::now() + FINISH_WITHIN;
+        while Instant::now() < deadline {
+            if !matches!(self.child.try_wait(), Ok(None)) {
+                return Ok(());
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        Err(LocalError::WillNotDie { name: "the guard".to_owned(), pid: self.child.id() })
+    }
+}

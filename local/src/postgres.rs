@@ -1,0 +1,359 @@
+//! A private Postgres server on loopback and on a Unix socket, from the installed package.
+//!
+//! Postgres refuses to run as root. There it runs as the package's user `postgres`, through `setpriv`: no login shell, no password.
+
+use std::{
+    fmt, fs,
+    os::unix::fs::{MetadataExt as _, chown},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use tokio::{process::Command, time::timeout};
+
+use crate::{
+    error::{FileContext as _, LocalError, checked_name},
+    ports,
+    process::{Launch, Process, Signal, User},
+    programs, secret,
+    state::{self, StateDir},
+};
+
+const NAME: &str = "postgres";
+const SUPERUSER: &str = "gpufleet";
+/// Half a second when nothing has to be recovered.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// A fast stop ends sessions and writes a checkpoint.
+const STOP_WITHIN: Duration = Duration::from_secs(30);
+/// `initdb`, `createdb` and `psql`; none takes more than a second or two.
+const COMMAND_WITHIN: Duration = Duration::from_secs(60);
+/// A port can be taken between our look and Postgres'; after a crash, old sessions may hold its memory for a moment.
+const START_TRIES: u32 = 5;
+/// Tests run side by side, each with a ledger and clients of its own.
+const CONNECTIONS_MAX: u32 = 400;
+
+/// The server, running or not. All methods may be called from several tasks.
+pub struct Postgres {
+    state: Arc<StateDir>,
+    directory: PathBuf,
+    user: Option<User>,
+    password: String,
+    port: Mutex<u16>,
+    process: Mutex<Option<Process>>,
+}
+
+impl Postgres {
+    /// Starts a server in this state directory, or attaches to the one that runs there. Data of an earlier run is kept. Under an
+    /// ephemeral directory nothing is synced to disk: the data would not survive anyway.
+    pub async fn start(state: &Arc<StateDir>) -> Result<Self, LocalError> {
+        let user = server_user()?;
+        let directory = state.path().join(NAME);
+        state::create_dir(&directory, 0o711)?;
+        if let Some(user) = &user {
+            check_passage(&directory, user)?;
+        }
+        let secrets = state.private_dir("secrets")?;
+        let password = secret::kept_in(&secrets.join(NAME))?;
+        let port = match fs::read_to_string(secrets.join("postgres-port")).ok().and_then(|text| text.parse().ok()) {
+            Some(port) => port,
+            None => ports::free()?,
+        };
+        let process = Mutex::new(Process::attach(state, NAME));
+        let postgres = Self { state: Arc::clone(state), directory, user, password, port: Mutex::new(port), process };
+        if postgres.process().is_none() {
+            postgres.initialise(&secrets).await?;
+            postgres.start_on_free_port(&secrets.join("postgres-port")).await?;
+        }
+        Ok(postgres)
+    }
+
+    /// Where clients connect to a database: over the Unix socket, which saves them from Nagle's algorithm.
+    pub fn url(&self, database: &str) -> String {
+        let socket = percent_encoded(&self.socket_dir());
+        format!("postgres://{SUPERUSER}:{}@localhost:{}/{database}?host={socket}", self.password, self.port())
+    }
+
+    /// The same over TCP, for clients that cannot use a Unix socket and for proxies in between.
+    pub fn tcp_url(&self, database: &str) -> String {
+        format!("postgres://{SUPERUSER}:{}@127.0.0.1:{}/{database}", self.password, self.port())
+    }
+
+    pub fn port(&self) -> u16 {
+        *self.port.lock().expect("no panic happens under this lock")
+    }
+
+    /// The process id of the server, while it runs.
+    pub fn pid(&self) -> Option<u32> {
+        self.process().filter(Process::is_alive).map(|process| process.pid())
+    }
+
+    pub async fn create_database(&self, name: &str) -> Result<(), LocalError> {
+        self.client("createdb", &[checked_name(name)?]).await.map(drop)
+    }
+
+    /// Makes the database where it is missing.
+    pub async fn ensure_database(&self, name: &str) -> Result<(), LocalError> {
+        let name = checked_name(name)?;
+        let found = self.psql("postgres", &format!("SELECT 1 FROM pg_database WHERE datname = '{name}'")).await?;
+        if found.trim().is_empty() { self.create_database(name).await } else { Ok(()) }
+    }
+
+    /// Removes a database; sessions in it are ended.
+    pub async fn drop_database(&self, name: &str) -> Result<(), LocalError> {
+        self.client("dropdb", &["--force", "--if-exists", checked_name(name)?]).await.map(drop)
+    }
+
+    /// Runs one SQL statement and gives the rows, unaligned and without headings.
+    pub async fn psql(&self, database: &str, sql: &str) -> Result<String, LocalError> {
+        self.client(
+            "psql",
+            &[
+                "--no-psqlrc",
+                "--tuples-only",
+                "--no-align",
+                "--set=ON_ERROR_STOP=1",
+                "--command",
+                sql,
+                checked_name(database)?,
+            ],
+        )
+        .await
+    }
+
+    /// Stops it: sessions are ended, nothing is lost. Fine when it does not run.
+    pub async fn stop(&self) -> Result<(), LocalError> {
+        let Some(process) = self.process.lock().expect("no panic happens under this lock").take() else {
+            return Ok(());
+        };
+        process.resume();
+        process.stop(Signal::Interrupt, STOP_WITHIN).await.map(drop)
+    }
+
+    /// Ends the server and all its sessions as a crash would.
+    pub async fn kill9(&self) -> Result<(), LocalError> {
+        match self.process() {
+            Some(process) => process.kill_tree().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Starts it again on the same port with the same data; stops it before where it still runs.
+    pub async fn restart(&self) -> Result<(), LocalError> {
+        self.stop().await?;
+        self.launch_repeatedly().await
+    }
+
+    /// Freezes it and all its sessions: connections stay open and nothing answers.
+    pub fn pause(&self) {
+        if let Some(process) = self.process() {
+            process.pause();
+        }
+    }
+
+    pub fn resume(&self) {
+        if let Some(process) = self.process() {
+            process.resume();
+        }
+    }
+
+    /// Makes the data directory, all or nothing.
+    async fn initialise(&self, secrets: &Path) -> Result<(), LocalError> {
+        let data = self.data_dir();
+        if data.join("PG_VERSION").exists() {
+            return Ok(());
+        }
+        let partial = self.directory.join("data.partial");
+        if partial.exists() {
+            fs::remove_dir_all(&partial).at("remove", &partial)?;
+        }
+        for path in [&partial, &self.socket_dir()] {
+            state::create_dir(path, 0o700)?;
+            self.give(path)?;
+        }
+        let password_file = secrets.join("postgres-initdb");
+        secret::write_private(&password_file, &self.password)?;
+        let handed = partial.with_extension("password");
+        fs::rename(&password_file, &handed).at("rename to", &handed)?;
+        self.give(&handed)?;
+        let mut command = self.command("initdb")?;
+        command.arg("-D").arg(&partial).arg(format!("--pwfile={}", handed.display()));
+        command.args([&format!("--username={SUPERUSER}"), "--auth-local=trust", "--auth-host=scram-sha-256"]);
+        command.args(["--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions"]);
+        if self.state.is_ephemeral() {
+            command.arg("--no-sync");
+        }
+        let result = output(command, "initdb").await;
+        fs::remove_file(&handed).at("remove", &handed)?;
+        result?;
+        fs::rename(&partial, &data).at("rename to", &data)
+    }
+
+    async fn start_on_free_port(&self, kept: &Path) -> Result<(), LocalError> {
+        if !ports::is_free(self.port()) {
+            *self.port.lock().expect("no panic happens under this lock") = ports::free()?;
+        }
+        self.launch_repeatedly().await?;
+        fs::write(kept, self.port().to_string()).at("write", kept)
+    }
+
+    /// Sessions of a killed server may hold its memory a moment longer; the next try then succeeds.
+    async fn launch_repeatedly(&self) -> Result<(), LocalError> {
+        for _ in 1..START_TRIES {
+            match self.launch().await {
+                Err(LocalError::Ended { .. }) => tokio::time::sleep(Duration::from_millis(200)).await,
+                result => return result,
+            }
+        }
+        self.launch().await
+    }
+
+    async fn launch(&self) -> Result<(), LocalError> {
+        let data = self.data_dir();
+        let mut settings = vec![
+            "listen_addresses=127.0.0.1".to_owned(),
+            format!("port={}", self.port()),
+            format!("unix_socket_directories={}", self.socket_dir().display()),
+            format!("max_connections={CONNECTIONS_MAX}"),
+            "shared_buffers=64MB".to_owned(),
+            "log_min_messages=warning".to_owned(),
+        ];
+        if self.state.is_ephemeral() {
+            settings.extend(
+                ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off"].map(str::to_owned),
+            );
+        }
+        let process = Launch::new(NAME, &programs::postgres("postgres")?)
+            .args(["-D".as_ref(), data.as_os_str()])
+            .args(settings.iter().flat_map(|setting| ["-c", setting]))
+            .env("HOME", &self.directory)
+            .directory(&self.directory)
+            .user(self.user.as_ref())
+            // An immediate stop gives shared memory back, a kill does not.
+            .abandon(Signal::Quit)
+            .spawn(&self.state)?;
+        *self.process.lock().expect("no panic happens under this lock") = Some(process.clone());
+        let pid = process.pid();
+        process.ready(READY_WITHIN, async || says_ready(&data, pid)).await
+    }
+
+    /// Runs one of the client programs over the Unix socket.
+    async fn client(&self, program: &'static str, arguments: &[&str]) -> Result<String, LocalError> {
+        let mut command = self.command(program)?;
+        command.arg("--host").arg(self.socket_dir()).args([
+            "--port",
+            &self.port().to_string(),
+            "--username",
+            SUPERUSER,
+            "--no-password",
+        ]);
+        command.args(arguments);
+        output(command, program).await
+    }
+
+    fn command(&self, name: &str) -> Result<Command, LocalError> {
+        let program = programs::postgres(name)?;
+        let mut command = match &self.user {
+            Some(user) => {
+                let mut command = Command::new("setpriv");
+                command.args(user.setpriv()).arg(program);
+                command
+            }
+            None => Command::new(program),
+        };
+        let inherited =
+            std::env::vars_os().map(|(name, _)| name).filter(|name| name.to_string_lossy().starts_with("PG"));
+        inherited.for_each(|name| {
+            command.env_remove(name);
+        });
+        let (marker, path) = self.state.marker();
+        command.current_dir(&self.directory).env("HOME", &self.directory).env(marker, path).kill_on_drop(true);
+        Ok(command)
+    }
+
+    /// Makes the server's user the owner.
+    fn give(&self, path: &Path) -> Result<(), LocalError> {
+        match &self.user {
+            Some(user) => chown(path, Some(user.uid), Some(user.gid)).at("change the owner of", path),
+            None => Ok(()),
+        }
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.directory.join("data")
+    }
+
+    fn socket_dir(&self) -> PathBuf {
+        self.directory.join("s")
+    }
+
+    fn process(&self) -> Option<Process> {
+        self.process.lock().expect("no panic happens under this lock").clone()
+    }
+}
+
+impl fmt::Debug for Postgres {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Postgres")
+            .field("directory", &self.directory)
+            .field("port", &self.port())
+            .field("pid", &self.pid())
+            .finish()
+    }
+}
+
+/// Whom the server runs as: nobody else than us, unless we are root.
+fn server_user() -> Result<Option<User>, LocalError> {
+    if !state::is_root() {
+        return Ok(None);
+    }
+    ["postgres", "nobody"].into_iter().find_map(User::named).map(Some).ok_or_else(|| LocalError::ProgramMissing {
+        name: "postgres".to_owned(),
+        hint: "there is no user postgres to run it as: install the package postgresql".to_owned(),
+    })
+}
+
+/// Postgres opens its data by the whole path: its user has to pass through every directory above.
+fn check_passage(directory: &Path, user: &User) -> Result<(), LocalError> {
+    for above in directory.ancestors() {
+        let metadata = fs::metadata(above).at("look at", above)?;
+        let bit = if metadata.uid() == user.uid { 0o100 } else { 0o001 };
+        if metadata.mode() & bit == 0 {
+            let (path, barrier, user) = (directory.to_owned(), above.to_owned(), user.name.clone());
+            return Err(LocalError::Barrier { path, barrier, user });
+        }
+    }
+    Ok(())
+}
+
+/// The server keeps its state in the eighth line of its lock file, for `pg_ctl` and others.
+fn says_ready(data: &Path, pid: u32) -> bool {
+    let Ok(text) = fs::read_to_string(data.join("postmaster.pid")) else { return false };
+    let mut lines = text.lines();
+    lines.next().and_then(|line| line.parse().ok()) == Some(pid)
+        && lines.nth(6).is_some_and(|line| line.trim() == "ready")
+}
+
+async fn output(mut command: Command, name: &str) -> Result<String, LocalError> {
+    let failed = |detail: String| LocalError::Command { command: name.to_owned(), detail };
+    let output = timeout(COMMAND_WITHIN, command.output())
+        .await
+        .map_err(|_| failed(format!("no answer in {} s", COMMAND_WITHIN.as_secs())))?
+        .map_err(|source| LocalError::Spawn { name: name.to_owned(), source })?;
+    if output.status.success() {
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+    } else {
+        Err(failed(String::from_utf8_lossy(&output.stderr).trim().to_owned()))
+    }
+}
+
+/// A path as the value of a URL's query.
+fn percent_encoded(path: &Path) -> String {
+    use std::os::unix::ffi::OsStrExt as _;
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');
+    path.as_os_str()
+        .as_bytes()
+        .iter()
+        .map(|&byte| if plain(byte) { char::from(byte).to_string() } else { format!("%{byte:02X}") })
+        .collect()
+}

@@ -1,0 +1,355 @@
+//! One process of the fleet: started in a session of its own with a log file, recorded by id and start time, and stopped by nothing
+//! but that record. A process id that was used again is never signalled.
+
+use std::{
+    ffi::{OsStr, OsString},
+    fs,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    error::{FileContext as _, LocalError, LogTail},
+    state::StateDir,
+};
+
+mod table;
+
+pub use table::{Identity, marked};
+
+/// How often a condition is looked at while waiting for it.
+pub(crate) const POLL: Duration = Duration::from_millis(20);
+/// A killed process is gone at once unless the kernel is busy with it.
+const KILLED_WITHIN: Duration = Duration::from_secs(10);
+
+/// Writes the record, then becomes the program. The record is there before the program runs, so a guard cannot miss it. Limits of
+/// open files vary from 1024 to a billion, and Erlang is slow with either.
+const LAUNCH: &str = r#"
+record=$1 signal=$2; shift 2
+started() { shift 19; echo "$1"; }
+read -r stat < "/proc/$$/stat" && echo "$$ $(started ${stat##*) }) $signal" > "$record" || exit 1
+ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -H -n)"
+exec "$@"
+"#;
+
+/// The signals that we send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Signal {
+    Terminate,
+    Interrupt,
+    Quit,
+    Kill,
+    Stop,
+    Continue,
+}
+
+/// A program about to be started.
+#[derive(Debug)]
+pub struct Launch {
+    name: String,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, Option<OsString>)>,
+    directory: PathBuf,
+    abandon: Signal,
+    user: Option<User>,
+}
+
+/// Whom a program runs as when root starts it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    pub name: String,
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// A started process, whoever started it.
+#[derive(Debug, Clone)]
+pub struct Process(Arc<Inner>);
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    identity: Identity,
+    state: Arc<StateDir>,
+    /// Only where this process is the parent; others are watched through `/proc`.
+    child: Mutex<Option<Child>>,
+    status: Mutex<Option<ExitStatus>>,
+}
+
+impl Launch {
+    pub fn new(name: &str, program: &Path) -> Self {
+        Self {
+            name: name.to_owned(),
+            program: program.to_owned(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            directory: PathBuf::from("/"),
+            abandon: Signal::Terminate,
+            user: None,
+        }
+    }
+
+    pub fn args<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(mut self, arguments: I) -> Self {
+        self.arguments.extend(arguments.into_iter().map(|argument| argument.as_ref().to_owned()));
+        self
+    }
+
+    pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), Some(value.as_ref().to_owned())));
+        self
+    }
+
+    pub fn env_remove(mut self, name: impl AsRef<OsStr>) -> Self {
+        self.environment.push((name.as_ref().to_owned(), None));
+        self
+    }
+
+    pub fn directory(mut self, directory: &Path) -> Self {
+        directory.clone_into(&mut self.directory);
+        self
+    }
+
+    /// What the guard sends first when the owner is gone.
+    pub fn abandon(mut self, signal: Signal) -> Self {
+        self.abandon = signal;
+        self
+    }
+
+    /// Runs the program as somebody else; only root can.
+    pub fn user(mut self, user: Option<&User>) -> Self {
+        self.user = user.cloned();
+        self
+    }
+
+    /// Starts it. Its output is appended to the log of its name.
+    pub fn spawn(self, state: &Arc<StateDir>) -> Result<Process, LocalError> {
+        let log_path = state.log(&self.name);
+        let log = fs::OpenOptions::new().create(true).append(true).open(&log_path).at("open", &log_path)?;
+        let log_twin = log.try_clone().at("open", &log_path)?;
+        let mut command = Command::new("setsid");
+        command
+            .args(["/bin/sh", "-c", LAUNCH, "gpufleet-launch"])
+            .arg(state.record(&self.name))
+            .arg(self.abandon.name());
+        if let Some(user) = &self.user {
+            command.arg("setpriv").args(user.setpriv());
+        }
+        command.arg(&self.program).args(&self.arguments).current_dir(&self.directory);
+        for (name, value) in &self.environment {
+            match value {
+                Some(value) => command.env(name, value),
+                None => command.env_remove(name),
+            };
+        }
+        let (marker, path) = state.marker();
+        command.env(marker, path).stdin(Stdio::null()).stdout(log).stderr(log_twin);
+        let child = command.spawn().map_err(|source| LocalError::Spawn { name: self.name.clone(), source })?;
+        let identity = Identity::of(child.id()).ok_or_else(|| LocalError::Spawn {
+            name: self.name.clone(),
+            source: std::io::Error::other("it ended at once"),
+        })?;
+        tracing::debug!(name = self.name, pid = identity.pid, "process started");
+        Ok(Process(Arc::new(Inner {
+            name: self.name,
+            identity,
+            state: Arc::clone(state),
+            child: Mutex::new(Some(child)),
+            status: Mutex::new(None),
+        })))
+    }
+}
+
+impl User {
+    /// The user of that name, if the machine has one.
+    pub fn named(name: &str) -> Option<Self> {
+        let users = fs::read_to_string("/etc/passwd").ok()?;
+        users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            (fields.next()? == name).then_some(())?;
+            Some(Self { name: name.to_owned(), uid: fields.nth(1)?.parse().ok()?, gid: fields.next()?.parse().ok()? })
+        })
+    }
+
+    /// The arguments of `setpriv` that make a command run as this user.
+    pub(crate) fn setpriv(&self) -> [String; 4] {
+        [format!("--reuid={}", self.uid), format!("--regid={}", self.gid), "--init-groups".to_owned(), "--".to_owned()]
+    }
+}
+
+impl Process {
+    /// The process that was recorded under this name, if it still runs.
+    pub fn attach(state: &Arc<StateDir>, name: &str) -> Option<Self> {
+        let identity = Identity::recorded(&state.record(name))?;
+        let inner = Inner {
+            name: name.to_owned(),
+            identity,
+            state: Arc::clone(state),
+            child: Mutex::new(None),
+            status: Mutex::new(None),
+        };
+        let process = Self(Arc::new(inner));
+        process.is_alive().then_some(process)
+    }
+
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.0.identity.pid
+    }
+
+    pub fn log(&self) -> PathBuf {
+        self.0.state.log(&self.0.name)
+    }
+
+    pub fn log_tail(&self) -> LogTail {
+        LogTail::read(&self.log())
+    }
+
+    /// Whether it still runs; one that ended but was not collected by its parent does not.
+    pub fn is_alive(&self) -> bool {
+        let mut child = self.0.child.lock().expect("no panic happens under this lock");
+        if let Some(owned) = child.as_mut() {
+            match owned.try_wait() {
+                Ok(None) => return true,
+                Ok(Some(status)) => *self.0.status.lock().expect("no panic happens under this lock") = Some(status),
+                Err(_) => {}
+            }
+            *child = None;
+            return false;
+        }
+        self.0.identity.is_alive()
+    }
+
+    /// How it ended, where this process is its parent and it has.
+    pub fn exit_status(&self) -> Option<ExitStatus> {
+        self.is_alive();
+        *self.0.status.lock().expect("no panic happens under this lock")
+    }
+
+    /// Sends a signal, if the process still runs.
+    pub fn signal(&self, signal: Signal) {
+        if self.is_alive() {
+            self.0.identity.signal(signal);
+        }
+    }
+
+    /// Freezes the process and its descendants.
+    pub fn pause(&self) {
+        self.signal_tree(Signal::Stop);
+    }
+
+    pub fn resume(&self) {
+        self.signal_tree(Signal::Continue);
+    }
+
+    /// Ends it as a crash would: no clean-up, and nothing else is touched. Waits until it is gone.
+    pub async fn kill9(&self) -> Result<(), LocalError> {
+        self.signal(Signal::Kill);
+        self.gone(KILLED_WITHIN).await
+    }
+
+    /// Kills the process and all of its descendants.
+    pub async fn kill_tree(&self) -> Result<(), LocalError> {
+        self.signal_tree(Signal::Kill);
+        self.gone(KILLED_WITHIN).await
+    }
+
+    /// Asks it to end, and kills it with its descendants when it has not after `grace`. Tells whether it ended by itself.
+    pub async fn stop(&self, signal: Signal, grace: Duration) -> Result<bool, LocalError> {
+        self.signal(signal);
+        if self.wait(grace).await {
+            return Ok(true);
+        }
+        tracing::warn!(name = self.0.name, pid = self.pid(), "process did not stop within its grace period");
+        self.kill_tree().await.map(|()| false)
+    }
+
+    /// Waits until it has ended, at most this long; tells whether it has. Cancelling is harmless.
+    pub async fn wait(&self, within: Duration) -> bool {
+        let deadline = Instant::now() + within;
+        while self.is_alive() {
+            if Instant::now() >= deadline {
+                return false;
+            }
+            tokio::time::sleep(POLL).await;
+        }
+        self.forget();
+        true
+    }
+
+    /// Waits for `ready`, unless the process ends or the time is over first.
+    pub(crate) async fn ready(&self, within: Duration, mut ready: impl AsyncFnMut() -> bool) -> Result<(), LocalError> {
+        let deadline = Instant::now() + within;
+        loop {
+            if ready().await {
+                return Ok(());
+            }
+            if !self.is_alive() {
+                let outcome = self.exit_status().map_or_else(|| "unknown".to_owned(), |status| status.to_string());
+                self.forget();
+                return Err(LocalError::Ended { name: self.0.name.clone(), outcome, tail: self.log_tail() });
+            }
+            if Instant::now() >= deadline {
+                return Err(LocalError::NotReady {
+                    name: self.0.name.clone(),
+                    seconds: within.as_secs(),
+                    tail: self.log_tail(),
+                });
+            }
+            tokio::time::sleep(POLL).await;
+        }
+    }
+
+    async fn gone(&self, within: Duration) -> Result<(), LocalError> {
+        if self.wait(within).await {
+            Ok(())
+        } else {
+            Err(LocalError::WillNotDie { name: self.0.name.clone(), pid: self.pid() })
+        }
+    }
+
+    fn signal_tree(&self, signal: Signal) {
+        let descendants = table::descendants(self.pid());
+        self.signal(signal);
+        descendants.iter().for_each(|identity| identity.signal(signal));
+    }
+
+    /// Drops the record, unless a successor has written its own meanwhile.
+    fn forget(&self) {
+        let record = self.0.state.record(&self.0.name);
+        if Identity::recorded(&record).as_ref() == Some(&self.0.identity) {
+            // A record that stays behind is harmless: its process is not alive.
+            let _ = fs::remove_file(record);
+        }
+    }
+}
+
+impl Signal {
+    const fn number(self) -> libc::c_int {
+        match self {
+            Self::Terminate => libc::SIGTERM,
+            Self::Interrupt => libc::SIGINT,
+            Self::Quit => libc::SIGQUIT,
+            Self::Kill => libc::SIGKILL,
+            Self::Stop => libc::SIGSTOP,
+            Self::Continue => libc::SIGCONT,
+        }
+    }
+
+    /// As `kill -s` wants it.
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Terminate => "TERM",
+            Self::Interrupt => "INT",
+            Self::Quit => "QUIT",
+            Self::Kill => "KILL",
+            Self::Stop => "STOP",
+            Self::Continue => "CONT",
+        }
+    }
+}

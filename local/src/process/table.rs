@@ -1,0 +1,136 @@
+//! The kernel's process table, as `/proc` shows it.
+
+use std::{
+    collections::HashMap,
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
+
+use super::Signal;
+use crate::state::MARKER;
+
+/// A process, not merely a number: ids are used again, ids with start times are not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Identity {
+    pub pid: u32,
+    /// Clock ticks since boot.
+    pub started: u64,
+}
+
+struct Row {
+    state: char,
+    parent: u32,
+    started: u64,
+}
+
+impl Identity {
+    /// Who has that process id now.
+    pub fn of(pid: u32) -> Option<Self> {
+        row(pid).map(|row| Self { pid, started: row.started })
+    }
+
+    /// What a record says: process id, start time, signal.
+    pub(crate) fn recorded(record: &Path) -> Option<Self> {
+        let text = fs::read_to_string(record).ok()?;
+        let mut words = text.split_whitespace();
+        Some(Self { pid: words.next()?.parse().ok()?, started: words.next()?.parse().ok()? })
+    }
+
+    pub fn is_alive(&self) -> bool {
+        row(self.pid).is_some_and(|row| row.started == self.started && !matches!(row.state, 'Z' | 'X'))
+    }
+
+    /// For how long it has run.
+    pub fn age(&self) -> Option<Duration> {
+        let uptime: f64 = fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
+        // SAFETY: sysconf has no preconditions.
+        let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+        let started = self.started as f64 / ticks_per_second as f64;
+        Some(Duration::from_secs_f64((uptime - started).max(0.0)))
+    }
+
+    /// When it was started, by the wall clock.
+    pub fn since(&self) -> Option<SystemTime> {
+        SystemTime::now().checked_sub(self.age()?)
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let Ok(pid) = libc::pid_t::try_from(self.pid) else { return };
+        if self.is_alive() {
+            // SAFETY: kill has no preconditions. That the process ended since the check is harmless: ids are not used again that soon.
+            unsafe { libc::kill(pid, signal.number()) };
+        }
+    }
+}
+
+/// Children of `pid` and their children, at this moment.
+pub(super) fn descendants(pid: u32) -> Vec<Identity> {
+    let mut children: HashMap<u32, Vec<Identity>> = HashMap::new();
+    for pid in pids() {
+        if let Some(row) = row(pid) {
+            children.entry(row.parent).or_default().push(Identity { pid, started: row.started });
+        }
+    }
+    let mut found = children.remove(&pid).unwrap_or_default();
+    let mut next = 0;
+    while next < found.len() {
+        found.extend(children.remove(&found[next].pid).unwrap_or_default());
+        next += 1;
+    }
+    found
+}
+
+/// Every process with `name=value` in the environment that it was started with, as far as this user may see.
+pub fn marked(name: &str, value: &str) -> Vec<Identity> {
+    let entry = format!("{name}={value}");
+    let has_entry = |pid: &u32| {
+        fs::read(format!("/proc/{pid}/environ"))
+            .is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(|have| have == entry.as_bytes()))
+    };
+    pids().filter(has_entry).filter_map(Identity::of).filter(Identity::is_alive).collect()
+}
+
+/// Every process that belongs to the state directory.
+pub(crate) fn of_state(directory: &Path) -> Vec<Identity> {
+    marked(MARKER, &directory.to_string_lossy())
+}
+
+fn pids() -> impl Iterator<Item = u32> {
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn row(pid: u32) -> Option<Row> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in parentheses may hold anything, parentheses included.
+    let rest = &text[text.rfind(')')? + 1..];
+    let mut fields = rest.split_whitespace();
+    let state = fields.next()?.chars().next()?;
+    let parent = fields.next()?.parse().ok()?;
+    Some(Row { state, parent, started: fields.nth(17)?.parse().ok()? })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_is_known_by_its_start_time() {
+        let me = Identity::of(std::process::id()).unwrap();
+        assert!(me.is_alive());
+        assert!(!Identity { started: me.started + 1, ..me }.is_alive());
+    }
+
+    #[test]
+    fn a_child_is_found_by_its_parent_and_by_its_marker() {
+        let mut child =
+            std::process::Command::new("sleep").arg("60").env("GPUFLEET_TABLE_TEST", "yes").spawn().unwrap();
+        let found = descendants(std::process::id());
+        let by_marker = marked("GPUFLEET_TABLE_TEST", "yes");
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert!(found.iter().any(|identity| identity.pid == child.id()));
+        assert!(by_marker.iter().any(|identity| identity.pid == child.id()));
+    }
+}

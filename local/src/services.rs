@@ -1,0 +1,111 @@
+//! The two services together, and room in them for many fleets: each gets a vhost and a database of its own.
+
+use std::{
+    fmt,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use serde::{Deserialize, Serialize};
+
+use crate::{broker::Broker, error::LocalError, postgres::Postgres, state::StateDir};
+
+/// A running broker and a running database.
+#[derive(Debug)]
+pub struct Services {
+    state: Arc<StateDir>,
+    broker: Broker,
+    postgres: Postgres,
+    spaces: AtomicU32,
+}
+
+/// How clients reach a fleet. The passwords in the URLs do not show in `Debug`.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoints {
+    pub amqp_url: String,
+    pub database_url: String,
+}
+
+impl Services {
+    /// Services that end with their owner.
+    pub async fn ephemeral() -> Result<Arc<Self>, LocalError> {
+        Self::start(StateDir::ephemeral()?).await
+    }
+
+    /// The same with logs that stay.
+    pub async fn ephemeral_with_logs(logs: &Path) -> Result<Arc<Self>, LocalError> {
+        Self::start(StateDir::ephemeral_with_logs(logs)?).await
+    }
+
+    /// Starts what does not run in the state directory yet. Both start side by side.
+    pub async fn start(state: Arc<StateDir>) -> Result<Arc<Self>, LocalError> {
+        let (broker, postgres) = tokio::join!(Broker::start(&state), Postgres::start(&state));
+        Ok(Arc::new(Self { broker: broker?, postgres: postgres?, state, spaces: AtomicU32::new(0) }))
+    }
+
+    pub fn state(&self) -> &Arc<StateDir> {
+        &self.state
+    }
+
+    pub fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    pub fn postgres(&self) -> &Postgres {
+        &self.postgres
+    }
+
+    /// A new vhost and a new database, for one fleet. The name starts with `label` and is not used twice.
+    pub async fn space(&self, label: &str) -> Result<(String, Endpoints), LocalError> {
+        let name = format!("{label}-{}", self.spaces.fetch_add(1, Ordering::Relaxed));
+        tokio::try_join!(self.broker.create_vhost(&name), self.postgres.create_database(&name))?;
+        let endpoints = self.endpoints(&name);
+        Ok((name, endpoints))
+    }
+
+    /// How to reach the vhost and the database of that name.
+    pub fn endpoints(&self, name: &str) -> Endpoints {
+        Endpoints { amqp_url: self.broker.vhost_url(name), database_url: self.postgres.url(name) }
+    }
+
+    /// Stops both, side by side, and lets the guard of an ephemeral directory clean up.
+    pub async fn stop(&self) -> Result<(), LocalError> {
+        let (broker, postgres) = tokio::join!(self.broker.stop(), self.postgres.stop());
+        self.state.close().await?;
+        broker.and(postgres)
+    }
+}
+
+impl fmt::Debug for Endpoints {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Endpoints")
+            .field("amqp_url", &redacted(&self.amqp_url))
+            .field("database_url", &redacted(&self.database_url))
+            .finish()
+    }
+}
+
+/// A URL as it may be shown: without the password.
+pub fn redacted(url: &str) -> String {
+    let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
+    match rest.split_once('@') {
+        Some((login, place)) => format!("{scheme}://{}:***@{place}", login.split(':').next().unwrap_or_default()),
+        None => url.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_does_not_show() {
+        let endpoints =
+            Endpoints { amqp_url: "amqp://u:secret@h:1/v".into(), database_url: "postgres://u:secret@h/d".into() };
+        let shown = format!("{endpoints:?}");
+        assert!(!shown.contains("secret") && shown.contains("amqp://u:***@h:1/v"), "{shown}");
+    }
+}

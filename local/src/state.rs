@@ -1,0 +1,160 @@
+//! The state directory: everything that a fleet on this machine keeps, and the list of its processes.
+//!
+//! `processes/<name>` holds process id, start time and last signal of each process that was started; `log/<name>.log` what it said.
+
+use std::{
+    fs,
+    os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex},
+};
+
+use crate::{
+    error::{FileContext as _, LocalError},
+    guard::Guard,
+};
+
+/// The variable that marks every process of a state directory, so that none of them can hide.
+pub const MARKER: &str = "GPUFLEET_LOCAL_STATE";
+
+/// Unix socket names end at 107 bytes; ours are at most 25 bytes below the state directory.
+const PATH_BYTES_MAX: usize = 80;
+
+/// A directory with processes. Ephemeral ones end with their owner, by whatever way it ends.
+#[derive(Debug)]
+pub struct StateDir {
+    path: PathBuf,
+    logs: PathBuf,
+    guard: Mutex<Option<Guard>>,
+    is_ephemeral: bool,
+}
+
+impl StateDir {
+    /// A new directory under the system's temporary one. Its processes are stopped and it is removed when the owner ends or calls
+    /// [`StateDir::close`].
+    pub fn ephemeral() -> Result<Arc<Self>, LocalError> {
+        Self::new_ephemeral(None)
+    }
+
+    /// Like [`StateDir::ephemeral`], but the logs are kept in `logs`.
+    pub fn ephemeral_with_logs(logs: &Path) -> Result<Arc<Self>, LocalError> {
+        Self::new_ephemeral(Some(logs))
+    }
+
+    /// `path` itself, created where missing. Nothing in it ends with the caller.
+    pub fn persistent(path: &Path) -> Result<Arc<Self>, LocalError> {
+        create_dir(path, directory_mode())?;
+        let path = fs::canonicalize(path).at("resolve", path)?;
+        let logs = path.join("log");
+        Self::prepare(path, logs, false)
+    }
+
+    /// An existing persistent directory; `None` where there is none. Creates nothing.
+    pub fn existing(path: &Path) -> Result<Option<Arc<Self>>, LocalError> {
+        if !path.join("processes").is_dir() {
+            return Ok(None);
+        }
+        Self::persistent(path).map(Some)
+    }
+
+    fn new_ephemeral(logs: Option<&Path>) -> Result<Arc<Self>, LocalError> {
+        let parent = std::env::temp_dir();
+        let path = tempfile::Builder::new()
+            .prefix("gpufleet-")
+            .permissions(fs::Permissions::from_mode(directory_mode()))
+            .tempdir_in(&parent)
+            .at("create a directory in", &parent)?
+            .keep();
+        let logs = logs.map_or_else(|| path.join("log"), Path::to_owned);
+        Self::prepare(path, logs, true)
+    }
+
+    fn prepare(path: PathBuf, logs: PathBuf, is_ephemeral: bool) -> Result<Arc<Self>, LocalError> {
+        if path.as_os_str().len() > PATH_BYTES_MAX {
+            return Err(LocalError::PathTooLong { path });
+        }
+        let guard = if is_ephemeral { Some(Guard::watch(&path)?) } else { None };
+        create_dir(&path.join("processes"), 0o700)?;
+        create_dir(&logs, 0o755)?;
+        let logs = fs::canonicalize(&logs).at("resolve", &logs)?;
+        Ok(Arc::new(Self { path, logs, guard: Mutex::new(guard), is_ephemeral }))
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub fn logs(&self) -> &Path {
+        &self.logs
+    }
+
+    pub fn is_ephemeral(&self) -> bool {
+        self.is_ephemeral
+    }
+
+    pub fn log(&self, name: &str) -> PathBuf {
+        self.logs.join(format!("{name}.log"))
+    }
+
+    pub(crate) fn record(&self, name: &str) -> PathBuf {
+        self.path.join("processes").join(name)
+    }
+
+    /// Names of all processes that were started and not seen to end, in the order of their names.
+    pub fn recorded(&self) -> Result<Vec<String>, LocalError> {
+        let directory = self.path.join("processes");
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&directory).at("list", &directory)? {
+            names.push(entry.at("list", &directory)?.file_name().to_string_lossy().into_owned());
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// A directory below this one that only the owner may enter.
+    pub(crate) fn private_dir(&self, name: &str) -> Result<PathBuf, LocalError> {
+        let path = self.path.join(name);
+        create_dir(&path, 0o700)?;
+        Ok(path)
+    }
+
+    /// Lets the guard of an ephemeral directory do its work now, and waits for it. Nothing happens for others, or twice.
+    pub async fn close(&self) -> Result<(), LocalError> {
+        let guard = self.guard.lock().expect("no panic happens under this lock").take();
+        match guard {
+            Some(guard) => guard.finish().await,
+            None => Ok(()),
+        }
+    }
+
+    /// What marks a process as belonging here, for programs that are run beside the fleet and must end with it.
+    pub fn marker(&self) -> (&'static str, &Path) {
+        (MARKER, &self.path)
+    }
+}
+
+/// Root's Postgres runs as another user, who has to pass through.
+fn directory_mode() -> u32 {
+    if is_root() { 0o711 } else { 0o700 }
+}
+
+pub(crate) fn is_root() -> bool {
+    // SAFETY: geteuid has no preconditions and cannot fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+pub(crate) fn create_dir(path: &Path, mode: u32) -> Result<(), LocalError> {
+    fs::DirBuilder::new().recursive(true).mode(mode).create(path).at("create", path)
+}
+
+/// Where `gpufleet local` keeps its fleet: below the user's state folder, and for root, whose home others may not enter, in `/var/lib`.
+pub fn default_dir() -> PathBuf {
+    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    if let Some(state) = named("XDG_STATE_HOME") {
+        return state.join("gpufleet/local");
+    }
+    if is_root() {
+        return PathBuf::from("/var/lib/gpufleet/local");
+    }
+    named("HOME").map_or_else(std::env::temp_dir, |home| home.join(".local/state")).join("gpufleet/local")
+}
