@@ -1,1 +1,41 @@
+//! The client of gpufleet: describe a GPU job, submit it from a machine without a GPU, await its outputs.
+//!
+//! ```no_run
+//! use gpufleet::{Fleet, Job};
+//!
+//! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+//! let fleet = Fleet::connect("amqp://guest:guest@localhost:5672/%2f").await?;
+//! let job = Job::catalog("saxpy")
+//!     .scalar("a", 2.0)
+//!     .input("x", &[1.0_f32, 2.0, 3.0])
+//!     .input("y", &[10.0_f32, 20.0, 30.0]);
+//! let result = fleet.submit(job).await?.await?;
+//! assert_eq!(result.output::<f32>("y")?, [12.0, 24.0, 36.0]);
+//! fleet.close().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! One [`Fleet`] carries any number of jobs at once over one pair of connections. Every wait has a deadline. A job whose `submit`
+//! returned is on the broker's disk; it runs whether or not anybody still waits.
 
+mod array;
+mod client;
+mod element;
+mod error;
+mod handle;
+mod inbox;
+mod job;
+mod packing;
+mod submission;
+
+pub use array::{Array, ArrayError};
+pub use client::{Fleet, FleetBuilder, PoolDepth};
+pub use element::Element;
+pub use error::{ConnectError, PoolError, SubmitError};
+/// The contract's own types, for whoever reads replies or writes tasks.
+pub use gpufleet_schema as schema;
+pub use half;
+pub use handle::{FailedJob, JobError, JobHandle, JobResult, OutputError};
+pub use inbox::Counts;
+pub use job::{CheckedJob, InvalidJob, Job};

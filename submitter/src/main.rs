@@ -1,1 +1,3 @@
+//! The `gpufleet` command.
+
 fn main() {}

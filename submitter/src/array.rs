@@ -1,0 +1,107 @@
+//! An array in memory: a dtype, a shape, and bytes that agree with both.
+
+use gpufleet_schema::{Buffer, Data, Dtype, Inline, Output, task::elements};
+
+use crate::Element;
+
+/// What goes into a job's buffer and what comes back from it, in C order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Array {
+    dtype: Dtype,
+    shape: Vec<u64>,
+    bytes: Vec<u8>,
+}
+
+/// An array that is not what it was taken for.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ArrayError {
+    #[error("{given} bytes do not make {} of {dtype}, which takes {wanted}", brackets(shape))]
+    WrongLength { dtype: Dtype, shape: Vec<u64>, given: u64, wanted: u64 },
+    #[error("{} of {dtype} is larger than any memory", brackets(shape))]
+    TooLarge { dtype: Dtype, shape: Vec<u64> },
+    #[error("the array holds {held}, not {wanted}")]
+    WrongDtype { held: Dtype, wanted: Dtype },
+}
+
+/// A shape as people write it: `[480, 640]`.
+pub(crate) fn brackets(shape: &[u64]) -> String {
+    format!("{shape:?}")
+}
+
+impl Array {
+    /// Takes bytes that are little endian and in C order.
+    pub fn new(dtype: Dtype, shape: Vec<u64>, bytes: Vec<u8>) -> Result<Self, ArrayError> {
+        let wanted = elements(&shape).and_then(|count| count.checked_mul(dtype.size() as u64));
+        match wanted {
+            Some(wanted) if wanted == bytes.len() as u64 => Ok(Self { dtype, shape, bytes }),
+            Some(wanted) => Err(ArrayError::WrongLength { dtype, shape, given: bytes.len() as u64, wanted }),
+            None => Err(ArrayError::TooLarge { dtype, shape }),
+        }
+    }
+
+    /// A one-dimensional array.
+    pub fn from_slice<T: Element>(elements: &[T]) -> Self {
+        Self { dtype: T::DTYPE, shape: vec![elements.len() as u64], bytes: T::to_bytes(elements) }
+    }
+
+    /// The same elements in another shape.
+    pub fn reshape(self, shape: Vec<u64>) -> Result<Self, ArrayError> {
+        Self::new(self.dtype, shape, self.bytes)
+    }
+
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Extents, slowest dimension first.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.bytes
+    }
+
+    /// The elements, if `T` is what the array holds.
+    pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, ArrayError> {
+        if self.dtype == T::DTYPE {
+            Ok(T::from_bytes(&self.bytes))
+        } else {
+            Err(ArrayError::WrongDtype { held: self.dtype, wanted: T::DTYPE })
+        }
+    }
+
+    /// The array as a buffer of a task.
+    pub(crate) fn into_buffer(self, name: String) -> Buffer<'static> {
+        Buffer { name, dtype: self.dtype, shape: self.shape, data: Data::Inline(Inline::from(self.bytes)) }
+    }
+
+    /// Copies a reply's output, which may borrow from the message.
+    pub(crate) fn of_output(output: Output<'_>) -> Result<Self, String> {
+        let bytes = output.data.resolve(output.dtype).map_err(|problem| problem.to_string())?.into_owned();
+        Self::new(output.dtype, output.shape, bytes).map_err(|problem| problem.to_string())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bytes_that_disagree_with_the_shape_are_refused_with_both_lengths() {
+        let error = Array::new(Dtype::F32, vec![2, 3], vec![0; 20]).unwrap_err();
+        assert_eq!(error.to_string(), "20 bytes do not make [2, 3] of f32, which takes 24");
+        assert!(matches!(Array::new(Dtype::F64, vec![u64::MAX, 2], vec![]), Err(ArrayError::TooLarge { .. })));
+    }
+
+    #[test]
+    fn elements_come_back_as_their_own_type_only() {
+        let array = Array::from_slice(&[1.5_f32, 2.5]).reshape(vec![1, 2]).unwrap();
+        assert_eq!(array.to_vec::<f32>().unwrap(), [1.5, 2.5]);
+        assert_eq!(array.to_vec::<i32>().unwrap_err().to_string(), "the array holds f32, not i32");
+    }
+}

@@ -1,0 +1,274 @@
+//! The connection to a fleet.
+
+use std::{
+    collections::HashSet,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use gpufleet_schema::{ClientName, Encoding, Event, JobId, PoolName, Priority, Submitted, topology};
+use gpufleet_transport::{Broker, BrokerUrl, Consumer, Delivery, EventSink, Incoming, Options};
+use tokio::{sync::Mutex, task::AbortHandle};
+use tracing::{debug, warn};
+
+use crate::{
+    ConnectError, Counts, Job, JobHandle, SubmitError,
+    error::PoolError,
+    inbox::Inbox,
+    submission::{self, Submission},
+};
+
+/// Replies that may wait undispatched in this process. Each is acknowledged as soon as it is copied out, so the bound costs no
+/// throughput; it keeps a burst of 16 MiB replies from filling the memory.
+const REPLIES_PREFETCH: u16 = 64;
+
+/// A connection to a fleet. Clones share it, and handles of open jobs keep it alive.
+#[derive(Debug, Clone)]
+pub struct Fleet {
+    connection: Arc<Connection>,
+}
+
+/// What a fleet is reached by.
+#[derive(Debug, Clone)]
+pub struct FleetBuilder {
+    client: Option<String>,
+    wait_deadline: Duration,
+    connect_deadline: Duration,
+    confirm_deadline: Duration,
+}
+
+/// What a pool's queues hold at a moment.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct PoolDepth {
+    /// Messages that no worker has taken yet. A message may carry several jobs.
+    pub messages: u64,
+    /// Workers that take jobs from the pool. None: jobs wait until one comes.
+    pub consumers: u32,
+}
+
+#[derive(Debug)]
+pub(crate) struct Connection {
+    broker: Broker,
+    client: ClientName,
+    inbox: Arc<Inbox>,
+    events: EventSink,
+    /// Pools whose queues this client has declared. The lock is held while declaring, so that each is declared once.
+    pools: Mutex<HashSet<PoolName>>,
+    wait_deadline: Duration,
+    replies: AbortHandle,
+}
+
+impl Fleet {
+    /// Connects under a client name of its own. See [`Fleet::builder`] for everything that can be chosen.
+    pub async fn connect(url: &str) -> Result<Self, ConnectError> {
+        Self::builder().connect(url).await
+    }
+
+    pub fn builder() -> FleetBuilder {
+        FleetBuilder::default()
+    }
+
+    /// The name that replies come to.
+    pub fn client(&self) -> &ClientName {
+        &self.connection.client
+    }
+
+    /// Checks a job, sends it, and returns when the broker has it on disk.
+    ///
+    /// Cancelling before the return leaves it open whether the job runs; submitting the same [`Job`] again is harmless.
+    pub async fn submit(&self, job: Job) -> Result<JobHandle, SubmitError> {
+        let submission = Submission::new(&self.connection, job, Instant::now())?;
+        self.connection.declare_pool(submission.pool()).await?;
+        submission.send(&self.connection).await
+    }
+
+    /// Submits many jobs at once: small ones of the same pool and priority share messages, and messages are pipelined. The
+    /// results stand in the order of the jobs; one that fails leaves the others alone.
+    ///
+    /// Cancelling leaves it open which of the jobs run.
+    pub async fn submit_many(&self, jobs: impl IntoIterator<Item = Job>) -> Vec<Result<JobHandle, SubmitError>> {
+        submission::send_many(&self.connection, jobs).await
+    }
+
+    /// What waits in a pool and who serves it. Declares the pool's queues if nobody has.
+    pub async fn pool_depth(&self, pool: &PoolName) -> Result<PoolDepth, PoolError> {
+        self.connection.declare_pool(pool).await?;
+        let mut sum = PoolDepth::default();
+        for priority in Priority::ALL {
+            let queue = self.connection.broker.queue_depth(&topology::task_queue(pool, priority)).await?;
+            if let Some(depth) = queue {
+                sum.messages += u64::from(depth.messages);
+                // A worker consumes from each of the pool's queues.
+                sum.consumers = sum.consumers.max(depth.consumers);
+            }
+        }
+        Ok(sum)
+    }
+
+    /// What was counted since the connection was made.
+    pub fn counts(&self) -> Counts {
+        self.connection.inbox.counts()
+    }
+
+    /// Sends what is left to send and closes the connection. Waits that are still open end with
+    /// [`JobError::Closed`](crate::JobError::Closed); their jobs go on. Every step has a deadline of its own.
+    pub async fn close(&self) {
+        if let Err(error) = self.connection.events.flush().await {
+            warn!(%error, "submissions are not in the ledger yet, the workers' events will add them");
+        }
+        self.connection.replies.abort();
+        self.connection.inbox.close();
+        self.connection.broker.close().await;
+    }
+}
+
+impl Default for FleetBuilder {
+    fn default() -> Self {
+        Self {
+            client: None,
+            wait_deadline: Self::WAIT_DEADLINE_DEFAULT,
+            connect_deadline: Options::CONNECT_DEADLINE_DEFAULT,
+            confirm_deadline: Options::CONFIRM_DEADLINE_DEFAULT,
+        }
+    }
+}
+
+impl FleetBuilder {
+    /// A job's default time limit is ten minutes; five more for the queue.
+    pub const WAIT_DEADLINE_DEFAULT: Duration = Duration::from_secs(15 * 60);
+
+    /// The client's name on the replies exchange, for producers that want a fixed one. Two connections with one name take each
+    /// other's replies, so give one only where it is unique.
+    #[must_use]
+    pub fn client(mut self, name: impl Into<String>) -> Self {
+        self.client = Some(name.into());
+        self
+    }
+
+    /// How long `handle.await` waits for a reply.
+    #[must_use]
+    pub fn wait_deadline(mut self, deadline: Duration) -> Self {
+        self.wait_deadline = deadline;
+        self
+    }
+
+    /// How long connecting may take.
+    #[must_use]
+    pub fn connect_deadline(mut self, deadline: Duration) -> Self {
+        self.connect_deadline = deadline;
+        self
+    }
+
+    /// How long a submit waits for the broker's confirmation, outages in between included.
+    #[must_use]
+    pub fn confirm_deadline(mut self, deadline: Duration) -> Self {
+        self.confirm_deadline = deadline;
+        self
+    }
+
+    /// Connects, and declares what a producer needs. Cancelling gives up.
+    pub async fn connect(self, url: &str) -> Result<Fleet, ConnectError> {
+        let url: BrokerUrl = url.parse()?;
+        let client: ClientName = match self.client {
+            Some(name) => name.parse()?,
+            None => fresh_name(),
+        };
+        let options = Options {
+            connect_deadline: self.connect_deadline,
+            confirm_deadline: self.confirm_deadline,
+            ..Options::new(url, format!("gpufleet {client}"))
+        };
+        let broker = Broker::connect(options).await?;
+        broker.declare_base().await?;
+        broker.declare_reply_queue(&client).await?;
+        let inbox = Arc::new(Inbox::default());
+        let consumer = broker.consume(topology::reply_queue(&client), REPLIES_PREFETCH);
+        let replies = tokio::spawn(receive(consumer, inbox.clone())).abort_handle();
+        let events = EventSink::new(broker.clone());
+        let pools = Mutex::default();
+        let connection =
+            Connection { broker, client, inbox, events, pools, wait_deadline: self.wait_deadline, replies };
+        Ok(Fleet { connection: Arc::new(connection) })
+    }
+}
+
+/// A name that no other client has: the random end of a fresh id.
+fn fresh_name() -> ClientName {
+    let id = JobId::new().as_uuid().simple().to_string();
+    format!("cli-{}", &id[16..]).parse().expect("hexadecimal digits make a name")
+}
+
+impl Connection {
+    pub(crate) fn broker(&self) -> &Broker {
+        &self.broker
+    }
+
+    pub(crate) fn client(&self) -> &ClientName {
+        &self.client
+    }
+
+    pub(crate) fn inbox(&self) -> &Arc<Inbox> {
+        &self.inbox
+    }
+
+    pub(crate) fn wait_deadline(&self) -> Duration {
+        self.wait_deadline
+    }
+
+    /// A producer may come before any worker: it makes the queues, and its jobs wait in them.
+    pub(crate) async fn declare_pool(&self, pool: &PoolName) -> Result<(), gpufleet_transport::DeclareError> {
+        let mut declared = self.pools.lock().await;
+        if !declared.contains(pool) {
+            self.broker.declare_pool(pool).await?;
+            declared.insert(pool.clone());
+        }
+        Ok(())
+    }
+
+    /// Tells the ledger of confirmed jobs. An event that does not arrive costs only the time at which the job was confirmed:
+    /// the worker's events carry everything else.
+    pub(crate) async fn record(&self, submitted: impl IntoIterator<Item = Submitted>) {
+        for event in submitted {
+            if let Err(error) = self.events.send(Event::Submitted(event)).await {
+                debug!(%error, "a submission was not recorded");
+            }
+        }
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.replies.abort();
+    }
+}
+
+async fn receive(mut replies: Consumer, inbox: Arc<Inbox>) {
+    while let Some(incoming) = replies.next().await {
+        match incoming {
+            Incoming::Delivery(delivery) => accept(delivery, &inbox).await,
+            Incoming::Interrupted { reason } => warn!(reason, "replies are interrupted, subscribing again"),
+        }
+    }
+    // Nothing can come any more, so nobody should go on waiting.
+    inbox.close();
+}
+
+async fn accept(delivery: Delivery, inbox: &Inbox) {
+    let (body, properties, acker) = delivery.into_parts();
+    let content_type = properties.content_type.as_deref().unwrap_or_default();
+    match Encoding::of_content_type(content_type) {
+        Some(encoding) => {
+            if let Err(error) = inbox.deliver(encoding, &body) {
+                warn!(%error, "a reply can't be read");
+            }
+        }
+        None => {
+            inbox.count_unreadable();
+            warn!(content_type, "a reply is of an unknown kind");
+        }
+    }
+    // An unacknowledged reply comes again and is dropped then, as its job is answered.
+    if let Err(error) = acker.ack().await {
+        debug!(%error, "a reply was not acknowledged");
+    }
+}

@@ -1,0 +1,65 @@
+//! What can go wrong between a producer and the fleet.
+
+use gpufleet_schema::{JobId, PoolName, Priority, bounds::MESSAGE_BYTES_MAX, id::InvalidId};
+use gpufleet_transport::{DeclareError, InvalidBrokerUrl, PublishError, QueueError};
+
+use crate::InvalidJob;
+
+/// The fleet can't be reached.
+#[derive(Debug, thiserror::Error)]
+pub enum ConnectError {
+    #[error(transparent)]
+    Url(#[from] InvalidBrokerUrl),
+    #[error(transparent)]
+    Client(#[from] InvalidId),
+    #[error(transparent)]
+    Broker(#[from] gpufleet_transport::ConnectError),
+    #[error(transparent)]
+    Declare(#[from] DeclareError),
+}
+
+/// A job that was not handed over. Only [`SubmitError::Unknown`] leaves it open whether the broker has the job.
+#[derive(Debug, thiserror::Error)]
+pub enum SubmitError {
+    #[error(transparent)]
+    Invalid(#[from] InvalidJob),
+    #[error("the task is {bytes} bytes long, a message carries at most {MESSAGE_BYTES_MAX}")]
+    TooLarge { job_id: JobId, bytes: usize },
+    #[error("encode job {job_id}: {problem}")]
+    Encode { job_id: JobId, problem: String },
+    #[error("a handle waits for job {job_id} already")]
+    AlreadySubmitted { job_id: JobId },
+    #[error(transparent)]
+    Declare(#[from] DeclareError),
+    /// The queue was deleted after it had been declared.
+    #[error("pool {pool} has no queue for priority {priority}")]
+    NoQueue { pool: PoolName, priority: Priority },
+    #[error("the queue of pool {pool} for priority {priority} is full or unavailable")]
+    Refused { pool: PoolName, priority: Priority },
+    /// The confirm did not come in time. The broker may have the job; submitting it again under its id is harmless.
+    #[error("job {job_id} may have arrived or not")]
+    Unknown { job_id: JobId, source: PublishError },
+    #[error(transparent)]
+    Publish(#[from] PublishError),
+}
+
+/// Why a look at a pool did not succeed.
+#[derive(Debug, thiserror::Error)]
+pub enum PoolError {
+    #[error(transparent)]
+    Declare(#[from] DeclareError),
+    #[error(transparent)]
+    Queue(#[from] QueueError),
+}
+
+impl SubmitError {
+    pub(crate) fn of_publish(error: PublishError, job_id: JobId, pool: &PoolName, priority: Priority) -> Self {
+        match error {
+            PublishError::Unroutable { .. } => Self::NoQueue { pool: pool.clone(), priority },
+            PublishError::Nacked { .. } => Self::Refused { pool: pool.clone(), priority },
+            source @ PublishError::Unknown { .. } => Self::Unknown { job_id, source },
+            PublishError::TooLarge { bytes, .. } => Self::TooLarge { job_id, bytes },
+            other => Self::Publish(other),
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Who waits for which reply.
+//!
+//! A reply can come twice (the worker's acknowledgement was lost) or for a handle that was dropped. Both are dropped here and
+//! counted: the first reply of a job is the only one that anybody sees.
+
+use std::{
+    collections::HashMap,
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Instant,
+};
+
+use gpufleet_schema::{DecodeError, Encoding, JobId, Reply};
+use tokio::sync::oneshot;
+
+use crate::Array;
+
+/// A reply and when it came. The outputs stand beside it, checked, or with what is wrong about them.
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) reply: Reply<'static>,
+    pub(crate) outputs: Result<Vec<(String, Array)>, String>,
+    pub(crate) at: Instant,
+}
+
+/// What a client has counted since it connected.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Replies that reached their handle.
+    pub replies: u64,
+    /// Replies for a job that was answered before, or whose handle was dropped.
+    pub replies_dropped: u64,
+    /// Bodies on the reply queue that are no replies.
+    pub replies_unreadable: u64,
+}
+
+/// The right to one job's reply. Dropping it gives up the wait, at whatever point of a submission that happens.
+#[derive(Debug)]
+pub(crate) struct Awaited {
+    job_id: JobId,
+    arrival: oneshot::Receiver<Arrived>,
+    inbox: Arc<Inbox>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    waiting: Mutex<HashMap<JobId, oneshot::Sender<Arrived>>>,
+    replies: AtomicU64,
+    dropped: AtomicU64,
+    unreadable: AtomicU64,
+}
+
+impl Inbox {
+    /// Begins to wait. This comes before the publish, because the reply can be faster than the confirm. `None`: somebody already
+    /// waits for this job.
+    pub(crate) fn expect(self: &Arc<Self>, job_id: JobId) -> Option<Awaited> {
+        let mut waiting = self.waiting();
+        if waiting.get(&job_id).is_some_and(|sender| !sender.is_closed()) {
+            return None;
+        }
+        let (sender, arrival) = oneshot::channel();
+        waiting.insert(job_id, sender);
+        Some(Awaited { job_id, arrival, inbox: self.clone() })
+    }
+
+    /// Ends every wait: nothing will come any more.
+    pub(crate) fn close(&self) {
+        self.waiting().clear();
+    }
+
+    /// Hands the replies of one message to their handles.
+    pub(crate) fn deliver(&self, encoding: Encoding, body: &[u8]) -> Result<(), DecodeError> {
+        let replies = encoding.decode_replies(body).inspect_err(|_| self.count_unreadable())?;
+        let at = Instant::now();
+        for reply in replies.into_vec() {
+            // The sender is taken out first: copying a large output happens outside the lock.
+            match self.waiting().remove(&reply.job_id) {
+                Some(sender) => self.count(sender.send(arrived(reply, at)).is_ok()),
+                None => self.count(false),
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn counts(&self) -> Counts {
+        Counts {
+            replies: self.replies.load(Ordering::Relaxed),
+            replies_dropped: self.dropped.load(Ordering::Relaxed),
+            replies_unreadable: self.unreadable.load(Ordering::Relaxed),
+        }
+    }
+
+    pub(crate) fn count_unreadable(&self) {
+        self.unreadable.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn count(&self, taken: bool) {
+        let counter = if taken { &self.replies } else { &self.dropped };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, HashMap<JobId, oneshot::Sender<Arrived>>> {
+        self.waiting.lock().expect("nothing panics while it holds this lock")
+    }
+}
+
+impl Awaited {
+    pub(crate) fn job_id(&self) -> JobId {
+        self.job_id
+    }
+
+    /// The reply, or `None` if none can come any more. Once it was given there is nothing more to come. Cancelling loses nothing.
+    pub(crate) async fn next(&mut self) -> Option<Arrived> {
+        if self.arrival.is_terminated() { None } else { (&mut self.arrival).await.ok() }
+    }
+}
+
+impl Drop for Awaited {
+    fn drop(&mut self) {
+        self.arrival.close();
+        let mut waiting = self.inbox.waiting();
+        // After this job was answered, somebody else may wait for it again: that wait is not ours to end.
+        if waiting.get(&self.job_id).is_some_and(oneshot::Sender::is_closed) {
+            waiting.remove(&self.job_id);
+        }
+    }
+}
+
+fn arrived(mut reply: Reply<'_>, at: Instant) -> Arrived {
+    let outputs = std::mem::take(&mut reply.outputs);
+    let outputs = outputs
+        .into_iter()
+        .map(|output| {
+            let name = output.name.clone();
+            match Array::of_output(output) {
+                Ok(array) => Ok((name, array)),
+                Err(problem) => Err(format!("output {name:?}: {problem}")),
+            }
+        })
+        .collect();
+    Arrived { reply: reply.into_owned(), outputs, at }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::{AttemptState, Batch, Dtype, Inline, Output, Timings, VERSION};
+
+    use super::*;
+
+    fn reply(job_id: JobId, bytes: &[u8]) -> Reply<'static> {
+        let data = Inline::from(bytes.to_vec());
+        Reply {
+            version: VERSION,
+            job_id,
+            attempt: 1,
+            state: AttemptState::Succeeded,
+            failure: None,
+            outputs: vec![Output { name: "y".to_owned(), dtype: Dtype::U8, shape: vec![2], data }],
+            timings: Timings::default(),
+            ran_on: None,
+        }
+    }
+
+    fn body(replies: Vec<Reply<'static>>) -> Vec<u8> {
+        Encoding::MessagePack.encode_replies(&Batch::Many(replies)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_reply_of_a_message_reaches_its_own_handle() {
+        let inbox = Arc::new(Inbox::default());
+        let [first, second] = [JobId::new(), JobId::new()];
+        let (mut first_wait, mut second_wait) = (inbox.expect(first).unwrap(), inbox.expect(second).unwrap());
+        let message = body(vec![reply(second, &[3, 4]), reply(first, &[1, 2])]);
+        inbox.deliver(Encoding::MessagePack, &message).unwrap();
+        assert_eq!(first_wait.next().await.unwrap().outputs.unwrap()[0].1.bytes(), [1, 2]);
+        assert_eq!(second_wait.next().await.unwrap().outputs.unwrap()[0].1.bytes(), [3, 4]);
+        assert_eq!(inbox.counts().replies, 2);
+    }
+
+    #[tokio::test]
+    async fn a_second_reply_and_one_that_nobody_awaits_are_dropped_and_counted() {
+        let inbox = Arc::new(Inbox::default());
+        let job_id = JobId::new();
+        let mut awaited = inbox.expect(job_id).unwrap();
+        assert!(inbox.expect(job_id).is_none(), "one handle a job");
+        let message = body(vec![reply(job_id, &[1, 2]), reply(job_id, &[9, 9]), reply(JobId::new(), &[0, 0])]);
+        inbox.deliver(Encoding::MessagePack, &message).unwrap();
+        assert_eq!(awaited.next().await.unwrap().outputs.unwrap()[0].1.bytes(), [1, 2]);
+        assert_eq!(inbox.counts(), Counts { replies: 1, replies_dropped: 2, replies_unreadable: 0 });
+    }
+
+    #[tokio::test]
+    async fn a_wait_that_was_given_up_can_be_taken_up_again() {
+        let inbox = Arc::new(Inbox::default());
+        let job_id = JobId::new();
+        drop(inbox.expect(job_id).unwrap());
+        assert!(inbox.waiting().is_empty());
+        let mut first = inbox.expect(job_id).unwrap();
+        inbox.deliver(Encoding::MessagePack, &body(vec![reply(job_id, &[1, 2])])).unwrap();
+        let second = inbox.expect(job_id).expect("the first wait has its reply");
+        assert!(first.next().await.is_some());
+        assert!(first.next().await.is_none(), "there is one reply");
+        drop(first);
+        assert!(inbox.expect(job_id).is_none(), "the second wait goes on");
+        drop(second);
+    }
+
+    #[tokio::test]
+    async fn outputs_that_contradict_their_shape_are_told_and_garbage_is_counted() {
+        let inbox = Arc::new(Inbox::default());
+        let job_id = JobId::new();
+        let mut awaited = inbox.expect(job_id).unwrap();
+        inbox.deliver(Encoding::MessagePack, &body(vec![reply(job_id, &[1])])).unwrap();
+        assert!(awaited.next().await.unwrap().outputs.unwrap_err().contains("output \"y\": 1 bytes"));
+        assert!(inbox.deliver(Encoding::Json, b"garbage").is_err());
+        assert_eq!(inbox.counts().replies_unreadable, 1);
+    }
+}

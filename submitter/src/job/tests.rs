@@ -1,0 +1,69 @@
+use super::*;
+
+fn problem(job: Job) -> String {
+    job.build().unwrap_err().to_string()
+}
+
+#[test]
+fn a_source_job_becomes_the_task_that_was_described() {
+    let job = Job::source("code")
+        .compile_option("--use_fast_math")
+        .name("edges")
+        .label("team", "a")
+        .pool("team-a".parse().unwrap())
+        .priority(Priority::High)
+        .input_shaped("image", [2, 2], &[1_u8, 2, 3, 4])
+        .zeros("edges", Dtype::F32, [2, 2])
+        .entry("sobel")
+        .cover([2, 2])
+        .block([16, 16])
+        .shared_bytes(64)
+        .arg_buffer("image")
+        .arg_buffer("edges")
+        .arg(2_i32)
+        .output("edges")
+        .time_limit(Duration::from_secs(30));
+    let id = job.id();
+    let checked = job.build().unwrap();
+    assert_eq!(checked.task.job_id, id);
+    assert_eq!((checked.pool.as_str(), checked.priority), ("team-a", Priority::High));
+    assert_eq!(checked.task.limits.time_limit_ms, Some(30_000));
+    let launch = &checked.task.launches[0];
+    assert_eq!(launch.grid, Grid::Cover(vec![2, 2]));
+    assert_eq!(launch.block, Block::Threads(vec![16, 16]));
+    assert_eq!(launch.args[2], Arg::Scalar(Dtype::I32, Number::Signed(2)));
+}
+
+#[test]
+fn a_catalog_job_is_sent_short_and_compared_with_the_signature_before() {
+    let job = |a: &str| Job::catalog("saxpy").scalar(a, 2.0).input("x", &[1.0_f32, 2.0]).input("y", &[1.0_f32, 2.0]);
+    let checked = job("a").output("y").build().unwrap();
+    assert!(checked.task.launches.is_empty(), "the worker fills the launches in");
+    let signature = "saxpy(a: f32, x: in f32[n], y: inout f32[n])";
+    assert_eq!(problem(job("b")), format!("arguments.a: is missing; the kernel is {signature}"));
+    assert!(problem(Job::catalog("saxpi")).contains("saxpi"));
+}
+
+#[test]
+fn what_is_missing_or_misplaced_is_named() {
+    assert_eq!(
+        problem(Job::source("code").entry("k")),
+        "launches[0].grid: is missing; say how many threads to cover, or how many blocks"
+    );
+    assert_eq!(
+        problem(Job::source("code").cover([1]).entry("k").cover([1])),
+        "launches: grid belongs to a launch; call entry() first"
+    );
+    assert_eq!(
+        problem(Job::ptx("text").compile_option("-G")),
+        "program: compile options are for CUDA C, this program is ptx"
+    );
+    assert!(problem(Job::source("code").entry("k").cover([1]).arg_buffer("x")).contains("no buffer is named"));
+    assert!(problem(Job::source("code").entry("k").cover([0])).contains("x extent is zero"));
+}
+
+#[test]
+fn a_buffer_whose_elements_do_not_fill_its_shape_is_refused() {
+    let job = Job::source("code").input_shaped("x", [3], &[1_u8, 2]).entry("k").cover([1]);
+    assert_eq!(problem(job), "buffers.x.data: 2 bytes given, [3] of u8 needs 3");
+}

@@ -1,0 +1,106 @@
+//! Several small tasks in one message.
+//!
+//! A message costs the broker nearly the same whether it carries one tiny task or a hundred, so tasks that go to the same queue
+//! share messages, bounded in bytes and in number. A body of several tasks is a MessagePack list: its header, then the tasks as they
+//! would stand alone. Each task is therefore encoded once, and its length decides where it goes.
+
+use gpufleet_schema::bounds::{MESSAGE_BYTES_MAX, TASKS_PER_MESSAGE_MAX};
+
+/// When a message is full. 64 KiB is where the broker's cost a byte begins to outweigh its cost a message, and where sharing out
+/// the tasks over several workers matters more than saving messages.
+pub(crate) const PACKED_BYTES_MAX: usize = 64 << 10;
+/// Tasks of one message are acknowledged together and run on one worker, so a message should not hold a large part of a batch.
+pub(crate) const PACKED_TASKS_MAX: usize = 64;
+/// An array header for up to 2^16 items.
+const LIST_HEADER_BYTES: usize = 3;
+
+const _: () = assert!(PACKED_TASKS_MAX <= TASKS_PER_MESSAGE_MAX && PACKED_TASKS_MAX <= u16::MAX as usize);
+const _: () = assert!(PACKED_BYTES_MAX + LIST_HEADER_BYTES <= MESSAGE_BYTES_MAX);
+
+/// Encoded tasks for one message, each with what the caller needs to find it again.
+#[derive(Debug)]
+pub(crate) struct Packet<T> {
+    bodies: Vec<Vec<u8>>,
+    members: Vec<T>,
+    bytes: usize,
+}
+
+impl<T> Packet<T> {
+    pub(crate) fn new() -> Self {
+        Self { bodies: Vec::new(), members: Vec::new(), bytes: 0 }
+    }
+
+    /// Adds a task. If it does not fit, what was collected so far is returned, ready to be sent, and the task begins anew.
+    pub(crate) fn add(&mut self, body: Vec<u8>, member: T) -> Option<Self> {
+        let fits = self.bodies.is_empty()
+            || (self.bodies.len() < PACKED_TASKS_MAX && self.bytes + body.len() <= PACKED_BYTES_MAX);
+        let full = (!fits).then(|| std::mem::replace(self, Self::new()));
+        self.bytes += body.len();
+        self.bodies.push(body);
+        self.members.push(member);
+        full
+    }
+
+    /// The message's body and the members in the order of their tasks. A single task is not made a list.
+    pub(crate) fn into_message(mut self) -> (Vec<u8>, Vec<T>) {
+        if self.bodies.len() == 1 {
+            return (self.bodies.remove(0), self.members);
+        }
+        let count = u16::try_from(self.bodies.len()).expect("a packet holds no more than PACKED_TASKS_MAX tasks");
+        let mut message = Vec::with_capacity(LIST_HEADER_BYTES + self.bytes);
+        message.push(0xdc);
+        message.extend(count.to_be_bytes());
+        self.bodies.iter().for_each(|body| message.extend_from_slice(body));
+        (message, self.members)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::{Batch, Encoding, Program, Task};
+    use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
+
+    use super::*;
+
+    fn pack(bodies: &[Vec<u8>]) -> Vec<(Vec<u8>, Vec<usize>)> {
+        let mut packet = Packet::new();
+        let mut sent = Vec::new();
+        for (index, body) in bodies.iter().enumerate() {
+            sent.extend(packet.add(body.clone(), index));
+        }
+        sent.extend(Some(packet).filter(|packet| !packet.members.is_empty()));
+        sent.into_iter().map(Packet::into_message).collect()
+    }
+
+    fn task(name_bytes: usize) -> Task<'static> {
+        Task { name: Some("n".repeat(name_bytes)), ..Task::new(Program::Catalog("saxpy".to_owned())) }
+    }
+
+    fn lengths() -> impl Strategy<Value = Vec<usize>> {
+        prop::collection::vec(
+            (any::<bool>(), 0_usize..50_000).prop_map(|(big, n)| if big { n } else { n % 100 }),
+            0..200,
+        )
+    }
+
+    proptest! {
+        #[test]
+        fn every_task_arrives_once_in_order_within_the_bounds(lengths in lengths()) {
+            let tasks: Vec<Task<'_>> = lengths.into_iter().map(task).collect();
+            let encode = |task: &Task<'static>| Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap();
+            let bodies: Vec<Vec<u8>> = tasks.iter().map(encode).collect();
+            let messages = pack(&bodies);
+            let members: Vec<usize> = messages.iter().flat_map(|(_, members)| members.clone()).collect();
+            prop_assert_eq!(members, (0..tasks.len()).collect::<Vec<_>>());
+            let mut decoded = Vec::new();
+            for (body, members) in &messages {
+                prop_assert!(members.len() <= PACKED_TASKS_MAX);
+                prop_assert!(members.len() == 1 || body.len() <= PACKED_BYTES_MAX + LIST_HEADER_BYTES);
+                let batch = Encoding::MessagePack.decode_tasks(body).unwrap();
+                prop_assert_eq!(matches!(batch, Batch::One(_)), members.len() == 1);
+                decoded.extend(batch.into_vec().into_iter().map(Task::into_owned));
+            }
+            prop_assert_eq!(decoded, tasks);
+        }
+    }
+}
