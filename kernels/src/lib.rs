@@ -7,8 +7,11 @@
 //! - `<name>.ptx`: what NVRTC made of the source. Its first line says from what and how ([`provenance`]), and a test compares.
 //!
 //! [`resolve()`] turns a task that names a catalog kernel into its plain form: every buffer, launch and output filled in. From
-//! there on a catalog task is like any other. [`reference`] computes the same results on the CPU, and [`sample`] holds inputs with the
+//! there on a catalog task is like any other. [`mod@reference`] computes the same results on the CPU, and [`sample`] holds inputs with the
 //! results expected of them. There is no I/O here and no CUDA.
+//!
+//! To add a kernel: write the source and the manifest, list the name in `embedded`, create an empty `.ptx` and let
+//! `cargo xtask kernels` fill it, then add a reference and samples. Tests compare all of them with each other.
 
 pub mod catalog;
 pub mod compare;
@@ -23,4 +26,4 @@ mod spelling;
 
 pub use catalog::{Catalog, Kernel, catalog};
 pub use manifest::{BufferSpec, Role, ScalarSpec, Tolerance};
-pub use resolve::{ResolveError, resolve};
+pub use resolve::{Problem, ResolveError, resolve};

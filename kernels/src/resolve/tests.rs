@@ -1,4 +1,5 @@
 use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Inline, Launch, Number, Program, Task};
+use proptest::prelude::{Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
 use super::{ResolveError, resolve};
 use crate::{catalog, sample::samples};
@@ -257,6 +258,59 @@ fn every_sample_resolves_to_a_task_that_checks_out() {
                 );
                 assert_eq!(output.bytes(), Some(expected.bytes.len() as u64));
             }
+        }
+    }
+}
+
+/// Extents of all magnitudes.
+fn extents() -> impl Strategy<Value = u64> {
+    prop_oneof![0_u64..40, 1_u64..5000, any::<u64>().prop_map(|bits| bits >> (bits % 64)), 1_u64 << 20..1 << 36]
+}
+
+fn numbers() -> impl Strategy<Value = Number> {
+    prop_oneof![
+        extents().prop_map(Number::from),
+        any::<i32>().prop_map(Number::from),
+        any::<f64>().prop_map(Number::from)
+    ]
+}
+
+proptest! {
+    #[test]
+    fn whatever_the_sizes_a_task_is_refused_or_checks_out(
+        which in 0_usize..13,
+        sizes in proptest::collection::vec(extents(), 4),
+        scalars in proptest::collection::vec(numbers(), 6),
+    ) {
+        let kernel = catalog().iter().nth(which).expect("there are thirteen kernels");
+        // One size per symbol, so that shapes agree and the sizes themselves are what is tried.
+        let mut symbols: Vec<&str> = Vec::new();
+        let mut extent = |rule: &'static crate::expression::Expression| match rule.symbol() {
+            None => rule.evaluate(&|_| None).expect("the given buffers' other extents are numbers"),
+            Some(symbol) => {
+                let known = symbols.iter().position(|known| *known == symbol);
+                let place = known.unwrap_or(symbols.len());
+                if known.is_none() {
+                    symbols.push(symbol);
+                }
+                sizes[place % sizes.len()]
+            }
+        };
+        let given = kernel.buffers.iter().filter(|spec| spec.role.is_given());
+        let buffers = given.map(|spec| {
+            let shape: Vec<u64> = spec.shape.iter().map(&mut extent).collect();
+            buffer(&spec.name, spec.dtype, &shape)
+        });
+        let arguments: Vec<_> = kernel.scalars.iter().map(|spec| spec.name.as_str()).zip(scalars).collect();
+        let (name, buffers) = (&kernel.name, buffers.collect());
+        match resolve(task(name, &arguments, buffers)) {
+            Ok(plain) => {
+                prop_assert_eq!(plain.check(), Ok(()));
+                prop_assert_eq!(plain.buffers.len(), kernel.buffers.len());
+            }
+            Err(error) => prop_assert!(
+                ["buffers.", "arguments."].iter().any(|part| error.field().starts_with(part)), "{}", error
+            ),
         }
     }
 }
