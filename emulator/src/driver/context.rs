@@ -1,0 +1,207 @@
+//! A context: what belongs together on one device, and the order between its streams.
+//!
+//! The legacy default stream waits for everything put before into the context's blocking streams, and they wait for it.
+//! Both are points that a task waits for, taken under one lock, so that every task sees the same order.
+
+use std::{
+    any::Any,
+    panic::{self, AssertUnwindSafe},
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        atomic::{AtomicBool, AtomicU32, Ordering},
+    },
+};
+
+use super::{
+    device::{Device, DeviceFault},
+    driver,
+    handle::{Handle, fresh},
+    queue::{Point, Queue, Task, Work},
+    status::{Answer, Status},
+    stream::{Stream, StreamKind},
+};
+
+/// A context of a device.
+#[derive(Debug)]
+pub struct Context {
+    pub handle: Handle,
+    pub device: &'static Device,
+    pub legacy: Arc<Stream>,
+    /// Set when the context ends or faults: kernels that still run give up.
+    pub cancel: AtomicBool,
+    pub limits: Mutex<[usize; LIMITS]>,
+    pub cache_config: AtomicU32,
+    ended: AtomicBool,
+    flags: AtomicU32,
+    queues: Mutex<Vec<OwnQueue>>,
+}
+
+/// How many limits the headers define.
+pub const LIMITS: usize = 7;
+/// Stack, printf buffer and heap as a device has them; the other limits concern what the emulator has not.
+const LIMITS_DEFAULT: [usize; LIMITS] = [1024, 1 << 20, 8 << 20, 0, 0, 128, 0];
+
+#[derive(Debug)]
+struct OwnQueue {
+    queue: Weak<Queue>,
+    blocking: bool,
+}
+
+/// Work for a stream, before it has its place.
+pub struct Job {
+    /// Points to wait for, beside those that the stream's kind asks for.
+    pub after: Vec<Point>,
+    /// Short enough to run on the caller's thread when the stream is idle.
+    pub brief: bool,
+    pub work: Box<dyn FnOnce() -> Result<(), DeviceFault> + Send>,
+}
+
+impl Context {
+    /// Makes a context and registers it.
+    pub fn create(device: &'static Device, flags: u32) -> Answer<Arc<Self>> {
+        device.check()?;
+        let handle = fresh();
+        let legacy = Stream::new(handle, StreamKind::Legacy, 0);
+        let queues = vec![OwnQueue { queue: Arc::downgrade(&legacy.queue), blocking: true }];
+        let context = Arc::new(Self {
+            handle,
+            device,
+            legacy: Arc::new(legacy),
+            cancel: AtomicBool::new(false),
+            limits: Mutex::new(LIMITS_DEFAULT),
+            cache_config: AtomicU32::new(0),
+            ended: AtomicBool::new(false),
+            flags: AtomicU32::new(flags),
+            queues: Mutex::new(queues),
+        });
+        driver()?.contexts.insert(handle, Arc::clone(&context));
+        Ok(context)
+    }
+
+    /// Ends the context: kernels are cancelled, objects and memory are given back.
+    pub fn destroy(&self) -> Answer {
+        if self.ended.swap(true, Ordering::AcqRel) {
+            return Err(Status::ContextIsDestroyed);
+        }
+        self.cancel.store(true, Ordering::Relaxed);
+        self.wait_for_all();
+        let driver = driver()?;
+        driver.forget_context(self.handle);
+        driver.host.free_all_of(self.handle);
+        self.device.allocations.free_all_of(self.handle, &self.device.memory);
+        driver.contexts.remove(self.handle).map(drop)
+    }
+
+    /// Usable: neither ended nor faulted?
+    pub fn check(&self) -> Answer {
+        if self.ended.load(Ordering::Acquire) {
+            return Err(Status::ContextIsDestroyed);
+        }
+        self.device.check()
+    }
+
+    pub fn flags(&self) -> u32 {
+        self.flags.load(Ordering::Relaxed)
+    }
+
+    pub fn set_flags(&self, flags: u32) {
+        self.flags.store(flags, Ordering::Relaxed);
+    }
+
+    /// Makes a stream that belongs to this context.
+    pub fn new_stream(&self, kind: StreamKind, priority: i32) -> Arc<Stream> {
+        let stream = Arc::new(Stream::new(self.handle, kind, priority));
+        let blocking = kind != StreamKind::NonBlocking;
+        let mut queues = self.queues();
+        queues.retain(|own| own.queue.strong_count() > 0);
+        queues.push(OwnQueue { queue: Arc::downgrade(&stream.queue), blocking });
+        stream
+    }
+
+    /// Gives a job its place in a stream, and answers the point where it has ended.
+    pub fn enqueue(self: &Arc<Self>, stream: &Stream, job: Job) -> Answer<Point> {
+        let context = Arc::clone(self);
+        self.place(stream, job.after, job.brief, Box::new(move || context.run(job.work)))
+    }
+
+    /// Gives work a place in a stream that it keeps also after a fault. It must not unwind.
+    pub fn enqueue_regardless(&self, stream: &Stream, work: Work) -> Answer<Point> {
+        self.place(stream, Vec::new(), false, work)
+    }
+
+    /// The points that have to be reached for a stream to count as done.
+    pub fn outstanding(&self, stream: &Stream) -> Vec<Point> {
+        let mut points = match stream.kind {
+            StreamKind::Legacy => self.blocking_points(&self.queues()),
+            StreamKind::Blocking | StreamKind::NonBlocking => vec![stream.queue.last()],
+        };
+        points.retain(|point| !point.is_reached());
+        points
+    }
+
+    /// Waits for all streams, and answers the fault if one came up.
+    pub fn synchronize(&self) -> Answer {
+        self.wait_for_all();
+        self.check()
+    }
+
+    fn wait_for_all(&self) {
+        let queues = self.queues().iter().filter_map(|own| own.queue.upgrade()).collect::<Vec<_>>();
+        queues.iter().for_each(|queue| queue.last().wait());
+    }
+
+    fn place(&self, stream: &Stream, mut after: Vec<Point>, brief: bool, work: Work) -> Answer<Point> {
+        stream.queue.wait_for_room();
+        let queues = self.queues();
+        match stream.kind {
+            StreamKind::Legacy => after.extend(self.blocking_points(&queues)),
+            StreamKind::Blocking => after.push(self.legacy.queue.last()),
+            StreamKind::NonBlocking => {}
+        }
+        // A stream's own order needs no point, and waiting for itself would never end.
+        after.retain(|point| !point.is_of(&stream.queue));
+        let (point, turn) = stream.queue.push(Task { after, work, brief })?;
+        drop(queues);
+        if let Some(turn) = turn {
+            turn.run();
+        }
+        Ok(point)
+    }
+
+    fn blocking_points(&self, queues: &[OwnQueue]) -> Vec<Point> {
+        let blocking = queues.iter().filter(|own| own.blocking).filter_map(|own| own.queue.upgrade());
+        blocking.map(|queue| queue.last()).collect()
+    }
+
+    fn run(&self, work: impl FnOnce() -> Result<(), DeviceFault>) {
+        if self.device.fault().is_some() {
+            return;
+        }
+        let fault = match panic::catch_unwind(AssertUnwindSafe(work)) {
+            Ok(Ok(())) => return,
+            Ok(Err(fault)) => fault,
+            Err(panic) => DeviceFault { status: Status::Unknown, report: panic_report(&*panic) },
+        };
+        // A kernel that was cancelled because its context ends is no fault of the device.
+        if !self.ended.load(Ordering::Acquire) {
+            self.device.raise(fault);
+            self.cancel.store(true, Ordering::Relaxed);
+        }
+    }
+
+    fn queues(&self) -> MutexGuard<'_, Vec<OwnQueue>> {
+        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn panic_report(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    let text = text.or_else(|| panic.downcast_ref::<String>().cloned());
+    format!("the emulator itself failed: {}", text.unwrap_or_else(|| "no message".to_owned()))
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Job").field("after", &self.after).field("brief", &self.brief).finish_non_exhaustive()
+    }
+}

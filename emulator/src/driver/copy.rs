@@ -1,0 +1,206 @@
+//! Copies between host and device, in one or two dimensions.
+//!
+//! What the caller may count on: a copy *to* pageable memory has ended when the call returns, a copy *from* pageable
+//! memory has at least read it; copies of pinned memory are free to go on. Calls that are not asynchronous take the
+//! legacy default stream.
+
+use std::sync::Arc;
+
+use super::{
+    context::{Context, Job},
+    device::{Device, DeviceFault},
+    driver,
+    handle::Handle,
+    memory::device_of,
+    status::{Answer, Status},
+    stream::{self, Stream},
+};
+use crate::memory::BadAddress;
+
+/// Up to this size a copy runs on the caller's thread when the stream is idle: waking a thread would cost as much.
+const BRIEF_BYTES_MAX: usize = 256 << 10;
+/// Up to this size a copy from pageable memory behind other work is put aside, as the driver does; larger ones wait.
+const STAGED_BYTES_MAX: usize = 64 << 10;
+/// Between two devices data goes through a buffer of this size.
+const BOUNCE_BYTES: usize = 1 << 20;
+
+/// One end of a copy.
+#[derive(Debug, Clone, Copy)]
+pub enum Place {
+    Device(&'static Device, u64),
+    Host(usize),
+}
+
+/// A copy of rows; a plain copy is a single row.
+#[derive(Debug, Clone, Copy)]
+pub struct Copy {
+    pub to: Place,
+    pub from: Place,
+    pub width: usize,
+    pub height: usize,
+    pub to_pitch: usize,
+    pub from_pitch: usize,
+}
+
+/// When a call may return.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Return {
+    /// After the copy, where the host takes part in it.
+    Done,
+    /// As soon as the caller's memory is safe.
+    Early,
+}
+
+impl Place {
+    /// An address that has to be a device's, or pinned memory which a device can reach.
+    pub fn device(address: u64) -> Answer<Self> {
+        match Self::unified(address)? {
+            Self::Host(pointer) if driver()?.host.find(pointer).is_none() => Err(Status::InvalidValue),
+            place => Ok(place),
+        }
+    }
+
+    /// Host memory, pinned or not, or device memory: addresses are never shared.
+    pub fn unified(address: u64) -> Answer<Self> {
+        if address == 0 {
+            return Err(Status::InvalidValue);
+        }
+        Ok(device_of(address).map_or(Self::Host(address as usize), |device| Self::Device(device, address)))
+    }
+
+    fn check(self, extent: usize) -> Answer {
+        match self {
+            Self::Device(device, address) => {
+                device.memory.check(address, extent as u64).map_err(|_| Status::InvalidValue)
+            }
+            Self::Host(pointer) => pointer.checked_add(extent).map(drop).ok_or(Status::InvalidValue),
+        }
+    }
+
+    fn is_pageable(self, extent: usize) -> bool {
+        match self {
+            Self::Device(..) => false,
+            Self::Host(pointer) => !driver().is_ok_and(|driver| driver.host.covers(pointer, extent)),
+        }
+    }
+
+    /// Moved on by some bytes; the extents were checked before.
+    fn at(self, offset: usize) -> Self {
+        match self {
+            Self::Device(device, address) => Self::Device(device, address + offset as u64),
+            Self::Host(pointer) => Self::Host(pointer + offset),
+        }
+    }
+}
+
+impl Copy {
+    /// A plain copy.
+    pub fn linear(to: Place, from: Place, bytes: usize) -> Self {
+        Self { to, from, width: bytes, height: 1, to_pitch: bytes, from_pitch: bytes }
+    }
+
+    /// Puts the copy into a stream and returns when the rules of this module allow it.
+    pub fn submit(self, stream: Handle, returns: Return) -> Answer {
+        let (context, stream) = stream::find(stream)?;
+        let (Some(to_extent), Some(from_extent)) = (self.extent(self.to_pitch), self.extent(self.from_pitch)) else {
+            return Err(Status::InvalidValue);
+        };
+        if self.width == 0 || self.height == 0 {
+            return Ok(());
+        }
+        self.to.check(to_extent)?;
+        self.from.check(from_extent)?;
+        let host_takes_part = [self.to, self.from].iter().any(|place| matches!(place, Place::Host(_)));
+        let reads_pageable = self.from.is_pageable(from_extent);
+        let waits = match returns {
+            Return::Done => host_takes_part,
+            Return::Early => self.to.is_pageable(to_extent) || reads_pageable,
+        };
+        let stageable = returns == Return::Early && !self.to.is_pageable(to_extent) && from_extent <= STAGED_BYTES_MAX;
+        if let Place::Host(pointer) = self.from
+            && reads_pageable
+            && stageable
+            && !context.outstanding(&stream).is_empty()
+        {
+            return self.submit_staged(pointer, &context, &stream, from_extent);
+        }
+        let brief = waits || self.width.saturating_mul(self.height) <= BRIEF_BYTES_MAX;
+        let job = Job { after: Vec::new(), brief, work: Box::new(move || self.perform()) };
+        let point = context.enqueue(&stream, job)?;
+        if waits {
+            point.wait();
+            context.check()?;
+        }
+        Ok(())
+    }
+
+    fn submit_staged(self, pointer: usize, context: &Arc<Context>, stream: &Stream, extent: usize) -> Answer {
+        let mut staged = vec![0u8; extent];
+        // SAFETY: the caller vouches for the source, which is a host range of this extent.
+        unsafe { std::ptr::copy_nonoverlapping(host(pointer), staged.as_mut_ptr(), extent) };
+        let work = Box::new(move || Self { from: Place::Host(staged.as_ptr().expose_provenance()), ..self }.perform());
+        context.enqueue(stream, Job { after: Vec::new(), brief: false, work }).map(drop)
+    }
+
+    /// From the first byte of the first row to the last of the last.
+    fn extent(&self, pitch: usize) -> Option<usize> {
+        if self.height > 1 && pitch < self.width {
+            return None;
+        }
+        pitch.checked_mul(self.height.saturating_sub(1))?.checked_add(self.width)
+    }
+
+    fn perform(&self) -> Result<(), DeviceFault> {
+        let rows = (0..self.height).map(|row| (self.to.at(row * self.to_pitch), self.from.at(row * self.from_pitch)));
+        for (to, from) in rows {
+            copy_row(to, from, self.width).map_err(freed_underway)?;
+        }
+        Ok(())
+    }
+}
+
+/// Both ends were checked when the copy was submitted.
+fn freed_underway(address: BadAddress) -> DeviceFault {
+    DeviceFault {
+        status: Status::IllegalAddress,
+        report: format!("a copy's memory was freed before the stream came to it: failed to {address}"),
+    }
+}
+
+fn copy_row(to: Place, from: Place, bytes: usize) -> Result<(), BadAddress> {
+    let length = bytes as u64;
+    match (to, from) {
+        // SAFETY: the caller of the driver API vouches for its host memory until the copy has ended.
+        (Place::Device(device, to), Place::Host(from)) => unsafe { device.memory.copy_in(to, host(from), length) },
+        // SAFETY: as above.
+        (Place::Host(to), Place::Device(device, from)) => unsafe { device.memory.copy_out(host(to), from, length) },
+        (Place::Device(to_device, to), Place::Device(from_device, from)) => {
+            if to_device.ordinal == from_device.ordinal {
+                return to_device.memory.copy_within(to, from, length);
+            }
+            copy_between(to_device, to, from_device, from, bytes)
+        }
+        (Place::Host(to), Place::Host(from)) => {
+            // SAFETY: as above; the ranges may overlap.
+            unsafe { std::ptr::copy(host(from), host(to), bytes) };
+            Ok(())
+        }
+    }
+}
+
+fn copy_between(to_device: &Device, to: u64, from_device: &Device, from: u64, bytes: usize) -> Result<(), BadAddress> {
+    let mut bounce = vec![0u8; bytes.min(BOUNCE_BYTES)];
+    for offset in (0..bytes).step_by(BOUNCE_BYTES) {
+        let chunk = (bytes - offset).min(BOUNCE_BYTES) as u64;
+        // SAFETY: the buffer holds at least a chunk.
+        unsafe {
+            from_device.memory.copy_out(bounce.as_mut_ptr(), from + offset as u64, chunk)?;
+            to_device.memory.copy_in(to + offset as u64, bounce.as_ptr(), chunk)?;
+        }
+    }
+    Ok(())
+}
+
+fn host(pointer: usize) -> *mut u8 {
+    std::ptr::with_exposed_provenance_mut(pointer)
+}

@@ -1,0 +1,67 @@
+//! Which context is current on the calling thread: a stack, as the driver API has it, and the thread's own stream.
+
+use std::{cell::RefCell, collections::HashMap, sync::Arc};
+
+use super::{
+    context::Context,
+    driver,
+    handle::Handle,
+    status::{Answer, Status},
+    stream::{Stream, StreamKind},
+};
+
+thread_local! {
+    static STACK: RefCell<Vec<Handle>> = const { RefCell::new(Vec::new()) };
+    static STREAMS: RefCell<HashMap<Handle, Arc<Stream>>> = RefCell::default();
+}
+
+/// The current context, usable.
+pub fn context() -> Answer<Arc<Context>> {
+    let driver = driver()?;
+    let handle = handle().ok_or(Status::InvalidContext)?;
+    let context = driver.contexts.get(handle).map_err(|_| Status::ContextIsDestroyed)?;
+    context.check()?;
+    Ok(context)
+}
+
+/// The current context's handle, usable or not.
+pub fn handle() -> Option<Handle> {
+    STACK.with_borrow(|stack| stack.last().copied())
+}
+
+/// Makes a context current in place of the one on top; null takes the top away.
+pub fn set(handle: Handle) -> Answer {
+    let driver = driver()?;
+    if handle != 0 {
+        driver.contexts.get(handle).map_err(|_| Status::InvalidContext)?;
+    }
+    STACK.with_borrow_mut(|stack| {
+        stack.pop();
+        stack.extend((handle != 0).then_some(handle));
+    });
+    Ok(())
+}
+
+pub fn push(handle: Handle) -> Answer {
+    driver()?.contexts.get(handle).map_err(|_| Status::InvalidContext)?;
+    STACK.with_borrow_mut(|stack| stack.push(handle));
+    Ok(())
+}
+
+pub fn pop() -> Answer<Handle> {
+    driver()?;
+    STACK.with_borrow_mut(Vec::pop).ok_or(Status::InvalidContext)
+}
+
+/// Takes a context that ends off the calling thread's stack.
+pub fn forget(handle: Handle) {
+    STACK.with_borrow_mut(|stack| stack.retain(|held| *held != handle));
+}
+
+/// The calling thread's default stream in a context; it ends with the thread.
+pub fn thread_stream(context: &Arc<Context>) -> Arc<Stream> {
+    STREAMS.with_borrow_mut(|streams| {
+        let stream = streams.entry(context.handle);
+        Arc::clone(stream.or_insert_with(|| context.new_stream(StreamKind::Blocking, 0)))
+    })
+}

@@ -1,0 +1,218 @@
+//! One emulated device: its memory, its fault and its primary context.
+//!
+//! A fault sticks to the device until the process ends, as it does on a GPU: contexts made after it are no better.
+
+use std::{
+    env::consts::ARCH,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::{
+    context::Context,
+    driver,
+    handle::{Handle, Registry, fresh},
+    limits::Limits,
+    memory::Allocations,
+    pool::Pool,
+    printf::Printf,
+    settings::Settings,
+    status::{Answer, Status},
+};
+use crate::{memory::Memory, module::ComputeCapability};
+
+/// A device of the emulated machine.
+#[derive(Debug)]
+pub struct Device {
+    pub ordinal: i32,
+    pub capability: ComputeCapability,
+    pub limits: Limits,
+    pub threads: usize,
+    pub memory: Arc<Memory>,
+    pub allocations: Allocations,
+    pub printf: Printf,
+    pub default_pool: Handle,
+    current_pool: AtomicUsize,
+    fault: OnceLock<DeviceFault>,
+    primary: Mutex<Primary>,
+}
+
+/// What went wrong on a device, for good.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeviceFault {
+    pub status: Status,
+    /// Kernel, line, thread and address, as far as they are known.
+    pub report: String,
+}
+
+#[derive(Debug, Default)]
+struct Primary {
+    context: Option<Arc<Context>>,
+    retained: u32,
+    flags: u32,
+}
+
+/// What `cuDevicePrimaryCtxGetState` tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PrimaryState {
+    pub flags: u32,
+    pub active: bool,
+}
+
+impl Device {
+    pub fn new(ordinal: u32, settings: &Settings, pools: &Registry<Pool>) -> Answer<Self> {
+        let memory = Memory::new(settings.memory_bytes).map_err(|error| {
+            eprintln!("gpufleet emulator: failed to reserve {} bytes for a device: {error}", settings.memory_bytes);
+            Status::OutOfMemory
+        })?;
+        let ordinal = ordinal.cast_signed();
+        let default_pool = fresh();
+        pools.insert(default_pool, Arc::new(Pool::new(ordinal)));
+        Ok(Self {
+            ordinal,
+            capability: settings.compute_capability,
+            limits: Limits::of(settings.compute_capability),
+            threads: settings.threads,
+            memory: Arc::new(memory),
+            allocations: Allocations::default(),
+            printf: Printf::default(),
+            default_pool,
+            current_pool: AtomicUsize::new(default_pool),
+            fault: OnceLock::new(),
+            primary: Mutex::default(),
+        })
+    }
+
+    /// The name says that nobody should take timings here for a GPU's.
+    pub fn name(&self) -> String {
+        format!("gpufleet emulator (CPU, {})", instruction_set())
+    }
+
+    /// Stays the same on one host, and differs between hosts and ordinals as a board's does.
+    pub fn uuid(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        let seed = format!("gpufleet emulator {} {}", host_name(), self.ordinal);
+        for (half, salt) in bytes.chunks_exact_mut(8).zip(["a", "b"]) {
+            half.copy_from_slice(&fnv1a(format!("{salt}{seed}").as_bytes()).to_be_bytes());
+        }
+        bytes
+    }
+
+    /// A bus address that no machine has: domain `ffff`.
+    pub fn pci_bus_id(&self) -> String {
+        format!("FFFF:{:02X}:00.0", self.ordinal)
+    }
+
+    pub fn fault(&self) -> Option<&DeviceFault> {
+        self.fault.get()
+    }
+
+    /// Answers the sticky code, if there is one.
+    pub fn check(&self) -> Answer {
+        self.fault().map_or(Ok(()), |fault| Err(fault.status))
+    }
+
+    /// Makes a fault stick; the first one stays.
+    pub fn raise(&self, fault: DeviceFault) {
+        // A second fault of work that was already in flight tells less than the first.
+        let _ = self.fault.set(fault);
+    }
+
+    pub fn current_pool(&self) -> Handle {
+        self.current_pool.load(Ordering::Relaxed)
+    }
+
+    pub fn set_current_pool(&self, pool: Handle) {
+        self.current_pool.store(pool, Ordering::Relaxed);
+    }
+
+    /// The primary context, made by whoever asks first.
+    pub fn retain_primary(&'static self) -> Answer<Arc<Context>> {
+        self.check()?;
+        let mut primary = self.primary();
+        let context = match &primary.context {
+            Some(context) => Arc::clone(context),
+            None => {
+                let context = Context::create(self, primary.flags)?;
+                primary.context = Some(Arc::clone(&context));
+                context
+            }
+        };
+        primary.retained += 1;
+        Ok(context)
+    }
+
+    /// Gives back one `retain_primary`; the last one ends the context.
+    pub fn release_primary(&self) -> Answer {
+        let mut primary = self.primary();
+        primary.retained = primary.retained.checked_sub(1).ok_or(Status::InvalidContext)?;
+        if primary.retained > 0 {
+            return Ok(());
+        }
+        let ended = primary.context.take();
+        drop(primary);
+        ended.map_or(Ok(()), |context| context.destroy())
+    }
+
+    /// Ends the primary context now, whoever holds it.
+    pub fn reset_primary(&self) -> Answer {
+        let mut primary = self.primary();
+        primary.retained = 0;
+        let ended = primary.context.take();
+        drop(primary);
+        ended.map_or(Ok(()), |context| context.destroy())
+    }
+
+    pub fn primary_state(&self) -> PrimaryState {
+        let primary = self.primary();
+        let flags = primary.context.as_ref().map_or(primary.flags, |context| context.flags());
+        PrimaryState { flags, active: primary.context.is_some() }
+    }
+
+    pub fn set_primary_flags(&self, flags: u32) {
+        let mut primary = self.primary();
+        primary.flags = flags;
+        if let Some(context) = &primary.context {
+            context.set_flags(flags);
+        }
+    }
+
+    /// Is this the context that `retain_primary` gives out?
+    pub fn is_primary(&self, context: Handle) -> bool {
+        self.primary().context.as_ref().is_some_and(|primary| primary.handle == context)
+    }
+
+    fn primary(&self) -> MutexGuard<'_, Primary> {
+        self.primary.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The report of the first fault of any device, if there is one.
+pub fn fault_report() -> Option<String> {
+    let fault = driver().ok()?.devices.iter().find_map(Device::fault)?;
+    Some(fault.report.clone())
+}
+
+fn instruction_set() -> &'static str {
+    #[cfg(target_arch = "x86_64")]
+    if std::arch::is_x86_feature_detected!("avx2") && std::arch::is_x86_feature_detected!("fma") {
+        return "AVX2";
+    }
+    ARCH
+}
+
+fn host_name() -> String {
+    let mut name = [0u8; 256];
+    // SAFETY: the buffer is valid for its length; one byte less keeps a NUL at the end of a name that was cut off.
+    let named = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
+    let length = if named == 0 { name.iter().position(|byte| *byte == 0).unwrap_or(0) } else { 0 };
+    String::from_utf8_lossy(&name[..length]).into_owned()
+}
+
+fn fnv1a(bytes: &[u8]) -> u64 {
+    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
+    const PRIME: u64 = 0x0100_0000_01b3;
+    bytes.iter().fold(OFFSET_BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
+}

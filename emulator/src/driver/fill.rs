@@ -1,0 +1,99 @@
+//! `cuMemset*`: a value of one, two or four bytes, over elements in rows.
+
+use super::{
+    context::Job,
+    copy::Place,
+    device::{Device, DeviceFault},
+    handle::Handle,
+    status::{Answer, Status},
+    stream,
+};
+use crate::memory::BadAddress;
+
+/// Up to this many bytes a fill runs on the caller's thread when the stream is idle.
+const BRIEF_BYTES_MAX: usize = 256 << 10;
+
+/// The value that is repeated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Value {
+    One(u8),
+    Two(u16),
+    Four(u32),
+}
+
+/// A fill of rows; a plain fill is a single row.
+#[derive(Debug, Clone, Copy)]
+pub struct Fill {
+    pub address: u64,
+    pub value: Value,
+    /// In elements.
+    pub width: usize,
+    pub height: usize,
+    /// In bytes.
+    pub pitch: usize,
+}
+
+impl Value {
+    fn bytes(self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Two(_) => 2,
+            Self::Four(_) => 4,
+        }
+    }
+
+    fn write(self, device: &Device, address: u64, count: u64) -> Result<(), BadAddress> {
+        match self {
+            Self::One(value) => device.memory.fill8(address, value, count),
+            Self::Two(value) => device.memory.fill16(address, value, count),
+            Self::Four(value) => device.memory.fill32(address, value, count),
+        }
+    }
+}
+
+impl Fill {
+    /// A plain fill.
+    pub fn linear(address: u64, value: Value, count: usize) -> Self {
+        Self { address, value, width: count, height: 1, pitch: 0 }
+    }
+
+    /// Puts the fill into a stream; the host never waits for it.
+    pub fn submit(self, stream: Handle) -> Answer {
+        let (context, stream) = stream::find(stream)?;
+        let extent = self.extent().ok_or(Status::InvalidValue)?;
+        if self.width == 0 || self.height == 0 {
+            return Ok(());
+        }
+        if !self.address.is_multiple_of(self.value.bytes() as u64) {
+            return Err(Status::InvalidValue);
+        }
+        // Pinned host memory is in every device's map, so the context's own device reaches it.
+        let device = match Place::device(self.address)? {
+            Place::Device(device, _) => device,
+            Place::Host(_) => context.device,
+        };
+        device.memory.check(self.address, extent as u64).map_err(|_| Status::InvalidValue)?;
+        let brief = self.width.saturating_mul(self.height) * self.value.bytes() <= BRIEF_BYTES_MAX;
+        let work = Box::new(move || self.perform(device));
+        context.enqueue(&stream, Job { after: Vec::new(), brief, work }).map(drop)
+    }
+
+    fn extent(&self) -> Option<usize> {
+        let row = self.width.checked_mul(self.value.bytes())?;
+        if self.height > 1 && self.pitch < row {
+            return None;
+        }
+        self.pitch.checked_mul(self.height.saturating_sub(1))?.checked_add(row)
+    }
+
+    fn perform(&self, device: &Device) -> Result<(), DeviceFault> {
+        for row in 0..self.height as u64 {
+            let address = self.address + row * self.pitch as u64;
+            self.value.write(device, address, self.width as u64).map_err(|bad| DeviceFault {
+                status: Status::IllegalAddress,
+                report: format!("a fill's memory was freed before the stream came to it: failed to {bad}"),
+            })?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,130 @@
+//! Launches: the parameters are gathered and everything is checked against the device before the call returns; the
+//! kernel then runs in its stream.
+
+use super::{
+    context::{Context, Job},
+    device::{Device, DeviceFault},
+    function::{self, Function},
+    handle::Handle,
+    status::{Answer, Status},
+    stream,
+};
+use crate::{
+    fault::Fault,
+    simt::{self, LaunchConfig, RunOptions},
+};
+
+/// No budget: a kernel that never ends is stopped by whoever owns the process, as on a device.
+const INSTRUCTIONS_MAX: u64 = u64::MAX;
+
+/// What a caller asks to run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Request {
+    pub function: Handle,
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub dynamic_shared: u32,
+    pub stream: Handle,
+}
+
+/// Where the arguments are.
+#[derive(Debug, Clone, Copy)]
+pub enum Arguments {
+    /// One pointer for each parameter.
+    Pointers(*const *const u8),
+    /// All in one buffer, laid out as the kernel reads them.
+    Packed { pointer: *const u8, bytes: usize },
+    /// For a kernel without parameters.
+    None,
+}
+
+/// Checks a launch and puts it into its stream.
+///
+/// # Safety
+/// The arguments point to as many readable values, each as large as the kernel's parameter.
+pub unsafe fn launch(request: &Request, arguments: Arguments) -> Answer {
+    let (context, stream) = stream::find(request.stream)?;
+    let function = function::find(request.function)?;
+    if function.context != context.handle {
+        return Err(Status::InvalidHandle);
+    }
+    check_shape(request, &function, context.device)?;
+    // SAFETY: passed on to the caller.
+    let params = unsafe { gather(&function, arguments) }?;
+    let request = *request;
+    let runner = std::sync::Arc::clone(&context);
+    let work = Box::new(move || run(&runner, &request, &function, &params));
+    context.enqueue(&stream, Job { after: Vec::new(), brief: false, work }).map(drop)
+}
+
+fn run(context: &Context, request: &Request, function: &Function, params: &[u8]) -> Result<(), DeviceFault> {
+    let device = context.device;
+    let config =
+        LaunchConfig { grid: request.grid, block: request.block, shared_bytes: request.dynamic_shared, params };
+    let printf = |text: &str| device.printf.add(text);
+    let options = RunOptions {
+        threads: device.threads,
+        cancel: &context.cancel,
+        instructions_max: INSTRUCTIONS_MAX,
+        printf: &printf,
+    };
+    simt::launch(&function.entry, &config, &device.memory, &options).map_err(DeviceFault::from)
+}
+
+fn check_shape(request: &Request, function: &Function, device: &Device) -> Answer {
+    let limits = &device.limits;
+    let within = |sizes: [u32; 3], most: [u32; 3]| sizes.iter().zip(most).all(|(size, most)| (1..=most).contains(size));
+    if !within(request.grid, limits.grid_max) || !within(request.block, limits.block_max) {
+        return Err(Status::InvalidValue);
+    }
+    // Each side is at most 1024, so the product fits.
+    let threads = request.block.iter().product::<u32>();
+    if threads > function.block_threads_max(device) {
+        return Err(Status::InvalidValue);
+    }
+    if function.entry.required_block.is_some_and(|required| required != request.block) {
+        return Err(Status::InvalidValue);
+    }
+    if request.dynamic_shared > function.dynamic_shared_max() {
+        return Err(Status::InvalidValue);
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As for [`launch`].
+unsafe fn gather(function: &Function, arguments: Arguments) -> Answer<Vec<u8>> {
+    let entry = &function.entry;
+    let mut block = vec![0u8; entry.params_bytes as usize];
+    match arguments {
+        Arguments::None if entry.params.is_empty() => {}
+        Arguments::None => return Err(Status::InvalidValue),
+        Arguments::Packed { pointer, bytes } => {
+            if bytes > block.len() || pointer.is_null() && bytes > 0 {
+                return Err(Status::InvalidValue);
+            }
+            // SAFETY: the caller vouches for so many readable bytes; the block holds at least as many.
+            unsafe { std::ptr::copy_nonoverlapping(pointer, block.as_mut_ptr(), bytes) };
+        }
+        Arguments::Pointers(pointers) => {
+            for (index, param) in entry.params.iter().enumerate() {
+                // SAFETY: the caller vouches for one pointer for each parameter.
+                let value = unsafe { pointers.add(index).read() };
+                if value.is_null() {
+                    return Err(Status::InvalidValue);
+                }
+                let place = &mut block[param.offset as usize..][..param.bytes as usize];
+                // SAFETY: the caller vouches for a readable value of the parameter's size.
+                unsafe { std::ptr::copy_nonoverlapping(value, place.as_mut_ptr(), place.len()) };
+            }
+        }
+    }
+    Ok(block)
+}
+
+impl From<Fault> for DeviceFault {
+    fn from(fault: Fault) -> Self {
+        let code = fault.kind.code().cast_signed();
+        Self { status: Status::from_code(code).unwrap_or(Status::LaunchFailed), report: fault.report }
+    }
+}

@@ -1,0 +1,88 @@
+//! Loaded modules and the functions taken from them.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use super::{
+    current, driver,
+    function::Function,
+    handle::{Handle, fresh},
+    jit::{self, JitError},
+    status::{Answer, Status},
+};
+use crate::module::Module as Program;
+
+/// A module of a context.
+#[derive(Debug)]
+pub struct Module {
+    pub handle: Handle,
+    pub context: Handle,
+    program: Program,
+    /// One handle for each kernel, made when it is first asked for.
+    functions: Mutex<HashMap<String, Handle>>,
+}
+
+/// A module's handle and the log of its loading.
+#[derive(Debug)]
+pub struct LoadedModule {
+    pub handle: Handle,
+    pub log: String,
+}
+
+/// Loads an image into the current context.
+pub fn load(image: &[u8]) -> Result<LoadedModule, JitError> {
+    let silent = |status| JitError { status, log: String::new() };
+    let context = current::context().map_err(silent)?;
+    let jit::Loaded { module: program, log } = jit::load(context.device, image)?;
+    let handle = fresh();
+    let module = Module { handle, context: context.handle, program, functions: Mutex::default() };
+    driver().map_err(silent)?.modules.insert(handle, Arc::new(module));
+    Ok(LoadedModule { handle, log })
+}
+
+/// Ends the module and its functions, after the work in flight, which may still use its variables.
+pub fn unload(module: Handle) -> Answer {
+    let driver = driver()?;
+    driver.modules.get(module)?;
+    let synchronized = current::context()?.synchronize();
+    driver.functions.retain(|function| function.module != module);
+    driver.modules.remove(module)?;
+    synchronized
+}
+
+/// The module behind a handle.
+pub fn find(module: Handle) -> Answer<Arc<Module>> {
+    current::context()?;
+    driver()?.modules.get(module)
+}
+
+impl Module {
+    /// The handle of a kernel.
+    pub fn function(&self, name: &str) -> Answer<Handle> {
+        let mut functions = self.functions.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = functions.get(name) {
+            return Ok(*handle);
+        }
+        let entry = self.program.entry(name).ok_or(Status::NotFound)?;
+        let handle = fresh();
+        let function = Function::new(self.context, self.handle, entry);
+        driver()?.functions.insert(handle, Arc::new(function));
+        functions.insert(name.to_owned(), handle);
+        Ok(handle)
+    }
+
+    /// The names of its kernels, sorted so that enumerating twice gives the same order.
+    pub fn kernel_names(&self) -> Vec<String> {
+        let mut names = self.program.entries().map(|entry| entry.name.clone()).collect::<Vec<_>>();
+        names.sort_unstable();
+        names
+    }
+
+    /// Address and bytes of a variable.
+    pub fn global(&self, name: &str) -> Answer<(u64, usize)> {
+        let (address, bytes) = self.program.global(name).ok_or(Status::NotFound)?;
+        Ok((address, bytes as usize))
+    }
+}

@@ -1,0 +1,85 @@
+//! Occupancy: how many blocks of a kernel fit on a multiprocessor of the real device with these limits. The emulator
+//! gains nothing from the answer, but programs choose their block size by it.
+
+use super::{
+    device::Device,
+    function::Function,
+    limits::{SHARED_BYTES_RESERVED, WARP_THREADS},
+    status::{Answer, Status},
+};
+
+/// Registers are given out to a warp in portions of this many.
+const REGISTER_PORTION: u32 = 256;
+
+/// A block size and the smallest grid that fills the device with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct BlockSize {
+    pub grid: u32,
+    pub block: u32,
+}
+
+/// Blocks on one multiprocessor at a time.
+pub fn blocks_per_multiprocessor(
+    device: &Device,
+    function: &Function,
+    block: i32,
+    dynamic_shared: usize,
+) -> Answer<u32> {
+    let threads = u32::try_from(block).ok().filter(|threads| *threads > 0).ok_or(Status::InvalidValue)?;
+    if threads > function.block_threads_max(device) {
+        return Ok(0);
+    }
+    let limits = &device.limits;
+    let warps = threads.div_ceil(WARP_THREADS);
+    let by_threads = limits.threads_per_multiprocessor / (warps * WARP_THREADS);
+    let warp_registers = (function.registers(device) * WARP_THREADS).next_multiple_of(REGISTER_PORTION);
+    let by_registers = limits.registers_per_multiprocessor / (warps * warp_registers).max(1);
+    let by_shared = blocks_by_shared(device, function, dynamic_shared);
+    Ok(by_threads.min(by_registers).min(by_shared).min(limits.blocks_per_multiprocessor))
+}
+
+/// The block size with the most threads on a multiprocessor; of equals the largest.
+pub fn best_block_size(
+    device: &Device,
+    function: &Function,
+    dynamic_shared: impl Fn(u32) -> usize,
+    limit: i32,
+) -> Answer<BlockSize> {
+    let limit = u32::try_from(limit).map_err(|_| Status::InvalidValue)?;
+    let most = function.block_threads_max(device);
+    let most = if limit == 0 { most } else { most.min(limit) };
+    let mut best = (0, BlockSize { grid: 0, block: 0 });
+    for block in (1..=most.div_ceil(WARP_THREADS)).map(|warps| (warps * WARP_THREADS).min(most)).rev() {
+        let blocks = blocks_per_multiprocessor(device, function, block.cast_signed(), dynamic_shared(block))?;
+        if blocks * block > best.0 {
+            best = (blocks * block, BlockSize { grid: blocks * device.multiprocessors(), block });
+        }
+    }
+    if best.0 == 0 { Err(Status::InvalidValue) } else { Ok(best.1) }
+}
+
+/// Dynamic shared memory that each of so many blocks on one multiprocessor can have.
+pub fn available_dynamic_shared(device: &Device, function: &Function, blocks: i32, block: i32) -> Answer<usize> {
+    let blocks = u32::try_from(blocks).ok().filter(|blocks| *blocks > 0).ok_or(Status::InvalidValue)?;
+    if blocks > blocks_per_multiprocessor(device, function, block, 0)? {
+        return Err(Status::InvalidValue);
+    }
+    let share = device.limits.shared_bytes_per_multiprocessor / blocks;
+    let share = share.saturating_sub(reserved(device)).min(device.limits.shared_bytes_opt_in);
+    Ok(share.saturating_sub(function.entry.shared_bytes) as usize)
+}
+
+fn blocks_by_shared(device: &Device, function: &Function, dynamic_shared: usize) -> u32 {
+    let own = u64::from(function.entry.shared_bytes) + dynamic_shared as u64;
+    if own > u64::from(device.limits.shared_bytes_opt_in) {
+        return 0;
+    }
+    let block_bytes = own + u64::from(reserved(device));
+    u64::from(device.limits.shared_bytes_per_multiprocessor)
+        .checked_div(block_bytes)
+        .map_or(u32::MAX, |blocks| u32::try_from(blocks).unwrap_or(u32::MAX))
+}
+
+fn reserved(device: &Device) -> u32 {
+    if device.capability.major >= 8 { SHARED_BYTES_RESERVED } else { 0 }
+}

@@ -1,0 +1,86 @@
+//! `cuPointerGetAttribute`: what is known about an address.
+
+use super::{
+    current, driver,
+    memory::device_of,
+    status::{Answer, Status},
+};
+
+/// `CU_MEMORYTYPE_HOST` and `CU_MEMORYTYPE_DEVICE`.
+const MEMORY_TYPE_HOST: u32 = 1;
+const MEMORY_TYPE_DEVICE: u32 = 2;
+/// Kernels may read and write everything.
+const ACCESS_READ_WRITE: u32 = 3;
+
+/// The value of an attribute, in the width that the caller's memory has for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PointerAttribute {
+    Byte(u8),
+    Word(u32),
+    Double(u64),
+}
+
+struct Facts {
+    context: usize,
+    ordinal: i32,
+    is_device: bool,
+    is_managed: bool,
+    base: u64,
+    bytes: u64,
+    pool: usize,
+}
+
+/// The attribute by its number in the C headers.
+pub fn attribute(number: u32, address: u64) -> Answer<PointerAttribute> {
+    use PointerAttribute::{Byte, Double, Word};
+    let facts = facts(address)?;
+    Ok(match number {
+        1 => Double(facts.context as u64),
+        2 => Word(if facts.is_device { MEMORY_TYPE_DEVICE } else { MEMORY_TYPE_HOST }),
+        3 => Double(address),
+        4 if !facts.is_device || facts.is_managed => Double(address),
+        // No two live ranges start at the same address.
+        7 => Double(facts.base),
+        6 | 10 | 15 => Byte(0),
+        8 => Byte(u8::from(facts.is_managed)),
+        9 => Word(facts.ordinal.cast_unsigned()),
+        11 => Double(facts.base),
+        12 => Double(facts.bytes),
+        13 => Byte(1),
+        14 => Double(0),
+        16 => Word(ACCESS_READ_WRITE),
+        17 => Double(facts.pool as u64),
+        _ => return Err(Status::InvalidValue),
+    })
+}
+
+fn facts(address: u64) -> Answer<Facts> {
+    let driver = driver()?;
+    if let Some(block) = driver.host.find(address as usize) {
+        let context = driver.contexts.get(block.context)?;
+        let (base, bytes) = (block.base as u64, block.bytes as u64);
+        let ordinal = context.device.ordinal;
+        return Ok(Facts {
+            context: context.handle,
+            ordinal,
+            is_device: false,
+            is_managed: false,
+            base,
+            bytes,
+            pool: 0,
+        });
+    }
+    let device = device_of(address).ok_or(Status::InvalidValue)?;
+    let (base, bytes) = device.memory.find(address).ok_or(Status::InvalidValue)?;
+    let allocation = device.allocations.get(base);
+    Ok(Facts {
+        // A module's variables belong to the context that asks: they are in no list.
+        context: allocation.map_or_else(|| current::handle().unwrap_or(0), |allocation| allocation.context),
+        ordinal: device.ordinal,
+        is_device: true,
+        is_managed: allocation.is_some_and(|allocation| allocation.managed),
+        base,
+        bytes,
+        pool: allocation.and_then(|allocation| allocation.pool).unwrap_or(0),
+    })
+}

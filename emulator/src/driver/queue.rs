@@ -1,0 +1,280 @@
+//! The in-order queue behind a stream.
+//!
+//! Each queue counts what was put in and what has ended; a [`Point`] is a place in that count, and anything can wait
+//! for one: a host thread, an event, a task on another queue. A task names the points that it waits for before it
+//! starts. Those always lie earlier in the program's order, so waiting never forms a circle.
+//!
+//! A worker thread starts with the first task that needs it. A short task put into an idle queue runs on the caller's
+//! own thread instead, because waking a thread costs more than a small copy; nobody can tell the difference, as no
+//! other task of the queue is running then.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{
+        Arc, Condvar, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    thread,
+};
+
+use super::status::{Answer, Status};
+
+/// As many tasks may wait in one queue; then the caller waits, as it does on a device.
+const PENDING_MAX: usize = 1024;
+
+/// What a task does. It reports its faults by itself and must not unwind.
+pub type Work = Box<dyn FnOnce() + Send>;
+
+/// A piece of work and what must have ended before it starts.
+pub struct Task {
+    pub after: Vec<Point>,
+    pub work: Work,
+    /// Short enough to run on the caller's thread.
+    pub brief: bool,
+}
+
+/// A place in a queue's order: reached once so many tasks have ended.
+#[derive(Clone)]
+pub struct Point {
+    queue: Arc<Queue>,
+    sequence: u64,
+}
+
+/// Tasks that run one after the other.
+pub struct Queue {
+    state: Mutex<State>,
+    changed: Condvar,
+    completed: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    enqueued: u64,
+    pending: VecDeque<Task>,
+    running: bool,
+    has_worker: bool,
+    closed: bool,
+}
+
+/// A task that has its turn at once: the caller has to [run](Turn::run) it, outside of any lock.
+#[must_use = "the queue stands still until the turn is run"]
+pub struct Turn {
+    queue: Arc<Queue>,
+    work: Work,
+}
+
+impl Queue {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self { state: Mutex::default(), changed: Condvar::new(), completed: AtomicU64::new(0) })
+    }
+
+    /// Waits until there is room for one more task. Others may take the room: the bound is not exact.
+    pub fn wait_for_room(&self) {
+        let state = self.lock();
+        let full = |state: &mut State| state.pending.len() >= PENDING_MAX;
+        drop(self.changed.wait_while(state, full).unwrap_or_else(PoisonError::into_inner));
+    }
+
+    /// Puts a task last. Returns the point where it has ended, and the task's turn if it is to run right here.
+    pub fn push(self: &Arc<Self>, mut task: Task) -> Answer<(Point, Option<Turn>)> {
+        task.after.retain(|point| !point.is_reached());
+        let mut state = self.lock();
+        let idle = state.pending.is_empty() && !state.running;
+        if !(task.brief && idle && task.after.is_empty()) {
+            self.ensure_worker(&mut state)?;
+            state.pending.push_back(task);
+            state.enqueued += 1;
+            self.changed.notify_all();
+            return Ok((self.point(state.enqueued), None));
+        }
+        state.running = true;
+        state.enqueued += 1;
+        Ok((self.point(state.enqueued), Some(Turn { queue: Arc::clone(self), work: task.work })))
+    }
+
+    /// The point where everything put in so far has ended.
+    pub fn last(self: &Arc<Self>) -> Point {
+        let sequence = self.lock().enqueued;
+        self.point(sequence)
+    }
+
+    /// Takes no more tasks; the worker ends after the last one.
+    pub fn close(&self) {
+        self.lock().closed = true;
+        self.changed.notify_all();
+    }
+
+    fn point(self: &Arc<Self>, sequence: u64) -> Point {
+        Point { queue: Arc::clone(self), sequence }
+    }
+
+    fn ensure_worker(self: &Arc<Self>, state: &mut State) -> Answer {
+        if state.has_worker {
+            return Ok(());
+        }
+        let queue = Arc::clone(self);
+        let worker = thread::Builder::new().name("emulated-stream".to_owned()).spawn(move || queue.serve());
+        worker.map_err(|_| Status::OperatingSystem)?;
+        state.has_worker = true;
+        Ok(())
+    }
+
+    fn serve(&self) {
+        while let Some(task) = self.next() {
+            task.after.iter().for_each(Point::wait);
+            (task.work)();
+            self.end_running();
+        }
+    }
+
+    fn next(&self) -> Option<Task> {
+        let nothing_to_do = |state: &mut State| state.running || (state.pending.is_empty() && !state.closed);
+        let mut state = self.changed.wait_while(self.lock(), nothing_to_do).unwrap_or_else(PoisonError::into_inner);
+        let task = state.pending.pop_front()?;
+        state.running = true;
+        Some(task)
+    }
+
+    fn end_running(&self) {
+        let mut state = self.lock();
+        state.running = false;
+        self.completed.fetch_add(1, Ordering::Release);
+        self.changed.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Turn {
+    pub fn run(self) {
+        (self.work)();
+        self.queue.end_running();
+    }
+}
+
+impl Point {
+    pub fn is_reached(&self) -> bool {
+        self.queue.completed.load(Ordering::Acquire) >= self.sequence
+    }
+
+    /// Is this a place in that queue?
+    pub fn is_of(&self, queue: &Arc<Queue>) -> bool {
+        Arc::ptr_eq(&self.queue, queue)
+    }
+
+    pub fn wait(&self) {
+        if self.is_reached() {
+            return;
+        }
+        let unreached = |_: &mut State| !self.is_reached();
+        let waited = self.queue.changed.wait_while(self.queue.lock(), unreached);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl fmt::Debug for Queue {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let completed = self.completed.load(Ordering::Relaxed);
+        formatter.debug_struct("Queue").field("completed", &completed).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Point {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Point").field("sequence", &self.sequence).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Task {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Task").field("after", &self.after).field("brief", &self.brief).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Turn {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("Turn").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, Mutex, mpsc};
+
+    use super::{PENDING_MAX, Point, Queue, Task, Work};
+
+    fn push(queue: &Arc<Queue>, after: Vec<Point>, brief: bool, work: Work) -> Point {
+        let (point, turn) = queue.push(Task { after, work, brief }).unwrap();
+        if let Some(turn) = turn {
+            turn.run();
+        }
+        point
+    }
+
+    #[test]
+    fn tasks_end_in_the_order_in_which_they_came() {
+        let (queue, seen) = (Queue::new(), Arc::new(Mutex::new(Vec::new())));
+        for number in 0..200 {
+            let seen = Arc::clone(&seen);
+            // Every third task may run on the caller's thread.
+            push(&queue, Vec::new(), number % 3 == 0, Box::new(move || seen.lock().unwrap().push(number)));
+        }
+        queue.last().wait();
+        assert_eq!(*seen.lock().unwrap(), (0..200).collect::<Vec<_>>());
+        queue.close();
+    }
+
+    #[test]
+    fn a_task_waits_for_a_point_on_another_queue() {
+        let (first, second) = (Queue::new(), Queue::new());
+        let (release, held) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        let told_first = tell.clone();
+        let point = push(
+            &first,
+            Vec::new(),
+            false,
+            Box::new(move || {
+                held.recv().unwrap();
+                told_first.send("first").unwrap();
+            }),
+        );
+        let end = push(&second, vec![point.clone()], true, Box::new(move || tell.send("second").unwrap()));
+        assert!(!point.is_reached() && !end.is_reached());
+        release.send(()).unwrap();
+        end.wait();
+        assert_eq!(told.iter().collect::<Vec<_>>(), ["first", "second"]);
+        first.close();
+        second.close();
+    }
+
+    #[test]
+    fn a_brief_task_on_an_idle_queue_runs_on_the_callers_thread() {
+        let queue = Queue::new();
+        let (tell, told) = mpsc::channel();
+        let point = push(&queue, Vec::new(), true, Box::new(move || tell.send(std::thread::current().id()).unwrap()));
+        assert!(point.is_reached());
+        assert_eq!(told.recv().unwrap(), std::thread::current().id());
+    }
+
+    #[test]
+    fn a_full_queue_makes_the_caller_wait_for_room() {
+        let queue = Queue::new();
+        let (release, held) = mpsc::channel::<()>();
+        push(&queue, Vec::new(), false, Box::new(move || held.recv().unwrap()));
+        for _ in 0..PENDING_MAX + 1 {
+            push(&queue, Vec::new(), false, Box::new(|| ()));
+        }
+        let waiting = std::thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || queue.wait_for_room()
+        });
+        release.send(()).unwrap();
+        waiting.join().unwrap();
+        queue.last().wait();
+        queue.close();
+    }
+}

@@ -1,0 +1,148 @@
+//! What the environment says about the emulated machine: every variable name, its default and its reader.
+//! A malformed value is an error with a clear line, never a silent default.
+
+use std::{env, thread};
+
+use thiserror::Error;
+
+use crate::module::ComputeCapability;
+
+/// How many devices the machine has.
+pub const DEVICES: &str = "GPUFLEET_EMULATOR_DEVICES";
+/// Memory of each device: bytes, or a number with `KiB`, `MiB` or `GiB`.
+pub const MEMORY: &str = "GPUFLEET_EMULATOR_MEMORY";
+/// Compute capability of each device, as in `8.0`.
+pub const COMPUTE_CAPABILITY: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
+/// How many threads of the host run the blocks of one kernel; the default is every core.
+pub const THREADS: &str = "GPUFLEET_EMULATOR_THREADS";
+
+/// More devices than any machine holds: a larger number is a slip of the hand.
+const DEVICES_MAX: u32 = 64;
+/// Less than this leaves no room for a module's globals beside the data.
+const MEMORY_BYTES_MIN: u64 = 1 << 20;
+/// Address space is cheap, but an arena larger than this does not map everywhere.
+const MEMORY_BYTES_MAX: u64 = 1 << 40;
+const MEMORY_BYTES_DEFAULT: u64 = 2 << 30;
+/// A machine with more cores gains nothing more from a single kernel.
+const THREADS_MAX: u32 = 1024;
+/// The range of architectures whose PTX the interpreter reads.
+const MAJOR_RANGE: std::ops::RangeInclusive<u32> = 5..=12;
+
+/// The emulated machine as configured.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    pub devices: u32,
+    pub memory_bytes: u64,
+    pub compute_capability: ComputeCapability,
+    pub threads: usize,
+}
+
+/// A variable whose value makes no sense.
+#[derive(Debug, Error, PartialEq, Eq)]
+#[error("read {variable}={value:?}: {expected}")]
+pub struct SettingError {
+    variable: &'static str,
+    value: String,
+    expected: String,
+}
+
+impl Settings {
+    /// Reads the process environment.
+    pub fn from_environment() -> Result<Self, SettingError> {
+        Self::read(|name| env::var_os(name).map(|value| value.to_string_lossy().into_owned()))
+    }
+
+    fn read(lookup: impl Fn(&'static str) -> Option<String>) -> Result<Self, SettingError> {
+        let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
+        Ok(Self {
+            devices: setting(&lookup, DEVICES, 1, |text| whole(text, 1, DEVICES_MAX))?,
+            memory_bytes: setting(&lookup, MEMORY, MEMORY_BYTES_DEFAULT, memory_bytes)?,
+            compute_capability: setting(
+                &lookup,
+                COMPUTE_CAPABILITY,
+                ComputeCapability { major: 8, minor: 0 },
+                compute_capability,
+            )?,
+            threads: setting(&lookup, THREADS, cores, |text| whole(text, 1, THREADS_MAX))? as usize,
+        })
+    }
+}
+
+fn setting<T>(
+    lookup: &impl Fn(&'static str) -> Option<String>,
+    variable: &'static str,
+    default: T,
+    parse: impl Fn(&str) -> Result<T, String>,
+) -> Result<T, SettingError> {
+    let Some(value) = lookup(variable) else { return Ok(default) };
+    parse(value.trim()).map_err(|expected| SettingError { variable, value, expected })
+}
+
+fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
+    let in_range = text.parse().ok().filter(|number| (least..=most).contains(number));
+    in_range.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
+}
+
+fn memory_bytes(text: &str) -> Result<u64, String> {
+    let units = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("", 0)];
+    let (digits, shift) = units
+        .iter()
+        .find_map(|(unit, shift)| text.strip_suffix(unit).map(|digits| (digits.trim_end(), *shift)))
+        .expect("the empty unit is a suffix of everything");
+    let bytes = digits.parse::<u64>().ok().and_then(|number| number.checked_mul(1 << shift));
+    bytes.filter(|bytes| (MEMORY_BYTES_MIN..=MEMORY_BYTES_MAX).contains(bytes)).ok_or_else(|| {
+        "expected bytes, or a number with KiB, MiB or GiB, from 1MiB to 1024GiB, as in 512MiB".to_owned()
+    })
+}
+
+fn compute_capability(text: &str) -> Result<ComputeCapability, String> {
+    let parsed = text
+        .split_once('.')
+        .and_then(|(major, minor)| Some(ComputeCapability { major: major.parse().ok()?, minor: minor.parse().ok()? }));
+    parsed
+        .filter(|capability| MAJOR_RANGE.contains(&capability.major) && capability.minor <= 9)
+        .ok_or_else(|| "expected a compute capability from 5.0 to 12.9, as in 8.0".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{COMPUTE_CAPABILITY, DEVICES, MEMORY, Settings, THREADS};
+    use crate::module::ComputeCapability;
+
+    fn read(pairs: &[(&'static str, &str)]) -> Result<Settings, String> {
+        let lookup = |name| pairs.iter().find(|(key, _)| *key == name).map(|(_, value)| (*value).to_owned());
+        Settings::read(lookup).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn an_empty_environment_gives_one_device_of_two_gibibytes() {
+        let settings = read(&[]).unwrap();
+        assert_eq!((settings.devices, settings.memory_bytes), (1, 2 << 30));
+        assert_eq!(settings.compute_capability, ComputeCapability { major: 8, minor: 0 });
+        assert!(settings.threads >= 1);
+    }
+
+    #[test]
+    fn sizes_take_units() {
+        for (text, bytes) in [("1048576", 1 << 20), ("3MiB", 3 << 20), ("1 GiB", 1 << 30), ("2048KiB", 2 << 20)] {
+            assert_eq!(read(&[(MEMORY, text)]).unwrap().memory_bytes, bytes, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_malformed_value_is_named_with_what_was_expected() {
+        for (name, value) in [
+            (DEVICES, "0"),
+            (DEVICES, "many"),
+            (MEMORY, "12"),
+            (MEMORY, "99999999999GiB"),
+            (MEMORY, "-1MiB"),
+            (COMPUTE_CAPABILITY, "8"),
+            (COMPUTE_CAPABILITY, "80.0"),
+            (THREADS, ""),
+        ] {
+            let message = read(&[(name, value)]).unwrap_err();
+            assert!(message.contains(name) && message.contains("expected"), "{message}");
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Streams: a queue with a kind and a priority. The priority is kept and told, but threads of the host do not follow it.
+
+use std::sync::Arc;
+
+use super::{
+    context::Context,
+    current, driver,
+    handle::{Handle, fresh},
+    queue::Queue,
+    status::{Answer, Status},
+};
+
+/// The handle of the legacy default stream, beside null.
+pub const LEGACY: Handle = 1;
+/// The handle of the calling thread's own default stream.
+pub const PER_THREAD: Handle = 2;
+/// The range that a device tells: least and greatest.
+pub const PRIORITIES: (i32, i32) = (0, -5);
+
+/// How a stream orders itself against the legacy default stream.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum StreamKind {
+    Legacy,
+    Blocking,
+    NonBlocking,
+}
+
+/// An in-order stream of a context.
+#[derive(Debug)]
+pub struct Stream {
+    pub handle: Handle,
+    pub context: Handle,
+    pub kind: StreamKind,
+    pub priority: i32,
+    pub queue: Arc<Queue>,
+}
+
+impl Stream {
+    pub fn new(context: Handle, kind: StreamKind, priority: i32) -> Self {
+        Self { handle: fresh(), context, kind, priority, queue: Queue::new() }
+    }
+
+    /// The flags that `cuStreamCreate` takes.
+    pub fn flags(&self) -> u32 {
+        u32::from(self.kind == StreamKind::NonBlocking)
+    }
+}
+
+impl Drop for Stream {
+    fn drop(&mut self) {
+        self.queue.close();
+    }
+}
+
+impl StreamKind {
+    pub fn from_flags(flags: u32) -> Answer<Self> {
+        match flags {
+            0 => Ok(Self::Blocking),
+            1 => Ok(Self::NonBlocking),
+            _ => Err(Status::InvalidValue),
+        }
+    }
+}
+
+/// Makes a stream in the current context.
+pub fn create(flags: u32, priority: i32) -> Answer<Handle> {
+    let kind = StreamKind::from_flags(flags)?;
+    let (least, greatest) = PRIORITIES;
+    let stream = current::context()?.new_stream(kind, priority.clamp(greatest, least));
+    let handle = stream.handle;
+    driver()?.streams.insert(handle, stream);
+    Ok(handle)
+}
+
+/// Ends the handle; what is in flight still runs to its end.
+pub fn destroy(handle: Handle) -> Answer {
+    driver()?.streams.remove(handle).map(drop)
+}
+
+/// The stream behind a handle, special ones included, with its context. Neither is faulted.
+pub fn find(handle: Handle) -> Answer<(Arc<Context>, Arc<Stream>)> {
+    match handle {
+        0 | LEGACY => {
+            let context = current::context()?;
+            let stream = Arc::clone(&context.legacy);
+            Ok((context, stream))
+        }
+        PER_THREAD => {
+            let context = current::context()?;
+            let stream = current::thread_stream(&context);
+            Ok((context, stream))
+        }
+        _ => {
+            let driver = driver()?;
+            let stream = driver.streams.get(handle)?;
+            let context = driver.contexts.get(stream.context).map_err(|_| Status::ContextIsDestroyed)?;
+            context.check()?;
+            Ok((context, stream))
+        }
+    }
+}
+
+/// Waits until everything in the stream has ended.
+pub fn synchronize(handle: Handle) -> Answer {
+    let (context, stream) = find(handle)?;
+    context.outstanding(&stream).iter().for_each(|point| point.wait());
+    context.check()
+}
+
+/// Has everything in the stream ended?
+pub fn query(handle: Handle) -> Answer {
+    let (context, stream) = find(handle)?;
+    if context.outstanding(&stream).is_empty() { context.check() } else { Err(Status::NotReady) }
+}

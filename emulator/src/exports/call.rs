@@ -1,0 +1,215 @@
+//! What crosses the C boundary: results as codes, and pointers of the caller under names that say what they are for.
+//!
+//! These types are only ever made by a C caller, who passes them as arguments and so vouches for what the headers
+//! demand: null, or valid for the access that the type's name tells. Null is checked here, in one place.
+
+use std::{
+    ffi::{CStr, c_char},
+    fmt,
+    panic::{self, UnwindSafe},
+};
+
+use crate::driver::status::{Answer, Status};
+
+/// Runs the body of an exported function; a panic becomes `CUDA_ERROR_UNKNOWN`.
+pub(super) fn boundary(body: impl FnOnce() -> Answer + UnwindSafe) -> i32 {
+    match panic::catch_unwind(body) {
+        Ok(Ok(())) => 0,
+        Ok(Err(status)) => status.code(),
+        Err(_) => Status::Unknown.code(),
+    }
+}
+
+/// A place of the caller's for a result.
+#[repr(transparent)]
+pub(super) struct Out<T>(*mut T);
+
+/// A value of the caller's, or an array of them.
+#[repr(transparent)]
+pub(super) struct In<T>(*const T);
+
+/// Text of the caller's that ends with a NUL.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct Text(*const c_char);
+
+/// Room of the caller's for text.
+#[repr(transparent)]
+#[derive(Clone, Copy)]
+pub(super) struct TextRoom(*mut c_char);
+
+impl<T> UnwindSafe for Out<T> {}
+impl<T> UnwindSafe for In<T> {}
+impl UnwindSafe for Text {}
+impl UnwindSafe for TextRoom {}
+
+impl<T> Clone for Out<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for Out<T> {}
+
+impl<T> Clone for In<T> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+impl<T> Copy for In<T> {}
+
+impl<T> Out<T> {
+    /// Writes a result. Null is an error before anything is done for it.
+    pub(super) fn fill(self, result: impl FnOnce() -> Answer<T>) -> Answer {
+        if self.0.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        let result = result()?;
+        self.set(result);
+        Ok(())
+    }
+
+    /// Writes a result, if the caller wants it.
+    pub(super) fn set(self, result: T) {
+        if !self.0.is_null() {
+            // SAFETY: the caller vouches for a place of this type, which the headers let be unaligned for nobody.
+            unsafe { self.0.write(result) };
+        }
+    }
+
+    pub(super) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    pub(super) fn pointer(self) -> *mut T {
+        self.0
+    }
+
+    /// The same place, for a value that the caller left there.
+    pub(super) fn input(self) -> In<T> {
+        In(self.0.cast_const())
+    }
+
+    /// The same place, taken as another type: some calls tell the type by another argument.
+    pub(super) fn cast<U>(self) -> Out<U> {
+        Out(self.0.cast())
+    }
+
+    /// The place so many values on, in an array of the caller's.
+    pub(super) fn at(self, index: usize) -> Self {
+        // SAFETY: the caller vouches for an array of the length that it gave.
+        Self(unsafe { self.0.add(index) })
+    }
+}
+
+impl<T> In<T> {
+    /// The caller's value.
+    pub(super) fn get(self) -> Answer<T>
+    where
+        T: Copy,
+    {
+        if self.0.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        // SAFETY: not null, so the caller vouches for a value of this type.
+        Ok(unsafe { self.0.read() })
+    }
+
+    /// The value so many places on, in an array of the caller's.
+    pub(super) fn at(self, index: usize) -> Answer<T>
+    where
+        T: Copy,
+    {
+        if self.0.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        // SAFETY: the caller vouches for an array of the length that it gave.
+        Ok(unsafe { self.0.add(index).read() })
+    }
+
+    pub(super) fn is_null(self) -> bool {
+        self.0.is_null()
+    }
+
+    pub(super) fn pointer(self) -> *const T {
+        self.0
+    }
+
+    pub(super) fn cast<U>(self) -> In<U> {
+        In(self.0.cast())
+    }
+
+    /// From an address that stood in memory of the caller's.
+    pub(super) fn from_address(address: usize) -> Self {
+        Self(std::ptr::with_exposed_provenance(address))
+    }
+}
+
+impl Text {
+    pub(super) fn bytes<'a>(self) -> Answer<&'a [u8]> {
+        if self.0.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        // SAFETY: not null, so the caller vouches for text that ends, and stays as it is during the call.
+        Ok(unsafe { CStr::from_ptr(self.0) }.to_bytes())
+    }
+
+    /// Text that is a name: one that is not UTF-8 names nothing.
+    pub(super) fn name<'a>(self) -> Answer<&'a str> {
+        std::str::from_utf8(self.bytes()?).map_err(|_| Status::NotFound)
+    }
+}
+
+impl TextRoom {
+    /// Writes as much as there is room for, and always a NUL; answers how many bytes the caller got, with the NUL.
+    pub(super) fn write(self, text: &[u8], room: usize) -> Answer<usize> {
+        if self.0.is_null() || room == 0 {
+            return Err(Status::InvalidValue);
+        }
+        let length = text.len().min(room - 1);
+        // SAFETY: the caller vouches for so much room; one byte of it is kept for the NUL.
+        unsafe {
+            std::ptr::copy_nonoverlapping(text.as_ptr(), self.0.cast(), length);
+            self.0.add(length).write(0);
+        }
+        Ok(length + 1)
+    }
+
+    /// From an address that stood in memory of the caller's.
+    pub(super) fn from_address(address: usize) -> Self {
+        Self(std::ptr::with_exposed_provenance_mut(address))
+    }
+}
+
+impl<T> fmt::Debug for Out<T> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "Out({:p})", self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Out, Text, TextRoom, boundary};
+    use crate::driver::status::Status;
+
+    #[test]
+    fn a_panic_becomes_a_code() {
+        assert_eq!(boundary(|| panic!("this panic is part of the test")), Status::Unknown.code());
+        assert_eq!(boundary(|| Err(Status::NotReady)), 600);
+        assert_eq!(boundary(|| Ok(())), 0);
+    }
+
+    #[test]
+    fn null_is_an_error_before_anything_is_done() {
+        assert_eq!(Out::<u32>(std::ptr::null_mut()).fill(|| unreachable!()), Err(Status::InvalidValue));
+        assert_eq!(Text(std::ptr::null()).bytes(), Err(Status::InvalidValue));
+    }
+
+    #[test]
+    fn text_is_cut_to_its_room_and_always_ends() {
+        let mut room = [b'x'; 8];
+        let place = TextRoom(room.as_mut_ptr().cast());
+        assert_eq!(place.write(b"emulator", 4), Ok(4));
+        assert_eq!(&room, b"emu\0xxxx");
+        assert_eq!(TextRoom(room.as_mut_ptr().cast()).write(b"emulator", 0), Err(Status::InvalidValue));
+    }
+}

@@ -1,0 +1,165 @@
+//! Copies.
+
+use super::{call::In, exports};
+use crate::driver::{
+    copy::{Copy, Place, Return},
+    handle::Handle,
+    status::{Answer, Status},
+};
+
+/// The legacy default stream, which the calls without a stream use.
+const NO_STREAM: Handle = 0;
+
+/// `CUDA_MEMCPY2D`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Rectangle {
+    from_x: usize,
+    from_y: usize,
+    from_kind: u32,
+    from_host: usize,
+    from_device: u64,
+    from_array: usize,
+    from_pitch: usize,
+    to_x: usize,
+    to_y: usize,
+    to_kind: u32,
+    to_host: usize,
+    to_device: u64,
+    to_array: usize,
+    to_pitch: usize,
+    width: usize,
+    height: usize,
+}
+
+/// `CUmemorytype`; the third is an array, which the emulator has not.
+const HOST: u32 = 1;
+const DEVICE: u32 = 2;
+const UNIFIED: u32 = 4;
+
+exports! {
+    fn cuMemcpy(to: u64, from: u64, bytes: usize) {
+        unified(to, from, bytes, NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: Handle) {
+        unified(to, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpyHtoD_v2(to: u64, from: usize, bytes: usize) {
+        to_device(to, from, bytes, NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: usize, bytes: usize, stream: Handle) {
+        to_device(to, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpyDtoH_v2(to: usize, from: u64, bytes: usize) {
+        to_host(to, from, bytes, NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpyDtoHAsync_v2(to: usize, from: u64, bytes: usize, stream: Handle) {
+        to_host(to, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) {
+        on_device(to, from, bytes, NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) {
+        on_device(to, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpyPeer(to: u64, to_context: Handle, from: u64, from_context: Handle, bytes: usize) {
+        let _ = (to_context, from_context);
+        on_device(to, from, bytes, NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpyPeerAsync(
+        to: u64,
+        to_context: Handle,
+        from: u64,
+        from_context: Handle,
+        bytes: usize,
+        stream: Handle,
+    ) {
+        let _ = (to_context, from_context);
+        on_device(to, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpy2D_v2(rectangle: In<Rectangle>) {
+        rectangle.get()?.copy()?.submit(NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpy2DUnaligned_v2(rectangle: In<Rectangle>) {
+        rectangle.get()?.copy()?.submit(NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpy2DAsync_v2(rectangle: In<Rectangle>, stream: Handle) {
+        rectangle.get()?.copy()?.submit(stream, Return::Early)
+    }
+}
+
+fn unified(to: u64, from: u64, bytes: usize, stream: Handle, returns: Return) -> Answer {
+    transfer(bytes, stream, returns, || Ok((Place::unified(to)?, Place::unified(from)?)))
+}
+
+fn to_device(to: u64, from: usize, bytes: usize, stream: Handle, returns: Return) -> Answer {
+    transfer(bytes, stream, returns, || Ok((Place::device(to)?, Place::unified(from as u64)?)))
+}
+
+fn to_host(to: usize, from: u64, bytes: usize, stream: Handle, returns: Return) -> Answer {
+    transfer(bytes, stream, returns, || Ok((Place::unified(to as u64)?, Place::device(from)?)))
+}
+
+fn on_device(to: u64, from: u64, bytes: usize, stream: Handle, returns: Return) -> Answer {
+    transfer(bytes, stream, returns, || Ok((Place::device(to)?, Place::device(from)?)))
+}
+
+/// A sticky fault goes before any complaint about addresses, and no bytes need no valid address.
+fn transfer(bytes: usize, stream: Handle, returns: Return, places: impl FnOnce() -> Answer<(Place, Place)>) -> Answer {
+    crate::driver::stream::find(stream)?;
+    if bytes == 0 {
+        return Ok(());
+    }
+    let (to, from) = places()?;
+    Copy::linear(to, from, bytes).submit(stream, returns)
+}
+
+impl Rectangle {
+    fn copy(&self) -> Answer<Copy> {
+        let (to_pitch, from_pitch) = (pitch(self.to_pitch, self.width), pitch(self.from_pitch, self.width));
+        Ok(Copy {
+            to: place(self.to_kind, self.to_host, self.to_device, offset(self.to_x, self.to_y, to_pitch)?)?,
+            from: place(
+                self.from_kind,
+                self.from_host,
+                self.from_device,
+                offset(self.from_x, self.from_y, from_pitch)?,
+            )?,
+            width: self.width,
+            height: self.height,
+            to_pitch,
+            from_pitch,
+        })
+    }
+}
+
+/// A pitch of 0 stands for rows without room between them.
+fn pitch(pitch: usize, width: usize) -> usize {
+    if pitch == 0 { width } else { pitch }
+}
+
+fn offset(x: usize, y: usize, pitch: usize) -> Answer<usize> {
+    y.checked_mul(pitch).and_then(|rows| rows.checked_add(x)).ok_or(Status::InvalidValue)
+}
+
+fn place(kind: u32, host: usize, device: u64, offset: usize) -> Answer<Place> {
+    let moved = |address: u64| address.checked_add(offset as u64).filter(|_| address != 0).ok_or(Status::InvalidValue);
+    match kind {
+        HOST => Place::unified(moved(host as u64)?),
+        DEVICE => Place::device(moved(device)?),
+        UNIFIED => Place::unified(moved(device)?),
+        _ => Err(Status::NotSupported),
+    }
+}

@@ -1,0 +1,24 @@
+//! Names and meanings of the codes.
+
+use std::ffi::{CStr, c_char};
+
+use super::{call::Out, exports};
+use crate::driver::status::{Answer, Status};
+
+exports! {
+    fn cuGetErrorName(code: i32, name: Out<*const c_char>) {
+        text(code, name, Status::name)
+    }
+
+    fn cuGetErrorString(code: i32, meaning: Out<*const c_char>) {
+        text(code, meaning, Status::meaning)
+    }
+}
+
+fn text(code: i32, place: Out<*const c_char>, of: impl Fn(Status) -> &'static CStr) -> Answer {
+    let Some(status) = Status::from_code(code) else {
+        place.set(std::ptr::null());
+        return Err(Status::InvalidValue);
+    };
+    place.fill(|| Ok(of(status).as_ptr()))
+}

@@ -1,0 +1,44 @@
+//! Events.
+
+use super::{call::Out, exports};
+use crate::driver::{event, handle::Handle, status::Status};
+
+/// `CU_EVENT_RECORD_EXTERNAL` concerns captures, which the emulator has not.
+const RECORD_FLAGS_MAX: u32 = 1;
+
+exports! {
+    fn cuEventCreate(event: Out<Handle>, flags: u32) {
+        event.fill(|| event::create(flags))
+    }
+
+    fn cuEventDestroy_v2(event: Handle) {
+        event::destroy(event)
+    }
+
+    fn cuEventRecord(event: Handle, stream: Handle) {
+        event::record(event, stream)
+    }
+
+    fn cuEventRecordWithFlags(event: Handle, stream: Handle, flags: u32) {
+        if flags > RECORD_FLAGS_MAX {
+            return Err(Status::InvalidValue);
+        }
+        event::record(event, stream)
+    }
+
+    fn cuEventQuery(event: Handle) {
+        event::query(event)
+    }
+
+    fn cuEventSynchronize(event: Handle) {
+        event::synchronize(event)
+    }
+
+    fn cuEventElapsedTime(milliseconds: Out<f32>, start: Handle, end: Handle) {
+        milliseconds.fill(|| event::elapsed_milliseconds(start, end))
+    }
+
+    fn cuEventElapsedTime_v2(milliseconds: Out<f32>, start: Handle, end: Handle) {
+        milliseconds.fill(|| event::elapsed_milliseconds(start, end))
+    }
+}

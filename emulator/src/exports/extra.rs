@@ -1,0 +1,50 @@
+//! What a GPU's driver has not: the report of a fault, what kernels printed, and this library's version. Programs
+//! look these up by name, and find them only when the emulator is what they loaded.
+
+use std::{
+    ffi::{CStr, c_char},
+    panic,
+};
+
+use super::call::TextRoom;
+use crate::driver::{device, printf};
+
+const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
+    Ok(version) => version,
+    Err(_) => panic!("a version holds no NUL"),
+};
+
+/// Writes the report of the fault that made the device unusable: kernel, line, thread and address. It is cut to the
+/// room and always ends with a NUL. Returns the bytes of the whole report without the NUL, and 0 when there was no
+/// fault; with a length of 0 nothing is written.
+///
+/// `size_t gpufleet_emulator_fault_report(char *text, size_t room)`
+#[unsafe(no_mangle)]
+extern "C" fn gpufleet_emulator_fault_report(text: TextRoom, room: usize) -> usize {
+    let report = panic::catch_unwind(device::fault_report).ok().flatten().unwrap_or_default();
+    // No room is how a caller asks for the length alone.
+    let _ = text.write(report.as_bytes(), room);
+    report.len()
+}
+
+/// Takes what kernels printed, up to the room less one byte for the NUL. Returns the bytes taken; 0 when nothing is
+/// left. What a kernel prints shows up here once it has ended.
+///
+/// `size_t gpufleet_emulator_printf(char *text, size_t room)`
+#[unsafe(no_mangle)]
+extern "C" fn gpufleet_emulator_printf(text: TextRoom, room: usize) -> usize {
+    let Some(most) = room.checked_sub(1) else { return 0 };
+    let taken = panic::catch_unwind(|| printf::take(most)).unwrap_or_default();
+    match text.write(&taken, room) {
+        Ok(_) => taken.len(),
+        Err(_) => 0,
+    }
+}
+
+/// The version of this library, as text that is never freed.
+///
+/// `const char *gpufleet_emulator_version(void)`
+#[unsafe(no_mangle)]
+extern "C" fn gpufleet_emulator_version() -> *const c_char {
+    VERSION.as_ptr()
+}

@@ -1,0 +1,134 @@
+//! Functions: attributes and occupancy.
+
+use std::ffi::c_char;
+
+use super::{call::Out, exports};
+use crate::driver::{
+    current,
+    function::{self, Function},
+    handle::Handle,
+    occupancy::{self, BlockSize},
+    status::{Answer, Status},
+};
+
+/// `CUoccupancyB2DSize`: dynamic shared memory for a block size.
+type SharedOfBlock = unsafe extern "C" fn(block: i32) -> usize;
+
+/// `CU_FUNCTION_LOADING_STATE_LOADED`: modules are loaded at once.
+const LOADED: u32 = 1;
+
+exports! {
+    fn cuFuncGetAttribute(value: Out<i32>, attribute: u32, function: Handle) {
+        value.fill(|| function::find(function)?.attribute(attribute, current::context()?.device))
+    }
+
+    fn cuFuncSetAttribute(function: Handle, attribute: u32, value: i32) {
+        function::find(function)?.set_attribute(attribute, value, current::context()?.device)
+    }
+
+    fn cuFuncSetCacheConfig(function: Handle, config: u32) {
+        let _ = config;
+        function::find(function).map(drop)
+    }
+
+    fn cuFuncSetSharedMemConfig(function: Handle, config: u32) {
+        let _ = config;
+        function::find(function).map(drop)
+    }
+
+    fn cuFuncGetModule(module: Out<Handle>, function: Handle) {
+        module.fill(|| Ok(function::find(function)?.module))
+    }
+
+    fn cuFuncGetName(name: Out<*const c_char>, function: Handle) {
+        name.fill(|| Ok(function::find(function)?.name.as_ptr()))
+    }
+
+    fn cuFuncGetParamInfo(function: Handle, index: usize, offset: Out<usize>, bytes: Out<usize>) {
+        let function = function::find(function)?;
+        let param = function.entry.params.get(index).ok_or(Status::InvalidValue)?;
+        offset.fill(|| Ok(param.offset as usize))?;
+        bytes.set(param.bytes as usize);
+        Ok(())
+    }
+
+    fn cuFuncIsLoaded(state: Out<u32>, function: Handle) {
+        state.fill(|| function::find(function).map(|_| LOADED))
+    }
+
+    fn cuFuncLoad(function: Handle) {
+        function::find(function).map(drop)
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessor(blocks: Out<i32>, function: Handle, block: i32, shared: usize) {
+        blocks.fill(|| active_blocks(function, block, shared))
+    }
+
+    fn cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(
+        blocks: Out<i32>,
+        function: Handle,
+        block: i32,
+        shared: usize,
+        flags: u32,
+    ) {
+        let _ = flags;
+        blocks.fill(|| active_blocks(function, block, shared))
+    }
+
+    fn cuOccupancyMaxPotentialBlockSize(
+        grid: Out<i32>,
+        block: Out<i32>,
+        function: Handle,
+        shared_of_block: Option<SharedOfBlock>,
+        shared: usize,
+        limit: i32,
+    ) {
+        best_block(grid, block, &*function::find(function)?, shared_of_block, shared, limit)
+    }
+
+    fn cuOccupancyMaxPotentialBlockSizeWithFlags(
+        grid: Out<i32>,
+        block: Out<i32>,
+        function: Handle,
+        shared_of_block: Option<SharedOfBlock>,
+        shared: usize,
+        limit: i32,
+        flags: u32,
+    ) {
+        let _ = flags;
+        best_block(grid, block, &*function::find(function)?, shared_of_block, shared, limit)
+    }
+
+    fn cuOccupancyAvailableDynamicSMemPerBlock(bytes: Out<usize>, function: Handle, blocks: i32, block: i32) {
+        bytes.fill(|| {
+            let device = current::context()?.device;
+            occupancy::available_dynamic_shared(device, &*function::find(function)?, blocks, block)
+        })
+    }
+}
+
+fn active_blocks(function: Handle, block: i32, shared: usize) -> Answer<i32> {
+    let device = current::context()?.device;
+    let blocks = occupancy::blocks_per_multiprocessor(device, &*function::find(function)?, block, shared)?;
+    Ok(blocks.cast_signed())
+}
+
+fn best_block(
+    grid: Out<i32>,
+    block: Out<i32>,
+    function: &Function,
+    shared_of_block: Option<SharedOfBlock>,
+    shared: usize,
+    limit: i32,
+) -> Answer {
+    let device = current::context()?.device;
+    let shared_of = |threads: u32| match shared_of_block {
+        // SAFETY: the caller vouches for its function.
+        Some(of) => unsafe { of(threads.cast_signed()) },
+        None => shared,
+    };
+    let BlockSize { grid: best_grid, block: best_block } =
+        occupancy::best_block_size(device, function, shared_of, limit)?;
+    grid.fill(|| Ok(best_grid.cast_signed()))?;
+    block.fill(|| Ok(best_block.cast_signed()))
+}

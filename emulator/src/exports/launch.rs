@@ -1,0 +1,110 @@
+//! Kernel launches.
+
+use super::{call::In, exports};
+use crate::driver::{
+    handle::Handle,
+    launch::{Arguments, Request, launch},
+    status::{Answer, Status},
+};
+
+/// Marks in the `extra` list: end, buffer, size of the buffer.
+const EXTRA_END: usize = 0;
+const EXTRA_BUFFER: usize = 1;
+const EXTRA_BYTES: usize = 2;
+/// The list has at most both marks with their values, and the end.
+const EXTRA_LENGTH_MAX: usize = 5;
+/// `CU_LAUNCH_ATTRIBUTE_IGNORE`.
+const ATTRIBUTE_IGNORE: u32 = 0;
+
+/// `CUlaunchConfig`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Config {
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    stream: Handle,
+    attributes: In<Attribute>,
+    attribute_count: u32,
+}
+
+/// `CUlaunchAttribute`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Attribute {
+    id: u32,
+    padding: u32,
+    value: [u64; 8],
+}
+
+exports! {
+    fn cuLaunchKernel(
+        function: Handle,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        shared_bytes: u32,
+        stream: Handle,
+        parameters: In<*const u8>,
+        extra: In<usize>,
+    ) {
+        let request = Request {
+            function,
+            grid: [grid_x, grid_y, grid_z],
+            block: [block_x, block_y, block_z],
+            dynamic_shared: shared_bytes,
+            stream,
+        };
+        submit(&request, parameters, extra)
+    }
+
+    fn cuLaunchKernelEx(config: In<Config>, function: Handle, parameters: In<*const u8>, extra: In<usize>) {
+        let config = config.get()?;
+        for index in 0..config.attribute_count as usize {
+            let Attribute { id, padding: _, value: _ } = config.attributes.at(index)?;
+            if id != ATTRIBUTE_IGNORE {
+                return Err(Status::NotSupported);
+            }
+        }
+        let request = Request {
+            function,
+            grid: config.grid,
+            block: config.block,
+            dynamic_shared: config.shared_bytes,
+            stream: config.stream,
+        };
+        submit(&request, parameters, extra)
+    }
+}
+
+fn submit(request: &Request, parameters: In<*const u8>, extra: In<usize>) -> Answer {
+    let arguments = match (parameters.is_null(), extra.is_null()) {
+        (false, true) => Arguments::Pointers(parameters.pointer()),
+        (true, false) => packed(extra)?,
+        (true, true) => Arguments::None,
+        (false, false) => return Err(Status::InvalidValue),
+    };
+    // SAFETY: the caller of the exported function vouches for its arguments.
+    unsafe { launch(request, arguments) }
+}
+
+fn packed(extra: In<usize>) -> Answer<Arguments> {
+    let (mut pointer, mut bytes) = (None, None);
+    for index in (0..EXTRA_LENGTH_MAX).step_by(2) {
+        match extra.at(index)? {
+            EXTRA_END => break,
+            EXTRA_BUFFER => pointer = Some(extra.at(index + 1)?),
+            EXTRA_BYTES => bytes = Some(size(extra.at(index + 1)?)?),
+            _ => return Err(Status::InvalidValue),
+        }
+    }
+    let (pointer, bytes) = pointer.zip(bytes).ok_or(Status::InvalidValue)?;
+    Ok(Arguments::Packed { pointer: std::ptr::with_exposed_provenance(pointer), bytes })
+}
+
+fn size(pointer: usize) -> Answer<usize> {
+    In::<usize>::from_address(pointer).get()
+}

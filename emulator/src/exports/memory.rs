@@ -1,0 +1,177 @@
+//! Device, managed and pinned host memory, and what is known about addresses.
+
+use std::ffi::c_void;
+
+use super::{
+    call::{In, Out},
+    exports,
+};
+use crate::driver::{
+    handle::Handle,
+    host, memory,
+    pointer::{self, PointerAttribute},
+    status::{Answer, Status},
+    stream,
+};
+
+/// `CUmemLocation`, passed by value.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Location {
+    kind: u32,
+    id: i32,
+}
+
+exports! {
+    fn cuMemAlloc_v2(address: Out<u64>, bytes: usize) {
+        address.fill(|| memory::alloc(bytes))
+    }
+
+    fn cuMemAllocManaged(address: Out<u64>, bytes: usize, flags: u32) {
+        address.fill(|| memory::alloc_managed(bytes, flags))
+    }
+
+    fn cuMemAllocPitch_v2(address: Out<u64>, pitch: Out<usize>, width_bytes: usize, height: usize, element_bytes: u32) {
+        if pitch.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        address.fill(|| {
+            let pitched = memory::alloc_pitch(width_bytes, height, element_bytes)?;
+            pitch.set(pitched.pitch);
+            Ok(pitched.address)
+        })
+    }
+
+    fn cuMemAllocAsync(address: Out<u64>, bytes: usize, stream: Handle) {
+        address.fill(|| memory::alloc_async(bytes, None, stream))
+    }
+
+    fn cuMemAllocFromPoolAsync(address: Out<u64>, bytes: usize, pool: Handle, stream: Handle) {
+        address.fill(|| memory::alloc_async(bytes, Some(pool), stream))
+    }
+
+    fn cuMemFree_v2(address: u64) {
+        memory::free(address)
+    }
+
+    fn cuMemFreeAsync(address: u64, stream: Handle) {
+        memory::free_async(address, stream)
+    }
+
+    fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
+        let (free_bytes, total_bytes) = memory::info()?;
+        free.fill(|| Ok(free_bytes))?;
+        total.fill(|| Ok(total_bytes))
+    }
+
+    fn cuMemGetAddressRange_v2(base: Out<u64>, bytes: Out<usize>, address: u64) {
+        let (start, length) = memory::range(address)?;
+        base.set(start);
+        bytes.set(length);
+        Ok(())
+    }
+
+    fn cuMemHostAlloc(pointer: Out<usize>, bytes: usize, flags: u32) {
+        pointer.fill(|| host::alloc(bytes, flags))
+    }
+
+    fn cuMemAllocHost_v2(pointer: Out<usize>, bytes: usize) {
+        pointer.fill(|| host::alloc(bytes, 0))
+    }
+
+    fn cuMemFreeHost(pointer: usize) {
+        host::free(pointer)
+    }
+
+    fn cuMemHostRegister_v2(pointer: Out<u8>, bytes: usize, flags: u32) {
+        host::register(pointer.pointer(), bytes, flags)
+    }
+
+    fn cuMemHostUnregister(pointer: usize) {
+        host::unregister(pointer)
+    }
+
+    fn cuMemHostGetDevicePointer_v2(address: Out<u64>, pointer: usize, flags: u32) {
+        if flags != 0 {
+            return Err(Status::InvalidValue);
+        }
+        address.fill(|| host::block(pointer).map(|_| pointer as u64))
+    }
+
+    fn cuMemHostGetFlags(flags: Out<u32>, pointer: usize) {
+        flags.fill(|| Ok(host::block(pointer)?.flags))
+    }
+
+    fn cuPointerGetAttribute(value: Out<c_void>, attribute: u32, address: u64) {
+        if value.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        store(value, pointer::attribute(attribute, address)?);
+        Ok(())
+    }
+
+    /// An attribute that an address has not is 0 here, not an error.
+    fn cuPointerGetAttributes(count: u32, attributes: In<u32>, values: In<Out<c_void>>, address: u64) {
+        for index in 0..count as usize {
+            let (attribute, value) = (attributes.at(index)?, values.at(index)?);
+            match pointer::attribute(attribute, address) {
+                Ok(known) => store(value, known),
+                Err(_) => store(value, unknown(attribute)),
+            }
+        }
+        Ok(())
+    }
+
+    fn cuMemPrefetchAsync(address: u64, bytes: usize, device: i32, stream: Handle) {
+        let _ = device;
+        stream::find(stream)?;
+        managed_range(address, bytes)
+    }
+
+    fn cuMemPrefetchAsync_v2(address: u64, bytes: usize, location: Location, flags: u32, stream: Handle) {
+        let _ = (location.kind, location.id, flags);
+        stream::find(stream)?;
+        managed_range(address, bytes)
+    }
+
+    fn cuMemAdvise(address: u64, bytes: usize, advice: u32, device: i32) {
+        let _ = (advice, device);
+        managed_range(address, bytes)
+    }
+
+    fn cuMemAdvise_v2(address: u64, bytes: usize, advice: u32, location: Location) {
+        let _ = (advice, location.kind, location.id);
+        managed_range(address, bytes)
+    }
+
+    fn cuStreamAttachMemAsync(stream: Handle, address: u64, bytes: usize, flags: u32) {
+        let _ = flags;
+        stream::find(stream)?;
+        managed_range(address, bytes)
+    }
+}
+
+/// Host and device share one memory, so hints on where to keep a range only need the range to exist.
+fn managed_range(address: u64, bytes: usize) -> Answer {
+    let (base, length) = memory::range(address).map_err(|_| Status::InvalidValue)?;
+    let room = length - (address - base) as usize;
+    if bytes <= room { Ok(()) } else { Err(Status::InvalidValue) }
+}
+
+fn store(place: Out<c_void>, value: PointerAttribute) {
+    match value {
+        PointerAttribute::Byte(value) => place.cast().set(value),
+        PointerAttribute::Word(value) => place.cast().set(value),
+        PointerAttribute::Double(value) => place.cast().set(value),
+    }
+}
+
+fn unknown(attribute: u32) -> PointerAttribute {
+    match attribute {
+        6 | 8 | 10 | 13 | 15 => PointerAttribute::Byte(0),
+        // A device ordinal that no device has.
+        9 => PointerAttribute::Word(u32::MAX - 1),
+        2 | 16 => PointerAttribute::Word(0),
+        _ => PointerAttribute::Double(0),
+    }
+}

@@ -1,0 +1,67 @@
+//! The C surface: every `cu*` symbol that cudarc 0.19.10 declares for CUDA 12.8, and a few of our own.
+//!
+//! The symbols stand in two kinds of list. `exports!` defines a function and enters it into its file's list;
+//! [`unsupported`] answers "not supported" for all others. A symbol in both would not link, and one in neither fails
+//! the integration test, which looks up each name. Panics end at the boundary.
+
+mod call;
+mod context;
+mod copy;
+mod device;
+mod error;
+mod event;
+mod extra;
+mod fill;
+mod function;
+mod launch;
+mod memory;
+mod module;
+mod pool;
+mod proc_address;
+mod start;
+mod stream;
+mod unsupported;
+
+/// A name and its address.
+pub(crate) type Symbol = (&'static str, usize);
+
+/// Defines exported functions. A body answers an `Answer`; the function returns its code.
+macro_rules! exports {
+    ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)+) => {
+        $(
+            $(#[$attribute])*
+            #[unsafe(no_mangle)]
+            extern "C" fn $name($($argument: $type),*) -> i32 {
+                $crate::exports::call::boundary(move || $body)
+            }
+        )+
+
+        /// What this file exports.
+        pub(super) fn symbols() -> Vec<$crate::exports::Symbol> {
+            vec![$((stringify!($name), $name as *const () as usize)),+]
+        }
+    };
+}
+use exports;
+
+/// All exported driver functions.
+pub(crate) fn symbols() -> Vec<Symbol> {
+    let lists = [
+        context::symbols(),
+        copy::symbols(),
+        device::symbols(),
+        error::symbols(),
+        event::symbols(),
+        fill::symbols(),
+        function::symbols(),
+        launch::symbols(),
+        memory::symbols(),
+        module::symbols(),
+        pool::symbols(),
+        proc_address::symbols(),
+        start::symbols(),
+        stream::symbols(),
+        unsupported::symbols(),
+    ];
+    lists.concat()
+}

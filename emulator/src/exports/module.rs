@@ -1,0 +1,160 @@
+//! Modules, and the logs of loading them.
+
+use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path};
+
+use super::{
+    call::{In, Out, Text, TextRoom},
+    exports,
+};
+use crate::driver::{
+    current,
+    handle::Handle,
+    jit::{self, JitError},
+    module::{self, LoadedModule},
+    status::{Answer, Status},
+};
+
+/// Options by their numbers in the C headers; the others tune a compiler that the emulator has not.
+const INFO_LOG: u32 = 3;
+const INFO_LOG_BYTES: u32 = 4;
+const ERROR_LOG: u32 = 5;
+const ERROR_LOG_BYTES: u32 = 6;
+const OPTION_MAX: u32 = 33;
+/// `CU_MODULE_EAGER_LOADING`.
+const EAGER: u32 = 1;
+
+/// Where a log goes, and where its length is wanted.
+#[derive(Clone, Copy)]
+struct Log {
+    room: TextRoom,
+    bytes: usize,
+    length: Out<usize>,
+}
+
+exports! {
+    fn cuModuleLoad(module: Out<Handle>, path: Text) {
+        let path = Path::new(OsStr::from_bytes(path.bytes()?));
+        module.fill(|| {
+            current::context()?;
+            load(&jit::read(path)?)
+        })
+    }
+
+    fn cuModuleLoadData(module: Out<Handle>, image: Text) {
+        module.fill(|| {
+            current::context()?;
+            load(image.bytes()?)
+        })
+    }
+
+    fn cuModuleLoadFatBinary(module: Out<Handle>, image: Text) {
+        module.fill(|| {
+            current::context()?;
+            load(image.bytes()?)
+        })
+    }
+
+    fn cuModuleLoadDataEx(
+        module: Out<Handle>,
+        image: Text,
+        count: u32,
+        options: In<u32>,
+        values: Out<usize>,
+    ) {
+        module.fill(|| {
+            current::context()?;
+            let (info, error) = logs(count as usize, options, values)?;
+            match module::load(image.bytes()?) {
+                Ok(LoadedModule { handle, log }) => {
+                    write(info, &log)?;
+                    write(error, "")?;
+                    Ok(handle)
+                }
+                Err(JitError { status, log }) => {
+                    write(info, "")?;
+                    write(error, &log)?;
+                    Err(status)
+                }
+            }
+        })
+    }
+
+    fn cuModuleUnload(module: Handle) {
+        module::unload(module)
+    }
+
+    fn cuModuleGetFunction(function: Out<Handle>, module: Handle, name: Text) {
+        function.fill(|| module::find(module)?.function(name.name()?))
+    }
+
+    fn cuModuleGetFunctionCount(count: Out<u32>, module: Handle) {
+        count.fill(|| Ok(module::find(module)?.kernel_names().len() as u32))
+    }
+
+    fn cuModuleEnumerateFunctions(functions: Out<Handle>, room: u32, module: Handle) {
+        let module = module::find(module)?;
+        if functions.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        for (index, name) in module.kernel_names().iter().take(room as usize).enumerate() {
+            functions.at(index).fill(|| module.function(name))?;
+        }
+        Ok(())
+    }
+
+    /// Either result may be left out by the caller, but not both.
+    fn cuModuleGetGlobal_v2(address: Out<u64>, bytes: Out<usize>, module: Handle, name: Text) {
+        if address.is_null() && bytes.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        let (start, length) = module::find(module)?.global(name.name()?)?;
+        address.set(start);
+        bytes.set(length);
+        Ok(())
+    }
+
+    fn cuModuleGetLoadingMode(mode: Out<u32>) {
+        mode.fill(|| Ok(EAGER))
+    }
+}
+
+fn load(image: &[u8]) -> Answer<Handle> {
+    module::load(image).map(|loaded| loaded.handle).map_err(|error| error.status)
+}
+
+/// The log buffers among the options, for information and for errors.
+fn logs(count: usize, options: In<u32>, values: Out<usize>) -> Answer<(Option<Log>, Option<Log>)> {
+    if count > 0 && values.is_null() {
+        return Err(Status::InvalidValue);
+    }
+    let value_of = |wanted: u32| -> Answer<Option<Out<usize>>> {
+        for index in 0..count {
+            if options.at(index)? == wanted {
+                return Ok(Some(values.at(index)));
+            }
+        }
+        Ok(None)
+    };
+    for index in 0..count {
+        if options.at(index)? > OPTION_MAX {
+            return Err(Status::InvalidValue);
+        }
+    }
+    let log = |buffer: u32, bytes: u32| -> Answer<Option<Log>> {
+        let Some((buffer, length)) = value_of(buffer)?.zip(value_of(bytes)?) else { return Ok(None) };
+        let room = TextRoom::from_address(buffer.input().get()?);
+        // The headers put a number of 32 bits into the pointer-sized value.
+        let bytes = length.input().get()? as u32 as usize;
+        Ok(Some(Log { room, bytes, length }))
+    };
+    Ok((log(INFO_LOG, INFO_LOG_BYTES)?, log(ERROR_LOG, ERROR_LOG_BYTES)?))
+}
+
+/// Fills a log, if there is one with room, and tells how much of it is filled.
+fn write(log: Option<Log>, text: &str) -> Answer {
+    if let Some(Log { room, bytes, length }) = log.filter(|log| log.bytes > 0) {
+        let written = room.write(text.as_bytes(), bytes)?;
+        length.set(written);
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! Faults of kernels stick until the process ends, so each test here does its work in a process of its own.
+
+use std::ffi::{c_char, c_void};
+
+use cudarc::{
+    driver::{result, sys},
+    nvrtc::Ptx,
+};
+use libloading::Symbol;
+
+use crate::{
+    platform::{assert_passed, code, context, in_child, is_child, library},
+    programs::STORE,
+};
+
+const ILLEGAL_ADDRESS: i32 = 700;
+
+fn fault_report() -> String {
+    type Report = unsafe extern "C" fn(*mut c_char, usize) -> usize;
+    // SAFETY: the library documents this signature.
+    let report: Symbol<Report> = unsafe { library().get(b"gpufleet_emulator_fault_report") }.unwrap();
+    // SAFETY: no room is a question for the length.
+    let length = unsafe { report(std::ptr::null_mut(), 0) };
+    let mut text = vec![0u8; length + 1];
+    // SAFETY: the buffer has the room that is told.
+    unsafe { report(text.as_mut_ptr().cast(), text.len()) };
+    text.pop();
+    String::from_utf8(text).unwrap()
+}
+
+#[test]
+fn an_illegal_access_sticks_until_the_process_ends() {
+    if !is_child() {
+        return assert_passed(&in_child("faults::an_illegal_access_sticks_until_the_process_ends", &[]));
+    }
+    let context = context();
+    let store = context.load_module(Ptx::from_src(STORE)).unwrap().load_function("store").unwrap();
+    let stream = context.new_stream().unwrap();
+    assert_eq!(fault_report(), "");
+    // SAFETY: that the kernel writes past the allocation is what is tested; the emulator checks each access.
+    unsafe {
+        let mut address = result::malloc_sync(16 * 4).unwrap();
+        let mut arguments = [std::ptr::from_mut(&mut address).cast::<c_void>()];
+        let (function, on) = (store.cu_function(), stream.cu_stream());
+        result::launch_kernel(function, (1, 1, 1), (32, 1, 1), 0, on, &mut arguments).unwrap();
+        assert_eq!(code(result::stream::synchronize(on)), ILLEGAL_ADDRESS);
+        assert_eq!(code(result::malloc_sync(16)), ILLEGAL_ADDRESS);
+        assert_eq!(code(result::memcpy_dtoh_sync(&mut [0u8; 4], address)), ILLEGAL_ADDRESS);
+        assert_eq!(code(result::launch_kernel(function, (1, 1, 1), (1, 1, 1), 0, on, &mut arguments)), ILLEGAL_ADDRESS);
+        assert_eq!(sys::cuStreamQuery(on) as i32, ILLEGAL_ADDRESS);
+    }
+    assert_eq!(code(context.synchronize()), ILLEGAL_ADDRESS);
+    let report = fault_report();
+    assert!(report.contains("store") && report.contains("thread (16, 0, 0)"), "{report}");
+    assert!(report.contains("64 bytes"), "{report}");
+}

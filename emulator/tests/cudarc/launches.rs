@@ -1,0 +1,129 @@
+//! Launches: results, argument forms, limits and occupancy.
+
+use std::ffi::c_void;
+
+use cudarc::{
+    driver::{CudaContext, CudaFunction, result, sys},
+    nvrtc::Ptx,
+};
+
+use crate::{
+    platform::{code, context},
+    programs::{SAXPY, STORE},
+};
+
+const INVALID_VALUE: i32 = 1;
+
+fn function(context: &std::sync::Arc<CudaContext>, source: &str, name: &str) -> CudaFunction {
+    context.load_module(Ptx::from_src(source)).unwrap().load_function(name).unwrap()
+}
+
+fn pointer<T>(value: &mut T) -> *mut c_void {
+    std::ptr::from_mut(value).cast()
+}
+
+#[test]
+fn saxpy_gives_what_the_cpu_gives() {
+    let context = context();
+    let saxpy = function(&context, SAXPY, "saxpy");
+    let stream = context.new_stream().unwrap();
+    let (mut a, mut length) = (2.5f32, 100_003u32);
+    let x = (0..length).map(|index| index as f32).collect::<Vec<_>>();
+    let y = x.iter().map(|x| 1.0 - x).collect::<Vec<_>>();
+    // SAFETY: the addresses are this test's own, and the arguments are those of the kernel.
+    let result = unsafe {
+        let bytes = x.len() * 4;
+        let stream = stream.cu_stream();
+        let (mut on_x, mut on_y) = (result::malloc_sync(bytes).unwrap(), result::malloc_sync(bytes).unwrap());
+        result::memcpy_htod_async(on_x, &x, stream).unwrap();
+        result::memcpy_htod_async(on_y, &y, stream).unwrap();
+        let mut arguments = [pointer(&mut a), pointer(&mut on_x), pointer(&mut on_y), pointer(&mut length)];
+        let blocks = length.div_ceil(256);
+        result::launch_kernel(saxpy.cu_function(), (blocks, 1, 1), (256, 1, 1), 0, stream, &mut arguments).unwrap();
+        let mut result = vec![0f32; x.len()];
+        result::memcpy_dtoh_async(&mut result, on_y, stream).unwrap();
+        result::free_sync(on_x).unwrap();
+        result::free_sync(on_y).unwrap();
+        result
+    };
+    let expected = x.iter().zip(&y).map(|(x, y)| a.mul_add(*x, *y)).collect::<Vec<_>>();
+    assert_eq!(result, expected);
+}
+
+#[test]
+fn arguments_may_come_in_one_buffer() {
+    let context = context();
+    let store = function(&context, STORE, "store");
+    let stream = context.new_stream().unwrap();
+    // SAFETY: the buffer holds the kernel's one pointer, and the memory has room for the block's threads.
+    let result = unsafe {
+        let mut address = result::malloc_sync(64 * 4).unwrap();
+        let mut bytes = size_of_val(&address);
+        let mut extra = [
+            std::ptr::without_provenance_mut(1),
+            pointer(&mut address),
+            std::ptr::without_provenance_mut(2),
+            pointer(&mut bytes),
+            std::ptr::null_mut(),
+        ];
+        let (function, stream) = (store.cu_function(), stream.cu_stream());
+        let status =
+            sys::cuLaunchKernel(function, 1, 1, 1, 64, 1, 1, 0, stream, std::ptr::null_mut(), extra.as_mut_ptr());
+        assert_eq!(status as i32, 0);
+        let mut result = [0u32; 64];
+        result::memcpy_dtoh_async(&mut result, address, stream).unwrap();
+        result::free_sync(address).unwrap();
+        result
+    };
+    assert!(result.iter().zip(0..).all(|(value, thread)| *value == thread));
+}
+
+#[test]
+fn an_absurd_shape_is_refused_and_the_context_lives() {
+    let context = context();
+    let store = function(&context, STORE, "store");
+    let stream = context.new_stream().unwrap();
+    let mut address = 0u64;
+    let mut launch = |grid, block, shared| {
+        let mut arguments = [pointer(&mut address)];
+        // SAFETY: the argument is the kernel's; none of these launches starts.
+        let launched = unsafe {
+            result::launch_kernel(store.cu_function(), grid, block, shared, stream.cu_stream(), &mut arguments)
+        };
+        code(launched)
+    };
+    assert_eq!(launch((0, 1, 1), (1, 1, 1), 0), INVALID_VALUE);
+    assert_eq!(launch((1, 1, 1), (1, 0, 1), 0), INVALID_VALUE);
+    assert_eq!(launch((1, 1, 1), (1025, 1, 1), 0), INVALID_VALUE);
+    assert_eq!(launch((1, 1, 1), (1024, 2, 1), 0), INVALID_VALUE);
+    assert_eq!(launch((1, 1, 1), (1, 1, 65), 0), INVALID_VALUE);
+    assert_eq!(launch((u32::MAX, 1, 1), (1, 1, 1), 0), INVALID_VALUE);
+    assert_eq!(launch((1, 65_536, 1), (1, 1, 1), 0), INVALID_VALUE);
+    assert_eq!(launch((1, 1, 1), (1, 1, 1), (48 << 10) + 1), INVALID_VALUE);
+    stream.synchronize().unwrap();
+}
+
+#[test]
+fn more_dynamic_shared_memory_has_to_be_asked_for() {
+    let context = context();
+    let store = function(&context, STORE, "store");
+    let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    assert_eq!(store.get_attribute(attribute), Ok(48 << 10));
+    store.set_attribute(attribute, 100 << 10).unwrap();
+    assert_eq!(store.get_attribute(attribute), Ok(100 << 10));
+    assert_eq!(code(store.set_attribute(attribute, 1 << 20)), INVALID_VALUE);
+}
+
+#[test]
+fn occupancy_proposes_a_block_that_can_be_launched() {
+    extern "C" fn none(_block: i32) -> usize {
+        0
+    }
+    let context = context();
+    let saxpy = function(&context, SAXPY, "saxpy");
+    let (grid, block) = saxpy.occupancy_max_potential_block_size(none, 0, 0, None).unwrap();
+    assert!(grid >= 1 && block >= 32 && block <= 1024, "{grid} {block}");
+    let blocks = saxpy.occupancy_max_active_blocks_per_multiprocessor(block, 0, None).unwrap();
+    assert!(blocks >= 1);
+    assert_eq!(saxpy.occupancy_max_active_blocks_per_multiprocessor(64, 10 << 20, None), Ok(0));
+}

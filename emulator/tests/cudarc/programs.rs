@@ -1,0 +1,84 @@
+//! Small PTX programs, written as NVRTC writes them.
+
+/// `y[i] = a * x[i] + y[i]` for `i < n`.
+pub const SAXPY: &str = r#"
+.version 8.0
+.target sm_80
+.address_size 64
+
+.visible .entry saxpy(
+	.param .f32 saxpy_param_0,
+	.param .u64 saxpy_param_1,
+	.param .u64 saxpy_param_2,
+	.param .u32 saxpy_param_3
+)
+{
+	.reg .pred 	%p<2>;
+	.reg .f32 	%f<5>;
+	.reg .b32 	%r<6>;
+	.reg .b64 	%rd<8>;
+
+	ld.param.f32 	%f1, [saxpy_param_0];
+	ld.param.u64 	%rd1, [saxpy_param_1];
+	ld.param.u64 	%rd2, [saxpy_param_2];
+	ld.param.u32 	%r2, [saxpy_param_3];
+	mov.u32 	%r3, %ctaid.x;
+	mov.u32 	%r4, %ntid.x;
+	mov.u32 	%r5, %tid.x;
+	mad.lo.s32 	%r1, %r3, %r4, %r5;
+	setp.ge.s32 	%p1, %r1, %r2;
+	@%p1 bra 	$L__BB0_2;
+
+	cvta.to.global.u64 	%rd3, %rd1;
+	mul.wide.s32 	%rd4, %r1, 4;
+	add.s64 	%rd5, %rd3, %rd4;
+	ld.global.f32 	%f2, [%rd5];
+	cvta.to.global.u64 	%rd6, %rd2;
+	add.s64 	%rd7, %rd6, %rd4;
+	ld.global.f32 	%f3, [%rd7];
+	fma.rn.f32 	%f4, %f1, %f2, %f3;
+	st.global.f32 	[%rd7], %f4;
+
+$L__BB0_2:
+	ret;
+}
+"#;
+
+/// Writes the thread's number to where the pointer says, without a look at the length.
+pub const STORE: &str = r#"
+.version 8.0
+.target sm_80
+.address_size 64
+
+.global .align 4 .u32 answer = 42;
+
+.visible .entry store(
+	.param .u64 store_param_0
+)
+{
+	.reg .b32 	%r<2>;
+	.reg .b64 	%rd<5>;
+
+	ld.param.u64 	%rd1, [store_param_0];
+	cvta.to.global.u64 	%rd2, %rd1;
+	mov.u32 	%r1, %tid.x;
+	mul.wide.u32 	%rd3, %r1, 4;
+	add.s64 	%rd4, %rd2, %rd3;
+	st.global.u32 	[%rd4], %r1;
+	ret;
+}
+"#;
+
+/// An opcode that no device knows, on line 9.
+pub const UNKNOWN_OPCODE: &str = ".version 8.0
+.target sm_80
+.address_size 64
+
+.visible .entry broken()
+{
+	.reg .b32 	%r<3>;
+	mov.u32 	%r1, 1;
+	frobnicate.u32 	%r2, %r1;
+	ret;
+}
+";

@@ -1,0 +1,168 @@
+//! The order between streams, events and host functions.
+
+use std::{
+    ffi::c_void,
+    sync::mpsc::{self, Receiver, Sender},
+};
+
+use cudarc::driver::{
+    result::{self, stream::StreamKind},
+    sys::{self, CUevent_flags, CUstream},
+};
+
+use crate::platform::{code, context};
+
+const NOT_READY: i32 = 600;
+
+/// Holds a stream up until it is told to go on.
+struct Gate {
+    go: Sender<()>,
+}
+
+impl Gate {
+    fn close(stream: CUstream) -> Self {
+        let (go, held) = mpsc::channel::<()>();
+        let held = Box::into_raw(Box::new(held)).cast::<c_void>();
+        // SAFETY: the function takes the receiver over, and runs once.
+        unsafe { result::stream::launch_host_function(stream, wait_at_gate, held) }.unwrap();
+        Self { go }
+    }
+
+    fn open(self) {
+        self.go.send(()).unwrap();
+    }
+}
+
+unsafe extern "C" fn wait_at_gate(held: *mut c_void) {
+    // SAFETY: `Gate::close` passes a receiver that nobody else has.
+    let held = unsafe { Box::from_raw(held.cast::<Receiver<()>>()) };
+    held.recv().unwrap();
+}
+
+unsafe extern "C" fn report(channel: *mut c_void) {
+    // SAFETY: the test passes a sender that outlives the stream's work.
+    let channel = unsafe { &*channel.cast::<Sender<&str>>() };
+    channel.send("host function").unwrap();
+}
+
+#[test]
+fn work_in_a_stream_does_not_hold_up_the_caller() {
+    let stream = context().new_stream().unwrap();
+    let gate = Gate::close(stream.cu_stream());
+    let mut device = stream.alloc_zeros::<u8>(4).unwrap();
+    stream.memcpy_htod(&[1, 2, 3, 4], &mut device).unwrap();
+    // SAFETY: the stream is live.
+    assert_eq!(unsafe { sys::cuStreamQuery(stream.cu_stream()) } as i32, NOT_READY);
+    gate.open();
+    assert_eq!(stream.clone_dtoh(&device).unwrap(), [1, 2, 3, 4]);
+    stream.synchronize().unwrap();
+    // SAFETY: as above.
+    assert_eq!(unsafe { sys::cuStreamQuery(stream.cu_stream()) } as i32, 0);
+}
+
+#[test]
+fn a_stream_waits_for_an_event_of_another() {
+    let context = context();
+    let (first, second) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+    let mut device = first.alloc_zeros::<u32>(1).unwrap();
+    let gate = Gate::close(first.cu_stream());
+    first.memcpy_htod(&[7], &mut device).unwrap();
+    let written = first.record_event(None).unwrap();
+    second.wait(&written).unwrap();
+    let after = second.record_event(None).unwrap();
+    assert!(!written.is_complete() && !after.is_complete());
+    gate.open();
+    after.synchronize().unwrap();
+    assert!(written.is_complete());
+    assert_eq!(second.clone_dtoh(&device).unwrap(), [7]);
+}
+
+#[test]
+fn the_legacy_default_stream_and_blocking_streams_wait_for_each_other() {
+    let context = context();
+    let blocking = result::stream::create(StreamKind::Default).unwrap();
+    let free = result::stream::create(StreamKind::NonBlocking).unwrap();
+    let event = || context.new_event(None).unwrap();
+    let (on_legacy, on_free, on_blocking) = (event(), event(), event());
+    let gate = Gate::close(blocking);
+    // SAFETY: streams and events are live; null is the legacy default stream.
+    unsafe {
+        result::event::record(on_legacy.cu_event(), std::ptr::null_mut()).unwrap();
+        result::event::record(on_free.cu_event(), free).unwrap();
+        result::event::record(on_blocking.cu_event(), blocking).unwrap();
+        assert!(on_free.is_complete() && !on_legacy.is_complete() && !on_blocking.is_complete());
+        gate.open();
+        result::stream::synchronize(std::ptr::null_mut()).unwrap();
+        assert!(on_legacy.is_complete() && on_blocking.is_complete());
+        result::stream::destroy(blocking).unwrap();
+        result::stream::destroy(free).unwrap();
+    }
+}
+
+#[test]
+fn a_host_function_runs_in_its_streams_order() {
+    let stream = context().new_stream().unwrap();
+    let (tell, told) = mpsc::channel::<&str>();
+    let gate = Gate::close(stream.cu_stream());
+    // SAFETY: the sender outlives the synchronization below.
+    let data = std::ptr::from_ref(&tell).cast_mut().cast();
+    // SAFETY: as above.
+    unsafe { result::stream::launch_host_function(stream.cu_stream(), report, data) }.unwrap();
+    tell.send("caller").unwrap();
+    gate.open();
+    stream.synchronize().unwrap();
+    assert_eq!(told.try_iter().collect::<Vec<_>>(), ["caller", "host function"]);
+}
+
+#[test]
+fn events_tell_the_time_between_two_places_of_a_stream() {
+    let context = context();
+    let stream = context.new_stream().unwrap();
+    let timed = Some(CUevent_flags::CU_EVENT_DEFAULT);
+    let start = stream.record_event(timed).unwrap();
+    let gate = Gate::close(stream.cu_stream());
+    let end = stream.record_event(timed).unwrap();
+    // SAFETY: both events are live.
+    assert_eq!(code(unsafe { result::event::elapsed(start.cu_event(), end.cu_event()) }), NOT_READY);
+    gate.open();
+    let milliseconds = start.elapsed_ms(&end).unwrap();
+    assert!(milliseconds > 0.0, "{milliseconds}");
+    let untimed = stream.record_event(None).unwrap();
+    // SAFETY: as above.
+    assert_eq!(code(unsafe { result::event::elapsed(start.cu_event(), untimed.cu_event()) }), 400);
+}
+
+#[test]
+fn stale_handles_are_errors() {
+    let context = context();
+    // SAFETY: that stale handles are refused is what is tested.
+    unsafe {
+        let stream = result::stream::create(StreamKind::NonBlocking).unwrap();
+        let event = result::event::create(CUevent_flags::CU_EVENT_DEFAULT).unwrap();
+        assert_eq!(code(result::event::record(stream.cast(), event.cast())), 400);
+        result::stream::destroy(stream).unwrap();
+        result::event::destroy(event).unwrap();
+        assert_eq!(code(result::stream::synchronize(stream)), 400);
+        assert_eq!(code(result::stream::destroy(stream)), 400);
+        assert_eq!(code(result::event::synchronize(event)), 400);
+        assert_eq!(code(result::module::get_function(std::ptr::null_mut(), c"k".to_owned())), 400);
+    }
+    context.check_err().unwrap();
+}
+
+#[test]
+fn a_destroyed_stream_still_does_what_it_was_given() {
+    let context = context();
+    let (tell, told) = mpsc::channel::<&str>();
+    let stream = result::stream::create(StreamKind::NonBlocking).unwrap();
+    let gate = Gate::close(stream);
+    // SAFETY: the sender lives until its message has come.
+    unsafe {
+        let data = std::ptr::from_ref(&tell).cast_mut().cast();
+        result::stream::launch_host_function(stream, report, data).unwrap();
+        result::stream::destroy(stream).unwrap();
+    }
+    gate.open();
+    assert_eq!(told.recv(), Ok("host function"));
+    context.synchronize().unwrap();
+}
