@@ -12,9 +12,9 @@
 
 pub mod broker;
 pub mod error;
-
+pub mod fleet;
 pub mod guard;
-
+pub mod persistent;
 mod ports;
 pub mod postgres;
 pub mod process;
@@ -22,12 +22,13 @@ pub mod programs;
 pub mod progress;
 mod secret;
 pub mod services;
-
+pub mod setup;
 pub mod state;
 
 pub use broker::Broker;
 pub use error::LocalError;
-
+pub use fleet::{Cuda, Fleet, FleetBuilder, Worker};
+pub use persistent::{FleetState, Status, UpOptions, down, running, status, up};
 pub use postgres::Postgres;
 pub use process::{Process, Signal};
 pub use progress::{Lines, Progress, Silent};

@@ -44,6 +44,9 @@ pub struct Postgres {
 }
 
 impl Postgres {
+    /// Ends sessions and stops: what Postgres calls a fast shutdown.
+    pub(crate) const STOP_SIGNAL: Signal = Signal::Interrupt;
+
     /// Starts a server in this state directory, or attaches to the one that runs there. Data of an earlier run is kept. Under an
     /// ephemeral directory nothing is synced to disk: the data would not survive anyway.
     pub async fn start(state: &Arc<StateDir>) -> Result<Self, LocalError> {
@@ -127,7 +130,7 @@ impl Postgres {
             return Ok(());
         };
         process.resume();
-        process.stop(Signal::Interrupt, STOP_WITHIN).await.map(drop)
+        process.stop(Self::STOP_SIGNAL, STOP_WITHIN).await.map(drop)
     }
 
     /// Ends the server and all its sessions as a crash would.

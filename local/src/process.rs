@@ -17,6 +17,7 @@ use crate::{
 
 mod table;
 
+pub(crate) use table::of_state;
 pub use table::{Identity, marked};
 
 /// How often a condition is looked at while waiting for it.

@@ -10,16 +10,14 @@ const RABBITMQ: &str = "/usr/lib/rabbitmq/bin";
 const POSTGRES: &str = "/usr/lib/postgresql";
 const INSTALL_HINT: &str = "run `cargo xtask setup`, or install the packages rabbitmq-server and postgresql";
 
-/// One of our own programs: in `GPUFLEET_BIN_DIR`, else beside the running program (a test runs in `deps/` below them), else on the path.
-pub fn ours(name: &str) -> Result<PathBuf, LocalError> {
-    let mut directories = Vec::new();
-    if let Some(chosen) = std::env::var_os(BIN_DIR_VARIABLE).filter(|value| !value.is_empty()) {
-        directories.push(PathBuf::from(chosen));
-    }
-    if let Ok(me) = std::env::current_exe() {
-        directories.extend(me.ancestors().skip(1).take(2).map(Path::to_owned));
-    }
-    directories.extend(search_path());
+/// One of our own programs. Looked for in the chosen directory or in `GPUFLEET_BIN_DIR`, and only there; without either beside the
+/// running program (a test runs in `deps/` below the others), then on the path.
+pub fn ours(chosen: Option<&Path>, name: &str) -> Result<PathBuf, LocalError> {
+    let set = std::env::var_os(BIN_DIR_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let directories = match chosen.map(Path::to_owned).or(set) {
+        Some(directory) => vec![directory],
+        None => beside_this_program().into_iter().chain(search_path()).collect(),
+    };
     directories.iter().map(|directory| directory.join(name)).find(|path| path.is_file()).ok_or_else(|| {
         LocalError::ProgramMissing {
             name: name.to_owned(),
@@ -62,6 +60,10 @@ pub fn postgres(name: &str) -> Result<PathBuf, LocalError> {
 pub fn system(name: &str) -> Option<PathBuf> {
     let usual = ["/usr/local/bin", "/usr/bin", "/bin", "/usr/sbin", "/sbin"].map(PathBuf::from);
     search_path().chain(usual).map(|directory| directory.join(name)).find(|path| path.is_file())
+}
+
+fn beside_this_program() -> Vec<PathBuf> {
+    std::env::current_exe().map(|me| me.ancestors().skip(1).take(2).map(Path::to_owned).collect()).unwrap_or_default()
 }
 
 fn search_path() -> impl Iterator<Item = PathBuf> {

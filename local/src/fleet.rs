@@ -1,0 +1,319 @@
+//! A fleet that lives as long as its owner: services, ledger and workers.
+
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use crate::{
+    error::LocalError,
+    process::Process,
+    progress::{Progress, Silent},
+    services::{Endpoints, Services},
+};
+
+mod roles;
+mod worker;
+
+pub(crate) use roles::{LEDGER, Programs, WorkerOptions, worker_name};
+pub use worker::Worker;
+
+/// The device that workers use.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum Cuda {
+    /// The CPU emulator.
+    #[default]
+    Emulated,
+    /// The system's driver, where it finds a device, else the emulator.
+    Auto,
+    /// The system's driver, or nothing.
+    System,
+    /// A driver library by its path.
+    Library(PathBuf),
+}
+
+/// What a fleet is to consist of.
+#[derive(Debug, Clone)]
+pub struct FleetBuilder {
+    label: String,
+    workers: u32,
+    ledger: bool,
+    services: Option<Arc<Services>>,
+    logs: Option<PathBuf>,
+    bin_dir: Option<PathBuf>,
+    options: WorkerOptions,
+}
+
+/// A running fleet. When its owner goes away without [`Fleet::stop`], the guard of its state directory ends its processes.
+#[derive(Debug)]
+pub struct Fleet {
+    services: Arc<Services>,
+    owns_services: bool,
+    /// Prefix of process names, unique in the state directory.
+    name: String,
+    endpoints: Endpoints,
+    programs: Programs,
+    options: WorkerOptions,
+    workers: Mutex<Vec<Arc<Worker>>>,
+    serial: AtomicU32,
+    ledger: Mutex<Option<Process>>,
+}
+
+impl Cuda {
+    pub(crate) fn argument(&self) -> OsString {
+        match self {
+            Self::Emulated => "emulated".into(),
+            Self::Auto => "auto".into(),
+            Self::System => "system".into(),
+            Self::Library(path) => path.clone().into_os_string(),
+        }
+    }
+}
+
+/// As a person types it: `emulated`, `auto`, `system`, or a path.
+impl std::str::FromStr for Cuda {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text {
+            "emulated" => Self::Emulated,
+            "auto" => Self::Auto,
+            "system" => Self::System,
+            path => Self::Library(path.into()),
+        })
+    }
+}
+
+impl Default for FleetBuilder {
+    fn default() -> Self {
+        Self {
+            label: "fleet".to_owned(),
+            workers: 1,
+            ledger: true,
+            services: None,
+            logs: None,
+            bin_dir: None,
+            options: WorkerOptions::default(),
+        }
+    }
+}
+
+impl FleetBuilder {
+    /// How many workers start with the fleet; more can follow. One by default.
+    pub fn workers(mut self, workers: u32) -> Self {
+        self.workers = workers;
+        self
+    }
+
+    /// The pools that each worker serves. `default` by default.
+    pub fn pools<I: IntoIterator<Item = S>, S: Into<String>>(mut self, pools: I) -> Self {
+        self.options.pools = pools.into_iter().map(Into::into).collect();
+        self
+    }
+
+    pub fn cuda(mut self, cuda: Cuda) -> Self {
+        self.options.cuda = cuda;
+        self
+    }
+
+    /// Further arguments of every `gpufleet-worker run`.
+    pub fn worker_args<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, arguments: I) -> Self {
+        self.options.arguments.extend(arguments.into_iter().map(Into::into));
+        self
+    }
+
+    /// A further variable in every worker's environment.
+    pub fn worker_env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.options.environment.push((name.into(), value.into()));
+        self
+    }
+
+    /// Whether a ledger records the jobs. It does by default.
+    pub fn ledger(mut self, ledger: bool) -> Self {
+        self.ledger = ledger;
+        self
+    }
+
+    /// Names the fleet's vhost, database and processes, for logs. Lower-case letters, digits and dashes.
+    pub fn label(mut self, label: impl Into<String>) -> Self {
+        self.label = label.into();
+        self
+    }
+
+    /// Uses services that others use as well, in a vhost and a database of the fleet's own.
+    pub fn on(mut self, services: &Arc<Services>) -> Self {
+        self.services = Some(Arc::clone(services));
+        self
+    }
+
+    /// Keeps the logs there. Without this they go with the fleet. Of no effect with [`FleetBuilder::on`].
+    pub fn logs(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.logs = Some(directory.into());
+        self
+    }
+
+    /// Where `gpufleet-worker` and `gpufleet-ledger` lie, unless they are to be found as [`crate::programs::ours`] does.
+    pub fn bin_dir(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.bin_dir = Some(directory.into());
+        self
+    }
+
+    /// Starts everything, and returns when every worker takes jobs.
+    pub async fn start(self) -> Result<Fleet, LocalError> {
+        self.start_with(&Silent).await
+    }
+
+    /// The same, step by step for a person.
+    pub async fn start_with(self, progress: &dyn Progress) -> Result<Fleet, LocalError> {
+        let programs = Programs::find(self.bin_dir.as_deref())?;
+        let owns_services = self.services.is_none();
+        let services = match self.services {
+            Some(services) => services,
+            None => {
+                let start = async {
+                    match &self.logs {
+                        Some(logs) => Services::ephemeral_with_logs(logs).await,
+                        None => Services::ephemeral().await,
+                    }
+                };
+                progress.step_async("start a private RabbitMQ and Postgres", start).await?
+            }
+        };
+        let (name, endpoints) = services.space(&self.label).await?;
+        let fleet = Fleet {
+            services,
+            owns_services,
+            name,
+            endpoints,
+            programs,
+            options: self.options,
+            workers: Mutex::new(Vec::new()),
+            serial: AtomicU32::new(0),
+            ledger: Mutex::new(None),
+        };
+        if self.ledger {
+            progress.step_async("start the ledger", fleet.start_ledger_first_time()).await?;
+        }
+        let count = self.workers;
+        let what = format!("start {count} worker{}", if count == 1 { "" } else { "s" });
+        let workers = progress.step_async(&what, fleet.start_workers(count)).await;
+        workers.map(|()| fleet)
+    }
+}
+
+impl Fleet {
+    pub fn builder() -> FleetBuilder {
+        FleetBuilder::default()
+    }
+
+    pub fn endpoints(&self) -> &Endpoints {
+        &self.endpoints
+    }
+
+    pub fn services(&self) -> &Arc<Services> {
+        &self.services
+    }
+
+    /// The fleet's own part of the services: the name of its vhost and of its database.
+    pub fn space(&self) -> &str {
+        &self.name
+    }
+
+    pub fn logs(&self) -> &Path {
+        self.services.state().logs()
+    }
+
+    /// The worker that was started as number `index`, counted from 0, whether it still runs or not.
+    pub fn worker(&self, index: usize) -> Arc<Worker> {
+        Arc::clone(&self.workers.lock().expect("no panic happens under this lock")[index])
+    }
+
+    pub fn workers(&self) -> Vec<Arc<Worker>> {
+        self.workers.lock().expect("no panic happens under this lock").clone()
+    }
+
+    /// Starts one more worker like the others, and returns when it takes jobs.
+    pub async fn add_worker(&self) -> Result<Arc<Worker>, LocalError> {
+        let worker = self.launch_worker()?;
+        worker.wait_ready().await?;
+        Ok(worker)
+    }
+
+    /// The recorder's process, if the fleet has one and it was not stopped.
+    pub fn ledger(&self) -> Option<Process> {
+        self.ledger.lock().expect("no panic happens under this lock").clone()
+    }
+
+    /// Starts the recorder, and returns when it records.
+    pub async fn start_ledger(&self) -> Result<(), LocalError> {
+        let process = self
+            .programs
+            .start_recorder(self.services.state(), &format!("{}-{LEDGER}", self.name), &self.endpoints)
+            .await?;
+        *self.ledger.lock().expect("no panic happens under this lock") = Some(process);
+        Ok(())
+    }
+
+    /// Stops the recorder cleanly; events then wait in the broker.
+    pub async fn stop_ledger(&self) -> Result<(), LocalError> {
+        let Some(process) = self.ledger.lock().expect("no panic happens under this lock").take() else { return Ok(()) };
+        roles::stop_recorder(&process).await.map(drop)
+    }
+
+    /// Stops everything that the fleet started: workers first, side by side, then the ledger, then services of its own. Names the
+    /// processes that had to be killed. Cancelling leaves the rest to the guard.
+    pub async fn stop(&self) -> Result<Vec<String>, LocalError> {
+        let workers = self.workers();
+        let mut stopping = tokio::task::JoinSet::new();
+        for worker in workers {
+            stopping
+                .spawn(async move { worker.terminate().await.map(|by_itself| (worker.name().to_owned(), by_itself)) });
+        }
+        let mut forced = Vec::new();
+        let mut failure = None;
+        while let Some(stopped) = stopping.join_next().await {
+            match stopped.expect("stopping a worker does not panic") {
+                Ok((_, true)) => {}
+                Ok((name, false)) => forced.push(name),
+                Err(error) => failure = Some(error),
+            }
+        }
+        let recorder = self.ledger.lock().expect("no panic happens under this lock").take();
+        if let Some(process) = recorder
+            && !roles::stop_recorder(&process).await?
+        {
+            forced.push(process.name().to_owned());
+        }
+        if self.owns_services {
+            self.services.stop().await?;
+        }
+        failure.map_or(Ok(forced), Err)
+    }
+
+    fn launch_worker(&self) -> Result<Arc<Worker>, LocalError> {
+        let number = self.serial.fetch_add(1, Ordering::Relaxed) + 1;
+        let name = worker_name(&self.name, number);
+        let launch = self.programs.worker(self.services.state(), &name, &self.endpoints, &self.options);
+        let worker = Arc::new(Worker::launch(name, self.services.state(), launch)?);
+        self.workers.lock().expect("no panic happens under this lock").push(Arc::clone(&worker));
+        Ok(worker)
+    }
+
+    /// All at once; then each is waited for.
+    async fn start_workers(&self, count: u32) -> Result<(), LocalError> {
+        let workers: Vec<_> = (0..count).map(|_| self.launch_worker()).collect::<Result<_, _>>()?;
+        for worker in workers {
+            worker.wait_ready().await?;
+        }
+        Ok(())
+    }
+
+    async fn start_ledger_first_time(&self) -> Result<(), LocalError> {
+        self.programs.migrate(self.services.state(), &self.endpoints).await?;
+        self.start_ledger().await
+    }
+}

@@ -1,0 +1,175 @@
+//! The command lines of our own programs. Passwords travel in the environment, where other users do not see them.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use super::Cuda;
+use crate::{
+    error::{FileContext as _, LocalError, LogTail},
+    process::{Launch, Process, Signal},
+    programs,
+    services::Endpoints,
+    state::StateDir,
+};
+
+pub(crate) const LEDGER: &str = "ledger";
+const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
+const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
+/// What workers and ledger read besides the URLs, and what a developer may have set for a fleet elsewhere.
+const FOREIGN: [&str; 4] = ["GPUFLEET_POOLS", "GPUFLEET_CUDA", "GPUFLEET_DEVICES", "GPUFLEET_WORKER_NAME"];
+/// Connecting and declaring takes a moment; a loaded machine takes its time.
+const LEDGER_READY_WITHIN: Duration = Duration::from_secs(60);
+/// Migrations of an empty database take a fraction of a second.
+const MIGRATE_WITHIN: Duration = Duration::from_secs(120);
+/// It writes the batch in hand.
+const LEDGER_STOP_WITHIN: Duration = Duration::from_secs(20);
+
+/// Where our programs lie.
+#[derive(Debug, Clone)]
+pub(crate) struct Programs {
+    worker: PathBuf,
+    ledger: PathBuf,
+}
+
+/// What all workers of a fleet have in common.
+#[derive(Debug, Clone)]
+pub(crate) struct WorkerOptions {
+    pub(crate) pools: Vec<String>,
+    pub(crate) cuda: Cuda,
+    pub(crate) arguments: Vec<OsString>,
+    pub(crate) environment: Vec<(OsString, OsString)>,
+}
+
+/// How to start one worker, again and again.
+pub(crate) struct WorkerLaunch {
+    name: String,
+    program: PathBuf,
+    arguments: Vec<OsString>,
+    environment: Vec<(OsString, OsString)>,
+    pub(crate) ready_file: PathBuf,
+}
+
+impl Default for WorkerOptions {
+    fn default() -> Self {
+        Self {
+            pools: vec!["default".to_owned()],
+            cuda: Cuda::default(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+        }
+    }
+}
+
+/// The environment holds a password.
+impl std::fmt::Debug for WorkerLaunch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("WorkerLaunch")
+            .field("name", &self.name)
+            .field("arguments", &self.arguments)
+            .finish_non_exhaustive()
+    }
+}
+
+pub(crate) fn worker_name(fleet: &str, number: u32) -> String {
+    format!("{fleet}-w{number}")
+}
+
+impl Programs {
+    pub(crate) fn find(chosen: Option<&Path>) -> Result<Self, LocalError> {
+        let find = |name| programs::ours(chosen, name);
+        Ok(Self { worker: find("gpufleet-worker")?, ledger: find("gpufleet-ledger")? })
+    }
+
+    pub(crate) fn worker(
+        &self,
+        state: &StateDir,
+        name: &str,
+        endpoints: &Endpoints,
+        options: &WorkerOptions,
+    ) -> WorkerLaunch {
+        let ready_file = ready_file(state, name);
+        let mut arguments: Vec<OsString> =
+            vec!["run".into(), "--name".into(), name.into(), "--cuda".into(), options.cuda.argument()];
+        arguments.extend(options.pools.iter().flat_map(|pool| [OsString::from("--pool"), pool.into()]));
+        arguments.extend([OsString::from("--ready-file"), ready_file.clone().into_os_string()]);
+        arguments.extend(options.arguments.iter().cloned());
+        let mut environment = options.environment.clone();
+        environment.push((AMQP_URL.into(), endpoints.amqp_url.clone().into()));
+        WorkerLaunch { name: name.to_owned(), program: self.worker.clone(), arguments, environment, ready_file }
+    }
+
+    /// Brings the fleet's database to the newest schema.
+    pub(crate) async fn migrate(&self, state: &Arc<StateDir>, endpoints: &Endpoints) -> Result<(), LocalError> {
+        let name = format!("migrate-{}", std::process::id());
+        let launch = Launch::new(&name, &self.ledger).args(["migrate"]);
+        let process = with_endpoints(launch, endpoints).spawn(state)?;
+        if !process.wait(MIGRATE_WITHIN).await {
+            process.kill_tree().await?;
+            return Err(LocalError::NotReady { name, seconds: MIGRATE_WITHIN.as_secs(), tail: process.log_tail() });
+        }
+        match process.exit_status() {
+            Some(status) if status.success() => Ok(()),
+            status => {
+                let outcome = status.map_or_else(|| "unknown".to_owned(), |status| status.to_string());
+                Err(LocalError::Ended { name, outcome, tail: LogTail::read(&process.log()) })
+            }
+        }
+    }
+
+    /// Starts the recorder, and returns when it records.
+    pub(crate) async fn start_recorder(
+        &self,
+        state: &Arc<StateDir>,
+        name: &str,
+        endpoints: &Endpoints,
+    ) -> Result<Process, LocalError> {
+        let ready_file = ready_file(state, name);
+        forget(&ready_file)?;
+        let launch =
+            Launch::new(name, &self.ledger).args(["record".as_ref(), "--ready-file".as_ref(), ready_file.as_os_str()]);
+        let process = with_endpoints(launch, endpoints).spawn(state)?;
+        process.ready(LEDGER_READY_WITHIN, async || ready_file.exists()).await?;
+        Ok(process)
+    }
+}
+
+impl WorkerLaunch {
+    pub(crate) fn spawn(&self, state: &Arc<StateDir>) -> Result<Process, LocalError> {
+        forget(&self.ready_file)?;
+        let mut launch = Launch::new(&self.name, &self.program).args(&self.arguments);
+        for name in FOREIGN {
+            launch = launch.env_remove(name);
+        }
+        for (name, value) in &self.environment {
+            launch = launch.env(name, value);
+        }
+        launch.spawn(state)
+    }
+}
+
+/// Stops the recorder; tells whether it ended by itself.
+pub(crate) async fn stop_recorder(process: &Process) -> Result<bool, LocalError> {
+    process.resume();
+    process.stop(Signal::Terminate, LEDGER_STOP_WITHIN).await
+}
+
+fn with_endpoints(launch: Launch, endpoints: &Endpoints) -> Launch {
+    launch.env(AMQP_URL, &endpoints.amqp_url).env(DATABASE_URL, &endpoints.database_url)
+}
+
+fn ready_file(state: &StateDir, name: &str) -> PathBuf {
+    state.path().join(format!("{name}.ready"))
+}
+
+/// A file of an earlier run would call the new one ready too soon.
+fn forget(ready_file: &Path) -> Result<(), LocalError> {
+    match fs::remove_file(ready_file) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", ready_file),
+        _ => Ok(()),
+    }
+}

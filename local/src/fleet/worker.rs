@@ -1,0 +1,75 @@
+//! One worker of a fleet.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use super::roles::WorkerLaunch;
+use crate::{
+    error::LocalError,
+    process::{Process, Signal},
+    state::StateDir,
+};
+
+/// Loading the driver, connecting and declaring takes a second; a loaded machine takes its time.
+const READY_WITHIN: Duration = Duration::from_secs(60);
+/// A little more than the worker's own grace for what runs (30 s).
+const STOP_WITHIN: Duration = Duration::from_secs(40);
+
+/// A worker that was started; it may have been killed since.
+#[derive(Debug)]
+pub struct Worker {
+    name: String,
+    state: Arc<StateDir>,
+    launch: WorkerLaunch,
+    process: Mutex<Process>,
+}
+
+impl Worker {
+    pub(crate) fn launch(name: String, state: &Arc<StateDir>, launch: WorkerLaunch) -> Result<Self, LocalError> {
+        let process = Mutex::new(launch.spawn(state)?);
+        Ok(Self { name, state: Arc::clone(state), launch, process })
+    }
+
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.process().pid()
+    }
+
+    pub fn is_alive(&self) -> bool {
+        self.process().is_alive()
+    }
+
+    /// The process, for whatever is not offered here (freezing, its log).
+    pub fn process(&self) -> Process {
+        self.process.lock().expect("no panic happens under this lock").clone()
+    }
+
+    /// Waits until the worker takes jobs.
+    pub async fn wait_ready(&self) -> Result<(), LocalError> {
+        self.process().ready(READY_WITHIN, async || self.launch.ready_file.exists()).await
+    }
+
+    /// Ends the supervisor as a crash would; its executors have to notice by themselves.
+    pub async fn kill9(&self) -> Result<(), LocalError> {
+        self.process().kill9().await
+    }
+
+    /// Asks it to drain and waits for its end; kills it after a grace period. Tells whether it ended by itself.
+    pub async fn terminate(&self) -> Result<bool, LocalError> {
+        let process = self.process();
+        process.resume();
+        process.stop(Signal::Terminate, STOP_WITHIN).await
+    }
+
+    /// Starts the worker again after it has ended, and returns when it takes jobs.
+    pub async fn restart(&self) -> Result<(), LocalError> {
+        self.terminate().await?;
+        *self.process.lock().expect("no panic happens under this lock") = self.launch.spawn(&self.state)?;
+        self.wait_ready().await
+    }
+}

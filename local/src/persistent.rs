@@ -1,0 +1,269 @@
+//! A fleet that stays when the command that started it has ended: `gpufleet local up`, `down` and `status`.
+//!
+//! Everything is found again through the state directory: processes by their records, addresses through [`ENDPOINTS`]. Starting and
+//! stopping are serialised by a lock file; [`status`] only looks.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant, SystemTime},
+};
+
+use serde::Serialize;
+
+use crate::{
+    error::{FileContext as _, LocalError},
+    fleet::{Cuda, LEDGER, Programs, Worker, WorkerOptions, worker_name},
+    postgres::Postgres,
+    process::{Identity, POLL, Process, Signal},
+    progress::Progress,
+    secret,
+    services::{Endpoints, Services},
+    state::StateDir,
+};
+
+/// Written when the whole fleet is up, readable by its owner only.
+pub const ENDPOINTS: &str = "endpoints.json";
+const LOCK: &str = "lock";
+/// The database and the prefix of process names.
+const SPACE: &str = "gpufleet";
+/// Somebody else's start takes ten seconds, and a stop with running jobs up to a minute and a half.
+const LOCK_WITHIN: Duration = Duration::from_secs(180);
+/// As the worker's own grace and a little more.
+const WORKER_STOP_WITHIN: Duration = Duration::from_secs(40);
+const SERVICE_STOP_WITHIN: Duration = Duration::from_secs(30);
+
+/// What `up` is to start.
+#[derive(Debug, Clone)]
+pub struct UpOptions {
+    /// [`crate::state::default_dir`] unless told otherwise.
+    pub dir: PathBuf,
+    pub workers: u32,
+    pub pools: Vec<String>,
+    pub cuda: Cuda,
+    /// Where `gpufleet-worker` and `gpufleet-ledger` lie, unless they are to be found as [`crate::programs::ours`] does.
+    pub bin_dir: Option<PathBuf>,
+}
+
+/// What runs in a state directory.
+#[derive(Debug, Clone, Serialize)]
+pub struct Status {
+    pub dir: PathBuf,
+    pub logs: PathBuf,
+    pub state: FleetState,
+    pub processes: Vec<ProcessStatus>,
+    /// Where the fleet is reached; the last known address when parts of it are dead. Contains passwords.
+    #[serde(skip)]
+    pub endpoints: Option<Endpoints>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FleetState {
+    /// Nothing was started, or it was stopped.
+    Down,
+    /// Every process runs.
+    Up,
+    /// Some process has died, or a start did not come to its end.
+    Degraded,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct ProcessStatus {
+    pub name: String,
+    pub pid: u32,
+    pub alive: bool,
+    /// For how many seconds it has run.
+    pub seconds: Option<u64>,
+    #[serde(skip)]
+    pub since: Option<SystemTime>,
+    pub log: PathBuf,
+}
+
+impl Default for UpOptions {
+    fn default() -> Self {
+        Self {
+            dir: crate::state::default_dir(),
+            workers: 1,
+            pools: vec!["default".to_owned()],
+            cuda: Cuda::Auto,
+            bin_dir: None,
+        }
+    }
+}
+
+/// Starts what does not run yet, so that afterwards the whole fleet does: it also repairs one that has lost parts. Workers are only
+/// ever added. Cancelling leaves what was started; `down` stops it.
+pub async fn up(options: &UpOptions, progress: &dyn Progress) -> Result<Status, LocalError> {
+    let programs = Programs::find(options.bin_dir.as_deref())?;
+    let state = StateDir::persistent(&options.dir)?;
+    let _lock = lock(&state).await?;
+    let services = progress.step_async("start RabbitMQ and Postgres", Services::start(Arc::clone(&state))).await?;
+    let endpoints = Endpoints { amqp_url: services.broker().url(), database_url: services.postgres().url(SPACE) };
+    let ledger = format!("{SPACE}-{LEDGER}");
+    if Process::attach(&state, &ledger).is_none() {
+        let start = async {
+            services.postgres().ensure_database(SPACE).await?;
+            programs.migrate(&state, &endpoints).await?;
+            programs.start_recorder(&state, &ledger, &endpoints).await
+        };
+        progress.step_async("start the ledger", start).await?;
+    }
+    let common = WorkerOptions { pools: options.pools.clone(), cuda: options.cuda.clone(), ..WorkerOptions::default() };
+    for number in 1..=options.workers {
+        let name = worker_name(SPACE, number);
+        if Process::attach(&state, &name).is_some() {
+            continue;
+        }
+        let start = async {
+            let launch = programs.worker(&state, &name, &endpoints, &common);
+            Worker::launch(name.clone(), &state, launch)?.wait_ready().await
+        };
+        progress.step_async(&format!("start worker {number}"), start).await?;
+    }
+    let text = serde_json::to_string(&endpoints).expect("two strings have a JSON form");
+    secret::write_private(&state.path().join(ENDPOINTS), &text)?;
+    status(&options.dir)
+}
+
+/// Stops everything that runs in the directory; data and logs stay. Names the processes that had to be killed. Fine when nothing runs.
+pub async fn down(dir: &Path, progress: &dyn Progress) -> Result<Vec<String>, LocalError> {
+    let Some(state) = StateDir::existing(dir)? else { return Ok(Vec::new()) };
+    let _lock = lock(&state).await?;
+    let mut forced = Vec::new();
+    // Workers hand back and reply, the ledger writes what they said, then the services have nothing left to do.
+    for role in [Role::Worker, Role::Ledger, Role::Service, Role::PortMapper] {
+        let names: Vec<String> = state.recorded()?.into_iter().filter(|name| Role::of(name) == role).collect();
+        if !names.is_empty() {
+            forced.extend(progress.step_async(role.stopping(), stop_all(&state, names, role)).await?);
+        }
+    }
+    // Whatever else belongs here, such as an executor whose worker had crashed.
+    for stray in crate::process::of_state(state.path()) {
+        stray.signal(Signal::Kill);
+    }
+    for name in state.recorded()? {
+        let record = state.record(&name);
+        fs::remove_file(&record).at("remove", &record)?;
+    }
+    let endpoints = state.path().join(ENDPOINTS);
+    if endpoints.exists() {
+        fs::remove_file(&endpoints).at("remove", &endpoints)?;
+    }
+    Ok(forced)
+}
+
+/// What runs and what has died. Changes nothing.
+pub fn status(dir: &Path) -> Result<Status, LocalError> {
+    let Some(state) = StateDir::existing(dir)? else {
+        let (dir, logs) = (dir.to_owned(), dir.join("log"));
+        return Ok(Status { dir, logs, state: FleetState::Down, processes: Vec::new(), endpoints: None });
+    };
+    let names = state.recorded()?;
+    let processes: Vec<ProcessStatus> = names.iter().filter_map(|name| process_status(&state, name)).collect();
+    let endpoints = read_endpoints(state.path());
+    let fleet = match (processes.is_empty(), &endpoints) {
+        (true, _) => FleetState::Down,
+        (false, Some(_)) if processes.iter().all(|process| process.alive) => FleetState::Up,
+        _ => FleetState::Degraded,
+    };
+    Ok(Status { dir: state.path().to_owned(), logs: state.logs().to_owned(), state: fleet, processes, endpoints })
+}
+
+/// How to reach the fleet in the directory, if its broker and database run.
+pub fn running(dir: &Path) -> Option<Endpoints> {
+    let status = status(dir).ok()?;
+    let is_up = |role| status.processes.iter().any(|process| Role::of(&process.name) == role && process.alive);
+    let services_up =
+        status.processes.iter().filter(|process| Role::of(&process.name) == Role::Service).all(|process| process.alive);
+    if is_up(Role::Service) && services_up { status.endpoints } else { None }
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role {
+    Worker,
+    Ledger,
+    Service,
+    PortMapper,
+}
+
+impl Role {
+    fn of(name: &str) -> Self {
+        match name {
+            "broker" | "postgres" => Self::Service,
+            "epmd" => Self::PortMapper,
+            name if name.ends_with(LEDGER) || name.starts_with("migrate") => Self::Ledger,
+            _ => Self::Worker,
+        }
+    }
+
+    fn stopping(self) -> &'static str {
+        match self {
+            Self::Worker => "stop the workers",
+            Self::Ledger => "stop the ledger",
+            Self::Service => "stop RabbitMQ and Postgres",
+            Self::PortMapper => "stop the port mapper",
+        }
+    }
+
+    fn grace(self) -> Duration {
+        if self == Self::Worker { WORKER_STOP_WITHIN } else { SERVICE_STOP_WITHIN }
+    }
+}
+
+async fn stop_all(state: &Arc<StateDir>, names: Vec<String>, role: Role) -> Result<Vec<String>, LocalError> {
+    let mut stopping = tokio::task::JoinSet::new();
+    for name in names {
+        let Some(process) = Process::attach(state, &name) else { continue };
+        let signal = if name == "postgres" { Postgres::STOP_SIGNAL } else { Signal::Terminate };
+        stopping.spawn(async move {
+            process.resume();
+            process.stop(signal, role.grace()).await.map(|by_itself| (name, by_itself))
+        });
+    }
+    let mut forced = Vec::new();
+    while let Some(stopped) = stopping.join_next().await {
+        let (name, by_itself) = stopped.expect("stopping a process does not panic")?;
+        if !by_itself {
+            forced.push(name);
+        }
+    }
+    Ok(forced)
+}
+
+fn process_status(state: &Arc<StateDir>, name: &str) -> Option<ProcessStatus> {
+    let identity = Identity::recorded(&state.record(name))?;
+    let alive = identity.is_alive();
+    let age = if alive { identity.age() } else { None };
+    let since = if alive { identity.since() } else { None };
+    Some(ProcessStatus {
+        name: name.to_owned(),
+        pid: identity.pid,
+        alive,
+        seconds: age.map(|age| age.as_secs()),
+        since,
+        log: state.log(name),
+    })
+}
+
+fn read_endpoints(dir: &Path) -> Option<Endpoints> {
+    serde_json::from_str(&fs::read_to_string(dir.join(ENDPOINTS)).ok()?).ok()
+}
+
+/// Holds off other commands on the same fleet until it is dropped; the kernel drops it when we die.
+async fn lock(state: &StateDir) -> Result<fs::File, LocalError> {
+    let path = state.path().join(LOCK);
+    let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).at("open", &path)?;
+    let deadline = Instant::now() + LOCK_WITHIN;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(fs::TryLockError::Error(source)) => return Err(source).at("lock", &path),
+            Err(fs::TryLockError::WouldBlock) if Instant::now() >= deadline => {
+                return Err(LocalError::Locked { path, seconds: LOCK_WITHIN.as_secs() });
+            }
+            Err(fs::TryLockError::WouldBlock) => tokio::time::sleep(POLL).await,
+        }
+    }
+}

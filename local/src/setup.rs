@@ -1,0 +1,174 @@
+//! What a fresh Debian or Ubuntu machine lacks, found and installed: RabbitMQ, Postgres, NVRTC, and for the tests Python's `pika`.
+//!
+//! The checks look at files only, so that a second run costs milliseconds. Python packages go into a folder of our own in the user's
+//! cache, all or nothing: they are installed beside it and renamed into place, so that an interrupted run is repaired by the next.
+
+use std::{
+    collections::VecDeque,
+    fs,
+    io::{self, BufRead as _},
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+use crate::{programs, progress::Progress};
+
+mod apt;
+mod python;
+
+/// Something that the project needs from outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// RabbitMQ and Postgres.
+    Services,
+    /// NVRTC and the CUDA headers, which compile CUDA C without a GPU.
+    Compiler,
+    /// Another AMQP client than ours, for tests of the wire contract.
+    Pika,
+}
+
+/// Why the machine could not be set up. The message says what to do by hand.
+#[derive(Debug, thiserror::Error)]
+pub enum SetupError {
+    #[error("{action} {}: {source}", path.display())]
+    File { action: &'static str, path: PathBuf, source: io::Error },
+    #[error(
+        "install {packages}: this machine has no apt-get; install them with its own package manager and run this again"
+    )]
+    NoApt { packages: String },
+    #[error(
+        "install {packages}: that needs root, and `sudo -n` does not work here; run this yourself, then the same command again:\n\n    {command}\n"
+    )]
+    NeedsRoot { packages: String, command: String },
+    #[error("run {command} ({outcome}); its last words:{tail}", tail = indented(tail))]
+    Command { command: String, outcome: String, tail: Vec<String> },
+    #[error(
+        "install Python packages: neither python3 on the path nor /usr/bin/python3 has pip, also after installing python3-pip"
+    )]
+    NoPip,
+}
+
+impl Part {
+    pub const ALL: [Self; 3] = [Self::Services, Self::Compiler, Self::Pika];
+
+    /// Whether it is there already. Looks at files only.
+    pub fn is_installed(self) -> bool {
+        match self {
+            Self::Services => apt::missing_services().is_empty(),
+            Self::Compiler => python::COMPILER.is_installed(),
+            Self::Pika => python::PIKA.is_installed(),
+        }
+    }
+
+    fn install(self, progress: &dyn Progress) -> Result<(), SetupError> {
+        match self {
+            Self::Services => apt::install(&apt::missing_services(), progress),
+            Self::Compiler => python::COMPILER.install(progress),
+            Self::Pika => python::PIKA.install(progress),
+        }
+    }
+}
+
+/// Which of `parts` are not there.
+pub fn missing(parts: &[Part]) -> Vec<Part> {
+    parts.iter().copied().filter(|part| !part.is_installed()).collect()
+}
+
+/// Installs what is missing; tells what that was. Two runs at once wait for each other.
+pub fn install(parts: &[Part], progress: &dyn Progress) -> Result<Vec<Part>, SetupError> {
+    if missing(parts).is_empty() {
+        return Ok(Vec::new());
+    }
+    let _lock = lock(progress)?;
+    // The one that we waited for may have done it.
+    let missing = missing(parts);
+    missing.iter().try_for_each(|part| part.install(progress))?;
+    Ok(missing)
+}
+
+/// The folder for `PYTHONPATH` where `pika` is.
+pub fn pika_folder() -> PathBuf {
+    python::PIKA.folder()
+}
+
+/// The folder that holds NVRTC and the CUDA headers, below the cache; the worker looks there.
+pub fn compiler_folder() -> PathBuf {
+    python::COMPILER.folder()
+}
+
+/// A Python that can run the test clients.
+pub fn python() -> Option<PathBuf> {
+    programs::system("python3")
+}
+
+/// `${XDG_CACHE_HOME:-~/.cache}/gpufleet`.
+pub fn cache_folder() -> PathBuf {
+    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    cache.unwrap_or_else(std::env::temp_dir).join("gpufleet")
+}
+
+fn lock(progress: &dyn Progress) -> Result<fs::File, SetupError> {
+    let folder = cache_folder();
+    fs::create_dir_all(&folder).map_err(failed("create", &folder))?;
+    let path = folder.join("setup.lock");
+    let file =
+        fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).map_err(failed("open", &path))?;
+    if file.try_lock().is_err() {
+        progress.step("wait for another setup on this machine", || file.lock()).map_err(failed("lock", &path))?;
+    }
+    Ok(file)
+}
+
+fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SetupError {
+    move |source| SetupError::File { action, path: path.to_owned(), source }
+}
+
+/// Lines of a failed command that an error shows.
+const TAIL_LINES: usize = 15;
+
+/// Runs a command to its end, telling its output line by line.
+fn run(mut command: Command, described: &str, progress: &dyn Progress) -> Result<(), SetupError> {
+    let ended = |outcome: String, tail: VecDeque<String>| SetupError::Command {
+        command: described.to_owned(),
+        outcome,
+        tail: tail.into(),
+    };
+    let (reader, writer) = io::pipe().map_err(|error| ended(error.to_string(), VecDeque::new()))?;
+    let spawned = writer.try_clone().and_then(|twin| command.stdin(Stdio::null()).stdout(writer).stderr(twin).spawn());
+    let mut child = spawned.map_err(|error| ended(error.to_string(), VecDeque::new()))?;
+    // It holds the writing ends; the loop below would never end.
+    drop(command);
+    let mut tail = VecDeque::with_capacity(TAIL_LINES);
+    for line in io::BufReader::new(reader).lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
+        progress.detail(line.trim());
+        if tail.len() == TAIL_LINES {
+            tail.pop_front();
+        }
+        tail.push_back(line);
+    }
+    match child.wait() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(ended(status.to_string(), tail)),
+        Err(error) => Err(ended(error.to_string(), tail)),
+    }
+}
+
+fn indented(lines: &[String]) -> String {
+    lines.iter().map(|line| format!("\n  | {line}")).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::progress::Silent;
+
+    #[test]
+    fn a_failed_command_shows_its_last_words() {
+        let mut command = Command::new("sh");
+        command.args(["-c", "echo one; echo two >&2; exit 3"]);
+        let error = run(command, "the thing", &Silent).unwrap_err().to_string();
+        assert!(error.contains("the thing") && error.contains("exit status: 3"), "{error}");
+        assert!(error.contains("| one") && error.contains("| two"), "{error}");
+    }
+}

@@ -1,0 +1,73 @@
+//! Debian's and Ubuntu's packages.
+//!
+//! Installing a package must not start its service: it would take the ports of a service that the owner of the machine runs
+//! elsewhere, and nobody asked for one. `policy-rc.d` is Debian's way to say so. Ours exists only while it is needed, and a copy that
+//! stays behind a crash takes itself away at its first use.
+
+use std::process::Command;
+
+use super::{SetupError, run};
+use crate::{programs, progress::Progress, state};
+
+/// apt waits this long for another apt.
+const LOCK_SECONDS: u32 = 300;
+
+/// Installs the packages given as arguments; asks for fresh lists only where the known ones do not suffice.
+const SCRIPT: &str = r#"
+policy=/usr/sbin/policy-rc.d
+if [ ! -e "$policy" ]; then
+    trap 'rm -f "$policy"' EXIT
+    trap 'exit 130' HUP INT TERM
+    cat > "$policy" <<END
+#!/bin/sh
+# gpufleet installs packages just now, and their services shall not start. Without that process this file means nothing.
+[ -d /proc/$$ ] && exit 101
+rm -f "\$0"
+exit 0
+END
+    chmod 755 "$policy"
+fi
+export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
+install() { apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=LOCK -o Dpkg::Use-Pty=0 "$@"; }
+install "$@" && exit
+echo "The known package lists do not suffice: updating them."
+apt-get update -o DPkg::Lock::Timeout=LOCK && install "$@"
+"#;
+
+/// Which packages the services lack.
+pub(super) fn missing_services() -> Vec<&'static str> {
+    let mut packages = Vec::new();
+    if programs::rabbitmq("rabbitmq-server").is_err() || programs::epmd().is_err() {
+        packages.push("rabbitmq-server");
+    }
+    if programs::postgres("postgres").is_err() {
+        packages.push("postgresql");
+    }
+    packages
+}
+
+/// Installs packages, as root or through a sudo that asks nothing.
+pub(super) fn install(packages: &[&str], progress: &dyn Progress) -> Result<(), SetupError> {
+    let listed = packages.join(" ");
+    if programs::system("apt-get").is_none() {
+        return Err(SetupError::NoApt { packages: listed });
+    }
+    let mut command = if state::is_root() {
+        Command::new("sh")
+    } else if sudo_asks_nothing() {
+        let mut sudo = Command::new("sudo");
+        sudo.args(["-n", "sh"]);
+        sudo
+    } else {
+        let command = format!("sudo apt-get update && sudo apt-get install --no-install-recommends {listed}");
+        return Err(SetupError::NeedsRoot { packages: listed, command });
+    };
+    command.arg("-c").arg(SCRIPT.replace("LOCK", &LOCK_SECONDS.to_string())).arg("gpufleet-setup").args(packages);
+    let what = format!("install {listed} with apt-get");
+    progress.step(&what, || run(command, "apt-get install", progress))
+}
+
+fn sudo_asks_nothing() -> bool {
+    let Some(sudo) = programs::system("sudo") else { return false };
+    Command::new(sudo).args(["-n", "true"]).output().is_ok_and(|output| output.status.success())
+}

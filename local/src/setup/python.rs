@@ -1,0 +1,108 @@
+//! Python packages in folders of our own: no system package and no virtual environment is touched.
+
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use super::{SetupError, apt, cache_folder, failed, run};
+use crate::progress::Progress;
+
+/// A folder and what lies in it.
+pub(super) struct Collection {
+    folder: &'static str,
+    title: &'static str,
+    /// Exact versions: the catalog's PTX is compared with what this NVRTC makes.
+    packages: &'static [&'static str],
+}
+
+/// NVRTC 12.9: version 13 writes PTX that the drivers of 12.x refuse. The other two hold headers (`cuda_fp16.h`, `cuda/std`).
+pub(super) const COMPILER: Collection = Collection {
+    folder: "python",
+    title: "NVRTC and CUDA headers (96 MB)",
+    packages: &[
+        "nvidia-cuda-nvrtc-cu12==12.9.86",
+        "nvidia-cuda-runtime-cu12==12.9.79",
+        "nvidia-cuda-cccl-cu12==12.9.27",
+    ],
+};
+
+pub(super) const PIKA: Collection =
+    Collection { folder: "python-tests", title: "pika, an AMQP client for the tests", packages: &["pika==1.4.4"] };
+
+/// Lists the packages of a complete folder: without it, or with another list, the folder is made again.
+const MARKER: &str = "gpufleet-packages.txt";
+
+impl Collection {
+    pub(super) fn folder(&self) -> PathBuf {
+        cache_folder().join(self.folder)
+    }
+
+    pub(super) fn is_installed(&self) -> bool {
+        fs::read_to_string(self.folder().join(MARKER)).is_ok_and(|text| text == self.list())
+    }
+
+    pub(super) fn install(&self, progress: &dyn Progress) -> Result<(), SetupError> {
+        let python = python_with_pip(progress)?;
+        let (folder, partial, old) = (self.folder(), self.beside("partial"), self.beside("old"));
+        remove(&partial)?;
+        remove(&old)?;
+        fs::create_dir_all(&partial).map_err(failed("create", &partial))?;
+        let mut command = Command::new(&python);
+        command.args([
+            "-m",
+            "pip",
+            "install",
+            "--no-deps",
+            "--no-input",
+            "--disable-pip-version-check",
+            "--progress-bar=off",
+            "--target",
+        ]);
+        command.arg(&partial).args(self.packages);
+        // A developer's own settings that would send the packages elsewhere.
+        for name in ["PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "PYTHONPATH", "PYTHONHOME"] {
+            command.env_remove(name);
+        }
+        let what = format!("install {} with pip", self.title);
+        progress.step(&what, || run(command, "pip install", progress))?;
+        let marker = partial.join(MARKER);
+        fs::write(&marker, self.list()).map_err(failed("write", &marker))?;
+        if folder.exists() {
+            fs::rename(&folder, &old).map_err(failed("move away", &folder))?;
+        }
+        fs::rename(&partial, &folder).map_err(failed("rename to", &folder))?;
+        remove(&old)
+    }
+
+    fn list(&self) -> String {
+        self.packages.iter().map(|package| format!("{package}\n")).collect()
+    }
+
+    fn beside(&self, what: &str) -> PathBuf {
+        cache_folder().join(format!("{}.{what}", self.folder))
+    }
+}
+
+fn python_with_pip(progress: &dyn Progress) -> Result<PathBuf, SetupError> {
+    if let Some(python) = found_pip() {
+        return Ok(python);
+    }
+    apt::install(&["python3", "python3-pip"], progress)?;
+    found_pip().ok_or(SetupError::NoPip)
+}
+
+fn found_pip() -> Option<PathBuf> {
+    let has_pip = |python: &PathBuf| {
+        Command::new(python).args(["-m", "pip", "--version"]).output().is_ok_and(|output| output.status.success())
+    };
+    ["python3", "/usr/bin/python3"].into_iter().map(PathBuf::from).find(has_pip)
+}
+
+fn remove(folder: &Path) -> Result<(), SetupError> {
+    match fs::remove_dir_all(folder) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(failed("remove", folder)(error)),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,125 @@
+//! Fleets of real services with stand-ins for our own programs: what is started is stopped, and what has died is said to be dead.
+
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+};
+
+use gpufleet_local::{
+    Cuda, Fleet, FleetState, LocalError, Services, Silent, UpOptions, down, process::marked, running, state::MARKER,
+    status, up,
+};
+
+/// Does what the fleet expects of a worker and a ledger: makes the ready file, and ends at SIGTERM. Its child is an executor's stand-in.
+const STAND_IN: &str = r#"#!/bin/sh
+echo "$@"
+[ "$1" = migrate ] && exit "${FAIL_MIGRATION:-0}"
+while [ $# -gt 1 ]; do [ "$1" = --ready-file ] && ready=$2; shift; done
+sleep 1000 & child=$!
+trap 'kill "$child"; exit 0' TERM
+: > "$ready"
+wait "$child"
+"#;
+
+fn stand_ins(directory: &Path, script: &str) -> PathBuf {
+    let bin = directory.join("bin");
+    fs::create_dir(&bin).expect("the scratch directory is ours");
+    for name in ["gpufleet-worker", "gpufleet-ledger"] {
+        fs::write(bin.join(name), script).expect("the directory was just made");
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).expect("the file is ours");
+    }
+    bin
+}
+
+fn processes_of(state: &Path) -> usize {
+    marked(MARKER, &state.to_string_lossy()).len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fleets_share_services_and_stop_apart() {
+    let scratch = tempfile::tempdir().unwrap();
+    let bin = stand_ins(scratch.path(), STAND_IN);
+    let services = Services::ephemeral_with_logs(&scratch.path().join("log")).await.unwrap();
+    let path = services.state().path().to_owned();
+    let builder = Fleet::builder().on(&services).bin_dir(&bin);
+    let (one, two) =
+        tokio::try_join!(builder.clone().workers(2).start(), builder.clone().pools(["a", "b"]).start()).unwrap();
+    assert_ne!(one.endpoints(), two.endpoints());
+    assert_eq!((one.workers().len(), two.workers().len()), (2, 1));
+
+    let worker = one.worker(0);
+    worker.kill9().await.unwrap();
+    assert!(!worker.is_alive() && one.worker(1).is_alive());
+    worker.restart().await.unwrap();
+    assert!(worker.is_alive());
+    one.add_worker().await.unwrap();
+    one.stop_ledger().await.unwrap();
+    one.start_ledger().await.unwrap();
+    assert_eq!(one.stop().await.unwrap(), Vec::<String>::new());
+    assert!(two.worker(0).is_alive() && two.ledger().unwrap().is_alive());
+    let words = fs::read_to_string(two.worker(0).process().log()).unwrap();
+    assert!(words.contains("--cuda emulated --pool a --pool b"), "{words}");
+
+    // The stand-in whose parent was killed is left to the guard.
+    services.stop().await.unwrap();
+    assert_eq!(processes_of(&path), 0);
+    assert!(!path.exists() && scratch.path().join("log/broker.log").exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_that_fails_says_why_and_leaves_nothing() {
+    let scratch = tempfile::tempdir().unwrap();
+    let bin = stand_ins(scratch.path(), "#!/bin/sh\n[ $1 = migrate ] && exit 0\necho no such device >&2\nexit 10\n");
+    let services = Services::ephemeral().await.unwrap();
+    let path = services.state().path().to_owned();
+    let error = Fleet::builder().on(&services).bin_dir(&bin).start().await.unwrap_err();
+    assert!(matches!(error, LocalError::Ended { .. }));
+    let text = error.to_string();
+    assert!(text.contains("exit status: 10") && text.contains("no such device"), "{text}");
+    let missing = Fleet::builder().on(&services).bin_dir(scratch.path()).start().await.unwrap_err().to_string();
+    assert!(missing.contains("gpufleet-worker") && missing.contains("cargo build"), "{missing}");
+    services.stop().await.unwrap();
+    assert_eq!(processes_of(&path), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_persistent_fleet_is_found_repaired_and_stopped() {
+    let scratch = tempfile::tempdir().unwrap();
+    // Root's Postgres, another user, has to pass through.
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
+    let bin_dir = Some(stand_ins(scratch.path(), STAND_IN));
+    let dir = scratch.path().join("fleet");
+    assert_eq!(status(&dir).unwrap().state, FleetState::Down);
+    assert!(!dir.exists(), "looking creates nothing");
+
+    let options = UpOptions { dir: dir.clone(), workers: 2, cuda: Cuda::Emulated, bin_dir, ..UpOptions::default() };
+    // Two at once are serialised, and the second finds everything there.
+    let (first, second) = tokio::try_join!(up(&options, &Silent), up(&options, &Silent)).unwrap();
+    let pids = |status: &gpufleet_local::Status| status.processes.iter().map(|process| process.pid).collect::<Vec<_>>();
+    assert_eq!((pids(&first), first.state), (pids(&second), FleetState::Up));
+    assert_eq!(first.processes.len(), 6, "broker, epmd, Postgres, ledger, two workers");
+    assert_eq!(running(&dir), first.endpoints);
+
+    let worker = first.processes.iter().find(|process| process.name == "gpufleet-w1").unwrap();
+    std::process::Command::new("kill").args(["-9", &worker.pid.to_string()]).status().unwrap();
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while status(&dir).unwrap().state != FleetState::Degraded {
+        assert!(std::time::Instant::now() < deadline);
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
+    assert!(status(&dir).unwrap().processes.iter().any(|process| process.name == "gpufleet-w1" && !process.alive));
+    assert!(running(&dir).is_some(), "the services still run");
+    let repaired = up(&options, &Silent).await.unwrap();
+    assert_eq!(repaired.state, FleetState::Up);
+
+    assert_eq!(down(&dir, &Silent).await.unwrap(), Vec::<String>::new());
+    assert_eq!((status(&dir).unwrap().state, running(&dir)), (FleetState::Down, None));
+    assert_eq!(processes_of(&fs::canonicalize(&dir).unwrap()), 0);
+    assert_eq!(down(&dir, &Silent).await.unwrap(), Vec::<String>::new());
+
+    // The data is still there, at the same addresses.
+    let again = up(&options, &Silent).await.unwrap();
+    assert_eq!(again.endpoints, first.endpoints);
+    down(&dir, &Silent).await.unwrap();
+}
