@@ -6,7 +6,7 @@
 //!
 //! A worker thread starts with the first task that needs it. A short task put into an idle queue runs on the caller's
 //! own thread instead, because waking a thread costs more than a small copy; nobody can tell the difference, as no
-//! other task of the queue is running then.
+//! other task of the queue is running then. For the same reason a thread that waits for a point runs what is ready.
 
 use std::{
     collections::VecDeque,
@@ -165,13 +165,31 @@ impl Point {
         Arc::ptr_eq(&self.queue, queue)
     }
 
+    /// Waits until the point is reached, and lends the waiting thread to the queue where its worker is not awake yet.
     pub fn wait(&self) {
-        if self.is_reached() {
-            return;
+        let mut state = self.queue.lock();
+        while !self.is_reached() {
+            if let Some(task) = state.take_ready() {
+                drop(state);
+                (task.work)();
+                self.queue.end_running();
+                state = self.queue.lock();
+            } else {
+                state = self.queue.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            }
         }
-        let unreached = |_: &mut State| !self.is_reached();
-        let waited = self.queue.changed.wait_while(self.queue.lock(), unreached);
-        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+}
+
+impl State {
+    /// The next task, if nothing stands between it and its start.
+    fn take_ready(&mut self) -> Option<Task> {
+        let ready = self.pending.front().is_some_and(|task| task.after.iter().all(Point::is_reached));
+        if self.running || !ready {
+            return None;
+        }
+        self.running = true;
+        self.pending.pop_front()
     }
 }
 

@@ -122,7 +122,7 @@ fn occupancy_proposes_a_block_that_can_be_launched() {
     let context = context();
     let saxpy = function(&context, SAXPY, "saxpy");
     let (grid, block) = saxpy.occupancy_max_potential_block_size(none, 0, 0, None).unwrap();
-    assert!(grid >= 1 && block >= 32 && block <= 1024, "{grid} {block}");
+    assert!(grid >= 1 && (32..=1024).contains(&block), "{grid} {block}");
     let blocks = saxpy.occupancy_max_active_blocks_per_multiprocessor(block, 0, None).unwrap();
     assert!(blocks >= 1);
     assert_eq!(saxpy.occupancy_max_active_blocks_per_multiprocessor(64, 10 << 20, None), Ok(0));

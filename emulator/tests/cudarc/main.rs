@@ -3,12 +3,21 @@
 //! This is the one place outside of the worker's executor that knows cudarc. The library is opened by its path, before
 //! cudarc's first call; glibc then answers cudarc's own `dlopen("libcuda.so")` by the library's SONAME.
 
+#[cfg(test)]
 mod copies;
+#[cfg(test)]
 mod device;
+#[cfg(test)]
 mod faults;
+#[cfg(test)]
 mod launches;
+#[cfg(test)]
 mod modules;
+#[cfg(test)]
 mod platform;
+#[cfg(test)]
 mod programs;
+#[cfg(test)]
 mod streams;
+#[cfg(test)]
 mod symbols;
