@@ -1,0 +1,103 @@
+//! The handle to one broker that everything else goes through.
+
+use std::{sync::Arc, time::Duration};
+
+use gpufleet_schema::{ClientName, PoolName};
+use tokio::sync::watch;
+use tokio_util::sync::DropGuard;
+
+use crate::{
+    BrokerUrl, ConnectError, Consumer, DeclareError, Message, Options, PublishError, QueueDepth, QueueError, State,
+    link::Link,
+    publisher::Publisher,
+    topology::{self, Declaration},
+};
+
+/// A connection to the broker that mends itself. Clones share it; when the last one goes, so does the connection, without the
+/// waiting that [`Broker::close`] does.
+#[derive(Debug, Clone)]
+pub struct Broker {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    link: Arc<Link>,
+    publisher: Publisher,
+    _stop: DropGuard,
+}
+
+impl Broker {
+    /// Connects once; an unreachable broker is an error after at most `connect_deadline`. From then on outages are bridged.
+    /// Cancelling gives the attempt up.
+    pub async fn connect(options: Options) -> Result<Self, ConnectError> {
+        let link = Link::open(options).await?;
+        let publisher = Publisher::start(&link);
+        let _stop = link.stop.clone().drop_guard();
+        Ok(Self { inner: Arc::new(Inner { link, publisher, _stop }) })
+    }
+
+    pub fn state(&self) -> watch::Receiver<State> {
+        self.inner.link.state()
+    }
+
+    pub fn url(&self) -> &BrokerUrl {
+        &self.inner.link.options.url
+    }
+
+    /// Declares the exchanges, and the queues that all parts share. Can be repeated. Cancelling leaves a part declared.
+    pub async fn declare_base(&self) -> Result<(), DeclareError> {
+        topology::declare(&self.inner.link, &Declaration::Base).await
+    }
+
+    /// Declares a pool's task queues. Needs [`Broker::declare_base`] once before. Cancelling leaves a part declared.
+    pub async fn declare_pool(&self, pool: &PoolName) -> Result<(), DeclareError> {
+        topology::declare(&self.inner.link, &Declaration::Pool(pool.clone())).await
+    }
+
+    /// Declares a client's reply queue, which goes away when it had no consumer for ten minutes. Cancelling is harmless.
+    pub async fn declare_reply_queue(&self, client: &ClientName) -> Result<(), DeclareError> {
+        topology::declare(&self.inner.link, &Declaration::Replies(client.clone())).await
+    }
+
+    /// Looks at a queue; `None` where there is none of that name. Cancelling is harmless.
+    pub async fn queue_depth(&self, queue: &str) -> Result<Option<QueueDepth>, QueueError> {
+        topology::depth(&self.inner.link, queue).await
+    }
+
+    /// Deletes a queue with its messages; one that isn't there is fine. Cancelled, it may or may not have happened.
+    pub async fn delete_queue(&self, queue: &str) -> Result<(), QueueError> {
+        topology::delete(&self.inner.link, queue).await
+    }
+
+    /// Publishes, and resolves when the broker has confirmed. Call it many times at once: confirms are pipelined. What was
+    /// unconfirmed when a connection broke is sent again under the same message id, so a consumer may see it twice.
+    ///
+    /// Cancelled before the message left, it isn't sent; after that it is, and nobody learns the outcome.
+    pub async fn publish(&self, message: Message) -> Result<(), PublishError> {
+        self.inner.publisher.publish(message).await
+    }
+
+    /// Consumes from a queue until stopped, through outages. `prefetch` bounds what is out unsettled; 0 counts as 1.
+    pub fn consume(&self, queue: String, prefetch: u16) -> Consumer {
+        Consumer::start(self.inner.link.clone(), queue, prefetch)
+    }
+
+    pub(crate) fn confirm_deadline(&self) -> Duration {
+        self.inner.link.options.confirm_deadline
+    }
+
+    /// What keeps messages from going out, where something does.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.inner.link.trouble()
+    }
+
+    /// Takes no more messages, waits up to the confirm deadline for those under way, and closes both connections.
+    /// Cancelled, messages are still refused, and the connections close when the last clone is dropped.
+    pub async fn close(&self) {
+        self.inner.publisher.drain().await;
+        self.inner.link.stop.cancel();
+        let mut state = self.inner.link.state();
+        let _supervisor_gone = state.wait_for(|state| *state == State::Closed).await;
+    }
+}

@@ -1,0 +1,80 @@
+//! Consuming from one queue, through outages.
+//!
+//! A task holds the subscription. It subscribes again when the connection or the channel is lost, and when the broker ends the
+//! subscription alone, which it does without an error when a queue is deleted or moves. A queue of ours that is gone is
+//! declared again.
+
+use std::sync::Arc;
+
+use tokio::sync::{mpsc, oneshot};
+
+use crate::{Delivery, link::Link};
+
+mod subscriber;
+
+use subscriber::{Command, Subscriber};
+
+/// Deliveries of one queue. Dropping it ends the subscription; what it delivered can still be settled, and what was on its way
+/// goes back to the queue once that has happened.
+#[derive(Debug)]
+pub struct Consumer {
+    queue: String,
+    incoming: mpsc::UnboundedReceiver<Incoming>,
+    commands: mpsc::UnboundedSender<Command>,
+}
+
+/// What comes out of a [`Consumer`].
+#[derive(Debug)]
+pub enum Incoming {
+    Delivery(Delivery),
+    /// The subscription broke. Told once per outage; it mends itself. What was delivered before can't be settled any more
+    /// and comes again.
+    Interrupted {
+        reason: String,
+    },
+}
+
+impl Consumer {
+    pub(crate) fn start(link: Arc<Link>, queue: String, prefetch: u16) -> Self {
+        // Unbounded, because the prefetch bounds what the broker sends.
+        let (out, incoming) = mpsc::unbounded_channel();
+        let (commands, orders) = mpsc::unbounded_channel();
+        tokio::spawn(Subscriber::new(link, queue.clone(), prefetch, out, orders).run());
+        Self { queue, incoming, commands }
+    }
+
+    pub fn queue(&self) -> &str {
+        &self.queue
+    }
+
+    /// The next delivery, or `None` after [`Consumer::stop`] or when the broker was closed. Cancelling loses nothing.
+    pub async fn next(&mut self) -> Option<Incoming> {
+        loop {
+            match self.incoming.recv().await? {
+                // It arrived before an outage and comes again: to hand it out would be to do its work twice.
+                Incoming::Delivery(delivery) if !delivery.acker.is_live() => {}
+                incoming => return Some(incoming),
+            }
+        }
+    }
+
+    /// Ends the subscription; the broker sends nothing more. What has arrived already still comes out of [`Consumer::next`],
+    /// then `None`. Cancelled, the subscription ends all the same.
+    pub async fn stop(&mut self) {
+        self.order(Command::Stop).await;
+    }
+
+    /// Subscribes anew with another prefetch, which holds for what comes from then on; what is out stays out and can be
+    /// settled. 0 counts as 1. Cancelled, it happens all the same.
+    pub async fn set_prefetch(&mut self, prefetch: u16) {
+        self.order(|done| Command::Prefetch(prefetch, done)).await;
+    }
+
+    async fn order(&self, command: impl FnOnce(oneshot::Sender<()>) -> Command) {
+        let (done, carried_out) = oneshot::channel();
+        if self.commands.send(command(done)).is_ok() {
+            // An error means that the subscriber has ended, and with it the subscription.
+            let _ended = carried_out.await;
+        }
+    }
+}

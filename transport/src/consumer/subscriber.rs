@@ -1,0 +1,261 @@
+//! The task behind a consumer.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt;
+use lapin::{
+    Channel,
+    options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions},
+    types::FieldTable,
+};
+use tokio::{
+    sync::{mpsc, oneshot},
+    time::{Instant, timeout},
+};
+use tracing::{debug, warn};
+
+use super::Incoming;
+use crate::{
+    Delivery,
+    backoff::Backoff,
+    link::{Link, Session, is_not_found, reason_of},
+    topology::{self, Declaration},
+};
+
+/// For opening a channel and subscribing, or for ending a subscription: a few round trips.
+const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
+/// A subscription that lasted this long starts the backoff over when it breaks.
+const STEADY: Duration = Duration::from_secs(10);
+
+#[derive(Debug)]
+pub(super) enum Command {
+    Stop(oneshot::Sender<()>),
+    Prefetch(u16, oneshot::Sender<()>),
+}
+
+pub(super) struct Subscriber {
+    link: Arc<Link>,
+    queue: String,
+    prefetch: u16,
+    out: mpsc::UnboundedSender<Incoming>,
+    commands: mpsc::UnboundedReceiver<Command>,
+    /// Whether the reader knows of the outage that is on.
+    told: bool,
+    /// Answered when the task ends.
+    stopped: Option<oneshot::Sender<()>>,
+}
+
+struct Subscription {
+    channel: Arc<Channel>,
+    stream: lapin::Consumer,
+}
+
+/// Why there is no subscription, or none any more.
+enum Broken {
+    /// The reader wants no more, or the link was closed.
+    Stop,
+    Fault(String),
+    /// The queue is gone.
+    NoQueue(String),
+}
+
+impl Subscriber {
+    pub(super) fn new(
+        link: Arc<Link>,
+        queue: String,
+        prefetch: u16,
+        out: mpsc::UnboundedSender<Incoming>,
+        commands: mpsc::UnboundedReceiver<Command>,
+    ) -> Self {
+        Self { link, queue, prefetch: prefetch.max(1), out, commands, told: false, stopped: None }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut backoff = Backoff::default();
+        loop {
+            let started = Instant::now();
+            match self.once().await {
+                Broken::Stop => break,
+                Broken::Fault(reason) => self.tell(reason),
+                Broken::NoQueue(reason) => {
+                    self.tell(reason);
+                    self.declare_again().await;
+                }
+            }
+            if started.elapsed() > STEADY {
+                backoff.reset();
+            }
+            if self.idle(tokio::time::sleep(backoff.next())).await.is_none() {
+                break;
+            }
+        }
+        if let Some(stopped) = self.stopped.take() {
+            let _reader_gone = stopped.send(());
+        }
+    }
+
+    /// One session, one channel, and subscriptions on it for as long as it lasts.
+    async fn once(&mut self) -> Broken {
+        let mut sessions = self.link.sessions();
+        let wait = async {
+            let found = sessions.wait_for(|s| s.as_ref().is_some_and(|s| !s.failed().is_cancelled())).await;
+            found.ok().and_then(|session| session.clone())
+        };
+        let Some(Some(session)) = self.idle(wait).await else { return Broken::Stop };
+        let prefetch = self.prefetch;
+        let queue = self.queue.clone();
+        let Some(subscribed) = self.idle(open(&session, &queue, prefetch)).await else { return Broken::Stop };
+        let mut subscription = match subscribed {
+            Ok(subscription) => subscription,
+            Err(broken) => return broken,
+        };
+        if self.prefetch != prefetch {
+            // It was changed while the subscription was being made.
+            if let Err(broken) = self.renew(&mut subscription).await {
+                return broken;
+            }
+        }
+        debug!(queue = self.queue, prefetch = self.prefetch, "subscribed");
+        self.told = false;
+        let broken = self.follow(&session, &mut subscription).await;
+        if let Broken::Stop = broken {
+            self.end(subscription).await;
+        }
+        broken
+    }
+
+    /// Passes deliveries on until something happens.
+    async fn follow(&mut self, session: &Session, subscription: &mut Subscription) -> Broken {
+        loop {
+            tokio::select! {
+                biased;
+                () = self.link.stop.cancelled() => return Broken::Stop,
+                () = self.out.closed() => return Broken::Stop,
+                command = self.commands.recv() => match command {
+                    None => return Broken::Stop,
+                    Some(Command::Stop(done)) => {
+                        self.stopped = Some(done);
+                        return Broken::Stop;
+                    }
+                    Some(Command::Prefetch(prefetch, done)) => {
+                        self.prefetch = prefetch.max(1);
+                        if let Err(broken) = self.renew(subscription).await {
+                            return broken;
+                        }
+                        let _reader_gone = done.send(());
+                    }
+                },
+                () = session.failed().cancelled() => return Broken::Fault(session.reason()),
+                delivery = subscription.stream.next() => match delivery {
+                    Some(Ok(delivery)) => self.pass(delivery, &subscription.channel),
+                    Some(Err(error)) => return Broken::Fault(reason_of(&error)),
+                    // No error and the channel is fine: the queue was deleted, or its node went away.
+                    None => return Broken::NoQueue(format!("the broker ended the subscription to {}", self.queue)),
+                },
+            }
+        }
+    }
+
+    fn pass(&self, delivery: lapin::message::Delivery, channel: &Arc<Channel>) {
+        // Without a reader it stays unsettled and goes back when the channel closes.
+        let _reader_gone = self.out.send(Incoming::Delivery(Delivery::new(delivery, channel.clone())));
+    }
+
+    /// A prefetch can't change under a subscription, so it is ended and made anew on the same channel: what is out on the
+    /// channel can still be settled.
+    async fn renew(&mut self, subscription: &mut Subscription) -> Result<(), Broken> {
+        self.cancel(subscription).await?;
+        let again = subscribe(&subscription.channel, &self.queue, self.prefetch);
+        subscription.stream = within(again).await?;
+        Ok(())
+    }
+
+    /// Ends the subscription and passes on what was on its way.
+    async fn cancel(&self, subscription: &mut Subscription) -> Result<(), Broken> {
+        let tag = subscription.stream.tag();
+        within(subscription.channel.basic_cancel(tag, BasicCancelOptions { nowait: false })).await?;
+        while let Some(delivery) = subscription.stream.next().await {
+            match delivery {
+                Ok(delivery) => self.pass(delivery, &subscription.channel),
+                Err(error) => return Err(Broken::Fault(reason_of(&error))),
+            }
+        }
+        Ok(())
+    }
+
+    async fn end(&self, mut subscription: Subscription) {
+        // When the link is closing, its connection may be gone, and its end ends the subscription as well.
+        if !self.link.stop.is_cancelled()
+            && let Err(Broken::Fault(reason) | Broken::NoQueue(reason)) = self.cancel(&mut subscription).await
+        {
+            debug!(queue = self.queue, reason, "subscription ended with its channel");
+        }
+    }
+
+    /// Waits for something else while there is no subscription. `None` when there is to be none any more.
+    async fn idle<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
+        let mut wait = std::pin::pin!(wait);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.link.stop.cancelled() => return None,
+                () = self.out.closed() => return None,
+                command = self.commands.recv() => match command? {
+                    Command::Stop(done) => {
+                        self.stopped = Some(done);
+                        return None;
+                    }
+                    Command::Prefetch(prefetch, done) => {
+                        self.prefetch = prefetch.max(1);
+                        let _reader_gone = done.send(());
+                    }
+                },
+                outcome = &mut wait => return Some(outcome),
+            }
+        }
+    }
+
+    fn tell(&mut self, reason: String) {
+        if self.told {
+            debug!(queue = self.queue, reason, "still not subscribed");
+            return;
+        }
+        warn!(queue = self.queue, reason, "subscription interrupted");
+        self.told = true;
+        let _reader_gone = self.out.send(Incoming::Interrupted { reason });
+    }
+
+    async fn declare_again(&mut self) {
+        let Some(declaration) = Declaration::of_queue(&self.queue) else { return };
+        let link = self.link.clone();
+        if let Some(Err(error)) = self.idle(topology::declare(&link, &declaration)).await {
+            warn!(queue = self.queue, %error, "failed to declare the queue again");
+        }
+    }
+}
+
+async fn open(session: &Session, queue: &str, prefetch: u16) -> Result<Subscription, Broken> {
+    within(async {
+        let channel = session.consume.create_channel().await?;
+        let stream = subscribe(&channel, queue, prefetch).await?;
+        Ok(Subscription { channel: Arc::new(channel), stream })
+    })
+    .await
+}
+
+async fn subscribe(channel: &Channel, queue: &str, prefetch: u16) -> lapin::Result<lapin::Consumer> {
+    // Not global: the bound is on each subscription of the channel, so that an ended one's deliveries don't count.
+    channel.basic_qos(prefetch, BasicQosOptions { global: false }).await?;
+    let options = BasicConsumeOptions { no_local: false, no_ack: false, exclusive: false, nowait: false };
+    // The broker names the subscription, afresh each time.
+    channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await
+}
+
+async fn within<T>(work: impl Future<Output = lapin::Result<T>>) -> Result<T, Broken> {
+    match timeout(SUBSCRIBE_DEADLINE, work).await {
+        Ok(Ok(value)) => Ok(value),
+        Ok(Err(error)) if is_not_found(&error) => Err(Broken::NoQueue(reason_of(&error))),
+        Ok(Err(error)) => Err(Broken::Fault(reason_of(&error))),
+        Err(_) => Err(Broken::Fault(format!("no answer from the broker within {SUBSCRIBE_DEADLINE:?}"))),
+    }
+}

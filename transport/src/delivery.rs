@@ -1,0 +1,99 @@
+//! What arrives, and how it is settled.
+
+use std::{sync::Arc, time::Duration};
+
+use lapin::options::{BasicAckOptions, BasicNackOptions};
+
+use crate::{Properties, SettleError};
+
+/// A message from a queue. Dropped unsettled, it stays with this process until its consumer and all acker handles of it are
+/// gone; then the broker delivers it again.
+#[derive(Debug)]
+pub struct Delivery {
+    pub body: Vec<u8>,
+    pub properties: Properties,
+    pub exchange: String,
+    pub routing_key: String,
+    pub redelivered: bool,
+    /// How often it was delivered before: counted by quorum queues, else one if it was redelivered at all.
+    pub delivery_count: u64,
+    pub acker: Acker,
+}
+
+/// Settles one delivery.
+#[derive(Debug)]
+pub struct Acker {
+    /// Emptied of its body; lapin keeps its own acker's type to itself.
+    delivery: Box<lapin::message::Delivery>,
+    /// The channel that the delivery came on. Closing it would hand everything unsettled back, so whoever holds a delivery
+    /// holds its channel open.
+    _channel: Arc<lapin::Channel>,
+}
+
+/// What became of an ack or a requeue.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Settled {
+    Sent,
+    /// The channel of the delivery is gone. The broker delivers it again, to whomever.
+    Stale,
+}
+
+/// A settling frame waits behind others for the socket at most. It answers for nothing, so there is no reason to wait long.
+const SETTLE_DEADLINE: Duration = Duration::from_secs(10);
+
+impl Delivery {
+    pub(crate) fn new(mut delivery: lapin::message::Delivery, channel: Arc<lapin::Channel>) -> Self {
+        let properties = Properties::from_amqp(&delivery.properties);
+        let counted = properties.header_int("x-delivery-count").and_then(|count| u64::try_from(count).ok());
+        Self {
+            body: std::mem::take(&mut delivery.data),
+            properties,
+            exchange: delivery.exchange.to_string(),
+            routing_key: delivery.routing_key.to_string(),
+            redelivered: delivery.redelivered,
+            delivery_count: counted.unwrap_or_else(|| u64::from(delivery.redelivered)),
+            acker: Acker { delivery: Box::new(delivery), _channel: channel },
+        }
+    }
+
+    /// Body, properties and acker apart, so that the body can be borrowed from while the acker waits.
+    pub fn into_parts(self) -> (Vec<u8>, Properties, Acker) {
+        (self.body, self.properties, self.acker)
+    }
+
+    /// See [`Acker::ack`].
+    pub async fn ack(self) -> Result<Settled, SettleError> {
+        self.acker.ack().await
+    }
+
+    /// See [`Acker::requeue`].
+    pub async fn requeue(self) -> Result<Settled, SettleError> {
+        self.acker.requeue().await
+    }
+}
+
+impl Acker {
+    /// Tells the broker to forget the message. Cancelled, the ack may or may not have been sent.
+    pub async fn ack(self) -> Result<Settled, SettleError> {
+        settled(self.delivery.ack(BasicAckOptions { multiple: false })).await
+    }
+
+    /// Puts the message back into its queue. Cancelled, that may or may not have happened.
+    pub async fn requeue(self) -> Result<Settled, SettleError> {
+        settled(self.delivery.nack(BasicNackOptions { multiple: false, requeue: true })).await
+    }
+
+    /// Whether settling would still reach the broker. Where not, the message comes again and work on it is for nothing.
+    pub fn is_live(&self) -> bool {
+        self.delivery.usable()
+    }
+}
+
+async fn settled(frame: impl Future<Output = lapin::Result<bool>>) -> Result<Settled, SettleError> {
+    match tokio::time::timeout(SETTLE_DEADLINE, frame).await {
+        Ok(Ok(true)) => Ok(Settled::Sent),
+        // An error here is always the channel's or the connection's end.
+        Ok(Ok(false) | Err(_)) => Ok(Settled::Stale),
+        Err(_) => Err(SettleError::Timeout { waited: SETTLE_DEADLINE }),
+    }
+}

@@ -1,0 +1,108 @@
+//! Lifecycle events, many to a message.
+//!
+//! One message per event would cost a fleet up to half of its throughput, so events ride together: a batch leaves when it is
+//! full, when its first event has waited a little, or soon when somebody waits for its confirmation. A batch that the broker
+//! didn't confirm is sent again under its message id until it is, or until the broker's handle is closed.
+
+use std::sync::Arc;
+
+use gpufleet_schema::Event;
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
+    time::timeout,
+};
+
+use crate::{Broker, PublishError};
+
+mod batch;
+mod carrier;
+
+use batch::weight;
+use carrier::Carrier;
+
+/// Room for events that aren't confirmed: 16 MiB, some thirty thousand of the usual size. Where the broker is away for longer
+/// than that lasts, senders wait.
+const ROOM_UNITS: usize = 16 << 10;
+const ROOM_UNIT_BYTES: usize = 1 << 10;
+/// A single event takes no more than this much of it, however large, so that it always finds room.
+const UNITS_PER_SEND_MAX: usize = ROOM_UNITS / 4;
+
+/// Collects events and publishes them. Clones share the collection. When the last goes, what is left is still sent, for up to
+/// the confirm deadline; [`EventSink::flush`] before that to know that it was.
+#[derive(Debug, Clone)]
+pub struct EventSink {
+    broker: Broker,
+    parcels: mpsc::UnboundedSender<Parcel>,
+    room: Arc<Semaphore>,
+}
+
+/// What goes to the carrier.
+#[derive(Debug)]
+enum Parcel {
+    Events { events: Vec<Event>, bytes: usize, room: OwnedSemaphorePermit, confirmed: Option<Confirmed> },
+    Flush(Confirmed),
+}
+
+type Confirmed = oneshot::Sender<Result<(), PublishError>>;
+
+impl EventSink {
+    /// Starts collecting. Needs [`Broker::declare_base`] once before.
+    pub fn new(broker: Broker) -> Self {
+        // Unbounded, because whoever sends has got room for it first.
+        let (parcels, mail) = mpsc::unbounded_channel();
+        tokio::spawn(Carrier::new(broker.clone(), mail).run());
+        Self { broker, parcels, room: Arc::new(Semaphore::new(ROOM_UNITS)) }
+    }
+
+    /// Hands an event over, waiting while there is no room. An error means that the broker was closed.
+    /// Cancelled before it returns, the event isn't sent.
+    pub async fn send(&self, event: Event) -> Result<(), PublishError> {
+        self.hand_over(vec![event], None).await
+    }
+
+    /// Resolves when everything handed over so far is confirmed, or with the error of what was given up.
+    /// Cancelling is harmless.
+    pub async fn flush(&self) -> Result<(), PublishError> {
+        let (confirmed, outcome) = oneshot::channel();
+        self.parcels.send(Parcel::Flush(confirmed)).map_err(|_| PublishError::Closed)?;
+        self.wait(outcome).await
+    }
+
+    /// Hands events over and resolves when they are confirmed: what goes before an acknowledgement. They ride in the next
+    /// batch. After the confirm deadline the outcome is [`PublishError::Unknown`]; the events are kept and sent even so.
+    ///
+    /// Cancelled while it waits for room, they aren't sent; after that they are.
+    pub async fn send_confirmed(&self, events: Vec<Event>) -> Result<(), PublishError> {
+        if events.is_empty() {
+            return Ok(());
+        }
+        let (confirmed, outcome) = oneshot::channel();
+        self.hand_over(events, Some(confirmed)).await?;
+        self.wait(outcome).await
+    }
+
+    async fn hand_over(&self, events: Vec<Event>, confirmed: Option<Confirmed>) -> Result<(), PublishError> {
+        let bytes = events.iter().map(weight).sum();
+        let room = tokio::select! {
+            biased;
+            room = self.room.clone().acquire_many_owned(units(bytes)) => room.expect("the semaphore is never closed"),
+            // The carrier has ended, so nothing makes room any more.
+            () = self.parcels.closed() => return Err(PublishError::Closed),
+        };
+        let parcel = Parcel::Events { events, bytes, room, confirmed };
+        self.parcels.send(parcel).map_err(|_| PublishError::Closed)
+    }
+
+    async fn wait(&self, outcome: oneshot::Receiver<Result<(), PublishError>>) -> Result<(), PublishError> {
+        let waited = self.broker.confirm_deadline();
+        match timeout(waited, outcome).await {
+            Ok(outcome) => outcome.unwrap_or(Err(PublishError::Closed)),
+            Err(_) => Err(PublishError::Unknown { waited, blocked: self.broker.trouble() }),
+        }
+    }
+}
+
+fn units(bytes: usize) -> u32 {
+    let units = bytes.div_ceil(ROOM_UNIT_BYTES).clamp(1, UNITS_PER_SEND_MAX);
+    u32::try_from(units).expect("clamped to a small constant")
+}

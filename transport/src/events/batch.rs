@@ -1,0 +1,172 @@
+//! Events that will travel together.
+
+use std::time::Duration;
+
+use gpufleet_schema::{Event, JobInfo, MessageId, encoding, topology};
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+
+use super::Confirmed;
+use crate::{Message, Properties, PublishError};
+
+/// Upserts of a few hundred rows at once are the database's fastest.
+const EVENTS_MAX: usize = 500;
+/// More than this in a message gains nothing.
+const BYTES_MAX: usize = 256 << 10;
+/// Nobody waits for these: history is that much behind.
+const PATIENCE: Duration = Duration::from_millis(50);
+/// Somebody waits with an acknowledgement: long enough to gather company, short against most jobs.
+const PATIENCE_CONFIRMED: Duration = Duration::from_millis(5);
+
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    events: Vec<Event>,
+    bytes: usize,
+    due: Option<Instant>,
+    pub(super) waiting: Vec<Confirmed>,
+    rooms: Vec<OwnedSemaphorePermit>,
+}
+
+impl Batch {
+    pub(super) fn add(
+        &mut self,
+        events: Vec<Event>,
+        bytes: usize,
+        room: OwnedSemaphorePermit,
+        confirmed: Option<Confirmed>,
+    ) {
+        let patience = if confirmed.is_some() { PATIENCE_CONFIRMED } else { PATIENCE };
+        let due = Instant::now() + patience;
+        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
+        self.events.extend(events);
+        self.bytes += bytes;
+        self.waiting.extend(confirmed);
+        self.rooms.push(room);
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.events.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.events.len()
+    }
+
+    /// When it has to leave.
+    pub(super) fn due(&self) -> Option<Instant> {
+        if self.is_full() { Some(Instant::now()) } else { self.due }
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
+    }
+
+    pub(super) fn hurry(&mut self) {
+        if !self.is_empty() {
+            self.due = Some(Instant::now());
+        }
+    }
+
+    /// The message to send, under an id that it keeps however often it is sent.
+    pub(super) fn message(&self) -> Result<Message, PublishError> {
+        let body = encoding::encode_events(&self.events)
+            .map_err(|error| PublishError::Refused { reason: error.to_string() })?;
+        let properties = Properties {
+            message_id: Some(MessageId::new().to_string()),
+            kind: Some(topology::TYPE_EVENTS.to_owned()),
+            content_type: Some(encoding::Encoding::MessagePack.content_type().to_owned()),
+            ..Properties::default()
+        };
+        let routing_key = topology::EVENTS_KEY.to_owned();
+        Ok(Message { exchange: topology::EVENTS, routing_key, body, properties, mandatory: true })
+    }
+}
+
+/// About how many bytes an event takes when encoded; what bounds batches need not be exact.
+pub(super) fn weight(event: &Event) -> usize {
+    /// Names, numbers and structure of the largest kind.
+    const FIXED: usize = 400;
+    let job = |job: &JobInfo| {
+        let labels: usize = job.labels.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
+        job.kernel.len()
+            + labels
+            + job.name.as_ref().map_or(0, String::len)
+            + job.client.as_ref().map_or(0, String::len)
+    };
+    FIXED
+        + match event {
+            Event::Submitted(submitted) => job(&submitted.job),
+            Event::Started(started) => job(&started.job) + started.worker.as_str().len(),
+            Event::AttemptFinished(finished) => {
+                let failure = finished.failure.as_ref();
+                let texts = failure.map_or(0, |f| f.message.len() + f.detail.as_ref().map_or(0, String::len));
+                texts + finished.timings.launches_us.len() * 9
+            }
+            Event::WorkerSeen(seen) => {
+                seen.host.len() + seen.revision.len() + seen.pools.len() * 104 + seen.devices.len() * 400
+            }
+        }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use gpufleet_schema::{JobId, Priority, Submitted};
+    use tokio::sync::{Semaphore, oneshot};
+
+    use super::*;
+
+    fn submitted(kernel: &str) -> Event {
+        let job = JobInfo {
+            job_id: JobId::new(),
+            pool: "default".parse().unwrap(),
+            priority: Priority::Normal,
+            name: None,
+            labels: [("team".to_owned(), "a".to_owned())].into(),
+            program: "catalog".to_owned(),
+            kernel: kernel.to_owned(),
+            input_bytes: 1 << 20,
+            client: Some("client".to_owned()),
+            submitted_ms: Some(1_700_000_000_000),
+        };
+        Event::Submitted(Submitted { job, at_ms: 1_700_000_000_000 })
+    }
+
+    fn room() -> OwnedSemaphorePermit {
+        Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap()
+    }
+
+    #[test]
+    fn the_weight_is_no_less_than_the_bytes_and_not_far_above() {
+        for kernel in ["saxpy", &"k".repeat(5000)] {
+            let event = submitted(kernel);
+            let bytes = encoding::encode_events(std::slice::from_ref(&event)).unwrap().len();
+            assert!((bytes..bytes + 400).contains(&weight(&event)), "{} for {bytes}", weight(&event));
+        }
+    }
+
+    #[test]
+    fn a_batch_leaves_when_it_is_full_and_sooner_when_somebody_waits() {
+        let mut batch = Batch::default();
+        assert_eq!(batch.due(), None);
+        let before = Instant::now();
+        batch.add(vec![submitted("k")], 400, room(), None);
+        assert!(batch.due().unwrap() >= before + PATIENCE);
+        let (confirmed, _outcome) = oneshot::channel();
+        batch.add(vec![submitted("k")], 400, room(), Some(confirmed));
+        assert!(batch.due().unwrap() <= Instant::now() + PATIENCE_CONFIRMED);
+        batch.add(Vec::new(), BYTES_MAX, room(), None);
+        assert!(batch.due().unwrap() <= Instant::now());
+    }
+
+    #[test]
+    fn a_batch_decodes_to_the_events_that_went_in() {
+        let mut batch = Batch::default();
+        let events = vec![submitted("a"), submitted("b")];
+        batch.add(events.clone(), 800, room(), None);
+        let message = batch.message().unwrap();
+        assert_eq!(encoding::decode_events(&message.body).unwrap(), events);
+        assert_eq!((message.exchange, message.mandatory), (topology::EVENTS, true));
+        assert!(message.properties.message_id.is_some());
+    }
+}

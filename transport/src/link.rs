@@ -1,0 +1,272 @@
+//! The link to the broker: two connections that live and die together, and come back by themselves.
+//!
+//! One connection publishes, the other consumes, because a broker under alarm stops reading from a publishing connection, and
+//! acknowledgements must still get through. When either fails, both are given up and opened again with backoff until the link
+//! is closed. lapin's own recovery is off: it leaves confirms pending for ever where the broker is frozen.
+//!
+//! Users of the link watch [`Link::sessions`]: a session is one pair of connections, and what was opened on an old one is gone.
+
+use std::{
+    sync::{
+        Arc, Mutex, OnceLock,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use futures::{StreamExt, stream::BoxStream};
+use lapin::{Connection, ConnectionProperties, Event};
+use tokio::{sync::watch, time::timeout_at};
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, info, warn};
+
+use crate::{ConnectError, Options, backoff::Backoff};
+
+mod classify;
+mod probe;
+
+pub(crate) use classify::{blames_a_message, is_channel_level, is_not_found, reason_of};
+
+/// How the link is, for health checks and metrics.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum State {
+    Connected,
+    /// Connected, but the broker takes no messages now. It says why.
+    Blocked(String),
+    Reconnecting {
+        since: Instant,
+        attempt: u32,
+    },
+    Closed,
+}
+
+/// One pair of connections.
+#[derive(Debug)]
+pub(crate) struct Session {
+    pub(crate) id: u64,
+    pub(crate) publish: Connection,
+    pub(crate) consume: Connection,
+    failed: CancellationToken,
+    failure: OnceLock<String>,
+}
+
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) options: Options,
+    sessions: watch::Sender<Option<Arc<Session>>>,
+    state: watch::Sender<State>,
+    last_failure: Mutex<Option<String>>,
+    session_ids: AtomicU64,
+    /// Says that the connections shall be closed. Its opposite number is [`State::Closed`].
+    pub(crate) stop: CancellationToken,
+}
+
+/// Why there is no session to work with.
+#[derive(Debug)]
+pub(crate) enum NoSession {
+    Closed,
+    Timeout(Option<String>),
+}
+
+impl Session {
+    /// Gives the session up. The link replaces it.
+    pub(crate) fn fail(&self, reason: impl Into<String>) {
+        let _already_failed = self.failure.set(reason.into());
+        self.failed.cancel();
+    }
+
+    pub(crate) fn failed(&self) -> &CancellationToken {
+        &self.failed
+    }
+
+    pub(crate) fn reason(&self) -> String {
+        self.failure.get().cloned().unwrap_or_else(|| "the connection ended".to_owned())
+    }
+
+    fn alive(&self) -> bool {
+        self.publish.status().connected() && self.consume.status().connected()
+    }
+
+    /// Ends both connections politely, but waits for a silent broker no longer than this.
+    async fn close(&self) {
+        const DEADLINE: Duration = Duration::from_secs(3);
+        let both = async {
+            let _ = tokio::join!(self.publish.close(200, "OK".into()), self.consume.close(200, "OK".into()));
+        };
+        if tokio::time::timeout(DEADLINE, both).await.is_err() {
+            debug!(session = self.id, "broker did not answer the farewell");
+        }
+    }
+}
+
+impl Link {
+    /// Opens the first session and starts the task that keeps one open.
+    pub(crate) async fn open(options: Options) -> Result<Arc<Self>, ConnectError> {
+        let (sessions, _) = watch::channel(None);
+        let (state, _) = watch::channel(State::Connected);
+        let link = Arc::new(Self {
+            options,
+            sessions,
+            state,
+            last_failure: Mutex::new(None),
+            session_ids: AtomicU64::new(1),
+            stop: CancellationToken::new(),
+        });
+        let (session, events) = link.connect().await?;
+        link.sessions.send_replace(Some(session.clone()));
+        tokio::spawn(supervise(link.clone(), session, events));
+        Ok(link)
+    }
+
+    pub(crate) fn state(&self) -> watch::Receiver<State> {
+        self.state.subscribe()
+    }
+
+    pub(crate) fn sessions(&self) -> watch::Receiver<Option<Arc<Session>>> {
+        self.sessions.subscribe()
+    }
+
+    /// The broker's reason, while it takes no messages, or what keeps the link down.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        match &*self.state.borrow() {
+            State::Connected => None,
+            State::Blocked(reason) => Some(format!("the broker takes no messages: {reason}")),
+            State::Reconnecting { attempt, .. } => {
+                Some(format!("reconnecting, attempt {attempt}: {}", self.last_failure().unwrap_or_default()))
+            }
+            State::Closed => Some("closed".to_owned()),
+        }
+    }
+
+    /// A live session, waiting for one if need be.
+    pub(crate) async fn session(&self, deadline: tokio::time::Instant) -> Result<Arc<Session>, NoSession> {
+        let mut sessions = self.sessions();
+        let found = async {
+            match sessions.wait_for(|s| s.as_ref().is_some_and(|s| !s.failed.is_cancelled())).await {
+                Ok(session) => Ok(session.clone().expect("waited for one that is there")),
+                Err(_) => Err(NoSession::Closed),
+            }
+        };
+        tokio::select! {
+            biased;
+            () = self.stop.cancelled() => Err(NoSession::Closed),
+            outcome = timeout_at(deadline, found) => outcome.unwrap_or_else(|_| Err(NoSession::Timeout(self.trouble()))),
+        }
+    }
+
+    fn last_failure(&self) -> Option<String> {
+        self.last_failure.lock().expect("nothing panics under this lock").clone()
+    }
+
+    fn remember(&self, failure: String) {
+        *self.last_failure.lock().expect("nothing panics under this lock") = Some(failure);
+    }
+
+    async fn connect(&self) -> Result<(Arc<Session>, BoxStream<'static, Event>), ConnectError> {
+        let waited = self.options.connect_deadline;
+        let id = self.session_ids.fetch_add(1, Ordering::Relaxed);
+        let both = async { tokio::try_join!(self.open_one("publish"), self.open_one("consume")) };
+        let (publish, consume) = tokio::time::timeout(waited, both)
+            .await
+            .map_err(|_| ConnectError::Timeout { url: self.options.url.clone(), waited })?
+            .map_err(|error| classify::connect_error(&self.options.url, &error))?;
+        let events =
+            futures::stream::select(publish.events_listener().boxed(), consume.events_listener().boxed()).boxed();
+        let session = Session { id, publish, consume, failed: CancellationToken::new(), failure: OnceLock::new() };
+        Ok((Arc::new(session), events))
+    }
+
+    async fn open_one(&self, role: &str) -> lapin::Result<Connection> {
+        let mut uri = self.options.url.uri().clone();
+        uri.query.heartbeat = Some(u16::try_from(self.options.heartbeat.as_secs()).unwrap_or(u16::MAX).max(1));
+        uri.query.connection_timeout = u64::try_from(self.options.connect_deadline.as_millis()).ok();
+        let properties =
+            ConnectionProperties::default().with_connection_name(format!("{} ({role})", self.options.name).into());
+        Connection::connect_uri(uri, properties).await
+    }
+}
+
+/// Keeps a session open until the link is stopped. Owns the link's state: nothing else writes it.
+async fn supervise(link: Arc<Link>, mut session: Arc<Session>, mut events: BoxStream<'static, Event>) {
+    loop {
+        let stopped = watch_over(&link, &session, &mut events).await;
+        link.sessions.send_replace(None);
+        if stopped {
+            session.fail("closed by this side");
+            session.close().await;
+            break;
+        }
+        let reason = session.reason();
+        warn!(url = %link.options.url, session = session.id, reason, "lost the broker");
+        link.remember(reason);
+        tokio::spawn(async move { session.close().await });
+        match reconnect(&link).await {
+            Some((next, next_events)) => (session, events) = (next, next_events),
+            None => break,
+        }
+        info!(url = %link.options.url, session = session.id, "connected to the broker again");
+        link.state.send_replace(State::Connected);
+        link.sessions.send_replace(Some(session.clone()));
+    }
+    link.state.send_replace(State::Closed);
+}
+
+/// Returns when the session has failed (false) or the link is to stop (true).
+async fn watch_over(link: &Link, session: &Session, events: &mut BoxStream<'static, Event>) -> bool {
+    /// Events tell of every failure that we know of; this finds the ones that we don't.
+    const CHECK_INTERVAL: Duration = Duration::from_secs(1);
+    let mut check = tokio::time::interval(CHECK_INTERVAL);
+    loop {
+        tokio::select! {
+            biased;
+            () = link.stop.cancelled() => return true,
+            () = session.failed.cancelled() => return false,
+            event = events.next() => match event {
+                Some(Event::ConnectionBlocked(reason)) => {
+                    warn!(reason, "the broker takes no messages");
+                    link.state.send_replace(State::Blocked(reason));
+                }
+                Some(Event::ConnectionUnblocked) => {
+                    info!("the broker takes messages again");
+                    link.state.send_replace(State::Connected);
+                }
+                // A channel's own errors come here too; only a dead connection is the link's business.
+                Some(Event::Error(error)) if !session.alive() => session.fail(reason_of(&error)),
+                Some(_) => {}
+                None => session.fail("the connection ended"),
+            },
+            _ = check.tick() => if !session.alive() {
+                session.fail("the connection ended");
+            },
+        }
+    }
+}
+
+async fn reconnect(link: &Arc<Link>) -> Option<(Arc<Session>, BoxStream<'static, Event>)> {
+    let since = Instant::now();
+    let mut backoff = Backoff::default();
+    loop {
+        link.state.send_replace(State::Reconnecting { since, attempt: backoff.attempt() + 1 });
+        tokio::select! {
+            biased;
+            () = link.stop.cancelled() => return None,
+            () = tokio::time::sleep(backoff.next()) => {}
+        }
+        let attempt = async {
+            probe::answers(&link.options).await?;
+            link.connect().await
+        };
+        let outcome = tokio::select! {
+            biased;
+            () = link.stop.cancelled() => return None,
+            outcome = attempt => outcome,
+        };
+        match outcome {
+            Ok((session, events)) => return Some((session, events)),
+            Err(error) => {
+                debug!(attempt = backoff.attempt(), %error, "no connection yet");
+                link.remember(error.to_string());
+            }
+        }
+    }
+}

@@ -1,0 +1,71 @@
+//! What lapin's errors mean for us.
+
+use lapin::{
+    Error, ErrorKind,
+    protocol::{AMQPError, AMQPErrorKind, AMQPHardError, AMQPSoftError},
+};
+
+use crate::{BrokerUrl, ConnectError};
+
+/// The broker's own words where it said something, else lapin's.
+pub(crate) fn reason_of(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::ProtocolError(amqp) => amqp.get_message().to_string(),
+        ErrorKind::IOError(io) => io.to_string(),
+        _ => error.to_string(),
+    }
+}
+
+fn amqp(error: &Error) -> Option<&AMQPError> {
+    match error.kind() {
+        ErrorKind::ProtocolError(amqp) => Some(amqp),
+        _ => None,
+    }
+}
+
+/// The broker closed one channel and means what was done on it; the connection lives.
+pub(crate) fn is_channel_level(error: &Error) -> bool {
+    error.is_amqp_soft_error()
+}
+
+pub(crate) fn is_not_found(error: &Error) -> bool {
+    amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)))
+}
+
+/// The broker objects to something that we sent. Sending it again would bring the same answer.
+pub(crate) fn blames_a_message(error: &Error) -> bool {
+    amqp(error).is_some_and(|amqp| match amqp.kind() {
+        AMQPErrorKind::Soft(_) => true,
+        // An operator's or a shutting-down broker's close, and its own bugs, are nobody's message.
+        AMQPErrorKind::Hard(hard) => !matches!(hard, AMQPHardError::CONNECTIONFORCED | AMQPHardError::INTERNALERROR),
+    })
+}
+
+pub(super) fn connect_error(url: &BrokerUrl, error: &Error) -> ConnectError {
+    let (url, reason) = (url.clone(), reason_of(error));
+    let Some(amqp) = amqp(error) else {
+        return if url.is_tls() && speaks_of_tls(error) {
+            ConnectError::Tls { url, reason }
+        } else {
+            ConnectError::Unreachable { url, reason }
+        };
+    };
+    match amqp.kind() {
+        AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => ConnectError::Refused { url, reason },
+        AMQPErrorKind::Hard(AMQPHardError::NOTALLOWED | AMQPHardError::INVALIDPATH) => {
+            ConnectError::NoVhost { url, reason }
+        }
+        _ => ConnectError::Unreachable { url, reason },
+    }
+}
+
+/// Whether the connection was there and the handshake on top of it failed.
+fn speaks_of_tls(error: &Error) -> bool {
+    use std::io::ErrorKind as Io;
+    match error.kind() {
+        ErrorKind::IOError(io) => {
+            matches!(io.kind(), Io::InvalidData | Io::InvalidInput | Io::Other | Io::UnexpectedEof)
+        }
+        _ => false,
+    }
+}

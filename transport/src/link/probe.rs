@@ -1,0 +1,35 @@
+//! Asks a broker for a sign of life before lapin is let at it.
+//!
+//! A frozen broker's kernel still accepts connections. lapin would wait in the handshake on a thread of its own that can't be
+//! stopped, one more with each attempt; this can be dropped.
+
+use std::time::Duration;
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+};
+
+use crate::{ConnectError, Options};
+
+const PROTOCOL_HEADER: &[u8; 8] = b"AMQP\x00\x00\x09\x01";
+
+/// Whether something at the address speaks. With TLS only the connection is tried: the rest would need a TLS stack here.
+pub(super) async fn answers(options: &Options) -> Result<(), ConnectError> {
+    let url = &options.url;
+    let unreachable = |reason: String| ConnectError::Unreachable { url: url.clone(), reason };
+    let speak = async {
+        let mut stream = TcpStream::connect((url.host(), url.port())).await?;
+        if !url.is_tls() {
+            stream.write_all(PROTOCOL_HEADER).await?;
+            stream.read_exact(&mut [0; 1]).await?;
+        }
+        Ok::<_, std::io::Error>(())
+    };
+    let waited: Duration = options.connect_deadline;
+    match tokio::time::timeout(waited, speak).await {
+        Ok(Ok(())) => Ok(()),
+        Ok(Err(error)) => Err(unreachable(error.to_string())),
+        Err(_) => Err(ConnectError::Timeout { url: url.clone(), waited }),
+    }
+}

@@ -1,0 +1,80 @@
+//! Messages as the rest of gpufleet sees them, without lapin's types.
+
+use std::collections::BTreeMap;
+
+mod amqp;
+
+/// Something to publish. It is always persistent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Message {
+    pub exchange: &'static str,
+    pub routing_key: String,
+    pub body: Vec<u8>,
+    pub properties: Properties,
+    /// Whether a message for which no queue is bound is a failure. Without it such a message is confirmed and dropped.
+    pub mandatory: bool,
+}
+
+/// AMQP properties, as far as gpufleet uses them.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Properties {
+    /// Names the message. Where absent, publishing adds a fresh one, by which returns are matched.
+    pub message_id: Option<String>,
+    pub correlation_id: Option<String>,
+    pub reply_to: Option<String>,
+    pub content_type: Option<String>,
+    /// AMQP's `type`.
+    pub kind: Option<String>,
+    /// Seconds since 1970, which is all that AMQP has room for.
+    pub timestamp: Option<u64>,
+    /// The broker refuses a name that is not the connection's own, so a set one can be trusted.
+    pub user_id: Option<String>,
+    pub headers: BTreeMap<String, HeaderValue>,
+}
+
+/// A header. Kinds other than these two, which brokers add, are left out on reading.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum HeaderValue {
+    Int(i64),
+    Text(String),
+}
+
+impl Properties {
+    pub fn header_int(&self, name: &str) -> Option<i64> {
+        match self.headers.get(name)? {
+            HeaderValue::Int(value) => Some(*value),
+            HeaderValue::Text(_) => None,
+        }
+    }
+
+    pub fn header_text(&self, name: &str) -> Option<&str> {
+        match self.headers.get(name)? {
+            HeaderValue::Text(text) => Some(text),
+            HeaderValue::Int(_) => None,
+        }
+    }
+}
+
+impl From<i64> for HeaderValue {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u32> for HeaderValue {
+    fn from(value: u32) -> Self {
+        Self::Int(value.into())
+    }
+}
+
+impl From<String> for HeaderValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<&str> for HeaderValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}

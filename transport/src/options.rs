@@ -1,0 +1,81 @@
+//! What a process says once about its broker.
+
+use std::{fmt, str::FromStr, time::Duration};
+
+use crate::BrokerUrl;
+
+/// How to reach the broker, and how long to wait for it.
+#[derive(Debug, Clone)]
+pub struct Options {
+    pub url: BrokerUrl,
+    /// Shown by the broker's management pages and `rabbitmqctl list_connections client_properties`.
+    pub name: String,
+    /// Two silent intervals end a connection.
+    pub heartbeat: Duration,
+    /// For one attempt to connect, with both connections and their handshakes.
+    pub connect_deadline: Duration,
+    /// For one publish, from the call to the broker's confirmation, reconnections in between included.
+    pub confirm_deadline: Duration,
+    pub queue_kind: QueueKind,
+}
+
+/// What the task queues are made of. All declarers of a pool have to agree; the broker refuses a second opinion.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub enum QueueKind {
+    /// Replicated where the broker is a cluster, and counts deliveries.
+    #[default]
+    Quorum,
+    /// One node, a little faster with few jobs in flight.
+    Classic,
+}
+
+/// A word that names no queue kind.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0:?} is not a queue kind; quorum or classic is")]
+pub struct UnknownQueueKind(String);
+
+impl Options {
+    /// A dead peer is noticed within 20 s, well before a confirm's deadline; below 5 s a busy machine raises false alarms.
+    pub const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(10);
+    /// Ten round trips across the world, or a broker that is busy starting; a person at a prompt waits no longer.
+    pub const CONNECT_DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
+    /// A broker killed with -9 was back after 6 s, and a silent one is noticed after 20 s: both fit with a republish.
+    pub const CONFIRM_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
+
+    pub fn new(url: BrokerUrl, name: impl Into<String>) -> Self {
+        Self {
+            url,
+            name: name.into(),
+            heartbeat: Self::HEARTBEAT_DEFAULT,
+            connect_deadline: Self::CONNECT_DEADLINE_DEFAULT,
+            confirm_deadline: Self::CONFIRM_DEADLINE_DEFAULT,
+            queue_kind: QueueKind::default(),
+        }
+    }
+}
+
+impl QueueKind {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quorum => "quorum",
+            Self::Classic => "classic",
+        }
+    }
+}
+
+impl fmt::Display for QueueKind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for QueueKind {
+    type Err = UnknownQueueKind;
+
+    fn from_str(text: &str) -> Result<Self, UnknownQueueKind> {
+        [Self::Quorum, Self::Classic]
+            .into_iter()
+            .find(|kind| kind.name() == text)
+            .ok_or_else(|| UnknownQueueKind(text.chars().take(32).collect()))
+    }
+}

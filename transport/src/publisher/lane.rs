@@ -1,0 +1,298 @@
+//! One lane: a task, a channel in confirm mode, and the messages on it.
+//!
+//! Returns precede confirms on the wire, and lapin attaches a return to a confirm that it completes no later than the returned
+//! message's own. So once all confirms that are ready have been looked at, every return that concerns one of them is known.
+//! That is why confirms are taken in gulps, and why no confirm is ever dropped while its channel lives.
+//!
+//! The broker closes a channel over a message that it won't have, and names no message. Then the lane sends the rest one at
+//! a time, and the one alone on the channel when that happens again is to blame.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use lapin::{
+    Channel, Confirmation,
+    message::BasicReturnMessage,
+    options::{BasicPublishOptions, ConfirmSelectOptions},
+};
+use tokio::{
+    sync::mpsc,
+    time::{Instant, sleep_until, timeout},
+};
+use tracing::{debug, warn};
+
+use super::{
+    Request,
+    pending::{Number, Pending, Return, Word},
+};
+use crate::{
+    Message, PublishError,
+    link::{Link, Session, blames_a_message, is_channel_level, is_not_found, reason_of},
+};
+
+/// For opening a channel, which takes one round trip or two.
+const OPEN_DEADLINE: Duration = Duration::from_secs(10);
+/// Messages taken from callers before confirms are looked at again.
+const GULP: usize = 256;
+/// How often a set of confirms must say that nothing is ready before that is believed: it may say so early when it polled as
+/// many as it holds, and none is polled in vain more than three times.
+const QUIET_POLLS: usize = 4;
+/// Channels that end one after the other without a word on any message: then it is the connection.
+const FRUITLESS_CHANNELS_MAX: u32 = 3;
+
+struct Lane {
+    link: Arc<Link>,
+    requests: mpsc::UnboundedReceiver<Request>,
+    pending: Pending,
+    /// Whether the last end was over a message that is still among the pending.
+    suspicious: bool,
+    fruitless: u32,
+}
+
+type Confirms = FuturesUnordered<futures::future::BoxFuture<'static, (Number, lapin::Result<Confirmation>)>>;
+
+/// Why a lane stopped using a channel.
+enum End {
+    Stopped,
+    SessionLost,
+    ChannelClosed,
+}
+
+pub(super) fn start(link: Arc<Link>) -> mpsc::UnboundedSender<Request> {
+    // Unbounded, because whoever sends has got room for it first.
+    let (sender, requests) = mpsc::unbounded_channel();
+    let lane = Lane { link, requests, pending: Pending::default(), suspicious: false, fruitless: 0 };
+    tokio::spawn(lane.run());
+    sender
+}
+
+impl Lane {
+    async fn run(mut self) {
+        let mut sessions = self.link.sessions();
+        loop {
+            let wait = async {
+                let found = sessions.wait_for(|s| s.as_ref().is_some_and(|s| !s.failed().is_cancelled())).await;
+                found.ok().and_then(|session| session.clone())
+            };
+            let Some(Some(session)) = self.attend(wait).await else { break };
+            if let End::Stopped = self.work(&session).await {
+                break;
+            }
+        }
+        self.requests.close();
+        while let Ok(request) = self.requests.try_recv() {
+            self.pending.add(request);
+        }
+        self.pending.close(self.link.options.confirm_deadline);
+    }
+
+    /// Uses one channel after the other until the session or the link ends.
+    async fn work(&mut self, session: &Session) -> End {
+        loop {
+            let Some(opened) = self.attend(open(session)).await else { return End::Stopped };
+            let channel = match opened {
+                Ok(channel) => Arc::new(channel),
+                Err(reason) => {
+                    session.fail(reason);
+                    return End::SessionLost;
+                }
+            };
+            let end = if self.suspicious {
+                self.isolate(session, &channel).await
+            } else {
+                self.pump(session, &channel).await
+            };
+            if !matches!(end, End::ChannelClosed) {
+                return end;
+            }
+            self.fruitless += 1;
+            if self.fruitless > FRUITLESS_CHANNELS_MAX {
+                session.fail("channels end one after the other");
+                return End::SessionLost;
+            }
+        }
+    }
+
+    /// Sends all that is pending and all that comes, for as long as the channel lasts.
+    async fn pump(&mut self, session: &Session, channel: &Arc<Channel>) -> End {
+        let mut confirms = Confirms::new();
+        let mut requests = Vec::with_capacity(GULP);
+        for number in self.pending.numbers() {
+            self.send(channel, &confirms, number);
+        }
+        loop {
+            tokio::select! {
+                biased;
+                () = self.link.stop.cancelled() => return End::Stopped,
+                Some(first) = confirms.next() => {
+                    if let Some(error) = self.hear(first, &mut confirms) {
+                        return self.ended(session, &error);
+                    }
+                }
+                () = session.failed().cancelled() => return End::SessionLost,
+                count = self.requests.recv_many(&mut requests, GULP) => {
+                    if count == 0 {
+                        return End::Stopped;
+                    }
+                    for request in requests.drain(..) {
+                        let number = self.pending.add(request);
+                        self.send(channel, &confirms, number);
+                    }
+                }
+                () = until(self.pending.next_deadline()) => self.expire(),
+            }
+        }
+    }
+
+    /// Sends what is pending one at a time, to find the message that the broker won't have.
+    async fn isolate(&mut self, session: &Session, channel: &Arc<Channel>) -> End {
+        for number in self.pending.numbers() {
+            let mut confirms = Confirms::new();
+            self.send(channel, &confirms, number);
+            let first = match self.attend(confirms.next()).await {
+                None => return End::Stopped,
+                Some(None) => continue,
+                Some(Some(first)) => first,
+            };
+            if let Some(error) = self.hear(first, &mut confirms) {
+                if blames_a_message(&error) {
+                    self.blame(number, &error);
+                }
+                return self.ended(session, &error);
+            }
+        }
+        self.suspicious = false;
+        // A channel that was good for all of them is good for the rest.
+        self.pump(session, channel).await
+    }
+
+    fn send(&mut self, channel: &Arc<Channel>, confirms: &Confirms, number: Number) {
+        if let Some(message) = self.pending.take_to_send(number) {
+            let channel = channel.clone();
+            confirms.push(async move { (number, send(&channel, &message).await) }.boxed());
+        }
+    }
+
+    /// Takes in this word and all others that have come. Returns the error if the channel has ended.
+    fn hear(&mut self, first: (Number, lapin::Result<Confirmation>), confirms: &mut Confirms) -> Option<lapin::Error> {
+        let mut words = Vec::new();
+        let mut failure: Option<lapin::Error> = None;
+        let mut quiet = 0;
+        let mut next = Some(first);
+        while quiet < QUIET_POLLS {
+            match next.take() {
+                Some((number, Ok(confirmation))) => words.push((number, self.split(confirmation))),
+                // The broker's own words explain more than what lapin says of a channel in the wrong state.
+                Some((_, Err(error))) if failure.as_ref().is_none_or(|known| !known.is_amqp_error()) => {
+                    failure = Some(error);
+                }
+                Some(_) => {}
+                None => quiet += 1,
+            }
+            next = confirms.next().now_or_never().flatten();
+        }
+        // All returns are known by now, so a clean word is clean.
+        if !words.is_empty() {
+            self.fruitless = 0;
+        }
+        for (number, word) in words {
+            self.pending.settle(number, word);
+        }
+        failure
+    }
+
+    fn split(&mut self, confirmation: Confirmation) -> Word {
+        let (word, back) = match confirmation {
+            Confirmation::Ack(back) => (Word::Ack, back),
+            Confirmation::Nack(back) => (Word::Nack, back),
+            Confirmation::NotRequested => unreachable!("the channel is in confirm mode before anything is sent"),
+        };
+        if let Some(back) = back {
+            self.pending.returned(&what_came_back(&back));
+        }
+        word
+    }
+
+    fn ended(&mut self, session: &Session, error: &lapin::Error) -> End {
+        let reason = reason_of(error);
+        if blames_a_message(error) && !self.pending.is_empty() {
+            warn!(reason, "the broker refused a message, sending one at a time to find it");
+            self.suspicious = true;
+        }
+        let channel_only = is_channel_level(error) || matches!(error.kind(), lapin::ErrorKind::InvalidChannelState(..));
+        if channel_only && session.publish.status().connected() {
+            debug!(reason, "a publishing channel ended");
+            return End::ChannelClosed;
+        }
+        session.fail(reason);
+        End::SessionLost
+    }
+
+    fn blame(&mut self, number: Number, error: &lapin::Error) {
+        self.fruitless = 0;
+        let reason = reason_of(error);
+        self.pending.refuse(number, |message| {
+            if is_not_found(error) {
+                let (exchange, routing_key) = (message.exchange.to_owned(), message.routing_key.clone());
+                PublishError::Unroutable { exchange, routing_key }
+            } else {
+                PublishError::Refused { reason }
+            }
+        });
+    }
+
+    /// Waits for something else, but keeps deadlines and takes requests in meanwhile. `None` when the link is to stop.
+    async fn attend<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
+        let mut wait = std::pin::pin!(wait);
+        loop {
+            tokio::select! {
+                biased;
+                () = self.link.stop.cancelled() => return None,
+                outcome = &mut wait => return Some(outcome),
+                request = self.requests.recv() => {
+                    self.pending.add(request?);
+                }
+                () = until(self.pending.next_deadline()) => self.expire(),
+            }
+        }
+    }
+
+    fn expire(&mut self) {
+        let trouble = self.link.trouble();
+        self.pending.expire(Instant::now(), self.link.options.confirm_deadline, trouble.as_ref());
+    }
+}
+
+async fn until(deadline: Option<Instant>) {
+    match deadline {
+        Some(deadline) => sleep_until(deadline).await,
+        None => std::future::pending().await,
+    }
+}
+
+async fn open(session: &Session) -> Result<Channel, String> {
+    let opened = async {
+        let channel = session.publish.create_channel().await?;
+        channel.confirm_select(ConfirmSelectOptions { nowait: false }).await?;
+        Ok(channel)
+    };
+    match timeout(OPEN_DEADLINE, opened).await {
+        Ok(opened) => opened.map_err(|error: lapin::Error| reason_of(&error)),
+        Err(_) => Err(format!("no channel within {OPEN_DEADLINE:?}")),
+    }
+}
+
+async fn send(channel: &Channel, message: &Message) -> lapin::Result<Confirmation> {
+    let options = BasicPublishOptions { mandatory: message.mandatory, immediate: false };
+    let (exchange, key) = (message.exchange.into(), message.routing_key.as_str().into());
+    let properties = message.properties.to_amqp();
+    channel.basic_publish(exchange, key, options, &message.body, properties).await?.await
+}
+
+fn what_came_back(back: &BasicReturnMessage) -> Return {
+    Return {
+        message_id: back.properties.message_id().as_ref().map(ToString::to_string),
+        exchange: back.exchange.to_string(),
+        routing_key: back.routing_key.to_string(),
+    }
+}

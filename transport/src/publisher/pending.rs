@@ -1,0 +1,168 @@
+//! What a lane knows of the messages whose outcome it doesn't.
+//!
+//! A return names no delivery tag, and lapin hands it out with whichever confirm it completes next, so returns are matched by
+//! message id. The message is unroutable from then on, but its outcome is told when its own confirm comes.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::Duration,
+};
+
+use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tracing::warn;
+
+use super::{Done, Request};
+use crate::{Message, PublishError};
+
+/// The messages of one lane, in the order in which they came.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    entries: BTreeMap<Number, Entry>,
+    /// All messages wait equally long, so the order in which they came is the order of their deadlines.
+    deadlines: VecDeque<(Instant, Number)>,
+    next: Number,
+}
+
+/// A message's place among those of its lane.
+pub(super) type Number = u64;
+
+#[derive(Debug)]
+struct Entry {
+    message: Arc<Message>,
+    /// Gone when the caller has been told. The entry stays until the broker's word came or the channel ended: a confirm
+    /// given up early could carry another message's return.
+    done: Option<Done>,
+    sent: bool,
+    returned: bool,
+    _room: OwnedSemaphorePermit,
+}
+
+/// The broker's word on one message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Word {
+    Ack,
+    Nack,
+}
+
+/// What can be told of a returned message.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Return {
+    pub(super) message_id: Option<String>,
+    pub(super) exchange: String,
+    pub(super) routing_key: String,
+}
+
+impl Pending {
+    pub(super) fn add(&mut self, request: Request) -> Number {
+        let Request { message, deadline, done, room } = request;
+        let number = self.next;
+        self.next += 1;
+        self.deadlines.push_back((deadline, number));
+        let entry = Entry { message: Arc::new(message), done: Some(done), sent: false, returned: false, _room: room };
+        self.entries.insert(number, entry);
+        number
+    }
+
+    /// The message to send under this number, if somebody still waits for its outcome.
+    pub(super) fn take_to_send(&mut self, number: Number) -> Option<Arc<Message>> {
+        let entry = self.entries.get_mut(&number)?;
+        if entry.done.as_ref().is_none_or(Done::is_closed) {
+            self.entries.remove(&number);
+            return None;
+        }
+        entry.sent = true;
+        entry.returned = false;
+        Some(entry.message.clone())
+    }
+
+    /// Every number, oldest first.
+    pub(super) fn numbers(&self) -> Vec<Number> {
+        self.entries.keys().copied().collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    /// Marks the oldest message that the return fits. Those of the same id to the same place are all returned, or none is.
+    pub(super) fn returned(&mut self, back: &Return) {
+        let fits = |entry: &&mut Entry| {
+            let message = &entry.message;
+            entry.sent
+                && !entry.returned
+                && message.properties.message_id == back.message_id
+                && message.exchange == back.exchange
+                && message.routing_key == back.routing_key
+        };
+        match self.entries.values_mut().find(fits) {
+            Some(entry) => entry.returned = true,
+            None => warn!(message_id = ?back.message_id, "a return that fits no message under way"),
+        }
+    }
+
+    pub(super) fn settle(&mut self, number: Number, word: Word) {
+        let Some(entry) = self.entries.remove(&number) else { return };
+        // Without this, a minute's worth of settled messages would stand here.
+        while self.deadlines.pop_front_if(|(_, front)| !self.entries.contains_key(front)).is_some() {}
+        let routing_key = || entry.message.routing_key.clone();
+        let outcome = match word {
+            _ if entry.returned => Err(PublishError::Unroutable {
+                exchange: entry.message.exchange.to_owned(),
+                routing_key: routing_key(),
+            }),
+            Word::Ack => Ok(()),
+            Word::Nack => Err(PublishError::Nacked { routing_key: routing_key() }),
+        };
+        entry.tell(outcome);
+    }
+
+    pub(super) fn refuse(&mut self, number: Number, error: impl FnOnce(&Message) -> PublishError) {
+        if let Some(entry) = self.entries.remove(&number) {
+            let error = error(&entry.message);
+            entry.tell(Err(error));
+        }
+    }
+
+    pub(super) fn next_deadline(&self) -> Option<Instant> {
+        self.deadlines.front().map(|(deadline, _)| *deadline)
+    }
+
+    /// Tells those whose deadline has come.
+    pub(super) fn expire(&mut self, now: Instant, waited: Duration, blocked: Option<&String>) {
+        while let Some((_, number)) = self.deadlines.pop_front_if(|(deadline, _)| *deadline <= now) {
+            let Some(entry) = self.entries.get_mut(&number) else { continue };
+            let Some(done) = entry.done.take() else { continue };
+            let _caller_gone = done.send(Err(entry_error(entry.sent, waited, blocked)));
+            if !entry.sent {
+                self.entries.remove(&number);
+            }
+        }
+    }
+
+    /// The lane is at its end.
+    pub(super) fn close(&mut self, waited: Duration) {
+        self.deadlines.clear();
+        for entry in std::mem::take(&mut self.entries).into_values() {
+            let blocked = Some("closed by this side".to_owned());
+            let error = if entry.sent { PublishError::Unknown { waited, blocked } } else { PublishError::Closed };
+            entry.tell(Err(error));
+        }
+    }
+}
+
+impl Entry {
+    fn tell(mut self, outcome: Result<(), PublishError>) {
+        if let Some(done) = self.done.take() {
+            let _caller_gone = done.send(outcome);
+        }
+    }
+}
+
+fn entry_error(sent: bool, waited: Duration, blocked: Option<&String>) -> PublishError {
+    let blocked = blocked.cloned();
+    if sent { PublishError::Unknown { waited, blocked } } else { PublishError::Timeout { waited, blocked } }
+}
+
+#[cfg(test)]
+mod tests;

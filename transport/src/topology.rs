@@ -1,0 +1,289 @@
+//! Declaring what [`gpufleet_schema::topology`] names.
+
+use std::time::Duration;
+
+use gpufleet_schema::{ClientName, PoolName, Priority, topology as names};
+use lapin::{
+    Channel, ExchangeKind,
+    options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions},
+    types::{AMQPValue, FieldTable},
+};
+use tokio::time::Instant;
+use tracing::debug;
+
+use crate::{
+    DeclareError, QueueError, QueueKind,
+    link::{Link, NoSession, is_channel_level, is_not_found, reason_of},
+};
+
+mod mismatch;
+
+/// What a passive look at a queue tells.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueueDepth {
+    /// Ready to be delivered; those out with consumers are not counted.
+    pub messages: u32,
+    pub consumers: u32,
+}
+
+/// For one set of declarations, a reconnection included. Quorum queues take a cluster some hundred milliseconds each.
+const DECLARE_DEADLINE: Duration = Duration::from_secs(30);
+/// For one question about a queue.
+const QUESTION_DEADLINE: Duration = Duration::from_secs(10);
+
+/// Something to declare as a whole.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Declaration {
+    Base,
+    Pool(PoolName),
+    Replies(ClientName),
+}
+
+/// One step of a declaration, with the name that errors call it by.
+struct Step {
+    what: String,
+    action: Action,
+}
+
+enum Action {
+    Exchange { name: &'static str, kind: ExchangeKind, arguments: FieldTable },
+    Queue { name: String, arguments: FieldTable },
+    Bind { queue: String, exchange: &'static str, key: String },
+}
+
+impl Declaration {
+    /// The declaration that a queue belongs to, by its name. `None` for queues that gpufleet did not name.
+    pub(crate) fn of_queue(queue: &str) -> Option<Self> {
+        let below = |prefix: &str| queue.strip_prefix(prefix).and_then(|rest| rest.strip_prefix('.'));
+        if let Some(key) = below(names::TASKS) {
+            return names::parse_task_key(key).map(|(pool, _)| Self::Pool(pool));
+        }
+        if let Some(client) = below(names::REPLIES) {
+            return client.parse().ok().map(Self::Replies);
+        }
+        [names::LEDGER_QUEUE, names::DEAD_QUEUE, names::UNCLAIMED_QUEUE].contains(&queue).then_some(Self::Base)
+    }
+
+    fn what(&self) -> String {
+        match self {
+            Self::Base => "exchanges and shared queues".to_owned(),
+            Self::Pool(pool) => format!("pool {pool}"),
+            Self::Replies(client) => format!("reply queue of {client}"),
+        }
+    }
+
+    fn steps(&self, kind: QueueKind) -> Vec<Step> {
+        match self {
+            Self::Base => base(),
+            Self::Pool(pool) => {
+                Priority::ALL.into_iter().flat_map(|priority| task_queue(pool, priority, kind)).collect()
+            }
+            Self::Replies(client) => reply_queue(client),
+        }
+    }
+}
+
+/// Declares all of it, waiting for a connection if there is none. Cancelling leaves a part of it declared, which is harmless.
+pub(crate) async fn declare(link: &Link, declaration: &Declaration) -> Result<(), DeclareError> {
+    let deadline = Instant::now() + DECLARE_DEADLINE;
+    let steps = declaration.steps(link.options.queue_kind);
+    loop {
+        let session = link.session(deadline).await.map_err(|none| match none {
+            NoSession::Closed => DeclareError::Closed { what: declaration.what() },
+            NoSession::Timeout(last) => {
+                DeclareError::Timeout { what: declaration.what(), waited: DECLARE_DEADLINE, last }
+            }
+        })?;
+        let attempt = async {
+            // A refused declaration costs its channel, so each set has one of its own.
+            let channel = session.consume.create_channel().await.map_err(|error| (declaration.what(), error))?;
+            for step in &steps {
+                step.action.perform(&channel).await.map_err(|error| (step.what.clone(), error))?;
+            }
+            Ok(())
+        };
+        match tokio::time::timeout_at(deadline, attempt).await {
+            Ok(Ok(())) => return Ok(()),
+            Ok(Err((what, error))) if is_channel_level(&error) => return Err(mismatch::explain(what, &error)),
+            Ok(Err((what, error))) => {
+                debug!(what, %error, "declaration interrupted");
+                session.fail(reason_of(&error));
+            }
+            Err(_) => {
+                let what = declaration.what();
+                return Err(DeclareError::Timeout { what, waited: DECLARE_DEADLINE, last: link.trouble() });
+            }
+        }
+    }
+}
+
+/// `None` where there is no such queue. Cancelling is harmless.
+pub(crate) async fn depth(link: &Link, queue: &str) -> Result<Option<QueueDepth>, QueueError> {
+    let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
+    let found =
+        ask(link, queue, async |channel| channel.queue_declare(queue.into(), options, FieldTable::default()).await);
+    Ok(found.await?.map(|queue| QueueDepth { messages: queue.message_count(), consumers: queue.consumer_count() }))
+}
+
+/// Deletes a queue with all that is in it; one that isn't there is fine. Cancelled, it may or may not have happened.
+pub(crate) async fn delete(link: &Link, queue: &str) -> Result<(), QueueError> {
+    let deleted =
+        ask(link, queue, async |channel| channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await);
+    deleted.await.map(|_| ())
+}
+
+async fn ask<T>(
+    link: &Link,
+    queue: &str,
+    question: impl AsyncFnOnce(Channel) -> lapin::Result<T>,
+) -> Result<Option<T>, QueueError> {
+    let deadline = Instant::now() + QUESTION_DEADLINE;
+    let timeout = || QueueError::Timeout { queue: queue.to_owned(), waited: QUESTION_DEADLINE, last: link.trouble() };
+    let session = link.session(deadline).await.map_err(|none| match none {
+        NoSession::Closed => QueueError::Closed { queue: queue.to_owned() },
+        NoSession::Timeout(_) => timeout(),
+    })?;
+    let answer = async { question(session.consume.create_channel().await?).await };
+    match tokio::time::timeout_at(deadline, answer).await {
+        Err(_) => Err(timeout()),
+        Ok(Ok(answer)) => Ok(Some(answer)),
+        Ok(Err(error)) if is_not_found(&error) => Ok(None),
+        Ok(Err(error)) => Err(QueueError::Refused { queue: queue.to_owned(), reason: reason_of(&error) }),
+    }
+}
+
+impl Action {
+    async fn perform(&self, channel: &Channel) -> lapin::Result<()> {
+        match self {
+            Self::Exchange { name, kind, arguments } => {
+                let options = ExchangeDeclareOptions { durable: true, ..ExchangeDeclareOptions::default() };
+                channel.exchange_declare((*name).into(), kind.clone(), options, arguments.clone()).await
+            }
+            Self::Queue { name, arguments } => {
+                let options = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+                channel.queue_declare(name.as_str().into(), options, arguments.clone()).await.map(|_| ())
+            }
+            Self::Bind { queue, exchange, key } => {
+                let options = QueueBindOptions::default();
+                channel
+                    .queue_bind(
+                        queue.as_str().into(),
+                        (*exchange).into(),
+                        key.as_str().into(),
+                        options,
+                        FieldTable::default(),
+                    )
+                    .await
+            }
+        }
+    }
+}
+
+fn base() -> Vec<Step> {
+    let unclaimed_ttl = [("x-message-ttl", AMQPValue::LongUInt(names::UNCLAIMED_TTL_MS))];
+    let mut steps = vec![
+        exchange(names::UNCLAIMED_EXCHANGE, ExchangeKind::Fanout, []),
+        exchange(names::DEAD, ExchangeKind::Direct, []),
+        exchange(names::TASKS, ExchangeKind::Direct, []),
+        exchange(names::REPLIES, ExchangeKind::Direct, [("alternate-exchange", text(names::UNCLAIMED_EXCHANGE))]),
+        exchange(names::EVENTS, ExchangeKind::Topic, []),
+    ];
+    // The record and the dead are worth replication whatever the tasks' queues are made of.
+    steps.extend(bound(names::UNCLAIMED_QUEUE.into(), table(unclaimed_ttl), names::UNCLAIMED_EXCHANGE, String::new()));
+    steps.extend(bound(names::LEDGER_QUEUE.into(), quorum([]), names::EVENTS, names::EVENTS_BINDING.into()));
+    steps.extend(bound(names::DEAD_QUEUE.into(), quorum([]), names::DEAD, names::DEAD_KEY.into()));
+    steps
+}
+
+fn task_queue(pool: &PoolName, priority: Priority, kind: QueueKind) -> [Step; 2] {
+    let dead_letters =
+        [("x-dead-letter-exchange", text(names::DEAD)), ("x-dead-letter-routing-key", text(names::DEAD_KEY))];
+    let arguments = match kind {
+        // At least once needs reject-publish, and both need a quorum queue. Without it, a message beyond the delivery limit
+        // that RabbitMQ 4 sets could be lost on its way to the dead.
+        QueueKind::Quorum => quorum(
+            dead_letters
+                .into_iter()
+                .chain([("x-overflow", text("reject-publish")), ("x-dead-letter-strategy", text("at-least-once"))]),
+        ),
+        QueueKind::Classic => table(dead_letters),
+    };
+    bound(names::task_queue(pool, priority), arguments, names::TASKS, names::task_key(pool, priority))
+}
+
+fn reply_queue(client: &ClientName) -> Vec<Step> {
+    let arguments = table([("x-expires", AMQPValue::LongUInt(names::REPLY_QUEUE_EXPIRES_MS))]);
+    bound(names::reply_queue(client), arguments, names::REPLIES, client.to_string()).into()
+}
+
+fn exchange(
+    name: &'static str,
+    kind: ExchangeKind,
+    arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>,
+) -> Step {
+    Step { what: format!("exchange {name}"), action: Action::Exchange { name, kind, arguments: table(arguments) } }
+}
+
+fn bound(queue: String, arguments: FieldTable, exchange: &'static str, key: String) -> [Step; 2] {
+    let what = format!("queue {queue}");
+    [
+        Step { what: what.clone(), action: Action::Queue { name: queue.clone(), arguments } },
+        Step { what, action: Action::Bind { queue, exchange, key } },
+    ]
+}
+
+fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {
+    table([("x-queue-type", text("quorum"))].into_iter().chain(arguments))
+}
+
+fn table(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {
+    let mut table = FieldTable::default();
+    for (name, value) in arguments {
+        table.insert(name.into(), value);
+    }
+    table
+}
+
+fn text(value: &str) -> AMQPValue {
+    AMQPValue::LongString(value.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_queue_that_a_declaration_makes_leads_back_to_it() {
+        let all = [
+            Declaration::Base,
+            Declaration::Pool("team-a".parse().unwrap()),
+            Declaration::Replies("anna_1".parse().unwrap()),
+        ];
+        for declaration in all {
+            let steps = declaration.steps(QueueKind::Quorum);
+            let queues: Vec<_> = steps
+                .iter()
+                .filter_map(|step| match &step.action {
+                    Action::Queue { name, .. } => Some(name),
+                    _ => None,
+                })
+                .collect();
+            assert!(!queues.is_empty());
+            for queue in queues {
+                assert_eq!(Declaration::of_queue(queue), Some(declaration.clone()), "{queue}");
+            }
+        }
+        assert_eq!(Declaration::of_queue("someone.elses"), None);
+        assert_eq!(Declaration::of_queue("gpufleet.v1.tasks.nonsense"), None);
+    }
+
+    #[test]
+    fn classic_task_queues_carry_no_argument_that_only_quorum_queues_know() {
+        let pool = PoolName::default();
+        let [queue, _] = task_queue(&pool, Priority::Normal, QueueKind::Classic);
+        let Action::Queue { arguments, .. } = queue.action else { panic!("a queue comes first") };
+        for name in ["x-queue-type", "x-overflow", "x-dead-letter-strategy"] {
+            assert!(!arguments.inner().contains_key(name), "{name}");
+        }
+    }
+}
