@@ -42,8 +42,6 @@ pub struct UpOptions {
     pub workers: u32,
     pub pools: Vec<String>,
     pub cuda: Cuda,
-    /// Where `gpufleet-worker` and `gpufleet-ledger` lie, unless they are to be found as [`crate::programs::ours`] does.
-    pub bin_dir: Option<PathBuf>,
 }
 
 /// What runs in a state directory.
@@ -83,20 +81,23 @@ pub struct ProcessStatus {
 
 impl Default for UpOptions {
     fn default() -> Self {
-        Self {
-            dir: crate::state::default_dir(),
-            workers: 1,
-            pools: vec!["default".to_owned()],
-            cuda: Cuda::Auto,
-            bin_dir: None,
-        }
+        Self { dir: crate::state::default_dir(), workers: 1, pools: vec!["default".to_owned()], cuda: Cuda::Auto }
     }
 }
 
 /// Starts what does not run yet, so that afterwards the whole fleet does: it also repairs one that has lost parts. Workers are only
 /// ever added. Cancelling leaves what was started; `down` stops it.
 pub async fn up(options: &UpOptions, progress: &dyn Progress) -> Result<Status, LocalError> {
-    let programs = Programs::find(options.bin_dir.as_deref())?;
+    up_from(None, options, progress).await
+}
+
+/// The same with `gpufleet-worker` and `gpufleet-ledger` from a directory, instead of where [`crate::programs::ours`] finds them.
+pub async fn up_from(
+    bin_dir: Option<&Path>,
+    options: &UpOptions,
+    progress: &dyn Progress,
+) -> Result<Status, LocalError> {
+    let programs = Programs::find(bin_dir)?;
     let state = StateDir::persistent(&options.dir)?;
     let _lock = lock(&state).await?;
     let services = progress.step_async("start RabbitMQ and Postgres", Services::start(Arc::clone(&state))).await?;

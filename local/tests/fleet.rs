@@ -7,8 +7,8 @@ use std::{
 };
 
 use gpufleet_local::{
-    Cuda, Fleet, FleetState, LocalError, Services, Silent, UpOptions, down, process::marked, running, state::MARKER,
-    status, up,
+    Cuda, Fleet, FleetState, LocalError, Services, Silent, UpOptions, down, persistent::up_from, process::marked,
+    running, state::MARKER, status,
 };
 
 /// Does what the fleet expects of a worker and a ledger: makes the ready file, and ends at SIGTERM. Its child is an executor's stand-in.
@@ -88,14 +88,15 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     let scratch = tempfile::tempdir().unwrap();
     // Root's Postgres, another user, has to pass through.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
-    let bin_dir = Some(stand_ins(scratch.path(), STAND_IN));
+    let bin_dir = stand_ins(scratch.path(), STAND_IN);
+    let start = async |options: &UpOptions| up_from(Some(&bin_dir), options, &Silent).await;
     let dir = scratch.path().join("fleet");
     assert_eq!(status(&dir).unwrap().state, FleetState::Down);
     assert!(!dir.exists(), "looking creates nothing");
 
-    let options = UpOptions { dir: dir.clone(), workers: 2, cuda: Cuda::Emulated, bin_dir, ..UpOptions::default() };
+    let options = UpOptions { dir: dir.clone(), workers: 2, cuda: Cuda::Emulated, ..UpOptions::default() };
     // Two at once are serialised, and the second finds everything there.
-    let (first, second) = tokio::try_join!(up(&options, &Silent), up(&options, &Silent)).unwrap();
+    let (first, second) = tokio::try_join!(start(&options), start(&options)).unwrap();
     let pids = |status: &gpufleet_local::Status| status.processes.iter().map(|process| process.pid).collect::<Vec<_>>();
     assert_eq!((pids(&first), first.state), (pids(&second), FleetState::Up));
     assert_eq!(first.processes.len(), 6, "broker, epmd, Postgres, ledger, two workers");
@@ -110,7 +111,7 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     }
     assert!(status(&dir).unwrap().processes.iter().any(|process| process.name == "gpufleet-w1" && !process.alive));
     assert!(running(&dir).is_some(), "the services still run");
-    let repaired = up(&options, &Silent).await.unwrap();
+    let repaired = start(&options).await.unwrap();
     assert_eq!(repaired.state, FleetState::Up);
 
     assert_eq!(down(&dir, &Silent).await.unwrap(), Vec::<String>::new());
@@ -119,7 +120,7 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     assert_eq!(down(&dir, &Silent).await.unwrap(), Vec::<String>::new());
 
     // The data is still there, at the same addresses.
-    let again = up(&options, &Silent).await.unwrap();
+    let again = start(&options).await.unwrap();
     assert_eq!(again.endpoints, first.endpoints);
     down(&dir, &Silent).await.unwrap();
 }
