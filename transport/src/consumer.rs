@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{Delivery, link::Link};
 
@@ -21,6 +21,7 @@ pub struct Consumer {
     queue: String,
     incoming: mpsc::UnboundedReceiver<Incoming>,
     commands: mpsc::UnboundedSender<Command>,
+    subscribed: watch::Receiver<bool>,
 }
 
 /// What comes out of a [`Consumer`].
@@ -39,12 +40,19 @@ impl Consumer {
         // Unbounded, because the prefetch bounds what the broker sends.
         let (out, incoming) = mpsc::unbounded_channel();
         let (commands, orders) = mpsc::unbounded_channel();
-        tokio::spawn(Subscriber::new(link, queue.clone(), prefetch, out, orders).run());
-        Self { queue, incoming, commands }
+        let (subscribing, subscribed) = watch::channel(false);
+        tokio::spawn(Subscriber::new(link, queue.clone(), prefetch, out, orders, subscribing).run());
+        Self { queue, incoming, commands, subscribed }
     }
 
     pub fn queue(&self) -> &str {
         &self.queue
+    }
+
+    /// Waits until the broker has confirmed the subscription, or until there will be none any more. Cancelling is harmless.
+    pub async fn subscribed(&mut self) {
+        // An error means that the subscriber has ended.
+        let _ended = self.subscribed.wait_for(|subscribed| *subscribed).await;
     }
 
     /// The next delivery, or `None` after [`Consumer::stop`] or when the broker was closed. Cancelling loses nothing.

@@ -1,1 +1,14 @@
+//! The worker: takes jobs from RabbitMQ, runs them on a GPU through cudarc, and answers.
+//!
+//! One binary plays three roles. The supervisor speaks AMQP and never loads CUDA; an executor child owns one device and may
+//! die alone; a compiler child runs NVRTC and is gone a moment later.
 
+pub mod compiler;
+pub mod config;
+pub mod disposition;
+pub mod executor;
+pub mod exit;
+pub mod ipc;
+pub mod scheduler;
+pub mod supervisor;
+pub mod telemetry;

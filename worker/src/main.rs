@@ -1,1 +1,50 @@
-fn main() {}
+//! The worker's command line: one binary, several roles.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use gpufleet_worker::{compiler, config, executor, exit, supervisor, telemetry};
+
+#[derive(Debug, Parser)]
+#[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ", after_long_help = exit::TABLE)]
+struct Cli {
+    #[command(subcommand)]
+    role: Role,
+}
+
+#[derive(Debug, Subcommand)]
+enum Role {
+    /// Take jobs and run them until SIGTERM or Ctrl-C
+    Run(config::Options),
+    /// Compile CUDA C to PTX with NVRTC, as the worker does for jobs
+    Compile(compiler::CompileOptions),
+    /// The process that owns a device; only a worker starts it
+    #[command(hide = true)]
+    Executor(executor::Args),
+    /// The process that runs NVRTC; only a worker starts it
+    #[command(hide = true)]
+    CompileChild,
+}
+
+fn main() -> ExitCode {
+    match Cli::parse().role {
+        Role::Run(options) => run(options),
+        Role::Compile(options) => compiler::compile_file(&options),
+        Role::Executor(args) => executor::main(args),
+        Role::CompileChild => compiler::main(),
+    }
+}
+
+#[tokio::main]
+async fn run(options: config::Options) -> ExitCode {
+    telemetry::init(options.log_format);
+    let config = config::Config::from(options);
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, "starting");
+    match supervisor::run(config).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            exit::code(&error)
+        }
+    }
+}

@@ -9,7 +9,7 @@ use lapin::{
     types::FieldTable,
 };
 use tokio::{
-    sync::{mpsc, oneshot},
+    sync::{mpsc, oneshot, watch},
     time::{Instant, timeout},
 };
 use tracing::{debug, warn};
@@ -41,6 +41,8 @@ pub(super) struct Subscriber {
     commands: mpsc::UnboundedReceiver<Command>,
     /// Whether the reader knows of the outage that is on.
     told: bool,
+    /// Read by whoever has to know that deliveries can come.
+    subscribed: watch::Sender<bool>,
     /// Answered when the task ends.
     stopped: Option<oneshot::Sender<()>>,
 }
@@ -66,8 +68,9 @@ impl Subscriber {
         prefetch: u16,
         out: mpsc::UnboundedSender<Incoming>,
         commands: mpsc::UnboundedReceiver<Command>,
+        subscribed: watch::Sender<bool>,
     ) -> Self {
-        Self { link, queue, prefetch: prefetch.max(1), out, commands, told: false, stopped: None }
+        Self { link, queue, prefetch: prefetch.max(1), out, commands, told: false, subscribed, stopped: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -117,7 +120,9 @@ impl Subscriber {
         }
         debug!(queue = self.queue, prefetch = self.prefetch, "subscribed");
         self.told = false;
+        self.subscribed.send_replace(true);
         let broken = self.follow(&session, &mut subscription).await;
+        self.subscribed.send_replace(false);
         if let Broken::Stop = broken {
             self.end(subscription).await;
         }

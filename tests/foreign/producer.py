@@ -1,0 +1,46 @@
+"""A producer that knows AMQP and nothing of gpufleet: publishes one task, prints the reply.
+
+usage: producer.py AMQP_URL TASK_FILE CONTENT_TYPE
+"""
+
+import sys
+
+import pika
+
+TIMEOUT_SECONDS = 60
+
+
+def main(url: str, path: str, content_type: str) -> None:
+    client = "pika-producer"
+    queue = "gpufleet.v1.replies." + client
+    with pika.BlockingConnection(pika.URLParameters(url)) as connection:
+        channel = connection.channel()
+        channel.confirm_delivery()
+        channel.queue_declare(queue, durable=True, arguments={"x-expires": 600_000})
+        channel.queue_bind(queue, "gpufleet.v1.replies", routing_key=client)
+        with open(path, "rb") as task:
+            channel.basic_publish(
+                exchange="gpufleet.v1.tasks",
+                routing_key="default.normal",
+                body=task.read(),
+                properties=pika.BasicProperties(
+                    content_type=content_type,
+                    correlation_id=path,
+                    delivery_mode=2,
+                    reply_to=queue,
+                ),
+                mandatory=True,
+            )
+        for method, properties, body in channel.consume(queue, inactivity_timeout=TIMEOUT_SECONDS):
+            if method is None:
+                sys.exit(f"no reply within {TIMEOUT_SECONDS} s")
+            if properties.correlation_id != path:
+                sys.exit(f"a reply to {properties.correlation_id} came instead")
+            channel.basic_ack(method.delivery_tag)
+            print(properties.content_type, body.hex())
+            break
+        channel.cancel()
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

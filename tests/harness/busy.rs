@@ -1,0 +1,29 @@
+//! Jobs that take a known time without taking the processor: one thread that looks at the device's clock and sleeps.
+
+use gpufleet::{Array, Job};
+use gpufleet_schema::Dtype;
+
+const WAITS: &str = include_str!("ptx/waits.ptx");
+/// What the kernel writes when its time is over.
+const DONE: u32 = 42;
+
+pub fn for_millis(millis: u64) -> Job {
+    Job::ptx(WAITS)
+        .zeros("y", Dtype::U32, [1])
+        .entry("waits")
+        .blocks([1])
+        .block([1])
+        .arg_buffer("y")
+        .arg(millis * 1_000_000)
+        .output("y")
+}
+
+pub fn for_seconds(seconds: u64) -> Job {
+    for_millis(seconds * 1000)
+}
+
+/// The job ran to its end.
+pub fn assert_done(outputs: &[(String, Array)]) {
+    let (name, array) = &outputs[0];
+    assert_eq!((name.as_str(), array.to_vec::<u32>().unwrap()), ("y", vec![DONE]));
+}

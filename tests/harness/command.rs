@@ -1,0 +1,54 @@
+//! Our commands as a person runs them.
+
+use std::{
+    path::Path,
+    process::{Output, Stdio},
+};
+
+use gpufleet_local::programs;
+use tokio::process::Command;
+
+use crate::{Ground, WAIT};
+
+/// A command that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// Runs `gpufleet` with nothing of ours in its environment.
+pub async fn gpufleet_command(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Ended {
+    let mut command = Command::new(programs::ours("gpufleet").unwrap());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
+        command.env_remove(name);
+    }
+    // A fleet that the developer has up must not be found.
+    command.env("XDG_STATE_HOME", folder);
+    command.envs(environment.iter().copied()).args(arguments).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(WAIT, command.output()).await.expect("every command ends").unwrap();
+    Ended::from(output)
+}
+
+impl Ground {
+    /// Runs `gpufleet` against this fleet.
+    pub async fn gpufleet(&self, folder: &Path, arguments: &[&str]) -> Ended {
+        let endpoints = self.endpoints();
+        let environment = [
+            ("GPUFLEET_AMQP_URL", endpoints.amqp_url.as_str()),
+            ("GPUFLEET_DATABASE_URL", endpoints.database_url.as_str()),
+        ];
+        gpufleet_command(folder, &environment, arguments).await
+    }
+}
+
+impl From<Output> for Ended {
+    fn from(output: Output) -> Self {
+        Self {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8(output.stdout).unwrap(),
+            stderr: String::from_utf8(output.stderr).unwrap(),
+        }
+    }
+}

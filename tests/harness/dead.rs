@@ -1,0 +1,40 @@
+//! The dead queue as a scenario reads it.
+
+use gpufleet_schema::topology::{DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON};
+use gpufleet_transport::Incoming;
+
+use crate::{Ground, WAIT};
+
+/// A message that nobody will try again.
+pub struct DeadLetter {
+    pub body: Vec<u8>,
+    pub reason: String,
+    /// The routing key under which it had come.
+    pub origin: String,
+}
+
+impl DeadLetter {
+    pub fn body_contains(&self, text: &str) -> bool {
+        self.body.windows(text.len()).any(|window| window == text.as_bytes())
+    }
+}
+
+/// Takes this many messages out of the dead queue, and fails if there are none or not enough.
+pub async fn dead_letters(ground: &Ground, count: usize) -> Vec<DeadLetter> {
+    let broker = ground.broker().await;
+    let mut consumer = broker.consume(DEAD_QUEUE.to_owned(), 100);
+    let mut letters = Vec::new();
+    while letters.len() < count {
+        let incoming = tokio::time::timeout(WAIT, consumer.next()).await;
+        let Some(Incoming::Delivery(delivery)) = incoming.expect("a dead letter comes in time") else { continue };
+        let header = |name| delivery.properties.header_text(name).unwrap_or_default().to_owned();
+        letters.push(DeadLetter {
+            reason: header(HEADER_REASON),
+            origin: header(HEADER_ORIGIN),
+            body: delivery.body.clone(),
+        });
+        delivery.ack().await.unwrap();
+    }
+    broker.close().await;
+    letters
+}

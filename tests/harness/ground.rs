@@ -1,0 +1,155 @@
+//! A scenario's own fleet: a vhost, a database, a ledger and as many workers as it asks for.
+
+use std::{fs, ops::Deref, sync::Arc};
+
+use gpufleet::Fleet as Client;
+use gpufleet_ledger::{DatabaseUrl, Ledger};
+use gpufleet_local::{Endpoints, Fleet, Services, Signal, Worker};
+use gpufleet_transport::{Broker, Options};
+use tokio::sync::OnceCell;
+
+use crate::{WAIT, poll::poll_until};
+
+/// The services that most scenarios share. Their guard ends them with this process.
+static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
+
+/// A fleet for one scenario. Its processes end when it is dropped.
+pub struct Ground {
+    fleet: Fleet,
+    pub(crate) ledger: Ledger,
+}
+
+/// A worker of a [`Ground`].
+pub struct TestWorker(Arc<Worker>);
+
+impl Ground {
+    /// On the broker and database that scenarios share.
+    pub async fn shared(label: &str) -> Self {
+        let services = SERVICES.get_or_init(async || Services::ephemeral().await.unwrap()).await;
+        Self::on(services, label).await
+    }
+
+    /// With a broker and a database that the scenario may break.
+    pub async fn with_own_services(label: &str) -> Self {
+        Self::on(&Services::ephemeral().await.unwrap(), label).await
+    }
+
+    async fn on(services: &Arc<Services>, label: &str) -> Self {
+        let fleet = Fleet::builder().label(label).on(services).workers(0).start().await.unwrap();
+        let url: DatabaseUrl = fleet.endpoints().database_url.parse().unwrap();
+        Self { ledger: Ledger::connect(url).await.unwrap(), fleet }
+    }
+
+    pub fn services(&self) -> &Services {
+        self.fleet.services()
+    }
+
+    pub fn endpoints(&self) -> &Endpoints {
+        self.fleet.endpoints()
+    }
+
+    pub fn fleet(&self) -> &Fleet {
+        &self.fleet
+    }
+
+    /// A worker that takes jobs.
+    pub async fn worker(&self) -> TestWorker {
+        self.worker_with(&[]).await
+    }
+
+    pub async fn worker_with(&self, arguments: &[&str]) -> TestWorker {
+        let worker = self.start_worker(arguments);
+        worker.wait_ready().await.unwrap();
+        worker
+    }
+
+    /// A worker that may not take jobs yet.
+    pub fn start_worker(&self, arguments: &[&str]) -> TestWorker {
+        TestWorker(self.fleet.launch_worker(arguments).unwrap())
+    }
+
+    /// A producer.
+    pub async fn client(&self) -> Client {
+        Client::connect(&self.endpoints().amqp_url).await.unwrap()
+    }
+
+    /// The broker without a producer's comforts.
+    pub async fn broker(&self) -> Broker {
+        let url = self.endpoints().amqp_url.parse().unwrap();
+        let broker = Broker::connect(Options::new(url, "a scenario")).await.unwrap();
+        broker.declare_base().await.unwrap();
+        broker.declare_pool(&gpufleet_schema::PoolName::default()).await.unwrap();
+        broker
+    }
+
+    /// Waits until a worker's log has this text.
+    pub async fn poll_log(&self, what: &str, worker: &TestWorker, text: &str) {
+        let log = worker.process().log();
+        poll_until(what, async || fs::read_to_string(&log).is_ok_and(|log| log.contains(text))).await;
+    }
+}
+
+impl Drop for Ground {
+    fn drop(&mut self) {
+        for worker in self.fleet.workers() {
+            worker.process().signal(Signal::Kill);
+        }
+        if let Some(recorder) = self.fleet.ledger() {
+            recorder.signal(Signal::Kill);
+        }
+    }
+}
+
+impl Deref for TestWorker {
+    type Target = Worker;
+
+    fn deref(&self) -> &Worker {
+        &self.0
+    }
+}
+
+impl TestWorker {
+    /// The process ids of its executors.
+    pub fn executors(&self) -> Vec<u32> {
+        children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("executor")).collect()
+    }
+
+    /// Kills the executors that it has now, as a crash would.
+    pub async fn kill_executor(&self) {
+        let executors = self.executors();
+        assert!(!executors.is_empty(), "worker {} has no executor", self.name());
+        for pid in executors {
+            // SAFETY: kill has no memory effects; the process is a child of a worker that this test started.
+            unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
+            poll_until("executor gone", async || !is_alive(pid)).await;
+        }
+    }
+
+    /// Sends the signal and waits for the end; gives the exit code.
+    pub async fn stop(&self, signal: Signal) -> Option<i32> {
+        self.process().signal(signal);
+        assert!(self.process().wait(WAIT).await, "worker {} did not stop", self.name());
+        self.process().exit_status().and_then(|status| status.code())
+    }
+}
+
+/// Whether a process runs; one that has ended and waits to be collected does not.
+pub fn is_alive(pid: u32) -> bool {
+    stat(pid).is_some_and(|(state, _)| state != 'Z')
+}
+
+fn children(parent: u32) -> Vec<u32> {
+    let pids = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.unwrap().file_name().to_str()?.parse().ok());
+    pids.filter(|pid| stat(*pid).is_some_and(|(state, of)| of == parent && state != 'Z')).collect()
+}
+
+/// State and parent.
+fn stat(pid: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+fn command_line(pid: u32) -> String {
+    fs::read(format!("/proc/{pid}/cmdline")).map_or_else(|_| String::new(), |line| String::from_utf8_lossy(&line).into_owned())
+}

@@ -1,0 +1,37 @@
+//! Jobs with known behaviour, as PTX, so that no scenario but those about compiling needs a compiler.
+
+use gpufleet::Job;
+use gpufleet_schema::Dtype;
+
+const DOUBLES: &str = include_str!("ptx/doubles.ptx");
+const ENDLESS: &str = include_str!("ptx/endless.ptx");
+const WILD_WRITE: &str = include_str!("ptx/wild_write.ptx");
+
+/// `y[i] = 2 · x[i]`.
+pub fn doubles(x: &[f32]) -> Job {
+    let n = x.len() as u32;
+    Job::ptx(DOUBLES)
+        .input("x", x)
+        .zeros("y", Dtype::F32, [u64::from(n)])
+        .entry("doubles")
+        .cover([u64::from(n)])
+        .arg_buffer("x")
+        .arg_buffer("y")
+        .arg(n)
+        .output("y")
+}
+
+/// A kernel that never ends.
+pub fn endless() -> Job {
+    Job::ptx(ENDLESS).zeros("y", Dtype::U32, [1]).entry("endless").blocks([1]).block([1]).arg_buffer("y").output("y")
+}
+
+/// A kernel that writes far behind the only buffer it has.
+pub fn writes_beyond_its_buffer() -> Job {
+    Job::ptx(WILD_WRITE).zeros("y", Dtype::U32, [4]).entry("wild_write").blocks([1]).block([1]).arg_buffer("y").output("y")
+}
+
+/// A job whose one buffer has this many bytes on the device, and that sends none of them.
+pub fn with_buffer_of(bytes: u64) -> Job {
+    Job::ptx(ENDLESS).zeros("y", Dtype::U8, [bytes]).entry("endless").blocks([1]).block([1]).arg_buffer("y")
+}

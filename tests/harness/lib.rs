@@ -1,0 +1,21 @@
+//! What the scenarios share: a fleet of their own, jobs with known behaviour, waiting for a condition, and the history checker.
+
+#![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may panic")]
+
+pub mod busy;
+mod command;
+mod dead;
+mod ground;
+mod history;
+pub mod kernels;
+mod poll;
+
+use std::time::Duration;
+
+pub use command::{Ended, gpufleet_command};
+pub use dead::{DeadLetter, dead_letters};
+pub use ground::{Ground, TestWorker, is_alive};
+pub use poll::poll_until;
+
+/// How long anything may take before a scenario gives up. Two busy cores can make a second's work last far longer.
+pub const WAIT: Duration = Duration::from_secs(90);

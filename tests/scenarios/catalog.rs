@@ -1,0 +1,29 @@
+//! Every catalog kernel gives, through the whole fleet, what its CPU reference gives.
+
+use gpufleet::Job;
+use gpufleet_kernels::{catalog, compare, sample::samples};
+use gpufleet_tests::{Ground, WAIT};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_catalog_kernel_gives_what_the_cpu_gives() {
+    let ground = Ground::shared("catalog").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut checked = 0;
+    for kernel in catalog().iter() {
+        for (index, sample) in samples(&kernel.name).into_iter().enumerate() {
+            let mut handle = fleet.submit(Job::from_task(sample.task)).await.unwrap();
+            let result = handle.wait(WAIT).await.unwrap_or_else(|error| panic!("{} {index}: {error}", kernel.name));
+            assert!(result.ran_on.as_ref().unwrap().emulated, "the reply says that the device is emulated");
+            for expected in &sample.expected {
+                let got = result.array(&expected.name).unwrap();
+                assert_eq!((got.dtype(), got.shape()), (expected.dtype, &*expected.shape), "{}", kernel.name);
+                let name = &kernel.name;
+                compare(expected, got.bytes()).unwrap_or_else(|mismatch| panic!("{name} {index}: {mismatch}"));
+            }
+            checked += 1;
+        }
+    }
+    assert!(checked >= catalog().iter().count(), "each kernel has at least one sample");
+    ground.check_history(checked).await;
+}

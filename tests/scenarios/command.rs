@@ -1,0 +1,158 @@
+//! The `gpufleet` command as a person meets it: files in, files out, history, and for every bad input one clear message, a
+//! next step and the documented exit code.
+
+use std::{fs, path::Path};
+
+use gpufleet_tests::{Ended, Ground, gpufleet_command};
+use serde_json::Value;
+
+/// A NumPy file of a vector of floats.
+fn npy(path: &Path, values: &[f32]) {
+    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", values.len());
+    while (10 + header.len() + 1) % 64 != 0 {
+        header.push(' ');
+    }
+    header.push('\n');
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    bytes.extend((header.len() as u16).to_le_bytes());
+    bytes.extend(header.as_bytes());
+    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
+    fs::write(path, bytes).unwrap();
+}
+
+fn floats_at_end(path: &Path, count: usize) -> Vec<f32> {
+    let bytes = fs::read(path).unwrap();
+    let data = &bytes[bytes.len() - 4 * count..];
+    data.chunks_exact(4).map(|chunk| f32::from_le_bytes(chunk.try_into().unwrap())).collect()
+}
+
+fn json(ended: &Ended) -> Value {
+    assert_eq!(ended.code, 0, "{ended:?}");
+    serde_json::from_str(&ended.stdout).unwrap_or_else(|error| panic!("{error}: {ended:?}"))
+}
+
+const SAXPY: [&str; 8] = ["saxpy", "--arg", "a=2.0", "--in", "x=x.npy", "--inout", "y=y.npy", "--out=y=result.npy"];
+
+fn submit<'a>(more: &[&'a str]) -> Vec<&'a str> {
+    [&["submit"], &SAXPY[..], more].concat()
+}
+
+fn folder_with_vectors() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    npy(&folder.path().join("x.npy"), &[1.0, 2.0, 3.0]);
+    npy(&folder.path().join("y.npy"), &[10.0, 20.0, 30.0]);
+    folder
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_goes_from_file_to_file_and_into_the_history() {
+    let ground = Ground::shared("command").await;
+    let _worker = ground.worker().await;
+    let folder = folder_with_vectors();
+
+    let empty = ground.gpufleet(folder.path(), &["history", "-o", "json"]).await;
+    assert_eq!(json(&empty), Value::Array(vec![]));
+
+    let ended = ground.gpufleet(folder.path(), &submit(&["--label", "team=a"])).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert_eq!(floats_at_end(&folder.path().join("result.npy"), 3), [12.0, 24.0, 36.0]);
+
+    let detached = ground.gpufleet(folder.path(), &submit(&["--detach"])).await;
+    assert_eq!(detached.code, 0, "{detached:?}");
+    let id = detached.stdout.trim();
+    assert_eq!(id.len(), 36, "only the id: {detached:?}");
+    ground.final_job(id.parse().unwrap()).await;
+    ground.check_history(2).await;
+
+    let history = json(&ground.gpufleet(folder.path(), &["history", "-o", "json"]).await);
+    let states: Vec<_> = history.as_array().unwrap().iter().map(|job| job["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["succeeded", "succeeded"]);
+    let labelled = json(&ground.gpufleet(folder.path(), &["history", "--label", "team=a", "-o", "json"]).await);
+    assert_eq!(labelled.as_array().unwrap().len(), 1);
+    let csv = ground.gpufleet(folder.path(), &["history", "-o", "csv"]).await;
+    assert_eq!(csv.stdout.lines().count(), 3, "a header and two jobs: {csv:?}");
+    let table = ground.gpufleet(folder.path(), &["history"]).await;
+    assert!(table.stdout.contains("saxpy") && table.stdout.contains("succeeded"), "{table:?}");
+
+    let shown = ground.gpufleet(folder.path(), &["show", id]).await;
+    assert!(shown.stdout.contains("emulated") && shown.stdout.contains("queue"), "{shown:?}");
+    let shown = json(&ground.gpufleet(folder.path(), &["show", id, "-o", "json"]).await);
+    assert_eq!(shown["attempts"].as_array().unwrap().len(), 1, "{shown}");
+}
+
+/// What a bad input has to say, and how the command then ends.
+async fn complains(ground: &Ground, folder: &Path, arguments: &[&str], code: i32, says: &[&str]) {
+    let ended = ground.gpufleet(folder, arguments).await;
+    assert_eq!(ended.code, code, "{arguments:?}: {ended:?}");
+    assert_eq!(ended.stdout, "", "{arguments:?}: errors go to stderr");
+    for word in says {
+        assert!(ended.stderr.contains(word), "{arguments:?} should say {word:?}:\n{}", ended.stderr);
+    }
+    assert!(!ended.stderr.contains("panicked") && !ended.stderr.contains("stack backtrace"), "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_bad_input_gets_one_clear_message() {
+    let ground = Ground::shared("bad-input").await;
+    let folder = folder_with_vectors();
+    let folder = folder.path();
+    npy(&folder.join("long.npy"), &[1.0; 5]);
+    fs::write(folder.join("noise.npy"), b"not NumPy").unwrap();
+    fs::write(folder.join("k.ptx"), ".version 8.0\n").unwrap();
+    let ptx = ["submit", "--ptx", "k.ptx", "--entry", "k", "--zeros", "y=f32[4]", "--params", "y"];
+
+    complains(&ground, folder, &["submit", "saxpi", "--detach"], 3, &["saxpi", "did you mean saxpy"]).await;
+    complains(&ground, folder, &["submit", "saxpy", "--in", "x=x.npy", "--inout", "y=y.npy"], 3, &["a", "saxpy("]).await;
+    complains(&ground, folder, &submit(&["--arg", "b=1"]), 3, &["b", "saxpy("]).await;
+    complains(&ground, folder, &submit(&["--in", "z=x.npy"]), 3, &["z"]).await;
+    let shapes = ["submit", "saxpy", "--arg", "a=2", "--in", "x=long.npy", "--inout", "y=y.npy"];
+    complains(&ground, folder, &shapes, 3, &["5", "3"]).await;
+    let missing = ["submit", "saxpy", "--arg", "a=2", "--in", "x=missing.npy", "--inout", "y=y.npy"];
+    complains(&ground, folder, &missing, 3, &["missing.npy"]).await;
+    let noise = ["submit", "saxpy", "--arg", "a=2", "--in", "x=noise.npy", "--inout", "y=y.npy"];
+    complains(&ground, folder, &noise, 3, &["noise.npy"]).await;
+    complains(&ground, folder, &[&ptx[..], &["--grid", "0"]].concat(), 3, &["grid"]).await;
+    complains(&ground, folder, &[&ptx[..], &["--grid", "1", "--block", "4096"]].concat(), 3, &["block"]).await;
+    complains(&ground, folder, &["show", "0190a5b8-7c00-7000-8000-000000000009"], 9, &["0190a5b8"]).await;
+    complains(&ground, folder, &["history", "--state", "gone"], 2, &["gone"]).await;
+    complains(&ground, folder, &["nonsense"], 2, &["nonsense"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_without_a_worker_is_named_and_the_wait_has_an_end() {
+    let ground = Ground::shared("no-worker").await;
+    let folder = folder_with_vectors();
+    let ended = ground.gpufleet(folder.path(), &submit(&["--pool", "empty", "--timeout", "1s"])).await;
+    assert_eq!(ended.code, 6, "{ended:?}");
+    assert!(ended.stderr.contains("empty") && ended.stderr.contains("worker"), "{ended:?}");
+    assert!(ended.stderr.contains("gpufleet show"), "it says how to come back: {ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_absent_broker_and_a_wrong_password_are_told_apart() {
+    let ground = Ground::shared("refused").await;
+    let folder = folder_with_vectors();
+    let absent = [("GPUFLEET_AMQP_URL", "amqp://guest:guest@127.0.0.1:1/x")];
+    let ended = gpufleet_command(folder.path(), &absent, &submit(&[])).await;
+    assert_eq!(ended.code, 7, "{ended:?}");
+    assert!(ended.stderr.contains("127.0.0.1:1"), "{ended:?}");
+
+    let url = &ground.endpoints().amqp_url;
+    let (login, place) = url.split_once('@').unwrap();
+    let wrong = format!("{}:wrong-password@{place}", login.rsplit_once(':').unwrap().0);
+    let ended = gpufleet_command(folder.path(), &[("GPUFLEET_AMQP_URL", &wrong)], &submit(&[])).await;
+    assert_eq!(ended.code, 7, "{ended:?}");
+    assert!(ended.stderr.contains("wrong user or password"), "{ended:?}");
+    assert!(!ended.stderr.contains("wrong-password"), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compile_error_shows_the_line_of_the_users_file() {
+    let ground = Ground::shared("compile-error").await;
+    let _worker = ground.worker().await;
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("k.cu"), "extern \"C\" __global__ void k(float* y) {\n    y[0] = undeclared;\n}\n").unwrap();
+    let arguments =
+        ["submit", "--source", "k.cu", "--entry", "k", "--zeros", "y=f32[4]", "--params", "y", "--grid", "1", "--block", "1"];
+    complains(&ground, folder.path(), &arguments, 4, &["undeclared", "k.cu:2", "y[0] = undeclared"]).await;
+}

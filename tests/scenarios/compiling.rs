@@ -1,0 +1,61 @@
+//! CUDA C from a producer is compiled on the worker; what the compiler has to say comes back with the line. (fault 41)
+
+use gpufleet::Job;
+use gpufleet_schema::{Dtype, FailureCode, Verdict};
+use gpufleet_tests::{Ground, WAIT};
+
+const SQUARES: &str = r#"
+extern "C" __global__ void squares(const float* x, float* y, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i] * x[i];
+}
+"#;
+
+fn squares(source: &str) -> Job {
+    let x: Vec<f32> = (0..100).map(|value| value as f32).collect();
+    Job::source(source)
+        .input("x", &x)
+        .zeros("y", Dtype::F32, [100])
+        .entry("squares")
+        .cover([100])
+        .arg_buffer("x")
+        .arg_buffer("y")
+        .arg(100_u32)
+        .output("y")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cuda_c_is_compiled_once_and_its_errors_name_the_line() {
+    let ground = Ground::shared("compiling").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+
+    let first = fleet.submit(squares(SQUARES)).await.unwrap().wait(WAIT).await.unwrap();
+    let wanted: Vec<f32> = (0..100).map(|value| (value * value) as f32).collect();
+    assert_eq!(first.output::<f32>("y").unwrap(), wanted);
+    assert!(first.timings.compile_us > 0 && !first.timings.module_cached, "{:?}", first.timings);
+    let second = fleet.submit(squares(SQUARES)).await.unwrap().wait(WAIT).await.unwrap();
+    assert!(second.timings.module_cached, "{:?}", second.timings);
+
+    let broken = SQUARES.replace("x[i] * x[i]", "x[i] * z[i]");
+    let error = fleet.submit(squares(&broken)).await.unwrap().wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::CompileError));
+    assert_eq!(failure.line, Some(4), "{failure:?}");
+    assert!(failure.message.contains("\"z\" is undefined"), "{}", failure.message);
+    assert!(failure.detail.as_deref().unwrap().contains("error"), "{failure:?}");
+    ground.check_history(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hosts_file_does_not_come_back_in_a_compile_log() {
+    let ground = Ground::shared("include").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let leak = format!("#include \"/etc/passwd\"\n{SQUARES}");
+    let error = fleet.submit(squares(&leak)).await.unwrap().wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!(failure.code, FailureCode::CompileError);
+    let told = format!("{} {}", failure.message, failure.detail.as_deref().unwrap_or_default());
+    assert!(!told.contains("root:") && !told.contains("/bin/"), "{told}");
+}

@@ -1,0 +1,86 @@
+//! An executor that dies takes its job's attempt and nothing else: the job is tried again a bounded number of times, and the
+//! worker lives. (faults 19 and 38)
+
+use gpufleet_schema::{AttemptState, FailureCode, JobState, Verdict};
+use gpufleet_tests::{Ground, WAIT, busy, dead_letters, kernels, poll_until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_executor_is_killed_is_tried_again_by_the_same_worker() {
+    let ground = Ground::shared("executor-lost").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(3)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    worker.kill_executor().await;
+
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_eq!(result.attempt, 2);
+    busy::assert_done(&result.outputs);
+    assert!(worker.is_alive());
+
+    let detail = ground.final_job(handle.id()).await;
+    let attempts: Vec<_> = detail.attempts.iter().map(|a| (a.attempt, a.state)).collect();
+    assert_eq!(attempts, [(1, AttemptState::Lost), (2, AttemptState::Succeeded)]);
+    assert_eq!(detail.attempts[0].failure.as_ref().unwrap().code, FailureCode::ExecutorLost.name());
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_loses_every_executor_is_given_up_with_a_reason_and_kept() {
+    let ground = Ground::shared("poison").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(60).attempts_max(2)).await.unwrap();
+    for attempt in 1..=2 {
+        ground
+            .poll_job("running", handle.id(), |job| job.state == JobState::Running && job.attempt == Some(attempt))
+            .await;
+        worker.kill_executor().await;
+    }
+    let error = handle.wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::Infrastructure, FailureCode::AttemptsExhausted));
+    assert!(failure.message.contains("2 lost executors"), "{}", failure.message);
+
+    assert_eq!(ground.final_job(handle.id()).await.job.state, JobState::Dead);
+    let dead = dead_letters(&ground, 1).await;
+    assert!(dead[0].reason.contains("2 lost executors"), "{}", dead[0].reason);
+    assert!(dead[0].body_contains(&handle.id().to_string()));
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_kernel_that_faults_fails_with_a_report_and_its_neighbours_succeed() {
+    let ground = Ground::shared("fault").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut neighbours = Vec::new();
+    for _ in 0..3 {
+        neighbours.push(fleet.submit(busy::for_seconds(1)).await.unwrap());
+    }
+    let mut guilty = fleet.submit(kernels::writes_beyond_its_buffer()).await.unwrap();
+
+    let error = guilty.wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::KernelFault), "{failure:?}");
+    assert!(failure.message.contains("wild_write"), "{}", failure.message);
+    let report = failure.detail.as_deref().expect("the emulator reports the access");
+    assert!(report.contains("wild_write") && report.contains("thread"), "{report}");
+    for mut neighbour in neighbours {
+        busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
+    }
+    assert!(worker.is_alive());
+    ground.check_history(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_ready_again_after_its_idle_executor_died() {
+    let ground = Ground::shared("idle-loss").await;
+    let worker = ground.worker().await;
+    let before = worker.executors();
+    worker.kill_executor().await;
+    poll_until("another executor", || async { worker.executors().iter().any(|pid| !before.contains(pid)) }).await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(kernels::doubles(&[1.0, 2.0])).await.unwrap();
+    assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [2.0, 4.0]);
+}

@@ -1,0 +1,166 @@
+//! Whatever arrives in a task queue is answered or kept with its reason, and the next job runs: no body, property or header
+//! makes a worker stop, loop or write where it should not. (faults 23, 34, 36, 42)
+
+use std::collections::BTreeMap;
+
+use gpufleet_schema::{
+    Batch, Buffer, ClientName, Data, Dtype, Encoding, FailureCode, Inline, JobId, PoolName, Priority, Program, Task,
+    topology::{REPLIES, TASKS, reply_queue, task_key, task_queue},
+};
+use gpufleet_tests::{Ground, WAIT, dead_letters, kernels, poll_until};
+use gpufleet_transport::{Broker, Incoming, Message, Properties};
+
+/// A message that should not be there, and a word of the reason for which it is kept.
+struct Hostile {
+    what: &'static str,
+    body: Vec<u8>,
+    properties: Properties,
+    reason: &'static str,
+}
+
+fn typed(content_type: &str) -> Properties {
+    Properties { content_type: Some(content_type.to_owned()), ..Properties::default() }
+}
+
+fn saxpy() -> Task<'static> {
+    let buffer = |name: &str| Buffer {
+        name: name.into(),
+        dtype: Dtype::F32,
+        shape: vec![3],
+        data: Data::Inline(Inline::from(vec![0; 12])),
+    };
+    Task {
+        arguments: BTreeMap::from([("a".to_owned(), 2.0.into())]),
+        buffers: vec![buffer("x"), buffer("y")],
+        ..Task::new(Program::Catalog("saxpy".into()))
+    }
+}
+
+fn hostiles() -> Vec<Hostile> {
+    let whole = Encoding::MessagePack.encode_tasks(&Batch::One(saxpy())).unwrap();
+    let packed = "application/msgpack";
+    let json = "application/json";
+    let hostile = |what, body: Vec<u8>, properties, reason| Hostile { what, body, properties, reason };
+    vec![
+        hostile("an empty body", vec![], typed(packed), "empty"),
+        hostile("half a task", whole[..whole.len() / 2].to_vec(), typed(packed), "not MessagePack"),
+        hostile("a list that claims four thousand million items", vec![0xdd, 0xff, 0xff, 0xff, 0xff], typed(packed), "items"),
+        hostile("noise", vec![0xc1; 1000], typed(packed), "not MessagePack"),
+        hostile("JSON that ends early", br#"{"version": 1, "job_id""#.to_vec(), typed(json), "not JSON"),
+        hostile("deep JSON", "[".repeat(100_000).into_bytes(), typed(json), "not JSON"),
+        hostile("a picture", vec![0x89, b'P', b'N', b'G'], typed("image/png"), "content_type"),
+        hostile("a task without a content type", whole.clone(), Properties::default(), "content_type"),
+        hostile(
+            "a reply to a task queue",
+            whole.clone(),
+            Properties { reply_to: Some(task_queue(&PoolName::default(), Priority::High)), ..typed(packed) },
+            "reply_to",
+        ),
+        hostile(
+            "another version",
+            br#"{"version": 2, "job_id": "0190a5b8-7c00-7000-8000-000000000001", "program": 1}"#.to_vec(),
+            typed(json),
+            "version is 2",
+        ),
+    ]
+}
+
+async fn publish(broker: &Broker, body: Vec<u8>, properties: Properties) {
+    let routing_key = task_key(&PoolName::default(), Priority::Normal);
+    broker.publish(Message { exchange: TASKS, routing_key, body, properties, mandatory: true }).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unreadable_messages_are_kept_with_their_reason_and_the_next_job_runs() {
+    let ground = Ground::shared("hostile").await;
+    let worker = ground.worker().await;
+    let broker = ground.broker().await;
+    let hostiles = hostiles();
+    for hostile in &hostiles {
+        publish(&broker, hostile.body.clone(), hostile.properties.clone()).await;
+    }
+    let letters = dead_letters(&ground, hostiles.len()).await;
+    for hostile in &hostiles {
+        let kept = letters.iter().any(|letter| letter.body == hostile.body && letter.reason.contains(hostile.reason));
+        let reasons: Vec<_> = letters.iter().map(|letter| &letter.reason).collect();
+        assert!(kept, "{}: {reasons:#?}", hostile.what);
+    }
+    assert!(letters.iter().all(|letter| letter.origin == "default.normal"));
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(kernels::doubles(&[3.0])).await.unwrap();
+    assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [6.0]);
+    assert!(worker.is_alive());
+    let queue = task_queue(&PoolName::default(), Priority::Normal);
+    poll_until("the queue is empty", async || broker.queue_depth(&queue).await.unwrap().unwrap().messages == 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
+    let ground = Ground::shared("version").await;
+    let _worker = ground.worker().await;
+    let broker = ground.broker().await;
+    let client: ClientName = "version-asker".parse().unwrap();
+    broker.declare_reply_queue(&client).await.unwrap();
+    let job_id = JobId::new();
+    let body = format!(r#"{{"version": 99, "job_id": "{job_id}", "program": {{"quantum": 1}}}}"#);
+    let properties = Properties { reply_to: Some(client.to_string()), ..typed("application/json") };
+    publish(&broker, body.into_bytes(), properties).await;
+
+    let mut consumer = broker.consume(reply_queue(&client), 1);
+    let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
+    let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+    assert_eq!(delivery.exchange, REPLIES);
+    assert_eq!(delivery.properties.content_type.as_deref(), Some("application/json"));
+    let replies = Encoding::Json.decode_replies(&delivery.body).unwrap();
+    let reply = &replies.as_slice()[0];
+    assert_eq!(reply.job_id, job_id);
+    let failure = reply.failure.as_ref().unwrap();
+    assert_eq!(failure.code, FailureCode::UnsupportedVersion);
+    assert!(failure.message.contains("99") && failure.message.contains("reads version 1"), "{}", failure.message);
+    ground.check_history(1).await;
+}
+
+/// Each of these can be decoded, makes no sense, and fails with the field's name.
+fn senseless() -> Vec<(&'static str, Task<'static>, &'static str)> {
+    let with = |change: &dyn Fn(&mut Task<'static>)| {
+        let mut task = saxpy();
+        change(&mut task);
+        task
+    };
+    vec![
+        ("an unknown kernel", with(&|task| task.program = Program::Catalog("saxpi".into())), "saxpy"),
+        ("a missing argument", with(&|task| task.arguments.clear()), "arguments.a"),
+        ("a surplus argument", with(&|task| task.arguments.extend([("b".to_owned(), 1.into())])), "arguments.b"),
+        ("a wrong dtype", with(&|task| {
+            task.buffers[0].dtype = Dtype::I32;
+        }), "buffers.x"),
+        ("bytes that disagree with the shape", with(&|task| task.buffers[0].shape = vec![4]), "buffers.x.data"),
+        ("a shape that overflows", with(&|task| task.buffers[0].shape = vec![u64::MAX, u64::MAX]), "buffers.x.shape"),
+        ("shapes that disagree", with(&|task| {
+            task.buffers[0].shape = vec![2];
+            task.buffers[0].data = Data::Inline(Inline::from(vec![0; 8]));
+        }), "buffers"),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_senseless_task_fails_with_the_name_of_its_field() {
+    let ground = Ground::shared("senseless").await;
+    let _worker = ground.worker().await;
+    let broker = ground.broker().await;
+    let client: ClientName = "senseless-asker".parse().unwrap();
+    broker.declare_reply_queue(&client).await.unwrap();
+    let mut consumer = broker.consume(reply_queue(&client), 1);
+    for (what, mut task, names) in senseless() {
+        task.reply = Some(client.clone());
+        let body = Encoding::MessagePack.encode_tasks(&Batch::One(task)).unwrap();
+        publish(&broker, body, typed("application/msgpack")).await;
+        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
+        let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+        let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
+        let failure = replies.as_slice()[0].failure.clone().unwrap();
+        assert!(failure.message.contains(names), "{what}: {}", failure.message);
+        delivery.ack().await.unwrap();
+    }
+    ground.check_history(senseless().len()).await;
+}

@@ -1,0 +1,47 @@
+//! Limits hold: an endless kernel ends at its time limit, a job that waited too long does not start, and one that can never
+//! fit fails with the numbers. (faults 37 and 39)
+
+use std::time::Duration;
+
+use gpufleet_schema::{AttemptState, FailureCode, Verdict};
+use gpufleet_tests::{Ground, WAIT, busy, kernels};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_endless_kernel_ends_at_its_limit_and_its_neighbours_lose_no_attempt() {
+    let ground = Ground::shared("endless").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut endless = fleet.submit(kernels::endless().time_limit(Duration::from_secs(1))).await.unwrap();
+    let mut neighbour = fleet.submit(busy::for_seconds(3)).await.unwrap();
+
+    let error = endless.wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::Timeout, FailureCode::TimeLimit));
+    busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
+    assert!(worker.is_alive());
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_waited_too_long_expires_and_does_not_run() {
+    let ground = Ground::shared("expired").await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(kernels::doubles(&[1.0]).queue_limit(Duration::from_millis(1))).await.unwrap();
+    // The worker starts later than the limit allows: starting one takes far more than a millisecond.
+    let _worker = ground.worker().await;
+    let gpufleet::JobError::Failed(failed) = handle.wait(WAIT).await.unwrap_err() else { panic!("no outcome") };
+    assert_eq!(failed.state, AttemptState::Expired);
+    assert_eq!(failed.failure.unwrap().code, FailureCode::QueueLimit);
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_can_never_fit_fails_at_once_with_the_numbers() {
+    let ground = Ground::shared("too-large").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let error = fleet.submit(kernels::with_buffer_of(1 << 39)).await.unwrap().wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
+    assert!(failure.message.contains(&(1_u64 << 39).to_string()), "{}", failure.message);
+}

@@ -1,0 +1,19 @@
+//! What gpufleet promises, shown on a real broker, a real database and real processes, with the emulated device.
+//!
+//! Each file opens with what it pins down. Each test has a vhost and a database of its own, so all run at once; the ones that
+//! break a service have services of their own.
+
+mod broker_lost;
+mod catalog;
+mod command;
+mod compiling;
+mod executor_lost;
+mod foreign_producer;
+mod hostile_messages;
+mod limits;
+mod packing;
+mod postgres_lost;
+mod secrets;
+mod stopping;
+mod two_workers;
+mod worker_lost;

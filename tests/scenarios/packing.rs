@@ -1,0 +1,63 @@
+//! Many jobs over one connection: each gets its own outcome, alone in a message or packed with others.
+
+use futures::{StreamExt as _, stream};
+use gpufleet::Job;
+use gpufleet_tests::{Ground, WAIT};
+
+const JOBS: usize = 1000;
+
+fn saxpy(index: usize) -> Job {
+    let x: Vec<f32> = (0..64).map(|i| (i + index) as f32).collect();
+    Job::catalog("saxpy").scalar("a", 2.0).input("x", &x).input("y", &vec![index as f32; 64])
+}
+
+fn assert_saxpy(index: usize, y: &[f32]) {
+    for (i, value) in y.iter().enumerate() {
+        assert_eq!(*value, 2.0 * (i + index) as f32 + index as f32, "job {index}, element {i}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_thousand_jobs_with_256_in_flight_are_all_answered() {
+    let ground = Ground::shared("flight").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let results = stream::iter(0..JOBS).map(|index| {
+        let fleet = &fleet;
+        async move {
+            let mut handle = fleet.submit(saxpy(index)).await.unwrap();
+            (index, handle.wait(WAIT).await.unwrap())
+        }
+    });
+    let mut results = results.buffer_unordered(256);
+    let mut answered = 0;
+    while let Some((index, result)) = results.next().await {
+        assert_saxpy(index, &result.output::<f32>("y").unwrap());
+        answered += 1;
+    }
+    assert_eq!(answered, JOBS);
+    ground.check_history(JOBS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packed_jobs_are_answered_each_by_its_own_outcome() {
+    let ground = Ground::shared("packed").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    // One job in ten asks for a buffer of another length, which only the worker's check of the task notices.
+    let jobs = (0..JOBS).map(|index| match index % 10 {
+        7 => Job::ptx(".version 8.0\n.target sm_80\n.address_size 64\n").entry("missing").cover([1]),
+        _ => saxpy(index),
+    });
+    let handles = fleet.submit_many(jobs).await;
+    assert_eq!(handles.len(), JOBS);
+    for (index, handle) in handles.into_iter().enumerate() {
+        let outcome = handle.unwrap().wait(WAIT).await;
+        match index % 10 {
+            7 => assert!(outcome.unwrap_err().failure().unwrap().message.contains("missing"), "job {index}"),
+            _ => assert_saxpy(index, &outcome.unwrap().output::<f32>("y").unwrap()),
+        }
+    }
+    assert_eq!(fleet.counts().duplicates, 0);
+    ground.check_history(JOBS).await;
+}

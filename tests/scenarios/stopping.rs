@@ -1,0 +1,52 @@
+//! A worker that is asked to stop finishes what runs, hands back the rest, and exits 0. (fault 44)
+
+use gpufleet_local::Signal;
+use gpufleet_schema::JobState;
+use gpufleet_tests::{Ground, WAIT, busy};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_finishes_what_runs_and_hands_back_the_rest() {
+    let ground = Ground::shared("sigterm").await;
+    let first = ground.worker_with(&["--jobs-per-device", "1"]).await;
+    let fleet = ground.client().await;
+    let mut running = fleet.submit(busy::for_seconds(2)).await.unwrap();
+    let mut waiting = fleet.submit(busy::for_millis(10)).await.unwrap();
+    ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
+
+    assert_eq!(first.stop(Signal::Terminate).await, Some(0));
+    assert_eq!(running.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), first.name());
+    assert_eq!(ground.final_job(running.id()).await.job.state, JobState::Succeeded);
+
+    let second = ground.worker().await;
+    let result = waiting.wait(WAIT).await.unwrap();
+    assert_eq!(result.ran_on.unwrap().worker.as_str(), second.name());
+    ground.poll_worker("first has left", first.name(), |worker| worker.has_left).await;
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_signal_does_not_wait_for_the_grace() {
+    let ground = Ground::shared("second-signal").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(20)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    worker.signal(Signal::Interrupt);
+    ground.poll_log("draining", &worker, "draining").await;
+    assert_eq!(worker.stop(Signal::Interrupt).await, Some(0));
+    let second = ground.worker().await;
+    assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), second.name());
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_waits_for_a_broker_that_is_not_there_yet_and_can_be_stopped_meanwhile() {
+    let ground = Ground::with_own_services("late-broker").await;
+    ground.services().broker().stop().await.unwrap();
+    let worker = ground.start_worker(&[]);
+    ground.poll_log("waiting", &worker, "broker away").await;
+    assert!(worker.is_alive());
+    ground.services().broker().restart().await.unwrap();
+    worker.wait_ready().await;
+    assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
+}

@@ -1,0 +1,39 @@
+//! Two workers on one queue share its jobs, and each job runs once. (fault 45)
+
+use std::collections::BTreeMap;
+
+use gpufleet_tests::{Ground, WAIT, busy};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_workers_share_a_queue() {
+    let ground = Ground::shared("two-workers").await;
+    let _first = ground.worker_with(&["--prefetch", "4"]).await;
+    let _second = ground.worker_with(&["--prefetch", "4"]).await;
+    let fleet = ground.client().await;
+    let mut handles = Vec::new();
+    for _ in 0..40 {
+        handles.push(fleet.submit(busy::for_millis(50)).await.unwrap());
+    }
+    let mut shares: BTreeMap<String, usize> = BTreeMap::new();
+    for handle in &mut handles {
+        let result = handle.wait(WAIT).await.unwrap();
+        assert_eq!(result.attempt, 1);
+        *shares.entry(result.ran_on.unwrap().worker.to_string()).or_default() += 1;
+    }
+    assert_eq!(shares.len(), 2, "{shares:?}");
+    assert!(shares.values().all(|share| *share >= 8), "a fifth at least: {shares:?}");
+    ground.check_history(40).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_is_served_by_its_own_workers_only() {
+    let ground = Ground::shared("pools").await;
+    let _default = ground.worker().await;
+    let team = ground.worker_with(&["--pool", "team-a"]).await;
+    let fleet = ground.client().await;
+    let pool = "team-a".parse().unwrap();
+    let mut handle = fleet.submit(busy::for_millis(1).pool(pool)).await.unwrap();
+    assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), team.name());
+    let detail = ground.final_job(handle.id()).await;
+    assert_eq!(detail.job.pool.as_deref(), Some("team-a"));
+}

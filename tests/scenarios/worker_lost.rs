@@ -1,0 +1,41 @@
+//! A worker that is killed in the middle of a job takes nothing with it: the broker gives the job to another worker, the
+//! producer gets one reply, and the ledger shows both attempts and one outcome. (faults 1 and 2)
+
+use gpufleet_schema::{AttemptState, JobState};
+use gpufleet_tests::{Ground, WAIT, busy};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_worker_is_killed_runs_on_another() {
+    let ground = Ground::shared("worker-lost").await;
+    let first = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(3)).await.unwrap();
+    ground.poll_job("running on the first worker", handle.id(), |job| job.state == JobState::Running).await;
+    first.kill9().await;
+    let second = ground.worker().await;
+
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_eq!(result.ran_on.unwrap().worker.as_str(), second.name());
+    assert_eq!(result.attempt, 2);
+    busy::assert_done(&result.outputs);
+
+    let detail = ground.final_job(handle.id()).await;
+    assert_eq!(detail.job.state, JobState::Succeeded);
+    let attempts: Vec<_> = detail.attempts.iter().map(|a| (a.attempt, a.worker.as_str(), a.state)).collect();
+    // Nobody was there to tell how the first attempt ended.
+    assert_eq!(attempts, [(1, first.name(), AttemptState::Running), (2, second.name(), AttemptState::Succeeded)]);
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_executor_outlives_its_killed_worker() {
+    let ground = Ground::shared("orphans").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let handle = fleet.submit(busy::for_seconds(60)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    let executors = worker.executors();
+    assert_eq!(executors.len(), 1);
+    worker.kill9().await;
+    gpufleet_tests::poll_until("executor gone", || async { !gpufleet_tests::is_alive(executors[0]) }).await;
+}

@@ -1,0 +1,121 @@
+//! What was typed ([`Options`]) and what it means ([`Config`]).
+
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+
+use clap::Args;
+use gpufleet_schema::{PoolName, WorkerName};
+use gpufleet_transport::{BrokerUrl, QueueKind};
+
+use crate::executor::CudaSpec;
+
+/// Names of the environment variables that this program reads.
+pub mod env {
+    pub const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
+    pub const POOLS: &str = "GPUFLEET_POOLS";
+    pub const CUDA: &str = "GPUFLEET_CUDA";
+    pub const DEVICES: &str = "GPUFLEET_DEVICES";
+    pub const WORKER_NAME: &str = "GPUFLEET_WORKER_NAME";
+}
+
+/// Options of `gpufleet-worker run`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// RabbitMQ, as amqp://user:password@host:5672/vhost
+    #[arg(long, value_name = "URL", env = env::AMQP_URL, hide_env_values = true)]
+    amqp_url: BrokerUrl,
+
+    /// A pool whose queues this worker serves; may be given several times
+    #[arg(long = "pool", value_name = "NAME", env = env::POOLS, value_delimiter = ',', default_value = "default")]
+    pools: Vec<PoolName>,
+
+    /// The CUDA driver: system, emulated, auto (the system's if it has a device, else emulated), or a path to a libcuda
+    #[arg(long, value_name = "DRIVER", env = env::CUDA, default_value = "system")]
+    cuda: CudaSpec,
+
+    /// Device numbers, as in --devices 0,1
+    #[arg(long, value_name = "N,…", env = env::DEVICES, value_delimiter = ',', default_value = "0")]
+    devices: Vec<u32>,
+
+    /// This worker's name in replies and the ledger [default: the host's name and the process id]
+    #[arg(long, value_name = "NAME", env = env::WORKER_NAME)]
+    name: Option<WorkerName>,
+
+    /// Messages that the broker sends ahead, for each pool and priority
+    #[arg(long, value_name = "N", default_value_t = PREFETCH_DEFAULT, value_parser = clap::value_parser!(u16).range(1..))]
+    prefetch: u16,
+
+    /// Jobs in flight on each device, so that copies and kernels overlap
+    #[arg(long, value_name = "N", default_value_t = PLACES_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=256))]
+    jobs_per_device: u32,
+
+    /// How long running jobs may go on after SIGTERM or Ctrl-C; a second signal ends the grace
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    grace: Duration,
+
+    /// What task queues are made of: quorum or classic; all parts of a fleet must agree
+    #[arg(long, value_name = "KIND", default_value = "quorum")]
+    queue_kind: QueueKind,
+
+    /// A file that is made once the worker takes jobs
+    #[arg(long, value_name = "PATH")]
+    ready_file: Option<PathBuf>,
+
+    /// How log lines are written to stderr
+    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    pub log_format: crate::telemetry::LogFormat,
+}
+
+/// Tens of milliseconds of work in hand for jobs of half a millisecond, and not so many that an idle neighbour starves.
+const PREFETCH_DEFAULT: u16 = 64;
+/// One job copies in, one computes, one copies out, and one waits to take the next place.
+const PLACES_DEFAULT: u32 = 4;
+
+/// A worker's configuration, already valid.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub broker: BrokerUrl,
+    pub queue_kind: QueueKind,
+    pub pools: Vec<PoolName>,
+    pub cuda: CudaSpec,
+    pub devices: Vec<u32>,
+    pub name: WorkerName,
+    pub host: String,
+    pub prefetch: u16,
+    pub jobs_per_device: u32,
+    pub grace: Duration,
+    pub ready_file: Option<PathBuf>,
+}
+
+impl From<Options> for Config {
+    fn from(options: Options) -> Self {
+        let host = host_name();
+        let name = options.name.unwrap_or_else(|| default_name(&host));
+        Self {
+            broker: options.amqp_url,
+            queue_kind: options.queue_kind,
+            pools: distinct(options.pools),
+            cuda: options.cuda,
+            devices: distinct(options.devices),
+            name,
+            host,
+            prefetch: options.prefetch,
+            jobs_per_device: options.jobs_per_device,
+            grace: options.grace,
+            ready_file: options.ready_file,
+        }
+    }
+}
+
+fn distinct<T: Ord>(items: Vec<T>) -> Vec<T> {
+    items.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+}
+
+fn host_name() -> String {
+    std::fs::read_to_string("/proc/sys/kernel/hostname").map_or_else(|_| "host".into(), |name| name.trim().to_owned())
+}
+
+/// A host's name may have dots, which a worker's may not.
+fn default_name(host: &str) -> WorkerName {
+    let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).take(60).collect();
+    format!("{host}-{}", std::process::id()).parse().expect("letters, digits and dashes make a worker name")
+}

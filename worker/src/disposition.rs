@@ -1,0 +1,86 @@
+//! What becomes of a job after an attempt: one exhaustive table.
+
+use gpufleet_schema::{AttemptState, Failure, FailureCode, Verdict, bounds::DELIVERIES_MAX};
+
+/// How an attempt ended, as its runner saw it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Ending {
+    Succeeded,
+    Failed(Failure),
+    /// Its queue limit was over before it could start.
+    Expired { queued_ms: u64, limit_ms: u64 },
+    /// The executor went away. `suspect` if the job may be the reason.
+    Lost { reason: String, suspect: bool },
+    /// It did not start: the worker is leaving.
+    HandedBack,
+}
+
+/// What is done about it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Disposition {
+    /// Reply and record; the job is over.
+    Final { state: AttemptState, failure: Option<Failure>, dead_letter: Option<String> },
+    /// Publish it again as a message of its own, with so many losses, and record the lost attempt.
+    Again { losses: u32, failure: Failure },
+    /// Back to the queue, as if it had not come.
+    HandBack,
+}
+
+/// Decides. `losses` is how many executors the job had lost before this attempt.
+pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u64) -> Disposition {
+    match ending {
+        Ending::Succeeded => Disposition::Final { state: AttemptState::Succeeded, failure: None, dead_letter: None },
+        Ending::Failed(failure) => {
+            Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
+        }
+        Ending::Expired { queued_ms, limit_ms } => {
+            let message = format!("waited {queued_ms} ms in the queue, its limit was {limit_ms} ms");
+            let failure = Failure::new(Verdict::Timeout, FailureCode::QueueLimit, message);
+            Disposition::Final { state: AttemptState::Expired, failure: Some(failure), dead_letter: None }
+        }
+        Ending::Lost { reason, suspect } => lost(reason, losses + u32::from(suspect), attempts_max, delivery_count),
+        Ending::HandedBack => Disposition::HandBack,
+    }
+}
+
+fn lost(reason: String, losses: u32, attempts_max: u32, delivery_count: u64) -> Disposition {
+    let poison = delivery_count >= DELIVERIES_MAX;
+    if losses < attempts_max && !poison {
+        let failure = Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, reason);
+        return Disposition::Again { losses, failure };
+    }
+    let message = format!("gave up after {losses} lost executors; the last one: {reason}");
+    let failure = Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, message.clone());
+    Disposition::Final { state: AttemptState::Dead, failure: Some(failure), dead_letter: Some(message) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn lost_once(suspect: bool, losses: u32) -> Disposition {
+        dispose(Ending::Lost { reason: "signal 9".into(), suspect }, losses, 3, 0)
+    }
+
+    #[test]
+    fn a_lost_executor_means_another_attempt_until_there_were_too_many() {
+        assert!(matches!(lost_once(true, 0), Disposition::Again { losses: 1, .. }));
+        assert!(matches!(lost_once(true, 1), Disposition::Again { losses: 2, .. }));
+        let Disposition::Final { state, dead_letter, failure } = lost_once(true, 2) else { panic!("not final") };
+        assert_eq!(state, AttemptState::Dead);
+        assert!(dead_letter.unwrap().contains("3 lost executors"));
+        assert_eq!(failure.unwrap().code, FailureCode::AttemptsExhausted);
+    }
+
+    #[test]
+    fn an_innocent_neighbour_loses_no_attempt() {
+        assert!(matches!(lost_once(false, 0), Disposition::Again { losses: 0, .. }));
+        assert!(matches!(lost_once(false, 2), Disposition::Again { losses: 2, .. }));
+    }
+
+    #[test]
+    fn a_message_that_was_delivered_too_often_is_given_up_even_if_innocent() {
+        let ending = Ending::Lost { reason: "signal 9".into(), suspect: false };
+        assert!(matches!(dispose(ending, 0, 3, DELIVERIES_MAX), Disposition::Final { .. }));
+    }
+}

@@ -1,0 +1,24 @@
+//! Exit codes, for scripts to rely on.
+
+use std::process::ExitCode;
+
+use crate::supervisor::WorkerError;
+
+/// The table that `--help` shows.
+pub const TABLE: &str = "\
+Exit codes:
+   0  drained after SIGTERM or Ctrl-C
+   1  internal error
+   2  wrong usage
+   7  the broker refused this worker (credentials, vhost, TLS, topology)
+  10  no usable CUDA driver or device
+  11  the last device went out of service";
+
+pub fn code(error: &WorkerError) -> ExitCode {
+    ExitCode::from(match error {
+        WorkerError::ReadyFile { .. } | WorkerError::Signals(_) => 1,
+        WorkerError::Connect(_) | WorkerError::Declare(_) => 7,
+        WorkerError::Device { .. } => 10,
+        WorkerError::DevicesLost(_) => 11,
+    })
+}

@@ -1,0 +1,143 @@
+//! The scheduler, driven: jobs await their turn here.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use tokio::sync::{oneshot, watch};
+
+use crate::scheduler::{Action, Demand, DeviceId, Event, Scheduler, Ticket, TooLarge};
+
+/// Why a job does not start.
+#[derive(Debug)]
+pub(super) enum Denied {
+    TooLarge(TooLarge),
+    /// The worker is leaving; the job was not touched.
+    HandedBack,
+}
+
+#[derive(Debug)]
+pub(super) struct Admission {
+    inner: Mutex<Inner>,
+    running: watch::Sender<usize>,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    scheduler: Scheduler,
+    waiting: HashMap<Ticket, oneshot::Sender<Result<DeviceId, Denied>>>,
+    tickets: u64,
+}
+
+/// The right to run on a device. Dropping it lets the next job in.
+#[derive(Debug)]
+pub(super) struct Permit {
+    admission: Arc<Admission>,
+    ticket: Ticket,
+}
+
+impl Admission {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self { inner: Mutex::default(), running: watch::Sender::new(0) })
+    }
+
+    /// Waits for a place. Cancelling gives the place up again, also one that was granted in the same moment.
+    pub(super) async fn admit(self: &Arc<Self>, demand: Demand) -> Result<(Permit, DeviceId), Denied> {
+        let (sender, granted) = oneshot::channel();
+        let ticket = {
+            let mut inner = self.lock();
+            inner.tickets += 1;
+            let ticket = Ticket(inner.tickets);
+            inner.waiting.insert(ticket, sender);
+            ticket
+        };
+        // From here on the ticket leaves when the permit drops, whatever becomes of it.
+        let permit = Permit { admission: Arc::clone(self), ticket };
+        self.tell(Event::Arrived(ticket, demand));
+        let device = granted.await.expect("a waiting sender is only removed by using it or by this permit's drop")?;
+        Ok((permit, device))
+    }
+
+    pub(super) fn tell(&self, event: Event) {
+        let mut inner = self.lock();
+        for action in inner.scheduler.step(event) {
+            let (ticket, answer) = match action {
+                Action::Start(ticket, device) => (ticket, Ok(device)),
+                Action::Refuse(ticket, too_large) => (ticket, Err(Denied::TooLarge(too_large))),
+                Action::HandBack(ticket) => (ticket, Err(Denied::HandedBack)),
+            };
+            if let Some(sender) = inner.waiting.remove(&ticket) {
+                // Whoever stopped waiting also drops the permit, which tells the scheduler.
+                let _ = sender.send(answer);
+            }
+        }
+        self.running.send_replace(inner.scheduler.running());
+    }
+
+    pub(super) fn running(&self) -> usize {
+        *self.running.borrow()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("no scheduler step panics while it holds the lock")
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.admission.lock().waiting.remove(&self.ticket);
+        self.admission.tell(Event::Left(self.ticket));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::Priority;
+
+    use super::*;
+
+    const DEMAND: Demand = Demand { priority: Priority::Normal, bytes: 1, alone: false };
+
+    fn one_place() -> Arc<Admission> {
+        let admission = Admission::new();
+        admission.tell(Event::DeviceUp { device: DeviceId(0), places: 1, bytes: 10 });
+        admission
+    }
+
+    #[tokio::test]
+    async fn a_dropped_permit_lets_the_next_job_in() {
+        let admission = one_place();
+        let (first, _) = admission.admit(DEMAND).await.unwrap();
+        let second = tokio::spawn({
+            let admission = Arc::clone(&admission);
+            async move { admission.admit(DEMAND).await.map(|(_, device)| device) }
+        });
+        assert_eq!(admission.running(), 1);
+        drop(first);
+        assert_eq!(second.await.unwrap().unwrap(), DeviceId(0));
+        assert_eq!(admission.running(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_waiter_that_is_cancelled_leaves_no_trace() {
+        let admission = one_place();
+        let (first, _) = admission.admit(DEMAND).await.unwrap();
+        {
+            let mut waiter = std::pin::pin!(admission.admit(DEMAND));
+            assert!(futures::poll!(waiter.as_mut()).is_pending());
+        }
+        drop(first);
+        admission.admit(DEMAND).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn draining_wakes_all_who_wait() {
+        let admission = one_place();
+        let (_first, _) = admission.admit(DEMAND).await.unwrap();
+        let mut waiter = std::pin::pin!(admission.admit(DEMAND));
+        assert!(futures::poll!(waiter.as_mut()).is_pending());
+        admission.tell(Event::Draining);
+        assert!(matches!(waiter.await, Err(Denied::HandedBack)));
+    }
+}

@@ -1,0 +1,69 @@
+//! What stands on the outside of a message, checked before its body is looked at.
+
+use gpufleet_schema::{
+    ClientName, Encoding, PoolName, Priority,
+    topology::{HEADER_ATTEMPT, HEADER_LOSSES, REPLIES, parse_task_key},
+};
+use gpufleet_transport::{Acker, Delivery, Properties};
+
+use super::clock::Received;
+
+/// A task message without its body.
+#[derive(Debug)]
+pub(super) struct Envelope {
+    pub(super) properties: Properties,
+    pub(super) pool: PoolName,
+    pub(super) priority: Priority,
+    /// The number of this attempt: what the producer or the last retry wrote, and one more for each time that the broker had to
+    /// deliver again. Numbers may be skipped; none is used twice for the same message.
+    pub(super) attempt: u32,
+    /// Executors that jobs of this message have lost.
+    pub(super) losses: u32,
+    /// How often the broker delivered the message before.
+    pub(super) delivery_count: u64,
+    pub(super) received: Received,
+}
+
+impl Envelope {
+    pub(super) fn open(delivery: Delivery, pool: &PoolName, priority: Priority) -> (Self, Vec<u8>, Acker) {
+        let received = Received::now();
+        let (delivery_count, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
+        let (body, properties, acker) = delivery.into_parts();
+        // A message that a dead-letter replay put straight into the queue has no key of ours; the queue says the same.
+        let (pool, priority) = parse_task_key(&routing_key).unwrap_or_else(|| (pool.clone(), priority));
+        let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
+        let attempt = count(HEADER_ATTEMPT).unwrap_or(1).max(1);
+        let redeliveries = u32::try_from(delivery_count).unwrap_or(u32::MAX);
+        let envelope = Self {
+            attempt: attempt.saturating_add(redeliveries),
+            losses: count(HEADER_LOSSES).unwrap_or(0),
+            delivery_count,
+            pool,
+            priority,
+            received,
+            properties,
+        };
+        (envelope, body, acker)
+    }
+
+    /// The body's encoding by its content type.
+    pub(super) fn encoding(&self) -> Result<Encoding, String> {
+        match self.properties.content_type.as_deref() {
+            Some(text) => Encoding::of_content_type(text).ok_or_else(|| {
+                let text: String = text.chars().take(64).collect();
+                format!("content_type {text:?} is not application/msgpack or application/json")
+            }),
+            None => Err("the message has no content_type; set application/msgpack or application/json".to_owned()),
+        }
+    }
+
+    /// Where replies go when a task does not say: the message's `reply_to`, as a client's name or its reply queue. Any other queue
+    /// is refused, for a worker must not be made to write into queues that its producer could not write to.
+    pub(super) fn reply_to(&self) -> Result<Option<ClientName>, String> {
+        let Some(reply_to) = self.properties.reply_to.as_deref().filter(|text| !text.is_empty()) else {
+            return Ok(None);
+        };
+        let client = reply_to.strip_prefix(REPLIES).and_then(|rest| rest.strip_prefix('.')).unwrap_or(reply_to);
+        client.parse().map(Some).map_err(|problem| format!("reply_to must name a client or its reply queue: {problem}"))
+    }
+}

@@ -1,0 +1,37 @@
+//! Tells the ledger at intervals that this worker lives, and once that it leaves.
+
+use std::{sync::Arc, time::Duration};
+
+use gpufleet_schema::{Event, WorkerSeen};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
+
+use super::{Supervisor, clock::unix_ms};
+
+/// Three missed ones make a worker silent: half a minute is soon enough to wonder, and a beat costs the ledger a row in a batch.
+const INTERVAL: Duration = Duration::from_secs(10);
+
+pub(super) async fn beat(supervisor: Arc<Supervisor>, stop: CancellationToken) {
+    let mut interval = tokio::time::interval(INTERVAL);
+    while stop.run_until_cancelled(interval.tick()).await.is_some() {
+        if let Err(error) = supervisor.events.send(Event::WorkerSeen(supervisor.seen(false))).await {
+            warn!(%error, "heartbeat not sent");
+        }
+    }
+}
+
+impl Supervisor {
+    pub(super) fn seen(&self, leaving: bool) -> WorkerSeen {
+        WorkerSeen {
+            worker: self.config.name.clone(),
+            at_ms: unix_ms(),
+            host: self.config.host.clone(),
+            pid: std::process::id(),
+            revision: env!("CARGO_PKG_VERSION").to_owned(),
+            pools: self.config.pools.clone(),
+            devices: self.devices.iter().map(super::devices::DeviceSlot::seen).collect(),
+            jobs_running: u32::try_from(self.admission.running()).unwrap_or(u32::MAX),
+            leaving,
+        }
+    }
+}

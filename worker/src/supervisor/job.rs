@@ -1,0 +1,224 @@
+//! One job from its task to the end of its attempt.
+
+use std::time::{Duration, Instant};
+
+use gpufleet_kernels::{Problem, ResolveError};
+use gpufleet_schema::{
+    Encoding, Event, Failure, FailureCode, JobInfo, Limits, Program, RanOn, Requires, Started, Task, Timings, Verdict,
+    bounds::MESSAGE_BYTES_MAX,
+};
+use tracing::{debug, warn};
+
+use super::{
+    Supervisor,
+    admission::Denied,
+    clock::{micros, unix_ms},
+    devices::DeviceSlot,
+    envelope::Envelope,
+};
+use crate::{
+    compiler::CompileRequest,
+    disposition::Ending,
+    executor::{ExecutorJob, Finished, LostCause, OutputBytes, RunError},
+    scheduler::Demand,
+};
+
+/// An attempt that has ended.
+#[derive(Debug)]
+pub(super) struct Attempt {
+    pub(super) ending: Ending,
+    pub(super) outputs: Vec<OutputBytes>,
+    pub(super) timings: Timings,
+    pub(super) ran_on: Option<RanOn>,
+}
+
+/// What a reply needs besides the outputs' bytes: names, timings, a failure's text.
+const REPLY_OVERHEAD_BYTES: u64 = 256 << 10;
+
+impl Attempt {
+    fn not_run(ending: Ending) -> Self {
+        Self { ending, outputs: Vec::new(), timings: Timings::default(), ran_on: None }
+    }
+}
+
+impl Supervisor {
+    /// Runs one job to the end of this attempt. Cancelling it ends the job's use of the device.
+    pub(super) async fn attempt(&self, task: &Task<'_>, envelope: &Envelope, encoding: Encoding) -> Attempt {
+        let queued = envelope.received.since_submission(task.submitted_ms);
+        let mut attempt = match self.prepare_and_run(task, envelope, encoding).await {
+            Ok(attempt) => attempt,
+            Err(ending) => Attempt::not_run(ending),
+        };
+        attempt.timings.queue_us = micros(queued);
+        attempt
+    }
+
+    async fn prepare_and_run(
+        &self,
+        task: &Task<'_>,
+        envelope: &Envelope,
+        encoding: Encoding,
+    ) -> Result<Attempt, Ending> {
+        task.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
+        let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
+        plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
+        let bytes = plain.device_bytes().expect("the check has added them up");
+        check_reply_size(&plain, encoding)?;
+        self.check_requirements(&plain.requires)?;
+        let compile_us = self.compile(&plain.program).await?;
+
+        let demand = Demand { priority: envelope.priority, bytes, alone: envelope.losses > 0 };
+        let (_permit, device) = match self.admission.admit(demand).await {
+            Ok(granted) => granted,
+            Err(Denied::HandedBack) => return Err(Ending::HandedBack),
+            Err(Denied::TooLarge(too_large)) => {
+                let message = format!(
+                    "the buffers need {} bytes on the device, the largest device here has {}",
+                    too_large.bytes, too_large.device_bytes_max
+                );
+                return Err(Ending::Failed(Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)));
+            }
+        };
+        check_queue_limit(&plain.limits, envelope, task.submitted_ms)?;
+        let wait_us = micros(envelope.received.elapsed());
+        let slot = self.device(device);
+        self.tell_started(task, envelope, slot).await;
+        let ran_on = slot.ran_on(self.config.name.clone());
+        let mut attempt = run_on(slot, &plain, demand.alone, ran_on).await;
+        attempt.timings.wait_us += wait_us;
+        attempt.timings.compile_us = compile_us;
+        Ok(attempt)
+    }
+
+    /// Compiles CUDA C before the job asks for a place, so that no device waits for a compiler; the executor then finds the result
+    /// in the shared cache. Returns the microseconds that it took.
+    async fn compile(&self, program: &Program<'_>) -> Result<u64, Ending> {
+        let Program::Source { code, options } = program else { return Ok(0) };
+        let started = Instant::now();
+        let request = CompileRequest {
+            code: code.clone().into_owned(),
+            options: options.clone(),
+            arch: self.compute_capability_min(),
+            nvrtc: None,
+        };
+        match self.compiler.compile(request).await {
+            Ok(_) => Ok(micros(started.elapsed())),
+            Err(error) => Err(Ending::Failed(error.into())),
+        }
+    }
+
+    /// Every device must fit, since the scheduler may choose any of them.
+    fn check_requirements(&self, requires: &Requires) -> Result<(), Ending> {
+        let problems: Vec<String> = self.devices.iter().filter_map(|slot| unmet(requires, slot)).collect();
+        if problems.is_empty() {
+            return Ok(());
+        }
+        let message = format!("worker {} does not fit: {}", self.config.name, problems.join("; "));
+        Err(user(FailureCode::RequirementsNotMet, message))
+    }
+
+    async fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, slot: &DeviceSlot) {
+        debug!(job_id = %task.job_id, attempt = envelope.attempt, device = slot.id.0, "job started");
+        let started = Started {
+            job: self.job_info(task, envelope),
+            attempt: envelope.attempt,
+            worker: self.config.name.clone(),
+            device: slot.id.0,
+            at_ms: unix_ms(),
+        };
+        if let Err(error) = self.events.send(Event::Started(started)).await {
+            warn!(job_id = %task.job_id, %error, "start not recorded");
+        }
+    }
+
+    pub(super) fn job_info(&self, task: &Task<'_>, envelope: &Envelope) -> JobInfo {
+        let client = task.reply.as_ref().map(ToString::to_string).or_else(|| envelope.properties.reply_to.clone());
+        JobInfo::of(task, envelope.pool.clone(), envelope.priority, client)
+    }
+}
+
+async fn run_on(slot: &DeviceSlot, task: &Task<'_>, alone: bool, ran_on: RanOn) -> Attempt {
+    let time_limit = Duration::from_millis(task.limits.time_limit_ms());
+    let result = match slot.executor() {
+        Some(executor) => executor.run(ExecutorJob { task, time_limit, alone }).await,
+        None => {
+            let reason = "the executor ended before the job reached it".to_owned();
+            Err(RunError::Lost { cause: LostCause::Neighbour, reason, was_running: false })
+        }
+    };
+    let (ending, outputs, mut timings, waited) = match result {
+        Ok(Finished { outcome: Ok(outputs), timings, waited }) => (Ending::Succeeded, outputs, timings, waited),
+        Ok(Finished { outcome: Err(failure), timings, waited }) => (Ending::Failed(failure), Vec::new(), timings, waited),
+        Err(RunError::Lost { cause, reason, was_running }) => {
+            let suspect = was_running && is_suspicious(cause);
+            (Ending::Lost { reason, suspect }, Vec::new(), Timings::default(), Duration::ZERO)
+        }
+    };
+    timings.wait_us = micros(waited);
+    Attempt { ending, outputs, timings, ran_on: Some(ran_on) }
+}
+
+/// Whether a job that was running may be the reason for its executor's end.
+fn is_suspicious(cause: LostCause) -> bool {
+    match cause {
+        LostCause::Died | LostCause::Suspect => true,
+        LostCause::Neighbour | LostCause::Device | LostCause::Stopped => false,
+    }
+}
+
+fn user(code: FailureCode, message: String) -> Ending {
+    Ending::Failed(Failure::new(Verdict::User, code, message))
+}
+
+fn unresolved(problem: &ResolveError) -> Ending {
+    let code = match problem.problem() {
+        Problem::UnknownKernel { .. } => FailureCode::UnknownKernel,
+        _ => FailureCode::InvalidTask,
+    };
+    user(code, problem.to_string())
+}
+
+/// A result that no message can carry is refused before it is computed.
+fn check_reply_size(task: &Task<'_>, encoding: Encoding) -> Result<(), Ending> {
+    let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());
+    let bytes = outputs.fold(0_u64, u64::saturating_add);
+    let encoded = match encoding {
+        Encoding::MessagePack => bytes,
+        // Base64.
+        Encoding::Json => bytes.saturating_mul(4) / 3,
+    };
+    let max = MESSAGE_BYTES_MAX as u64 - REPLY_OVERHEAD_BYTES;
+    if encoded <= max {
+        return Ok(());
+    }
+    let message = format!(
+        "the outputs take {encoded} bytes as {encoding}, a reply carries at most {max}; ask for fewer outputs or split the job"
+    );
+    Err(user(FailureCode::OutputTooLarge, message))
+}
+
+fn check_queue_limit(limits: &Limits, envelope: &Envelope, submitted_ms: Option<i64>) -> Result<(), Ending> {
+    let Some(limit_ms) = limits.queue_limit_ms else { return Ok(()) };
+    let queued = envelope.received.since_submission(submitted_ms) + envelope.received.elapsed();
+    let queued_ms = micros(queued) / 1000;
+    if queued_ms > limit_ms { Err(Ending::Expired { queued_ms, limit_ms }) } else { Ok(()) }
+}
+
+/// What a device lacks, if it lacks something.
+fn unmet(requires: &Requires, slot: &DeviceSlot) -> Option<String> {
+    let info = &slot.info;
+    let mut lacks = Vec::new();
+    let (major, minor) = info.compute_capability;
+    if let Some(wanted) = requires.compute_capability_min.filter(|wanted| *wanted > [major, minor]) {
+        lacks.push(format!("compute capability {}.{} asked, it has {major}.{minor}", wanted[0], wanted[1]));
+    }
+    if let Some(wanted) = requires.memory_bytes_min.filter(|wanted| *wanted > info.memory_bytes) {
+        lacks.push(format!("{wanted} bytes of memory asked, it has {}", info.memory_bytes));
+    }
+    if let Some(wanted) = &requires.device
+        && !info.name.to_lowercase().contains(&wanted.to_lowercase())
+    {
+        lacks.push(format!("a device named like {wanted:?} asked, it is {:?}", info.name));
+    }
+    (!lacks.is_empty()).then(|| format!("device {}: {}", slot.id.0, lacks.join(", ")))
+}

@@ -1,0 +1,177 @@
+//! The supervisor: takes messages, decides who runs when and where, replies, and reports. It never loads CUDA.
+
+mod admission;
+mod clock;
+mod devices;
+mod envelope;
+mod heartbeat;
+mod intake;
+mod job;
+mod outbox;
+mod parcel;
+mod signals;
+mod start;
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::{join_all, select_all};
+use gpufleet_schema::{Event, Priority, topology::task_queue};
+use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tracing::{info, warn};
+
+use self::{admission::Admission, devices::DeviceSlot, signals::Signals};
+use crate::{compiler::Compiler, config::Config, executor::StartError, scheduler};
+
+/// Why a worker could not start, or had to stop.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    #[error("failed to {source} on device {device}")]
+    Device { device: u32, source: StartError },
+    #[error("failed to {0}")]
+    Connect(#[from] ConnectError),
+    #[error("failed to {0}")]
+    Declare(#[from] DeclareError),
+    #[error("failed to write the ready file {path}: {source}")]
+    ReadyFile { path: String, source: std::io::Error },
+    #[error("failed to listen for signals: {0}")]
+    Signals(#[source] std::io::Error),
+    #[error("no device is left in service: {0}")]
+    DevicesLost(String),
+}
+
+/// Everything that handling a message needs.
+#[derive(Debug)]
+pub(crate) struct Supervisor {
+    config: Config,
+    broker: Broker,
+    events: EventSink,
+    admission: Arc<Admission>,
+    devices: Vec<DeviceSlot>,
+    compiler: Arc<Compiler>,
+}
+
+/// What the last events and the broker's goodbye may take once nothing runs any more.
+const FAREWELL_DEADLINE: Duration = Duration::from_secs(5);
+/// An executor without work ends at once; one that does not is killed.
+const EXECUTOR_GRACE: Duration = Duration::from_secs(1);
+
+/// Runs a worker until a signal or the loss of its last device ends it. A return without an error means that it drained.
+pub async fn run(config: Config) -> Result<(), WorkerError> {
+    let mut signals = Signals::listen().map_err(WorkerError::Signals)?;
+    let admission = Admission::new();
+    let compiler = Arc::new(Compiler::new(None));
+    let devices = start::devices(&config, &admission, &compiler).await?;
+    let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
+    let supervisor = Arc::new(Supervisor {
+        events: EventSink::new(broker.clone()),
+        compiler,
+        config,
+        broker,
+        admission,
+        devices,
+    });
+    supervisor.serve(&mut signals).await
+}
+
+impl Supervisor {
+    async fn serve(self: Arc<Self>, signals: &mut Signals) -> Result<(), WorkerError> {
+        let stop = CancellationToken::new();
+        let handling = TaskTracker::new();
+        let intakes = self.open_intakes(&stop, &handling).await;
+        let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), stop.clone()));
+        self.announce_ready()?;
+
+        let end = tokio::select! {
+            signal = signals.next() => {
+                info!(signal, grace = ?self.config.grace, "draining");
+                Ok(())
+            }
+            reason = self.all_devices_lost() => Err(WorkerError::DevicesLost(reason)),
+        };
+
+        stop.cancel();
+        self.admission.tell(scheduler::Event::Draining);
+        join_all(intakes).await;
+        handling.close();
+        self.finish_running(&handling, signals).await;
+        // Its loop ends with `stop`; a panic in it has already been printed.
+        let _ = heartbeat.await;
+        self.say_goodbye().await;
+        end
+    }
+
+    /// One consumer for each pool and priority, all subscribed when this returns.
+    async fn open_intakes(
+        self: &Arc<Self>,
+        stop: &CancellationToken,
+        handling: &TaskTracker,
+    ) -> Vec<tokio::task::JoinHandle<()>> {
+        let mut intakes = Vec::new();
+        for pool in &self.config.pools {
+            for priority in Priority::ALL {
+                let mut consumer = self.broker.consume(task_queue(pool, priority), self.config.prefetch);
+                consumer.subscribed().await;
+                let lane = (pool.clone(), priority);
+                intakes.push(tokio::spawn(intake::take(Arc::clone(self), consumer, lane, stop.clone(), handling.clone())));
+            }
+        }
+        intakes
+    }
+
+    fn announce_ready(&self) -> Result<(), WorkerError> {
+        info!(worker = %self.config.name, pools = ?self.config.pools, devices = self.devices.len(), "ready");
+        let Some(path) = &self.config.ready_file else { return Ok(()) };
+        std::fs::write(path, format!("{}\n", std::process::id()))
+            .map_err(|source| WorkerError::ReadyFile { path: path.display().to_string(), source })
+    }
+
+    /// Resolves when the last device is out of service.
+    async fn all_devices_lost(&self) -> String {
+        let mut waiting: Vec<_> = self.devices.iter().map(|slot| Box::pin(slot.out_of_service())).collect();
+        loop {
+            let (reason, _, rest) = select_all(waiting).await;
+            if rest.is_empty() {
+                return reason;
+            }
+            waiting = rest;
+        }
+    }
+
+    /// Lets running jobs end within the grace; a second signal or the end of the grace kills their executors, and the broker
+    /// gives the jobs to another worker.
+    async fn finish_running(&self, handling: &TaskTracker, signals: &mut Signals) {
+        tokio::select! {
+            () = handling.wait() => return,
+            () = tokio::time::sleep(self.config.grace) => warn!("grace is over, running jobs go back to their queues"),
+            signal = signals.next() => warn!(signal, "second signal, running jobs go back to their queues"),
+        }
+        self.devices.iter().filter_map(DeviceSlot::executor).for_each(|executor| executor.kill());
+        if tokio::time::timeout(FAREWELL_DEADLINE, handling.wait()).await.is_err() {
+            warn!("some deliveries were not settled, the broker will deliver them again");
+        }
+    }
+
+    async fn say_goodbye(&self) {
+        let farewell = async {
+            if let Err(error) = self.events.send_confirmed(vec![Event::WorkerSeen(self.seen(true))]).await {
+                warn!(%error, "last events not confirmed");
+            }
+            join_all(self.devices.iter().filter_map(DeviceSlot::executor).map(|e| async move { e.stop(EXECUTOR_GRACE).await })).await;
+            self.broker.close().await;
+        };
+        if tokio::time::timeout(FAREWELL_DEADLINE, farewell).await.is_err() {
+            warn!("the broker did not confirm the last events in time");
+        }
+        info!("stopped");
+    }
+
+    fn device(&self, id: scheduler::DeviceId) -> &DeviceSlot {
+        self.devices.iter().find(|slot| slot.id == id).expect("the scheduler knows only devices that were opened")
+    }
+
+    /// What code is compiled for: the least of the devices, so that the result runs on all.
+    fn compute_capability_min(&self) -> (u32, u32) {
+        self.devices.iter().map(|slot| slot.info.compute_capability).min().expect("a worker has a device")
+    }
+}

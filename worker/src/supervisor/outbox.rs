@@ -1,0 +1,173 @@
+//! What a worker publishes besides events: replies, retries, dead letters.
+
+use gpufleet_schema::{
+    Batch, ClientName, Encoding, MessageId, Reply, Task,
+    bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
+    topology::{
+        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON, HEADER_TRACEPARENT, REPLIES, TASKS,
+        TYPE_REPLY, task_key,
+    },
+};
+use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
+use tracing::warn;
+
+use super::{Supervisor, clock::unix_ms, envelope::Envelope};
+
+/// Room in a reply message for everything but the outputs' bytes and a failure's text.
+const REPLY_FRAME_BYTES: usize = 4 << 10;
+
+impl Supervisor {
+    /// Sends each client its replies, in as few messages as their sizes allow.
+    pub(super) async fn publish_replies(
+        &self,
+        envelope: &Envelope,
+        encoding: Encoding,
+        mut replies: Vec<(ClientName, Reply<'_>)>,
+        as_list: bool,
+    ) -> Result<(), PublishError> {
+        // A stable sort: the replies of one client stay in the order of their tasks.
+        replies.sort_by(|(a, _), (b, _)| a.cmp(b));
+        let mut replies = replies.into_iter().peekable();
+        while let Some((client, first)) = replies.next() {
+            let mut bytes = estimate(&first, encoding);
+            let mut batch = vec![first];
+            while let Some((_, next)) = replies.next_if(|(name, reply)| {
+                *name == client && bytes + estimate(reply, encoding) <= MESSAGE_BYTES_MAX
+            }) {
+                bytes += estimate(&next, encoding);
+                batch.push(next);
+            }
+            let batch = match as_list {
+                true => Batch::Many(batch),
+                false => Batch::One(batch.pop().expect("a batch starts with one reply")),
+            };
+            self.publish_reply(envelope, encoding, &client, &batch).await?;
+        }
+        Ok(())
+    }
+
+    async fn publish_reply(
+        &self,
+        envelope: &Envelope,
+        encoding: Encoding,
+        client: &ClientName,
+        batch: &Batch<Reply<'_>>,
+    ) -> Result<(), PublishError> {
+        let body = encoding.encode_replies(batch).expect("a reply has nothing that can't be encoded");
+        let message = Message {
+            exchange: REPLIES,
+            routing_key: client.to_string(),
+            body,
+            properties: Properties {
+                message_id: Some(MessageId::new().to_string()),
+                correlation_id: envelope.properties.correlation_id.clone().or_else(|| envelope.properties.message_id.clone()),
+                content_type: Some(encoding.content_type().to_owned()),
+                kind: Some(TYPE_REPLY.to_owned()),
+                timestamp: Some(unix_seconds()),
+                headers: envelope.trace_headers(),
+                ..Properties::default()
+            },
+            // The alternate exchange keeps what the client is not there to take.
+            mandatory: true,
+        };
+        match self.broker.publish(message).await {
+            // The client can't be reached, and running the job again would not change that: the ledger has the outcome.
+            Err(error @ (PublishError::Unroutable { .. } | PublishError::Nacked { .. } | PublishError::Refused { .. })) => {
+                warn!(%client, %error, "reply not delivered");
+                Ok(())
+            }
+            other => other,
+        }
+    }
+
+    /// Puts one task back into its queue as a message of its own.
+    pub(super) async fn publish_task(
+        &self,
+        envelope: &Envelope,
+        encoding: Encoding,
+        task: &Task<'_>,
+        attempt: u32,
+        losses: u32,
+    ) -> Result<(), PublishError> {
+        let mut properties = envelope.reusable_properties();
+        properties.message_id = Some(task.job_id.to_string());
+        properties.headers.insert(HEADER_ATTEMPT.to_owned(), attempt.into());
+        properties.headers.insert(HEADER_LOSSES.to_owned(), losses.into());
+        let message = Message {
+            exchange: TASKS,
+            routing_key: task_key(&envelope.pool, envelope.priority),
+            body: encode_one(encoding, task),
+            properties,
+            mandatory: true,
+        };
+        self.broker.publish(message).await
+    }
+
+    pub(super) async fn publish_dead(
+        &self,
+        envelope: &Envelope,
+        encoding: Encoding,
+        task: &Task<'_>,
+        reason: &str,
+    ) -> Result<(), PublishError> {
+        self.publish_dead_body(envelope, encode_one(encoding, task), reason).await
+    }
+
+    /// Keeps a body in the dead queue, with what a person needs to judge it.
+    pub(super) async fn publish_dead_body(
+        &self,
+        envelope: &Envelope,
+        body: Vec<u8>,
+        reason: &str,
+    ) -> Result<(), PublishError> {
+        let mut properties = envelope.reusable_properties();
+        let reason = &reason[..reason.floor_char_boundary(HEADER_TEXT_BYTES_MAX)];
+        properties.headers.insert(HEADER_REASON.to_owned(), reason.into());
+        let origin = task_key(&envelope.pool, envelope.priority);
+        properties.headers.insert(HEADER_ORIGIN.to_owned(), origin.into());
+        let message =
+            Message { exchange: DEAD, routing_key: DEAD_KEY.to_owned(), body, properties, mandatory: true };
+        self.broker.publish(message).await
+    }
+}
+
+impl Envelope {
+    pub(super) fn message_id(&self) -> &str {
+        self.properties.message_id.as_deref().unwrap_or("none")
+    }
+
+    /// The producer's properties without its user: the broker vouches for a user only on the user's own connection.
+    fn reusable_properties(&self) -> Properties {
+        let headers = self.trace_headers();
+        Properties { user_id: None, headers, ..self.properties.clone() }
+    }
+
+    fn trace_headers(&self) -> std::collections::BTreeMap<String, HeaderValue> {
+        self.properties
+            .header_text(HEADER_TRACEPARENT)
+            .filter(|text| text.len() <= HEADER_TEXT_BYTES_MAX)
+            .map(|text| (HEADER_TRACEPARENT.to_owned(), text.into()))
+            .into_iter()
+            .collect()
+    }
+}
+
+fn encode_one(encoding: Encoding, task: &Task<'_>) -> Vec<u8> {
+    // Borrowing the task would need a batch of references; the clone borrows its bytes anyway.
+    encoding.encode_tasks(&Batch::One(task.clone())).expect("a task that was decoded can be encoded")
+}
+
+fn estimate(reply: &Reply<'_>, encoding: Encoding) -> usize {
+    let outputs: usize = reply.outputs.iter().map(|output| output.data.resolved_len(output.dtype)).sum();
+    let outputs = match encoding {
+        Encoding::MessagePack => outputs,
+        Encoding::Json => outputs / 3 * 4 + 4,
+    };
+    // JSON may write a character of the detail as six.
+    let detail = reply.failure.as_ref().and_then(|failure| failure.detail.as_ref()).map_or(0, |text| text.len() * 6);
+    REPLY_FRAME_BYTES + outputs + detail
+}
+
+fn unix_seconds() -> u64 {
+    (unix_ms() / 1000).unsigned_abs()
+}

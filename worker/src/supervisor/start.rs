@@ -1,0 +1,62 @@
+//! What has to be there before the first message: devices, then a broker.
+
+use std::{sync::Arc, time::Duration};
+
+use gpufleet_transport::{Broker, ConnectError, Options};
+use tracing::{info, warn};
+
+use super::{WorkerError, admission::Admission, devices::DeviceSlot, signals::Signals};
+use crate::{compiler::Compiler, config::Config, executor::ExecutorOptions};
+
+/// Between attempts to reach a broker that is not there yet.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
+
+/// Devices come first: a machine without a driver should say so even when its broker is away.
+pub(super) async fn devices(
+    config: &Config,
+    admission: &Arc<Admission>,
+    compiler: &Arc<Compiler>,
+) -> Result<Vec<DeviceSlot>, WorkerError> {
+    let mut slots = Vec::new();
+    for &device in &config.devices {
+        let options = ExecutorOptions {
+            lanes: config.jobs_per_device as usize,
+            compiler: Arc::clone(compiler),
+            ..ExecutorOptions::new(device, config.cuda.clone())
+        };
+        let slot = DeviceSlot::open(options, config.jobs_per_device, Arc::clone(admission))
+            .await
+            .map_err(|source| WorkerError::Device { device, source })?;
+        slots.push(slot);
+    }
+    Ok(slots)
+}
+
+/// Connects and declares. A broker that is away is waited for, until a signal (`None`); one that refuses us is an error.
+pub(super) async fn broker(config: &Config, signals: &mut Signals) -> Result<Option<Broker>, WorkerError> {
+    let broker = loop {
+        let mut options = Options::new(config.broker.clone(), format!("gpufleet-worker {}", config.name));
+        options.queue_kind = config.queue_kind;
+        let attempt = tokio::select! {
+            attempt = Broker::connect(options) => attempt,
+            _ = signals.next() => return Ok(None),
+        };
+        match attempt {
+            Ok(broker) => break broker,
+            Err(error @ (ConnectError::Unreachable { .. } | ConnectError::Timeout { .. })) => {
+                warn!(%error, "broker away, trying again");
+            }
+            Err(refused) => return Err(refused.into()),
+        }
+        tokio::select! {
+            () = tokio::time::sleep(RECONNECT_PAUSE) => {}
+            _ = signals.next() => return Ok(None),
+        }
+    };
+    broker.declare_base().await?;
+    for pool in &config.pools {
+        broker.declare_pool(pool).await?;
+    }
+    info!(broker = %config.broker, "connected");
+    Ok(Some(broker))
+}
