@@ -205,3 +205,6 @@ impl std::fmt::Debug for Job {
         formatter.debug_struct("Job").field("after", &self.after).field("brief", &self.brief).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

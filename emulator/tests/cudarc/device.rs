@@ -1,7 +1,7 @@
 //! What a device tells about itself, and how the environment changes it.
 
 use cudarc::driver::{
-    CudaContext,
+    CudaContext, result,
     sys::{CUdevice_attribute, CUlimit},
 };
 
@@ -66,4 +66,46 @@ fn a_malformed_setting_fails_the_start_with_a_clear_line() {
     assert_passed(&output);
     let stderr = String::from_utf8(output.stderr).unwrap();
     assert!(stderr.contains("failed to read GPUFLEET_EMULATOR_MEMORY=\"plenty\": expected bytes"), "{stderr}");
+}
+
+#[test]
+fn an_ended_context_gives_its_memory_back_and_is_known_as_ended() {
+    if !is_child() {
+        return assert_passed(&in_child("device::an_ended_context_gives_its_memory_back_and_is_known_as_ended", &[]));
+    }
+    library();
+    let raw = {
+        let context = CudaContext::new_non_primary(0, 0).unwrap();
+        let (free, total) = context.mem_get_info().unwrap();
+        assert!(free <= total);
+        // SAFETY: the memory is not read; that nobody frees it is part of the test.
+        unsafe { result::malloc_sync(total / 2) }.unwrap();
+        context.cu_ctx()
+    };
+    // SAFETY: that a stale handle is refused is what is tested.
+    unsafe {
+        assert_eq!(code(result::ctx::set_current(raw)), 201);
+        assert_eq!(code(result::malloc_sync(16)), 201);
+    }
+    let context = context();
+    // SAFETY: as above. Twice half of the memory fits only when the first half came back.
+    let address = unsafe { result::malloc_sync(context.total_mem().unwrap() / 2 + 1) }.unwrap();
+    // SAFETY: the allocation is this test's own.
+    unsafe { result::free_sync(address) }.unwrap();
+}
+
+#[test]
+fn bytes_travel_between_two_devices() {
+    if !is_child() {
+        let variables = [("GPUFLEET_EMULATOR_DEVICES", "2"), ("GPUFLEET_EMULATOR_MEMORY", "64MiB")];
+        return assert_passed(&in_child("device::bytes_travel_between_two_devices", &variables));
+    }
+    let sent = (0..3 << 20).map(|index| index as u8).collect::<Vec<_>>();
+    let first = context().new_stream().unwrap();
+    let second = CudaContext::new(1).unwrap().new_stream().unwrap();
+    let from = first.clone_htod(&sent).unwrap();
+    first.synchronize().unwrap();
+    let mut to = second.alloc_zeros::<u8>(sent.len()).unwrap();
+    second.memcpy_dtod(&from, &mut to).unwrap();
+    assert_eq!(second.clone_dtoh(&to).unwrap(), sent);
 }
