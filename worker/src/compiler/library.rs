@@ -1,0 +1,97 @@
+//! Where NVRTC is.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+};
+
+use serde::{Deserialize, Serialize};
+
+/// NVRTC's library, or the folder that holds it.
+pub const NVRTC_VARIABLE: &str = "GPUFLEET_NVRTC";
+/// The newest first whose PTX today's drivers take. Major version 13 writes PTX that a 12.x driver refuses.
+const FILES: [&str; 2] = ["libnvrtc.so.12", "libnvrtc.so"];
+/// Where the installer puts the packages, below the cache folder.
+const INSTALLED: &str = "gpufleet/python/nvidia/cuda_nvrtc/lib";
+const CACHED: &str = "gpufleet/nvrtc";
+/// Where NVIDIA's own packages put the toolkit.
+const TOOLKIT: &str = "/usr/local/cuda";
+/// Names to try where [`Nvrtc::library`] is a bare name.
+pub(super) const SYSTEM_NAMES: [&str; 2] = FILES;
+/// How deep below [`CACHED`] a library may lie: `VERSION/lib`.
+const CACHED_DEPTH_MAX: usize = 3;
+
+/// A library and the headers that come with it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Nvrtc {
+    /// An absolute path, or a bare name for the system's loader.
+    pub library: PathBuf,
+    pub includes: Vec<PathBuf>,
+}
+
+impl Nvrtc {
+    /// Finds NVRTC: as told, else by [`NVRTC_VARIABLE`], else where the installer puts it, else where the system has it.
+    pub fn locate(told: Option<&Path>) -> Result<Self, String> {
+        let by_variable = env::var_os(NVRTC_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
+        if let Some(path) = told.map(Path::to_owned).or(by_variable) {
+            let library = library_at(&path).ok_or_else(|| format!("{} holds no {}", path.display(), FILES[0]))?;
+            return Ok(Self::with_includes(library));
+        }
+        let cache = cache_folder();
+        let installed = cache.as_ref().and_then(|cache| library_at(&cache.join(INSTALLED)));
+        let cached = || cache.as_ref().and_then(|cache| search(&cache.join(CACHED), CACHED_DEPTH_MAX));
+        let toolkit = || library_at(&Path::new(TOOLKIT).join("lib64"));
+        if let Some(library) = installed.or_else(cached).or_else(toolkit) {
+            return Ok(Self::with_includes(library));
+        }
+        // Only the child opens libraries; it says so if the system's loader knows none of the names.
+        Ok(Self { library: FILES[0].into(), includes: existing([Path::new(TOOLKIT).join("include")]) })
+    }
+
+    /// The headers beside a library: a toolkit's `include`, or the sibling packages of a PyPI installation.
+    fn with_includes(library: PathBuf) -> Self {
+        let library = library.canonicalize().unwrap_or(library);
+        let package = library.parent().and_then(Path::parent).map(Path::to_owned).unwrap_or_default();
+        let siblings = package.parent().map(Path::to_owned).unwrap_or_default();
+        let includes = existing([
+            siblings.join("cuda_runtime/include"),
+            siblings.join("cuda_cccl/include"),
+            package.join("include"),
+            Path::new(TOOLKIT).join("include"),
+        ]);
+        Self { library, includes }
+    }
+}
+
+fn cache_folder() -> Option<PathBuf> {
+    let absolute = |path: PathBuf| path.is_absolute().then_some(path);
+    let by_variable = env::var_os("XDG_CACHE_HOME").map(PathBuf::from).and_then(absolute);
+    by_variable.or_else(|| env::var_os("HOME").map(|home| PathBuf::from(home).join(".cache")))
+}
+
+fn existing(folders: impl IntoIterator<Item = PathBuf>) -> Vec<PathBuf> {
+    folders.into_iter().filter(|folder| folder.is_dir()).collect()
+}
+
+fn library_at(path: &Path) -> Option<PathBuf> {
+    if path.is_file() {
+        return Some(path.to_owned());
+    }
+    let inside = FILES.iter().flat_map(|name| [path.join(name), path.join("lib").join(name)]);
+    inside.into_iter().find(|file| file.is_file())
+}
+
+fn search(folder: &Path, depth: usize) -> Option<PathBuf> {
+    let found = library_at(folder);
+    if found.is_some() || depth == 0 {
+        return found;
+    }
+    let mut folders: Vec<PathBuf> = std::fs::read_dir(folder)
+        .ok()?
+        .filter_map(|entry| Some(entry.ok()?.path()))
+        .filter(|path| path.is_dir())
+        .collect();
+    // The newest version last in name order, so first here.
+    folders.sort();
+    folders.iter().rev().find_map(|folder| search(folder, depth - 1))
+}

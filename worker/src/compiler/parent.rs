@@ -1,0 +1,101 @@
+//! The supervisor's half: start a compiler child, hand it the request, take its answer.
+
+use std::{env, path::Path, process::Stdio, time::Instant};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    process::{Child, Command},
+    time::timeout,
+};
+
+use super::{
+    CompileError, CompileRequest, Compiled,
+    child::{ANSWER_BYTES_MAX, Answer, Request, TIME_LIMIT},
+    diagnostics::{cut, first_error},
+    library::Nvrtc,
+    micros_since, options,
+};
+
+/// What a compiler that dies may have said about it.
+const STDERR_BYTES_MAX: u64 = 4 << 10;
+
+pub(super) async fn compile(request: &CompileRequest, executable: Option<&Path>) -> Result<Compiled, CompileError> {
+    let started = Instant::now();
+    options::check(&request.options).map_err(CompileError::Refused)?;
+    let nvrtc = Nvrtc::locate(request.nvrtc.as_deref()).map_err(CompileError::NotFound)?;
+    let executable = match executable {
+        Some(path) => path.to_owned(),
+        None => env::current_exe().map_err(|error| internal("find the worker's executable", &error))?,
+    };
+    let child = start(&executable).map_err(|error| internal("start the compiler", &error))?;
+    let request = Request { code: request.code.clone(), options: request.options.clone(), arch: request.arch, nvrtc };
+    // Dropping the child kills it: at the time limit, and when nobody waits any more.
+    match timeout(TIME_LIMIT, converse(child, &request)).await {
+        Ok(answer) => understand(answer?, started),
+        Err(_) => Err(CompileError::Timeout),
+    }
+}
+
+fn internal(what: &str, error: &dyn std::fmt::Display) -> CompileError {
+    CompileError::Internal(format!("could not {what}: {error}"))
+}
+
+fn start(executable: &Path) -> std::io::Result<Child> {
+    let mut command = Command::new(executable);
+    command.arg("compile-child").env_clear().current_dir("/").kill_on_drop(true).process_group(0);
+    // Where the system's loader looks for a toolkit that is no package of ours.
+    if let Some(folders) = env::var_os("LD_LIBRARY_PATH") {
+        command.env("LD_LIBRARY_PATH", folders);
+    }
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()
+}
+
+async fn converse(mut child: Child, request: &Request) -> Result<Answer, CompileError> {
+    let body = rmp_serde::to_vec(request).map_err(|error| internal("encode the request", &error))?;
+    let mut stdin = child.stdin.take().expect("it is piped");
+    let mut stdout = child.stdout.take().expect("it is piped");
+    let stderr = child.stderr.take().expect("it is piped");
+    // A child that dies early breaks the pipe; its status says more than the broken pipe does.
+    let said = async {
+        stdin.write_all(&(body.len() as u32).to_le_bytes()).await?;
+        stdin.write_all(&body).await?;
+        stdin.flush().await?;
+        // Standard input stays open: its end tells the child that we are gone.
+        let length = stdout.read_u32_le().await? as usize;
+        if length > ANSWER_BYTES_MAX {
+            return Err(std::io::Error::other(format!("an answer of {length} bytes is too long")));
+        }
+        let mut answer = vec![0; length];
+        stdout.read_exact(&mut answer).await?;
+        Ok(answer)
+    };
+    let mut complaint = Vec::new();
+    let mut limited = stderr.take(STDERR_BYTES_MAX);
+    let (said, _) = tokio::join!(said, limited.read_to_end(&mut complaint));
+    match said {
+        Ok(answer) => rmp_serde::from_slice(&answer).map_err(|error| internal("read the answer", &error)),
+        Err(_) => {
+            let status = child.wait().await.map_err(|error| internal("wait for the compiler", &error))?;
+            let complaint = String::from_utf8_lossy(&complaint);
+            let last = complaint.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+            Err(CompileError::Died(format!("{status}{}{last}", if last.is_empty() { "" } else { ": " })))
+        }
+    }
+}
+
+fn understand(answer: Answer, started: Instant) -> Result<Compiled, CompileError> {
+    match answer {
+        Answer::Compiled { ptx, log, version } => {
+            Ok(Compiled { ptx, log: cut(log), micros: micros_since(started), version })
+        }
+        Answer::Rejected { problem, log } => {
+            let (message, line) = first_error(&log).unwrap_or((problem, None));
+            Err(CompileError::Source { message, log: cut(log), line })
+        }
+        Answer::Refused { message, line } => {
+            Err(CompileError::Source { message, log: String::new(), line: Some(line) })
+        }
+        Answer::NoLibrary(why) => Err(CompileError::NotFound(why)),
+        Answer::Failed(why) => Err(CompileError::Internal(why)),
+    }
+}

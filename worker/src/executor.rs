@@ -1,0 +1,60 @@
+//! The executor: a child process that owns one device, and the supervisor's handle to it.
+//!
+//! The supervisor's side ([`handle`], [`keeper`], [`staging`], [`programs`]) never touches CUDA. The child's side ([`child`], [`cuda`])
+//! knows CUDA and the socket to its supervisor, and nothing of AMQP or of Postgres. A CUDA context that has seen a bad access is beyond
+//! repair until its process ends; that is why it has a process of its own: the child says what happened and exits, and the
+//! supervisor starts another.
+//!
+//! | what happens | who notices | what the job sees |
+//! | --- | --- | --- |
+//! | a kernel faults, alone on the device | the child, at the next call | `kernel_fault`, with the emulator's report where there is one |
+//! | a kernel faults among neighbours | the same | each is [`RunError::Lost`] as a suspect, to run again alone |
+//! | the child dies | end of file on the socket, then its exit status | [`RunError::Lost`] |
+//! | a job exceeds its time limit | the supervisor, which kills the child | `time_limit`; the neighbours are lost without fault |
+//! | the supervisor dies | end of file on the socket, and the kernel's death signal | nothing runs on |
+
+use std::{path::PathBuf, process::ExitCode};
+
+mod child;
+mod cubin;
+mod cuda;
+pub mod handle;
+mod keeper;
+mod link;
+mod programs;
+mod ptx;
+pub mod spec;
+pub mod staging;
+
+pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished, Loss, LostCause, RunError, StartError};
+pub use spec::CudaSpec;
+pub use staging::OutputBytes;
+
+pub use crate::ipc::message::DeviceInfo;
+
+/// The command line of the child. Its socket is its standard input.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// Ordinal of the device to own.
+    #[arg(long)]
+    pub device: u32,
+    /// Which CUDA driver to open.
+    #[arg(long)]
+    pub cuda: CudaSpec,
+    /// How many jobs run at once.
+    #[arg(long)]
+    pub lanes: usize,
+    /// Device memory that jobs may have together; without it, all there is.
+    #[arg(long)]
+    pub memory_bytes_max: Option<u64>,
+}
+
+/// The life of an executor child. Only `handle` starts one.
+pub fn main(args: Args) -> ExitCode {
+    child::main(&args)
+}
+
+/// The emulator beside this executable, if it is there. See [`CudaSpec::Emulated`].
+pub fn emulator_library() -> Option<PathBuf> {
+    spec::emulator_library()
+}

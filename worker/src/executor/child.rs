@@ -1,0 +1,231 @@
+//! The life of an executor child: open the device, say so, then run what the supervisor sends until it stops or is gone.
+//!
+//! The main thread reads frames. Each lane is a thread with a stream; it takes a job, runs it, and writes the answer itself. The supervisor
+//! sends no more jobs at a time than there are lanes, so the queue between them stays short.
+
+use std::{
+    collections::HashMap,
+    io,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::net::UnixStream,
+    },
+    process::ExitCode,
+    sync::{Arc, Mutex, mpsc},
+    thread::{self, JoinHandle},
+};
+
+use super::{
+    Args,
+    cuda::{
+        arena::{Arena, Sizes},
+        device::Device,
+        error::CudaError,
+        fault,
+        lane::{Common, Lane, Work},
+        library::DriverLibrary,
+        module::Program,
+        pinned::PinnedSegment,
+    },
+};
+use crate::ipc::{
+    FromExecutor, ToExecutor,
+    frame::{self, FrameError},
+    message::{Contents, Refusal, Run},
+};
+
+const EXIT_PANICKED: i32 = 101;
+
+pub(super) fn main(args: &Args) -> ExitCode {
+    match serve(args) {
+        // The driver's own handlers at exit may wait for what no longer matters.
+        Ok(()) => fault::exit(0),
+        Err(error) => {
+            eprintln!("executor: {error}");
+            fault::exit(1)
+        }
+    }
+}
+
+/// Why a child gives up.
+#[derive(Debug, thiserror::Error)]
+enum ChildError {
+    #[error("this role is played only for `gpufleet-worker run`: standard input is not a socket")]
+    NoSocket(#[source] io::Error),
+    #[error("could not {0}")]
+    Frame(#[from] FrameError),
+    #[error("the supervisor sent {0}")]
+    Nonsense(String),
+    #[error("could not set up: {0}")]
+    Cuda(CudaError),
+    #[error("could not start a lane: {0}")]
+    Thread(io::Error),
+    #[error("could not map a segment: {0}")]
+    Segment(io::Error),
+    #[error("refused to start")]
+    Refused,
+}
+
+fn serve(args: &Args) -> Result<(), ChildError> {
+    ignore_signals();
+    // A broken invariant in one lane ends the process, and with it the doubt about the others.
+    std::panic::set_hook(Box::new(|info| {
+        eprintln!("{info}");
+        fault::exit(EXIT_PANICKED)
+    }));
+    let incoming = socket().map_err(ChildError::NoSocket)?;
+    let outgoing = Arc::new(Mutex::new(incoming.try_clone().map_err(ChildError::NoSocket)?));
+    let common = match open(args) {
+        Ok(common) => Arc::new(common),
+        Err(refusal) => {
+            frame::write(&incoming, &FromExecutor::Refused(refusal))?;
+            return Err(ChildError::Refused);
+        }
+    };
+    let (queue, lanes) = start_lanes(args.lanes.max(1), &common, &outgoing)?;
+    say(&outgoing, &FromExecutor::Ready(common.device.info.clone()))?;
+    Dispatcher { queue, outgoing, programs: HashMap::new(), segments: HashMap::new() }.run(&incoming)?;
+    for lane in lanes {
+        // A lane that panicked has already ended the process.
+        drop(lane.join());
+    }
+    Ok(())
+}
+
+/// The supervisor says when to stop; a Ctrl-C or a TERM to the whole group is meant for it.
+fn ignore_signals() {
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
+        // SAFETY: ignoring a signal installs no handler.
+        unsafe { libc::signal(signal, libc::SIG_IGN) };
+    }
+}
+
+fn socket() -> io::Result<UnixStream> {
+    let descriptor: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
+    let socket = UnixStream::from(descriptor);
+    socket.peer_addr()?;
+    Ok(socket)
+}
+
+fn open(args: &Args) -> Result<Common, Refusal> {
+    let library = DriverLibrary::open(&args.cuda)?;
+    let device = Device::open(&library, args.device)?;
+    let sizes = if library.is_emulator() { Sizes::Exact } else { Sizes::Classes };
+    let arena = Arena::new(sizes, args.memory_bytes_max.unwrap_or(u64::MAX));
+    Ok(Common { library, device, arena })
+}
+
+fn say(socket: &Mutex<UnixStream>, message: &FromExecutor) -> Result<(), FrameError> {
+    frame::write(&socket.lock().expect("nobody panics while holding the socket"), message)
+}
+
+type Lanes = Vec<JoinHandle<()>>;
+
+fn start_lanes(
+    count: usize,
+    common: &Arc<Common>,
+    outgoing: &Arc<Mutex<UnixStream>>,
+) -> Result<(mpsc::Sender<Work>, Lanes), ChildError> {
+    let (queue, work) = mpsc::channel();
+    let work = Arc::new(Mutex::new(work));
+    let mut lanes = Vec::with_capacity(count);
+    for number in 0..count {
+        let (work, common, outgoing) = (Arc::clone(&work), Arc::clone(common), Arc::clone(outgoing));
+        let (ready, started) = mpsc::channel();
+        let lane = thread::Builder::new().name(format!("lane-{number}")).spawn(move || {
+            match common.device.bind().and_then(|()| Lane::new()) {
+                Ok(lane) => {
+                    drop(ready.send(Ok(())));
+                    run_lane(lane, &work, &common, &outgoing);
+                }
+                Err(error) => drop(ready.send(Err(error))),
+            }
+        });
+        lanes.push(lane.map_err(ChildError::Thread)?);
+        started.recv().expect("a lane says whether it starts").map_err(ChildError::Cuda)?;
+    }
+    Ok((queue, lanes))
+}
+
+/// Runs jobs until the dispatcher hangs up.
+fn run_lane(mut lane: Lane, queue: &Mutex<mpsc::Receiver<Work>>, common: &Common, outgoing: &Mutex<UnixStream>) {
+    loop {
+        let next = queue.lock().expect("nobody panics while holding the queue").recv();
+        let Ok(work) = next else { return };
+        let (outcome, timings) = match lane.run(common, &work) {
+            Ok(ended) => ended,
+            Err(error) => fault::die(outgoing, &common.library, error, &work.run),
+        };
+        let job = work.run.job;
+        // Before the answer: once the supervisor has it, it may drop the segments and the program of this job.
+        drop(work);
+        common.library.print_what_kernels_printed();
+        if say(outgoing, &FromExecutor::Finished { job, outcome, timings }).is_err() {
+            // The supervisor is gone, and nobody wants what this process could still do.
+            fault::exit(1);
+        }
+    }
+}
+
+/// Owns what the supervisor has told of: programs and segments by its ids.
+struct Dispatcher {
+    queue: mpsc::Sender<Work>,
+    outgoing: Arc<Mutex<UnixStream>>,
+    programs: HashMap<u32, Arc<Program>>,
+    segments: HashMap<u32, Arc<PinnedSegment>>,
+}
+
+impl Dispatcher {
+    /// Serves until the supervisor says stop; if it is gone instead, ends the process and whatever runs.
+    fn run(mut self, incoming: &UnixStream) -> Result<(), ChildError> {
+        loop {
+            let Some((message, descriptor)) = frame::read(incoming)? else { fault::exit(0) };
+            match (message, descriptor) {
+                (ToExecutor::Segment { segment, bytes }, Some(descriptor)) => {
+                    self.add_segment(segment, bytes, descriptor)?
+                }
+                (ToExecutor::Segment { .. }, None) => return Err(nonsense("a segment without its descriptor")),
+                (ToExecutor::DropSegment { segment }, _) => drop(self.segments.remove(&segment)),
+                (ToExecutor::Program { program, image }, _) => {
+                    self.programs.insert(program, Arc::new(Program::new(image)));
+                }
+                (ToExecutor::ForgetProgram { program }, _) => drop(self.programs.remove(&program)),
+                (ToExecutor::Run(run), _) => self.dispatch(run)?,
+                (ToExecutor::Stop, _) => return Ok(()),
+            }
+        }
+    }
+
+    fn add_segment(&mut self, id: u32, bytes: u64, descriptor: OwnedFd) -> Result<(), ChildError> {
+        let (segment, problem) = PinnedSegment::open(descriptor, bytes).map_err(ChildError::Segment)?;
+        self.segments.insert(id, Arc::new(segment));
+        if let Some(problem) = problem {
+            say(&self.outgoing, &FromExecutor::Unpinned { segment: id, reason: problem.to_string() })?;
+        }
+        Ok(())
+    }
+
+    fn dispatch(&self, run: Run) -> Result<(), ChildError> {
+        let program =
+            self.programs.get(&run.program).ok_or_else(|| nonsense(format!("a job for program {}", run.program)))?;
+        let mut segments = HashMap::new();
+        for id in segment_ids(&run) {
+            let segment = self.segments.get(&id).ok_or_else(|| nonsense(format!("a job in segment {id}")))?;
+            segments.insert(id, Arc::clone(segment));
+        }
+        let work = Work { program: Arc::clone(program), segments, run };
+        self.queue.send(work).map_err(|_| nonsense("a job after the last lane ended"))
+    }
+}
+
+fn nonsense(what: impl Into<String>) -> ChildError {
+    ChildError::Nonsense(what.into())
+}
+
+fn segment_ids(run: &Run) -> impl Iterator<Item = u32> {
+    let staged = run.buffers.iter().filter_map(|buffer| match buffer.contents {
+        Contents::Staged(place) => Some(place.segment),
+        Contents::Zeros | Contents::Pattern(_) => None,
+    });
+    staged.chain(run.outputs.iter().map(|output| output.place.segment))
+}

@@ -1,0 +1,14 @@
+//! CUDA, in three layers: cudarc's raw bindings and thin results below, and here the owners whose lifetimes carry the rules.
+//!
+//! This runs in an executor child and nowhere else. A context that has seen a sticky error is never cleaned up: the process says what
+//! happened and exits ([`fault`]).
+
+pub(super) mod arena;
+pub(super) mod device;
+pub(super) mod error;
+pub(super) mod fault;
+pub(super) mod geometry;
+pub(super) mod lane;
+pub(super) mod library;
+pub(super) mod module;
+pub(super) mod pinned;

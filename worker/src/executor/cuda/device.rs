@@ -1,0 +1,135 @@
+//! The one device of this process, and its context.
+
+use cudarc::driver::{
+    result,
+    sys::{self, CUdevice_attribute as Attribute},
+};
+
+use super::{
+    error::{CudaError, called},
+    library::DriverLibrary,
+};
+use crate::ipc::message::{DeviceInfo, Refusal};
+
+/// A device with its primary context, which lives as long as the process.
+#[derive(Debug, Clone)]
+pub(crate) struct Device {
+    context: Context,
+    pub info: DeviceInfo,
+    pub limits: Limits,
+}
+
+/// What a launch on this device may ask for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+    pub threads_per_block: u32,
+    /// Static and dynamic together, after opting in.
+    pub shared_bytes_per_block: u32,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Context(sys::CUcontext);
+
+// SAFETY: the driver lets any thread make a context current.
+unsafe impl Send for Context {}
+// SAFETY: the handle is never written to.
+unsafe impl Sync for Context {}
+
+impl Device {
+    /// Opens the device and makes its context current on this thread.
+    pub(crate) fn open(library: &DriverLibrary, ordinal: u32) -> Result<Self, Refusal> {
+        called("cuInit", result::init()).or_else(no_device)?;
+        let devices = called("cuDeviceGetCount", result::device::get_count()).map_err(refused)?;
+        let devices = u32::try_from(devices).unwrap_or(0);
+        if ordinal >= devices {
+            return Err(Refusal::NoDevice { ordinal, devices });
+        }
+        Self::describe(library, ordinal).map_err(refused)
+    }
+
+    /// Makes the context current on the calling thread.
+    pub(crate) fn bind(&self) -> Result<(), CudaError> {
+        // SAFETY: the context is never released.
+        called("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context.0) })
+    }
+
+    fn describe(library: &DriverLibrary, ordinal: u32) -> Result<Self, CudaError> {
+        let handle = called("cuDeviceGet", result::device::get(ordinal as i32))?;
+        // SAFETY: the device comes from cuDeviceGet.
+        let context = Context(called("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(handle) })?);
+        // SAFETY: the context was just retained, and is never released.
+        called("cuCtxSetCurrent", unsafe { result::ctx::set_current(context.0) })?;
+        // SAFETY: the device comes from cuDeviceGet.
+        let memory_bytes = called("cuDeviceTotalMem", unsafe { result::device::total_mem(handle) })? as u64;
+        let info = DeviceInfo {
+            ordinal,
+            name: called("cuDeviceGetName", result::device::get_name(handle))?,
+            uuid: uuid(&called("cuDeviceGetUuid", result::device::get_uuid(handle))?),
+            compute_capability: (
+                attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+                attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+            ),
+            memory_bytes,
+            multiprocessors: attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+            driver_version: driver_version()?,
+            emulated: library.is_emulator(),
+            library: library.name.clone(),
+        };
+        Ok(Self { context, info, limits: Limits::of(handle)? })
+    }
+}
+
+impl Limits {
+    fn of(device: sys::CUdevice) -> Result<Self, CudaError> {
+        Ok(Self {
+            grid: [
+                attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_X)?,
+                attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Y)?,
+                attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_GRID_DIM_Z)?,
+            ],
+            block: [
+                attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_X)?,
+                attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Y)?,
+                attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_BLOCK_DIM_Z)?,
+            ],
+            threads_per_block: attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            shared_bytes_per_block: attribute(
+                device,
+                Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
+            )?,
+        })
+    }
+}
+
+fn attribute(device: sys::CUdevice, attribute: Attribute) -> Result<u32, CudaError> {
+    // SAFETY: the device comes from cuDeviceGet.
+    let value = called("cuDeviceGetAttribute", unsafe { result::device::get_attribute(device, attribute) })?;
+    Ok(u32::try_from(value).unwrap_or(0))
+}
+
+fn driver_version() -> Result<u32, CudaError> {
+    let mut version = 0;
+    // SAFETY: the integer is ours to write.
+    called("cuDriverGetVersion", unsafe { sys::cuDriverGetVersion(&raw mut version) }.result())?;
+    Ok(u32::try_from(version).unwrap_or(0))
+}
+
+/// As `nvidia-smi -L` writes it.
+fn uuid(uuid: &sys::CUuuid) -> String {
+    let hex: String = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
+    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+}
+
+fn refused(error: CudaError) -> Refusal {
+    Refusal::Driver { call: error.call.to_owned(), code: error.code, name: error.name }
+}
+
+/// A driver without any device already says so when it starts.
+fn no_device(error: CudaError) -> Result<(), Refusal> {
+    match error.code {
+        100 => Err(Refusal::NoDevice { ordinal: 0, devices: 0 }),
+        _ => Err(refused(error)),
+    }
+}

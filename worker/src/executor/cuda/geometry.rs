@@ -1,0 +1,167 @@
+//! Grids and blocks: from what a launch asks for to what the device can do, with checked arithmetic.
+
+use gpufleet_schema::{Block, Grid};
+
+use super::device::Limits;
+
+/// A block along x in two and three dimensions: one warp reads neighbouring elements.
+const WARP: u32 = 32;
+
+/// A launch's extents as the driver takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Geometry {
+    pub grid: [u32; 3],
+    pub block: [u32; 3],
+}
+
+/// What is known of a kernel and matters for its launch.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct KernelLimits {
+    pub threads_per_block: u32,
+    pub static_shared_bytes: u32,
+}
+
+impl Geometry {
+    /// `occupancy` is the block size that the driver suggests, asked only where the launch leaves the block open.
+    pub(crate) fn of<E>(
+        grid: &Grid,
+        block: &Block,
+        limits: &Limits,
+        kernel: KernelLimits,
+        occupancy: impl FnOnce() -> Result<u32, E>,
+    ) -> Result<Result<Self, String>, E> {
+        let block = match block {
+            Block::Threads(threads) => three(threads),
+            Block::Auto => {
+                let dimensions = match grid {
+                    Grid::Cover(extents) => extents.len(),
+                    Grid::Blocks(blocks) => blocks.len(),
+                };
+                automatic(occupancy()?.clamp(1, kernel.threads_per_block.max(1)), dimensions)
+            }
+        };
+        Ok(check_block(block, limits, kernel).and_then(|()| Ok(Self { grid: cover(grid, block, limits)?, block })))
+    }
+}
+
+/// Missing dimensions are one.
+fn three(extents: &[u32]) -> [u32; 3] {
+    let mut all = [1; 3];
+    all.iter_mut().zip(extents).for_each(|(to, from)| *to = *from);
+    all
+}
+
+/// Spreads a number of threads over as many dimensions as the grid has: a warp along x, the rest along y.
+fn automatic(threads: u32, dimensions: usize) -> [u32; 3] {
+    if dimensions <= 1 || threads < WARP { [threads, 1, 1] } else { [WARP, threads / WARP, 1] }
+}
+
+fn check_block(block: [u32; 3], limits: &Limits, kernel: KernelLimits) -> Result<(), String> {
+    for ((extent, max), axis) in block.iter().zip(limits.block).zip(["x", "y", "z"]) {
+        if *extent == 0 || *extent > max {
+            return Err(format!("a block of {extent} threads in {axis}; the device allows 1 to {max}"));
+        }
+    }
+    let threads: u64 = block.iter().map(|extent| u64::from(*extent)).product();
+    let max = limits.threads_per_block.min(kernel.threads_per_block);
+    if threads > u64::from(max) {
+        return Err(format!("a block of {threads} threads; this kernel on this device can have at most {max}"));
+    }
+    Ok(())
+}
+
+fn cover(grid: &Grid, block: [u32; 3], limits: &Limits) -> Result<[u32; 3], String> {
+    let mut blocks = [1_u64; 3];
+    match grid {
+        Grid::Blocks(given) => blocks.iter_mut().zip(given).for_each(|(to, from)| *to = u64::from(*from)),
+        Grid::Cover(extents) => blocks
+            .iter_mut()
+            .zip(extents)
+            .zip(block)
+            .for_each(|((to, extent), threads)| *to = extent.div_ceil(u64::from(threads))),
+    }
+    let mut checked = [1; 3];
+    for (((to, blocks), max), axis) in checked.iter_mut().zip(blocks).zip(limits.grid).zip(["x", "y", "z"]) {
+        match u32::try_from(blocks) {
+            Ok(blocks @ 1..) if blocks <= max => *to = blocks,
+            _ => return Err(format!("a grid of {blocks} blocks in {axis}; the device allows 1 to {max}")),
+        }
+    }
+    Ok(checked)
+}
+
+/// Whether a block can have this much shared memory.
+pub(crate) fn check_shared(dynamic: u32, limits: &Limits, kernel: KernelLimits) -> Result<(), String> {
+    let total = u64::from(dynamic) + u64::from(kernel.static_shared_bytes);
+    if total <= u64::from(limits.shared_bytes_per_block) {
+        return Ok(());
+    }
+    Err(format!(
+        "{total} bytes of shared memory for a block ({} of them the kernel's own); the device has {}",
+        kernel.static_shared_bytes, limits.shared_bytes_per_block
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const LIMITS: Limits = Limits {
+        grid: [i32::MAX as u32, 65_535, 65_535],
+        block: [1024, 1024, 64],
+        threads_per_block: 1024,
+        shared_bytes_per_block: 166_912,
+    };
+    const KERNEL: KernelLimits = KernelLimits { threads_per_block: 1024, static_shared_bytes: 1024 };
+
+    fn geometry(grid: Grid, block: Block) -> Result<Geometry, String> {
+        Geometry::of(&grid, &block, &LIMITS, KERNEL, || Ok::<_, Infallible>(768)).unwrap()
+    }
+
+    #[test]
+    fn a_cover_is_rounded_up() {
+        let found = geometry(Grid::Cover(vec![1000, 3]), Block::Threads(vec![256, 2])).unwrap();
+        assert_eq!(found, Geometry { grid: [4, 2, 1], block: [256, 2, 1] });
+    }
+
+    #[test]
+    fn an_open_block_follows_the_driver_and_the_grid() {
+        assert_eq!(
+            geometry(Grid::Cover(vec![769]), Block::Auto).unwrap(),
+            Geometry { grid: [2, 1, 1], block: [768, 1, 1] }
+        );
+        assert_eq!(
+            geometry(Grid::Cover(vec![64, 48]), Block::Auto).unwrap(),
+            Geometry { grid: [2, 2, 1], block: [32, 24, 1] }
+        );
+    }
+
+    #[test]
+    fn what_the_device_can_not_do_is_said_in_numbers() {
+        let said = geometry(Grid::Cover(vec![1, 70_000]), Block::Threads(vec![1, 1])).unwrap_err();
+        assert_eq!(said, "a grid of 70000 blocks in y; the device allows 1 to 65535");
+        assert!(geometry(Grid::Cover(vec![u64::MAX]), Block::Threads(vec![1])).is_err());
+        assert!(geometry(Grid::Blocks(vec![1]), Block::Threads(vec![1024, 2])).unwrap_err().contains("2048 threads"));
+        assert!(check_shared(166_912, &LIMITS, KERNEL).unwrap_err().contains("167936 bytes"));
+        assert!(check_shared(100_000, &LIMITS, KERNEL).is_ok());
+    }
+
+    proptest! {
+        #[test]
+        fn a_cover_reaches_every_element_and_stays_within_the_device(
+            extents in prop::collection::vec(1_u64.., 1..=3),
+            threads in prop::collection::vec(1_u32..=1024, 1..=3),
+        ) {
+            if let Ok(found) = geometry(Grid::Cover(extents.clone()), Block::Threads(threads)) {
+                for (axis, extent) in extents.iter().enumerate() {
+                    prop_assert!(u64::from(found.grid[axis]) * u64::from(found.block[axis]) >= *extent);
+                    prop_assert!(found.grid[axis] <= LIMITS.grid[axis]);
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,344 @@
+//! A lane: a stream and a thread that runs one job after the other on it. Several lanes overlap copies and kernels.
+
+use std::{collections::HashMap, ffi::c_void, sync::Arc, time::Instant};
+
+use cudarc::driver::{
+    result,
+    sys::{self, CUevent, CUstream},
+};
+use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
+
+use super::{
+    arena::{Allocation, Arena, Block, Shortage},
+    device::Device,
+    error::{CudaError, Damage, called},
+    geometry::{Geometry, check_shared},
+    library::DriverLibrary,
+    module::{Function, LoadError, Program},
+    pinned::PinnedSegment,
+};
+use crate::ipc::message::{ArgPlan, BufferPlan, Contents, LaunchPlan, Place, Run};
+
+/// What all lanes of the process share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub library: DriverLibrary,
+    pub device: Device,
+    pub arena: Arena,
+}
+
+/// A job with everything that it names.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub run: Run,
+    pub program: Arc<Program>,
+    pub segments: HashMap<u32, Arc<PinnedSegment>>,
+}
+
+/// The stream, and the events that time what happens on it. Both live as long as the process.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    stream: CUstream,
+    events: Vec<CUevent>,
+}
+
+/// Why a job failed, before it is known whether the context did too.
+enum JobError {
+    Failed(Failure),
+    Cuda(CudaError),
+}
+
+/// A launch that can't fail any more for what was asked of it.
+struct Prepared<'a> {
+    function: Arc<Function>,
+    geometry: Geometry,
+    launch: &'a LaunchPlan,
+}
+
+impl From<CudaError> for JobError {
+    fn from(error: CudaError) -> Self {
+        Self::Cuda(error)
+    }
+}
+
+impl From<LoadError> for JobError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Failed(failure) => Self::Failed(failure),
+            LoadError::Cuda(error) => Self::Cuda(error),
+        }
+    }
+}
+
+fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, JobError> {
+    Err(JobError::Failed(Failure::new(verdict, code, message)))
+}
+
+impl Lane {
+    /// A lane for the calling thread, on which the context is current.
+    pub(crate) fn new() -> Result<Self, CudaError> {
+        let stream = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
+        Ok(Self { stream, events: Vec::new() })
+    }
+
+    /// Runs a job to its end. An error is one that the context does not survive.
+    pub(crate) fn run(&mut self, common: &Common, work: &Work) -> Result<(Result<(), Failure>, Timings), CudaError> {
+        let started = Instant::now();
+        let mut timings = Timings::default();
+        let outcome = match self.attempt(common, work, &mut timings) {
+            Ok(()) => Ok(()),
+            Err(JobError::Failed(failure)) => Err(failure),
+            Err(JobError::Cuda(error)) if error.damage() == Damage::None => Err(error.into_failure()),
+            Err(JobError::Cuda(error)) => return Err(error),
+        };
+        timings.total_us = started.elapsed().as_micros() as u64;
+        Ok((outcome, timings))
+    }
+
+    fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), JobError> {
+        let loading = Instant::now();
+        let (module, was_loaded) = work.program.module()?;
+        timings.module_cached = was_loaded;
+        if !was_loaded {
+            timings.load_us = loading.elapsed().as_micros() as u64;
+        }
+        let mut prepared = Vec::with_capacity(work.run.launches.len());
+        for (index, launch) in work.run.launches.iter().enumerate() {
+            prepared.push(prepare(common, &*module, launch, index, work.run.buffers.len())?);
+        }
+        let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
+        timings.device_bytes_peak = sizes.iter().sum();
+        let allocation = allocate(common, &sizes)?;
+        self.make_events(prepared.len() + 3)?;
+        let enqueued = self.enqueue(work, &prepared, &allocation);
+        // Also after a failure: what was enqueued before it still uses the memory.
+        // SAFETY: the stream is live.
+        let ended = called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.stream) });
+        if let Err(error) = ended
+            && (enqueued.is_ok() || error.damage() != Damage::None)
+        {
+            if error.damage() != Damage::None {
+                // Nothing is freed through a context that is beyond use.
+                std::mem::forget(allocation);
+            }
+            return Err(error.into());
+        }
+        enqueued?;
+        self.read_events(prepared.len(), timings)?;
+        Ok(())
+    }
+
+    /// Puts the whole job on the stream: copies in, launches, copies out, with an event between each.
+    fn enqueue(&self, work: &Work, launches: &[Prepared<'_>], allocation: &Allocation<'_>) -> Result<(), JobError> {
+        let mut events = self.events.iter();
+        self.record(events.next())?;
+        for (plan, block) in work.run.buffers.iter().zip(&allocation.blocks) {
+            self.fill(work, plan, *block)?;
+        }
+        self.record(events.next())?;
+        for prepared in launches {
+            self.launch(prepared, allocation)?;
+            self.record(events.next())?;
+        }
+        for output in &work.run.outputs {
+            let index = output.buffer as usize;
+            let (Some(plan), Some(block)) = (work.run.buffers.get(index), allocation.blocks.get(index)) else {
+                return failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}"));
+            };
+            let target = place(work, output.place, plan.bytes)?;
+            // SAFETY: the range is mapped and as long as is said, no other job has it, and the block is at least as long.
+            let copied =
+                unsafe { sys::cuMemcpyDtoHAsync_v2(target.cast(), block.address, plan.bytes as usize, self.stream) };
+            called("cuMemcpyDtoHAsync", copied.result())?;
+        }
+        Ok(self.record(events.next())?)
+    }
+
+    /// Gives a buffer its first contents. Its block may be larger and may have been another job's: the rest is zeroed.
+    fn fill(&self, work: &Work, plan: &BufferPlan, block: Block) -> Result<(), JobError> {
+        let filled = match &plan.contents {
+            Contents::Zeros => 0,
+            Contents::Pattern(element) => {
+                self.repeat(element, plan.bytes, block)?;
+                plan.bytes
+            }
+            Contents::Staged(at) => {
+                let source = place(work, *at, plan.bytes)?;
+                // SAFETY: the range is mapped and as long as is said, nobody writes to it until the job is answered, and the block is at
+                // least as long.
+                let copied = unsafe {
+                    sys::cuMemcpyHtoDAsync_v2(block.address, source.cast(), plan.bytes as usize, self.stream)
+                };
+                called("cuMemcpyHtoDAsync", copied.result())?;
+                plan.bytes
+            }
+        };
+        if filled < block.bytes {
+            let rest = (block.bytes - filled) as usize;
+            // SAFETY: the rest lies inside the block.
+            let zeroed = unsafe { result::memset_d8_async(block.address + filled, 0, rest, self.stream) };
+            called("cuMemsetD8Async", zeroed)?;
+        }
+        Ok(())
+    }
+
+    /// Repeats one element over a buffer.
+    fn repeat(&self, element: &[u8], bytes: u64, block: Block) -> Result<(), JobError> {
+        let count = (bytes / element.len().max(1) as u64) as usize;
+        let (to, stream) = (block.address, self.stream);
+        // SAFETY: each fill covers `count` elements, which is the buffer, and the block is at least as long. An element of eight bytes is two
+        // columns of four, a row to each element.
+        let filled = unsafe {
+            match *element {
+                [a] => sys::cuMemsetD8Async(to, a, count, stream),
+                [a, b] => sys::cuMemsetD16Async(to, u16::from_le_bytes([a, b]), count, stream),
+                [a, b, c, d] => sys::cuMemsetD32Async(to, u32::from_le_bytes([a, b, c, d]), count, stream),
+                [a, b, c, d, e, f, g, h] => {
+                    let (low, high) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+                    called("cuMemsetD2D32Async", sys::cuMemsetD2D32Async(to, 8, low, 1, count, stream).result())?;
+                    sys::cuMemsetD2D32Async(to + 4, 8, high, 1, count, stream)
+                }
+                _ => {
+                    let size = element.len();
+                    return failed(
+                        Verdict::Infrastructure,
+                        FailureCode::Internal,
+                        format!("an element of {size} bytes"),
+                    );
+                }
+            }
+        };
+        Ok(called("cuMemsetAsync", filled.result())?)
+    }
+
+    fn launch(&self, prepared: &Prepared<'_>, allocation: &Allocation<'_>) -> Result<(), JobError> {
+        let mut values = Vec::with_capacity(prepared.launch.args.len());
+        for arg in &prepared.launch.args {
+            values.push(match arg {
+                ArgPlan::Buffer(index) => allocation.blocks[*index as usize].address,
+                ArgPlan::Scalar { bits, .. } => *bits,
+            });
+        }
+        let mut params: Vec<*mut c_void> = values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
+        let ([gx, gy, gz], [bx, by, bz]) = (prepared.geometry.grid, prepared.geometry.block);
+        for _ in 0..prepared.launch.repeat {
+            // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `prepare` compared
+            // them. What the kernel does to memory is its own; it has no addresses but those of this job, and a wild one faults.
+            let launched = unsafe {
+                result::launch_kernel(
+                    prepared.function.raw(),
+                    (gx, gy, gz),
+                    (bx, by, bz),
+                    prepared.launch.shared_bytes,
+                    self.stream,
+                    &mut params,
+                )
+            };
+            match called("cuLaunchKernel", launched) {
+                Ok(()) => {}
+                // Invalid value, out of resources, not supported: this launch on this device.
+                Err(error) if matches!(error.code, 1 | 701 | 801) => {
+                    let message = format!("launch of {}: {error}", prepared.launch.entry);
+                    return failed(Verdict::User, FailureCode::LaunchError, message);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn make_events(&mut self, count: usize) -> Result<(), CudaError> {
+        while self.events.len() < count {
+            self.events.push(called("cuEventCreate", result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT))?);
+        }
+        Ok(())
+    }
+
+    fn record(&self, event: Option<&CUevent>) -> Result<(), CudaError> {
+        let event = *event.expect("as many events were made as there are steps");
+        // SAFETY: stream and event are live.
+        called("cuEventRecord", unsafe { result::event::record(event, self.stream) })
+    }
+
+    fn read_events(&self, launches: usize, timings: &mut Timings) -> Result<(), CudaError> {
+        let mut steps = Vec::with_capacity(launches + 2);
+        for pair in self.events[..launches + 3].windows(2) {
+            // SAFETY: both events are live and were recorded on this stream, which has ended its work.
+            let milliseconds = called("cuEventElapsedTime", unsafe { result::event::elapsed(pair[0], pair[1]) })?;
+            steps.push((f64::from(milliseconds.max(0.0)) * 1000.0).round() as u64);
+        }
+        timings.copy_in_us = steps[0];
+        timings.launches_us = steps[1..=launches].to_vec();
+        timings.copy_out_us = steps[launches + 1];
+        Ok(())
+    }
+}
+
+/// Where bytes lie in shared memory, if they do.
+fn place(work: &Work, at: Place, bytes: u64) -> Result<*mut u8, JobError> {
+    match work.segments.get(&at.segment).and_then(|segment| segment.range(at, bytes)) {
+        Some(start) => Ok(start),
+        None => failed(Verdict::Infrastructure, FailureCode::Internal, format!("{bytes} bytes are not at {at:?}")),
+    }
+}
+
+fn allocate<'a>(common: &'a Common, sizes: &[u64]) -> Result<Allocation<'a>, JobError> {
+    common.arena.take(sizes).or_else(|shortage| match shortage {
+        Shortage::Cuda(error) => Err(error.into()),
+        Shortage::OutOfMemory { wanted, free } => failed(
+            Verdict::OutOfMemory,
+            FailureCode::OutOfMemory,
+            format!("the job wants {wanted} bytes of device memory, {free} are free"),
+        ),
+    })
+}
+
+fn prepare<'a>(
+    common: &Common,
+    module: &super::module::Module,
+    launch: &'a LaunchPlan,
+    index: usize,
+    buffers: usize,
+) -> Result<Prepared<'a>, JobError> {
+    let entry = &launch.entry;
+    let refuse = |problem: String| {
+        failed(Verdict::User, FailureCode::LaunchError, format!("launches[{index}] ({entry}): {problem}"))
+    };
+    let function = module.function(&common.library, entry)?;
+    if let Err(problem) = check_args(&function, &launch.args, buffers) {
+        return refuse(problem);
+    }
+    let limits = &common.device.limits;
+    if let Err(problem) = check_shared(launch.shared_bytes, limits, function.limits) {
+        return refuse(problem);
+    }
+    function.opt_in(launch.shared_bytes)?;
+    let occupancy = || function.occupancy(launch.shared_bytes);
+    match Geometry::of(&launch.grid, &launch.block, limits, function.limits, occupancy)? {
+        Ok(geometry) => Ok(Prepared { function, geometry, launch }),
+        Err(problem) => refuse(problem),
+    }
+}
+
+/// The driver takes a list of pointers on trust; so it gets exactly what the kernel declares, or nothing.
+fn check_args(function: &Function, args: &[ArgPlan], buffers: usize) -> Result<(), String> {
+    let Some(params) = &function.params else {
+        return Err("this driver can't say what parameters the kernel takes; submit PTX instead of a cubin".to_owned());
+    };
+    if params.len() != args.len() {
+        return Err(format!("{} arguments given, the kernel takes {}", args.len(), params.len()));
+    }
+    for (index, (arg, wanted)) in args.iter().zip(params).enumerate() {
+        let given = match arg {
+            ArgPlan::Buffer(buffer) if *buffer as usize >= buffers => {
+                return Err(format!("there is no buffer {buffer}"));
+            }
+            ArgPlan::Buffer(_) => size_of::<sys::CUdeviceptr>(),
+            ArgPlan::Scalar { size, .. } => usize::from(*size),
+        };
+        if given != *wanted {
+            return Err(format!("args[{index}] has {given} bytes, the kernel's parameter {wanted}"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! Opens the driver library that was asked for, before cudarc asks the loader for a bare name.
+//!
+//! glibc answers a later `dlopen("libcuda.so")` with a library that is already loaded under that name. Afterwards the two are compared:
+//! if cudarc still got another library, the executor refuses to work rather than use the wrong driver.
+
+use std::{
+    ffi::{OsStr, c_char, c_int, c_uint, c_void},
+    io::Write as _,
+    path::Path,
+};
+
+use cudarc::driver::sys;
+use libloading::Library;
+
+use crate::{
+    executor::spec::{self, CudaSpec, EMULATOR_FILE, EMULATOR_LIBRARY_VARIABLE, SYSTEM_NAMES},
+    ipc::message::Refusal,
+};
+
+/// The driver that this process uses, for as long as it lives.
+#[derive(Debug, Clone)]
+pub(crate) struct DriverLibrary {
+    library: &'static Library,
+    pub name: String,
+    report: Option<FaultReport>,
+    printed: Option<TakePrinted>,
+}
+
+/// Writes the account of the last fault into a buffer and answers its length. Only the emulator has it.
+type FaultReport = unsafe extern "C" fn(*mut c_char, usize) -> usize;
+/// Takes what kernels printed and answers its length. A GPU's driver prints by itself.
+type TakePrinted = unsafe extern "C" fn(*mut c_char, usize) -> usize;
+
+/// The emulator's account of a fault is a few lines; a driver that claims more is cut.
+const REPORT_BYTES_MAX: usize = 32 << 10;
+
+impl DriverLibrary {
+    pub(crate) fn open(spec: &CudaSpec) -> Result<Self, Refusal> {
+        let (library, name) = match spec {
+            CudaSpec::System => system()?,
+            CudaSpec::Emulated => emulated()?,
+            CudaSpec::Auto => match system() {
+                Ok((library, name)) if has_device(&library) => (library, name),
+                // A driver without a device is closed again here, so that its name is free for the emulator.
+                Ok(_) | Err(_) => emulated()?,
+            },
+            CudaSpec::Path(path) => by_path(path)?,
+        };
+        let library: &'static Library = Box::leak(Box::new(library));
+        check_identity(library, &name)?;
+        // SAFETY: the symbols, where they are there, have these types: they are ours.
+        let (report, printed) = unsafe {
+            (
+                library.get::<FaultReport>(b"gpufleet_emulator_fault_report\0").ok().map(|symbol| *symbol),
+                library.get::<TakePrinted>(b"gpufleet_emulator_printf\0").ok().map(|symbol| *symbol),
+            )
+        };
+        Ok(Self { library, name, report, printed })
+    }
+
+    /// Whether this is the emulator. It alone can account for a fault.
+    pub(crate) fn is_emulator(&self) -> bool {
+        self.report.is_some()
+    }
+
+    /// Whether this driver is new enough to have a function. cudarc panics at the first call of one that is missing.
+    pub(crate) fn has(&self, symbol: &str) -> bool {
+        // SAFETY: the symbol is looked up and not used.
+        unsafe { self.library.get::<*const c_void>(symbol.as_bytes()) }.is_ok()
+    }
+
+    /// Puts out what kernels printed on the emulator, as a GPU's driver does by itself.
+    pub(crate) fn print_what_kernels_printed(&self) {
+        let Some(take) = self.printed else { return };
+        let mut buffer = vec![0_u8; REPORT_BYTES_MAX];
+        loop {
+            // SAFETY: the buffer is live and has the length that is passed.
+            let length = unsafe { take(buffer.as_mut_ptr().cast(), buffer.len()) }.min(buffer.len());
+            if length == 0 {
+                return;
+            }
+            // Nobody is left to be told that standard output is closed.
+            drop(std::io::stdout().lock().write_all(&buffer[..length]));
+        }
+    }
+
+    /// The emulator's account of the last fault.
+    pub(crate) fn fault_report(&self) -> Option<String> {
+        let report = self.report?;
+        let mut buffer = vec![0_u8; REPORT_BYTES_MAX];
+        // SAFETY: the buffer is live and has the length that is passed.
+        let length = unsafe { report(buffer.as_mut_ptr().cast(), buffer.len()) };
+        buffer.truncate(length);
+        let text = String::from_utf8_lossy(&buffer).trim_end_matches('\0').trim().to_owned();
+        Some(text).filter(|text| !text.is_empty())
+    }
+}
+
+fn no_driver(hint: impl Into<String>) -> Refusal {
+    Refusal::NoDriver { hint: hint.into() }
+}
+
+fn load(name: &OsStr) -> Result<Library, libloading::Error> {
+    // SAFETY: a CUDA driver's initialisers only set up its own state. A path that names another kind of library is the operator's word,
+    // and running its initialisers is what loading it means.
+    unsafe { Library::new(name) }
+}
+
+fn system() -> Result<(Library, String), Refusal> {
+    let found = SYSTEM_NAMES.iter().find_map(|name| Some((load(OsStr::new(name)).ok()?, (*name).to_owned())));
+    found.ok_or_else(|| {
+        no_driver(format!(
+            "no NVIDIA driver found ({}); use --cuda emulated to run on the CPU, or --cuda PATH",
+            SYSTEM_NAMES[0]
+        ))
+    })
+}
+
+fn emulated() -> Result<(Library, String), Refusal> {
+    let path = spec::emulator_library().ok_or_else(|| {
+        no_driver(format!(
+            "the emulator's library {EMULATOR_FILE} is not beside the worker; build it with `cargo build -p gpufleet-emulator`, or say \
+             where it is with {EMULATOR_LIBRARY_VARIABLE}"
+        ))
+    })?;
+    by_path(&path)
+}
+
+fn by_path(path: &Path) -> Result<(Library, String), Refusal> {
+    let absolute = path.canonicalize().map_err(|error| no_driver(format!("open {}: {error}", path.display())))?;
+    let library = load(absolute.as_os_str())
+        .map_err(|error| no_driver(format!("open {} as a CUDA driver: {error}", path.display())))?;
+    Ok((library, absolute.display().to_string()))
+}
+
+/// Asked of the library itself, since cudarc would keep the first one that it sees.
+fn has_device(library: &Library) -> bool {
+    // SAFETY: the types are those of cuda.h; cuInit takes no flags but zero.
+    unsafe {
+        let init = library.get::<unsafe extern "C" fn(c_uint) -> c_int>(b"cuInit\0");
+        let count = library.get::<unsafe extern "C" fn(*mut c_int) -> c_int>(b"cuDeviceGetCount\0");
+        let (Ok(init), Ok(count)) = (init, count) else { return false };
+        let mut devices = 0;
+        init(0) == 0 && count(&raw mut devices) == 0 && devices > 0
+    }
+}
+
+/// cudarc panics if it finds no library at all, which can't be: one of its names is loaded, or the check before says so.
+fn check_identity(ours: &'static Library, name: &str) -> Result<(), Refusal> {
+    // SAFETY: the symbols are looked up and compared, not used; cudarc's library is opened as it would be by its first call.
+    let same = unsafe {
+        if !sys::is_culib_present() {
+            return Err(no_driver(format!("{name} is not a CUDA driver: it goes by another name than libcuda.so")));
+        }
+        let address = |library: &Library| {
+            library.get::<*const c_void>(b"cuInit\0").ok().and_then(|symbol| symbol.try_as_raw_ptr())
+        };
+        let (ours, theirs) = (address(ours), address(sys::culib()));
+        ours.is_some() && ours == theirs
+    };
+    if same {
+        return Ok(());
+    }
+    Err(no_driver(format!(
+        "{name} was opened, but the loader gives another libcuda.so by name; remove that from the library path, or name it with --cuda PATH"
+    )))
+}

@@ -1,0 +1,270 @@
+//! Programs on the device: loaded by the first job that needs them, with the JIT's own words where that fails.
+
+use std::{
+    collections::HashMap,
+    ffi::{CString, c_void},
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use cudarc::driver::{
+    result,
+    sys::{self, CUfunction_attribute_enum as FunctionAttribute, CUjit_option as JitOption},
+};
+use gpufleet_schema::{Failure, FailureCode, Verdict};
+
+use super::{
+    error::{CudaError, Damage, called},
+    geometry::KernelLimits,
+    library::DriverLibrary,
+};
+use crate::{
+    executor::{
+        cubin,
+        ptx::{self, Entry},
+    },
+    ipc::message::Image,
+};
+
+/// ptxas says what is wrong in its first lines.
+const LOG_BYTES: usize = 64 << 10;
+/// Without opting in, a block has at most this much dynamic shared memory on every device.
+const SHARED_BYTES_WITHOUT_OPTING_IN: u32 = 48 << 10;
+
+/// A program as the supervisor sent it, and its module once a job has asked for it.
+#[derive(Debug)]
+pub(crate) struct Program {
+    image: Image,
+    module: Mutex<Option<Arc<Module>>>,
+}
+
+/// A module on the device. It is unloaded when dropped, so nobody drops it whose kernels still run.
+#[derive(Debug)]
+pub(crate) struct Module {
+    handle: Handle<sys::CUmodule>,
+    entries: Vec<Entry>,
+    functions: Mutex<HashMap<String, Arc<Function>>>,
+}
+
+/// A kernel, ready to launch.
+#[derive(Debug)]
+pub(crate) struct Function {
+    handle: Handle<sys::CUfunction>,
+    pub limits: KernelLimits,
+    /// Bytes of each parameter, where the PTX or the driver says so.
+    pub params: Option<Vec<usize>>,
+    /// How much dynamic shared memory was opted in to. It only grows, so that no other lane's launch is undercut.
+    shared_bytes: Mutex<u32>,
+}
+
+/// A handle of the driver's.
+#[derive(Debug, Clone, Copy)]
+struct Handle<T>(T);
+
+// SAFETY: the driver's handles may be used from every thread that has the context.
+unsafe impl<T> Send for Handle<T> {}
+// SAFETY: the handle is never written to.
+unsafe impl<T> Sync for Handle<T> {}
+
+/// Why a program or a kernel of it can't be used.
+#[derive(Debug)]
+pub(crate) enum LoadError {
+    Failed(Failure),
+    Cuda(CudaError),
+}
+
+impl From<CudaError> for LoadError {
+    fn from(error: CudaError) -> Self {
+        Self::Cuda(error)
+    }
+}
+
+impl Program {
+    pub(crate) fn new(image: Image) -> Self {
+        Self { image, module: Mutex::default() }
+    }
+
+    /// The module, and whether it was there before. Whoever comes while it is being loaded waits.
+    pub(crate) fn module(&self) -> Result<(Arc<Module>, bool), LoadError> {
+        let mut module = self.module.lock().expect("nobody panics while loading");
+        if let Some(module) = &*module {
+            return Ok((Arc::clone(module), true));
+        }
+        let loaded = Arc::new(Module::load(&self.image)?);
+        *module = Some(Arc::clone(&loaded));
+        Ok((loaded, false))
+    }
+}
+
+impl Module {
+    fn load(image: &Image) -> Result<Self, LoadError> {
+        let entries = match image {
+            Image::Ptx(text) => ptx::entries(text),
+            Image::Cubin(_) => Vec::new(),
+        };
+        let handle = match image {
+            Image::Ptx(text) => {
+                let text =
+                    CString::new(text.as_str()).map_err(|_| load_error("the PTX contains a NUL character", None))?;
+                jit(text.as_ptr().cast())?
+            }
+            Image::Cubin(bytes) => {
+                cubin::check(bytes)
+                    .map_err(|problem| load_error(&format!("the cubin is not whole: {problem}"), None))?;
+                jit(bytes.as_ptr().cast())?
+            }
+        };
+        Ok(Self { handle: Handle(handle), entries, functions: Mutex::default() })
+    }
+
+    pub(crate) fn function(&self, library: &DriverLibrary, entry: &str) -> Result<Arc<Function>, LoadError> {
+        let mut functions = self.functions();
+        if let Some(function) = functions.get(entry) {
+            return Ok(Arc::clone(function));
+        }
+        let function = Arc::new(self.resolve(library, entry)?);
+        functions.insert(entry.to_owned(), Arc::clone(&function));
+        Ok(function)
+    }
+
+    fn functions(&self) -> MutexGuard<'_, HashMap<String, Arc<Function>>> {
+        self.functions.lock().expect("nobody panics while holding the functions")
+    }
+
+    fn resolve(&self, library: &DriverLibrary, entry: &str) -> Result<Function, LoadError> {
+        let name = CString::new(entry).map_err(|_| self.no_entry(entry))?;
+        // SAFETY: the module is loaded, and stays so while `self` lives.
+        let found = called("cuModuleGetFunction", unsafe { result::module::get_function(self.handle.0, name) });
+        let handle = match found {
+            Ok(handle) => handle,
+            Err(error) if error.damage() == Damage::None => return Err(self.no_entry(entry)),
+            Err(error) => return Err(error.into()),
+        };
+        let attribute = |attribute| {
+            // SAFETY: the function was just found.
+            let value = unsafe { result::function::get_function_attribute(handle, attribute) };
+            called("cuFuncGetAttribute", value).map(|value| u32::try_from(value).unwrap_or(0))
+        };
+        let limits = KernelLimits {
+            threads_per_block: attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
+            static_shared_bytes: attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
+        };
+        let declared = self.entries.iter().find(|known| known.name == entry).and_then(|known| known.params.clone());
+        let params = declared.or_else(|| driver_params(library, handle));
+        Ok(Function { handle: Handle(handle), limits, params, shared_bytes: Mutex::default() })
+    }
+
+    fn no_entry(&self, entry: &str) -> LoadError {
+        let names: Vec<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
+        let has = match names.len() {
+            0 => String::new(),
+            _ => format!("; it has {}", names.join(", ")),
+        };
+        let hint = if names.iter().any(|name| name.starts_with("_Z")) {
+            " (a name that begins with _Z is mangled: declare the kernel extern \"C\")"
+        } else {
+            ""
+        };
+        LoadError::Failed(Failure::new(
+            Verdict::User,
+            FailureCode::LaunchError,
+            format!("no entry {entry:?} in the module{has}{hint}"),
+        ))
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: it is loaded, and no kernel of it runs: jobs hold it while they do.
+        if let Err(error) = called("cuModuleUnload", unsafe { result::module::unload(self.handle.0) }) {
+            eprintln!("could not unload a module: {error}");
+        }
+    }
+}
+
+impl Function {
+    pub(crate) fn raw(&self) -> sys::CUfunction {
+        self.handle.0
+    }
+
+    /// The block size at which most threads run at once.
+    pub(crate) fn occupancy(&self, shared_bytes: u32) -> Result<u32, CudaError> {
+        // SAFETY: the function is loaded; without a callback the shared memory is the same for every block size; zero is no limit.
+        let suggested =
+            unsafe { result::occupancy::max_potential_block_size(self.handle.0, None, shared_bytes as usize, 0) };
+        called("cuOccupancyMaxPotentialBlockSize", suggested).map(|(_, block)| u32::try_from(block).unwrap_or(1))
+    }
+
+    /// Makes room for more dynamic shared memory than a block has by default.
+    pub(crate) fn opt_in(&self, shared_bytes: u32) -> Result<(), CudaError> {
+        let mut granted = self.shared_bytes.lock().expect("nobody panics while holding it");
+        if shared_bytes <= SHARED_BYTES_WITHOUT_OPTING_IN.max(*granted) {
+            return Ok(());
+        }
+        let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        // SAFETY: the function is loaded.
+        let set = unsafe { result::function::set_function_attribute(self.handle.0, attribute, shared_bytes as i32) };
+        called("cuFuncSetAttribute", set)?;
+        *granted = shared_bytes;
+        Ok(())
+    }
+}
+
+/// The parameters of a kernel whose text we do not have. Drivers know them since CUDA 12.4; with an older one nobody can check, and a
+/// launch with too few arguments reads past our list, so such a kernel is refused by [`super::lane`].
+fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<Vec<usize>> {
+    if !library.has("cuFuncGetParamInfo") {
+        return None;
+    }
+    let mut params = Vec::new();
+    loop {
+        let (mut offset, mut size) = (0, 0);
+        // SAFETY: the function is loaded, and both numbers are ours to write.
+        let answer = unsafe { sys::cuFuncGetParamInfo(function, params.len(), &raw mut offset, &raw mut size) };
+        match answer {
+            sys::CUresult::CUDA_SUCCESS => params.push(size),
+            // Beyond the last one.
+            sys::CUresult::CUDA_ERROR_INVALID_VALUE => return Some(params),
+            _ => return None,
+        }
+    }
+}
+
+fn load_error(message: &str, log: Option<String>) -> LoadError {
+    let line = log.as_deref().and_then(ptx::blamed_line);
+    let failure = Failure::new(Verdict::User, FailureCode::LoadError, message).at_line(line);
+    LoadError::Failed(match log {
+        Some(log) => failure.with_detail(log),
+        None => failure,
+    })
+}
+
+/// Loads an image with a buffer for what the JIT has to say. Not unsafe to call with any image that ends: a text in NUL, a cubin as its
+/// checked header says.
+fn jit(image: *const c_void) -> Result<sys::CUmodule, LoadError> {
+    let mut log = vec![0_u8; LOG_BYTES];
+    let mut options = [JitOption::CU_JIT_ERROR_LOG_BUFFER, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    // The second value is a number in a pointer's place: that is how the driver takes it.
+    let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(log.len())];
+    let mut module = std::ptr::null_mut();
+    // SAFETY: the image ends as its kind demands, the options and their values are as many as is said, and the buffer is live.
+    let loaded = unsafe {
+        sys::cuModuleLoadDataEx(&raw mut module, image, options.len() as u32, options.as_mut_ptr(), values.as_mut_ptr())
+    };
+    match called("cuModuleLoadDataEx", loaded.result()) {
+        Ok(()) => Ok(module),
+        Err(error) => Err(not_loaded(error, &log)),
+    }
+}
+
+fn not_loaded(error: CudaError, log: &[u8]) -> LoadError {
+    let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
+    let log = String::from_utf8_lossy(&log[..end]).trim().to_owned();
+    match error.code {
+        // Invalid image, no binary for the device, invalid PTX, unsupported PTX version, invalid source, symbol not found, not supported.
+        200 | 209 | 218 | 222 | 300 | 302 | 500 | 801 | 1 => {
+            let first = log.lines().find(|line| !line.trim().is_empty()).unwrap_or(&error.text);
+            load_error(&format!("{}: {}", error.name, first.trim()), Some(log.clone()).filter(|log| !log.is_empty()))
+        }
+        _ => LoadError::Cuda(error),
+    }
+}

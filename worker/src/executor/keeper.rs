@@ -1,0 +1,161 @@
+//! Keeps watch over one child process from a thread of its own.
+//!
+//! The thread starts the child, reads what it prints, and waits for its end. It must be one thread from first to last: the kernel sends the
+//! death signal when the *thread* that started the child ends, and a runtime's threads come and go.
+
+use std::{
+    collections::VecDeque,
+    io::{self, BufRead, BufReader, Read},
+    os::unix::process::CommandExt,
+    process::{Child, Command, ExitStatus, Stdio},
+    sync::{Arc, Mutex},
+    thread,
+};
+
+use tokio::sync::{oneshot, watch};
+use tracing::debug;
+
+/// How much of what a child prints is kept for the report of its death.
+const TAIL_BYTES_MAX: usize = 16 << 10;
+/// A line longer than this is cut where it is logged; a kernel's `printf` may never end its line.
+const LINE_BYTES_MAX: u64 = 4 << 10;
+
+/// A child process. Dropping it leaves the child alone; [`Keeper::kill`] does not.
+#[derive(Debug, Clone)]
+pub(crate) struct Keeper {
+    pid: u32,
+    /// True until the child has been reaped: then its id may name another process.
+    alive: Arc<Mutex<bool>>,
+    exit: watch::Receiver<Option<Exit>>,
+}
+
+/// How a child ended.
+#[derive(Debug, Clone)]
+pub(crate) struct Exit {
+    pub status: ExitStatus,
+    /// The end of what it printed.
+    pub tail: String,
+}
+
+impl Keeper {
+    /// Starts a child whose output goes to the log. `socket` becomes its standard input, and the kernel kills it when this process ends.
+    pub(crate) async fn spawn(mut command: Command, socket: Stdio) -> io::Result<Self> {
+        let (started, starting) = oneshot::channel();
+        let (exit, exited) = watch::channel(None);
+        let alive = Arc::new(Mutex::new(true));
+        let (reader, writer) = io::pipe()?;
+        command.stdin(socket).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+        die_with_parent(&mut command);
+        thread::Builder::new().name("executor-keeper".into()).spawn({
+            let alive = Arc::clone(&alive);
+            move || {
+                let child = command.spawn();
+                // The command holds copies of the child's ends, which would keep the pipe and the socket open.
+                drop(command);
+                let child = match child {
+                    Ok(child) => child,
+                    Err(error) => return drop(started.send(Err(error))),
+                };
+                drop(started.send(Ok(child.id())));
+                exit.send_replace(Some(watch_over(child, reader, &alive)));
+            }
+        })?;
+        let pid = starting.await.map_err(|_| io::Error::other("the keeper thread died"))??;
+        Ok(Self { pid, alive, exit: exited })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Ends the child at once, if it is still there.
+    pub(crate) fn kill(&self) {
+        let alive = self.alive.lock().expect("nobody panics while holding it");
+        if *alive {
+            // SAFETY: kill has no memory effects, and the child is not yet reaped, so the id is still its own.
+            unsafe { libc::kill(self.pid as libc::pid_t, libc::SIGKILL) };
+        }
+    }
+
+    /// Waits for the child's end. Cancelling changes nothing.
+    pub(crate) async fn exit(&self) -> Exit {
+        let mut exit = self.exit.clone();
+        match exit.wait_for(Option::is_some).await {
+            Ok(exit) => exit.clone().expect("that is what was waited for"),
+            // The keeper thread ends only after it has sent.
+            Err(_) => unreachable!("the keeper thread died without a word"),
+        }
+    }
+}
+
+impl Exit {
+    /// One line for a person.
+    pub(crate) fn describe(&self) -> String {
+        match self.tail.lines().rev().find(|line| !line.trim().is_empty()) {
+            Some(line) => format!("{}; its last words: {}", self.status, line.trim()),
+            None => self.status.to_string(),
+        }
+    }
+}
+
+/// Asks the kernel to kill the child when the thread that starts it ends, which is no sooner than this process.
+fn die_with_parent(command: &mut Command) {
+    let parent = std::process::id();
+    let prepare = move || {
+        // SAFETY: prctl and getppid are async-signal-safe and touch no memory.
+        unsafe {
+            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
+                return Err(io::Error::last_os_error());
+            }
+            // A parent that died before the call above sends no signal.
+            if libc::getppid() as u32 != parent {
+                return Err(io::Error::from_raw_os_error(libc::ESRCH));
+            }
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
+    unsafe { command.pre_exec(prepare) };
+}
+
+fn watch_over(mut child: Child, output: io::PipeReader, alive: &Mutex<bool>) -> Exit {
+    let pid = child.id();
+    let tail = read_output(output, pid);
+    wait_without_reaping(pid);
+    let mut alive = alive.lock().expect("nobody panics while holding it");
+    let status = child.wait().expect("the child is ours and not yet reaped");
+    *alive = false;
+    Exit { status, tail }
+}
+
+/// Reads to the end of the output, which is the end of the child, and keeps the last of it.
+fn read_output(output: io::PipeReader, pid: u32) -> String {
+    let mut output = BufReader::new(output);
+    let mut tail: VecDeque<u8> = VecDeque::new();
+    let mut line = Vec::new();
+    loop {
+        line.clear();
+        match (&mut output).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
+            Ok(0) | Err(_) => break,
+            Ok(_) => {}
+        }
+        debug!(pid, line = %String::from_utf8_lossy(&line).trim_end(), "executor printed");
+        tail.extend(&line);
+        let surplus = tail.len().saturating_sub(TAIL_BYTES_MAX);
+        tail.drain(..surplus);
+    }
+    String::from_utf8_lossy(tail.make_contiguous()).into_owned()
+}
+
+fn wait_without_reaping(pid: u32) {
+    loop {
+        // SAFETY: the siginfo is ours to fill, and all-zero is a valid one.
+        let waited = unsafe {
+            let mut info: libc::siginfo_t = std::mem::zeroed();
+            libc::waitid(libc::P_PID, pid, &raw mut info, libc::WEXITED | libc::WNOWAIT)
+        };
+        if waited == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! The two tasks behind a handle: one writes frames, one reads them and answers for the jobs.
+
+use std::{collections::HashMap, io, os::fd::AsRawFd, sync::Arc, time::Duration};
+
+use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
+use tokio::{
+    io::{AsyncReadExt, Interest},
+    net::unix::{OwnedReadHalf, OwnedWriteHalf},
+    sync::mpsc,
+    time::timeout,
+};
+use tracing::warn;
+
+use super::{
+    handle::{Ended, Loss, LostCause, Pending, Shared},
+    keeper::Exit,
+};
+use crate::ipc::{
+    FromExecutor,
+    frame::{self, Frame, FrameError, Header},
+    message::Poison,
+};
+
+pub(super) type Outgoing = Frame;
+
+/// A child that has closed its socket is about to exit; one that does not is killed.
+const EXIT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// Writes frames in the order of the queue until the handle or the child is gone. Descriptors are closed once they are sent.
+pub(super) async fn write(socket: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
+    while let Some(frame) = queue.recv().await {
+        // The listener sees the end of the socket and says why; here there is nothing to add.
+        if write_frame(&socket, &frame).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn write_frame(socket: &OwnedWriteHalf, frame: &Frame) -> io::Result<()> {
+    let socket = socket.as_ref();
+    let mut rest = &frame.bytes[..];
+    let mut descriptor = frame.descriptor.as_ref().map(AsRawFd::as_raw_fd);
+    while !rest.is_empty() {
+        socket.writable().await?;
+        match socket.try_io(Interest::WRITABLE, || frame::send(socket.as_raw_fd(), rest, descriptor)) {
+            Ok(sent) => {
+                rest = &rest[sent..];
+                descriptor = None;
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+/// The next message of the child; `None` at the end of the socket.
+pub(super) async fn receive(socket: &mut OwnedReadHalf) -> Result<Option<FromExecutor>, FrameError> {
+    let mut header = [0; Header::BYTES];
+    match socket.read_exact(&mut header).await {
+        Ok(_) => {}
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
+        Err(error) => return Err(error.into()),
+    }
+    let mut body = vec![0; Header::parse(header)?.body_bytes];
+    socket.read_exact(&mut body).await?;
+    Ok(Some(frame::decode(&body)?))
+}
+
+/// Reads until the child is gone; then answers for every job that it left behind.
+pub(super) async fn listen(shared: Arc<Shared>, mut socket: OwnedReadHalf) {
+    let mut poison = None;
+    let nonsense = loop {
+        match receive(&mut socket).await {
+            Ok(Some(FromExecutor::Finished { job, outcome, timings })) => finish(&shared, job, outcome, timings),
+            Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(&shared, segment, reason),
+            Ok(Some(FromExecutor::Poisoned(said))) => poison = Some(said),
+            Ok(Some(FromExecutor::Ready(_) | FromExecutor::Refused(_))) => {
+                break Some("it said twice that it is ready".to_owned());
+            }
+            Ok(None) => break None,
+            // A child that is killed resets the socket where it had unread frames.
+            Err(FrameError::Io(_)) => break None,
+            Err(error) => break Some(format!("could not {error}")),
+        }
+    };
+    if nonsense.is_some() {
+        shared.keeper.kill();
+    }
+    let exit = match timeout(EXIT_DEADLINE, shared.keeper.exit()).await {
+        Ok(exit) => exit,
+        Err(_) => {
+            shared.keeper.kill();
+            shared.keeper.exit().await
+        }
+    };
+    bury(&shared, poison, nonsense, &exit);
+}
+
+fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timings) {
+    let mut state = shared.state();
+    let Some(pending) = state.pending.remove(&job) else {
+        warn!(job, "executor finished a job that it does not have");
+        return;
+    };
+    state.programs.release(pending.program);
+    drop(state);
+    // Whoever cancelled the job does not want its outcome.
+    drop(pending.answer.send(Ended::Finished { outcome, timings }));
+}
+
+fn unpinned(shared: &Shared, segment: u32, reason: String) {
+    let first = shared.state().unpinned.replace(reason.clone()).is_none();
+    if first {
+        warn!(segment, reason, "staging memory is not pinned, copies will be slower");
+    }
+}
+
+/// Decides what became of each job, under the lock that also keeps new ones out.
+fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit: &Exit) {
+    let mut state = shared.state();
+    let pending = std::mem::take(&mut state.pending);
+    let death = Death { poison, nonsense, timed_out: state.timed_out, stopping: state.stopping, exit };
+    let loss = death.loss(pending.len());
+    shared.lost.send_replace(Some(loss.clone()));
+    drop(state);
+    let answers = death.answers(&pending, &loss);
+    for (job, pending) in pending {
+        let ended = match answers.get(&job) {
+            Some(failure) => Ended::Finished { outcome: Err(failure.clone()), timings: Timings::default() },
+            None => Ended::Lost(death.loss_of(&pending, &loss, !answers.is_empty())),
+        };
+        drop(pending.answer.send(ended));
+    }
+}
+
+/// Everything known about a child's end.
+struct Death<'a> {
+    poison: Option<Poison>,
+    nonsense: Option<String>,
+    timed_out: Option<u64>,
+    stopping: bool,
+    exit: &'a Exit,
+}
+
+impl Death<'_> {
+    fn loss(&self, jobs: usize) -> Loss {
+        let cause = match (&self.poison, self.timed_out) {
+            (Some(poison), _) if poison.device => LostCause::Device,
+            (Some(_), _) if jobs > 1 => LostCause::Suspect,
+            (Some(_), _) | (None, Some(_)) => LostCause::Neighbour,
+            (None, None) if self.stopping => LostCause::Stopped,
+            (None, None) => LostCause::Died,
+        };
+        Loss { cause, reason: self.reason() }
+    }
+
+    fn reason(&self) -> String {
+        match (&self.poison, &self.nonsense) {
+            (Some(poison), _) => format!("the device's context is lost: {}", describe(poison)),
+            (None, _) if self.timed_out.is_some() => "the executor was killed at a job's time limit".to_owned(),
+            (None, Some(nonsense)) => format!("the executor spoke nonsense and was killed: {nonsense}"),
+            (None, None) if self.stopping => "the executor was stopped".to_owned(),
+            (None, None) => format!("the executor died: {}", self.exit.describe()),
+        }
+    }
+
+    /// The jobs that are known to be to blame, with what they are told.
+    fn answers(&self, pending: &HashMap<u64, Pending>, loss: &Loss) -> HashMap<u64, Failure> {
+        let time_limit = || {
+            Failure::new(Verdict::Timeout, FailureCode::TimeLimit, "the time limit has passed; the executor was killed")
+        };
+        match &self.poison {
+            Some(poison) if !poison.device => {
+                culprit(pending, poison).into_iter().map(|job| (job, fault(poison))).collect()
+            }
+            Some(_) => HashMap::new(),
+            None if loss.cause == LostCause::Neighbour => self
+                .timed_out
+                .into_iter()
+                .filter(|job| pending.contains_key(job))
+                .map(|job| (job, time_limit()))
+                .collect(),
+            None => HashMap::new(),
+        }
+    }
+
+    /// What a job is told that is not known to be to blame. Once somebody is, the others are innocent; and so is who does not run
+    /// the kernel that the emulator names.
+    fn loss_of(&self, pending: &Pending, loss: &Loss, somebody_is_to_blame: bool) -> Loss {
+        let named =
+            self.poison.as_ref().filter(|poison| poison.report.is_some()).and_then(|poison| poison.kernel.as_ref());
+        let innocent = somebody_is_to_blame || named.is_some_and(|kernel| !pending.entries.contains(kernel));
+        match loss.cause {
+            LostCause::Suspect if innocent => Loss { cause: LostCause::Neighbour, reason: loss.reason.clone() },
+            _ => loss.clone(),
+        }
+    }
+}
+
+/// The one job that can have caused a fault: the only one in flight, or the only one that runs the kernel that the emulator names.
+fn culprit(pending: &HashMap<u64, Pending>, poison: &Poison) -> Option<u64> {
+    let runs_it = |pending: &Pending| match (&poison.report, &poison.kernel) {
+        (Some(_), Some(kernel)) => pending.entries.contains(kernel),
+        _ => true,
+    };
+    let mut suspects = pending.iter().filter(|(_, pending)| runs_it(pending)).map(|(job, _)| *job);
+    let first = suspects.next()?;
+    suspects.next().is_none().then_some(first)
+}
+
+fn describe(poison: &Poison) -> String {
+    let kernel = poison.kernel.as_ref().map(|kernel| format!("kernel {kernel}: ")).unwrap_or_default();
+    format!("{kernel}{} ({}): {}", poison.name, poison.code, poison.text)
+}
+
+fn fault(poison: &Poison) -> Failure {
+    let failure = Failure::new(Verdict::User, FailureCode::KernelFault, describe(poison));
+    match &poison.report {
+        Some(report) => failure.with_detail(report.clone()),
+        None => failure,
+    }
+}

@@ -1,0 +1,140 @@
+//! What a PTX text says about its kernels, read without a driver: their names and the sizes of their parameters.
+//!
+//! This is a scan and no parser. It knows comments and the one declaration that matters:
+//!
+//! ```text
+//! .visible .entry saxpy(
+//!     .param .u64 .ptr .global .align 4 saxpy_param_0,
+//!     .param .align 8 .b8 saxpy_param_1[24]
+//! )
+//! ```
+
+/// A kernel as its module declares it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Entry {
+    pub name: String,
+    /// Bytes of each parameter; `None` where the scan does not understand the list.
+    pub params: Option<Vec<usize>>,
+}
+
+/// The kernels of a module, in order.
+pub(crate) fn entries(ptx: &str) -> Vec<Entry> {
+    let text = without_comments(ptx);
+    text.match_indices(".entry").filter_map(|(at, word)| entry(&text[at + word.len()..])).collect()
+}
+
+fn entry(rest: &str) -> Option<Entry> {
+    // A name such as `.entry_point` would be another word.
+    if !rest.starts_with(char::is_whitespace) {
+        return None;
+    }
+    let rest = rest.trim_start();
+    let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '$' | '%'))).unwrap_or(rest.len());
+    let name = rest[..end].to_owned();
+    if name.is_empty() {
+        return None;
+    }
+    let rest = rest[end..].trim_start();
+    let params = match rest.strip_prefix('(') {
+        // A kernel without parameters may leave out the parentheses.
+        None => Some(Vec::new()),
+        Some(list) => list.find(')').and_then(|end| params(&list[..end])),
+    };
+    Some(Entry { name, params })
+}
+
+fn params(list: &str) -> Option<Vec<usize>> {
+    if list.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    list.split(',').map(param).collect()
+}
+
+/// `.param .align 8 .b8 name[24]` is 24 bytes.
+fn param(text: &str) -> Option<usize> {
+    let size = text.split_whitespace().filter_map(|word| word.strip_prefix('.')).find_map(type_bytes)?;
+    match text.split_once('[') {
+        None => Some(size),
+        Some((_, extent)) => extent.split_once(']')?.0.trim().parse::<usize>().ok()?.checked_mul(size),
+    }
+}
+
+fn type_bytes(word: &str) -> Option<usize> {
+    match word {
+        "u8" | "s8" | "b8" => Some(1),
+        "u16" | "s16" | "b16" | "f16" => Some(2),
+        "u32" | "s32" | "b32" | "f32" | "f16x2" => Some(4),
+        "u64" | "s64" | "b64" | "f64" | "texref" | "samplerref" | "surfref" => Some(8),
+        "b128" => Some(16),
+        _ => None,
+    }
+}
+
+fn without_comments(ptx: &str) -> String {
+    let mut out = String::with_capacity(ptx.len());
+    let mut rest = ptx;
+    while let Some(start) = rest.find('/') {
+        let (before, from) = rest.split_at(start);
+        out.push_str(before);
+        rest = if from.starts_with("//") {
+            from.find('\n').map_or("", |end| &from[end..])
+        } else if from.starts_with("/*") {
+            out.push(' ');
+            from.find("*/").map_or("", |end| &from[end + 2..])
+        } else {
+            out.push('/');
+            &from[1..]
+        };
+    }
+    out.push_str(rest);
+    out
+}
+
+/// The first line number that a JIT log blames: `ptxas application ptx input, line 12; error : …`.
+pub(crate) fn blamed_line(log: &str) -> Option<u32> {
+    log.match_indices("line ").find_map(|(at, word)| {
+        let digits = &log[at + word.len()..];
+        let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+        digits[..end].parse().ok()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernels_and_their_parameters_are_found() {
+        let ptx = "// .entry ghost()\n.version 8.8\n.visible .entry saxpy(\n\t.param .f32 saxpy_param_0, /* , */\n\
+                   .param .u64 .ptr .global .align 4 saxpy_param_1,\n.param .align 8 .b8 saxpy_param_2[24]\n)\n{ ret; }\n\
+                   .entry bare\n{ ret; }\n.weak .entry _Z3fooi(.param .u32 p){ ret; }";
+        let found = entries(ptx);
+        let names: Vec<&str> = found.iter().map(|entry| entry.name.as_str()).collect();
+        assert_eq!(names, ["saxpy", "bare", "_Z3fooi"]);
+        assert_eq!(found[0].params, Some(vec![4, 8, 24]));
+        assert_eq!(found[1].params, Some(vec![]));
+        assert_eq!(found[2].params, Some(vec![4]));
+    }
+
+    #[test]
+    fn a_list_that_is_not_understood_is_not_guessed() {
+        assert_eq!(entries(".entry f(.param .x7 p)")[0].params, None);
+        assert_eq!(entries(".entry f(")[0].params, None);
+    }
+
+    #[test]
+    fn every_kernel_of_the_catalog_is_understood() {
+        for kernel in gpufleet_kernels::catalog().iter() {
+            let found = entries(kernel.ptx());
+            assert!(!found.is_empty(), "{}", kernel.name);
+            assert!(found.iter().all(|entry| entry.params.is_some()), "{}", kernel.name);
+        }
+    }
+
+    #[test]
+    fn the_blamed_line_is_found() {
+        assert_eq!(blamed_line("ptxas application ptx input, line 12; error   : Unknown symbol"), Some(12));
+        assert_eq!(blamed_line("something on line x, and line 7"), Some(7));
+        assert_eq!(blamed_line("no number"), None);
+    }
+}

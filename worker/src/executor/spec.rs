@@ -1,0 +1,80 @@
+//! Which CUDA driver a worker uses.
+
+use std::{
+    convert::Infallible,
+    env, fmt,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+/// What `--cuda` says.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub enum CudaSpec {
+    /// NVIDIA's driver, as the system's loader finds it.
+    #[default]
+    System,
+    /// The emulator that comes with the worker.
+    Emulated,
+    /// The system's driver if it has a device, else the emulator.
+    Auto,
+    /// A library by its path.
+    Path(PathBuf),
+}
+
+/// Overrides where the emulator is looked for.
+pub const EMULATOR_LIBRARY_VARIABLE: &str = "GPUFLEET_EMULATOR_LIB";
+pub const EMULATOR_FILE: &str = "libgpufleet_emulator.so";
+/// The names under which NVIDIA's driver is installed, the one without the development package first.
+pub const SYSTEM_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+
+impl fmt::Display for CudaSpec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::System => f.write_str("system"),
+            Self::Emulated => f.write_str("emulated"),
+            Self::Auto => f.write_str("auto"),
+            Self::Path(path) => path.display().fmt(f),
+        }
+    }
+}
+
+/// Every word that is none of the three is a path; whether a library is there shows when it is opened.
+impl FromStr for CudaSpec {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(match text {
+            "system" => Self::System,
+            "emulated" => Self::Emulated,
+            "auto" => Self::Auto,
+            path => Self::Path(path.into()),
+        })
+    }
+}
+
+/// The emulator, where it is installed or where cargo builds it, relative to this executable.
+pub fn emulator_library() -> Option<PathBuf> {
+    if let Some(path) = env::var_os(EMULATOR_LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
+        return Some(path.into());
+    }
+    let executable = env::current_exe().ok()?;
+    let folder = executable.parent()?;
+    emulator_places(folder).into_iter().find(|path| path.is_file())
+}
+
+/// Beside the executable, in cargo's `deps` below it, and in the `lib` of an installation.
+pub fn emulator_places(folder: &Path) -> [PathBuf; 3] {
+    [folder.join(EMULATOR_FILE), folder.join("deps").join(EMULATOR_FILE), folder.join("../lib").join(EMULATOR_FILE)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spec_prints_as_it_is_typed() {
+        for text in ["system", "emulated", "auto", "/opt/cuda/libcuda.so.1"] {
+            assert_eq!(text.parse::<CudaSpec>().unwrap().to_string(), text);
+        }
+    }
+}

@@ -1,0 +1,245 @@
+//! Lays a task out in shared memory, and hands its outputs back from there.
+
+use std::{collections::HashMap, fmt, ops::Deref, ops::Range, sync::Arc};
+
+use gpufleet_schema::{
+    Arg, Buffer, Data, Dtype, Failure, FailureCode, Inline, Launch, Number, Output, Task, Verdict,
+    bounds::MESSAGE_BYTES_MAX,
+};
+
+use crate::ipc::{
+    message::{ArgPlan, BufferPlan, Contents, LaunchPlan, OutputPlan, Run},
+    slab::Slot,
+};
+
+/// Buffers start on such a boundary, so that vector copies are aligned on either side.
+const ALIGNMENT: u64 = 256;
+
+/// A buffer that came back. Its bytes are still where the device's copy engine put them; the memory is free when this is dropped.
+#[derive(Debug, Clone)]
+pub struct OutputBytes {
+    pub name: String,
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+    pub bytes: StagedBytes,
+}
+
+/// Bytes in shared memory.
+#[derive(Clone)]
+pub struct StagedBytes {
+    slot: Arc<Slot>,
+    range: Range<usize>,
+}
+
+/// Where each buffer of a task lies in its slot.
+#[derive(Debug)]
+pub(crate) struct Layout {
+    /// Size of the slot.
+    pub bytes: u64,
+    /// By buffer; a buffer that neither comes nor goes has none.
+    offsets: Vec<Option<u64>>,
+    /// Indices of the buffers that come back.
+    outputs: Vec<usize>,
+}
+
+impl Layout {
+    /// Plans the slot of a task that has been checked. An output that can't travel is refused before it is computed.
+    pub(crate) fn of(task: &Task<'_>) -> Result<Self, Failure> {
+        let index: HashMap<&str, usize> =
+            task.buffers.iter().enumerate().map(|(index, buffer)| (buffer.name.as_str(), index)).collect();
+        let outputs: Vec<usize> = task
+            .outputs
+            .iter()
+            .map(|name| {
+                index
+                    .get(name.as_str())
+                    .copied()
+                    .ok_or_else(|| invalid(format!("outputs: no buffer is named {name:?}")))
+            })
+            .collect::<Result<_, _>>()?;
+        let mut staged: Vec<bool> = task.buffers.iter().map(|buffer| matches!(buffer.data, Data::Inline(_))).collect();
+        outputs.iter().for_each(|output| staged[*output] = true);
+        check_outputs(task, &outputs)?;
+        check_memory(task)?;
+        let mut bytes = 0_u64;
+        let mut offsets = Vec::with_capacity(task.buffers.len());
+        for (buffer, staged) in task.buffers.iter().zip(staged) {
+            let size = size(buffer)?;
+            offsets.push(staged.then_some(bytes));
+            if staged {
+                let end = bytes.checked_add(size).and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
+                bytes = end.ok_or_else(|| invalid("buffers: their sizes overflow".to_owned()))?;
+            }
+        }
+        Ok(Self { bytes, offsets, outputs })
+    }
+
+    /// Copies the task's bytes into its slot and says where everything is.
+    pub(crate) fn stage(&self, task: &Task<'_>, slot: &mut Slot, job: u64) -> Result<Run, Failure> {
+        let mut buffers = Vec::with_capacity(task.buffers.len());
+        for (buffer, offset) in task.buffers.iter().zip(&self.offsets) {
+            buffers.push(BufferPlan { bytes: size(buffer)?, contents: contents(buffer, *offset, slot)? });
+        }
+        let index: HashMap<&str, u32> =
+            (0..).zip(&task.buffers).map(|(index, buffer)| (buffer.name.as_str(), index)).collect();
+        let launches = task.launches.iter().map(|launch| launch_plan(launch, &index)).collect::<Result<_, _>>()?;
+        let outputs = self
+            .outputs
+            .iter()
+            .map(|buffer| OutputPlan {
+                buffer: *buffer as u32,
+                place: slot.place(self.offsets[*buffer].expect("every output was given a place")),
+            })
+            .collect();
+        Ok(Run { job, program: 0, buffers, launches, outputs })
+    }
+
+    /// The outputs of a job that has ended well.
+    pub(crate) fn outputs(&self, buffers: &[Header], slot: &Arc<Slot>) -> Vec<OutputBytes> {
+        let output = |index: &usize| {
+            let buffer = &buffers[*index];
+            let start = self.offsets[*index].expect("every output was given a place") as usize;
+            OutputBytes {
+                name: buffer.name.clone(),
+                dtype: buffer.dtype,
+                shape: buffer.shape.clone(),
+                bytes: StagedBytes { slot: Arc::clone(slot), range: start..start + buffer.bytes },
+            }
+        };
+        self.outputs.iter().map(output).collect()
+    }
+}
+
+/// What is left of a buffer when its bytes are on their way.
+#[derive(Debug)]
+pub(crate) struct Header {
+    name: String,
+    dtype: Dtype,
+    shape: Vec<u64>,
+    bytes: usize,
+}
+
+impl Header {
+    pub(crate) fn of(task: &Task<'_>) -> Vec<Self> {
+        let header = |buffer: &Buffer<'_>| Self {
+            name: buffer.name.clone(),
+            dtype: buffer.dtype,
+            shape: buffer.shape.clone(),
+            bytes: buffer.bytes().unwrap_or(0) as usize,
+        };
+        task.buffers.iter().map(header).collect()
+    }
+}
+
+fn invalid(message: String) -> Failure {
+    Failure::new(Verdict::User, FailureCode::InvalidTask, message)
+}
+
+fn size(buffer: &Buffer<'_>) -> Result<u64, Failure> {
+    buffer.bytes().ok_or_else(|| invalid(format!("buffers.{}.shape: its size overflows", buffer.name)))
+}
+
+fn check_outputs(task: &Task<'_>, outputs: &[usize]) -> Result<(), Failure> {
+    let total = outputs.iter().try_fold(0_u64, |sum, output| sum.checked_add(task.buffers[*output].bytes()?));
+    if total.is_some_and(|total| total <= MESSAGE_BYTES_MAX as u64) {
+        return Ok(());
+    }
+    Err(Failure::new(
+        Verdict::User,
+        FailureCode::OutputTooLarge,
+        format!(
+            "the outputs are {} bytes together, a reply carries at most {MESSAGE_BYTES_MAX}; return less, or split the job",
+            total.map_or_else(|| "too many".to_owned(), |total| total.to_string()),
+        ),
+    ))
+}
+
+fn check_memory(task: &Task<'_>) -> Result<(), Failure> {
+    let Some(limit) = task.limits.memory_bytes_max else { return Ok(()) };
+    match task.device_bytes() {
+        Some(wanted) if wanted <= limit => Ok(()),
+        wanted => Err(Failure::new(
+            Verdict::OutOfMemory,
+            FailureCode::OutOfMemory,
+            format!("the buffers need {} bytes, limits.memory_bytes_max allows {limit}", wanted.unwrap_or(u64::MAX)),
+        )),
+    }
+}
+
+fn contents(buffer: &Buffer<'_>, offset: Option<u64>, slot: &mut Slot) -> Result<Contents, Failure> {
+    match &buffer.data {
+        Data::Zeros => Ok(Contents::Zeros),
+        Data::Fill(number) => Ok(Contents::Pattern(element(*number, buffer.dtype, &buffer.name)?)),
+        Data::Inline(inline) => {
+            let offset = offset.expect("every inline buffer was given a place");
+            copy(inline, buffer, slot, offset as usize)?;
+            Ok(Contents::Staged(slot.place(offset)))
+        }
+    }
+}
+
+fn element(number: Number, dtype: Dtype, name: &str) -> Result<Vec<u8>, Failure> {
+    let mut bytes = Vec::with_capacity(dtype.size());
+    number.write(dtype, &mut bytes).map_err(|problem| invalid(format!("{name}: {problem}")))?;
+    Ok(bytes)
+}
+
+fn copy(inline: &Inline<'_>, buffer: &Buffer<'_>, slot: &mut Slot, offset: usize) -> Result<(), Failure> {
+    let bytes =
+        inline.resolve(buffer.dtype).map_err(|problem| invalid(format!("buffers.{}.data: {problem}", buffer.name)))?;
+    let wanted = size(buffer)? as usize;
+    if bytes.len() != wanted {
+        return Err(invalid(format!("buffers.{}.data: {} bytes given, {wanted} needed", buffer.name, bytes.len())));
+    }
+    slot.bytes_mut(offset..offset + wanted).copy_from_slice(&bytes);
+    Ok(())
+}
+
+fn launch_plan(launch: &Launch, index: &HashMap<&str, u32>) -> Result<LaunchPlan, Failure> {
+    let arg = |arg: &Arg| match arg {
+        Arg::Buffer(name) => match index.get(name.as_str()) {
+            Some(index) => Ok(ArgPlan::Buffer(*index)),
+            None => Err(invalid(format!("{}: no buffer is named {name:?}", launch.entry))),
+        },
+        Arg::Scalar(dtype, number) => {
+            let bytes = element(*number, *dtype, &launch.entry)?;
+            let mut bits = [0; 8];
+            bits[..bytes.len()].copy_from_slice(&bytes);
+            Ok(ArgPlan::Scalar { bits: u64::from_le_bytes(bits), size: bytes.len() as u8 })
+        }
+    };
+    Ok(LaunchPlan {
+        entry: launch.entry.clone(),
+        grid: launch.grid.clone(),
+        block: launch.block.clone(),
+        shared_bytes: launch.shared_bytes,
+        args: launch.args.iter().map(arg).collect::<Result<_, _>>()?,
+        repeat: launch.repeat,
+    })
+}
+
+impl OutputBytes {
+    /// The same as part of a reply, its bytes borrowed.
+    pub fn as_output(&self) -> Output<'_> {
+        Output {
+            name: self.name.clone(),
+            dtype: self.dtype,
+            shape: self.shape.clone(),
+            data: Inline::from(&*self.bytes),
+        }
+    }
+}
+
+impl Deref for StagedBytes {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        self.slot.bytes(self.range.clone())
+    }
+}
+
+impl fmt::Debug for StagedBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} bytes", self.range.len())
+    }
+}

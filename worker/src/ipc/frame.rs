@@ -1,0 +1,231 @@
+//! Frames on a Unix stream socket: four bytes of length, four of flags, then the body in MessagePack.
+//!
+//! A memory file travels beside the header of the frame that names it. The kernel keeps descriptors with the byte that they were sent
+//! with, so a reader that takes exactly one header at a time always gets the descriptor that belongs to it.
+
+use std::{
+    io::{self, Read, Write},
+    mem,
+    os::{
+        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        unix::net::UnixStream,
+    },
+    ptr,
+};
+
+use serde::{Serialize, de::DeserializeOwned};
+
+/// Above a program of the largest size together with the longest list of launches that a message can hold.
+pub const FRAME_BYTES_MAX: usize = 64 << 20;
+const HEADER_BYTES: usize = 8;
+const FLAG_DESCRIPTOR: u32 = 1;
+
+/// A frame as it goes over the socket.
+#[derive(Debug)]
+pub struct Frame {
+    pub bytes: Vec<u8>,
+    pub descriptor: Option<OwnedFd>,
+}
+
+/// A message that can't be sent, or bytes that are none.
+#[derive(Debug, thiserror::Error)]
+pub enum FrameError {
+    #[error("use the executor's socket")]
+    Io(#[from] io::Error),
+    #[error("encode a frame")]
+    Encode(#[from] rmp_serde::encode::Error),
+    #[error("decode a frame")]
+    Decode(#[from] rmp_serde::decode::Error),
+    #[error("accept a frame of {0} bytes, at most {FRAME_BYTES_MAX} are allowed")]
+    TooLarge(usize),
+    #[error("accept a frame that comes with no descriptor where one is announced, or with an unannounced one")]
+    Descriptor,
+}
+
+impl Frame {
+    pub fn encode(message: &impl Serialize, descriptor: Option<OwnedFd>) -> Result<Self, FrameError> {
+        let mut bytes = vec![0; HEADER_BYTES];
+        rmp_serde::encode::write(&mut bytes, message)?;
+        let body = bytes.len() - HEADER_BYTES;
+        if body > FRAME_BYTES_MAX {
+            return Err(FrameError::TooLarge(body));
+        }
+        let flags = if descriptor.is_some() { FLAG_DESCRIPTOR } else { 0 };
+        bytes[..4].copy_from_slice(&(body as u32).to_le_bytes());
+        bytes[4..HEADER_BYTES].copy_from_slice(&flags.to_le_bytes());
+        Ok(Self { bytes, descriptor })
+    }
+}
+
+/// What a frame's header says.
+#[derive(Debug, Clone, Copy)]
+pub struct Header {
+    pub body_bytes: usize,
+    pub has_descriptor: bool,
+}
+
+impl Header {
+    pub const BYTES: usize = HEADER_BYTES;
+
+    /// Checks the length before anybody allocates by it.
+    pub fn parse(bytes: [u8; HEADER_BYTES]) -> Result<Self, FrameError> {
+        let [a, b, c, d, e, f, g, h] = bytes;
+        let body_bytes = u32::from_le_bytes([a, b, c, d]) as usize;
+        if body_bytes > FRAME_BYTES_MAX {
+            return Err(FrameError::TooLarge(body_bytes));
+        }
+        Ok(Self { body_bytes, has_descriptor: u32::from_le_bytes([e, f, g, h]) & FLAG_DESCRIPTOR != 0 })
+    }
+}
+
+pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
+    Ok(rmp_serde::from_slice(body)?)
+}
+
+/// Writes a message that needs no descriptor, blocking until the socket has taken it.
+pub fn write(mut socket: &UnixStream, message: &impl Serialize) -> Result<(), FrameError> {
+    Ok(socket.write_all(&Frame::encode(message, None)?.bytes)?)
+}
+
+/// Reads the next message and the descriptor that came with it, blocking. `None` when the other side has closed.
+pub fn read<T: DeserializeOwned>(socket: &UnixStream) -> Result<Option<(T, Option<OwnedFd>)>, FrameError> {
+    let mut header = [0; HEADER_BYTES];
+    let (taken, descriptor) = receive(socket, &mut header)?;
+    match taken {
+        0 => return Ok(None),
+        HEADER_BYTES => {}
+        _ => (&*socket).read_exact(&mut header[taken..])?,
+    }
+    let header = Header::parse(header)?;
+    if header.has_descriptor != descriptor.is_some() {
+        return Err(FrameError::Descriptor);
+    }
+    let mut body = vec![0; header.body_bytes];
+    (&*socket).read_exact(&mut body)?;
+    Ok(Some((decode(&body)?, descriptor)))
+}
+
+/// Sends some of `bytes`, and the descriptor with the first of them. Answers how many were taken.
+pub fn send(socket: RawFd, bytes: &[u8], descriptor: Option<RawFd>) -> io::Result<usize> {
+    let mut slice = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+    let mut control = ControlBuffer::default();
+    // SAFETY: all-zero is a valid msghdr, one without name, parts or control data.
+    let mut message: libc::msghdr = unsafe { mem::zeroed() };
+    message.msg_iov = &raw mut slice;
+    message.msg_iovlen = 1;
+    if let Some(descriptor) = descriptor {
+        message.msg_control = control.bytes.as_mut_ptr().cast();
+        message.msg_controllen = ControlBuffer::SPACE;
+        // SAFETY: the control buffer is large and aligned enough for one header with one descriptor, so CMSG_FIRSTHDR points
+        // into it and CMSG_DATA has room for four bytes.
+        unsafe {
+            let header = libc::CMSG_FIRSTHDR(&raw const message);
+            (*header).cmsg_level = libc::SOL_SOCKET;
+            (*header).cmsg_type = libc::SCM_RIGHTS;
+            (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
+            ptr::write_unaligned(libc::CMSG_DATA(header).cast::<RawFd>(), descriptor);
+        }
+    }
+    // SAFETY: the message points at live buffers whose lengths it states.
+    let sent = unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+fn receive(socket: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
+    let mut slice = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
+    let mut control = ControlBuffer::default();
+    loop {
+        // SAFETY: all-zero is a valid msghdr.
+        let mut message: libc::msghdr = unsafe { mem::zeroed() };
+        message.msg_iov = &raw mut slice;
+        message.msg_iovlen = 1;
+        message.msg_control = control.bytes.as_mut_ptr().cast();
+        message.msg_controllen = ControlBuffer::SPACE;
+        // SAFETY: the message points at live, writable buffers whose lengths it states.
+        let taken = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        match usize::try_from(taken) {
+            Ok(taken) => return Ok((taken, received_descriptor(&message))),
+            Err(_) => match io::Error::last_os_error() {
+                error if error.kind() == io::ErrorKind::Interrupted => {}
+                error => return Err(error),
+            },
+        }
+    }
+}
+
+/// The descriptor that the kernel put into the control data. There is room for one only.
+fn received_descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
+    // SAFETY: the kernel filled the control data of this message, and CMSG_FIRSTHDR answers null where there is none. A descriptor
+    // that came by SCM_RIGHTS is open and nobody else's.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(message);
+        if header.is_null()
+            || (*header).cmsg_level != libc::SOL_SOCKET
+            || (*header).cmsg_type != libc::SCM_RIGHTS
+            || (*header).cmsg_len < libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize
+        {
+            return None;
+        }
+        Some(OwnedFd::from_raw_fd(ptr::read_unaligned(libc::CMSG_DATA(header).cast::<RawFd>())))
+    }
+}
+
+/// Room for one control header with one descriptor, aligned as the header wants it.
+#[derive(Default)]
+#[repr(align(8))]
+struct ControlBuffer {
+    bytes: [u8; Self::SPACE],
+}
+
+impl ControlBuffer {
+    // SAFETY: CMSG_SPACE only computes.
+    const SPACE: usize = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as usize;
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs::File, os::fd::AsFd};
+
+    use super::*;
+    use crate::ipc::{
+        ToExecutor,
+        message::{FromExecutor, Image},
+    };
+
+    #[test]
+    fn a_frame_and_its_descriptor_arrive_together_and_in_order() {
+        let (here, there) = UnixStream::pair().unwrap();
+        let descriptor = File::open("/dev/null").unwrap().as_fd().try_clone_to_owned().unwrap();
+        let image = Image::Ptx("x".repeat(300_000));
+        let writer = std::thread::spawn(move || {
+            write(&here, &ToExecutor::Program { program: 1, image }).unwrap();
+            let frame = Frame::encode(&ToExecutor::Segment { segment: 7, bytes: 64 }, Some(descriptor)).unwrap();
+            let sent = send(here.as_raw_fd(), &frame.bytes, frame.descriptor.as_ref().map(AsRawFd::as_raw_fd)).unwrap();
+            assert_eq!(sent, frame.bytes.len());
+            write(&here, &ToExecutor::Stop).unwrap();
+        });
+        let (first, none) = read::<ToExecutor>(&there).unwrap().unwrap();
+        assert!(matches!(first, ToExecutor::Program { program: 1, image: Image::Ptx(text) } if text.len() == 300_000));
+        assert!(none.is_none());
+        let (second, descriptor) = read::<ToExecutor>(&there).unwrap().unwrap();
+        assert!(matches!(second, ToExecutor::Segment { segment: 7, bytes: 64 }));
+        assert!(descriptor.is_some());
+        assert!(matches!(read::<ToExecutor>(&there).unwrap().unwrap().0, ToExecutor::Stop));
+        assert!(read::<ToExecutor>(&there).unwrap().is_none());
+        writer.join().unwrap();
+    }
+
+    #[test]
+    fn a_length_beyond_the_bound_is_refused_before_it_is_allocated() {
+        let (here, there) = UnixStream::pair().unwrap();
+        (&here).write_all(&[0xff; HEADER_BYTES]).unwrap();
+        assert!(matches!(read::<FromExecutor>(&there), Err(FrameError::TooLarge(_))));
+    }
+
+    #[test]
+    fn bytes_that_are_no_message_are_an_error() {
+        let (here, there) = UnixStream::pair().unwrap();
+        (&here).write_all(&[3, 0, 0, 0, 0, 0, 0, 0, 0xc1, 0xc1, 0xc1]).unwrap();
+        assert!(matches!(read::<FromExecutor>(&there), Err(FrameError::Decode(_))));
+    }
+}

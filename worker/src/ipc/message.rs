@@ -1,0 +1,155 @@
+//! The messages themselves.
+
+use gpufleet_schema::{Block, Failure, Grid, Timings};
+use serde::{Deserialize, Serialize};
+
+/// What the supervisor says.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum ToExecutor {
+    /// A memory file comes with this frame: map it, pin it, keep it.
+    Segment {
+        segment: u32,
+        bytes: u64,
+    },
+    DropSegment {
+        segment: u32,
+    },
+    /// Code that jobs will name. It is loaded by the first of them.
+    Program {
+        program: u32,
+        image: Image,
+    },
+    ForgetProgram {
+        program: u32,
+    },
+    Run(Run),
+    /// Finish what runs, then exit.
+    Stop,
+}
+
+/// What the executor says.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum FromExecutor {
+    /// The first frame of an executor that works.
+    Ready(DeviceInfo),
+    /// The only frame of one that can't.
+    Refused(Refusal),
+    Finished {
+        job: u64,
+        outcome: Result<(), Failure>,
+        timings: Timings,
+    },
+    /// A segment could not be pinned: copies from it are slower, and are still right.
+    Unpinned {
+        segment: u32,
+        reason: String,
+    },
+    /// The last frame of an executor whose context is beyond use. Whoever is still in flight has no result.
+    Poisoned(Poison),
+}
+
+/// The device that an executor owns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    pub ordinal: u32,
+    pub name: String,
+    /// As `nvidia-smi -L` writes it: `GPU-…`.
+    pub uuid: String,
+    pub compute_capability: (u32, u32),
+    pub memory_bytes: u64,
+    pub multiprocessors: u32,
+    /// 12080 for CUDA 12.8.
+    pub driver_version: u32,
+    /// The driver is the emulator, not a GPU's.
+    pub emulated: bool,
+    /// The library that was opened.
+    pub library: String,
+}
+
+/// Why an executor can't work.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    NoDriver { hint: String },
+    NoDevice { ordinal: u32, devices: u32 },
+    Driver { call: String, code: u32, name: String },
+}
+
+/// Code in the form in which the driver takes it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Image {
+    Ptx(String),
+    Cubin(#[serde(with = "serde_bytes")] Vec<u8>),
+}
+
+/// One job, its sizes known and its bytes in place.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    pub job: u64,
+    pub program: u32,
+    pub buffers: Vec<BufferPlan>,
+    pub launches: Vec<LaunchPlan>,
+    pub outputs: Vec<OutputPlan>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct BufferPlan {
+    pub bytes: u64,
+    pub contents: Contents,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Contents {
+    Zeros,
+    /// One element, little endian, over and over.
+    Pattern(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// As many bytes as the buffer has.
+    Staged(Place),
+}
+
+/// Where bytes lie in shared memory. Their number is that of the buffer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Place {
+    pub segment: u32,
+    pub offset: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LaunchPlan {
+    pub entry: String,
+    pub grid: Grid,
+    pub block: Block,
+    pub shared_bytes: u32,
+    pub args: Vec<ArgPlan>,
+    pub repeat: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ArgPlan {
+    /// The device address of the buffer with this index.
+    Buffer(u32),
+    /// The low `size` bytes of `bits`, little endian.
+    Scalar { bits: u64, size: u8 },
+}
+
+/// A buffer to copy back, by its index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutputPlan {
+    pub buffer: u32,
+    pub place: Place,
+}
+
+/// A fault that no later call on the context survives.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Poison {
+    pub code: u32,
+    pub name: String,
+    pub text: String,
+    /// The job whose stream showed the fault first. Only alone is it known to be the one to blame.
+    pub seen_by: u64,
+    /// The kernel to blame, where the driver says so, or where there was only one.
+    pub kernel: Option<String>,
+    /// The emulator's account of it.
+    pub report: Option<String>,
+    /// The device is to blame and not a kernel.
+    pub device: bool,
+}

@@ -1,0 +1,264 @@
+//! The supervisor's store of staging memory for one executor: segments cut into slots, a slot for each job in flight.
+//!
+//! Slots come in classes, powers of two from [`SLOT_BYTES_MIN`]. Slots of the smallest class share segments; each larger slot is a segment
+//! of its own. Freed slots are kept for the next job of their class, because pinning is dear. What is in use never exceeds the capacity:
+//! whoever would exceed it waits, first come first served. What is mapped never exceeds twice the capacity.
+
+use std::{
+    collections::BTreeMap,
+    io,
+    ops::Range,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::{message::Place, segment::Segment};
+
+/// A small job's inputs and outputs; thousands of such jobs share a few segments.
+const SLOT_BYTES_MIN: u64 = 64 << 10;
+/// Smallest slots of one shared segment: pinning 4 MiB at a time keeps the number of pinned ranges low.
+const SLOTS_PER_SHARED_SEGMENT: u64 = 64;
+/// Staging for the jobs in flight on one executor. A job's inputs and outputs each fit a message of 16 MiB, so this is room for eight
+/// of the largest; smaller ones are bounded by the executor's lanes long before.
+pub const CAPACITY_BYTES: u64 = 256 << 20;
+
+/// Where segments come and go is told to the executor by this.
+pub trait Announce: Send + Sync {
+    fn made(&self, id: u32, segment: &Segment) -> io::Result<()>;
+    fn dropped(&self, id: u32);
+}
+
+/// The store. Clones share it.
+#[derive(Clone)]
+pub struct Slab {
+    shared: Arc<Shared>,
+}
+
+/// Memory of one job, given back when dropped.
+#[derive(Debug)]
+pub struct Slot {
+    segment: Arc<Segment>,
+    id: u32,
+    offset: u64,
+    bytes: u64,
+    shared: Arc<Shared>,
+    _permit: OwnedSemaphorePermit,
+}
+
+/// No staging memory for a job.
+#[derive(Debug, thiserror::Error)]
+pub enum SlabError {
+    #[error("stage {bytes} bytes, a job may have at most {CAPACITY_BYTES}")]
+    TooLarge { bytes: u64 },
+    #[error("make a segment of shared memory")]
+    Segment(#[from] io::Error),
+}
+
+struct Shared {
+    announce: Box<dyn Announce>,
+    units: Arc<Semaphore>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By class, which is the slot's size.
+    free: BTreeMap<u64, Vec<Free>>,
+    mapped_bytes: u64,
+    next_id: u32,
+}
+
+struct Free {
+    segment: Arc<Segment>,
+    id: u32,
+    offset: u64,
+}
+
+impl Slab {
+    pub fn new(announce: Box<dyn Announce>) -> Self {
+        let units = Arc::new(Semaphore::new((CAPACITY_BYTES / SLOT_BYTES_MIN) as usize));
+        Self { shared: Arc::new(Shared { announce, units, state: Mutex::default() }) }
+    }
+
+    /// Waits for a slot of at least `bytes`. Cancelling gives up the place in the queue and nothing else.
+    pub async fn take(&self, bytes: u64) -> Result<Slot, SlabError> {
+        let class = class(bytes).ok_or(SlabError::TooLarge { bytes })?;
+        let units = (class / SLOT_BYTES_MIN) as u32;
+        let permit =
+            Arc::clone(&self.shared.units).acquire_many_owned(units).await.expect("the semaphore is never closed");
+        let Free { segment, id, offset } = self.shared.free_slot(class)?;
+        Ok(Slot { segment, id, offset, bytes: class, shared: Arc::clone(&self.shared), _permit: permit })
+    }
+}
+
+/// The size of the slot that `bytes` get, unless no slot is that large.
+fn class(bytes: u64) -> Option<u64> {
+    let class = bytes.checked_next_power_of_two()?.max(SLOT_BYTES_MIN);
+    (class <= CAPACITY_BYTES).then_some(class)
+}
+
+impl Shared {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding the slab")
+    }
+
+    fn free_slot(&self, class: u64) -> io::Result<Free> {
+        let mut state = self.state();
+        if let Some(free) = state.free.get_mut(&class).and_then(Vec::pop) {
+            return Ok(free);
+        }
+        let bytes = if class == SLOT_BYTES_MIN { class * SLOTS_PER_SHARED_SEGMENT } else { class };
+        self.make_room(&mut state, bytes);
+        let segment = Arc::new(Segment::new(bytes)?);
+        let id = state.next_id;
+        // Announced under the lock, so that no job can name the segment before the executor has heard of it.
+        self.announce.made(id, &segment)?;
+        state.next_id += 1;
+        state.mapped_bytes += bytes;
+        let mut slots: Vec<Free> =
+            (0..bytes / class).map(|slot| Free { segment: Arc::clone(&segment), id, offset: slot * class }).collect();
+        let first = slots.pop().expect("a segment has at least one slot");
+        state.free.entry(class).or_default().extend(slots);
+        Ok(first)
+    }
+
+    /// Drops free segments of one slot, largest first, until `bytes` more stay within the capacity.
+    fn make_room(&self, state: &mut State, bytes: u64) {
+        while state.mapped_bytes + bytes > CAPACITY_BYTES {
+            let largest =
+                state.free.range_mut(SLOT_BYTES_MIN + 1..).rev().find_map(|(class, free)| Some((*class, free.pop()?)));
+            let Some((class, free)) = largest else { return };
+            self.announce.dropped(free.id);
+            state.mapped_bytes -= class;
+        }
+    }
+}
+
+impl Slot {
+    /// Where byte `at` of this slot lies, for the executor.
+    pub fn place(&self, at: u64) -> Place {
+        Place { segment: self.id, offset: self.offset + at }
+    }
+
+    pub fn len(&self) -> usize {
+        self.bytes as usize
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// Bytes of this slot.
+    ///
+    /// # Panics
+    /// If the range goes beyond the slot.
+    pub fn bytes(&self, range: Range<usize>) -> &[u8] {
+        assert!(
+            range.start <= range.end && range.end <= self.len(),
+            "{range:?} is outside a slot of {} bytes",
+            self.bytes
+        );
+        // SAFETY: slots do not overlap, this one is inside its segment, and the executor writes to it only between the request that names
+        // it and its answer; the owner reads before the one or after the other, and keeps the slot until the answer is there.
+        unsafe { std::slice::from_raw_parts(self.start().add(range.start), range.len()) }
+    }
+
+    /// As [`Slot::bytes`], to write.
+    pub fn bytes_mut(&mut self, range: Range<usize>) -> &mut [u8] {
+        assert!(
+            range.start <= range.end && range.end <= self.len(),
+            "{range:?} is outside a slot of {} bytes",
+            self.bytes
+        );
+        // SAFETY: as in `bytes`, and `self` is borrowed exclusively.
+        unsafe { std::slice::from_raw_parts_mut(self.start().add(range.start), range.len()) }
+    }
+
+    fn start(&self) -> *mut u8 {
+        // SAFETY: a slot's offset lies inside its segment.
+        unsafe { self.segment.as_mut_ptr().add(self.offset as usize) }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        let free = Free { segment: Arc::clone(&self.segment), id: self.id, offset: self.offset };
+        self.shared.state().free.entry(self.bytes).or_default().push(free);
+    }
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Slab").field("mapped_bytes", &self.state().mapped_bytes).finish_non_exhaustive()
+    }
+}
+
+impl std::fmt::Debug for Slab {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.shared.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use super::*;
+
+    #[derive(Default)]
+    struct Count(Arc<AtomicI64>);
+
+    impl Announce for Count {
+        fn made(&self, _id: u32, _segment: &Segment) -> io::Result<()> {
+            self.0.fetch_add(1, Ordering::Relaxed);
+            Ok(())
+        }
+
+        fn dropped(&self, _id: u32) {
+            self.0.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    #[tokio::test]
+    async fn small_jobs_share_a_segment_and_never_a_byte() {
+        let segments = Arc::new(AtomicI64::new(0));
+        let slab = Slab::new(Box::new(Count(Arc::clone(&segments))));
+        let mut slots = Vec::new();
+        for number in 0..SLOTS_PER_SHARED_SEGMENT {
+            let mut slot = slab.take(100).await.unwrap();
+            slot.bytes_mut(0..100).fill(number as u8);
+            slots.push(slot);
+        }
+        assert_eq!(segments.load(Ordering::Relaxed), 1);
+        for (number, slot) in slots.iter().enumerate() {
+            assert!(slot.bytes(0..100).iter().all(|byte| *byte == number as u8));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_freed_slot_is_used_again_and_room_is_made_for_other_sizes() {
+        let segments = Arc::new(AtomicI64::new(0));
+        let slab = Slab::new(Box::new(Count(Arc::clone(&segments))));
+        drop(slab.take(CAPACITY_BYTES).await.unwrap());
+        drop(slab.take(CAPACITY_BYTES).await.unwrap());
+        assert_eq!(segments.load(Ordering::Relaxed), 1);
+        drop(slab.take(CAPACITY_BYTES / 2).await.unwrap());
+        assert_eq!(segments.load(Ordering::Relaxed), 1, "the large free segment made room");
+        assert!(matches!(slab.take(CAPACITY_BYTES + 1).await, Err(SlabError::TooLarge { .. })));
+    }
+
+    #[tokio::test]
+    async fn who_exceeds_the_capacity_waits_for_a_slot() {
+        let slab = Slab::new(Box::new(Count::default()));
+        let all = slab.take(CAPACITY_BYTES).await.unwrap();
+        let waiting = tokio::spawn({
+            let slab = slab.clone();
+            async move { slab.take(1).await.map(|slot| slot.len()) }
+        });
+        tokio::task::yield_now().await;
+        assert!(!waiting.is_finished());
+        drop(all);
+        assert_eq!(waiting.await.unwrap().unwrap() as u64, SLOT_BYTES_MIN);
+    }
+}
