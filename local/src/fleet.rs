@@ -238,7 +238,7 @@ impl Fleet {
 
     /// Starts one more worker like the others, and returns when it takes jobs.
     pub async fn add_worker(&self) -> Result<Arc<Worker>, LocalError> {
-        let worker = self.launch_worker()?;
+        let worker = self.launch_worker(&[])?;
         worker.wait_ready().await?;
         Ok(worker)
     }
@@ -294,10 +294,13 @@ impl Fleet {
         failure.map_or(Ok(forced), Err)
     }
 
-    fn launch_worker(&self) -> Result<Arc<Worker>, LocalError> {
+    /// Starts one more worker with further arguments, and does not wait until it takes jobs.
+    pub fn launch_worker(&self, arguments: &[&str]) -> Result<Arc<Worker>, LocalError> {
         let number = self.serial.fetch_add(1, Ordering::Relaxed) + 1;
         let name = worker_name(&self.name, number);
-        let launch = self.programs.worker(self.services.state(), &name, &self.endpoints, &self.options);
+        let mut options = self.options.clone();
+        options.arguments.extend(arguments.iter().map(OsString::from));
+        let launch = self.programs.worker(self.services.state(), &name, &self.endpoints, &options);
         let worker = Arc::new(Worker::launch(name, self.services.state(), launch)?);
         self.workers.lock().expect("no panic happens under this lock").push(Arc::clone(&worker));
         Ok(worker)
@@ -305,7 +308,7 @@ impl Fleet {
 
     /// All at once; then each is waited for.
     async fn start_workers(&self, count: u32) -> Result<(), LocalError> {
-        let workers: Vec<_> = (0..count).map(|_| self.launch_worker()).collect::<Result<_, _>>()?;
+        let workers: Vec<_> = (0..count).map(|_| self.launch_worker(&[])).collect::<Result<_, _>>()?;
         for worker in workers {
             worker.wait_ready().await?;
         }

@@ -20,13 +20,18 @@ pub struct Ended {
 
 /// Runs `gpufleet` with nothing of ours in its environment.
 pub async fn gpufleet_command(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Ended {
-    let mut command = Command::new(programs::ours("gpufleet").unwrap());
+    let mut command = Command::new(programs::ours(None, "gpufleet").unwrap());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
         command.env_remove(name);
     }
     // A fleet that the developer has up must not be found.
     command.env("XDG_STATE_HOME", folder);
-    command.envs(environment.iter().copied()).args(arguments).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    command
+        .envs(environment.iter().copied())
+        .args(arguments)
+        .current_dir(folder)
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
     let output = tokio::time::timeout(WAIT, command.output()).await.expect("every command ends").unwrap();
     Ended::from(output)
 }

@@ -6,6 +6,7 @@ use gpufleet_transport::Incoming;
 use crate::{Ground, WAIT};
 
 /// A message that nobody will try again.
+#[derive(Debug)]
 pub struct DeadLetter {
     pub body: Vec<u8>,
     pub reason: String,

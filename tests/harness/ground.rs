@@ -8,18 +8,20 @@ use gpufleet_local::{Endpoints, Fleet, Services, Signal, Worker};
 use gpufleet_transport::{Broker, Options};
 use tokio::sync::OnceCell;
 
-use crate::{WAIT, poll::poll_until};
+use crate::{WAIT, poll_until};
 
 /// The services that most scenarios share. Their guard ends them with this process.
 static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 
 /// A fleet for one scenario. Its processes end when it is dropped.
+#[derive(Debug)]
 pub struct Ground {
     fleet: Fleet,
     pub(crate) ledger: Ledger,
 }
 
 /// A worker of a [`Ground`].
+#[derive(Debug)]
 pub struct TestWorker(Arc<Worker>);
 
 impl Ground {
@@ -151,5 +153,6 @@ fn stat(pid: u32) -> Option<(char, u32)> {
 }
 
 fn command_line(pid: u32) -> String {
-    fs::read(format!("/proc/{pid}/cmdline")).map_or_else(|_| String::new(), |line| String::from_utf8_lossy(&line).into_owned())
+    fs::read(format!("/proc/{pid}/cmdline"))
+        .map_or_else(|_| String::new(), |line| String::from_utf8_lossy(&line).into_owned())
 }

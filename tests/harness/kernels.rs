@@ -28,7 +28,13 @@ pub fn endless() -> Job {
 
 /// A kernel that writes far behind the only buffer it has.
 pub fn writes_beyond_its_buffer() -> Job {
-    Job::ptx(WILD_WRITE).zeros("y", Dtype::U32, [4]).entry("wild_write").blocks([1]).block([1]).arg_buffer("y").output("y")
+    Job::ptx(WILD_WRITE)
+        .zeros("y", Dtype::U32, [4])
+        .entry("wild_write")
+        .blocks([1])
+        .block([1])
+        .arg_buffer("y")
+        .output("y")
 }
 
 /// A job whose one buffer has this many bytes on the device, and that sends none of them.

@@ -9,7 +9,10 @@ use gpufleet_tests::{Ground, WAIT};
 const JOBS: usize = 1000;
 
 fn job(index: usize) -> Job {
-    Job::catalog("vector_add").input("a", &[index as f32; 64]).input("b", &[1.0_f32; 64]).label("index", index.to_string())
+    Job::catalog("vector_add")
+        .input("a", &[index as f32; 64])
+        .input("b", &[1.0_f32; 64])
+        .label("index", index.to_string())
 }
 
 #[tokio::test(flavor = "multi_thread")]

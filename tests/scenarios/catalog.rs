@@ -1,7 +1,10 @@
 //! Every catalog kernel gives, through the whole fleet, what its CPU reference gives.
 
 use gpufleet::Job;
-use gpufleet_kernels::{catalog, compare, sample::samples};
+use gpufleet_kernels::{
+    catalog,
+    sample::{compare, samples},
+};
 use gpufleet_tests::{Ground, WAIT};
 
 #[tokio::test(flavor = "multi_thread")]

@@ -102,7 +102,8 @@ async fn every_bad_input_gets_one_clear_message() {
     let ptx = ["submit", "--ptx", "k.ptx", "--entry", "k", "--zeros", "y=f32[4]", "--params", "y"];
 
     complains(&ground, folder, &["submit", "saxpi", "--detach"], 3, &["saxpi", "did you mean saxpy"]).await;
-    complains(&ground, folder, &["submit", "saxpy", "--in", "x=x.npy", "--inout", "y=y.npy"], 3, &["a", "saxpy("]).await;
+    complains(&ground, folder, &["submit", "saxpy", "--in", "x=x.npy", "--inout", "y=y.npy"], 3, &["a", "saxpy("])
+        .await;
     complains(&ground, folder, &submit(&["--arg", "b=1"]), 3, &["b", "saxpy("]).await;
     complains(&ground, folder, &submit(&["--in", "z=x.npy"]), 3, &["z"]).await;
     let shapes = ["submit", "saxpy", "--arg", "a=2", "--in", "x=long.npy", "--inout", "y=y.npy"];
@@ -151,8 +152,11 @@ async fn a_compile_error_shows_the_line_of_the_users_file() {
     let ground = Ground::shared("compile-error").await;
     let _worker = ground.worker().await;
     let folder = tempfile::tempdir().unwrap();
-    fs::write(folder.path().join("k.cu"), "extern \"C\" __global__ void k(float* y) {\n    y[0] = undeclared;\n}\n").unwrap();
-    let arguments =
-        ["submit", "--source", "k.cu", "--entry", "k", "--zeros", "y=f32[4]", "--params", "y", "--grid", "1", "--block", "1"];
+    fs::write(folder.path().join("k.cu"), "extern \"C\" __global__ void k(float* y) {\n    y[0] = undeclared;\n}\n")
+        .unwrap();
+    let arguments = [
+        "submit", "--source", "k.cu", "--entry", "k", "--zeros", "y=f32[4]", "--params", "y", "--grid", "1", "--block",
+        "1",
+    ];
     complains(&ground, folder.path(), &arguments, 4, &["undeclared", "k.cu:2", "y[0] = undeclared"]).await;
 }

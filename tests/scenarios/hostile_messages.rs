@@ -44,7 +44,12 @@ fn hostiles() -> Vec<Hostile> {
     vec![
         hostile("an empty body", vec![], typed(packed), "empty"),
         hostile("half a task", whole[..whole.len() / 2].to_vec(), typed(packed), "not MessagePack"),
-        hostile("a list that claims four thousand million items", vec![0xdd, 0xff, 0xff, 0xff, 0xff], typed(packed), "items"),
+        hostile(
+            "a list that claims four thousand million items",
+            vec![0xdd, 0xff, 0xff, 0xff, 0xff],
+            typed(packed),
+            "items",
+        ),
         hostile("noise", vec![0xc1; 1000], typed(packed), "not MessagePack"),
         hostile("JSON that ends early", br#"{"version": 1, "job_id""#.to_vec(), typed(json), "not JSON"),
         hostile("deep JSON", "[".repeat(100_000).into_bytes(), typed(json), "not JSON"),
@@ -131,15 +136,23 @@ fn senseless() -> Vec<(&'static str, Task<'static>, &'static str)> {
         ("an unknown kernel", with(&|task| task.program = Program::Catalog("saxpi".into())), "saxpy"),
         ("a missing argument", with(&|task| task.arguments.clear()), "arguments.a"),
         ("a surplus argument", with(&|task| task.arguments.extend([("b".to_owned(), 1.into())])), "arguments.b"),
-        ("a wrong dtype", with(&|task| {
-            task.buffers[0].dtype = Dtype::I32;
-        }), "buffers.x"),
+        (
+            "a wrong dtype",
+            with(&|task| {
+                task.buffers[0].dtype = Dtype::I32;
+            }),
+            "buffers.x",
+        ),
         ("bytes that disagree with the shape", with(&|task| task.buffers[0].shape = vec![4]), "buffers.x.data"),
         ("a shape that overflows", with(&|task| task.buffers[0].shape = vec![u64::MAX, u64::MAX]), "buffers.x.shape"),
-        ("shapes that disagree", with(&|task| {
-            task.buffers[0].shape = vec![2];
-            task.buffers[0].data = Data::Inline(Inline::from(vec![0; 8]));
-        }), "buffers"),
+        (
+            "shapes that disagree",
+            with(&|task| {
+                task.buffers[0].shape = vec![2];
+                task.buffers[0].data = Data::Inline(Inline::from(vec![0; 8]));
+            }),
+            "buffers",
+        ),
     ]
 }
 

@@ -3,6 +3,8 @@
 //! Each file opens with what it pins down. Each test has a vhost and a database of its own, so all run at once; the ones that
 //! break a service have services of their own.
 
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
 mod broker_lost;
 mod catalog;
 mod command;

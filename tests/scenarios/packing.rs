@@ -58,6 +58,6 @@ async fn packed_jobs_are_answered_each_by_its_own_outcome() {
             _ => assert_saxpy(index, &outcome.unwrap().output::<f32>("y").unwrap()),
         }
     }
-    assert_eq!(fleet.counts().duplicates, 0);
+    assert_eq!(fleet.counts().replies_dropped, 0);
     ground.check_history(JOBS).await;
 }

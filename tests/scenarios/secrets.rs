@@ -15,7 +15,10 @@ async fn no_log_line_shows_a_password() {
         .into_iter()
         .filter_map(|url| Some(url.split_once("://")?.1.split_once('@')?.0.split_once(':')?.1.to_owned()))
         .collect();
-    assert!(!passwords.is_empty() && passwords.iter().all(|password| password.len() > 8), "there is something to look for");
+    assert!(
+        !passwords.is_empty() && passwords.iter().all(|password| password.len() > 8),
+        "there is something to look for"
+    );
     let mut looked_at = 0;
     for entry in fs::read_dir(ground.fleet().logs()).unwrap() {
         let path = entry.unwrap().path();

@@ -31,7 +31,7 @@ async fn a_second_signal_does_not_wait_for_the_grace() {
     let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::for_seconds(20)).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
-    worker.signal(Signal::Interrupt);
+    worker.process().signal(Signal::Interrupt);
     ground.poll_log("draining", &worker, "draining").await;
     assert_eq!(worker.stop(Signal::Interrupt).await, Some(0));
     let second = ground.worker().await;
@@ -47,6 +47,6 @@ async fn a_worker_waits_for_a_broker_that_is_not_there_yet_and_can_be_stopped_me
     ground.poll_log("waiting", &worker, "broker away").await;
     assert!(worker.is_alive());
     ground.services().broker().restart().await.unwrap();
-    worker.wait_ready().await;
+    worker.wait_ready().await.unwrap();
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
 }

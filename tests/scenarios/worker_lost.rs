@@ -11,7 +11,7 @@ async fn a_job_whose_worker_is_killed_runs_on_another() {
     let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::for_seconds(3)).await.unwrap();
     ground.poll_job("running on the first worker", handle.id(), |job| job.state == JobState::Running).await;
-    first.kill9().await;
+    first.kill9().await.unwrap();
     let second = ground.worker().await;
 
     let result = handle.wait(WAIT).await.unwrap();
@@ -36,6 +36,6 @@ async fn no_executor_outlives_its_killed_worker() {
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     let executors = worker.executors();
     assert_eq!(executors.len(), 1);
-    worker.kill9().await;
+    worker.kill9().await.unwrap();
     gpufleet_tests::poll_until("executor gone", || async { !gpufleet_tests::is_alive(executors[0]) }).await;
 }
