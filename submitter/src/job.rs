@@ -100,6 +100,10 @@ impl Job {
         self.task.job_id
     }
 
+    pub fn program(&self) -> &Program<'static> {
+        &self.task.program
+    }
+
     #[must_use]
     pub fn pool(mut self, pool: PoolName) -> Self {
         self.pool = pool;

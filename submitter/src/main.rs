@@ -1,3 +1,9 @@
 //! The `gpufleet` command.
 
-fn main() {}
+use std::process::ExitCode;
+
+mod cli;
+
+fn main() -> ExitCode {
+    cli::run().into()
+}

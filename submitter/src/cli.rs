@@ -1,0 +1,76 @@
+//! The command line: from what was typed to an exit code.
+//!
+//! [`options`] is what was typed, each command's file is what it means and does, [`complaint`] is how failures are told and
+//! [`exit`] what a script sees of them. Data goes to stdout and nothing else does.
+
+use clap::Parser;
+use tracing_subscriber::EnvFilter;
+
+mod complaint;
+mod completions;
+mod connection;
+mod environment;
+mod exit;
+mod files;
+mod history;
+mod kernels;
+mod local;
+mod options;
+mod output;
+mod quantity;
+mod show;
+mod spec;
+mod submit;
+mod table;
+mod waiting;
+
+use complaint::Complaint;
+use exit::Exit;
+use options::{Command, Options};
+
+/// Runs the command that the process was started with.
+pub fn run() -> Exit {
+    let options = match Options::try_parse() {
+        Ok(options) => options,
+        Err(error) => {
+            // Help and version are data, the rest is for stderr; clap knows. A closed pipe has nobody to tell.
+            let _ = error.print();
+            return if error.use_stderr() { Exit::Usage } else { Exit::Success };
+        }
+    };
+    start_log();
+    execute(options).unwrap_or_else(|complaint| {
+        output::note(complaint.render(output::stderr_has_colour()).trim_end());
+        complaint.exit
+    })
+}
+
+fn execute(options: Options) -> Result<Exit, Complaint> {
+    match options.command {
+        Command::Completions(options) => completions::run(&options),
+        Command::Kernels(options) => kernels::run(&options),
+        Command::History(options) => block_on(history::run(&options)),
+        Command::Show(options) => block_on(show::run(&options)),
+        Command::Local(options) => block_on(local::run(&options)),
+        Command::Submit(options) => block_on(submit::run(*options)),
+    }
+}
+
+fn block_on(command: impl Future<Output = Result<Exit, Complaint>>) -> Result<Exit, Complaint> {
+    let runtime = tokio::runtime::Runtime::new()
+        .map_err(|error| Complaint::new(Exit::Internal, format!("failed to start: {error}")))?;
+    let result = runtime.block_on(command);
+    // A name lookup that hangs in its thread must not hold the command.
+    runtime.shutdown_background();
+    result
+}
+
+/// Warnings of the libraries would interrupt what the command says; whoever wants them names a filter.
+fn start_log() {
+    let filter = EnvFilter::try_from_env(environment::LOG).unwrap_or_else(|_| EnvFilter::new("off"));
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(output::stderr_has_colour())
+        .init();
+}

@@ -1,0 +1,104 @@
+//! What went wrong, told to a person: what, why, and what to do next.
+
+use std::error::Error;
+
+use super::exit::Exit;
+
+/// An error on its way to stderr.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Complaint {
+    pub exit: Exit,
+    /// What failed and why, on one line unless a cause has several.
+    pub message: String,
+    /// What to do next.
+    pub hint: Option<String>,
+    /// Longer material below the message: a compile log, a source line.
+    pub detail: Option<String>,
+}
+
+impl Complaint {
+    pub fn new(exit: Exit, message: impl Into<String>) -> Self {
+        Self { exit, message: message.into(), hint: None, detail: None }
+    }
+
+    pub fn bad_input(message: impl Into<String>) -> Self {
+        Self::new(Exit::BadInput, message)
+    }
+
+    pub fn usage(message: impl Into<String>) -> Self {
+        Self::new(Exit::Usage, message)
+    }
+
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hint = Some(hint.into());
+        self
+    }
+
+    #[must_use]
+    pub fn detail(mut self, detail: impl Into<String>) -> Self {
+        self.detail = Some(detail.into());
+        self
+    }
+
+    /// The text for stderr.
+    pub fn render(&self, colour: bool) -> String {
+        let paint =
+            |code: &str, text: &str| if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() };
+        let mut text = format!("{} {}\n", paint("1;31", "error:"), self.message);
+        for line in self.detail.iter().flat_map(|detail| detail.lines()) {
+            text.push_str(format!("  {line}").trim_end());
+            text.push('\n');
+        }
+        if let Some(hint) = &self.hint {
+            text.push_str(&format!("{} {}\n", paint("1;36", "hint:"), hint.replace('\n', "\n      ")));
+        }
+        text
+    }
+}
+
+/// An error and its causes on one line. A cause that its parent repeats is told once.
+pub fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_says_what_why_and_what_next() {
+        let complaint = Complaint::bad_input("failed to read x.npy: No such file or directory")
+            .detail("first\nsecond")
+            .hint("look here\nor there");
+        insta::assert_snapshot!(complaint.render(false), @r"
+        error: failed to read x.npy: No such file or directory
+          first
+          second
+        hint: look here
+              or there
+        ");
+        assert!(complaint.render(true).starts_with("\x1b[1;31merror:\x1b[0m failed"));
+    }
+
+    #[test]
+    fn a_cause_is_told_once() {
+        #[derive(Debug, thiserror::Error)]
+        #[error("failed to open: {source}")]
+        struct Outer {
+            source: std::io::Error,
+        }
+        let error = Outer { source: std::io::Error::other("it is locked") };
+        assert_eq!(chain(&error), "failed to open: it is locked");
+    }
+}

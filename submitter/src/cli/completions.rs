@@ -1,0 +1,21 @@
+//! `gpufleet completions`
+
+use clap::{Args, CommandFactory};
+use clap_complete::Shell;
+
+use super::{complaint::Complaint, exit::Exit, options, output};
+
+/// Print completions for a shell
+///
+/// For bash: gpufleet completions bash > ~/.local/share/bash-completion/completions/gpufleet
+#[derive(Debug, Args)]
+pub struct Options {
+    shell: Shell,
+}
+
+pub fn run(options: &Options) -> Result<Exit, Complaint> {
+    let mut script = Vec::new();
+    clap_complete::generate(options.shell, &mut options::Options::command(), "gpufleet", &mut script);
+    output::emit(&String::from_utf8_lossy(&script))?;
+    Ok(Exit::Success)
+}

@@ -1,0 +1,69 @@
+//! Which fleet the command talks to: the one that was named, else the local one.
+
+use std::path::PathBuf;
+
+use gpufleet::{ConnectError, Fleet, FleetBuilder};
+use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
+use gpufleet_local::Endpoints;
+
+use super::{
+    complaint::{Complaint, chain},
+    environment,
+    exit::Exit,
+    options::{BrokerOptions, LedgerOptions},
+};
+
+/// Where the local fleet keeps its state.
+pub fn local_dir() -> PathBuf {
+    std::env::var_os(environment::LOCAL_DIR)
+        .filter(|dir| !dir.is_empty())
+        .map_or_else(gpufleet_local::state::default_dir, PathBuf::from)
+}
+
+/// Connects to the broker.
+pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fleet, Complaint> {
+    let url = match &options.amqp_url {
+        Some(url) => url.0.clone(),
+        None => local(Exit::Broker, "no broker is named", "--amqp-url", environment::AMQP_URL)?.amqp_url,
+    };
+    builder.connect(&url).await.map_err(broker_complaint)
+}
+
+/// Connects to the ledger's database.
+pub async fn ledger(options: &LedgerOptions) -> Result<Ledger, Complaint> {
+    let url = match &options.database_url {
+        Some(url) => url.0.clone(),
+        None => local(Exit::Ledger, "no database is named", "--database-url", environment::DATABASE_URL)?.database_url,
+    };
+    let url: DatabaseUrl = url.parse().map_err(|problem: gpufleet_ledger::InvalidDatabaseUrl| {
+        Complaint::usage(problem.to_string()).hint(format!("correct --database-url or {}", environment::DATABASE_URL))
+    })?;
+    Ledger::connect(url).await.map_err(|error| ledger_complaint(&error))
+}
+
+fn local(exit: Exit, problem: &str, option: &str, variable: &str) -> Result<Endpoints, Complaint> {
+    let dir = local_dir();
+    gpufleet_local::running(&dir).ok_or_else(|| {
+        Complaint::new(exit, format!("{problem}, and no local fleet runs in {}", dir.display()))
+            .hint(format!("give {option} or set {variable}; or start a fleet on this machine: gpufleet local up"))
+    })
+}
+
+fn broker_complaint(error: ConnectError) -> Complaint {
+    let told = |exit| Complaint::new(exit, sentence(&chain(&error)));
+    match &error {
+        ConnectError::Url(_) => told(Exit::Usage).hint(format!("correct --amqp-url or {}", environment::AMQP_URL)),
+        ConnectError::Client(_) => told(Exit::Internal),
+        ConnectError::Broker(_) | ConnectError::Declare(_) => told(Exit::Broker),
+    }
+}
+
+/// What a failed question to the ledger means.
+pub fn ledger_complaint(error: &LedgerError) -> Complaint {
+    Complaint::new(Exit::Ledger, chain(error))
+}
+
+/// The transport's messages fit after "failed to".
+pub fn sentence(fragment: &str) -> String {
+    if fragment.starts_with("the ") { fragment.to_owned() } else { format!("failed to {fragment}") }
+}

@@ -1,0 +1,114 @@
+//! What the command's exit says. Scripts rely on these numbers: they are documented in `--help` and never reused.
+
+use std::process::ExitCode;
+
+use gpufleet::schema::{AttemptState, Failure, Verdict};
+
+/// How a run of the command ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Exit {
+    /// It did what was asked.
+    Success = 0,
+    /// A fault of gpufleet itself.
+    Internal = 1,
+    /// The command line makes no sense (clap's own number).
+    Usage = 2,
+    /// What was given can't be used: a file, a shape, an argument, a kernel that nobody knows.
+    BadInput = 3,
+    /// The job failed by its own fault: it did not compile, it was invalid, its kernel faulted.
+    JobFailed = 4,
+    /// The job ran into a limit: time, queue, device memory; or it was cancelled.
+    JobStopped = 5,
+    /// The wait's deadline passed. The job goes on.
+    DeadlinePassed = 6,
+    /// The broker can't be reached, or refused.
+    Broker = 7,
+    /// The ledger can't be reached, or refused.
+    Ledger = 8,
+    /// There is no such job.
+    NotFound = 9,
+    /// The job failed by the fleet's fault: its device or executor was lost, too often.
+    FleetFailed = 10,
+    /// Ctrl-C. A job that was waited for goes on.
+    Interrupted = 130,
+}
+
+/// The table as `--help` shows it.
+pub const TABLE: &str = "\
+Exit codes:
+    0  done
+    1  a fault of gpufleet itself
+    2  the command line makes no sense
+    3  bad input: an unreadable file, a wrong shape, argument or kernel name
+    4  the job failed by its own fault: compile error, invalid task, kernel fault
+    5  the job ran into a limit (time, queue, device memory) or was cancelled
+    6  the wait's deadline passed; the job goes on
+    7  the broker can't be reached or refused
+    8  the ledger can't be reached or refused
+    9  there is no such job
+   10  the job failed by the fleet's fault: device or executor lost
+  130  Ctrl-C; a job that was waited for goes on";
+
+impl Exit {
+    pub const fn code(self) -> u8 {
+        self as u8
+    }
+
+    /// The exit for a job that ended otherwise than well.
+    pub fn of_outcome(state: AttemptState, failure: Option<&Failure>) -> Self {
+        match (state, failure.map(|failure| failure.verdict)) {
+            (AttemptState::Succeeded, _) => Self::Success,
+            (AttemptState::Cancelled | AttemptState::Expired, _) => Self::JobStopped,
+            (_, Some(Verdict::User)) => Self::JobFailed,
+            (_, Some(Verdict::Timeout | Verdict::OutOfMemory)) => Self::JobStopped,
+            (_, Some(Verdict::Device | Verdict::Infrastructure) | None) => Self::FleetFailed,
+        }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit.code())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet::schema::FailureCode;
+
+    use super::*;
+
+    #[test]
+    fn the_exit_says_whose_fault_it_was() {
+        let failure = |verdict| Some(Failure::new(verdict, FailureCode::Internal, "m"));
+        let exit = |state, verdict| Exit::of_outcome(state, failure(verdict).as_ref());
+        assert_eq!(exit(AttemptState::Failed, Verdict::User), Exit::JobFailed);
+        assert_eq!(exit(AttemptState::Failed, Verdict::Timeout), Exit::JobStopped);
+        assert_eq!(exit(AttemptState::Failed, Verdict::OutOfMemory), Exit::JobStopped);
+        assert_eq!(exit(AttemptState::Expired, Verdict::Timeout), Exit::JobStopped);
+        assert_eq!(exit(AttemptState::Dead, Verdict::User), Exit::JobFailed);
+        assert_eq!(exit(AttemptState::Dead, Verdict::Infrastructure), Exit::FleetFailed);
+        assert_eq!(Exit::of_outcome(AttemptState::Dead, None), Exit::FleetFailed);
+    }
+
+    #[test]
+    fn the_table_lists_every_code() {
+        for exit in [
+            Exit::Success,
+            Exit::Internal,
+            Exit::Usage,
+            Exit::BadInput,
+            Exit::JobFailed,
+            Exit::JobStopped,
+            Exit::DeadlinePassed,
+            Exit::Broker,
+            Exit::Ledger,
+            Exit::NotFound,
+            Exit::FleetFailed,
+            Exit::Interrupted,
+        ] {
+            assert!(TABLE.contains(&format!("\n{:>5}  ", exit.code())), "{exit:?}");
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Arrays in files: `.npy`, `.png`, and raw bytes with a form given on the command line.
+
+use std::{
+    fs::{self, File},
+    io::{Read, Write},
+    path::Path,
+};
+
+use gpufleet::{
+    Array,
+    schema::{Dtype, bounds::MESSAGE_BYTES_MAX},
+};
+
+use super::{complaint::Complaint, spec::Form};
+
+mod npy;
+mod png;
+
+/// An input travels inside its task's message, so a larger file can't be used whatever it holds. The allowance is for the
+/// headers of the file formats.
+const FILE_BYTES_MAX: u64 = MESSAGE_BYTES_MAX as u64 + (64 << 10);
+
+/// A file's kind, by the end of its name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Npy,
+    Png,
+    Raw,
+}
+
+impl Kind {
+    fn of(path: &Path) -> Self {
+        match path.extension().and_then(|end| end.to_str()).map(str::to_ascii_lowercase).as_deref() {
+            Some("npy") => Self::Npy,
+            Some("png") => Self::Png,
+            _ => Self::Raw,
+        }
+    }
+}
+
+/// Reads an array. `form` says what raw bytes are; for the other kinds it must agree with the file.
+pub fn read(path: &Path, form: Option<&Form>) -> Result<Array, Complaint> {
+    let bytes = read_bytes(path, FILE_BYTES_MAX)?;
+    let unusable = |problem: String| Complaint::bad_input(format!("failed to read {}: {problem}", path.display()));
+    let array = match (Kind::of(path), form) {
+        (Kind::Npy, _) => npy::decode(&bytes).map_err(unusable)?,
+        (Kind::Png, _) => png::decode(&bytes).map_err(unusable)?,
+        (Kind::Raw, Some(form)) => {
+            return Array::new(form.dtype, form.shape.clone(), bytes).map_err(|problem| {
+                let problem = Complaint::bad_input(format!("{} does not fit its form: {problem}", path.display()));
+                problem.hint("give the dtype and shape that the file was written with")
+            });
+        }
+        (Kind::Raw, None) => {
+            return Err(unusable("its name does not say what it holds".to_owned()).hint(format!(
+                "give its dtype and shape: {}:f32[1024]; .npy and .png files need none",
+                path.display()
+            )));
+        }
+    };
+    match form {
+        Some(form) if form.dtype != array.dtype() || form.shape != array.shape() => Err(unusable(format!(
+            "it holds {}{:?}, not {}{:?} as said",
+            array.dtype(),
+            array.shape(),
+            form.dtype,
+            form.shape
+        ))
+        .hint("leave the form out: the file says it itself")),
+        _ => Ok(array),
+    }
+}
+
+/// Reads a text, such as a kernel's source.
+pub fn read_text(path: &Path, bytes_max: usize) -> Result<String, Complaint> {
+    String::from_utf8(read_bytes(path, bytes_max as u64)?)
+        .map_err(|_| Complaint::bad_input(format!("failed to read {}: it is not UTF-8 text", path.display())))
+}
+
+fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Complaint> {
+    let failed = |problem: std::io::Error| {
+        let complaint = Complaint::bad_input(format!("failed to read {}: {}", path.display(), reason(&problem)));
+        match problem.kind() {
+            std::io::ErrorKind::NotFound => complaint.hint("check the path; it is taken from the current directory"),
+            _ => complaint,
+        }
+    };
+    let mut bytes = Vec::new();
+    let file = File::open(path).map_err(failed)?;
+    // One byte more than allowed tells a file that is too long, however long it claims to be.
+    file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
+    if bytes.len() as u64 > bytes_max {
+        let complaint = Complaint::bad_input(format!("{} is larger than {bytes_max} bytes", path.display()));
+        return Err(complaint
+            .hint("a task travels in one message of at most 16 MiB; split the job, or make inputs on the device"));
+    }
+    Ok(bytes)
+}
+
+/// The system's words without its number.
+fn reason(problem: &std::io::Error) -> String {
+    let text = problem.to_string();
+    text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words).to_owned()
+}
+
+/// What a file could not hold as it was, for the person to know.
+pub type Remark = Option<String>;
+
+/// Writes an array. The file appears whole or not at all.
+pub fn write(path: &Path, array: &Array) -> Result<Remark, Complaint> {
+    let unusable = |problem: String| Complaint::bad_input(format!("failed to write {}: {problem}", path.display()));
+    let (bytes, remark) = match Kind::of(path) {
+        Kind::Npy => (npy::encode(array).map_err(unusable)?, None),
+        Kind::Png => png::encode(array).map_err(unusable)?,
+        Kind::Raw => (array.bytes().to_vec(), None),
+    };
+    write_whole(path, &bytes).map_err(|problem| unusable(reason(&problem)))?;
+    Ok(remark)
+}
+
+fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
+    // A device file such as /dev/null can't be replaced, and a link should stay one.
+    if fs::symlink_metadata(path).is_ok_and(|metadata| !metadata.is_file()) {
+        return fs::write(path, bytes);
+    }
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(format!(".{}.part", std::process::id()));
+    let part = path.with_file_name(name);
+    let written = File::create(&part).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&part, path));
+    if written.is_err() {
+        // What matters is the first error; a part that can't be removed either was probably never made.
+        let _ = fs::remove_file(&part);
+    }
+    written
+}
+
+/// Refuses an output file that can't be written, before the job has run for it.
+pub fn check_writable(path: &Path) -> Result<(), Complaint> {
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let refuse = |problem: &str| Complaint::bad_input(format!("failed to write {}: {problem}", path.display()));
+    if path.is_dir() {
+        return Err(refuse("it is a folder").hint("name a file in it"));
+    }
+    match fs::metadata(folder) {
+        Ok(metadata) if metadata.is_dir() => Ok(()),
+        _ => Err(refuse("its folder does not exist").hint(format!("make it first: mkdir -p {}", folder.display()))),
+    }
+}
+
+/// Refuses a file kind that can't hold the dtype, where that is known before the job runs.
+pub fn check_holds(path: &Path, dtype: Dtype) -> Result<(), Complaint> {
+    match Kind::of(path) {
+        Kind::Npy if npy::descriptor(dtype).is_none() => {
+            Err(Complaint::bad_input(format!("{}: NumPy files know no {dtype}", path.display()))
+                .hint("name the file .bin for the raw bytes"))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,224 @@
+//! NumPy's `.npy`: a magic, a length, a header that is a Python dict, and the elements.
+//!
+//! Only what a kernel can use is read: plain numbers and booleans, little endian (or of one byte). Column-major files are turned into
+//! row-major order, which changes nothing that NumPy would show.
+
+use gpufleet::{Array, schema::Dtype};
+
+const MAGIC: &[u8] = b"\x93NUMPY";
+/// NumPy pads the header so that the elements begin on a multiple of this.
+const ALIGNMENT: usize = 64;
+
+/// What a header says.
+#[derive(Debug, PartialEq, Eq)]
+struct Header {
+    dtype: Dtype,
+    fortran_order: bool,
+    shape: Vec<u64>,
+}
+
+/// NumPy's name of a dtype, if it has one.
+pub fn descriptor(dtype: Dtype) -> Option<&'static str> {
+    Some(match dtype {
+        Dtype::Bool => "|b1",
+        Dtype::I8 => "|i1",
+        Dtype::I16 => "<i2",
+        Dtype::I32 => "<i4",
+        Dtype::I64 => "<i8",
+        Dtype::U8 => "|u1",
+        Dtype::U16 => "<u2",
+        Dtype::U32 => "<u4",
+        Dtype::U64 => "<u8",
+        Dtype::F16 => "<f2",
+        Dtype::F32 => "<f4",
+        Dtype::F64 => "<f8",
+        Dtype::Bf16 => return None,
+    })
+}
+
+pub fn decode(bytes: &[u8]) -> Result<Array, String> {
+    let (header, elements) = split(bytes)?;
+    let header = Header::parse(header)?;
+    let Header { dtype, fortran_order, shape } = header;
+    let count = gpufleet::schema::task::elements(&shape).ok_or("its shape is too large")?;
+    let wanted = count.checked_mul(dtype.size() as u64).ok_or("its shape is too large")?;
+    if wanted != elements.len() as u64 {
+        return Err(format!("it holds {} bytes where {shape:?} of {dtype} takes {wanted}", elements.len()));
+    }
+    let elements = if fortran_order && shape.len() > 1 && count > 0 {
+        row_major(elements, &shape, dtype.size())
+    } else {
+        elements.to_vec()
+    };
+    Array::new(dtype, shape, elements).map_err(|problem| problem.to_string())
+}
+
+pub fn encode(array: &Array) -> Result<Vec<u8>, String> {
+    let dtype = array.dtype();
+    let descriptor = descriptor(dtype)
+        .ok_or_else(|| format!("NumPy files know no {dtype}; name the file .bin for the raw bytes"))?;
+    let extents: String = array.shape().iter().map(|extent| format!("{extent},")).collect();
+    let mut header = format!("{{'descr': '{descriptor}', 'fortran_order': False, 'shape': ({extents}), }}");
+    let unpadded = MAGIC.len() + 4 + header.len() + 1;
+    header.extend(std::iter::repeat_n(' ', unpadded.next_multiple_of(ALIGNMENT) - unpadded));
+    header.push('\n');
+    let length = u16::try_from(header.len()).expect("eight extents of twenty digits are far below 64 KiB");
+    let mut file = Vec::with_capacity(unpadded + ALIGNMENT + array.bytes().len());
+    file.extend_from_slice(MAGIC);
+    file.extend([1, 0]);
+    file.extend(length.to_le_bytes());
+    file.extend_from_slice(header.as_bytes());
+    file.extend_from_slice(array.bytes());
+    Ok(file)
+}
+
+fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
+    let rest = bytes.strip_prefix(MAGIC).ok_or("it is not a NumPy file")?;
+    let (version, rest) = rest.split_first_chunk::<2>().ok_or("it is cut short")?;
+    let (length, rest) = match version[0] {
+        1 => rest.split_first_chunk().map(|(length, rest)| (usize::from(u16::from_le_bytes(*length)), rest)),
+        2 | 3 => rest.split_first_chunk().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest)),
+        other => return Err(format!("it is of NumPy's format version {other}, 1 to 3 are known")),
+    }
+    .ok_or("it is cut short")?;
+    let (header, elements) = rest.split_at_checked(length).ok_or("it is cut short")?;
+    Ok((std::str::from_utf8(header).map_err(|_| "its header is not text")?, elements))
+}
+
+impl Header {
+    /// NumPy writes the dict's three keys in a fixed form; other writers differ in blanks and quotes at most.
+    fn parse(text: &str) -> Result<Self, String> {
+        let value = |key: &str| {
+            let at = [format!("'{key}'"), format!("\"{key}\"")]
+                .iter()
+                .find_map(|quoted| Some(text.find(quoted)? + quoted.len()));
+            let rest = at.map(|at| text[at..].trim_start());
+            rest.and_then(|rest| rest.strip_prefix(':'))
+                .map(str::trim_start)
+                .ok_or(format!("its header has no {key:?}"))
+        };
+        let fortran_order = match value("fortran_order")? {
+            text if text.starts_with("False") => false,
+            text if text.starts_with("True") => true,
+            _ => return Err("its header is malformed at \"fortran_order\"".to_owned()),
+        };
+        Ok(Self { dtype: parse_descriptor(value("descr")?)?, fortran_order, shape: parse_shape(value("shape")?)? })
+    }
+}
+
+fn parse_descriptor(text: &str) -> Result<Dtype, String> {
+    let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'));
+    let Some((name, _)) = quote.and_then(|quote| text[1..].split_once(quote)) else {
+        return Err("it holds records; a kernel takes plain numbers".to_owned());
+    };
+    let plain = name.trim_start_matches(['<', '|', '=']);
+    let known = |dtype: &Dtype| descriptor(*dtype).is_some_and(|known| known[1..] == *plain);
+    match Dtype::ALL.into_iter().find(known) {
+        Some(dtype) => Ok(dtype),
+        None if name.starts_with('>') => Err(format!(
+            "its elements are big endian ({name}); write it again with a.astype(a.dtype.newbyteorder('<'))"
+        )),
+        None => {
+            Err(format!("its elements are {name:?}, which no kernel takes; write it again with a.astype('float32')"))
+        }
+    }
+}
+
+fn parse_shape(text: &str) -> Result<Vec<u64>, String> {
+    let malformed = || "its header is malformed at \"shape\"".to_owned();
+    let (extents, _) = text.strip_prefix('(').and_then(|text| text.split_once(')')).ok_or_else(malformed)?;
+    let extents = extents.split(',').map(str::trim).filter(|extent| !extent.is_empty());
+    extents.map(|extent| extent.trim_end_matches('L').parse().map_err(|_| malformed())).collect()
+}
+
+/// Elements in column-major order, put into row-major order.
+fn row_major(elements: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
+    let shape: Vec<usize> = shape.iter().map(|extent| *extent as usize).collect();
+    let strides: Vec<usize> =
+        shape.iter().scan(1, |stride, extent| Some(std::mem::replace(stride, *stride * extent))).collect();
+    let mut index = vec![0; shape.len()];
+    let mut ordered = Vec::with_capacity(elements.len());
+    for _ in 0..elements.len() / size {
+        let from: usize = index.iter().zip(&strides).map(|(index, stride)| index * stride).sum();
+        ordered.extend_from_slice(&elements[from * size..][..size]);
+        for axis in (0..shape.len()).rev() {
+            index[axis] += 1;
+            if index[axis] < shape[axis] {
+                break;
+            }
+            index[axis] = 0;
+        }
+    }
+    ordered
+}
+
+#[cfg(test)]
+mod tests {
+    use npyz::WriterBuilder;
+    use proptest::prelude::{any, prop, prop_assert_eq, proptest};
+
+    use super::*;
+
+    fn with_header(header: &str, elements: &[u8]) -> Vec<u8> {
+        let length = (header.len() as u16).to_le_bytes();
+        [MAGIC, &[1, 0], &length, header.as_bytes(), elements].concat()
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read_back_by_us_and_by_others(elements in prop::collection::vec(any::<f32>(), 6)) {
+            let array = Array::from_slice(&elements).reshape(vec![2, 3]).unwrap();
+            let file = encode(&array).unwrap();
+            prop_assert_eq!(decode(&file).unwrap(), array);
+            let other = npyz::NpyFile::new(&file[..]).unwrap();
+            prop_assert_eq!(other.shape(), [2, 3]);
+            let bits = |elements: &[f32]| elements.iter().map(|element| element.to_bits()).collect::<Vec<_>>();
+            prop_assert_eq!(bits(&other.into_vec::<f32>().unwrap()), bits(&elements));
+        }
+
+        #[test]
+        fn no_bytes_make_reading_panic(bytes in prop::collection::vec(any::<u8>(), 0..200), cut in 0_usize..200) {
+            let _ = decode(&[MAGIC, &[1, 0], &bytes].concat());
+            let file = encode(&Array::from_slice(&bytes)).unwrap();
+            let _ = decode(&file[..cut.min(file.len())]);
+        }
+    }
+
+    #[test]
+    fn every_dtype_that_numpy_knows_comes_back() {
+        for dtype in Dtype::ALL {
+            let array = Array::new(dtype, vec![2], vec![1; 2 * dtype.size()]).unwrap();
+            match encode(&array) {
+                Ok(file) => assert_eq!(decode(&file).unwrap(), array),
+                Err(problem) => assert_eq!(problem, "NumPy files know no bf16; name the file .bin for the raw bytes"),
+            }
+        }
+    }
+
+    #[test]
+    fn a_column_major_file_of_another_writer_reads_as_the_same_matrix() {
+        let mut file = Vec::new();
+        let options = npyz::WriteOptions::new().default_dtype().order(npyz::Order::Fortran).shape(&[2, 3]);
+        let mut writer = options.writer(&mut file).begin_nd().unwrap();
+        // The matrix [[1, 2, 3], [4, 5, 6]], column by column.
+        writer.extend([1_i32, 4, 2, 5, 3, 6]).unwrap();
+        writer.finish().unwrap();
+        assert_eq!(decode(&file).unwrap().to_vec::<i32>().unwrap(), [1, 2, 3, 4, 5, 6]);
+    }
+
+    #[test]
+    fn what_can_not_be_used_is_told_with_a_way_out() {
+        let problem = |header: &str, elements: &[u8]| decode(&with_header(header, elements)).unwrap_err();
+        assert_eq!(decode(b"text").unwrap_err(), "it is not a NumPy file");
+        assert!(problem("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", &[0; 4]).contains("big endian"));
+        assert!(
+            problem("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", &[0; 8]).contains("which no kernel")
+        );
+        assert!(problem("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", &[]).contains("records"));
+        assert!(problem("{'descr': '<f4', 'shape': (1,), }", &[]).contains("fortran_order"));
+        let huge = "{'descr': '<f4', 'fortran_order': True, 'shape': (18446744073709551615, 2), }";
+        assert_eq!(problem(huge, &[]), "its shape is too large");
+        let short = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
+        assert_eq!(problem(short, &[0; 8]), "it holds 8 bytes where [3] of f32 takes 12");
+    }
+}

@@ -1,0 +1,50 @@
+use super::*;
+
+fn folder() -> tempfile::TempDir {
+    tempfile::tempdir().unwrap()
+}
+
+#[test]
+fn arrays_come_back_from_every_kind_of_file() {
+    let folder = folder();
+    let array = Array::from_slice(&[1_u8, 2, 3, 4, 5, 6]).reshape(vec![2, 3]).unwrap();
+    for name in ["a.npy", "a.png", "a.bin"] {
+        let path = folder.path().join(name);
+        assert_eq!(write(&path, &array).unwrap(), None);
+        let form = Form { dtype: Dtype::U8, shape: vec![2, 3] };
+        assert_eq!(read(&path, Some(&form)).unwrap(), array, "{name}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 3, "no part is left behind");
+}
+
+#[test]
+fn each_unusable_file_is_told_with_what_to_do() {
+    let folder = folder();
+    let path = |name: &str| folder.path().join(name);
+    let missing = read(&path("none.npy"), None).unwrap_err();
+    assert!(missing.message.contains("No such file"), "{}", missing.message);
+    fs::write(path("x.bin"), [0; 10]).unwrap();
+    assert!(read(&path("x.bin"), None).unwrap_err().hint.unwrap().contains(":f32[1024]"));
+    let form = Form { dtype: Dtype::F32, shape: vec![3] };
+    let misfit = read(&path("x.bin"), Some(&form)).unwrap_err();
+    assert!(misfit.message.ends_with("10 bytes do not make [3] of f32, which takes 12"), "{}", misfit.message);
+    write(&path("x.npy"), &Array::from_slice(&[1_u8])).unwrap();
+    let disagreeing = read(&path("x.npy"), Some(&form)).unwrap_err();
+    assert!(disagreeing.message.contains("it holds u8[1], not f32[3] as said"), "{}", disagreeing.message);
+}
+
+#[test]
+fn an_endless_file_is_refused_and_not_read_to_its_end() {
+    let form = Form { dtype: Dtype::U8, shape: vec![4] };
+    assert!(read(Path::new("/dev/zero"), Some(&form)).unwrap_err().message.contains("larger than"));
+}
+
+#[test]
+fn an_output_that_could_never_be_written_is_refused_before_the_job() {
+    let folder = folder();
+    assert!(check_writable(folder.path()).is_err());
+    assert!(check_writable(&folder.path().join("none").join("y.npy")).unwrap_err().hint.unwrap().contains("mkdir"));
+    assert!(check_writable(&folder.path().join("y.npy")).is_ok());
+    assert!(check_writable(Path::new("y.npy")).is_ok());
+    assert!(check_holds(Path::new("y.npy"), Dtype::Bf16).is_err());
+}

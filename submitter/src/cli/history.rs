@@ -1,0 +1,239 @@
+//! `gpufleet history`: what became of the jobs.
+
+use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone, Utc};
+use clap::{Args, ValueEnum};
+use gpufleet::schema::JobState;
+use gpufleet_ledger::{HistoryFilter, JobRow, Ledger, PageKey};
+
+use super::{
+    complaint::Complaint,
+    connection,
+    exit::Exit,
+    options::LedgerOptions,
+    output, quantity,
+    spec::LabelSpec,
+    table::{self, Column},
+    waiting::Spinner,
+};
+
+/// List jobs, the newest first
+#[derive(Debug, Args)]
+pub struct Options {
+    /// Only jobs in this state: queued, running, succeeded, failed, cancelled, expired or dead. May be given several times
+    #[arg(long, value_name = "STATE", value_delimiter = ',')]
+    state: Vec<JobState>,
+    /// Only this catalog kernel, or this entry of a program
+    #[arg(long)]
+    kernel: Option<String>,
+    /// Only this pool
+    #[arg(long)]
+    pool: Option<String>,
+    /// Only jobs since then: 2h, 3days, 2026-11-20 or 2026-11-20T08:30
+    #[arg(long, value_name = "TIME", value_parser = since)]
+    since: Option<DateTime<Utc>>,
+    /// Only jobs with this label. Given several times, all must match
+    #[arg(long, value_name = "KEY=VALUE")]
+    label: Vec<LabelSpec>,
+    /// At most so many jobs
+    #[arg(long, default_value_t = HistoryFilter::LIMIT_DEFAULT, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    limit: u32,
+    /// Continue after an earlier list, with the key that it ended with
+    #[arg(long, value_name = "KEY")]
+    before: Option<PageKey>,
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+    #[command(flatten)]
+    ledger: LedgerOptions,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// For people
+    Table,
+    /// For programs: a list of objects
+    Json,
+    /// For spreadsheets: a header and a record per job
+    Csv,
+}
+
+pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    let work = async {
+        let ledger = connection::ledger(&options.ledger).await?;
+        let jobs = read(&ledger, options).await;
+        ledger.close().await;
+        jobs
+    };
+    let (jobs, next) = Spinner::new("reading the history").around(work).await?;
+    match options.output {
+        Format::Table => output::emit(&table(&jobs, Utc::now()))?,
+        Format::Json => output::emit_json(&jobs)?,
+        Format::Csv => output::emit(&csv(&jobs))?,
+    }
+    if let Some(next) = next {
+        output::note(&format!("more: gpufleet history --before {next}"));
+    }
+    Ok(Exit::Success)
+}
+
+/// Pages until the limit is reached.
+async fn read(ledger: &Ledger, options: &Options) -> Result<(Vec<JobRow>, Option<PageKey>), Complaint> {
+    let mut filter = HistoryFilter {
+        states: options.state.clone(),
+        kernel: options.kernel.clone(),
+        pool: options.pool.clone(),
+        since: options.since,
+        labels: options.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect(),
+        limit: 0,
+        before: options.before,
+    };
+    let mut jobs = Vec::new();
+    loop {
+        let left = options.limit - u32::try_from(jobs.len()).expect("there are no more jobs than the limit");
+        filter.limit = left.min(HistoryFilter::LIMIT_MAX);
+        let page = ledger.history(&filter).await.map_err(|error| connection::ledger_complaint(&error))?;
+        let is_empty = page.jobs.is_empty();
+        jobs.extend(page.jobs);
+        filter.before = page.next;
+        if page.next.is_none() || is_empty || jobs.len() >= options.limit as usize {
+            return Ok((jobs, page.next));
+        }
+    }
+}
+
+fn since(text: &str) -> Result<DateTime<Utc>, String> {
+    let text = text.trim();
+    if let Ok(ago) = humantime::parse_duration(text) {
+        let ago = chrono::Duration::from_std(ago).ok().and_then(|ago| Utc::now().checked_sub_signed(ago));
+        return ago.ok_or_else(|| "that is before all time".to_owned());
+    }
+    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
+        return Ok(time.to_utc());
+    }
+    let midnight = || NaiveDate::parse_from_str(text, "%Y-%m-%d").ok()?.and_hms_opt(0, 0, 0);
+    let clock = || NaiveDateTime::parse_from_str(text, "%Y-%m-%dT%H:%M").ok();
+    midnight()
+        .or_else(clock)
+        .and_then(|time| Local.from_local_datetime(&time).earliest())
+        .map(|time| time.to_utc())
+        .ok_or_else(|| "write how long ago (2h, 3days), a date (2026-11-20) or a time (2026-11-20T08:30)".to_owned())
+}
+
+const COLUMNS: [Column; 10] = [
+    Column::Left("ID"),
+    Column::Left("STATE"),
+    Column::Left("KERNEL"),
+    Column::Left("NAME"),
+    Column::Left("POOL"),
+    Column::Right("AGE"),
+    Column::Right("QUEUED"),
+    Column::Right("KERNEL TIME"),
+    Column::Right("TOTAL"),
+    Column::Left("DEVICE"),
+];
+
+fn table(jobs: &[JobRow], now: DateTime<Utc>) -> String {
+    let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+    let time = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), quantity::micros);
+    table::render(
+        &COLUMNS,
+        jobs.iter().map(|job| {
+            vec![
+                job.job_id.to_string(),
+                job.state.to_string(),
+                text(&job.kernel),
+                text(&job.name),
+                text(&job.pool),
+                age(now - job.created_at),
+                time(job.queue_us),
+                time(job.kernel_us),
+                time(job.total_us),
+                device(job.device_name.as_deref(), job.emulated),
+            ]
+        }),
+    )
+}
+
+/// A device by name; one that is no GPU says so.
+pub fn device(name: Option<&str>, emulated: Option<bool>) -> String {
+    match (name, emulated) {
+        (None, _) => "-".to_owned(),
+        (Some(name), Some(true)) if !name.to_ascii_lowercase().contains("emulat") => format!("{name} (emulated)"),
+        (Some(name), _) => name.to_owned(),
+    }
+}
+
+fn age(since: chrono::Duration) -> String {
+    match since.num_seconds() {
+        ..0 => "0s".to_owned(),
+        seconds @ 0..120 => format!("{seconds}s"),
+        seconds @ 120..7_200 => format!("{}m", seconds / 60),
+        seconds @ 7_200..172_800 => format!("{}h", seconds / 3_600),
+        seconds => format!("{}d", seconds / 86_400),
+    }
+}
+
+const CSV_HEADER: [&str; 21] = [
+    "job_id",
+    "state",
+    "kernel",
+    "program",
+    "name",
+    "pool",
+    "priority",
+    "client",
+    "labels",
+    "created_at",
+    "started_at",
+    "finished_at",
+    "attempts",
+    "worker",
+    "device",
+    "device_name",
+    "emulated",
+    "queue_us",
+    "kernel_us",
+    "total_us",
+    "failure",
+];
+
+fn csv(jobs: &[JobRow]) -> String {
+    let mut text = table::csv_record(CSV_HEADER.map(str::to_owned));
+    for job in jobs {
+        text.push_str(&table::csv_record(csv_cells(job)));
+    }
+    text
+}
+
+fn csv_cells(job: &JobRow) -> [String; CSV_HEADER.len()] {
+    fn shown<T: ToString>(value: &Option<T>) -> String {
+        value.as_ref().map(T::to_string).unwrap_or_default()
+    }
+    let time = |time: &Option<DateTime<Utc>>| time.map(|time| time.to_rfc3339()).unwrap_or_default();
+    let labels: Vec<String> = job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    [
+        job.job_id.to_string(),
+        job.state.to_string(),
+        shown(&job.kernel),
+        shown(&job.program),
+        shown(&job.name),
+        shown(&job.pool),
+        shown(&job.priority),
+        shown(&job.client),
+        labels.join(" "),
+        job.created_at.to_rfc3339(),
+        time(&job.started_at),
+        time(&job.finished_at),
+        job.attempts.to_string(),
+        shown(&job.worker),
+        shown(&job.device),
+        shown(&job.device_name),
+        shown(&job.emulated),
+        shown(&job.queue_us),
+        shown(&job.kernel_us),
+        shown(&job.total_us),
+        job.failure.as_ref().map(|failure| failure.message.clone()).unwrap_or_default(),
+    ]
+}
+
+#[cfg(test)]
+pub mod tests;

@@ -1,0 +1,124 @@
+//! `gpufleet local`: a whole fleet on this machine.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+use gpufleet_local::{Cuda, LocalError, Status, UpOptions, persistent::FleetState};
+
+use super::{
+    complaint::{Complaint, chain},
+    connection, environment,
+    exit::Exit,
+    options::Format,
+    output,
+    table::{self, Column},
+    waiting,
+};
+
+/// Start, stop and look at a whole fleet on this machine
+///
+/// A private RabbitMQ and Postgres on free loopback ports, the ledger and workers. While it runs, the other commands use it unless
+/// they are told otherwise.
+#[derive(Debug, Args)]
+pub struct Options {
+    #[command(subcommand)]
+    action: Action,
+    /// Where it keeps its data and logs
+    #[arg(long, global = true, value_name = "FOLDER", env = environment::LOCAL_DIR, hide_env_values = true)]
+    dir: Option<PathBuf>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Start what does not run yet
+    Up {
+        /// How many workers there shall be
+        #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+        workers: u32,
+        /// A pool that the workers serve. May be given several times
+        #[arg(long, default_value = "default")]
+        pool: Vec<gpufleet::schema::PoolName>,
+        /// What the workers compute on: auto (a GPU where there is one, else the emulated device), system (the NVIDIA driver),
+        /// emulated, or the path of a CUDA driver library
+        #[arg(long, default_value = "auto", value_name = "DRIVER")]
+        cuda: Cuda,
+    },
+    /// Stop it; data and logs stay
+    Down,
+    /// Tell what runs
+    Status {
+        #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+        output: Format,
+    },
+}
+
+pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    let dir = options.dir.clone().unwrap_or_else(connection::local_dir);
+    match &options.action {
+        Action::Up { workers, pool, cuda } => {
+            let up = UpOptions {
+                dir,
+                workers: *workers,
+                pools: pool.iter().map(ToString::to_string).collect(),
+                cuda: cuda.clone(),
+            };
+            let status = gpufleet_local::up(&up, waiting::steps(false).as_ref()).await.map_err(complaint)?;
+            output::emit(&describe(&status))?;
+        }
+        Action::Down => {
+            let forced = gpufleet_local::down(&dir, waiting::steps(false).as_ref()).await.map_err(complaint)?;
+            for name in forced {
+                output::warn(&format!("{name} did not stop by itself and was killed"));
+            }
+        }
+        Action::Status { output: format } => {
+            let status = gpufleet_local::status(&dir).map_err(complaint)?;
+            match format {
+                Format::Table => output::emit(&describe(&status))?,
+                Format::Json => output::emit_json(&status)?,
+            }
+        }
+    }
+    Ok(Exit::Success)
+}
+
+fn complaint(error: LocalError) -> Complaint {
+    let complaint = Complaint::new(Exit::Internal, format!("failed to {}", chain(&error)));
+    match error {
+        LocalError::Ended { .. } | LocalError::NotReady { .. } => {
+            complaint.hint("`gpufleet local status` shows what runs and where the logs lie")
+        }
+        _ => complaint,
+    }
+}
+
+fn describe(status: &Status) -> String {
+    let mut text = match status.state {
+        FleetState::Down => return format!("no fleet runs in {}\n", status.dir.display()),
+        FleetState::Up => format!("a fleet runs in {}\n", status.dir.display()),
+        FleetState::Degraded => {
+            format!("a fleet in {} runs in part; `gpufleet local up` mends it\n", status.dir.display())
+        }
+    };
+    let columns = [
+        Column::Left("PROCESS"),
+        Column::Right("PID"),
+        Column::Left("STATE"),
+        Column::Right("UP"),
+        Column::Left("LOG"),
+    ];
+    text.push_str(&table::render(
+        &columns,
+        status.processes.iter().map(|process| {
+            let up = process.seconds.map(std::time::Duration::from_secs).map(humantime::format_duration);
+            vec![
+                process.name.clone(),
+                process.pid.to_string(),
+                if process.alive { "running" } else { "dead" }.to_owned(),
+                up.map_or_else(|| "-".to_owned(), |up| up.to_string()),
+                process.log.display().to_string(),
+            ]
+        }),
+    ));
+    text
+}

@@ -1,0 +1,107 @@
+//! What was typed. What it means is worked out by each command in its own file.
+
+use std::{convert::Infallible, fmt, str::FromStr};
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::{completions, environment, exit, history, kernels, local, show, submit};
+
+/// Submit GPU jobs from a machine without a GPU, and see what became of them.
+#[derive(Debug, Parser)]
+#[command(name = "gpufleet", version, max_term_width = 100, after_long_help = exit::TABLE)]
+pub struct Options {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Submit(Box<submit::Options>),
+    History(history::Options),
+    Show(show::Options),
+    Kernels(kernels::Options),
+    Local(local::Options),
+    Completions(completions::Options),
+}
+
+/// Where the broker is.
+#[derive(Debug, Args)]
+pub struct BrokerOptions {
+    /// The broker: amqp://USER:PASSWORD@HOST:5672/VHOST. Without it, the fleet of `gpufleet local up`
+    #[arg(long, value_name = "URL", env = environment::AMQP_URL, hide_env_values = true, help_heading = "Connection")]
+    pub amqp_url: Option<Secret>,
+}
+
+/// Where the ledger's database is.
+#[derive(Debug, Args)]
+pub struct LedgerOptions {
+    /// The ledger's database: postgres://USER:PASSWORD@HOST:5432/DATABASE. Without it, the fleet of `gpufleet local up`
+    #[arg(long, value_name = "URL", env = environment::DATABASE_URL, hide_env_values = true, help_heading = "Connection")]
+    pub database_url: Option<Secret>,
+}
+
+/// How data is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// For people
+    Table,
+    /// For programs
+    Json,
+}
+
+/// A text that holds a password: it is passed on and never shown.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(pub String);
+
+impl FromStr for Secret {
+    type Err = Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Infallible> {
+        Ok(Self(text.to_owned()))
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    /// Without the blanks at line ends that clap leaves, and without values from the environment of the test run.
+    fn long_help(command: clap::Command) -> String {
+        let help = command.term_width(100).mut_args(|arg| arg.hide_env(true)).render_long_help().to_string();
+        help.lines().map(|line| line.trim_end().to_owned() + "\n").collect()
+    }
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn a_password_shows_neither_in_debug_nor_in_help() {
+        let options =
+            Options::try_parse_from(["gpufleet", "history", "--database-url", "postgres://u:canary@h/d"]).unwrap();
+        assert!(!format!("{options:?}").contains("canary"));
+    }
+
+    #[test]
+    fn the_help_of_the_command_names_its_parts_and_the_exit_codes() {
+        insta::assert_snapshot!(long_help(Options::command()));
+    }
+
+    #[test]
+    fn the_help_of_each_subcommand() {
+        let mut command = Options::command().term_width(100);
+        command.build();
+        for subcommand in command.get_subcommands().filter(|subcommand| subcommand.get_name() != "help") {
+            insta::assert_snapshot!(format!("help_{}", subcommand.get_name()), long_help(subcommand.clone()));
+        }
+    }
+}

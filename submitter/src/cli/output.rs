@@ -1,0 +1,42 @@
+//! Where data and messages go: data to stdout, everything else to stderr.
+
+use std::io::{ErrorKind, IsTerminal, Write};
+
+use super::{complaint::Complaint, environment, exit::Exit};
+
+/// Prints data. A reader that has left (`| head`) has what it wanted: that is no fault.
+pub fn emit(text: &str) -> Result<(), Complaint> {
+    let mut stdout = std::io::stdout().lock();
+    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+        Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+            Err(Complaint::new(Exit::Internal, format!("failed to write to standard output: {error}")))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Prints a value as JSON.
+pub fn emit_json(value: &impl serde::Serialize) -> Result<(), Complaint> {
+    let text = serde_json::to_string_pretty(value)
+        .map_err(|error| Complaint::new(Exit::Internal, format!("failed to write JSON: {error}")))?;
+    emit(&(text + "\n"))
+}
+
+/// Tells a person something that is no data.
+pub fn note(text: &str) {
+    // Nobody is left to tell that stderr is gone.
+    let _ = writeln!(std::io::stderr(), "{text}");
+}
+
+pub fn warn(text: &str) {
+    let warning = if stderr_has_colour() { "\x1b[1;33mwarning:\x1b[0m" } else { "warning:" };
+    note(&format!("{warning} {text}"));
+}
+
+pub fn stderr_is_terminal() -> bool {
+    std::io::stderr().is_terminal()
+}
+
+pub fn stderr_has_colour() -> bool {
+    stderr_is_terminal() && std::env::var_os(environment::NO_COLOR).is_none_or(|value| value.is_empty())
+}

@@ -1,0 +1,226 @@
+//! `gpufleet show`: one job, its attempts, and where its time went.
+
+use clap::Args;
+use gpufleet::schema::Timings;
+use gpufleet_ledger::{AttemptRow, FailureRow, JobDetail, PrefixMatch};
+
+use super::{
+    complaint::Complaint,
+    connection,
+    exit::Exit,
+    history::device,
+    options::{Format, LedgerOptions},
+    output, quantity,
+    waiting::Spinner,
+};
+
+/// Tell everything about a job: its attempts, timings and failure
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The job's id, or enough of its beginning
+    id: String,
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+    #[command(flatten)]
+    ledger: LedgerOptions,
+}
+
+/// Cells of the longest bar.
+const BAR_WIDTH: u64 = 40;
+
+pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    let work = async {
+        let ledger = connection::ledger(&options.ledger).await?;
+        let found = ledger.job_by_prefix(&options.id).await.map_err(|error| connection::ledger_complaint(&error));
+        ledger.close().await;
+        found
+    };
+    let detail = match Spinner::new("reading the job").around(work).await? {
+        PrefixMatch::One(detail) => detail,
+        PrefixMatch::None => return Err(missing(&options.id)),
+        PrefixMatch::Many(ids) => {
+            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
+            return Err(Complaint::new(Exit::NotFound, format!("several jobs begin with {:?}", options.id))
+                .detail(ids.join("\n"))
+                .hint("give more of the id"));
+        }
+    };
+    match options.output {
+        Format::Table => output::emit(&describe(&detail))?,
+        Format::Json => output::emit_json(&detail)?,
+    }
+    Ok(Exit::Success)
+}
+
+fn missing(id: &str) -> Complaint {
+    let looks_right = !id.is_empty() && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
+    let complaint = Complaint::new(Exit::NotFound, format!("the ledger has no job {id:?}"));
+    if looks_right {
+        complaint.hint("a job that was just submitted appears within a second; `gpufleet history` lists the latest")
+    } else {
+        complaint.hint("a job's id looks like 01990f3e-5c1a-7b6e-9d8f-0a1b2c3d4e5f; `gpufleet history` lists them")
+    }
+}
+
+fn describe(detail: &JobDetail) -> String {
+    let job = &detail.job;
+    let mut lines = Lines::default();
+    lines.add("job", Some(job.job_id.to_string()));
+    lines.add("state", Some(job.state.to_string()));
+    lines.add("name", job.name.clone());
+    let labels: Vec<String> = job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    lines.add("labels", Some(labels.join(" ")));
+    lines.add(
+        "kernel",
+        job.kernel.as_ref().map(|kernel| match &job.program {
+            Some(program) => format!("{kernel} ({program})"),
+            None => kernel.clone(),
+        }),
+    );
+    let priority = job.priority.as_deref().unwrap_or("?");
+    lines.add("pool", job.pool.as_ref().map(|pool| format!("{pool}, priority {priority}")));
+    lines.add("client", job.client.clone());
+    let time = |time: Option<chrono::DateTime<chrono::Utc>>| time.map(|time| time.format("%F %T%.3f UTC").to_string());
+    lines.add("submitted", time(job.submitted_at.or(Some(job.created_at))));
+    lines.add("started", time(job.started_at));
+    lines.add("finished", time(job.finished_at));
+    lines.add("input", job.input_bytes.map(quantity::bytes));
+    lines.add("output", job.output_bytes.map(quantity::bytes));
+    let mut text = lines.0;
+    for attempt in &detail.attempts {
+        text.push('\n');
+        text.push_str(&describe_attempt(attempt));
+    }
+    text
+}
+
+fn describe_attempt(attempt: &AttemptRow) -> String {
+    let superseded = if attempt.superseded { ", superseded: another outcome was recorded first" } else { "" };
+    let place = match attempt.device {
+        Some(index) => {
+            let name = device(attempt.device_name.as_deref(), attempt.emulated);
+            format!(" on {}, device {index}: {name}", attempt.worker)
+        }
+        None => format!(" on {}", attempt.worker),
+    };
+    let mut text = format!("attempt {} {}{superseded}{place}\n", attempt.attempt, attempt.state);
+    if let Some(failure) = &attempt.failure {
+        text.push_str(&describe_failure(failure));
+    }
+    if let Some(timings) = &attempt.timings {
+        text.push_str(&breakdown(timings));
+    }
+    text
+}
+
+fn describe_failure(failure: &FailureRow) -> String {
+    let line = failure.line.map(|line| format!(", line {line}")).unwrap_or_default();
+    let mut text = format!("  {} ({}, verdict {}{line})\n", failure.message, failure.code, failure.verdict);
+    for line in failure.detail.iter().flat_map(|detail| detail.lines()) {
+        text.push_str(format!("    {line}").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+/// Where an attempt's time went, as bars of one scale. Steps that took no time are left out.
+pub fn breakdown(timings: &Timings) -> String {
+    let cached = if timings.module_cached { " (cached)" } else { "" };
+    let mut steps = vec![
+        ("queue".to_owned(), timings.queue_us),
+        ("wait for the executor".to_owned(), timings.wait_us),
+        ("compile".to_owned(), timings.compile_us),
+        (format!("load{cached}"), timings.load_us),
+        ("copy in".to_owned(), timings.copy_in_us),
+    ];
+    match timings.launches_us.as_slice() {
+        [only] => steps.push(("kernel".to_owned(), *only)),
+        many => steps.extend(many.iter().enumerate().map(|(index, us)| (format!("launch {}", index + 1), *us))),
+    }
+    steps.push(("copy out".to_owned(), timings.copy_out_us));
+    let longest = steps.iter().map(|(_, us)| *us).max().unwrap_or_default().max(1);
+    let mut text = String::new();
+    for (name, us) in steps.iter().filter(|(_, us)| *us > 0) {
+        let bar = "█".repeat(u64::div_ceil(*us * BAR_WIDTH, longest) as usize);
+        text.push_str(&format!("  {name:<21} {:>8}  {bar}\n", quantity::micros(*us)));
+    }
+    text.push_str(&format!("  {:<21} {:>8}\n", "executor, in all", quantity::micros(timings.total_us)));
+    if timings.device_bytes_peak > 0 {
+        text.push_str(&format!("  {:<21} {:>8}\n", "device memory", quantity::bytes(timings.device_bytes_peak)));
+    }
+    text
+}
+
+/// Names and values in two columns; what is unknown or empty is left out.
+#[derive(Debug, Default)]
+struct Lines(String);
+
+impl Lines {
+    fn add(&mut self, name: &str, value: Option<String>) {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            self.0.push_str(&format!("{name:<10} {value}\n"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet::schema::AttemptState;
+
+    use super::*;
+    use crate::cli::history::tests::job;
+
+    fn attempt() -> AttemptRow {
+        AttemptRow {
+            attempt: 2,
+            state: AttemptState::Succeeded,
+            superseded: false,
+            worker: "w1".to_owned(),
+            device: Some(0),
+            device_name: Some("CPU".to_owned()),
+            emulated: Some(true),
+            started_at: None,
+            finished_at: None,
+            failure: None,
+            output_bytes: None,
+            timings: Some(Timings {
+                queue_us: 1_500,
+                compile_us: 250_000,
+                load_us: 900,
+                copy_in_us: 4_000,
+                launches_us: vec![45_678, 12],
+                copy_out_us: 2_000,
+                total_us: 304_000,
+                device_bytes_peak: 12 << 20,
+                ..Timings::default()
+            }),
+        }
+    }
+
+    #[test]
+    fn a_job_is_told_with_its_attempts_and_their_times() {
+        let failure = FailureRow {
+            verdict: "infrastructure".to_owned(),
+            code: "executor_lost".to_owned(),
+            message: "the executor died".to_owned(),
+            detail: Some("signal 9".to_owned()),
+            line: None,
+        };
+        let lost = AttemptRow {
+            attempt: 1,
+            state: AttemptState::Lost,
+            failure: Some(failure),
+            timings: None,
+            device: None,
+            ..attempt()
+        };
+        let job = job("01990f3e-0000-7000-8000-000000000001");
+        insta::assert_snapshot!(describe(&JobDetail { job, attempts: vec![lost, attempt()] }));
+    }
+
+    #[test]
+    fn an_id_that_can_not_be_one_is_told_how_ids_look() {
+        assert!(missing("saxpy").hint.unwrap().contains("looks like"));
+        assert!(missing("0199").hint.unwrap().contains("just submitted"));
+    }
+}

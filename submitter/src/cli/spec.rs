@@ -1,0 +1,237 @@
+//! The small languages of the command line: buffers, grids, kernel arguments.
+//!
+//! Everything here parses text to data and knows neither files nor jobs. Each `FromStr` is what clap calls, so its error
+//! is the whole message that a person sees: it says which form was expected.
+
+use std::{path::PathBuf, str::FromStr};
+
+use gpufleet::schema::{Arg, Block, Dtype, Number};
+
+/// `f32[480,640]`: what a buffer holds. `f32[]` is a single element.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Form {
+    pub dtype: Dtype,
+    pub shape: Vec<u64>,
+}
+
+/// `NAME=FILE` or `NAME=FILE:f32[480,640]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileSpec {
+    pub name: String,
+    pub path: PathBuf,
+    pub form: Option<Form>,
+}
+
+/// `NAME=f32[1024]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ZerosSpec {
+    pub name: String,
+    pub form: Form,
+}
+
+/// `NAME=f32[1024]:1.5`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FillSpec {
+    pub name: String,
+    pub form: Form,
+    pub value: Number,
+}
+
+/// `NAME=VALUE`: a catalog kernel's scalar.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ScalarSpec {
+    pub name: String,
+    pub value: Number,
+}
+
+/// `KEY=VALUE`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LabelSpec {
+    pub key: String,
+    pub value: String,
+}
+
+/// `8,8`: one to three positive numbers, x first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extents<T>(pub Vec<T>);
+
+/// `256`, `16,16` or `auto`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BlockSpec(pub Block);
+
+/// `x,y,n:u32=1000,a:f32=2.0`: kernel parameters in order. A bare name is a buffer, the others are scalars with their types.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ArgsSpec(pub Vec<Arg>);
+
+/// A text of the wrong form.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct SpecError(String);
+
+fn fail<T>(problem: impl Into<String>) -> Result<T, SpecError> {
+    Err(SpecError(problem.into()))
+}
+
+fn name_and_rest<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str), SpecError> {
+    match text.split_once('=') {
+        Some((name, rest)) if !name.trim().is_empty() && !rest.trim().is_empty() => Ok((name.trim(), rest.trim())),
+        _ => fail(format!("write {form}")),
+    }
+}
+
+impl FromStr for Form {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let expected = "write a dtype and a shape, such as f32[480,640]";
+        let Some((dtype, extents)) = text.trim().strip_suffix(']').and_then(|text| text.split_once('[')) else {
+            return fail(expected);
+        };
+        let dtype = Dtype::from_str(dtype.trim()).map_err(|problem| SpecError(problem.to_string()))?;
+        let extents = extents.trim();
+        if extents.is_empty() {
+            return Ok(Self { dtype, shape: Vec::new() });
+        }
+        let shape = extents.split(',').map(|extent| match extent.trim().parse::<u64>() {
+            Ok(0) => fail("an extent of the shape is zero"),
+            Ok(extent) => Ok(extent),
+            Err(_) => fail(format!("{:?} is not an extent; {expected}", extent.trim())),
+        });
+        Ok(Self { dtype, shape: shape.collect::<Result<_, _>>()? })
+    }
+}
+
+impl FromStr for FileSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (name, rest) = name_and_rest(text, "NAME=FILE or NAME=FILE:f32[480,640]")?;
+        // A file's name may contain colons: only what looks like a form after the last one is taken for a form.
+        let form = rest.rsplit_once(':').filter(|(_, form)| form.contains('[') && form.ends_with(']'));
+        let (path, form) = match form {
+            Some((path, form)) => (path, Some(form.parse()?)),
+            None => (rest, None),
+        };
+        if path.is_empty() {
+            return fail("the file's name is missing; write NAME=FILE");
+        }
+        Ok(Self { name: name.to_owned(), path: path.into(), form })
+    }
+}
+
+impl FromStr for ZerosSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (name, form) = name_and_rest(text, "NAME=f32[1024]")?;
+        Ok(Self { name: name.to_owned(), form: form.parse()? })
+    }
+}
+
+impl FromStr for FillSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let expected = "NAME=f32[1024]:1.5";
+        let (name, rest) = name_and_rest(text, expected)?;
+        let Some((form, value)) = rest.rsplit_once(':') else {
+            return fail(format!("the value is missing; write {expected}"));
+        };
+        let form: Form = form.parse()?;
+        let value = number(value)?;
+        fits(value, form.dtype)?;
+        Ok(Self { name: name.to_owned(), form, value })
+    }
+}
+
+impl FromStr for ScalarSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (name, value) = name_and_rest(text, "NAME=VALUE, such as a=2.0")?;
+        Ok(Self { name: name.to_owned(), value: number(value)? })
+    }
+}
+
+impl FromStr for LabelSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let (key, value) = name_and_rest(text, "KEY=VALUE, such as team=vision")?;
+        Ok(Self { key: key.to_owned(), value: value.to_owned() })
+    }
+}
+
+impl<T: FromStr + Default + PartialEq> FromStr for Extents<T> {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        let expected = "write one to three positive numbers, x first, such as 640,480";
+        let extents = text.split(',').map(|extent| match extent.trim().parse::<T>() {
+            Ok(extent) if extent == T::default() => fail(format!("an extent is zero; {expected}")),
+            Ok(extent) => Ok(extent),
+            Err(_) => fail(format!("{:?} is not a positive number; {expected}", extent.trim())),
+        });
+        let extents = extents.collect::<Result<Vec<T>, _>>()?;
+        if extents.len() > 3 { fail(format!("{} dimensions; {expected}", extents.len())) } else { Ok(Self(extents)) }
+    }
+}
+
+impl FromStr for BlockSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        match text.trim() {
+            "auto" => Ok(Self(Block::Auto)),
+            threads => Ok(Self(Block::Threads(threads.parse::<Extents<u32>>()?.0))),
+        }
+    }
+}
+
+impl FromStr for ArgsSpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        if text.trim().is_empty() {
+            return Ok(Self(Vec::new()));
+        }
+        text.split(',').map(arg).collect::<Result<_, _>>().map(Self)
+    }
+}
+
+fn arg(text: &str) -> Result<Arg, SpecError> {
+    let text = text.trim();
+    let expected = "write buffers by name and scalars as NAME:DTYPE=VALUE, such as x,y,n:u32=1000";
+    match (text.split_once('='), text.contains(':')) {
+        (None, false) if !text.is_empty() => Ok(Arg::Buffer(text.to_owned())),
+        (Some((scalar, value)), true) => {
+            let (_, dtype) = scalar.split_once(':').ok_or_else(|| SpecError(format!("{text:?}: {expected}")))?;
+            let dtype = Dtype::from_str(dtype.trim()).map_err(|problem| SpecError(format!("{text:?}: {problem}")))?;
+            let value = number(value)?;
+            fits(value, dtype)?;
+            Ok(Arg::Scalar(dtype, value))
+        }
+        (Some(_), false) => fail(format!("{text:?} has no dtype; {expected}")),
+        _ => fail(format!("{text:?} is no argument; {expected}")),
+    }
+}
+
+fn number(text: &str) -> Result<Number, SpecError> {
+    text.parse().map_err(|problem: gpufleet::schema::number::NotANumber| SpecError(problem.to_string()))
+}
+
+fn fits(number: Number, dtype: Dtype) -> Result<(), SpecError> {
+    number.write(dtype, &mut Vec::with_capacity(8)).map_err(|problem| SpecError(problem.to_string()))
+}
+
+/// A duration with its unit, above zero.
+pub fn duration(text: &str) -> Result<std::time::Duration, String> {
+    match humantime::parse_duration(text) {
+        Ok(duration) if duration.is_zero() => Err("it must be longer than nothing".to_owned()),
+        Ok(duration) => Ok(duration),
+        Err(problem) => Err(format!("{problem}; write a number with its unit, such as 30s, 10m or 2h")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+use super::*;
+
+fn problem<T: FromStr<Err = SpecError> + std::fmt::Debug>(text: &str) -> String {
+    text.parse::<T>().unwrap_err().to_string()
+}
+
+#[test]
+fn a_file_may_say_what_it_holds() {
+    let spec: FileSpec = "x=data/x.npy".parse().unwrap();
+    assert_eq!((spec.name.as_str(), spec.path.to_str().unwrap(), spec.form), ("x", "data/x.npy", None));
+    let spec: FileSpec = "x=run:3/x.bin:f32[1024, 8]".parse().unwrap();
+    assert_eq!(spec.path.to_str().unwrap(), "run:3/x.bin");
+    assert_eq!(spec.form.unwrap(), Form { dtype: Dtype::F32, shape: vec![1024, 8] });
+}
+
+#[test]
+fn a_form_is_a_dtype_and_positive_extents() {
+    assert_eq!("f64[]".parse::<Form>().unwrap().shape, Vec::<u64>::new());
+    assert!(problem::<Form>("f33[4]").contains("is not a dtype"));
+    assert!(problem::<Form>("f32").contains("such as f32[480,640]"));
+    assert!(problem::<Form>("f32[4,0]").contains("zero"));
+    assert!(problem::<Form>("f32[4,-1]").contains("\"-1\" is not an extent"));
+    assert!(problem::<Form>("f32[99999999999999999999]").contains("is not an extent"));
+}
+
+#[test]
+fn what_is_half_written_is_told_with_the_right_form() {
+    assert_eq!(problem::<FileSpec>("x.npy"), "write NAME=FILE or NAME=FILE:f32[480,640]");
+    assert_eq!(problem::<FileSpec>("x="), "write NAME=FILE or NAME=FILE:f32[480,640]");
+    assert_eq!(problem::<FileSpec>("x=:f32[4]"), "the file's name is missing; write NAME=FILE");
+    assert_eq!(problem::<FillSpec>("x=f32[4]"), "the value is missing; write NAME=f32[1024]:1.5");
+    assert_eq!(problem::<FillSpec>("x=u8[4]:300"), "300 does not fit u8");
+    assert_eq!(problem::<ScalarSpec>("a"), "write NAME=VALUE, such as a=2.0");
+    assert_eq!(problem::<ScalarSpec>("a=two"), "\"two\" is not a number");
+    assert_eq!(problem::<LabelSpec>("team"), "write KEY=VALUE, such as team=vision");
+}
+
+#[test]
+fn extents_are_one_to_three_positive_numbers() {
+    assert_eq!("8,8".parse::<Extents<u32>>().unwrap().0, [8, 8]);
+    assert!(problem::<Extents<u32>>("8,0").contains("an extent is zero"));
+    assert!(problem::<Extents<u32>>("1,2,3,4").contains("4 dimensions"));
+    assert!(problem::<Extents<u64>>("").contains("not a positive number"));
+    assert_eq!("auto".parse::<BlockSpec>().unwrap().0, Block::Auto);
+    assert_eq!("16,16".parse::<BlockSpec>().unwrap().0, Block::Threads(vec![16, 16]));
+}
+
+#[test]
+fn kernel_arguments_are_buffers_and_typed_scalars_in_order() {
+    let args: ArgsSpec = "x, y, n:u32=1000, a:f32=-2.5e3".parse().unwrap();
+    assert_eq!(
+        args.0,
+        [
+            Arg::Buffer("x".to_owned()),
+            Arg::Buffer("y".to_owned()),
+            Arg::Scalar(Dtype::U32, Number::Signed(1000)),
+            Arg::Scalar(Dtype::F32, Number::Float(-2500.0)),
+        ]
+    );
+    assert!(problem::<ArgsSpec>("x,n=4").contains("\"n=4\" has no dtype"));
+    assert!(problem::<ArgsSpec>("x,,y").contains("\"\" is no argument"));
+    assert!(problem::<ArgsSpec>("n:u32=-1").contains("-1 does not fit u32"));
+    assert!(problem::<ArgsSpec>("n:int=1").contains("\"int\" is not a dtype"));
+}
+
+#[test]
+fn a_duration_carries_its_unit() {
+    assert_eq!(duration("90s").unwrap().as_secs(), 90);
+    assert!(duration("90").unwrap_err().contains("with its unit"));
+    assert!(duration("0s").unwrap_err().contains("longer than nothing"));
+}

@@ -1,0 +1,143 @@
+//! `gpufleet submit`: send one job and, unless detached, wait for what comes back.
+
+use std::time::Duration;
+
+use gpufleet::{Fleet, JobError, JobHandle, JobResult, PoolDepth, SubmitError, schema::PoolName};
+
+use super::{
+    complaint::{Complaint, chain},
+    connection,
+    exit::Exit,
+    output,
+    waiting::Spinner,
+};
+
+mod failure;
+mod options;
+mod plan;
+mod report;
+mod task_file;
+
+pub use options::Options;
+use plan::Plan;
+
+pub async fn run(options: Options) -> Result<Exit, Complaint> {
+    let plan = Plan::of(&options)?;
+    let builder = Fleet::builder().wait_deadline(options.timeout);
+    let connecting = connection::fleet(&options.broker, builder);
+    let fleet = tokio::select! {
+        fleet = Spinner::new("connecting").around(connecting) => fleet?,
+        _ = tokio::signal::ctrl_c() => return Err(interrupted_before()),
+    };
+    let exit = submit(&fleet, plan, &options).await;
+    // Also after a failure: what was submitted still has to be told to the ledger.
+    fleet.close().await;
+    exit
+}
+
+async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Complaint> {
+    let pool = plan.pool.clone();
+    let submitting = fleet.submit(plan.job.clone());
+    let mut handle = tokio::select! {
+        handle = Spinner::new("submitting").around(submitting) => handle.map_err(|error| refused(&error, &plan))?,
+        _ = tokio::signal::ctrl_c() => return Err(interrupted_before()),
+    };
+    if options.detach {
+        report::submitted(handle.id(), options.output)?;
+        warn_if_nobody_serves(fleet, &pool).await;
+        return Ok(Exit::Success);
+    }
+    let id = handle.id();
+    tokio::select! {
+        outcome = wait(fleet, &pool, &mut handle, options.timeout) => conclude(outcome, &plan, options),
+        _ = tokio::signal::ctrl_c() => {
+            report::unfinished(id, options.output)?;
+            output::note(&format!("detached: job {id} goes on\nto see what became of it: gpufleet show {id}"));
+            Ok(Exit::Interrupted)
+        }
+    }
+}
+
+/// Waits for the reply, and says so if it seems that nobody is there to send one.
+async fn wait(
+    fleet: &Fleet,
+    pool: &PoolName,
+    handle: &mut JobHandle,
+    deadline: Duration,
+) -> Result<JobResult, JobError> {
+    /// A worker answers a small job sooner than this, and then the question is not worth asking.
+    const ASK_AFTER: Duration = Duration::from_millis(500);
+    let spinner = Spinner::new(format!("waiting for job {}", handle.id()));
+    let first = deadline.min(ASK_AFTER);
+    match handle.wait(first).await {
+        Err(JobError::DeadlinePassed { .. }) if deadline > first => {
+            warn_if_nobody_serves(fleet, pool).await;
+            let rest = spinner.around(handle.wait(deadline - first)).await;
+            rest.map_err(|error| match error {
+                JobError::DeadlinePassed { job_id, .. } => JobError::DeadlinePassed { job_id, waited: deadline },
+                other => other,
+            })
+        }
+        outcome => outcome,
+    }
+}
+
+async fn warn_if_nobody_serves(fleet: &Fleet, pool: &PoolName) {
+    // A question that fails is no reason to bother anybody: the wait itself will tell.
+    if let Ok(PoolDepth { consumers: 0, messages }) = fleet.pool_depth(pool).await {
+        let others = match messages {
+            0 | 1 => String::new(),
+            many => format!(" among {many} messages"),
+        };
+        output::warn(&format!(
+            "no worker serves pool {pool} at the moment; the job waits in its queue{others}. To start one: gpufleet-worker run --pool {pool}"
+        ));
+    }
+}
+
+fn conclude(outcome: Result<JobResult, JobError>, plan: &Plan, options: &Options) -> Result<Exit, Complaint> {
+    match outcome {
+        Ok(result) => {
+            report::succeeded(&result, &plan.saves, options.output)?;
+            Ok(Exit::Success)
+        }
+        Err(JobError::Failed(failed)) => {
+            report::failed(&failed, options.output)?;
+            Err(failure::complaint(&failed, plan.source.as_ref()))
+        }
+        Err(error @ JobError::DeadlinePassed { .. }) => {
+            let id = error.job_id();
+            report::unfinished(id, options.output)?;
+            Err(Complaint::new(Exit::DeadlinePassed, error.to_string()).hint(format!(
+                "the job goes on; see what became of it with `gpufleet show {id}`, or wait longer next time with --timeout"
+            )))
+        }
+        Err(error @ JobError::Closed { job_id }) => Err(Complaint::new(Exit::Broker, error.to_string())
+            .hint(format!("the job goes on; see what became of it with `gpufleet show {job_id}`"))),
+        Err(error @ JobError::BadReply { .. }) => Err(Complaint::new(Exit::FleetFailed, error.to_string())
+            .hint("the worker may be of another version than this command")),
+    }
+}
+
+fn interrupted_before() -> Complaint {
+    Complaint::new(Exit::Interrupted, "interrupted before the broker confirmed the job").hint("it may run or not")
+}
+
+fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
+    let told = |exit| Complaint::new(exit, chain(error));
+    match error {
+        SubmitError::Invalid(problem) => plan::invalid(problem, plan.job.program()),
+        SubmitError::TooLarge { .. } => told(Exit::BadInput).hint(
+            "inputs travel inside the message: split the job, send smaller types, or make data on the device with --zeros and --fill",
+        ),
+        SubmitError::Encode { .. } | SubmitError::AlreadySubmitted { .. } => told(Exit::Internal),
+        SubmitError::NoQueue { .. } => told(Exit::Broker).hint("the queue was deleted a moment ago; submit again"),
+        SubmitError::Refused { .. } => told(Exit::Broker).hint("wait until the workers have caught up, then submit again"),
+        SubmitError::Unknown { job_id, .. } => {
+            told(Exit::Broker).hint(format!("`gpufleet show {job_id}` tells whether it did; a kernel job may safely run twice"))
+        }
+        SubmitError::Declare(_) | SubmitError::Publish(_) => {
+            Complaint::new(Exit::Broker, connection::sentence(&chain(error)))
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A job's failure as a person wants to read it: what, where in the source, whose fault, what next.
+
+use gpufleet::{
+    FailedJob,
+    schema::{Failure, FailureCode},
+};
+
+use super::plan::SourceText;
+use crate::cli::{complaint::Complaint, exit::Exit};
+
+/// Lines shown before and after the one that is to blame.
+const CONTEXT_LINES: usize = 2;
+/// Generated sources can have lines without end.
+const LINE_CHARS_MAX: usize = 160;
+
+pub fn complaint(failed: &FailedJob, source: Option<&SourceText>) -> Complaint {
+    let exit = Exit::of_outcome(failed.state, failed.failure.as_ref());
+    let job_id = failed.job_id;
+    let Some(failure) = &failed.failure else {
+        return Complaint::new(exit, format!("job {job_id} {}", failed.state))
+            .hint(format!("`gpufleet show {job_id}` may know more"));
+    };
+    let message = format!(
+        "job {job_id} {}: {} ({}, verdict {})",
+        failed.state,
+        failure.message,
+        failure.code.name(),
+        failure.verdict.name()
+    );
+    let complaint = Complaint::new(exit, message).hint(hint(failure, failed));
+    match detail(failure, source) {
+        detail if detail.is_empty() => complaint,
+        detail => complaint.detail(detail),
+    }
+}
+
+fn detail(failure: &Failure, source: Option<&SourceText>) -> String {
+    let snippet = failure.line.zip(source).and_then(|(line, source)| snippet(source, line));
+    let parts: Vec<String> = snippet.into_iter().chain(failure.detail.clone()).collect();
+    parts.join("\n\n")
+}
+
+/// The line that is to blame with its neighbours.
+fn snippet(source: &SourceText, line: u32) -> Option<String> {
+    let lines: Vec<&str> = source.text.lines().collect();
+    let index = usize::try_from(line).ok()?.checked_sub(1).filter(|index| *index < lines.len())?;
+    let first = index.saturating_sub(CONTEXT_LINES);
+    let last = (index + CONTEXT_LINES).min(lines.len() - 1);
+    let width = (last + 1).to_string().len();
+    let mut text = format!("{:width$}--> {}:{line}\n", "", source.path.display());
+    for (number, line) in lines.iter().enumerate().take(last + 1).skip(first) {
+        let shown: String = line.replace('\t', "    ").chars().take(LINE_CHARS_MAX).collect();
+        text.push_str(format!("{:>width$} | {shown}", number + 1).trim_end());
+        text.push('\n');
+        if number == index {
+            let indent = shown.len() - shown.trim_start().len();
+            let carets = shown.trim().chars().count().max(1);
+            text.push_str(&format!("{:width$} | {}{}\n", "", " ".repeat(indent), "^".repeat(carets)));
+        }
+    }
+    Some(text.trim_end().to_owned())
+}
+
+fn hint(failure: &Failure, failed: &FailedJob) -> String {
+    let job_id = failed.job_id;
+    match failure.code {
+        FailureCode::CompileError => "correct the source and submit it again".to_owned(),
+        FailureCode::LoadError => {
+            "the device can't load this program; check its target architecture and entry names".to_owned()
+        }
+        FailureCode::MalformedTask | FailureCode::UnsupportedVersion => {
+            "the worker may be of another version than this command; bring both to the same".to_owned()
+        }
+        FailureCode::InvalidTask => "correct what the message names and submit again".to_owned(),
+        FailureCode::UnknownKernel => {
+            "the worker's catalog lacks it; bring worker and command to the same version".to_owned()
+        }
+        FailureCode::RequirementsNotMet => "ask for less, or for a pool whose devices have it".to_owned(),
+        FailureCode::LaunchError => "compare grid, block and shared memory with what the device allows".to_owned(),
+        FailureCode::KernelFault => {
+            "check the kernel's indices against the buffers' shapes, and the grid against both".to_owned()
+        }
+        FailureCode::TimeLimit => "give it more with --time-limit, or give it less to do".to_owned(),
+        FailureCode::QueueLimit => "give it more with --queue-limit, or start more workers".to_owned(),
+        FailureCode::OutOfMemory => "use smaller buffers, or a pool with larger devices".to_owned(),
+        FailureCode::OutputTooLarge => {
+            "a reply carries at most 16 MiB: return fewer or smaller buffers, or split the job".to_owned()
+        }
+        FailureCode::Cancelled => "submit it again if that was not meant".to_owned(),
+        FailureCode::ExecutorLost
+        | FailureCode::AttemptsExhausted
+        | FailureCode::DeviceLost
+        | FailureCode::Internal => {
+            format!(
+                "submit it again; if it fails again, `gpufleet show {job_id}` tells where it ran, and that worker's log why"
+            )
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gpufleet::schema::{AttemptState, Timings, Verdict};
+
+    use super::*;
+
+    fn failed(failure: Option<Failure>) -> FailedJob {
+        FailedJob {
+            job_id: "01990f3e-0000-7000-8000-000000000001".parse().unwrap(),
+            state: AttemptState::Failed,
+            attempt: 1,
+            failure,
+            timings: Timings::default(),
+            ran_on: None,
+            round_trip: Duration::ZERO,
+        }
+    }
+
+    #[test]
+    fn a_compile_error_points_into_the_source() {
+        let text = "#include <x>\nextern \"C\" __global__ void k(float *y)\n{\n\ty[0] = zz;\n}\n";
+        let source = SourceText { path: "edge.cu".into(), text: text.to_owned() };
+        let failure = Failure::new(Verdict::User, FailureCode::CompileError, "identifier \"zz\" is undefined")
+            .with_detail("default_program(4): error: identifier \"zz\" is undefined\n1 error detected")
+            .at_line(Some(4));
+        let complaint = complaint(&failed(Some(failure)), Some(&source));
+        assert_eq!(complaint.exit, Exit::JobFailed);
+        insta::assert_snapshot!(complaint.render(false));
+    }
+
+    #[test]
+    fn a_line_that_the_source_does_not_have_is_left_out() {
+        let source = SourceText { path: "edge.cu".into(), text: "one line".to_owned() };
+        assert_eq!(snippet(&source, 0), None);
+        assert_eq!(snippet(&source, 2), None);
+        assert_eq!(snippet(&source, u32::MAX), None);
+        assert!(snippet(&source, 1).unwrap().contains("1 | one line"));
+    }
+
+    #[test]
+    fn an_outcome_without_a_reason_is_still_told() {
+        let complaint = complaint(&failed(None), None);
+        assert_eq!(complaint.exit, Exit::FleetFailed);
+        assert!(complaint.hint.unwrap().contains("gpufleet show"));
+    }
+}

@@ -1,0 +1,240 @@
+//! What a command line or a task file means: a job, and where its outputs go.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
+
+use gpufleet::{
+    InvalidJob, Job,
+    schema::{Buffer, Data, PoolName, Program, bounds::PROGRAM_BYTES_MAX},
+};
+
+use gpufleet_kernels::{Problem, ResolveError};
+
+use super::{Options, task_file};
+use crate::cli::{complaint::Complaint, files, kernels, spec::FileSpec};
+
+/// Everything that was typed, read and checked; nothing has been sent yet.
+#[derive(Debug)]
+pub struct Plan {
+    pub job: Job,
+    pub pool: PoolName,
+    /// Which output goes to which file.
+    pub saves: BTreeMap<String, PathBuf>,
+    pub source: Option<SourceText>,
+}
+
+/// The program that was submitted, for pointing into it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceText {
+    pub path: PathBuf,
+    pub text: String,
+}
+
+impl Plan {
+    pub fn of(options: &Options) -> Result<Self, Complaint> {
+        let mut plan = match &options.file {
+            Some(file) => task_file::read(file)?,
+            None => of_line(options)?,
+        };
+        plan.take_job_options(options);
+        for out in &options.out {
+            if plan.saves.insert(out.name.clone(), out.path.clone()).is_some() {
+                return Err(Complaint::usage(format!("output {} is to be written twice", out.name))
+                    .hint("give one --out for it"));
+            }
+        }
+        plan.check(options)?;
+        Ok(plan)
+    }
+
+    /// What a task file may say too, the line says with more weight.
+    fn take_job_options(&mut self, options: &Options) {
+        let mut job = self.job.clone();
+        if let Some(pool) = &options.pool {
+            self.pool = pool.clone();
+        }
+        job = job.pool(self.pool.clone());
+        if let Some(priority) = options.priority {
+            job = job.priority(priority);
+        }
+        if let Some(name) = &options.name {
+            job = job.name(name);
+        }
+        for label in &options.label {
+            job = job.label(&label.key, &label.value);
+        }
+        if let Some(limit) = options.time_limit {
+            job = job.time_limit(limit);
+        }
+        if let Some(limit) = options.queue_limit {
+            job = job.queue_limit(limit);
+        }
+        if let Some(device) = &options.device {
+            job = job.requires_device(device);
+        }
+        self.job = job;
+    }
+
+    /// Finds everything that can be wrong before anything is sent or waited for.
+    fn check(&self, options: &Options) -> Result<(), Complaint> {
+        let checked = self.job.clone().build().map_err(|problem| invalid(&problem, self.job.program()))?;
+        for (name, path) in &self.saves {
+            files::check_writable(path)?;
+            let dtype = match &checked.task.program {
+                Program::Catalog(kernel) => kernels::find(kernel)?.buffer(name).map(|buffer| buffer.dtype),
+                _ => checked.task.buffer(name).map(|buffer| buffer.dtype),
+            };
+            match dtype {
+                Some(dtype) => files::check_holds(path, dtype)?,
+                None => return Err(no_such_output(name, options)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn no_such_output(name: &str, options: &Options) -> Complaint {
+    let complaint = Complaint::bad_input(format!("no buffer is named {name:?}, so it can't be written"));
+    match options.kernel.as_deref().and_then(|kernel| kernels::find(kernel).ok()) {
+        Some(kernel) => complaint.hint(format!("the kernel is {}", kernel.signature())),
+        None => complaint.hint(format!("make it: --zeros {name}=f32[1024], or --out {name}=FILE:f32[1024]")),
+    }
+}
+
+fn of_line(options: &Options) -> Result<Plan, Complaint> {
+    let (job, source) = program(options)?;
+    let job = launch(job, options)?;
+    let job = buffers(job, options)?;
+    let job = returned(options).into_iter().fold(job, Job::output);
+    Ok(Plan { job, pool: PoolName::default(), saves: BTreeMap::new(), source })
+}
+
+fn program(options: &Options) -> Result<(Job, Option<SourceText>), Complaint> {
+    let read = |path: &Path| {
+        let text = files::read_text(path, PROGRAM_BYTES_MAX)?;
+        Ok::<_, Complaint>(SourceText { path: path.to_owned(), text })
+    };
+    if let Some(path) = &options.source {
+        let source = read(path)?;
+        let job = options.compile_option.iter().fold(Job::source(&source.text), Job::compile_option);
+        return Ok((job, Some(source)));
+    }
+    if let Some(path) = &options.ptx {
+        let source = read(path)?;
+        return Ok((Job::ptx(&source.text), Some(source)));
+    }
+    let name = options.kernel.as_deref().expect("clap demands a kernel, a source, a PTX or a task file");
+    let kernel = kernels::find(name)?;
+    let mut job = Job::catalog(&kernel.name);
+    for scalar in &options.arg {
+        job = job.scalar(&scalar.name, scalar.value);
+    }
+    Ok((job, None))
+}
+
+fn launch(job: Job, options: &Options) -> Result<Job, Complaint> {
+    let Some(entry) = &options.entry else { return Ok(job) };
+    let mut job = job.entry(entry).shared_bytes(options.shared);
+    job = match (&options.cover, &options.grid) {
+        (Some(threads), _) => job.cover(threads.0.clone()),
+        (None, Some(blocks)) => job.blocks(blocks.0.clone()),
+        (None, None) => {
+            return Err(Complaint::usage("it is not said how many threads to launch")
+                .hint("give --cover with the extents of your data, such as --cover 1000000 or --cover 640,480; or --grid with a number of blocks"));
+        }
+    };
+    if let gpufleet::schema::Block::Threads(threads) = &options.block.0 {
+        job = job.block(threads.clone());
+    }
+    for arg in options.args.iter().flat_map(|args| &args.0) {
+        job = match arg {
+            gpufleet::schema::Arg::Buffer(name) => job.arg_buffer(name),
+            gpufleet::schema::Arg::Scalar(dtype, number) => job.arg_scalar(*dtype, *number),
+        };
+    }
+    Ok(job)
+}
+
+fn buffers(mut job: Job, options: &Options) -> Result<Job, Complaint> {
+    for FileSpec { name, path, form } in options.input.iter().chain(&options.inout) {
+        job = job.input_array(name, files::read(path, form.as_ref())?);
+    }
+    for zeros in &options.zeros {
+        job = job.zeros(&zeros.name, zeros.form.dtype, zeros.form.shape.clone());
+    }
+    for fill in &options.fill {
+        job = job.buffer(Buffer {
+            name: fill.name.clone(),
+            dtype: fill.form.dtype,
+            shape: fill.form.shape.clone(),
+            data: Data::Fill(fill.value),
+        });
+    }
+    for out in &options.out {
+        if let Some(form) = &out.form {
+            job = job.zeros(&out.name, form.dtype, form.shape.clone());
+        }
+    }
+    Ok(job)
+}
+
+/// Which buffers come back. A catalog kernel knows its outputs: there, what is written is enough, and nothing named is all.
+fn returned(options: &Options) -> Vec<String> {
+    let mut names: Vec<String> = options.out.iter().map(|out| out.name.clone()).collect();
+    if options.kernel.is_none() {
+        names.extend(options.inout.iter().map(|inout| inout.name.clone()));
+    }
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// A job that can't be right, with what to do about it.
+pub fn invalid(problem: &InvalidJob, program: &Program<'_>) -> Complaint {
+    let complaint = Complaint::bad_input(format!("invalid job: {problem}"));
+    let hint = match problem {
+        InvalidJob::Catalog(problem) => catalog_hint(problem, program),
+        InvalidJob::Task(problem) => task_hint(&problem.field),
+    };
+    match hint {
+        Some(hint) => complaint.hint(hint),
+        None => complaint,
+    }
+}
+
+fn catalog_hint(problem: &ResolveError, program: &Program<'_>) -> Option<String> {
+    let (part, name) = problem.field().split_once('.').unwrap_or((problem.field(), ""));
+    let Program::Catalog(kernel) = program else { return None };
+    Some(match (problem.problem(), part) {
+        (Problem::Missing { .. }, "arguments") => format!("give it with --arg {name}=VALUE"),
+        (Problem::Missing { .. }, _) => {
+            format!("give it with --in {name}=FILE, or make it with --zeros {name}=f32[1024]")
+        }
+        (Problem::Surplus { .. }, _) => format!("leave {name} out, or correct its name"),
+        (Problem::OutputHasContents, _) => format!("leave out what it starts with: --out {name}=FILE is enough"),
+        (Problem::NoOutput { .. } | Problem::OutputTwice, _) => {
+            "name each of the kernel's outputs once at most".to_owned()
+        }
+        (Problem::LaunchesGiven, _) => "leave the launches out; your own go with --source FILE --entry NAME".to_owned(),
+        _ => format!("`gpufleet kernels {kernel}` tells what it takes"),
+    })
+}
+
+fn task_hint(field: &str) -> Option<String> {
+    let hint = match field.split(['.', '[']).next()? {
+        "launches" if field.contains("args") => {
+            "--args lists the kernel's parameters in order: buffers by name, scalars as NAME:DTYPE=VALUE"
+        }
+        "launches" => "--cover or --grid, --block and --shared describe the launch",
+        "buffers" => "--in, --inout, --zeros and --fill make buffers",
+        "outputs" => "what comes back must be a buffer: make it with --zeros NAME=f32[1024]",
+        "labels" => "labels are given with --label KEY=VALUE",
+        _ => return None,
+    };
+    Some(hint.to_owned())
+}
+
+#[cfg(test)]
+mod tests;

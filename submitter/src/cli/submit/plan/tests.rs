@@ -1,0 +1,128 @@
+use std::fs;
+
+use clap::Parser;
+use gpufleet::{
+    Array,
+    schema::{Grid, Priority},
+};
+
+use super::*;
+use crate::cli::exit::Exit;
+
+/// A folder with inputs, and what a command line in it means. `@` stands for the folder.
+struct Scene {
+    folder: tempfile::TempDir,
+}
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(flatten)]
+    options: Options,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = |name: &str| folder.path().join(name);
+        files::write(&path("x.npy"), &Array::from_slice(&[1.0_f32, 2.0, 3.0])).unwrap();
+        files::write(&path("long.npy"), &Array::from_slice(&[1.0_f32; 4])).unwrap();
+        files::write(&path("wide.npy"), &Array::from_slice(&[1.0_f64, 2.0, 3.0])).unwrap();
+        fs::write(path("k.cu"), "extern \"C\" __global__ void k(float *x) {}").unwrap();
+        fs::write(path("latin.cu"), [0xe9, 0x0a]).unwrap();
+        Self { folder }
+    }
+
+    fn options(&self, line: &str) -> Result<Options, clap::Error> {
+        let line = line.replace('@', self.folder.path().to_str().unwrap());
+        let words = std::iter::once("submit").chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.options)
+    }
+
+    fn plan(&self, line: &str) -> Plan {
+        Plan::of(&self.options(line).unwrap()).unwrap_or_else(|complaint| panic!("{}", complaint.render(false)))
+    }
+
+    /// What a person reads, with the folder's name taken out.
+    fn complaint(&self, line: &str) -> String {
+        let complaint = Plan::of(&self.options(line).unwrap()).unwrap_err();
+        assert!(matches!(complaint.exit, Exit::BadInput | Exit::Usage), "{complaint:?}");
+        complaint.render(false).replace(self.folder.path().to_str().unwrap(), "@")
+    }
+
+    fn usage(&self, line: &str) -> String {
+        let error = self.options(line).unwrap_err();
+        assert_eq!(error.exit_code(), i32::from(Exit::Usage.code()));
+        error.to_string()
+    }
+}
+
+#[test]
+fn a_catalog_line_becomes_a_short_task() {
+    let scene = Scene::new();
+    let plan =
+        scene.plan("saxpy --arg a=2.0 --in x=@/x.npy --inout y=@/x.npy --out y=@/r.npy --pool team-a --priority low");
+    let checked = plan.job.build().unwrap();
+    assert_eq!((checked.pool.as_str(), checked.priority), ("team-a", Priority::Low));
+    assert_eq!(checked.task.outputs, ["y"]);
+    assert!(checked.task.launches.is_empty());
+    assert_eq!(plan.saves["y"], scene.folder.path().join("r.npy"));
+    let all = scene.plan("saxpy --arg a=2.0 --in x=@/x.npy --inout y=@/x.npy").job.build().unwrap();
+    assert!(all.task.outputs.is_empty(), "nothing named means all");
+}
+
+#[test]
+fn a_source_line_becomes_a_launch() {
+    let scene = Scene::new();
+    let plan = scene.plan(
+        "--source @/k.cu --entry k --cover 3 --block 128 --inout x=@/x.npy --fill f=u8[4]:7 --out e=@/e.bin:f64[2,2] \
+         --args x,e,f,n:u32=3 --compile-option --use_fast_math --time-limit 30s --label team=vision",
+    );
+    let task = plan.job.build().unwrap().task;
+    assert_eq!(task.outputs, ["e", "x"]);
+    assert_eq!(task.launches[0].grid, Grid::Cover(vec![3]));
+    assert_eq!(task.launches[0].args.len(), 4);
+    assert_eq!(task.buffers.iter().map(|buffer| buffer.name.as_str()).collect::<Vec<_>>(), ["x", "f", "e"]);
+    assert_eq!(task.limits.time_limit_ms, Some(30_000));
+    assert_eq!(plan.source.unwrap().path, scene.folder.path().join("k.cu"));
+}
+
+#[test]
+fn each_bad_input_is_one_clear_message() {
+    let scene = Scene::new();
+    let lines = [
+        ("unknown kernel", "saxpi --arg a=2.0"),
+        ("missing argument", "saxpy --in x=@/x.npy --inout y=@/x.npy"),
+        ("surplus argument", "saxpy --arg a=2 --arg b=3 --in x=@/x.npy --inout y=@/x.npy"),
+        ("missing buffer", "saxpy --arg a=2 --in x=@/x.npy"),
+        ("wrong dtype", "saxpy --arg a=2 --in x=@/wide.npy --inout y=@/x.npy"),
+        ("wrong shape", "saxpy --arg a=2 --in x=@/x.npy --inout y=@/long.npy"),
+        ("unreadable file", "saxpy --arg a=2 --in x=@/none.npy --inout y=@/x.npy"),
+        ("no output of that name", "saxpy --arg a=2 --in x=@/x.npy --inout y=@/x.npy --out z=@/z.npy"),
+        ("output folder missing", "saxpy --arg a=2 --in x=@/x.npy --inout y=@/x.npy --out y=@/none/y.npy"),
+        ("no grid", "--source @/k.cu --entry k"),
+        ("absurd grid", "--source @/k.cu --entry k --grid 1,70000"),
+        ("absurd block", "--source @/k.cu --entry k --cover 10 --block 64,64"),
+        ("argument without a buffer", "--source @/k.cu --entry k --cover 10 --args y"),
+        ("output without a buffer", "--source @/k.cu --entry k --cover 10 --out y=@/y.npy"),
+        ("source that is no text", "--source @/latin.cu --entry k --cover 10"),
+        ("raw bytes without a form", "--source @/k.cu --entry k --cover 10 --in x=@/k.cu"),
+        ("bytes that disagree with the form", "--source @/k.cu --entry k --cover 10 --in x=@/k.cu:f32[4]"),
+        ("two files for one output", "saxpy --arg a=2 --in x=@/x.npy --inout y=@/x.npy --out y=@/1 --out y=@/2"),
+    ];
+    let told: Vec<String> =
+        lines.into_iter().map(|(what, line)| format!("# {what}\n{}", scene.complaint(line))).collect();
+    insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn what_can_not_stand_together_is_a_usage_error() {
+    let scene = Scene::new();
+    assert!(scene.usage("").contains("<KERNEL|--source <FILE>|--ptx <FILE>|--file <FILE>>"));
+    assert!(scene.usage("saxpy --source @/k.cu --entry k").contains("cannot be used with"));
+    assert!(scene.usage("--source @/k.cu").contains("--entry"));
+    assert!(scene.usage("saxpy --cover 10").contains("cannot be used with"));
+    assert!(scene.usage("--source @/k.cu --entry k --cover 0").contains("an extent is zero"));
+    assert!(scene.usage("saxpy --detach --out y=y.npy").contains("cannot be used with"));
+    assert!(scene.usage("saxpy --pool a.b").contains("contains '.'"));
+    assert!(scene.usage("saxpy --timeout 10").contains("with its unit"));
+}

@@ -1,0 +1,195 @@
+//! How a job's outcome is printed.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use gpufleet::{
+    Array, FailedJob, JobResult,
+    schema::{Failure, JobId, RanOn, Timings},
+};
+use serde::Serialize;
+
+use crate::cli::{complaint::Complaint, files, history::device, options::Format, output, quantity, show};
+
+/// What `-o json` prints: always this object, with `null` for what there is not.
+#[derive(Debug, Serialize)]
+struct Report<'a> {
+    job_id: JobId,
+    /// `null`: the command stopped waiting, or never waited.
+    state: Option<&'static str>,
+    attempt: Option<u32>,
+    ran_on: Option<&'a RanOn>,
+    timings: Option<&'a Timings>,
+    round_trip_us: Option<u64>,
+    outputs: Vec<Written>,
+    failure: Option<&'a Failure>,
+}
+
+/// An output, and the file that it went to.
+#[derive(Debug, PartialEq, Eq, Serialize)]
+struct Written {
+    name: String,
+    dtype: &'static str,
+    shape: Vec<u64>,
+    file: Option<PathBuf>,
+    #[serde(skip)]
+    remark: Option<String>,
+}
+
+impl Report<'_> {
+    fn of(job_id: JobId) -> Self {
+        Self {
+            job_id,
+            state: None,
+            attempt: None,
+            ran_on: None,
+            timings: None,
+            round_trip_us: None,
+            outputs: Vec::new(),
+            failure: None,
+        }
+    }
+}
+
+/// The id of a job that nobody waits for.
+pub fn submitted(job_id: JobId, format: Format) -> Result<(), Complaint> {
+    match format {
+        Format::Table => output::emit(&format!("{job_id}\n")),
+        Format::Json => output::emit_json(&Report::of(job_id)),
+    }
+}
+
+/// A job that is no longer waited for. For people, what is said on stderr is enough.
+pub fn unfinished(job_id: JobId, format: Format) -> Result<(), Complaint> {
+    match format {
+        Format::Table => Ok(()),
+        Format::Json => output::emit_json(&Report::of(job_id)),
+    }
+}
+
+/// Writes the outputs and tells where they are.
+pub fn succeeded(result: &JobResult, saves: &BTreeMap<String, PathBuf>, format: Format) -> Result<(), Complaint> {
+    let mut written = Vec::new();
+    for (name, array) in &result.outputs {
+        written.push(save(name, array, saves.get(name))?);
+    }
+    match format {
+        Format::Table => output::emit(&describe(result, &written)),
+        Format::Json => output::emit_json(&Report {
+            state: Some(result.state.name()),
+            attempt: Some(result.attempt),
+            ran_on: result.ran_on.as_ref(),
+            timings: Some(&result.timings),
+            round_trip_us: Some(micros(result.round_trip)),
+            outputs: written,
+            ..Report::of(result.job_id)
+        }),
+    }
+}
+
+/// For programs, a failure is data too. People read it on stderr.
+pub fn failed(failed: &FailedJob, format: Format) -> Result<(), Complaint> {
+    match format {
+        Format::Table => Ok(()),
+        Format::Json => output::emit_json(&Report {
+            state: Some(failed.state.name()),
+            attempt: Some(failed.attempt),
+            ran_on: failed.ran_on.as_ref(),
+            timings: Some(&failed.timings),
+            round_trip_us: Some(micros(failed.round_trip)),
+            failure: failed.failure.as_ref(),
+            ..Report::of(failed.job_id)
+        }),
+    }
+}
+
+fn save(name: &str, array: &Array, path: Option<&PathBuf>) -> Result<Written, Complaint> {
+    let remark = match path {
+        Some(path) => files::write(path, array)?,
+        None => None,
+    };
+    Ok(Written {
+        name: name.to_owned(),
+        dtype: array.dtype().name(),
+        shape: array.shape().to_vec(),
+        file: path.cloned(),
+        remark,
+    })
+}
+
+fn describe(result: &JobResult, written: &[Written]) -> String {
+    let place = result.ran_on.as_ref().map_or_else(String::new, |ran_on| {
+        format!(
+            " on {}, device {}: {}",
+            ran_on.worker,
+            ran_on.device,
+            device(Some(&ran_on.device_name), Some(ran_on.emulated))
+        )
+    });
+    let again = if result.attempt > 1 { format!(" at attempt {}", result.attempt) } else { String::new() };
+    let mut text = format!("job {} {}{again}{place}\n", result.job_id, result.state);
+    text.push_str(&show::breakdown(&result.timings));
+    text.push_str(&format!("  {:<21} {:>8}\n", "round trip", quantity::micros(micros(result.round_trip))));
+    for output in written {
+        let form = format!("{}: {}{:?}", output.name, output.dtype, output.shape);
+        let remark = output.remark.as_ref().map(|remark| format!(" ({remark})")).unwrap_or_default();
+        text.push_str(&match &output.file {
+            Some(file) => format!("{form} written to {}{remark}\n", file.display()),
+            None => format!("{form} came back and was not written; --out {}=FILE writes it\n", output.name),
+        });
+    }
+    text
+}
+
+fn micros(duration: std::time::Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use gpufleet::schema::AttemptState;
+
+    use super::*;
+
+    fn result() -> JobResult {
+        JobResult {
+            job_id: "01990f3e-0000-7000-8000-000000000001".parse().unwrap(),
+            state: AttemptState::Succeeded,
+            attempt: 1,
+            timings: Timings { queue_us: 800, launches_us: vec![1_200], total_us: 2_500, ..Timings::default() },
+            ran_on: Some(RanOn {
+                worker: "w1".parse().unwrap(),
+                device: 0,
+                device_name: "CPU".to_owned(),
+                emulated: true,
+            }),
+            round_trip: Duration::from_micros(4_200),
+            outputs: vec![("y".to_owned(), Array::from_slice(&[1.0_f32, 2.0]))],
+        }
+    }
+
+    #[test]
+    fn a_success_tells_device_times_and_files() {
+        let written = |file: Option<&str>| Written {
+            name: "y".to_owned(),
+            dtype: "f32",
+            shape: vec![2],
+            file: file.map(PathBuf::from),
+            remark: None,
+        };
+        insta::assert_snapshot!(describe(&result(), &[written(Some("result.npy")), written(None)]));
+    }
+
+    #[test]
+    fn json_has_every_field_in_every_case() {
+        let result = result();
+        let report = Report { state: Some("succeeded"), ran_on: result.ran_on.as_ref(), ..Report::of(result.job_id) };
+        let full: serde_json::Value = serde_json::to_value(&report).unwrap();
+        let bare: serde_json::Value = serde_json::to_value(Report::of(result.job_id)).unwrap();
+        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+        assert_eq!(keys(&full), keys(&bare));
+        assert_eq!(bare["state"], serde_json::Value::Null);
+        assert_eq!(full["ran_on"]["emulated"], true);
+    }
+}

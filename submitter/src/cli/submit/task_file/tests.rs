@@ -1,0 +1,97 @@
+use std::fs;
+
+use gpufleet::schema::{Arg, Dtype, Grid, Program};
+
+use super::*;
+
+const TOML: &str = r#"
+name = "edges"
+pool = "team-a"
+priority = "high"
+outputs = ["edges"]
+labels = { team = "vision" }
+
+[program.source]
+file = "edge.cu"
+options = ["--use_fast_math"]
+
+[[buffers]]
+name = "image"
+data = { file = "photo.png" }
+
+[[buffers]]
+name = "edges"
+dtype = "u8"
+shape = [2, 3]
+
+[[launches]]
+entry = "sobel"
+grid = { cover = [3, 2] }
+block = { threads = [16, 16] }
+args = [{ buffer = "image" }, { buffer = "edges" }, { i32 = 2 }, { i32 = 3 }]
+
+[save]
+edges = "edges.png"
+"#;
+
+fn folder() -> tempfile::TempDir {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("edge.cu"), "code").unwrap();
+    let picture = Array::from_slice(&[1_u8, 2, 3, 4, 5, 6]).reshape(vec![2, 3]).unwrap();
+    files::write(&folder.path().join("photo.png"), &picture).unwrap();
+    folder
+}
+
+fn problem(text: &str) -> Complaint {
+    parse(text, false, Path::new("")).unwrap_err()
+}
+
+#[test]
+fn a_toml_file_with_files_in_it_becomes_a_job() {
+    let folder = folder();
+    let plan = parse(TOML, true, folder.path()).unwrap();
+    let checked = plan.job.build().unwrap();
+    assert_eq!((checked.pool.as_str(), checked.priority), ("team-a", Priority::High));
+    assert_eq!(plan.saves["edges"], folder.path().join("edges.png"));
+    assert_eq!(plan.source.unwrap().text, "code");
+    assert!(matches!(&checked.task.program, Program::Source { code, options } if code == "code" && options.len() == 1));
+    assert_eq!((checked.task.buffers[0].dtype, checked.task.buffers[0].shape.as_slice()), (Dtype::U8, &[2, 3][..]));
+    assert_eq!(checked.task.inline_bytes(), 6);
+    let launch = &checked.task.launches[0];
+    assert_eq!(launch.grid, Grid::Cover(vec![3, 2]));
+    assert_eq!(launch.args[3], Arg::Scalar(Dtype::I32, 3.into()));
+}
+
+#[test]
+fn the_same_task_in_json_means_the_same() {
+    let folder = folder();
+    let value: Value = toml::from_str(TOML).unwrap();
+    let [from_toml, from_json] = [(TOML.to_owned(), true), (value.to_string(), false)].map(|(text, is_toml)| {
+        let task = parse(&text, is_toml, folder.path()).unwrap().job.build().unwrap().task;
+        Task { job_id: "01990f3e-0000-7000-8000-000000000001".parse().unwrap(), ..task }
+    });
+    assert_eq!(from_toml, from_json);
+}
+
+#[test]
+fn a_task_as_it_travels_is_a_task_file_too() {
+    let job = Job::catalog("saxpy").scalar("a", 2.0).input("x", &[1.0_f32]).input("y", &[1.0_f32]);
+    let task = job.build().unwrap().task;
+    let plan = parse(&serde_json::to_string(&task).unwrap(), false, Path::new("")).unwrap();
+    assert_eq!(plan.job.build().unwrap().task, task);
+}
+
+#[test]
+fn a_slip_is_told_with_its_place() {
+    assert!(problem("[]").message.starts_with("is not a JSON object"));
+    assert_eq!(problem(r#"{"bufers": []}"#).message, "bufers is not a field of a task");
+    let launch = r#"{"program": {"ptx": "p"}, "launches": [{"entry": "k", "grid": {"cover": [1]}, "blok": "auto"}]}"#;
+    assert_eq!(problem(launch).message, "launches[0].blok is not a field of a task");
+    let launch = r#"{"program": {"ptx": "p"}, "launches": [{"entry": "k"}]}"#;
+    assert_eq!(problem(launch).message, "launches[0]: missing field `grid`");
+    let buffer = r#"{"program": {"ptx": "p"}, "buffers": [{"name": "x", "dtype": "f31", "shape": [1]}]}"#;
+    assert!(problem(buffer).message.starts_with("buffers[0]: "), "{}", problem(buffer).message);
+    assert_eq!(problem(r#"{"outputs": []}"#).message, "missing field `program`");
+    assert!(problem(r#"{"pool": "a.b"}"#).message.starts_with("pool: "));
+    assert!(problem(r#"{"program": {"source": {"file": "none.cu"}}}"#).message.contains("none.cu"));
+}

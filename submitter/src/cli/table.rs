@@ -1,0 +1,60 @@
+//! Plain tables: columns apart by two blanks, no lines around them, so that they can be read and cut alike.
+
+use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
+
+/// A column's heading, and on which side its cells stand.
+#[derive(Debug, Clone, Copy)]
+pub enum Column {
+    Left(&'static str),
+    Right(&'static str),
+}
+
+/// Renders rows below headings. Every row has as many cells as there are columns.
+pub fn render(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(columns.iter().map(|column| match column {
+        Column::Left(heading) => Cell::new(heading),
+        Column::Right(heading) => Cell::new(heading).set_alignment(CellAlignment::Right),
+    }));
+    table.add_rows(rows);
+    for (index, column) in columns.iter().enumerate() {
+        let column_of_table = table.column_mut(index).expect("the header has this many columns");
+        column_of_table.set_padding((0, 2));
+        if matches!(column, Column::Right(_)) {
+            column_of_table.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");
+    lines.collect()
+}
+
+/// One record of comma-separated values (RFC 4180).
+pub fn csv_record(cells: impl IntoIterator<Item = String>) -> String {
+    let quote = |cell: String| {
+        if cell.contains([',', '"', '\n', '\r']) { format!("\"{}\"", cell.replace('"', "\"\"")) } else { cell }
+    };
+    cells.into_iter().map(quote).collect::<Vec<_>>().join(",") + "\r\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_is_headings_and_aligned_cells() {
+        let rows = [["saxpy", "1.00 ms"], ["sobel", "999 µs"]].map(|row| row.map(str::to_owned).to_vec());
+        insta::assert_snapshot!(render(&[Column::Left("KERNEL"), Column::Right("TIME")], rows), @r"
+        KERNEL     TIME
+        saxpy   1.00 ms
+        sobel    999 µs
+        ");
+        assert_eq!(render(&[Column::Left("KERNEL")], []), "KERNEL\n");
+    }
+
+    #[test]
+    fn a_cell_that_would_break_a_record_is_quoted() {
+        let record = csv_record(["plain", "a,b", "say \"hi\"", "two\nlines", ""].map(str::to_owned));
+        assert_eq!(record, "plain,\"a,b\",\"say \"\"hi\"\"\",\"two\nlines\",\r\n");
+    }
+}
