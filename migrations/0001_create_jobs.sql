@@ -78,7 +78,8 @@ begin
         return false;
     end if;
     execute format('create table %I (like jobs including all)', partition);
-    -- The default partition must hold nothing of a range that is attached beside it.
+    -- The default partition must hold nothing of a range that is attached beside it, now and until the commit.
+    lock table jobs_default in access exclusive mode;
     execute format(
         'with moved as (delete from jobs_default where id_at >= %L and id_at < %L returning *) insert into %I select * from moved',
         month_start, month_end, partition);

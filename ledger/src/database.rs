@@ -15,7 +15,8 @@ pub(crate) enum Purpose {
 /// A Postgres URL. `Display` and `Debug` leave the password out.
 #[derive(Clone)]
 pub struct DatabaseUrl {
-    options: PgConnectOptions,
+    // Boxed, for the URL is part of error values.
+    options: Box<PgConnectOptions>,
 }
 
 /// A text that is not a Postgres URL. The text itself is left out, for it may hold a password.
@@ -57,7 +58,7 @@ const PARAMETERS: [&str; 17] = [
 impl DatabaseUrl {
     /// A builder with the settings that `purpose` wants.
     pub(crate) fn options(&self, purpose: Purpose) -> PgConnectOptions {
-        let options = self.options.clone().application_name(purpose.application_name());
+        let options = PgConnectOptions::clone(&self.options).application_name(purpose.application_name());
         let timeout = format!("{}s", STATEMENT_TIMEOUT.as_secs());
         match purpose {
             Purpose::Record => options.options([("statement_timeout", timeout.as_str())]),
@@ -109,7 +110,7 @@ impl FromStr for DatabaseUrl {
             return refuse(format!("has the parameter {name:?}, which Postgres does not know"));
         }
         match PgConnectOptions::from_str(text) {
-            Ok(options) => Ok(Self { options }),
+            Ok(options) => Ok(Self { options: Box::new(options) }),
             // sqlx quotes the value of a parameter that it can't read, and any of them may be the wrong one.
             Err(_) => refuse("has a parameter with a value that can't be read".to_owned()),
         }

@@ -7,12 +7,14 @@
 //! build needs no database. After a change to a query or a migration, write them anew with `cargo xtask sqlx`.
 
 pub mod database;
-mod disposition;
+pub mod disposition;
 pub mod error;
 pub mod job_time;
 pub mod migrate;
 pub mod model;
 pub mod queries;
+pub mod recorder;
+mod tx;
 
 pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::LedgerError;

@@ -1,0 +1,78 @@
+//! Exit codes, on which scripts rely.
+
+use std::process::ExitCode;
+
+use gpufleet_ledger::{LedgerError, disposition::Disposition, recorder::RecorderError};
+
+/// Shown under `--help`.
+pub(crate) const TABLE: &str = "\
+Exit codes:
+  0  done, or stopped as told
+  1  a defect of this program
+  2  the command line is wrong
+  3  the configuration is invalid
+  7  the broker does not answer, or refuses us
+  8  the database does not answer, or refuses us
+  9  the database's tables are not those that this release knows";
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Exit {
+    Success = 0,
+    Internal = 1,
+    // 2 is clap's.
+    Configuration = 3,
+    Broker = 7,
+    Database = 8,
+    Schema = 9,
+}
+
+/// An error and the code that the process ends with. The message completes "failed to …".
+#[derive(Debug)]
+pub(crate) struct Failure {
+    pub(crate) exit: Exit,
+    pub(crate) error: anyhow::Error,
+}
+
+impl Failure {
+    pub(crate) fn new(exit: Exit, error: impl Into<anyhow::Error>) -> Self {
+        Self { exit, error: error.into() }
+    }
+
+    /// What was being done, in front of what went wrong.
+    pub(crate) fn doing(self, what: &'static str) -> Self {
+        Self { error: self.error.context(what), ..self }
+    }
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> Self {
+        Self::from(exit as u8)
+    }
+}
+
+impl From<LedgerError> for Failure {
+    fn from(error: LedgerError) -> Self {
+        let exit = match &error {
+            LedgerError::Unreachable { .. }
+            | LedgerError::Refused { .. }
+            | LedgerError::NoDatabase { .. }
+            | LedgerError::TimedOut { .. } => Exit::Database,
+            LedgerError::Schema(_) => Exit::Schema,
+            LedgerError::Database { source, .. } => match Disposition::of(source) {
+                Disposition::Retry => Exit::Database,
+                Disposition::Schema => Exit::Schema,
+                Disposition::BadData | Disposition::Defect => Exit::Internal,
+            },
+        };
+        Self::new(exit, error)
+    }
+}
+
+impl From<RecorderError> for Failure {
+    fn from(error: RecorderError) -> Self {
+        match error {
+            RecorderError::Ledger(error) => error.into(),
+            RecorderError::BrokerClosed => Self::new(Exit::Broker, error),
+        }
+    }
+}

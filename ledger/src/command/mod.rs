@@ -1,0 +1,100 @@
+//! The life of the process: configuration, waiting for what it depends on, work, a clean end.
+
+use std::io;
+
+use gpufleet_ledger::{DatabaseUrl, InvalidDatabaseUrl, LedgerError, migrate, recorder::Patience};
+use gpufleet_transport::{BrokerUrl, InvalidBrokerUrl};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{info, warn};
+use tracing_subscriber::EnvFilter;
+
+pub(crate) mod exit;
+pub(crate) mod options;
+mod record;
+
+pub(crate) use exit::{Exit, Failure};
+use options::{Command, LogFormat, Migrate, Options};
+
+pub(crate) fn start_logging(format: LogFormat) {
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
+    match format {
+        LogFormat::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),
+        LogFormat::Json => lines.json().flatten_event(true).init(),
+    }
+}
+
+pub(crate) fn run(options: Options) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::new(Exit::Internal, error).doing("start the runtime"))?;
+    runtime.block_on(async {
+        match options.command {
+            Command::Migrate(options) => migrate_tables(options).await,
+            Command::Record(options) => record::run(options).await,
+        }
+    })
+}
+
+async fn migrate_tables(options: Migrate) -> Result<(), Failure> {
+    let url = database_url(&options.database.database_url.0).map_err(invalid)?;
+    info!(version = env!("CARGO_PKG_VERSION"), database = %url, "migrating");
+    let deadline = Instant::now() + options.wait;
+    let mut patience = Patience::default();
+    loop {
+        match migrate::migrate(&url).await {
+            Ok(migrated) if migrated.from == migrated.to => {
+                info!(version = migrated.to, "tables are up to date");
+                return Ok(());
+            }
+            Ok(migrated) => {
+                info!(from = migrated.from, to = migrated.to, "tables upgraded");
+                return Ok(());
+            }
+            Err(problem) if problem.may_pass() && Instant::now() < deadline => wait_for(&problem, &mut patience).await,
+            Err(problem) => return Err(Failure::from(problem).doing("migrate the ledger")),
+        }
+    }
+}
+
+async fn wait_for(problem: &LedgerError, patience: &mut Patience) {
+    warn!(error = %problem, "waiting for the database");
+    patience.wait().await;
+}
+
+/// Cancelled by the first SIGTERM or Ctrl-C. A second one ends the process on the spot, for what is unsettled comes again.
+fn stop_on_signals() -> io::Result<CancellationToken> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let stop = CancellationToken::new();
+    let told = stop.clone();
+    tokio::spawn(async move {
+        let mut next = async || {
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+            }
+        };
+        next().await;
+        info!("stopping: finishing the batch in hand");
+        told.cancel();
+        next().await;
+        warn!("told to stop again: not waiting");
+        std::process::exit(i32::from(Exit::Success as u8));
+    });
+    Ok(stop)
+}
+
+fn database_url(text: &str) -> Result<DatabaseUrl, InvalidDatabaseUrl> {
+    text.parse()
+}
+
+fn broker_url(text: &str) -> Result<BrokerUrl, InvalidBrokerUrl> {
+    text.parse()
+}
+
+fn invalid(error: impl Into<anyhow::Error>) -> Failure {
+    Failure::new(Exit::Configuration, error).doing("read the configuration")
+}

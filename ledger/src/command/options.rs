@@ -1,0 +1,91 @@
+//! What was typed.
+
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+/// Keeps the record of gpufleet's jobs in Postgres.
+#[derive(Debug, Parser)]
+#[command(name = "gpufleet-ledger", version, after_help = super::exit::TABLE)]
+pub(crate) struct Options {
+    /// How log lines are written to standard error. RUST_LOG sets what is logged, `info` by default.
+    #[arg(long, global = true, value_enum, default_value_t, env = "GPUFLEET_LOG_FORMAT")]
+    pub(crate) log_format: LogFormat,
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Creates or upgrades the ledger's tables, then exits. Run it once for each new release; again, it does nothing.
+    Migrate(Migrate),
+    /// Records lifecycle events from RabbitMQ until SIGTERM or Ctrl-C. Several may run at once.
+    Record(Record),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Migrate {
+    #[command(flatten)]
+    pub(crate) database: Database,
+    /// How long to wait for a database that does not answer yet, such as `30s`.
+    #[arg(long, value_parser = humantime::parse_duration, default_value = "30s")]
+    pub(crate) wait: Duration,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Record {
+    #[command(flatten)]
+    pub(crate) database: Database,
+    /// RabbitMQ, as amqp://USER:PASSWORD@HOST:5672/VHOST. The variable keeps the password out of process lists.
+    #[arg(long, env = "GPUFLEET_AMQP_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) amqp_url: Secret,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Database {
+    /// Postgres, as postgres://USER:PASSWORD@HOST:5432/DATABASE. The variable keeps the password out of process lists.
+    #[arg(long, env = "GPUFLEET_DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    pub(crate) database_url: Secret,
+}
+
+/// A text that must not show, not even when it is wrong.
+#[derive(Clone)]
+pub(crate) struct Secret(pub(crate) String);
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LogFormat {
+    #[default]
+    Text,
+    Json,
+}
+
+impl From<String> for Secret {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl std::fmt::Debug for Secret {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    use super::*;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        Options::command().debug_assert();
+    }
+
+    #[test]
+    fn a_typed_password_never_shows() {
+        let typed = ["gpufleet-ledger", "record", "--database-url", "canary", "--amqp-url", "canary"];
+        let options = Options::try_parse_from(typed).unwrap();
+        assert!(!format!("{options:?}").contains("canary"));
+    }
+}

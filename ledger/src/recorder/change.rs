@@ -1,0 +1,252 @@
+//! What events say about one job, one attempt or one worker, in the types that the tables take.
+//!
+//! An event is checked here against what a column can hold, before it is merged with others: a number that fits nowhere
+//! names its event, and not a batch of a thousand.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use gpufleet_schema::{AttemptFinished, AttemptState, DeviceSeen, Failure, JobInfo, JobState, Timings, WorkerSeen};
+
+/// An event that no table can hold.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is {value}, which is out of bounds")]
+pub struct Unrecordable {
+    field: &'static str,
+    value: String,
+}
+
+/// What is new about a job.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct JobChange {
+    pub(super) created_at: DateTime<Utc>,
+    pub(super) info: Option<Info>,
+    pub(super) confirmed_at: Option<DateTime<Utc>>,
+    /// The highest attempt heard of, 0 before any, and whether it has ended.
+    pub(super) progress: Progress,
+    pub(super) started_at: Option<DateTime<Utc>>,
+    /// The first final outcome.
+    pub(super) outcome: Option<Outcome>,
+}
+
+/// How far a job has come, in the order in which it gets there: a later attempt counts more, its end more than its start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Progress {
+    pub(super) attempt: i32,
+    pub(super) ended: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Outcome {
+    pub(super) state: JobState,
+    pub(super) attempt: i32,
+    pub(super) finished_at: DateTime<Utc>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Info {
+    pub(super) pool: String,
+    pub(super) priority: &'static str,
+    pub(super) name: Option<String>,
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) program: String,
+    pub(super) kernel: String,
+    pub(super) input_bytes: i64,
+    pub(super) client: Option<String>,
+    pub(super) submitted_at: Option<DateTime<Utc>>,
+}
+
+/// What is new about an attempt.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct AttemptChange {
+    pub(super) start: Option<Start>,
+    pub(super) end: Option<End>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Start {
+    pub(super) at: DateTime<Utc>,
+    pub(super) worker: String,
+    pub(super) device: i32,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct End {
+    pub(super) at: DateTime<Utc>,
+    pub(super) state: AttemptState,
+    pub(super) worker: String,
+    pub(super) device: Option<i32>,
+    pub(super) failure: Option<Failure>,
+    pub(super) failure_line: Option<i32>,
+    pub(super) output_bytes: i64,
+    pub(super) timings: Spans,
+}
+
+/// [`Timings`] in the database's integers.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Spans {
+    pub(super) queue_us: i64,
+    pub(super) wait_us: i64,
+    pub(super) compile_us: i64,
+    pub(super) load_us: i64,
+    pub(super) copy_in_us: i64,
+    pub(super) launches_us: Vec<i64>,
+    pub(super) copy_out_us: i64,
+    pub(super) total_us: i64,
+    pub(super) device_bytes_peak: i64,
+    pub(super) module_cached: bool,
+}
+
+/// What is new about a worker: when it was first heard of, and its latest heartbeat.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct WorkerChange {
+    pub(super) first_seen_at: DateTime<Utc>,
+    pub(super) last_seen_at: DateTime<Utc>,
+    pub(super) seen: WorkerSeen,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct DeviceChange {
+    pub(super) last_seen_at: DateTime<Utc>,
+    pub(super) uuid: String,
+    pub(super) name: String,
+    pub(super) emulated: bool,
+    pub(super) compute_capability: [i32; 2],
+    pub(super) memory_bytes: i64,
+    pub(super) driver_version: i32,
+}
+
+impl JobChange {
+    /// Where a job stands of which this is all that is known.
+    pub(super) fn state(&self) -> JobState {
+        match self.outcome {
+            Some(outcome) => outcome.state,
+            None if self.progress.attempt > 0 && !self.progress.ended => JobState::Running,
+            None => JobState::Queued,
+        }
+    }
+}
+
+impl Info {
+    pub(super) fn of(job: &JobInfo) -> Result<Self, Unrecordable> {
+        let mut labels = job.labels.clone();
+        if labels.iter().any(|(key, value)| key.contains('\0') || value.contains('\0')) {
+            labels = labels.into_iter().map(|(key, value)| (storable(key), storable(value))).collect();
+        }
+        Ok(Self {
+            pool: job.pool.to_string(),
+            priority: job.priority.name(),
+            name: job.name.clone().map(storable),
+            labels,
+            program: storable(job.program.clone()),
+            kernel: storable(job.kernel.clone()),
+            input_bytes: big("input_bytes", job.input_bytes)?,
+            client: job.client.clone().map(storable),
+            submitted_at: job.submitted_ms.map(|ms| time("submitted_ms", ms)).transpose()?,
+        })
+    }
+}
+
+impl End {
+    pub(super) fn of(event: &AttemptFinished) -> Result<Self, Unrecordable> {
+        if event.state == AttemptState::Running {
+            return Err(Unrecordable { field: "state", value: "running after the attempt's end".to_owned() });
+        }
+        let failure = event.failure.clone().map(|failure| Failure {
+            message: storable(failure.message),
+            detail: failure.detail.map(storable),
+            ..failure
+        });
+        let line = failure.as_ref().and_then(|failure| failure.line);
+        Ok(Self {
+            at: time("at_ms", event.at_ms)?,
+            state: event.state,
+            worker: event.worker.to_string(),
+            device: event.device.map(|device| int("device", device)).transpose()?,
+            failure_line: line.map(|line| int("failure.line", line)).transpose()?,
+            failure,
+            output_bytes: big("output_bytes", event.output_bytes)?,
+            timings: Spans::of(&event.timings)?,
+        })
+    }
+
+    /// Which of two ends of the same attempt counts: any outcome more than a loss, for the attempt was then delivered again
+    /// under its old number.
+    pub(super) fn is_final(&self) -> bool {
+        self.state != AttemptState::Lost
+    }
+}
+
+impl Spans {
+    fn of(timings: &Timings) -> Result<Self, Unrecordable> {
+        let launches_us: Vec<i64> =
+            timings.launches_us.iter().map(|us| big("timings.launches_us", *us)).collect::<Result<_, _>>()?;
+        // History shows their sum.
+        launches_us.iter().try_fold(0_i64, |sum, us| sum.checked_add(*us)).ok_or_else(|| Unrecordable {
+            field: "timings.launches_us",
+            value: "more than 64 bits together".to_owned(),
+        })?;
+        Ok(Self {
+            queue_us: big("timings.queue_us", timings.queue_us)?,
+            wait_us: big("timings.wait_us", timings.wait_us)?,
+            compile_us: big("timings.compile_us", timings.compile_us)?,
+            load_us: big("timings.load_us", timings.load_us)?,
+            copy_in_us: big("timings.copy_in_us", timings.copy_in_us)?,
+            launches_us,
+            copy_out_us: big("timings.copy_out_us", timings.copy_out_us)?,
+            total_us: big("timings.total_us", timings.total_us)?,
+            device_bytes_peak: big("timings.device_bytes_peak", timings.device_bytes_peak)?,
+            module_cached: timings.module_cached,
+        })
+    }
+}
+
+impl WorkerChange {
+    pub(super) fn of(seen: &WorkerSeen) -> Result<Self, Unrecordable> {
+        let at = time("at_ms", seen.at_ms)?;
+        let seen = WorkerSeen {
+            host: storable(seen.host.clone()),
+            revision: storable(seen.revision.clone()),
+            devices: Vec::new(),
+            ..seen.clone()
+        };
+        Ok(Self { first_seen_at: at, last_seen_at: at, seen })
+    }
+}
+
+impl DeviceChange {
+    pub(super) fn of(device: &DeviceSeen, at: DateTime<Utc>) -> Result<Self, Unrecordable> {
+        let [major, minor] = device.compute_capability;
+        Ok(Self {
+            last_seen_at: at,
+            uuid: storable(device.uuid.clone()),
+            name: storable(device.name.clone()),
+            emulated: device.emulated,
+            compute_capability: [int("compute_capability", major)?, int("compute_capability", minor)?],
+            memory_bytes: big("memory_bytes", device.memory_bytes)?,
+            driver_version: int("driver_version", device.driver_version)?,
+        })
+    }
+}
+
+/// Postgres texts hold any character but NUL. A compile log that has one should still be recorded.
+fn storable(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
+}
+
+/// The years 1970 to 9999, which every reader of a date understands.
+pub(super) fn time(field: &'static str, ms: i64) -> Result<DateTime<Utc>, Unrecordable> {
+    const MS_MAX: i64 = 253_402_300_799_999;
+    Some(ms)
+        .filter(|ms| (0..=MS_MAX).contains(ms))
+        .and_then(DateTime::from_timestamp_millis)
+        .ok_or_else(|| Unrecordable { field, value: ms.to_string() })
+}
+
+pub(super) fn int(field: &'static str, number: u32) -> Result<i32, Unrecordable> {
+    i32::try_from(number).map_err(|_| Unrecordable { field, value: number.to_string() })
+}
+
+fn big(field: &'static str, number: u64) -> Result<i64, Unrecordable> {
+    i64::try_from(number).map_err(|_| Unrecordable { field, value: number.to_string() })
+}

@@ -1,0 +1,111 @@
+//! Events that can't be recorded, moved to the dead queue with the reason.
+
+use gpufleet_schema::{
+    Encoding,
+    bounds::HEADER_TEXT_BYTES_MAX,
+    encoding::encode_events,
+    topology::{DEAD, DEAD_KEY, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, TYPE_EVENTS},
+};
+use gpufleet_transport::{Broker, Message, Properties, PublishError};
+use tokio_util::sync::CancellationToken;
+use tracing::{error, warn};
+
+use super::{Patience, Rejected};
+
+/// A message for the dead queue.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct DeadLetter {
+    body: Vec<u8>,
+    message_id: Option<String>,
+    content_type: Option<String>,
+    reason: String,
+}
+
+/// What to do about a letter that the broker did not take.
+enum Remedy {
+    TryAgain,
+    /// The queue is gone.
+    DeclareQueue,
+    /// It will never take this body, or these properties.
+    LeaveBodyOut,
+    /// This process is closing.
+    GiveUp,
+}
+
+impl DeadLetter {
+    /// A message whose body could not be read.
+    pub(super) fn of_message(body: Vec<u8>, properties: Properties, reason: String) -> Self {
+        Self { body, message_id: properties.message_id, content_type: properties.content_type, reason }
+    }
+
+    /// One event of a message, whose others were recorded.
+    pub(super) fn of_event(rejected: &Rejected) -> Self {
+        let body = encode_events(std::slice::from_ref(&rejected.event)).expect("it came from this encoding");
+        let content_type = Some(Encoding::MessagePack.content_type().to_owned());
+        Self { body, message_id: None, content_type, reason: rejected.reason.clone() }
+    }
+
+    /// Publishes until the broker has confirmed it; false when told to stop before.
+    pub(super) async fn bury(mut self, broker: &Broker, stop: &CancellationToken) -> bool {
+        warn!(reason = self.reason, bytes = self.body.len(), "event can't be recorded and goes to the dead queue");
+        let mut patience = Patience::default();
+        loop {
+            let Err(problem) = broker.publish(self.message()).await else { return true };
+            error!(error = %problem, "dead event not confirmed");
+            match remedy(&problem) {
+                Remedy::TryAgain => {}
+                Remedy::DeclareQueue => {
+                    if let Err(problem) = broker.declare_base().await {
+                        error!(error = %problem, "dead queue not declared");
+                    }
+                }
+                Remedy::LeaveBodyOut => self.shrink(&problem),
+                Remedy::GiveUp => return false,
+            }
+            tokio::select! {
+                () = stop.cancelled() => return false,
+                () = patience.wait() => {}
+            }
+        }
+    }
+
+    /// Keeps the reason alone, which is worth more than an endless loop.
+    fn shrink(&mut self, problem: &PublishError) {
+        if !self.body.is_empty() {
+            self.reason.push_str(&format!(" (its body of {} bytes is left out: {problem})", self.body.len()));
+        }
+        self.body.clear();
+        self.message_id = None;
+        self.content_type = None;
+    }
+
+    fn message(&self) -> Message {
+        let reason = &self.reason[..self.reason.floor_char_boundary(HEADER_TEXT_BYTES_MAX)];
+        Message {
+            exchange: DEAD,
+            routing_key: DEAD_KEY.to_owned(),
+            body: self.body.clone(),
+            properties: Properties {
+                message_id: self.message_id.clone(),
+                content_type: self.content_type.clone(),
+                kind: Some(TYPE_EVENTS.to_owned()),
+                headers: [(HEADER_REASON.to_owned(), reason.into()), (HEADER_ORIGIN.to_owned(), LEDGER_QUEUE.into())]
+                    .into(),
+                ..Properties::default()
+            },
+            mandatory: true,
+        }
+    }
+}
+
+fn remedy(problem: &PublishError) -> Remedy {
+    match problem {
+        PublishError::Unroutable { .. } => Remedy::DeclareQueue,
+        PublishError::TooLarge { .. }
+        | PublishError::HeaderTooLarge { .. }
+        | PublishError::PropertyTooLong { .. }
+        | PublishError::Refused { .. } => Remedy::LeaveBodyOut,
+        PublishError::Nacked { .. } | PublishError::Timeout { .. } | PublishError::Unknown { .. } => Remedy::TryAgain,
+        PublishError::Closed => Remedy::GiveUp,
+    }
+}

@@ -1,0 +1,187 @@
+//! Many events about the same things, merged into one change for each: a statement can't touch a row twice.
+//!
+//! Merging obeys the same rules as the upserts in [`super::write`], so that it makes no difference how events were batched:
+//! - A job's first final outcome, in the order of arrival, stays. All else is the same in any order.
+//! - A job without one stands as its highest attempt does: running, or queued again when that attempt was lost.
+//! - An attempt's first outcome stays; a loss gives way to an outcome.
+//! - What a job is, comes from whichever event tells it first; gaps are filled by later ones.
+//! - A worker is what its latest heartbeat says, by the worker's clock.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use gpufleet_schema::{AttemptFinished, Event, JobId, JobInfo, Started, Submitted, WorkerSeen};
+
+use super::change::{
+    AttemptChange, DeviceChange, End, Info, JobChange, Outcome, Progress, Start, Unrecordable, WorkerChange, int, time,
+};
+use crate::job_time::time_in_id;
+
+/// What a batch of events changes. Sorted by key: transactions that lock rows in the same order don't deadlock.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Changes {
+    pub(super) jobs: BTreeMap<JobId, JobChange>,
+    pub(super) attempts: BTreeMap<(JobId, i32), AttemptChange>,
+    pub(super) workers: BTreeMap<String, WorkerChange>,
+    pub(super) devices: BTreeMap<(String, i32), DeviceChange>,
+}
+
+impl Changes {
+    /// Adds what an event says, wholly or not at all.
+    pub(super) fn add(&mut self, event: &Event) -> Result<(), Unrecordable> {
+        match event {
+            Event::Submitted(event) => self.submitted(event),
+            Event::Started(event) => self.started(event),
+            Event::AttemptFinished(event) => self.finished(event),
+            Event::WorkerSeen(event) => self.worker_seen(event),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.jobs.is_empty() && self.workers.is_empty()
+    }
+
+    fn submitted(&mut self, event: &Submitted) -> Result<(), Unrecordable> {
+        let at = time("at_ms", event.at_ms)?;
+        let change = JobChange { confirmed_at: Some(at), ..JobChange::described(&event.job, at)? };
+        self.job(event.job.job_id, change);
+        Ok(())
+    }
+
+    fn started(&mut self, event: &Started) -> Result<(), Unrecordable> {
+        let at = time("at_ms", event.at_ms)?;
+        let attempt = int("attempt", event.attempt)?;
+        let start = Start { at, worker: event.worker.to_string(), device: int("device", event.device)? };
+        let change = JobChange {
+            progress: Progress { attempt, ended: false },
+            started_at: Some(at),
+            ..JobChange::described(&event.job, at)?
+        };
+        self.job(event.job.job_id, change);
+        self.attempt(event.job.job_id, attempt).begin(start);
+        Ok(())
+    }
+
+    fn finished(&mut self, event: &AttemptFinished) -> Result<(), Unrecordable> {
+        let attempt = int("attempt", event.attempt)?;
+        let end = End::of(event)?;
+        let outcome = end.is_final().then(|| Outcome { state: end.state.job_state(), attempt, finished_at: end.at });
+        let change = JobChange {
+            progress: Progress { attempt, ended: true },
+            outcome,
+            ..JobChange::named(event.job_id, end.at)
+        };
+        self.job(event.job_id, change);
+        self.attempt(event.job_id, attempt).finish(end);
+        Ok(())
+    }
+
+    fn worker_seen(&mut self, event: &WorkerSeen) -> Result<(), Unrecordable> {
+        let change = WorkerChange::of(event)?;
+        let at = change.last_seen_at;
+        let devices: Vec<(i32, DeviceChange)> = event
+            .devices
+            .iter()
+            .map(|device| Ok((int("device", device.index)?, DeviceChange::of(device, at)?)))
+            .collect::<Result<_, Unrecordable>>()?;
+        for (index, device) in devices {
+            let known = self.devices.entry((event.worker.to_string(), index)).or_insert_with(|| device.clone());
+            if device.last_seen_at > known.last_seen_at {
+                *known = device;
+            }
+        }
+        match self.workers.get_mut(event.worker.as_str()) {
+            Some(known) => known.merge(change),
+            None => _ = self.workers.insert(event.worker.to_string(), change),
+        }
+        Ok(())
+    }
+
+    fn job(&mut self, job_id: JobId, change: JobChange) {
+        match self.jobs.get_mut(&job_id) {
+            Some(known) => known.merge(change),
+            None => _ = self.jobs.insert(job_id, change),
+        }
+    }
+
+    fn attempt(&mut self, job_id: JobId, attempt: i32) -> &mut AttemptChange {
+        self.attempts.entry((job_id, attempt)).or_default()
+    }
+}
+
+impl JobChange {
+    /// A job of which nothing is known but its id.
+    fn named(job_id: JobId, at: DateTime<Utc>) -> Self {
+        Self {
+            created_at: time_in_id(job_id).unwrap_or(at),
+            info: None,
+            confirmed_at: None,
+            progress: Progress::default(),
+            started_at: None,
+            outcome: None,
+        }
+    }
+
+    fn described(job: &JobInfo, at: DateTime<Utc>) -> Result<Self, Unrecordable> {
+        let info = Info::of(job)?;
+        let earliest = info.submitted_at.map_or(at, |submitted_at| submitted_at.min(at));
+        Ok(Self { info: Some(info), ..Self::named(job.job_id, earliest) })
+    }
+
+    fn merge(&mut self, later: Self) {
+        self.created_at = self.created_at.min(later.created_at);
+        self.confirmed_at = earlier(self.confirmed_at, later.confirmed_at);
+        self.started_at = earlier(self.started_at, later.started_at);
+        self.progress = self.progress.max(later.progress);
+        self.outcome = self.outcome.or(later.outcome);
+        match (&mut self.info, later.info) {
+            (Some(info), Some(later)) => info.fill(later),
+            (info @ None, later) => *info = later,
+            (Some(_), None) => {}
+        }
+    }
+}
+
+impl Info {
+    fn fill(&mut self, later: Self) {
+        self.name = self.name.take().or(later.name);
+        self.client = self.client.take().or(later.client);
+        self.submitted_at = self.submitted_at.or(later.submitted_at);
+    }
+}
+
+impl AttemptChange {
+    /// A later start means that the attempt was delivered again under its old number: the first worker is gone.
+    fn begin(&mut self, start: Start) {
+        if self.start.as_ref().is_none_or(|known| start.at > known.at) {
+            self.start = Some(start);
+        }
+    }
+
+    fn finish(&mut self, end: End) {
+        if self.end.as_ref().is_none_or(|known| end.is_final() && !known.is_final()) {
+            self.end = Some(end);
+        }
+    }
+}
+
+impl WorkerChange {
+    fn merge(&mut self, other: Self) {
+        self.first_seen_at = self.first_seen_at.min(other.first_seen_at);
+        // A worker's last word may fall into the same millisecond as a heartbeat.
+        if (other.last_seen_at, other.seen.leaving) > (self.last_seen_at, self.seen.leaving) {
+            self.last_seen_at = other.last_seen_at;
+            self.seen = other.seen;
+        }
+    }
+}
+
+fn earlier(a: Option<DateTime<Utc>>, b: Option<DateTime<Utc>>) -> Option<DateTime<Utc>> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, b) => a.or(b),
+    }
+}
+
+#[cfg(test)]
+mod tests;

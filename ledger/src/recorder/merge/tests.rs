@@ -1,0 +1,103 @@
+use gpufleet_schema::{AttemptState, Event, JobId};
+use proptest::prelude::*;
+
+use super::*;
+
+// Shared with the tests against a database.
+#[path = "../../../tests/postgres/histories.rs"]
+mod histories;
+
+use histories::{expected, finished, id, info, shuffled, started};
+
+fn merged(events: &[Event]) -> Changes {
+    let mut changes = Changes::default();
+    for event in events {
+        changes.add(event).unwrap();
+    }
+    changes
+}
+
+proptest! {
+    #[test]
+    fn merged_events_say_what_they_say_one_by_one(events in shuffled(true)) {
+        let changes = merged(&events);
+        let expected = expected(&events);
+        prop_assert_eq!(changes.jobs.len(), expected.len());
+        for (job_id, change) in &changes.jobs {
+            let expected = &expected[&job_id.as_uuid()];
+            prop_assert_eq!(change.state(), expected.state);
+            prop_assert_eq!(change.progress.attempt.unsigned_abs(), expected.attempts);
+            prop_assert_eq!(change.outcome.map(|outcome| outcome.attempt.unsigned_abs()), expected.final_attempt);
+            prop_assert_eq!(change.outcome.map(|outcome| outcome.finished_at), expected.finished_at);
+            prop_assert_eq!(change.started_at, expected.started_at);
+            prop_assert_eq!(change.info.is_some(), expected.described);
+        }
+        for ((job_id, attempt), change) in &changes.attempts {
+            let state = change.end.as_ref().map_or(AttemptState::Running, |end| end.state);
+            prop_assert_eq!(state, expected[&job_id.as_uuid()].ends[&attempt.unsigned_abs()].0);
+        }
+    }
+
+    #[test]
+    fn without_rival_outcomes_the_order_makes_no_difference(
+        (events, again) in shuffled(false).prop_flat_map(|events| (Just(events.clone()), Just(events).prop_shuffle())),
+    ) {
+        prop_assert_eq!(merged(&events), merged(&again));
+    }
+}
+
+const AT: i64 = 1_763_164_800_000;
+
+fn change_of(events: &[Event], job_id: JobId) -> JobChange {
+    merged(events).jobs[&job_id].clone()
+}
+
+#[test]
+fn a_late_start_does_not_set_a_lost_attempt_running_again() {
+    let job = info(id(1, 1, Some(AT)), AT);
+    let lost = finished(job.job_id, 1, AttemptState::Lost, AT + 9);
+    let start = started(&job, 1, AT + 1);
+    let change = change_of(&[lost, start], job.job_id);
+    assert_eq!(change.progress, Progress { attempt: 1, ended: true });
+    assert_eq!(change.outcome, None);
+}
+
+#[test]
+fn the_second_of_two_outcomes_changes_nothing() {
+    let job_id = id(1, 2, Some(AT));
+    let first = finished(job_id, 2, AttemptState::Succeeded, AT + 9);
+    let second = finished(job_id, 1, AttemptState::Failed, AT + 5);
+    let change = change_of(&[first, second], job_id);
+    assert_eq!(change.outcome.map(|outcome| outcome.attempt), Some(2));
+}
+
+#[test]
+fn an_outcome_replaces_the_loss_of_the_same_attempt() {
+    let job_id = id(1, 3, Some(AT));
+    let lost = finished(job_id, 1, AttemptState::Lost, AT + 5);
+    let succeeded = finished(job_id, 1, AttemptState::Succeeded, AT + 9);
+    for events in [[lost.clone(), succeeded.clone()], [succeeded, lost]] {
+        let end = merged(&events).attempts[&(job_id, 1)].end.clone().unwrap();
+        assert_eq!(end.state, AttemptState::Succeeded);
+    }
+}
+
+#[test]
+fn an_event_that_no_column_holds_is_refused_by_the_field() {
+    let job_id = id(1, 4, Some(AT));
+    let Event::AttemptFinished(event) = finished(job_id, 1, AttemptState::Succeeded, AT) else { unreachable!() };
+    let mut huge = event.clone();
+    huge.timings.launches_us = vec![i64::MAX as u64, 1];
+    let mut early = event.clone();
+    early.at_ms = -1;
+    let mut running = event.clone();
+    running.state = AttemptState::Running;
+    let mut many = event;
+    many.attempt = u32::MAX;
+    for (event, field) in [(huge, "timings.launches_us"), (early, "at_ms"), (running, "state"), (many, "attempt")] {
+        let mut changes = Changes::default();
+        let error = changes.add(&Event::AttemptFinished(event)).unwrap_err();
+        assert!(error.to_string().starts_with(field), "{error}");
+        assert_eq!(changes, Changes::default(), "nothing of it was added");
+    }
+}

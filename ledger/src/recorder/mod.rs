@@ -1,0 +1,241 @@
+//! From the broker's queue of event batches into the ledger's tables.
+//!
+//! Events come in any order and possibly twice. The rows that they make follow these rules, so that only the first of two
+//! rival outcomes depends on the order of arrival:
+//! - A job is queued from whatever names it first. It runs while its highest attempt runs, and is queued again when that
+//!   attempt was lost. Its first final outcome stays for ever.
+//! - An attempt's first outcome stays, and a loss gives way to an outcome. An outcome recorded after another attempt's is
+//!   superseded: kept on its attempt, without effect on the job.
+//!
+//! A message is acknowledged when all of its events are committed, or those that no table can hold are confirmed in the dead
+//! queue. What is unsettled when this process ends comes again and changes nothing.
+//!
+//! While the database is away, the batch in hand is tried again and again, and what follows waits in the broker. Before the
+//! broker takes the consumer for dead, the messages go back, once, and the batch alone goes on knocking: a long outage must
+//! not use up a message's deliveries.
+
+use std::time::Duration;
+
+use futures::FutureExt;
+use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
+use gpufleet_transport::{Acker, Broker, Consumer, Delivery, Incoming, Settled};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, error, info, warn};
+
+mod change;
+mod dead;
+mod merge;
+mod patience;
+mod store;
+mod write;
+
+use dead::DeadLetter;
+pub use patience::Patience;
+pub use store::{Rejected, Store};
+
+use crate::LedgerError;
+
+/// Consumes events and records them.
+#[derive(Debug)]
+pub struct Recorder {
+    broker: Broker,
+    store: Store,
+    stop: CancellationToken,
+}
+
+/// Why recording ended other than by being told to.
+#[derive(Debug, thiserror::Error)]
+pub enum RecorderError {
+    #[error(transparent)]
+    Ledger(#[from] LedgerError),
+    #[error("the broker's connection was closed by this side")]
+    BrokerClosed,
+}
+
+/// Messages in hand: enough that the next batch has arrived when one is written, few enough to hold in memory.
+const PREFETCH: u16 = 64;
+/// A batch ends here even if more is at hand, so that acknowledgements keep flowing.
+const BATCH_EVENTS_MAX: usize = 4000;
+/// RabbitMQ closes the channel of a consumer that holds a message for 30 minutes. Half of that is safe.
+const HOLD_MAX: Duration = Duration::from_secs(15 * 60);
+
+/// Some messages, taken apart.
+#[derive(Default)]
+struct Batch {
+    events: Vec<Event>,
+    dead: Vec<DeadLetter>,
+    ackers: Vec<Acker>,
+}
+
+/// Why consuming paused.
+enum Pause {
+    Stopped,
+    /// The database was away for so long that the messages go back to the broker. These events are among them.
+    Outage(Vec<Event>),
+}
+
+/// What came of trying to record some events.
+enum Attempted {
+    Recorded(Vec<Rejected>),
+    Stopped,
+    HeldTooLong,
+}
+
+impl Recorder {
+    /// A recorder that works until `stop` is cancelled.
+    pub fn new(broker: Broker, store: Store, stop: CancellationToken) -> Self {
+        Self { broker, store, stop }
+    }
+
+    /// Records until told to stop: then it finishes the batch in hand, unless the database is away, and leaves the rest to the
+    /// broker. Cancelled instead, the batch in hand comes again.
+    pub async fn run(mut self) -> Result<(), RecorderError> {
+        let ended = self.consume_until_stopped().await;
+        self.store.close().await;
+        ended
+    }
+
+    async fn consume_until_stopped(&mut self) -> Result<(), RecorderError> {
+        loop {
+            let mut consumer = self.broker.consume(LEDGER_QUEUE.to_owned(), PREFETCH);
+            info!(queue = LEDGER_QUEUE, "ready");
+            let pause = self.consume(&mut consumer).await;
+            consumer.stop().await;
+            // What it still holds goes back to the broker with it.
+            drop(consumer);
+            match pause? {
+                Pause::Stopped => return Ok(()),
+                Pause::Outage(events) => {
+                    warn!("messages handed back to the broker until the database is there again");
+                    match self.record(&events, None).await? {
+                        // They are redelivered too, with those that were rejected among them.
+                        Attempted::Recorded(_) => info!("database is there again"),
+                        Attempted::Stopped => return Ok(()),
+                        Attempted::HeldTooLong => unreachable!("without a bound nothing is held too long"),
+                    }
+                }
+            }
+        }
+    }
+
+    async fn consume(&mut self, consumer: &mut Consumer) -> Result<Pause, RecorderError> {
+        loop {
+            let incoming = tokio::select! {
+                biased;
+                () = self.stop.cancelled() => return Ok(Pause::Stopped),
+                incoming = consumer.next() => incoming.ok_or(RecorderError::BrokerClosed)?,
+            };
+            let batch = gather(incoming, consumer);
+            if let Some(pause) = self.settle(batch).await? {
+                return Ok(pause);
+            }
+        }
+    }
+
+    /// Records a batch, then acknowledges it. None when all went well.
+    async fn settle(&mut self, batch: Batch) -> Result<Option<Pause>, RecorderError> {
+        let Batch { events, mut dead, ackers } = batch;
+        let held_until = Instant::now() + HOLD_MAX;
+        match self.record(&events, Some(held_until)).await? {
+            Attempted::Recorded(rejected) => dead.extend(rejected.iter().map(DeadLetter::of_event)),
+            Attempted::Stopped => return Ok(Some(Pause::Stopped)),
+            Attempted::HeldTooLong => return Ok(Some(Pause::Outage(events))),
+        }
+        for letter in dead {
+            if !letter.bury(&self.broker, &self.stop).await {
+                return Ok(Some(Pause::Stopped));
+            }
+        }
+        acknowledge(ackers).await;
+        Ok(None)
+    }
+
+    /// Tries to record until it is done, until told to stop, or until `deadline`.
+    async fn record(&mut self, events: &[Event], deadline: Option<Instant>) -> Result<Attempted, RecorderError> {
+        let mut patience = Patience::default();
+        loop {
+            match self.store.record(events).await {
+                Ok(rejected) => {
+                    debug!(events = events.len(), rejected = rejected.len(), "events recorded");
+                    return Ok(Attempted::Recorded(rejected));
+                }
+                Err(problem) if passes(&problem) => {
+                    warn!(error = chain(&problem), tries = patience.tries() + 1, "recording is tried again");
+                }
+                Err(problem) => return Err(problem.into()),
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(Attempted::HeldTooLong);
+            }
+            tokio::select! {
+                () = self.stop.cancelled() => return Ok(Attempted::Stopped),
+                () = patience.wait() => {}
+            }
+        }
+    }
+}
+
+/// A first message, and all others that are already at hand.
+fn gather(first: Incoming, consumer: &mut Consumer) -> Batch {
+    let mut batch = Batch::default();
+    let mut incoming = Some(first);
+    while let Some(next) = incoming {
+        match next {
+            Incoming::Delivery(delivery) => batch.take(delivery),
+            // The transport subscribes again. What was in hand is recorded, and comes again to no effect.
+            Incoming::Interrupted { reason } => warn!(reason, "subscription interrupted"),
+        }
+        if batch.events.len() >= BATCH_EVENTS_MAX {
+            break;
+        }
+        incoming = consumer.next().now_or_never().flatten();
+    }
+    batch
+}
+
+async fn acknowledge(ackers: Vec<Acker>) {
+    let mut stale = 0_usize;
+    for outcome in futures::future::join_all(ackers.into_iter().map(Acker::ack)).await {
+        match outcome {
+            Ok(Settled::Sent) => {}
+            Ok(Settled::Stale) => stale += 1,
+            Err(problem) => {
+                error!(error = %problem, "acknowledgement not written");
+                stale += 1;
+            }
+        }
+    }
+    if stale > 0 {
+        warn!(messages = stale, "acknowledged too late, they come again to no effect");
+    }
+}
+
+impl Batch {
+    fn take(&mut self, delivery: Delivery) {
+        let (body, properties, acker) = delivery.into_parts();
+        match decode_events(&body) {
+            Ok(events) => self.events.extend(events),
+            Err(problem) => self.dead.push(DeadLetter::of_message(body, properties, problem.to_string())),
+        }
+        self.ackers.push(acker);
+    }
+}
+
+/// What a running recorder waits out. Beyond an outage, that is an operator who changes a password or moves the database:
+/// stopping would help neither.
+fn passes(error: &LedgerError) -> bool {
+    error.may_pass() || matches!(error, LedgerError::Refused { .. } | LedgerError::NoDatabase { .. })
+}
+
+/// An error with its causes, on one line.
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text.push_str(": ");
+        text.push_str(&error.to_string());
+        cause = error.source();
+    }
+    text
+}

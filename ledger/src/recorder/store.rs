@@ -1,0 +1,213 @@
+//! Recording events on one connection to the database, which is opened anew when it breaks.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Utc};
+use gpufleet_schema::Event;
+use sqlx::PgConnection;
+use tracing::info;
+
+use super::{merge::Changes, write::RecordChanges};
+use crate::{
+    DatabaseUrl, LedgerError,
+    database::{Purpose, QUERY_TIMEOUT},
+    disposition::Disposition,
+    job_time::id_at,
+    migrate,
+    tx::{self, Transaction},
+};
+
+/// Writes events into the ledger's tables.
+#[derive(Debug)]
+pub struct Store {
+    url: DatabaseUrl,
+    connection: Option<PgConnection>,
+    /// Months that have their partition, by their first day.
+    months: HashSet<NaiveDate>,
+}
+
+/// An event that the ledger can't hold, and why.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Rejected {
+    pub event: Event,
+    pub reason: String,
+}
+
+/// UNNEST is at its best from a hundred rows a statement on, and no better with more than a thousand.
+const EVENTS_PER_TRANSACTION: usize = 1000;
+/// A job may be recorded long after it was made, when events waited in the broker or were replayed.
+const MONTHS_BACK: u32 = 24;
+/// Producers' clocks run ahead, not by more than this.
+const DAYS_AHEAD: u64 = 40;
+
+impl Store {
+    /// Connects, and makes sure that the tables are those that this program knows.
+    pub async fn connect(url: DatabaseUrl) -> Result<Self, LedgerError> {
+        let mut store = Self { url, connection: None, months: HashSet::new() };
+        store.connected().await?;
+        Ok(store)
+    }
+
+    /// Records events in their order, and gives back those that no table can hold.
+    ///
+    /// After an error any part of them may be recorded: calling again with the same events is right, and the only way to
+    /// learn that all are. Cancelled, the same holds.
+    pub async fn record(&mut self, events: &[Event]) -> Result<Vec<Rejected>, LedgerError> {
+        let (recordable, mut rejected) = sift(events);
+        for events in recordable.chunks(EVENTS_PER_TRANSACTION) {
+            self.record_some(events, &mut rejected).await?;
+        }
+        Ok(rejected)
+    }
+
+    /// Closes the connection, politely.
+    pub async fn close(mut self) {
+        if let Some(connection) = self.connection.take() {
+            // A server that is gone needs no farewell.
+            tokio::time::timeout(QUERY_TIMEOUT, sqlx::Connection::close(connection)).await.ok();
+        }
+    }
+
+    /// Halves a batch that the database refuses until the events to blame stand alone.
+    async fn record_some(&mut self, events: &[&Event], rejected: &mut Vec<Rejected>) -> Result<(), LedgerError> {
+        let mut changes = Changes::default();
+        for event in events {
+            changes.add(event).expect("sifted: it could be added before");
+        }
+        let source = match self.write(&changes).await {
+            Ok(()) => return Ok(()),
+            Err(LedgerError::Database { source, .. }) if Disposition::of(&source) == Disposition::BadData => source,
+            Err(error) => return Err(error),
+        };
+        if let [event] = events {
+            rejected.push(Rejected { event: (*event).clone(), reason: format!("the database refuses it: {source}") });
+            return Ok(());
+        }
+        let (first, second) = events.split_at(events.len() / 2);
+        Box::pin(self.record_some(first, rejected)).await?;
+        Box::pin(self.record_some(second, rejected)).await
+    }
+
+    async fn write(&mut self, changes: &Changes) -> Result<(), LedgerError> {
+        if changes.is_empty() {
+            return Ok(());
+        }
+        self.prepare_months(changes).await?;
+        self.run(&RecordChanges(changes)).await
+    }
+
+    /// Makes the partitions that these jobs belong in. Times too far off stay in the default partition, so that nobody can
+    /// have partitions made at will.
+    async fn prepare_months(&mut self, changes: &Changes) -> Result<(), LedgerError> {
+        let today = Utc::now().date_naive();
+        let months: HashSet<NaiveDate> = changes
+            .jobs
+            .keys()
+            .map(|job_id| id_at(*job_id).date_naive())
+            .filter(|day| is_near(*day, today))
+            .map(first_of_month)
+            .collect();
+        for month in months {
+            self.prepare_month(month).await?;
+        }
+        Ok(())
+    }
+
+    async fn prepare_month(&mut self, month: NaiveDate) -> Result<(), LedgerError> {
+        if self.months.contains(&month) {
+            return Ok(());
+        }
+        let at = month.and_time(chrono::NaiveTime::MIN).and_utc();
+        if self.run(&EnsurePartition(at)).await? {
+            info!(%month, "partition made");
+        }
+        self.months.insert(month);
+        Ok(())
+    }
+
+    /// Runs a transaction. The connection survives a refusal of the data; after anything else it is dropped.
+    async fn run<T: Transaction>(&mut self, transaction: &T) -> Result<T::Output, LedgerError> {
+        let outcome = tx::run(transaction, self.connected().await?).await;
+        if let Err(error) = &outcome {
+            let keep = matches!(error, LedgerError::Database { source, .. } if Disposition::of(source) == Disposition::BadData);
+            if !keep {
+                self.connection = None;
+            }
+        }
+        outcome
+    }
+
+    async fn connected(&mut self) -> Result<&mut PgConnection, LedgerError> {
+        let connection = match self.connection.take() {
+            Some(connection) => connection,
+            None => {
+                // Whoever restarted the database may have put another one in its place.
+                self.months.clear();
+                open(&self.url).await?
+            }
+        };
+        Ok(self.connection.insert(connection))
+    }
+}
+
+/// Sets apart what no column can hold, before it can spoil a batch.
+fn sift(events: &[Event]) -> (Vec<&Event>, Vec<Rejected>) {
+    let mut recordable = Vec::with_capacity(events.len());
+    let mut rejected = Vec::new();
+    for event in events {
+        match Changes::default().add(event) {
+            Ok(()) => recordable.push(event),
+            Err(error) => rejected.push(Rejected { event: event.clone(), reason: error.to_string() }),
+        }
+    }
+    (recordable, rejected)
+}
+
+async fn open(url: &DatabaseUrl) -> Result<PgConnection, LedgerError> {
+    let mut connection = migrate::connect(url, Purpose::Record).await?;
+    tokio::time::timeout(QUERY_TIMEOUT, migrate::check_version(&mut connection))
+        .await
+        .unwrap_or_else(|_| Err(LedgerError::timed_out()))?;
+    Ok(connection)
+}
+
+fn is_near(day: NaiveDate, today: NaiveDate) -> bool {
+    let first = today.checked_sub_months(Months::new(MONTHS_BACK));
+    let last = today.checked_add_days(Days::new(DAYS_AHEAD));
+    first.is_some_and(|first| day >= first) && last.is_some_and(|last| day <= last)
+}
+
+fn first_of_month(day: NaiveDate) -> NaiveDate {
+    day.with_day(1).expect("every month has a first day")
+}
+
+struct EnsurePartition(DateTime<Utc>);
+
+impl Transaction for EnsurePartition {
+    const NAME: &'static str = "making a partition";
+    type Output = bool;
+
+    async fn run(&self, connection: &mut PgConnection) -> Result<bool, sqlx::Error> {
+        sqlx::query_scalar!(r#"/* recorder::ensure_partition */ select ensure_jobs_partition($1) as "made!""#, self.0)
+            .fetch_one(connection)
+            .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_months_around_now_get_a_partition() {
+        let day = |text: &str| text.parse::<NaiveDate>().unwrap();
+        let today = day("2026-03-31");
+        for near in ["2026-03-31", "2024-03-31", "2026-05-10", "2025-12-31"] {
+            assert!(is_near(day(near), today), "{near}");
+        }
+        for far in ["1970-01-01", "2024-03-30", "2026-05-11", "2099-12-31"] {
+            assert!(!is_near(day(far), today), "{far}");
+        }
+        assert_eq!(first_of_month(today), day("2026-03-01"));
+    }
+}

@@ -1,0 +1,39 @@
+//! Changes into tables: a few statements for a whole batch, each over arrays of columns.
+//!
+//! Every statement is an upsert that gives the same rows when it runs again, so that events which come twice, and commits
+//! whose outcome nobody learnt, are harmless.
+
+use sqlx::PgConnection;
+
+use super::merge::Changes;
+use crate::tx::Transaction;
+
+mod attempts;
+mod jobs;
+mod workers;
+
+/// One batch. Jobs come before attempts, which look up whether their job's outcome is theirs; workers before devices, which
+/// refer to them.
+#[derive(Debug)]
+pub(super) struct RecordChanges<'a>(pub(super) &'a Changes);
+
+impl Transaction for RecordChanges<'_> {
+    const NAME: &'static str = "recording events";
+    type Output = ();
+
+    async fn run(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+        let changes = self.0;
+        if !changes.jobs.is_empty() {
+            jobs::write(&changes.jobs, connection).await?;
+        }
+        if !changes.attempts.is_empty() {
+            attempts::write_starts(&changes.attempts, connection).await?;
+            attempts::write_ends(&changes.attempts, connection).await?;
+        }
+        if !changes.workers.is_empty() {
+            workers::write(&changes.workers, connection).await?;
+            workers::write_devices(&changes.devices, connection).await?;
+        }
+        Ok(())
+    }
+}

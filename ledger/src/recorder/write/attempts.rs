@@ -1,0 +1,216 @@
+//! Rows of `attempts`: starts and ends by a statement each, as each touches other columns.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use gpufleet_schema::JobId;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::{
+    job_time::id_at,
+    recorder::change::{AttemptChange, End, Start},
+};
+
+type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
+
+/// A start after the end fills in what the end does not say. Of two starts the later one stays.
+pub(super) async fn write_starts(attempts: &Attempts, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let mut columns = StartColumns::default();
+    for ((job_id, attempt), change) in attempts {
+        if let Some(start) = &change.start {
+            columns.push(*job_id, *attempt, start);
+        }
+    }
+    if columns.job_id.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        r#"/* recorder::write::attempts::starts */
+        insert into attempts as known (job_id, attempt, state, worker, device, started_at)
+        select job_id, attempt, 'running', worker, device, started_at
+        from unnest($1::uuid[], $2::int[], $3::text[], $4::int[], $5::timestamptz[])
+            as new (job_id, attempt, worker, device, started_at)
+        on conflict (job_id, attempt) do update set
+            worker = case when known.state = 'running' then excluded.worker else known.worker end,
+            device = case when known.state = 'running' then excluded.device else coalesce(known.device, excluded.device) end,
+            started_at = excluded.started_at
+        where known.started_at is null or known.started_at < excluded.started_at"#,
+        &columns.job_id,
+        &columns.attempt,
+        &columns.worker as &[&str],
+        &columns.device,
+        &columns.started_at,
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// The first outcome stays, and a loss gives way to an outcome. An outcome is superseded when the job has another attempt's:
+/// the job's row was written before, in this transaction, and never changes its outcome.
+pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let mut columns = EndColumns::default();
+    for ((job_id, attempt), change) in attempts {
+        if let Some(end) = &change.end {
+            columns.push(*job_id, *attempt, end);
+        }
+    }
+    if columns.job_id.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        r#"/* recorder::write::attempts::ends */
+        insert into attempts as known
+            (job_id, attempt, state, superseded, worker, device, finished_at, verdict, failure_code, failure_message,
+             failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us, launches_us,
+             copy_out_us, total_us, device_bytes_peak, module_cached)
+        select new.job_id, new.attempt, new.state, new.state <> 'lost' and jobs.final_attempt <> new.attempt, new.worker,
+               new.device, new.finished_at, new.verdict, new.failure_code, new.failure_message, new.failure_detail,
+               new.failure_line, new.output_bytes, new.queue_us, new.wait_us, new.compile_us, new.load_us, new.copy_in_us,
+               new.launches_us::bigint[], new.copy_out_us, new.total_us, new.device_bytes_peak, new.module_cached
+        from unnest(
+            $1::uuid[], $2::timestamptz[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
+            $9::text[], $10::text[], $11::text[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
+            $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[])
+            as new (job_id, id_at, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
+                    failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
+                    launches_us, copy_out_us, total_us, device_bytes_peak, module_cached)
+        join jobs using (job_id, id_at)
+        on conflict (job_id, attempt) do update set
+            state = excluded.state,
+            superseded = excluded.superseded,
+            worker = excluded.worker,
+            device = coalesce(excluded.device, known.device),
+            finished_at = excluded.finished_at,
+            verdict = excluded.verdict,
+            failure_code = excluded.failure_code,
+            failure_message = excluded.failure_message,
+            failure_detail = excluded.failure_detail,
+            failure_line = excluded.failure_line,
+            output_bytes = excluded.output_bytes,
+            queue_us = excluded.queue_us,
+            wait_us = excluded.wait_us,
+            compile_us = excluded.compile_us,
+            load_us = excluded.load_us,
+            copy_in_us = excluded.copy_in_us,
+            launches_us = excluded.launches_us,
+            copy_out_us = excluded.copy_out_us,
+            total_us = excluded.total_us,
+            device_bytes_peak = excluded.device_bytes_peak,
+            module_cached = excluded.module_cached
+        where known.state = 'running' or (known.state = 'lost' and excluded.state <> 'lost')"#,
+        &columns.job_id,
+        &columns.id_at,
+        &columns.attempt,
+        &columns.state as &[&str],
+        &columns.worker as &[&str],
+        &columns.device as &[Option<i32>],
+        &columns.finished_at,
+        &columns.verdict as &[Option<&str>],
+        &columns.failure_code as &[Option<&str>],
+        &columns.failure_message as &[Option<&str>],
+        &columns.failure_detail as &[Option<&str>],
+        &columns.failure_line as &[Option<i32>],
+        &columns.output_bytes,
+        &columns.queue_us,
+        &columns.wait_us,
+        &columns.compile_us,
+        &columns.load_us,
+        &columns.copy_in_us,
+        &columns.launches_us,
+        &columns.copy_out_us,
+        &columns.total_us,
+        &columns.device_bytes_peak,
+        &columns.module_cached,
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[derive(Default)]
+struct StartColumns<'a> {
+    job_id: Vec<Uuid>,
+    attempt: Vec<i32>,
+    worker: Vec<&'a str>,
+    device: Vec<i32>,
+    started_at: Vec<DateTime<Utc>>,
+}
+
+#[derive(Default)]
+struct EndColumns<'a> {
+    job_id: Vec<Uuid>,
+    id_at: Vec<DateTime<Utc>>,
+    attempt: Vec<i32>,
+    state: Vec<&'static str>,
+    worker: Vec<&'a str>,
+    device: Vec<Option<i32>>,
+    finished_at: Vec<DateTime<Utc>>,
+    verdict: Vec<Option<&'static str>>,
+    failure_code: Vec<Option<&'static str>>,
+    failure_message: Vec<Option<&'a str>>,
+    failure_detail: Vec<Option<&'a str>>,
+    failure_line: Vec<Option<i32>>,
+    output_bytes: Vec<i64>,
+    queue_us: Vec<i64>,
+    wait_us: Vec<i64>,
+    compile_us: Vec<i64>,
+    load_us: Vec<i64>,
+    copy_in_us: Vec<i64>,
+    launches_us: Vec<String>,
+    copy_out_us: Vec<i64>,
+    total_us: Vec<i64>,
+    device_bytes_peak: Vec<i64>,
+    module_cached: Vec<bool>,
+}
+
+impl<'a> StartColumns<'a> {
+    fn push(&mut self, job_id: JobId, attempt: i32, start: &'a Start) {
+        self.job_id.push(job_id.as_uuid());
+        self.attempt.push(attempt);
+        self.worker.push(&start.worker);
+        self.device.push(start.device);
+        self.started_at.push(start.at);
+    }
+}
+
+impl<'a> EndColumns<'a> {
+    fn push(&mut self, job_id: JobId, attempt: i32, end: &'a End) {
+        let failure = end.failure.as_ref();
+        self.job_id.push(job_id.as_uuid());
+        self.id_at.push(id_at(job_id));
+        self.attempt.push(attempt);
+        self.state.push(end.state.name());
+        self.worker.push(&end.worker);
+        self.device.push(end.device);
+        self.finished_at.push(end.at);
+        self.verdict.push(failure.map(|failure| failure.verdict.name()));
+        self.failure_code.push(failure.map(|failure| failure.code.name()));
+        self.failure_message.push(failure.map(|failure| failure.message.as_str()));
+        self.failure_detail.push(failure.and_then(|failure| failure.detail.as_deref()));
+        self.failure_line.push(end.failure_line);
+        self.output_bytes.push(end.output_bytes);
+        self.push_timings(end);
+    }
+
+    fn push_timings(&mut self, end: &End) {
+        let timings = &end.timings;
+        self.queue_us.push(timings.queue_us);
+        self.wait_us.push(timings.wait_us);
+        self.compile_us.push(timings.compile_us);
+        self.load_us.push(timings.load_us);
+        self.copy_in_us.push(timings.copy_in_us);
+        self.launches_us.push(array_literal(&timings.launches_us));
+        self.copy_out_us.push(timings.copy_out_us);
+        self.total_us.push(timings.total_us);
+        self.device_bytes_peak.push(timings.device_bytes_peak);
+        self.module_cached.push(timings.module_cached);
+    }
+}
+
+/// Numbers as Postgres writes an array: `unnest` would take an array of arrays apart to its numbers.
+fn array_literal(numbers: &[i64]) -> String {
+    let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
+    format!("{{{}}}", numbers.join(","))
+}

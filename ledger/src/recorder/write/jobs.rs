@@ -1,0 +1,135 @@
+//! Rows of `jobs`.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use gpufleet_schema::JobId;
+use serde_json::Value;
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use crate::{
+    job_time::id_at,
+    recorder::change::{Info, JobChange},
+};
+
+/// The rules stand in [`crate::recorder`]: these are the same, between what is in the table and what comes.
+pub(super) async fn write(jobs: &BTreeMap<JobId, JobChange>, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let columns = Columns::of(jobs);
+    sqlx::query!(
+        r#"/* recorder::write::jobs */
+        insert into jobs as known
+            (job_id, id_at, created_at, state, pool, priority, name, labels, program, kernel, input_bytes, client,
+             submitted_at, confirmed_at, attempt, attempt_ended, started_at, final_attempt, finished_at)
+        select * from unnest(
+            $1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::text[], $8::jsonb[],
+            $9::text[], $10::text[], $11::bigint[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::int[],
+            $16::bool[], $17::timestamptz[], $18::int[], $19::timestamptz[])
+        on conflict (job_id, id_at) do update set
+            created_at = least(known.created_at, excluded.created_at),
+            state = case
+                when known.final_attempt is not null then known.state
+                when excluded.final_attempt is not null then excluded.state
+                when (excluded.attempt, excluded.attempt_ended) > (known.attempt, known.attempt_ended) then excluded.state
+                else known.state
+            end,
+            pool = coalesce(known.pool, excluded.pool),
+            priority = coalesce(known.priority, excluded.priority),
+            name = coalesce(known.name, excluded.name),
+            labels = coalesce(known.labels, excluded.labels),
+            program = coalesce(known.program, excluded.program),
+            kernel = coalesce(known.kernel, excluded.kernel),
+            input_bytes = coalesce(known.input_bytes, excluded.input_bytes),
+            client = coalesce(known.client, excluded.client),
+            submitted_at = coalesce(known.submitted_at, excluded.submitted_at),
+            confirmed_at = least(known.confirmed_at, excluded.confirmed_at),
+            attempt = greatest(known.attempt, excluded.attempt),
+            attempt_ended = case
+                when excluded.attempt > known.attempt then excluded.attempt_ended
+                when excluded.attempt = known.attempt then known.attempt_ended or excluded.attempt_ended
+                else known.attempt_ended
+            end,
+            started_at = least(known.started_at, excluded.started_at),
+            final_attempt = coalesce(known.final_attempt, excluded.final_attempt),
+            finished_at = coalesce(known.finished_at, excluded.finished_at)"#,
+        &columns.job_id,
+        &columns.id_at,
+        &columns.created_at,
+        &columns.state as &[&str],
+        &columns.pool as &[Option<&str>],
+        &columns.priority as &[Option<&str>],
+        &columns.name as &[Option<&str>],
+        &columns.labels as &[Option<Value>],
+        &columns.program as &[Option<&str>],
+        &columns.kernel as &[Option<&str>],
+        &columns.input_bytes as &[Option<i64>],
+        &columns.client as &[Option<&str>],
+        &columns.submitted_at as &[Option<DateTime<Utc>>],
+        &columns.confirmed_at as &[Option<DateTime<Utc>>],
+        &columns.attempt,
+        &columns.attempt_ended,
+        &columns.started_at as &[Option<DateTime<Utc>>],
+        &columns.final_attempt as &[Option<i32>],
+        &columns.finished_at as &[Option<DateTime<Utc>>],
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[derive(Default)]
+struct Columns<'a> {
+    job_id: Vec<Uuid>,
+    id_at: Vec<DateTime<Utc>>,
+    created_at: Vec<DateTime<Utc>>,
+    state: Vec<&'static str>,
+    pool: Vec<Option<&'a str>>,
+    priority: Vec<Option<&'a str>>,
+    name: Vec<Option<&'a str>>,
+    labels: Vec<Option<Value>>,
+    program: Vec<Option<&'a str>>,
+    kernel: Vec<Option<&'a str>>,
+    input_bytes: Vec<Option<i64>>,
+    client: Vec<Option<&'a str>>,
+    submitted_at: Vec<Option<DateTime<Utc>>>,
+    confirmed_at: Vec<Option<DateTime<Utc>>>,
+    attempt: Vec<i32>,
+    attempt_ended: Vec<bool>,
+    started_at: Vec<Option<DateTime<Utc>>>,
+    final_attempt: Vec<Option<i32>>,
+    finished_at: Vec<Option<DateTime<Utc>>>,
+}
+
+impl<'a> Columns<'a> {
+    fn of(jobs: &'a BTreeMap<JobId, JobChange>) -> Self {
+        let mut columns = Self::default();
+        for (job_id, change) in jobs {
+            columns.push(*job_id, change);
+        }
+        columns
+    }
+
+    fn push(&mut self, job_id: JobId, change: &'a JobChange) {
+        let info = change.info.as_ref();
+        let text = |of: fn(&Info) -> &str| info.map(of);
+        self.job_id.push(job_id.as_uuid());
+        self.id_at.push(id_at(job_id));
+        self.created_at.push(change.created_at);
+        self.state.push(change.state().name());
+        self.pool.push(text(|info| &info.pool));
+        self.priority.push(text(|info| info.priority));
+        self.name.push(info.and_then(|info| info.name.as_deref()));
+        self.labels.push(info.map(|info| serde_json::json!(info.labels)));
+        self.program.push(text(|info| &info.program));
+        self.kernel.push(text(|info| &info.kernel));
+        self.input_bytes.push(info.map(|info| info.input_bytes));
+        self.client.push(info.and_then(|info| info.client.as_deref()));
+        self.submitted_at.push(info.and_then(|info| info.submitted_at));
+        self.confirmed_at.push(change.confirmed_at);
+        self.attempt.push(change.progress.attempt);
+        self.attempt_ended.push(change.progress.ended);
+        self.started_at.push(change.started_at);
+        self.final_attempt.push(change.outcome.map(|outcome| outcome.attempt));
+        self.finished_at.push(change.outcome.map(|outcome| outcome.finished_at));
+    }
+}

@@ -1,0 +1,163 @@
+//! Rows of `workers` and `devices`. One statement for all heartbeats of a batch, however many workers there are.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+
+use crate::recorder::change::{DeviceChange, WorkerChange};
+
+/// The latest heartbeat by the worker's own clock stays; when it was first seen only moves back.
+pub(super) async fn write(
+    workers: &BTreeMap<String, WorkerChange>,
+    connection: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
+    let mut columns = WorkerColumns::default();
+    for (worker, change) in workers {
+        columns.push(worker, change);
+    }
+    sqlx::query!(
+        r#"/* recorder::write::workers */
+        insert into workers as known
+            (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left)
+        select worker, first_seen_at, last_seen_at, host, pid, revision, pools::text[], jobs_running, has_left
+        from unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::text[], $5::bigint[], $6::text[], $7::text[],
+                    $8::bigint[], $9::bool[])
+            as new (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left)
+        on conflict (worker) do update set
+            last_seen_at = excluded.last_seen_at,
+            host = excluded.host,
+            pid = excluded.pid,
+            revision = excluded.revision,
+            pools = excluded.pools,
+            jobs_running = excluded.jobs_running,
+            has_left = excluded.has_left
+        where (excluded.last_seen_at, excluded.has_left) > (known.last_seen_at, known.has_left)"#,
+        &columns.worker as &[&str],
+        &columns.first_seen_at,
+        &columns.last_seen_at,
+        &columns.host as &[&str],
+        &columns.pid,
+        &columns.revision as &[&str],
+        &columns.pools,
+        &columns.jobs_running,
+        &columns.has_left,
+    )
+    .execute(&mut *connection)
+    .await?;
+    sqlx::query!(
+        r#"/* recorder::write::workers::first_seen */
+        update workers set first_seen_at = new.first_seen_at
+        from unnest($1::text[], $2::timestamptz[]) as new (worker, first_seen_at)
+        where workers.worker = new.worker and new.first_seen_at < workers.first_seen_at"#,
+        &columns.worker as &[&str],
+        &columns.first_seen_at,
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+/// A device stays when its worker's later heartbeats no longer list it: old attempts ran on it.
+pub(super) async fn write_devices(
+    devices: &BTreeMap<(String, i32), DeviceChange>,
+    connection: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
+    let mut columns = DeviceColumns::default();
+    for ((worker, device), change) in devices {
+        columns.push(worker, *device, change);
+    }
+    if columns.worker.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        r#"/* recorder::write::devices */
+        insert into devices as known
+            (worker, device, last_seen_at, uuid, name, emulated, compute_major, compute_minor, memory_bytes, driver_version)
+        select * from unnest($1::text[], $2::int[], $3::timestamptz[], $4::text[], $5::text[], $6::bool[], $7::int[],
+                             $8::int[], $9::bigint[], $10::int[])
+        on conflict (worker, device) do update set
+            last_seen_at = excluded.last_seen_at,
+            uuid = excluded.uuid,
+            name = excluded.name,
+            emulated = excluded.emulated,
+            compute_major = excluded.compute_major,
+            compute_minor = excluded.compute_minor,
+            memory_bytes = excluded.memory_bytes,
+            driver_version = excluded.driver_version
+        where excluded.last_seen_at > known.last_seen_at"#,
+        &columns.worker as &[&str],
+        &columns.device,
+        &columns.last_seen_at,
+        &columns.uuid as &[&str],
+        &columns.name as &[&str],
+        &columns.emulated,
+        &columns.compute_major,
+        &columns.compute_minor,
+        &columns.memory_bytes,
+        &columns.driver_version,
+    )
+    .execute(connection)
+    .await?;
+    Ok(())
+}
+
+#[derive(Default)]
+struct WorkerColumns<'a> {
+    worker: Vec<&'a str>,
+    first_seen_at: Vec<DateTime<Utc>>,
+    last_seen_at: Vec<DateTime<Utc>>,
+    host: Vec<&'a str>,
+    pid: Vec<i64>,
+    revision: Vec<&'a str>,
+    pools: Vec<String>,
+    jobs_running: Vec<i64>,
+    has_left: Vec<bool>,
+}
+
+#[derive(Default)]
+struct DeviceColumns<'a> {
+    worker: Vec<&'a str>,
+    device: Vec<i32>,
+    last_seen_at: Vec<DateTime<Utc>>,
+    uuid: Vec<&'a str>,
+    name: Vec<&'a str>,
+    emulated: Vec<bool>,
+    compute_major: Vec<i32>,
+    compute_minor: Vec<i32>,
+    memory_bytes: Vec<i64>,
+    driver_version: Vec<i32>,
+}
+
+impl<'a> WorkerColumns<'a> {
+    fn push(&mut self, worker: &'a str, change: &'a WorkerChange) {
+        let seen = &change.seen;
+        // Quoted, for a pool may be called NULL; a pool's name has neither quotes nor backslashes.
+        let pools: Vec<String> = seen.pools.iter().map(|pool| format!("\"{pool}\"")).collect();
+        self.worker.push(worker);
+        self.first_seen_at.push(change.first_seen_at);
+        self.last_seen_at.push(change.last_seen_at);
+        self.host.push(&seen.host);
+        self.pid.push(seen.pid.into());
+        self.revision.push(&seen.revision);
+        self.pools.push(format!("{{{}}}", pools.join(",")));
+        self.jobs_running.push(seen.jobs_running.into());
+        self.has_left.push(seen.leaving);
+    }
+}
+
+impl<'a> DeviceColumns<'a> {
+    fn push(&mut self, worker: &'a str, device: i32, change: &'a DeviceChange) {
+        let [major, minor] = change.compute_capability;
+        self.worker.push(worker);
+        self.device.push(device);
+        self.last_seen_at.push(change.last_seen_at);
+        self.uuid.push(&change.uuid);
+        self.name.push(&change.name);
+        self.emulated.push(change.emulated);
+        self.compute_major.push(major);
+        self.compute_minor.push(minor);
+        self.memory_bytes.push(change.memory_bytes);
+        self.driver_version.push(change.driver_version);
+    }
+}

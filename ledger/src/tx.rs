@@ -1,0 +1,71 @@
+//! Named transactions: tried again on a conflict, bounded in time, and told of under their name.
+
+use std::{
+    fmt,
+    future::Future,
+    time::{Duration, Instant},
+};
+
+use sqlx::{Connection, PgConnection};
+use tracing::{debug, warn};
+
+use crate::{LedgerError, database::QUERY_TIMEOUT, disposition::Disposition};
+
+/// Some statements that happen together or not at all. They may run more than once.
+pub(crate) trait Transaction: Sync {
+    /// Completes "the database failed in …".
+    const NAME: &'static str;
+    type Output: Send;
+
+    fn run(&self, connection: &mut PgConnection) -> impl Future<Output = Result<Self::Output, sqlx::Error>> + Send;
+}
+
+/// Rivals that lock in the same order seldom meet; more conflicts in a row than this are a defect to be seen.
+const TRIES_MAX: u32 = 5;
+
+/// Runs a transaction. After an error nothing is certain about the connection or the commit: the caller drops the one, and
+/// may repeat the other, for everything here is written as an upsert. Cancelled, the transaction may or may not happen.
+pub(crate) async fn run<T: Transaction>(
+    transaction: &T,
+    connection: &mut PgConnection,
+) -> Result<T::Output, LedgerError> {
+    let begun = Instant::now();
+    for tries in 1.. {
+        let outcome = tokio::time::timeout(QUERY_TIMEOUT, once(transaction, connection)).await;
+        match outcome {
+            Ok(Ok(output)) => {
+                debug!(transaction = T::NAME, tries, elapsed = %Milliseconds(begun.elapsed()), "transaction committed");
+                return Ok(output);
+            }
+            Ok(Err(error)) if Disposition::is_conflict(&error) && tries < TRIES_MAX => {
+                warn!(transaction = T::NAME, tries, %error, "transaction conflicted and is tried again");
+            }
+            Ok(Err(source)) => return Err(LedgerError::Database { operation: T::NAME, source }),
+            Err(_) => return Err(LedgerError::timed_out()),
+        }
+    }
+    unreachable!("the last try returns its error");
+}
+
+async fn once<T: Transaction>(transaction: &T, connection: &mut PgConnection) -> Result<T::Output, sqlx::Error> {
+    let mut open = connection.begin().await?;
+    match transaction.run(&mut open).await {
+        Ok(output) => {
+            open.commit().await?;
+            Ok(output)
+        }
+        Err(error) => {
+            // Told to roll back, a session that is still good can be used again. The first error is the one that matters.
+            open.rollback().await.ok();
+            Err(error)
+        }
+    }
+}
+
+struct Milliseconds(Duration);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:.1} ms", self.0.as_secs_f64() * 1e3)
+    }
+}

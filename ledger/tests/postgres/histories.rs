@@ -1,0 +1,259 @@
+//! Made-up histories of jobs, as the events that tell of them, and what has to become of them.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use gpufleet_schema::{
+    AttemptFinished, AttemptState, DeviceSeen, Event, Failure, FailureCode, JobId, JobInfo, JobState, PoolName,
+    Priority, Started, Submitted, Timings, Verdict, WorkerName, WorkerSeen,
+};
+use proptest::{collection::vec, option, prelude::*, sample::select};
+use uuid::Uuid;
+
+/// One job's life.
+#[derive(Debug, Clone)]
+pub struct Life {
+    /// Whether its id carries a time.
+    pub timed: bool,
+    pub submitted: bool,
+    /// Attempts that were lost before the last one.
+    pub losses: u32,
+    /// Starts that nobody told of, one bit for each attempt.
+    pub unstarted: u32,
+    /// How the last attempt ended, if it did.
+    pub ending: Option<AttemptState>,
+    /// One more attempt, which ends too although the job has ended.
+    pub rival: Option<AttemptState>,
+}
+
+/// How a job has to stand after some events.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Expected {
+    pub state: JobState,
+    pub attempts: u32,
+    pub final_attempt: Option<u32>,
+    pub finished_at: Option<DateTime<Utc>>,
+    pub started_at: Option<DateTime<Utc>>,
+    pub described: bool,
+    /// By attempt: its state, and whether it is superseded.
+    pub ends: BTreeMap<u32, (AttemptState, bool)>,
+}
+
+/// The middle of November 2025.
+const BASE_MS: i64 = 1_763_164_800_000;
+const FINAL: [AttemptState; 5] =
+    [AttemptState::Succeeded, AttemptState::Failed, AttemptState::Cancelled, AttemptState::Expired, AttemptState::Dead];
+
+/// Events of a few jobs and workers, some twice, in any order. Their ids are new each time.
+pub fn shuffled(with_rivals: bool) -> impl Strategy<Value = Vec<Event>> {
+    (
+        any::<u64>(),
+        vec(life(with_rivals), 1..6),
+        vec((0_u32..3, 0_i64..5, any::<bool>()), 0..4),
+        vec(any::<u16>(), 0..6),
+    )
+        .prop_map(|(seed, lives, beats, repeats)| {
+            let mut events: Vec<Event> =
+                lives.iter().zip(0..).flat_map(|(life, index)| life.events(seed, index)).collect();
+            events.extend(beats.into_iter().map(|(worker, at, leaving)| heartbeat(worker, at, leaving)));
+            for repeat in repeats {
+                if !events.is_empty() {
+                    events.push(events[usize::from(repeat) % events.len()].clone());
+                }
+            }
+            events
+        })
+        .prop_shuffle()
+}
+
+fn life(with_rivals: bool) -> impl Strategy<Value = Life> {
+    let rival = if with_rivals { option::of(select(&FINAL[..])).boxed() } else { Just(None).boxed() };
+    (any::<bool>(), any::<bool>(), 0_u32..3, 0_u32..16, option::of(select(&FINAL[..])), rival).prop_map(
+        |(timed, submitted, losses, unstarted, ending, rival)| Life {
+            timed,
+            submitted,
+            losses,
+            unstarted,
+            ending,
+            rival,
+        },
+    )
+}
+
+impl Life {
+    pub fn events(&self, seed: u64, index: u32) -> Vec<Event> {
+        let at = BASE_MS + i64::from(index) * 20 * 86_400_000;
+        let job = info(id(seed, index, self.timed.then_some(at)), at);
+        let mut events = Vec::new();
+        if self.submitted {
+            events.push(Event::Submitted(Submitted { job: job.clone(), at_ms: at + 5 }));
+        }
+        let mut ends: Vec<Option<AttemptState>> = vec![Some(AttemptState::Lost); self.losses as usize];
+        ends.push(self.ending);
+        ends.extend(self.rival.map(Some));
+        for (end, attempt) in ends.into_iter().zip(1..) {
+            let begun = at + i64::from(attempt) * 1000;
+            if self.unstarted & (1 << attempt) == 0 {
+                events.push(started(&job, attempt, begun));
+            }
+            events.extend(end.map(|state| finished(job.job_id, attempt, state, begun + 500)));
+        }
+        events
+    }
+}
+
+pub fn started(job: &JobInfo, attempt: u32, at_ms: i64) -> Event {
+    Event::Started(Started { job: job.clone(), attempt, worker: worker(attempt), device: attempt % 2, at_ms })
+}
+
+pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) -> Event {
+    let failed = !matches!(state, AttemptState::Succeeded);
+    Event::AttemptFinished(AttemptFinished {
+        job_id,
+        attempt,
+        worker: worker(attempt),
+        device: Some(attempt % 2),
+        at_ms,
+        state,
+        failure: failed.then(|| {
+            Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, "the executor\0 left").with_detail("a log")
+        }),
+        output_bytes: 4096,
+        timings: Timings {
+            queue_us: 10,
+            wait_us: 20,
+            launches_us: vec![3, 4, u64::from(attempt)],
+            total_us: 90,
+            device_bytes_peak: 1 << 20,
+            module_cached: attempt > 1,
+            ..Timings::default()
+        },
+    })
+}
+
+pub fn info(job_id: JobId, at_ms: i64) -> JobInfo {
+    JobInfo {
+        job_id,
+        pool: PoolName::default(),
+        priority: Priority::Normal,
+        name: Some("nightly".to_owned()),
+        labels: [("team".to_owned(), "a".to_owned())].into(),
+        program: "catalog".to_owned(),
+        kernel: "saxpy".to_owned(),
+        input_bytes: 512,
+        client: Some("client-1".to_owned()),
+        submitted_ms: Some(at_ms),
+    }
+}
+
+pub fn heartbeat(number: u32, at: i64, leaving: bool) -> Event {
+    let device = |index| DeviceSeen {
+        index,
+        uuid: format!("GPU-{number}-{index}"),
+        name: "Emulated".to_owned(),
+        emulated: true,
+        compute_capability: [8, 6],
+        memory_bytes: 1 << 33,
+        driver_version: 12080,
+    };
+    Event::WorkerSeen(WorkerSeen {
+        worker: worker(number),
+        at_ms: BASE_MS + at * 1000,
+        host: "gpu-1".to_owned(),
+        pid: 4_000_000_000,
+        revision: format!("r{at}"),
+        pools: vec![PoolName::default(), "NULL".parse().unwrap()],
+        devices: (0..=u32::try_from(at).unwrap() % 2).map(device).collect(),
+        jobs_running: 2,
+        leaving,
+    })
+}
+
+pub fn worker(number: u32) -> WorkerName {
+    format!("worker-{number}").parse().unwrap()
+}
+
+/// A UUIDv7 of that time, or a UUIDv4 when there is none.
+pub fn id(seed: u64, index: u32, at_ms: Option<i64>) -> JobId {
+    let random = u128::from(seed) << 8 | u128::from(index) | 0x2 << 62;
+    let uuid = match at_ms {
+        Some(ms) => uuid::Builder::from_unix_timestamp_millis(ms.unsigned_abs(), &low_bytes(random)).into_uuid(),
+        None => uuid::Builder::from_random_bytes((random << 40 | random).to_be_bytes()).into_uuid(),
+    };
+    JobId::from_uuid(uuid)
+}
+
+fn low_bytes(number: u128) -> [u8; 10] {
+    let bytes = number.to_be_bytes();
+    bytes[6..].try_into().unwrap()
+}
+
+/// The rules, applied to the events one by one in the plainest way.
+pub fn expected(events: &[Event]) -> BTreeMap<Uuid, Expected> {
+    let mut jobs: BTreeMap<Uuid, Expected> = BTreeMap::new();
+    for event in events {
+        match event {
+            Event::Submitted(event) => job(&mut jobs, event.job.job_id).described = true,
+            Event::Started(event) => {
+                let job = job(&mut jobs, event.job.job_id);
+                let at = time(event.at_ms);
+                job.described = true;
+                job.attempts = job.attempts.max(event.attempt);
+                job.started_at = Some(job.started_at.map_or(at, |known| known.min(at)));
+                job.ends.entry(event.attempt).or_insert((AttemptState::Running, false));
+            }
+            Event::AttemptFinished(event) => {
+                let job = job(&mut jobs, event.job_id);
+                job.attempts = job.attempts.max(event.attempt);
+                job.end(event);
+            }
+            Event::WorkerSeen(_) => {}
+        }
+    }
+    for job in jobs.values_mut() {
+        if job.final_attempt.is_none() {
+            job.state = match job.ends.get(&job.attempts) {
+                Some((AttemptState::Running, _)) => JobState::Running,
+                _ => JobState::Queued,
+            };
+        }
+    }
+    jobs
+}
+
+fn job(jobs: &mut BTreeMap<Uuid, Expected>, job_id: JobId) -> &mut Expected {
+    jobs.entry(job_id.as_uuid()).or_insert_with(|| Expected {
+        state: JobState::Queued,
+        attempts: 0,
+        final_attempt: None,
+        finished_at: None,
+        started_at: None,
+        described: false,
+        ends: BTreeMap::new(),
+    })
+}
+
+impl Expected {
+    fn end(&mut self, event: &AttemptFinished) {
+        let is_final = event.state != AttemptState::Lost;
+        let rank = |state| match state {
+            AttemptState::Running => 0,
+            AttemptState::Lost => 1,
+            _ => 2,
+        };
+        let superseded = is_final && self.final_attempt.is_some_and(|attempt| attempt != event.attempt);
+        let end = self.ends.entry(event.attempt).or_insert((AttemptState::Running, false));
+        if rank(event.state) > rank(end.0) {
+            *end = (event.state, superseded);
+        }
+        if is_final && self.final_attempt.is_none() {
+            self.final_attempt = Some(event.attempt);
+            self.finished_at = Some(time(event.at_ms));
+            self.state = event.state.job_state();
+        }
+    }
+}
+
+pub fn time(ms: i64) -> DateTime<Utc> {
+    DateTime::from_timestamp_millis(ms).unwrap()
+}

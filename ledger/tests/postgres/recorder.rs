@@ -1,0 +1,164 @@
+//! The recorder's writing against a real Postgres: any order, any batching and any repetition of events give the same rows,
+//! the first outcome stays, and one bad event does not take its neighbours along.
+
+use std::collections::BTreeMap;
+
+use gpufleet_ledger::{AttemptRow, JobDetail, Ledger, recorder::Store};
+use gpufleet_schema::{AttemptState, Event, JobId, JobState};
+use proptest::{
+    prelude::*,
+    test_runner::{Config, TestRunner},
+};
+use tokio::sync::Mutex;
+
+use crate::{
+    database::Database,
+    histories::{self, expected, finished, heartbeat, id, info, shuffled, started},
+};
+
+const AT: i64 = 1_763_164_800_000;
+
+/// Records events in batches that end where `cuts` say.
+async fn record(store: &mut Store, events: &[Event], cuts: &[usize]) {
+    let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut % (events.len() + 1)).chain([0, events.len()]).collect();
+    cuts.sort_unstable();
+    for range in cuts.windows(2) {
+        let rejected = store.record(&events[range[0]..range[1]]).await.unwrap();
+        assert_eq!(rejected, []);
+    }
+}
+
+async fn jobs(ledger: &Ledger, events: &[Event]) -> BTreeMap<String, JobDetail> {
+    let mut jobs = BTreeMap::new();
+    for job_id in expected(events).into_keys().map(JobId::from_uuid) {
+        jobs.insert(job_id.to_string(), ledger.job(job_id).await.unwrap().expect("every job named is recorded"));
+    }
+    jobs
+}
+
+fn check(detail: &JobDetail, expected: &histories::Expected) {
+    let job = &detail.job;
+    assert_eq!(job.state, expected.state, "{detail:#?}");
+    assert_eq!(job.attempts, expected.attempts);
+    assert_eq!(job.started_at, expected.started_at);
+    assert_eq!(job.finished_at, expected.finished_at);
+    assert_eq!(job.kernel.is_some(), expected.described);
+    if expected.final_attempt.is_some() {
+        assert_eq!(job.attempt, expected.final_attempt);
+    }
+    let ends: BTreeMap<u32, (AttemptState, bool)> =
+        detail.attempts.iter().map(|attempt| (attempt.attempt, (attempt.state, attempt.superseded))).collect();
+    assert_eq!(ends, expected.ends);
+    for AttemptRow { state, timings, failure, .. } in &detail.attempts {
+        assert_eq!(timings.is_some(), *state != AttemptState::Running);
+        assert_eq!(failure.is_some(), !matches!(state, AttemptState::Running | AttemptState::Succeeded));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn replays_in_any_order_and_batching_obey_the_rules() {
+    let database = Database::fresh().await;
+    let (store, ledger) = database.open().await;
+    let store = Mutex::new(store);
+    let cases = (shuffled(true), proptest::collection::vec(any::<usize>(), 0..4));
+    let mut runner = TestRunner::new(Config { cases: 48, ..Config::default() });
+    tokio::task::block_in_place(|| {
+        runner.run(&cases, |(events, cuts)| {
+            tokio::runtime::Handle::current().block_on(async {
+                let mut store = store.lock().await;
+                record(&mut store, &events, &cuts).await;
+                let recorded = jobs(&ledger, &events).await;
+                for (job_id, expected) in expected(&events) {
+                    check(&recorded[&job_id.to_string()], &expected);
+                }
+                // All of it once more, the other way round: rows stay as they are.
+                let again: Vec<Event> = events.iter().rev().cloned().collect();
+                record(&mut store, &again, &cuts).await;
+                assert_eq!(jobs(&ledger, &events).await, recorded);
+            });
+            Ok(())
+        })
+    })
+    .unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_rival_outcomes_two_orders_give_identical_tables() {
+    let (one, other) = tokio::join!(Database::fresh(), Database::fresh());
+    let ((store, _), (other_store, _)) = tokio::join!(one.open(), other.open());
+    let (store, other_store) = (Mutex::new(store), Mutex::new(other_store));
+    let orders = shuffled(false).prop_flat_map(|events| (Just(events.clone()), Just(events).prop_shuffle()));
+    let mut runner = TestRunner::new(Config { cases: 24, ..Config::default() });
+    tokio::task::block_in_place(|| {
+        runner.run(&orders, |(events, again)| {
+            tokio::runtime::Handle::current().block_on(async {
+                record(&mut *store.lock().await, &events, &[3, 9]).await;
+                record(&mut *other_store.lock().await, &again, &[5]).await;
+            });
+            Ok(())
+        })
+    })
+    .unwrap();
+    for table in ["jobs", "attempts", "workers", "devices"] {
+        let (rows, other_rows) = (one.rows(table).await, other.rows(table).await);
+        assert!(!rows.is_empty(), "{table}");
+        assert_eq!(rows, other_rows, "{table}");
+    }
+}
+
+#[tokio::test]
+async fn the_first_final_outcome_wins_and_a_later_one_is_superseded() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = info(id(1, 0, Some(AT)), AT);
+    let first =
+        [started(&job, 1, AT + 1), started(&job, 2, AT + 9), finished(job.job_id, 2, AttemptState::Succeeded, AT + 20)];
+    let late = [finished(job.job_id, 1, AttemptState::Failed, AT + 30)];
+    record(&mut store, &first, &[]).await;
+    let before = ledger.job(job.job_id).await.unwrap().unwrap();
+    record(&mut store, &late, &[]).await;
+    let after = ledger.job(job.job_id).await.unwrap().unwrap();
+    assert_eq!(after.job, before.job, "a final never changes");
+    assert_eq!(after.job.state, JobState::Succeeded);
+    assert_eq!(after.job.attempt, Some(2));
+    let superseded: Vec<_> = after.attempts.iter().map(|row| (row.attempt, row.state, row.superseded)).collect();
+    assert_eq!(superseded, [(1, AttemptState::Failed, true), (2, AttemptState::Succeeded, false)]);
+}
+
+#[tokio::test]
+async fn a_bad_event_is_named_and_its_neighbours_are_recorded() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let jobs: Vec<JobId> = (0..100).map(|index| id(2, index, Some(AT))).collect();
+    let mut events: Vec<Event> =
+        jobs.iter().map(|job_id| finished(*job_id, 1, AttemptState::Succeeded, AT + 1)).collect();
+    // Attempts count from 1, which only the table's check knows; the other one no column holds.
+    events[37] = finished(jobs[37], 0, AttemptState::Succeeded, AT + 1);
+    events[70] = finished(jobs[70], 1, AttemptState::Succeeded, -5);
+    let rejected = store.record(&events).await.unwrap();
+    let named: Vec<&Event> = rejected.iter().map(|rejected| &rejected.event).collect();
+    assert_eq!(named, [&events[70], &events[37]]);
+    assert!(rejected[0].reason.contains("at_ms is -5"), "{}", rejected[0].reason);
+    assert!(rejected[1].reason.contains("attempt_is_counted"), "{}", rejected[1].reason);
+    for (index, job_id) in jobs.iter().enumerate() {
+        assert_eq!(ledger.job(*job_id).await.unwrap().is_some(), !matches!(index, 37 | 70), "{index}");
+    }
+}
+
+#[tokio::test]
+async fn a_worker_is_what_its_latest_heartbeat_says() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    record(&mut store, &[heartbeat(1, 3, true), heartbeat(1, 2, false), heartbeat(1, 1, false)], &[1, 2]).await;
+    let workers = ledger.workers().await.unwrap();
+    let [worker] = workers.as_slice() else { panic!("one worker: {workers:?}") };
+    assert_eq!((worker.worker.as_str(), worker.revision.as_str(), worker.has_left), ("worker-1", "r3", true));
+    assert_eq!(worker.pools, ["default", "NULL"]);
+    assert_eq!(worker.first_seen_at, histories::time(AT + 1000));
+    assert_eq!(worker.last_seen_at, histories::time(AT + 3000));
+    assert_eq!(worker.devices.len(), 2);
+    record(&mut store, &[heartbeat(1, 4, false)], &[]).await;
+    let worker = &ledger.workers().await.unwrap()[0];
+    assert!(!worker.has_left, "it came back");
+    assert_eq!(worker.devices.len(), 1, "its latest heartbeat lists one device");
+}
