@@ -1,6 +1,6 @@
 //! What was typed.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
@@ -39,6 +39,9 @@ pub(crate) struct Record {
     /// RabbitMQ, as amqp://USER:PASSWORD@HOST:5672/VHOST. The variable keeps the password out of process lists.
     #[arg(long, env = "GPUFLEET_AMQP_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) amqp_url: Secret,
+    /// A file that is there while events are consumed, for supervisors and health checks.
+    #[arg(long, value_name = "PATH")]
+    pub(crate) ready_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]

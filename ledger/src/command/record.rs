@@ -1,10 +1,16 @@
 //! `gpufleet-ledger record`.
 
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
+
 use gpufleet_ledger::{
     DatabaseUrl,
     recorder::{Patience, Recorder, Store},
 };
 use gpufleet_transport::{Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions};
+use tokio::{fs, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
@@ -26,10 +32,38 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
         store.close().await;
         return Ok(());
     };
-    let ended = Recorder::new(broker.clone(), store, stop).run().await;
+    let recorder = Recorder::new(broker.clone(), store, stop);
+    let telling = options.ready_file.map(|path| tokio::spawn(tell_readiness(path, recorder.ready())));
+    let ended = recorder.run().await;
+    if let Some(telling) = telling {
+        // It ends with the recorder, whose end it has to tell.
+        telling.await.ok();
+    }
     broker.close().await;
     info!("stopped");
     ended.map_err(|error| Failure::from(error).doing("record events"))
+}
+
+/// Keeps the file there while the recorder is ready, until the recorder is gone.
+async fn tell_readiness(path: PathBuf, mut ready: watch::Receiver<bool>) {
+    loop {
+        let is_ready = *ready.borrow_and_update();
+        let told = if is_ready { fs::write(&path, "").await } else { remove(&path).await };
+        if let Err(error) = told {
+            warn!(path = %path.display(), %error, "ready file not kept");
+        }
+        if ready.changed().await.is_err() {
+            remove(&path).await.ok();
+            return;
+        }
+    }
+}
+
+async fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path).await {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
 }
 
 impl Config {

@@ -19,7 +19,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
 use gpufleet_transport::{Acker, Broker, Consumer, Delivery, Incoming, Settled};
-use tokio::time::Instant;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -42,6 +42,8 @@ pub struct Recorder {
     broker: Broker,
     store: Store,
     stop: CancellationToken,
+    /// True while events are consumed; written here, read by whoever tells the world.
+    ready: watch::Sender<bool>,
 }
 
 /// Why recording ended other than by being told to.
@@ -85,7 +87,12 @@ enum Attempted {
 impl Recorder {
     /// A recorder that works until `stop` is cancelled.
     pub fn new(broker: Broker, store: Store, stop: CancellationToken) -> Self {
-        Self { broker, store, stop }
+        Self { broker, store, stop, ready: watch::Sender::new(false) }
+    }
+
+    /// Whether events are being consumed: not before the broker has confirmed it, nor in a long outage of the database.
+    pub fn ready(&self) -> watch::Receiver<bool> {
+        self.ready.subscribe()
     }
 
     /// Records until told to stop: then it finishes the batch in hand, unless the database is away, and leaves the rest to the
@@ -99,8 +106,8 @@ impl Recorder {
     async fn consume_until_stopped(&mut self) -> Result<(), RecorderError> {
         loop {
             let mut consumer = self.broker.consume(LEDGER_QUEUE.to_owned(), PREFETCH);
-            info!(queue = LEDGER_QUEUE, "ready");
             let pause = self.consume(&mut consumer).await;
+            self.ready.send_replace(false);
             consumer.stop().await;
             // What it still holds goes back to the broker with it.
             drop(consumer);
@@ -120,6 +127,12 @@ impl Recorder {
     }
 
     async fn consume(&mut self, consumer: &mut Consumer) -> Result<Pause, RecorderError> {
+        tokio::select! {
+            () = self.stop.cancelled() => return Ok(Pause::Stopped),
+            () = consumer.subscribed() => {}
+        }
+        self.ready.send_replace(true);
+        info!(queue = LEDGER_QUEUE, "ready");
         loop {
             let incoming = tokio::select! {
                 biased;
