@@ -1,1 +1,72 @@
-fn main() {}
+//! The project's own commands, run as `cargo xtask <command>`. Each has a file of its own.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod bench;
+mod ci;
+mod demo;
+mod interrupt;
+mod kernels;
+mod setup;
+mod sqlx;
+mod terminal;
+mod test;
+mod workspace;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "cargo xtask",
+    about = "The commands of the gpufleet project",
+    max_term_width = 100,
+    arg_required_else_help = true
+)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Install what this machine lacks: RabbitMQ, Postgres, NVRTC, and Python's pika for the tests
+    Setup,
+    /// Set up, build, and run three jobs on a private fleet: saxpy, an edge filter in CUDA C, a Mandelbrot picture
+    Demo(demo::Options),
+    /// Set up, build, and run the whole test suite
+    Test(test::Options),
+    /// What continuous integration runs: format, clippy, tests
+    Ci,
+    /// Build the catalog's PTX from its CUDA C
+    Kernels(kernels::Options),
+    /// Describe the ledger's queries anew, for builds without a database
+    Sqlx(sqlx::Options),
+    /// Set up, build with optimisation, and measure; arguments go to the benchmark
+    Bench(bench::Options),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let result = match Options::parse().command {
+        Command::Setup => setup::run(),
+        Command::Demo(options) => demo::run(&options).await,
+        Command::Test(options) => test::run(&options).await,
+        Command::Ci => ci::run().await,
+        Command::Kernels(options) => kernels::run(&options).await,
+        Command::Sqlx(options) => sqlx::run(&options).await,
+        Command::Bench(options) => bench::run(&options).await,
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => match error.downcast_ref::<interrupt::Interrupted>() {
+            Some(interrupted) => {
+                eprintln!("{interrupted}; nothing was left running");
+                interrupted.exit_code()
+            }
+            None => {
+                eprintln!("error: {error:#}");
+                ExitCode::FAILURE
+            }
+        },
+    }
+}

@@ -41,6 +41,13 @@ impl Identity {
         row(self.pid).is_some_and(|row| row.started == self.started && !matches!(row.state, 'Z' | 'X'))
     }
 
+    /// Whether its environment has a variable of this name, as far as this user may see.
+    pub fn has_variable(&self, name: &str) -> bool {
+        let has_name =
+            |entry: &[u8]| entry.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='));
+        fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(has_name))
+    }
+
     /// For how long it has run.
     pub fn age(&self) -> Option<Duration> {
         let uptime: f64 = fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
@@ -55,7 +62,8 @@ impl Identity {
         SystemTime::now().checked_sub(self.age()?)
     }
 
-    pub(crate) fn signal(&self, signal: Signal) {
+    /// Sends a signal, if it is still the same process.
+    pub fn signal(&self, signal: Signal) {
         let Ok(pid) = libc::pid_t::try_from(self.pid) else { return };
         if self.is_alive() {
             // SAFETY: kill has no preconditions. That the process ended since the check is harmless: ids are not used again that soon.

@@ -1,0 +1,18 @@
+//! `cargo xtask ci`: what continuous integration runs, and what a contributor runs before it.
+
+use crate::{
+    kernels,
+    terminal::Terminal,
+    test,
+    workspace::{self, cargo},
+};
+
+pub async fn run() -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    terminal.heading("format");
+    workspace::run(cargo(["fmt", "--all", "--check"])).await?;
+    terminal.heading("clippy");
+    workspace::run(cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])).await?;
+    test::run(&test::Options::default()).await?;
+    kernels::run(&kernels::Options { check: true }).await
+}

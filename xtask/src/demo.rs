@@ -1,0 +1,154 @@
+//! `cargo xtask demo`: from nothing to three answered jobs, with the commands that a user would type.
+//!
+//! Everything real: the services, the `gpufleet` command, the worker, the ledger. Each result is compared with a computation on this
+//! machine's CPU that shares no code with the kernels.
+
+use std::{path::Path, sync::Arc};
+
+use anyhow::Context as _;
+use gpufleet_local::{Cuda, Fleet, Services, StateDir, setup::Part};
+
+use crate::{
+    interrupt::{interrupted, unless_interrupted},
+    setup,
+    terminal::Terminal,
+    workspace::{self, FLEET_PACKAGES},
+};
+
+mod check;
+mod command;
+mod files;
+mod history;
+mod picture;
+mod scene;
+
+use command::Gpufleet;
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// What the worker computes on: auto (a GPU where there is one, else the emulated device), emulated, system, or a libcuda's path
+    #[arg(long, default_value = "auto")]
+    cuda: Cuda,
+    /// How many workers
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    workers: u32,
+}
+
+/// Below the workspace; git ignores it.
+const FOLDER: &str = ".gpufleet/demo";
+
+pub async fn run(options: &Options) -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    setup::ensure(&[Part::Services, Part::Compiler], &terminal)?;
+    terminal.heading("build gpufleet");
+    workspace::run(workspace::build_of(&FLEET_PACKAGES)?).await?;
+    let folder = workspace::root().join(FOLDER);
+    files::fresh_folder(&folder)?;
+    let state = StateDir::ephemeral_with_logs(&folder.join("log"))?;
+    let result = unless_interrupted(with_services(options, &terminal, &state, &folder)).await;
+    // Whatever is still there after an error or an interruption.
+    state.close().await.context("failed to clean up")?;
+    result?;
+    eprintln!("\nThe pictures lie in {}:", folder.display());
+    for (file, what) in [
+        ("photo.png", "the picture that was made for this demo"),
+        ("edges.png", "its edges, by the kernel in edge.cu"),
+        ("mandelbrot.png", "the Mandelbrot set, by a kernel of the catalog"),
+    ] {
+        eprintln!("  {file:<16}{what}");
+    }
+    eprintln!(
+        "The whole demo took {:.1} s. Nothing is left running; the logs are in {FOLDER}/log.",
+        terminal.elapsed().as_secs_f64()
+    );
+    Ok(())
+}
+
+async fn with_services(
+    options: &Options,
+    terminal: &Terminal,
+    state: &Arc<StateDir>,
+    folder: &Path,
+) -> anyhow::Result<()> {
+    let start = Services::start(Arc::clone(state));
+    let services = terminal
+        .steps()
+        .step_async("start a private RabbitMQ and Postgres", start)
+        .await
+        .context("failed to start services")?;
+    let fleet = Fleet::builder().on(&services).label("demo").workers(options.workers).cuda(options.cuda.clone());
+    let fleet = fleet
+        .bin_dir(workspace::programs()?)
+        .start_with(terminal.steps())
+        .await
+        .context("failed to start the fleet")?;
+    let jobs = jobs(terminal, &fleet, folder).await;
+    let stop = async {
+        fleet.stop().await?;
+        services.stop().await
+    };
+    tokio::select! {
+        stopped = terminal.steps().step_async("stop the fleet", stop) => stopped.context("failed to stop the fleet")?,
+        again = interrupted() => return Err(again.into()),
+    }
+    jobs
+}
+
+async fn jobs(terminal: &Terminal, fleet: &Fleet, folder: &Path) -> anyhow::Result<()> {
+    let gpufleet = Gpufleet::new(fleet, folder)?;
+    let scene = terminal
+        .steps()
+        .step("make the input: two arrays of a million floats, and a picture", || files::make_inputs(folder))?;
+
+    terminal.heading("1. A kernel of the catalog: y = 2 x + y over a million floats");
+    gpufleet
+        .show(&["submit", "saxpy", "--arg", "a=2.0", "--in", "x=x.npy", "--inout", "y=y.npy", "--out", "y=result.npy"])
+        .await?;
+    terminal.steps().step("compare result.npy with the CPU's", || check::saxpy(folder))?;
+
+    terminal.heading("2. Your own CUDA C: an edge filter over a picture (edge.cu)");
+    let (width, height) = (scene.width, scene.height);
+    let cover = format!("{width},{height}");
+    let out = format!("drawing=edges.png:u8[{height},{width}]");
+    let arguments = format!("photo,drawing,width:i32={width},height:i32={height}");
+    gpufleet
+        .show(&[
+            "submit",
+            "--source",
+            "edge.cu",
+            "--entry",
+            "edges",
+            "--cover",
+            &cover,
+            "--block",
+            "16,16",
+            "--in",
+            "photo=photo.png",
+            "--out",
+            &out,
+            "--args",
+            &arguments,
+        ])
+        .await?;
+    terminal.steps().step("compare edges.png with the CPU's", || check::edges(folder, &scene))?;
+
+    terminal.heading("3. A picture out of nothing: the Mandelbrot set");
+    let view = check::VIEW;
+    let arguments = [
+        format!("width={}", view.width),
+        format!("height={}", view.height),
+        format!("centre_x={}", view.centre_x),
+        format!("centre_y={}", view.centre_y),
+        format!("step={}", view.step),
+        format!("max_iterations={}", check::ITERATIONS_MAX),
+    ];
+    let mut line = vec!["submit", "mandelbrot"];
+    line.extend(arguments.iter().flat_map(|argument| ["--arg", argument]));
+    line.extend(["--out", "iterations=mandelbrot.npy"]);
+    gpufleet.show(&line).await?;
+    terminal.steps().step("compare mandelbrot.npy with the CPU's, and colour it", || check::mandelbrot(folder))?;
+
+    terminal.heading("What the ledger recorded");
+    terminal.steps().step_async("wait until the ledger has all three", history::complete(&gpufleet, 3)).await?;
+    gpufleet.show(&["history"]).await
+}

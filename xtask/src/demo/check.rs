@@ -1,0 +1,88 @@
+//! Each result again, on this machine's CPU.
+
+use std::path::Path;
+
+use anyhow::ensure;
+use gpufleet_kernels::reference::{self, MandelbrotView};
+
+use super::{
+    files::{self, Picture, read_npy},
+    picture,
+};
+
+/// Seahorse Valley and what surrounds it, as far as single precision shows it.
+pub const VIEW: MandelbrotView =
+    MandelbrotView { width: 768, height: 512, centre_x: -0.745, centre_y: 0.11, step: 0.00005 };
+pub const ITERATIONS_MAX: u32 = 512;
+
+/// `y = 2 x + y`, each element rounded once: equal to the last bit.
+pub fn saxpy(folder: &Path) -> anyhow::Result<()> {
+    let (x, mut expected) = files::arrays();
+    reference::saxpy(2.0, &x, &mut expected);
+    let result = read_npy(&folder.join("result.npy"), "<f4", f32::from_le_bytes)?;
+    compare("result.npy", &result, &expected)
+}
+
+/// The filter of `edge.cu`, written again without tiles. All of it is exact but the square root, which both round correctly.
+pub fn edges(folder: &Path, photo: &Picture) -> anyhow::Result<()> {
+    let (width, height) = (i64::from(photo.width), i64::from(photo.height));
+    let brightness = |x: i64, y: i64| {
+        let at = (y.clamp(0, height - 1) * width + x.clamp(0, width - 1)) * 3;
+        let part = |offset: i64| usize::try_from(at + offset).map_or(0, |index| i32::from(photo.rgb[index]));
+        (77 * part(0) + 150 * part(1) + 29 * part(2)) >> 8
+    };
+    let pixel = |x: i64, y: i64| {
+        let at = |right: i64, below: i64| brightness(x + right, y + below);
+        let across = at(1, -1) + 2 * at(1, 0) + at(1, 1) - at(-1, -1) - 2 * at(-1, 0) - at(-1, 1);
+        let down = at(-1, 1) + 2 * at(0, 1) + at(1, 1) - at(-1, -1) - 2 * at(0, -1) - at(1, -1);
+        255 - ((across * across + down * down) as f32).sqrt().min(255.0) as u8
+    };
+    let expected: Vec<u8> =
+        (0..height).flat_map(|y| (0..width).map(move |x| (x, y))).map(|(x, y)| pixel(x, y)).collect();
+    let result = picture::read_grey(&folder.join("edges.png"), photo.width, photo.height)?;
+    compare("edges.png", &result, &expected)
+}
+
+/// Iterations before the escape, for every pixel; then in colours.
+pub fn mandelbrot(folder: &Path) -> anyhow::Result<()> {
+    let expected = reference::mandelbrot(VIEW, ITERATIONS_MAX);
+    let result = read_npy(&folder.join("mandelbrot.npy"), "<u4", u32::from_le_bytes)?;
+    compare("mandelbrot.npy", &result, &expected)?;
+    let rgb = result.iter().flat_map(|iterations| colour(*iterations)).collect();
+    picture::write_rgb(&folder.join("mandelbrot.png"), &Picture { width: VIEW.width, height: VIEW.height, rgb })
+}
+
+fn compare<T: PartialEq + std::fmt::Debug>(name: &str, result: &[T], expected: &[T]) -> anyhow::Result<()> {
+    ensure!(result.len() == expected.len(), "{name} has {} elements and not {}", result.len(), expected.len());
+    let different = result.iter().zip(expected).filter(|(have, want)| have != want).count();
+    match result.iter().zip(expected).position(|(have, want)| have != want) {
+        None => Ok(()),
+        Some(first) => anyhow::bail!(
+            "{name} is wrong: {different} of {} elements differ from the CPU's, the first at {first}: {:?} and not {:?}",
+            expected.len(),
+            result[first],
+            expected[first]
+        ),
+    }
+}
+
+/// Black inside; outside colours that turn slowly with the logarithm of the iterations.
+fn colour(iterations: u32) -> [u8; 3] {
+    if iterations == ITERATIONS_MAX {
+        return [0, 0, 0];
+    }
+    let turn = ((iterations + 1) as f32).ln() * 1.7;
+    [0.0, 0.35, 0.7].map(|phase| ((0.5 + 0.5 * (turn + phase * std::f32::consts::TAU * 0.6).cos()) * 255.0) as u8)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_wrong_element_is_named() {
+        let error = compare("x", &[1, 2, 3], &[1, 5, 3]).unwrap_err().to_string();
+        assert!(error.contains("1 of 3") && error.contains("at 1: 2 and not 5"), "{error}");
+        assert!(compare("x", &[1], &[1, 2]).is_err());
+    }
+}

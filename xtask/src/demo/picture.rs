@@ -1,0 +1,38 @@
+//! PNG files.
+
+use std::{fs::File, io::BufReader, path::Path};
+
+use anyhow::{Context as _, ensure};
+
+use super::files::Picture;
+
+pub fn write_rgb(path: &Path, picture: &Picture) -> anyhow::Result<()> {
+    let file = File::create(path).with_context(|| format!("create {}", path.display()))?;
+    let mut encoder = png::Encoder::new(std::io::BufWriter::new(file), picture.width, picture.height);
+    encoder.set_color(png::ColorType::Rgb);
+    encoder.set_depth(png::BitDepth::Eight);
+    let mut writer = encoder.write_header().with_context(|| format!("write {}", path.display()))?;
+    writer
+        .write_image_data(&picture.rgb)
+        .and_then(|()| writer.finish())
+        .with_context(|| format!("write {}", path.display()))
+}
+
+/// The pixels of a grey picture of that size.
+pub fn read_grey(path: &Path, width: u32, height: u32) -> anyhow::Result<Vec<u8>> {
+    let file = File::open(path).with_context(|| format!("open {}", path.display()))?;
+    let mut reader =
+        png::Decoder::new(BufReader::new(file)).read_info().with_context(|| format!("read {}", path.display()))?;
+    let info = reader.info();
+    ensure!(
+        (info.width, info.height) == (width, height),
+        "{} is {}×{} and not {width}×{height}",
+        path.display(),
+        info.width,
+        info.height
+    );
+    ensure!(info.color_type == png::ColorType::Grayscale, "{} is not grey", path.display());
+    let mut pixels = vec![0; reader.output_buffer_size().context("the picture is too large")?];
+    reader.next_frame(&mut pixels).with_context(|| format!("read {}", path.display()))?;
+    Ok(pixels)
+}

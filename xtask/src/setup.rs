@@ -1,0 +1,26 @@
+//! `cargo xtask setup`: installs what the machine lacks.
+
+use anyhow::Context as _;
+use gpufleet_local::setup::{self, Part};
+
+use crate::terminal::Terminal;
+
+pub fn run() -> anyhow::Result<()> {
+    let installed = ensure(&Part::ALL, &Terminal::new())?;
+    if installed.is_empty() {
+        eprintln!("Everything is there: RabbitMQ, Postgres, NVRTC, pika.");
+    }
+    Ok(())
+}
+
+/// Installs what is missing of these parts. Costs milliseconds when nothing is.
+pub fn ensure(parts: &[Part], terminal: &Terminal) -> anyhow::Result<Vec<Part>> {
+    let installed = setup::install(parts, terminal.steps()).context("failed to set this machine up")?;
+    if installed.contains(&Part::Services) {
+        eprintln!(
+            "The packages' own services were not started. To keep them from starting with the machine:\n    \
+             systemctl disable rabbitmq-server postgresql"
+        );
+    }
+    Ok(installed)
+}

@@ -1,0 +1,106 @@
+//! `cargo xtask sqlx`: describes the ledger's queries from a real database, for builds without one.
+//!
+//! The descriptions in `ledger/.sqlx` are what the compiler checks the queries against. They are written by sqlx's macros while the
+//! crate is compiled with a database at hand: a private one here, with the migrations applied as plain SQL, because the ledger's own
+//! `migrate` may not compile at that moment.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+use gpufleet_local::{Postgres, StateDir, setup::Part};
+
+use crate::{
+    interrupt::unless_interrupted,
+    setup,
+    terminal::Terminal,
+    workspace::{self, cargo},
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Change nothing; fail where the descriptions are not what the queries give
+    #[arg(long)]
+    check: bool,
+}
+
+const DATABASE: &str = "describe";
+/// The table in which sqlx keeps which migrations were applied; one of our queries reads it.
+const MIGRATIONS_TABLE: &str = "CREATE TABLE _sqlx_migrations (version BIGINT PRIMARY KEY, description TEXT NOT NULL, \
+     installed_on TIMESTAMPTZ NOT NULL DEFAULT now(), success BOOLEAN NOT NULL, checksum BYTEA NOT NULL, execution_time BIGINT NOT NULL)";
+
+pub async fn run(options: &Options) -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    setup::ensure(&[Part::Services], &terminal)?;
+    let state = StateDir::ephemeral()?;
+    let described = unless_interrupted(describe(&terminal, &state)).await;
+    state.close().await?;
+    let described = described?;
+    let folder = workspace::root().join("ledger/.sqlx");
+    if described == read_all(&folder)? {
+        eprintln!("The descriptions of the ledger's {} queries are up to date.", described.len());
+        return Ok(());
+    }
+    if options.check {
+        bail!("{} is not what the queries and migrations give; run `cargo xtask sqlx`", folder.display());
+    }
+    write_all(&folder, &described)?;
+    eprintln!("Described {} queries in {}.", described.len(), folder.display());
+    Ok(())
+}
+
+/// The description files by name.
+async fn describe(terminal: &Terminal, state: &std::sync::Arc<StateDir>) -> anyhow::Result<BTreeMap<String, String>> {
+    let prepare = async {
+        let postgres = Postgres::start(state).await?;
+        postgres.create_database(DATABASE).await?;
+        postgres.psql(DATABASE, MIGRATIONS_TABLE).await?;
+        for (name, migration) in read_all(&workspace::root().join("migrations"))? {
+            postgres.psql(DATABASE, &migration).await.with_context(|| format!("apply {name}"))?;
+        }
+        anyhow::Ok(postgres)
+    };
+    let postgres = terminal.steps().step_async("start a private Postgres and apply the migrations", prepare).await?;
+    let scratch = tempfile::tempdir().context("make a scratch folder")?;
+    terminal.heading("compile the ledger's queries against it");
+    // The macros run only when the crate is compiled, and cargo does not know that they would say something else now.
+    workspace::run(cargo(["clean", "--package", "gpufleet-ledger"])).await?;
+    let mut check = cargo(["check", "--package", "gpufleet-ledger", "--all-targets"]);
+    check
+        .env("DATABASE_URL", postgres.url(DATABASE))
+        .env("SQLX_OFFLINE", "false")
+        .env("SQLX_OFFLINE_DIR", scratch.path());
+    let checked = workspace::run(check).await;
+    postgres.stop().await?;
+    checked.map_err(|_| {
+        anyhow::anyhow!("failed to compile the ledger against its migrations; cargo's messages above say where")
+    })?;
+    read_all(scratch.path())
+}
+
+/// Every file of a folder by its name; none where there is no folder.
+fn read_all(folder: &Path) -> anyhow::Result<BTreeMap<String, String>> {
+    if !folder.is_dir() {
+        return Ok(BTreeMap::new());
+    }
+    let read = |path: PathBuf| {
+        let name = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        fs::read_to_string(&path).map(|text| (name, text)).with_context(|| format!("read {}", path.display()))
+    };
+    let entries = fs::read_dir(folder).with_context(|| format!("list {}", folder.display()))?;
+    entries.map(|entry| read(entry?.path())).collect()
+}
+
+fn write_all(folder: &Path, files: &BTreeMap<String, String>) -> anyhow::Result<()> {
+    fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    for name in read_all(folder)?.keys().filter(|name| !files.contains_key(*name)) {
+        fs::remove_file(folder.join(name)).with_context(|| format!("remove {name}"))?;
+    }
+    for (name, text) in files {
+        fs::write(folder.join(name), text).with_context(|| format!("write {name}"))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,81 @@
+//! The workspace that this command belongs to, and cargo in it.
+
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use gpufleet_local::{Signal, process::Identity};
+use tokio::process::Command;
+
+use crate::interrupt::interrupted;
+
+/// cargo and what it runs end at once on a signal; a test binary may be in the middle of something.
+const ENDS_WITHIN: Duration = Duration::from_secs(10);
+
+pub fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask is a folder of the workspace").to_owned()
+}
+
+/// Where cargo puts programs of the profile that this one was built in.
+pub fn programs() -> anyhow::Result<PathBuf> {
+    let me = std::env::current_exe().context("find this program")?;
+    Ok(me.parent().context("this program lies in no folder")?.to_owned())
+}
+
+/// Where cargo puts everything.
+pub fn target() -> anyhow::Result<PathBuf> {
+    Ok(programs()?.parent().context("the programs lie in no target folder")?.to_owned())
+}
+
+/// cargo in the workspace, with its output shown.
+pub fn cargo<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.args(arguments).current_dir(root());
+    // What cargo told us about our own package is wrong for others, and would make it build them again.
+    for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
+        command.env_remove(name);
+    }
+    command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
+    command
+}
+
+/// Runs a command to its end. When we are interrupted, so is the command, and its end is waited for.
+pub async fn run(mut command: Command) -> anyhow::Result<()> {
+    let described = format!("{:?}", command.as_std());
+    let mut child = command.kill_on_drop(true).spawn().with_context(|| format!("start {described}"))?;
+    let pid = child.id();
+    let interrupted = tokio::select! {
+        status = child.wait() => {
+            let status = status.with_context(|| format!("wait for {described}"))?;
+            if status.success() {
+                return Ok(());
+            }
+            bail!("{described} ended with {status}");
+        }
+        interrupted = interrupted() => interrupted,
+    };
+    // On a terminal the command has got the signal itself; another one does no harm.
+    if let Some(identity) = pid.and_then(Identity::of) {
+        identity.signal(Signal::Interrupt);
+    }
+    if tokio::time::timeout(ENDS_WITHIN, child.wait()).await.is_err() {
+        child.kill().await.with_context(|| format!("kill {described}"))?;
+    }
+    Err(interrupted.into())
+}
+
+/// The programs that make a fleet, and the emulated device.
+pub const FLEET_PACKAGES: [&str; 4] = ["gpufleet", "gpufleet-worker", "gpufleet-ledger", "gpufleet-emulator"];
+
+/// Builds packages in the profile of this program.
+pub fn build_of(packages: &[&str]) -> anyhow::Result<Command> {
+    let mut arguments = vec!["build"];
+    if programs()?.ends_with("release") {
+        arguments.push("--release");
+    }
+    arguments.extend(packages.iter().flat_map(|package| ["--package", package]));
+    Ok(cargo(arguments))
+}
