@@ -222,9 +222,8 @@ impl Postgres {
             "log_min_messages=warning".to_owned(),
         ];
         if self.state.is_ephemeral() {
-            settings.extend(
-                ["fsync=off", "synchronous_commit=off", "full_page_writes=off", "autovacuum=off"].map(str::to_owned),
-            );
+            // Commits stay synchronous: what is not handed to the kernel yet would be lost when a test kills the server.
+            settings.extend(["fsync=off", "full_page_writes=off", "autovacuum=off"].map(str::to_owned));
         }
         let process = Launch::new(NAME, &programs::postgres("postgres")?)
             .args(["-D".as_ref(), data.as_os_str()])
