@@ -1,0 +1,205 @@
+//! A vhost and a database for each test, and recorders on them.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate};
+use gpufleet_local::{Postgres, Process, Services, Signal, StateDir, process::Launch};
+use gpufleet_schema::{
+    AttemptFinished, AttemptState, Event, JobId, JobState, Timings,
+    encoding::encode_events,
+    topology::{EVENTS, EVENTS_KEY, LEDGER_QUEUE, TYPE_EVENTS},
+};
+use gpufleet_transport::{Broker, Message, Options, Properties};
+use tokio::sync::OnceCell;
+
+/// Generous, for the machine may be busy; a test that passes takes a fraction of it.
+const WAIT: Duration = Duration::from_secs(60);
+
+static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
+static PROCESSES: AtomicU32 = AtomicU32::new(0);
+
+pub struct Ground {
+    pub broker: Broker,
+    pub amqp_url: String,
+    pub database_url: String,
+    state: Arc<StateDir>,
+}
+
+/// A running `gpufleet-ledger record`.
+pub struct Recorder {
+    process: Process,
+    ready_file: PathBuf,
+}
+
+/// What a run of the program came to.
+pub struct Run {
+    pub code: Option<i32>,
+    pub log: String,
+}
+
+async fn services() -> &'static Arc<Services> {
+    SERVICES.get_or_init(async || Services::ephemeral().await.unwrap()).await
+}
+
+impl Ground {
+    /// With the ledger's tables.
+    pub async fn fresh() -> Self {
+        let ground = Self::empty().await;
+        migrate(&ground.url()).await.unwrap();
+        ground
+    }
+
+    pub async fn empty() -> Self {
+        let services = services().await;
+        let (_, endpoints) = services.space("ledger").await.unwrap();
+        Self::on(endpoints.amqp_url, endpoints.database_url).await
+    }
+
+    /// With a database server that the test may break.
+    pub async fn with_own_database() -> (Self, Postgres) {
+        let postgres = Postgres::start(&StateDir::ephemeral().unwrap()).await.unwrap();
+        postgres.create_database("ledger").await.unwrap();
+        let (_, endpoints) = services().await.space("ledger").await.unwrap();
+        let ground = Self::on(endpoints.amqp_url, postgres.url("ledger")).await;
+        migrate(&ground.url()).await.unwrap();
+        (ground, postgres)
+    }
+
+    async fn on(amqp_url: String, database_url: String) -> Self {
+        let broker = Broker::connect(Options::new(amqp_url.parse().unwrap(), "a test")).await.unwrap();
+        broker.declare_base().await.unwrap();
+        Self { broker, amqp_url, database_url, state: Arc::clone(services().await.state()) }
+    }
+
+    pub fn url(&self) -> DatabaseUrl {
+        self.database_url.parse().unwrap()
+    }
+
+    pub async fn ledger(&self) -> Ledger {
+        Ledger::connect(self.url()).await.unwrap()
+    }
+
+    /// Starts a recorder, and returns when it records.
+    pub async fn record(&self) -> Recorder {
+        let recorder = self.start_recorder();
+        poll("a recorder is ready", async || recorder.is_ready()).await;
+        recorder
+    }
+
+    /// A recorder that may have to wait for something.
+    pub fn start_recorder(&self) -> Recorder {
+        let ready_file = self.state.path().join(format!("ready-{}", PROCESSES.fetch_add(1, Ordering::Relaxed)));
+        let process = self.spawn(&["record", "--ready-file", ready_file.to_str().unwrap()]);
+        Recorder { process, ready_file }
+    }
+
+    /// Runs the program to its end.
+    pub async fn run(&self, arguments: &[&str]) -> Run {
+        let process = self.spawn(arguments);
+        assert!(process.wait(WAIT).await, "it did not end");
+        Run {
+            code: process.exit_status().and_then(|status| status.code()),
+            log: std::fs::read_to_string(process.log()).unwrap(),
+        }
+    }
+
+    fn spawn(&self, arguments: &[&str]) -> Process {
+        let name = format!("recorder-{}", PROCESSES.fetch_add(1, Ordering::Relaxed));
+        Launch::new(&name, Path::new(env!("CARGO_BIN_EXE_gpufleet-ledger")))
+            .args(arguments)
+            .env("GPUFLEET_AMQP_URL", &self.amqp_url)
+            .env("GPUFLEET_DATABASE_URL", &self.database_url)
+            .spawn(&self.state)
+            .unwrap()
+    }
+
+    pub async fn publish(&self, events: &[Event]) {
+        self.publish_body(encode_events(events).unwrap()).await;
+    }
+
+    pub async fn publish_body(&self, body: Vec<u8>) {
+        let properties = Properties { kind: Some(TYPE_EVENTS.to_owned()), ..Properties::default() };
+        let routing_key = EVENTS_KEY.to_owned();
+        self.broker
+            .publish(Message { exchange: EVENTS, routing_key, body, properties, mandatory: true })
+            .await
+            .unwrap();
+    }
+
+    /// Publishes batches of `size` jobs that succeeded, all confirms pipelined.
+    pub async fn publish_jobs(&self, batches: usize, size: usize) -> Vec<JobId> {
+        let ids: Vec<JobId> = (0..batches * size).map(|_| JobId::new()).collect();
+        let bodies = ids.chunks(size).map(|ids| ids.iter().map(|job_id| succeeded(*job_id)).collect::<Vec<_>>());
+        let published = bodies.map(async |events| self.publish(&events).await);
+        futures::future::join_all(published).await;
+        ids
+    }
+
+    pub async fn poll_recorded(&self, ledger: &Ledger, jobs: usize) {
+        poll("all jobs are recorded", async || match ledger.count_by_state().await {
+            Ok(counts) => counts.iter().find(|count| count.state == JobState::Succeeded).unwrap().jobs == jobs as u64,
+            Err(_) => false,
+        })
+        .await;
+    }
+
+    pub async fn waiting_messages(&self) -> u32 {
+        self.broker.queue_depth(LEDGER_QUEUE).await.unwrap().unwrap().messages
+    }
+}
+
+impl Recorder {
+    pub fn is_ready(&self) -> bool {
+        assert!(self.process.is_alive(), "the recorder ended:\n{}", self.log());
+        self.ready_file.exists()
+    }
+
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.process.log()).unwrap()
+    }
+
+    pub fn ready_file(&self) -> &Path {
+        &self.ready_file
+    }
+
+    pub async fn kill9(self) {
+        self.process.kill9().await.unwrap();
+    }
+
+    /// Tells it to stop, and gives the exit code.
+    pub async fn stop(&self) -> Option<i32> {
+        self.process.signal(Signal::Terminate);
+        assert!(self.process.wait(WAIT).await, "the recorder did not stop:\n{}", self.log());
+        self.process.exit_status().and_then(|status| status.code())
+    }
+}
+
+pub fn succeeded(job_id: JobId) -> Event {
+    Event::AttemptFinished(AttemptFinished {
+        job_id,
+        attempt: 1,
+        worker: "worker-1".parse().unwrap(),
+        device: Some(0),
+        at_ms: 1_763_164_800_000,
+        state: AttemptState::Succeeded,
+        failure: None,
+        output_bytes: 16,
+        timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
+    })
+}
+
+/// Looks again and again until it is so.
+pub async fn poll(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + WAIT;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "waited too long until {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}

@@ -1,0 +1,107 @@
+//! What is published is recorded, whatever breaks in between; what can't be recorded is kept with its reason.
+
+use gpufleet_schema::{
+    JobId,
+    encoding::decode_events,
+    topology::{DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE},
+};
+use gpufleet_transport::{Consumer, Delivery, Incoming};
+
+use crate::ground::{Ground, poll, succeeded};
+
+#[tokio::test]
+async fn events_are_recorded_and_their_messages_acknowledged() {
+    let ground = Ground::fresh().await;
+    let recorder = ground.record().await;
+    let ids = ground.publish_jobs(40, 25).await;
+    let ledger = ground.ledger().await;
+    ground.poll_recorded(&ledger, ids.len()).await;
+    let detail = ledger.job(ids[0]).await.unwrap().unwrap();
+    assert_eq!(detail.attempts.len(), 1);
+    assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
+    assert!(!recorder.ready_file().exists());
+    // What it had not acknowledged would be back in the queue.
+    assert_eq!(ground.waiting_messages().await, 0);
+}
+
+#[tokio::test]
+async fn what_cannot_be_recorded_lies_in_the_dead_queue_with_its_reason() {
+    let ground = Ground::fresh().await;
+    let recorder = ground.record().await;
+    let good = JobId::new();
+    let mut bad = succeeded(JobId::new());
+    let gpufleet_schema::Event::AttemptFinished(event) = &mut bad else { unreachable!() };
+    event.attempt = 0;
+    ground.publish_body(b"no batch of events".to_vec()).await;
+    ground.publish(&[bad.clone(), succeeded(good)]).await;
+    let ledger = ground.ledger().await;
+    ground.poll_recorded(&ledger, 1).await;
+
+    let mut dead = ground.broker.consume(DEAD_QUEUE.to_owned(), 10);
+    for _ in 0..2 {
+        let letter = delivery(&mut dead).await;
+        let reason = letter.properties.header_text(HEADER_REASON).unwrap().to_owned();
+        assert_eq!(letter.properties.header_text(HEADER_ORIGIN), Some(LEDGER_QUEUE));
+        if letter.body == b"no batch of events" {
+            assert!(reason.contains("not MessagePack"), "{reason}");
+        } else {
+            assert_eq!(decode_events(&letter.body).unwrap(), [bad.clone()]);
+            assert!(reason.contains("attempt_is_counted"), "{reason}");
+        }
+        letter.ack().await.unwrap();
+    }
+    assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
+    assert_eq!(ground.waiting_messages().await, 0);
+}
+
+async fn delivery(consumer: &mut Consumer) -> Delivery {
+    let wait = std::time::Duration::from_secs(30);
+    match tokio::time::timeout(wait, consumer.next()).await.expect("a dead letter comes in time") {
+        Some(Incoming::Delivery(delivery)) => delivery,
+        other => panic!("a dead letter was to come: {other:?}"),
+    }
+}
+
+#[tokio::test]
+async fn after_an_outage_of_the_database_the_record_is_complete() {
+    let (ground, postgres) = Ground::with_own_database().await;
+    let recorder = ground.record().await;
+    let mut jobs = ground.publish_jobs(10, 10).await.len();
+    postgres.kill9().await.unwrap();
+    jobs += ground.publish_jobs(100, 10).await.len();
+    poll("the recorder notices", async || recorder.log().contains("recording is tried again")).await;
+    // Being told to stop, it does not wait for the database.
+    assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
+    let recorder = ground.start_recorder();
+    jobs += ground.publish_jobs(10, 10).await.len();
+    poll("the new recorder waits", async || recorder.log().contains("waiting for the database")).await;
+    assert!(!recorder.is_ready());
+
+    postgres.restart().await.unwrap();
+    let ledger = ground.ledger().await;
+    ground.poll_recorded(&ledger, jobs).await;
+    // Sessions end, and the recorder opens a new one.
+    postgres.restart().await.unwrap();
+    jobs += ground.publish_jobs(10, 10).await.len();
+    ground.poll_recorded(&ledger, jobs).await;
+    assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
+    assert_eq!(ground.waiting_messages().await, 0);
+}
+
+#[tokio::test]
+async fn a_killed_recorder_loses_nothing() {
+    let ground = Ground::fresh().await;
+    let ledger = ground.ledger().await;
+    let mut jobs = 0;
+    for _ in 0..3 {
+        let recorder = ground.record().await;
+        jobs += ground.publish_jobs(100, 10).await.len();
+        recorder.kill9().await;
+    }
+    let (one, other) = tokio::join!(ground.record(), ground.record());
+    ground.poll_recorded(&ledger, jobs).await;
+    for recorder in [one, other] {
+        assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
+    }
+    assert_eq!(ground.waiting_messages().await, 0);
+}
