@@ -26,6 +26,10 @@ pub struct Consumer {
 
 /// What comes out of a [`Consumer`].
 #[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are deliveries; a box for each would cost more than the room"
+)]
 pub enum Incoming {
     Delivery(Delivery),
     /// The subscription broke. Told once per outage; it mends itself. What was delivered before can't be settled any more

@@ -1,14 +1,13 @@
 //! What arrives, and how it is settled.
 
-use std::{sync::Arc, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use lapin::options::{BasicAckOptions, BasicNackOptions};
 
-use crate::{Properties, SettleError};
+use crate::{Properties, SettleError, link::OpenChannel};
 
 /// A message from a queue. Dropped unsettled, it stays with this process until its consumer and all acker handles of it are
 /// gone; then the broker delivers it again.
-#[derive(Debug)]
 pub struct Delivery {
     pub body: Vec<u8>,
     pub properties: Properties,
@@ -21,13 +20,12 @@ pub struct Delivery {
 }
 
 /// Settles one delivery.
-#[derive(Debug)]
 pub struct Acker {
     /// Emptied of its body; lapin keeps its own acker's type to itself.
     delivery: Box<lapin::message::Delivery>,
     /// The channel that the delivery came on. Closing it would hand everything unsettled back, so whoever holds a delivery
     /// holds its channel open.
-    _channel: Arc<lapin::Channel>,
+    _channel: Arc<OpenChannel>,
 }
 
 /// What became of an ack or a requeue.
@@ -42,7 +40,7 @@ pub enum Settled {
 const SETTLE_DEADLINE: Duration = Duration::from_secs(10);
 
 impl Delivery {
-    pub(crate) fn new(mut delivery: lapin::message::Delivery, channel: Arc<lapin::Channel>) -> Self {
+    pub(crate) fn new(mut delivery: lapin::message::Delivery, channel: Arc<OpenChannel>) -> Self {
         let properties = Properties::from_amqp(&delivery.properties);
         let counted = properties.header_int("x-delivery-count").and_then(|count| u64::try_from(count).ok());
         Self {
@@ -86,6 +84,25 @@ impl Acker {
     /// Whether settling would still reach the broker. Where not, the message comes again and work on it is for nothing.
     pub fn is_live(&self) -> bool {
         self.delivery.usable()
+    }
+}
+
+impl fmt::Debug for Delivery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Delivery")
+            .field("body_bytes", &self.body.len())
+            .field("properties", &self.properties)
+            .field("exchange", &self.exchange)
+            .field("routing_key", &self.routing_key)
+            .field("redelivered", &self.redelivered)
+            .field("delivery_count", &self.delivery_count)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for Acker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Acker").field("live", &self.is_live()).finish_non_exhaustive()
     }
 }
 

@@ -56,7 +56,7 @@ pub enum PublishError {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeclareError {
     #[error(
-        "declare {what}: it exists with {argument} = {found}, this side wants {wanted}; let all parts use the same options, or drain it, delete it and start again"
+        "declare {what}: it exists with {argument} = {found}, this side wants {wanted}; let all parts use the same queue kind and options, or drain it, delete it and start again"
     )]
     Mismatch { what: String, argument: String, wanted: String, found: String },
     #[error("declare {what}: the broker refused: {reason}")]

@@ -27,3 +27,7 @@ pub use message::{HeaderValue, Message, Properties};
 pub use options::{Options, QueueKind, UnknownQueueKind};
 pub use topology::QueueDepth;
 pub use url::{BrokerUrl, InvalidBrokerUrl};
+
+/// A directive for `tracing` filters. lapin logs returned messages with their whole bodies, and each error that is handled
+/// here once more.
+pub const LOG_DIRECTIVE: &str = "lapin=off";

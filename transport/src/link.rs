@@ -17,15 +17,20 @@ use std::{
 use futures::{StreamExt, stream::BoxStream};
 use lapin::{Connection, ConnectionProperties, Event};
 use tokio::{sync::watch, time::timeout_at};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{
+    sync::CancellationToken,
+    task::{TaskTracker, task_tracker::TaskTrackerToken},
+};
 use tracing::{debug, info, warn};
 
 use crate::{ConnectError, Options, backoff::Backoff};
 
 mod classify;
+mod open_channel;
 mod probe;
 
 pub(crate) use classify::{blames_a_message, is_channel_level, is_not_found, reason_of};
+pub(crate) use open_channel::OpenChannel;
 
 /// How the link is, for health checks and metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,8 +49,10 @@ pub enum State {
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: u64,
-    pub(crate) publish: Connection,
-    pub(crate) consume: Connection,
+    publish: Connection,
+    consume: Connection,
+    /// Who has a channel open. A token is held for as long as one may be opened or dropped.
+    users: TaskTracker,
     failed: CancellationToken,
     failure: OnceLock<String>,
 }
@@ -83,15 +90,45 @@ impl Session {
         self.failure.get().cloned().unwrap_or_else(|| "the connection ended".to_owned())
     }
 
+    /// Announces the use of channels, before the first is opened and until the last is dropped.
+    pub(crate) fn user(&self) -> TaskTrackerToken {
+        self.users.token()
+    }
+
+    pub(crate) async fn publish_channel(&self) -> lapin::Result<OpenChannel> {
+        Ok(OpenChannel::new(self.publish.create_channel().await?, self.users.clone()))
+    }
+
+    pub(crate) async fn consume_channel(&self) -> lapin::Result<OpenChannel> {
+        Ok(OpenChannel::new(self.consume.create_channel().await?, self.users.clone()))
+    }
+
+    pub(crate) fn can_publish(&self) -> bool {
+        self.publish.status().connected()
+    }
+
     fn alive(&self) -> bool {
         self.publish.status().connected() && self.consume.status().connected()
+    }
+
+    /// Waits until all channels have been closed, except those whose deliveries are still held by somebody.
+    async fn await_users(&self) {
+        const DEADLINE: Duration = Duration::from_secs(3);
+        self.users.close();
+        if tokio::time::timeout(DEADLINE, self.users.wait()).await.is_err() {
+            debug!(session = self.id, "closing with channels in use");
+        }
     }
 
     /// Ends both connections politely, but waits for a silent broker no longer than this.
     async fn close(&self) {
         const DEADLINE: Duration = Duration::from_secs(3);
         let both = async {
-            let _ = tokio::join!(self.publish.close(200, "OK".into()), self.consume.close(200, "OK".into()));
+            let (publish, consume) =
+                tokio::join!(self.publish.close(200, "OK".into()), self.consume.close(200, "OK".into()));
+            if let Some(error) = publish.err().or(consume.err()) {
+                debug!(session = self.id, %error, "a connection ended without a farewell");
+            }
         };
         if tokio::time::timeout(DEADLINE, both).await.is_err() {
             debug!(session = self.id, "broker did not answer the farewell");
@@ -172,7 +209,14 @@ impl Link {
             .map_err(|error| classify::connect_error(&self.options.url, &error))?;
         let events =
             futures::stream::select(publish.events_listener().boxed(), consume.events_listener().boxed()).boxed();
-        let session = Session { id, publish, consume, failed: CancellationToken::new(), failure: OnceLock::new() };
+        let session = Session {
+            id,
+            publish,
+            consume,
+            users: TaskTracker::new(),
+            failed: CancellationToken::new(),
+            failure: OnceLock::new(),
+        };
         Ok((Arc::new(session), events))
     }
 
@@ -193,6 +237,7 @@ async fn supervise(link: Arc<Link>, mut session: Arc<Session>, mut events: BoxSt
         link.sessions.send_replace(None);
         if stopped {
             session.fail("closed by this side");
+            session.await_users().await;
             session.close().await;
             break;
         }

@@ -1,11 +1,11 @@
 //! Messages as the rest of gpufleet sees them, without lapin's types.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, fmt};
 
 mod amqp;
 
 /// Something to publish. It is always persistent.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     pub exchange: &'static str,
     pub routing_key: String,
@@ -52,6 +52,18 @@ impl Properties {
             HeaderValue::Text(text) => Some(text),
             HeaderValue::Int(_) => None,
         }
+    }
+}
+
+impl fmt::Debug for Message {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Message")
+            .field("exchange", &self.exchange)
+            .field("routing_key", &self.routing_key)
+            .field("body_bytes", &self.body.len())
+            .field("properties", &self.properties)
+            .field("mandatory", &self.mandatory)
+            .finish()
     }
 }
 

@@ -13,7 +13,7 @@ use tracing::debug;
 
 use crate::{
     DeclareError, QueueError, QueueKind,
-    link::{Link, NoSession, is_channel_level, is_not_found, reason_of},
+    link::{Link, NoSession, OpenChannel, is_channel_level, is_not_found, reason_of},
 };
 
 mod mismatch;
@@ -94,9 +94,10 @@ pub(crate) async fn declare(link: &Link, declaration: &Declaration) -> Result<()
                 DeclareError::Timeout { what: declaration.what(), waited: DECLARE_DEADLINE, last }
             }
         })?;
+        let _user = session.user();
         let attempt = async {
             // A refused declaration costs its channel, so each set has one of its own.
-            let channel = session.consume.create_channel().await.map_err(|error| (declaration.what(), error))?;
+            let channel = session.consume_channel().await.map_err(|error| (declaration.what(), error))?;
             for step in &steps {
                 step.action.perform(&channel).await.map_err(|error| (step.what.clone(), error))?;
             }
@@ -135,7 +136,7 @@ pub(crate) async fn delete(link: &Link, queue: &str) -> Result<(), QueueError> {
 async fn ask<T>(
     link: &Link,
     queue: &str,
-    question: impl AsyncFnOnce(Channel) -> lapin::Result<T>,
+    question: impl AsyncFnOnce(OpenChannel) -> lapin::Result<T>,
 ) -> Result<Option<T>, QueueError> {
     let deadline = Instant::now() + QUESTION_DEADLINE;
     let timeout = || QueueError::Timeout { queue: queue.to_owned(), waited: QUESTION_DEADLINE, last: link.trouble() };
@@ -143,7 +144,8 @@ async fn ask<T>(
         NoSession::Closed => QueueError::Closed { queue: queue.to_owned() },
         NoSession::Timeout(_) => timeout(),
     })?;
-    let answer = async { question(session.consume.create_channel().await?).await };
+    let _user = session.user();
+    let answer = async { question(session.consume_channel().await?).await };
     match tokio::time::timeout_at(deadline, answer).await {
         Err(_) => Err(timeout()),
         Ok(Ok(answer)) => Ok(Some(answer)),

@@ -18,7 +18,7 @@ use super::Incoming;
 use crate::{
     Delivery,
     backoff::Backoff,
-    link::{Link, Session, is_not_found, reason_of},
+    link::{Link, OpenChannel, Session, is_not_found, reason_of},
     topology::{self, Declaration},
 };
 
@@ -48,7 +48,7 @@ pub(super) struct Subscriber {
 }
 
 struct Subscription {
-    channel: Arc<Channel>,
+    channel: Arc<OpenChannel>,
     stream: lapin::Consumer,
 }
 
@@ -105,6 +105,7 @@ impl Subscriber {
             found.ok().and_then(|session| session.clone())
         };
         let Some(Some(session)) = self.idle(wait).await else { return Broken::Stop };
+        let _user = session.user();
         let prefetch = self.prefetch;
         let queue = self.queue.clone();
         let Some(subscribed) = self.idle(open(&session, &queue, prefetch)).await else { return Broken::Stop };
@@ -161,7 +162,7 @@ impl Subscriber {
         }
     }
 
-    fn pass(&self, delivery: lapin::message::Delivery, channel: &Arc<Channel>) {
+    fn pass(&self, delivery: lapin::message::Delivery, channel: &Arc<OpenChannel>) {
         // Without a reader it stays unsettled and goes back when the channel closes.
         let _reader_gone = self.out.send(Incoming::Delivery(Delivery::new(delivery, channel.clone())));
     }
@@ -189,10 +190,7 @@ impl Subscriber {
     }
 
     async fn end(&self, mut subscription: Subscription) {
-        // When the link is closing, its connection may be gone, and its end ends the subscription as well.
-        if !self.link.stop.is_cancelled()
-            && let Err(Broken::Fault(reason) | Broken::NoQueue(reason)) = self.cancel(&mut subscription).await
-        {
+        if let Err(Broken::Fault(reason) | Broken::NoQueue(reason)) = self.cancel(&mut subscription).await {
             debug!(queue = self.queue, reason, "subscription ended with its channel");
         }
     }
@@ -241,7 +239,7 @@ impl Subscriber {
 
 async fn open(session: &Session, queue: &str, prefetch: u16) -> Result<Subscription, Broken> {
     within(async {
-        let channel = session.consume.create_channel().await?;
+        let channel = session.consume_channel().await?;
         let stream = subscribe(&channel, queue, prefetch).await?;
         Ok(Subscription { channel: Arc::new(channel), stream })
     })

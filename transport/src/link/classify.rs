@@ -69,3 +69,45 @@ fn speaks_of_tls(error: &Error) -> bool {
         _ => false,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    fn protocol(kind: AMQPErrorKind, text: &str) -> Error {
+        ErrorKind::ProtocolError(AMQPError::new(kind, text.into())).into()
+    }
+
+    fn url(scheme: &str) -> BrokerUrl {
+        format!("{scheme}://anna:hunter2@rabbit/v").parse().unwrap()
+    }
+
+    #[test]
+    fn every_failure_to_connect_says_what_and_why_and_never_the_password() {
+        let said = |scheme: &str, error: Error| connect_error(&url(scheme), &error).to_string();
+        let refused = said("amqp", protocol(AMQPSoftError::ACCESSREFUSED.into(), "ACCESS_REFUSED - Login was refused"));
+        let no_vhost = said("amqp", protocol(AMQPHardError::NOTALLOWED.into(), "NOT_ALLOWED - vhost v not found"));
+        let unreachable = said("amqp", io::Error::from(io::ErrorKind::ConnectionRefused).into());
+        let tls = said("amqps", io::Error::new(io::ErrorKind::InvalidData, "UnknownIssuer").into());
+        for (text, expected) in [
+            (refused, "wrong user or password"),
+            (no_vhost, "the vhost \"v\" of RabbitMQ"),
+            (unreachable, "check that the broker runs"),
+            (tls, "certificate is trusted"),
+        ] {
+            assert!(text.contains(expected), "{text}");
+            assert!(text.contains("anna:***@rabbit"), "{text}");
+            assert!(!text.contains("hunter2"), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_shutting_down_broker_blames_no_message() {
+        assert!(!blames_a_message(&protocol(AMQPHardError::CONNECTIONFORCED.into(), "shutdown")));
+        assert!(!blames_a_message(&io::Error::from(io::ErrorKind::ConnectionReset).into()));
+        assert!(blames_a_message(&protocol(AMQPHardError::FRAMEERROR.into(), "type 2, all octets")));
+        assert!(blames_a_message(&protocol(AMQPSoftError::NOTFOUND.into(), "no exchange")));
+    }
+}

@@ -27,7 +27,7 @@ use super::{
 };
 use crate::{
     Message, PublishError,
-    link::{Link, Session, blames_a_message, is_channel_level, is_not_found, reason_of},
+    link::{Link, OpenChannel, Session, blames_a_message, is_channel_level, is_not_found, reason_of},
 };
 
 /// For opening a channel, which takes one round trip or two.
@@ -88,6 +88,7 @@ impl Lane {
 
     /// Uses one channel after the other until the session or the link ends.
     async fn work(&mut self, session: &Session) -> End {
+        let _user = session.user();
         loop {
             let Some(opened) = self.attend(open(session)).await else { return End::Stopped };
             let channel = match opened {
@@ -102,6 +103,7 @@ impl Lane {
             } else {
                 self.pump(session, &channel).await
             };
+            self.pending.channel_ended();
             if !matches!(end, End::ChannelClosed) {
                 return end;
             }
@@ -114,7 +116,7 @@ impl Lane {
     }
 
     /// Sends all that is pending and all that comes, for as long as the channel lasts.
-    async fn pump(&mut self, session: &Session, channel: &Arc<Channel>) -> End {
+    async fn pump(&mut self, session: &Session, channel: &Arc<OpenChannel>) -> End {
         let mut confirms = Confirms::new();
         let mut requests = Vec::with_capacity(GULP);
         for number in self.pending.numbers() {
@@ -145,7 +147,7 @@ impl Lane {
     }
 
     /// Sends what is pending one at a time, to find the message that the broker won't have.
-    async fn isolate(&mut self, session: &Session, channel: &Arc<Channel>) -> End {
+    async fn isolate(&mut self, session: &Session, channel: &Arc<OpenChannel>) -> End {
         for number in self.pending.numbers() {
             let mut confirms = Confirms::new();
             self.send(channel, &confirms, number);
@@ -166,7 +168,7 @@ impl Lane {
         self.pump(session, channel).await
     }
 
-    fn send(&mut self, channel: &Arc<Channel>, confirms: &Confirms, number: Number) {
+    fn send(&mut self, channel: &Arc<OpenChannel>, confirms: &Confirms, number: Number) {
         if let Some(message) = self.pending.take_to_send(number) {
             let channel = channel.clone();
             confirms.push(async move { (number, send(&channel, &message).await) }.boxed());
@@ -220,7 +222,7 @@ impl Lane {
             self.suspicious = true;
         }
         let channel_only = is_channel_level(error) || matches!(error.kind(), lapin::ErrorKind::InvalidChannelState(..));
-        if channel_only && session.publish.status().connected() {
+        if channel_only && session.can_publish() {
             debug!(reason, "a publishing channel ended");
             return End::ChannelClosed;
         }
@@ -270,9 +272,9 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-async fn open(session: &Session) -> Result<Channel, String> {
+async fn open(session: &Session) -> Result<OpenChannel, String> {
     let opened = async {
-        let channel = session.publish.create_channel().await?;
+        let channel = session.publish_channel().await?;
         channel.confirm_select(ConfirmSelectOptions { nowait: false }).await?;
         Ok(channel)
     };

@@ -124,6 +124,11 @@ impl Pending {
         }
     }
 
+    /// The channel has ended: no confirm comes for what was sent on it. Those who were told already need nothing more.
+    pub(super) fn channel_ended(&mut self) {
+        self.entries.retain(|_, entry| entry.done.as_ref().is_some_and(|done| !done.is_closed()));
+    }
+
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         self.deadlines.front().map(|(deadline, _)| *deadline)
     }
