@@ -1,0 +1,361 @@
+//! What a program is lowered to.
+
+use std::collections::HashMap;
+
+use crate::ops::lanes::{Lanes, Slots};
+use crate::ptx::types::Type;
+use crate::simt::access::AccessRun;
+
+/// Bases of the windows that generic addresses name other spaces by. No host address lies there, since all have
+/// their upper bits clear.
+pub const WINDOW_BITS: u32 = 60;
+pub const SHARED_WINDOW: u64 = 1 << WINDOW_BITS;
+pub const LOCAL_WINDOW: u64 = 2 << WINDOW_BITS;
+pub const PARAM_WINDOW: u64 = 3 << WINDOW_BITS;
+/// Function `n` has the address `FUNCTION_WINDOW + n * FUNCTION_STRIDE`.
+pub const FUNCTION_WINDOW: u64 = 4 << WINDOW_BITS;
+pub const FUNCTION_STRIDE: u64 = 16;
+
+/// A slot that is not there: a result that nobody wants.
+pub const NO_SLOT: u32 = u32::MAX;
+
+/// All functions of a module that have a body.
+#[derive(Debug, Default)]
+pub struct Program {
+    pub functions: Vec<Function>,
+    /// Memory instructions in the program: each has a cache of its own.
+    pub accesses: u32,
+}
+
+#[derive(Debug, Default)]
+pub struct Function {
+    pub name: String,
+    pub code: Vec<Instruction>,
+    /// Opcodes as written, for reports.
+    pub texts: Vec<String>,
+    /// Bytes of the register frame.
+    pub frame_bytes: u32,
+    /// Slots that hold the same value for the life of a frame.
+    pub constants: Vec<Constant>,
+    pub specials: Vec<(u32, Special)>,
+    /// Local memory of one frame.
+    pub local_bytes: u32,
+    /// Slots that hold the address of something in the frame's local memory, with its offset there.
+    pub locals: Vec<(u32, u32)>,
+    /// Words of parameters and results, in order.
+    pub params: Vec<u32>,
+    pub results: Vec<u32>,
+    pub calls: Calls,
+    pub has_barrier: bool,
+}
+
+/// Whom a function calls.
+#[derive(Debug, Default)]
+pub struct Calls {
+    pub functions: Vec<usize>,
+    pub indirect: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Constant {
+    Word(u32, u32),
+    Double(u32, u64),
+    Mask(u32, u32),
+}
+
+/// Values that the machine provides.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Special {
+    Thread(u8),
+    BlockSize(u8),
+    Block(u8),
+    GridSize(u8),
+    Lane,
+    Warp,
+    Warps,
+    LanesEqual,
+    LanesBelow,
+    LanesUpTo,
+    LanesAbove,
+    LanesFrom,
+    DynamicShared,
+    TotalShared,
+    /// Offset of the dynamic shared memory, as a 64-bit address.
+    DynamicSharedStart,
+    Zero,
+    One,
+    GridId,
+}
+
+#[derive(Debug)]
+pub struct Instruction {
+    pub op: Op,
+    /// The instruction runs in lanes where this predicate, xor `invert`, is set.
+    pub guard: u32,
+    pub invert: u32,
+    pub line: u32,
+    pub text: u32,
+}
+
+#[derive(Debug)]
+pub enum Op {
+    Lanes { run: Lanes, slots: Slots },
+    Predicate { function: Logic, d: u32, a: u32, b: u32, invert_b: bool },
+    Jump(u32),
+    JumpTable { index: u32, targets: Box<[u32]> },
+    Exit,
+    Return,
+    Trap,
+    Breakpoint,
+    Fence,
+    Clock { d: u32, wide: bool, shift: u32 },
+    ActiveMask { d: u32 },
+    Parameter { d: u32, offset: u32, bytes: u32, signed: bool, wide: bool },
+    Load(Box<Access>),
+    Store(Box<Access>),
+    Atomic(Box<Atomic>),
+    CopyAsync(Box<CopyAsync>),
+    Shuffle(Box<Shuffle>),
+    Vote(Box<Vote>),
+    Match(Box<Match>),
+    Reduce(Box<Reduce>),
+    WarpBarrier { mask: u32 },
+    Barrier(Box<Barrier>),
+    Call(Box<Call>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Logic {
+    And,
+    Or,
+    Xor,
+    Copy,
+    Not,
+}
+
+/// Which memory an address names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reach {
+    Generic,
+    Global,
+    Shared,
+    Local,
+    Param,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Address {
+    pub slot: u32,
+    pub wide: bool,
+    pub offset: i64,
+    pub reach: Reach,
+    /// Index of this instruction's cache.
+    pub cache: u32,
+}
+
+#[derive(Debug)]
+pub struct Access {
+    pub address: Address,
+    pub count: u32,
+    pub slots: [u32; 4],
+    pub run: AccessRun,
+}
+
+#[derive(Debug)]
+pub struct Atomic {
+    pub address: Address,
+    pub function: AtomicFunction,
+    pub ty: Type,
+    pub d: u32,
+    pub b: u32,
+    pub c: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AtomicFunction {
+    Add,
+    And,
+    Or,
+    Xor,
+    Exchange,
+    CompareAndSwap,
+    Min,
+    Max,
+    Increment,
+    Decrement,
+}
+
+#[derive(Debug)]
+pub struct CopyAsync {
+    pub target: Address,
+    pub source: Address,
+    pub bytes: u32,
+    /// Bytes that are read where fewer than are written; the rest is zero.
+    pub source_bytes: Option<u32>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShuffleMode {
+    Up,
+    Down,
+    Butterfly,
+    Index,
+}
+
+#[derive(Debug)]
+pub struct Shuffle {
+    pub mode: ShuffleMode,
+    pub d: u32,
+    pub valid: u32,
+    pub a: u32,
+    pub b: u32,
+    pub c: u32,
+    pub mask: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum VoteMode {
+    All,
+    Any,
+    Uniform,
+    Ballot,
+}
+
+#[derive(Debug)]
+pub struct Vote {
+    pub mode: VoteMode,
+    pub d: u32,
+    pub a: u32,
+    pub invert: bool,
+    /// No mask in the form of old that votes among the active lanes.
+    pub mask: u32,
+}
+
+#[derive(Debug)]
+pub struct Match {
+    pub all: bool,
+    pub d: u32,
+    pub p: u32,
+    pub a: u32,
+    pub wide: bool,
+    pub mask: u32,
+}
+
+#[derive(Debug)]
+pub struct Reduce {
+    pub function: AtomicFunction,
+    pub ty: Type,
+    pub d: u32,
+    pub a: u32,
+    pub mask: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum BarrierKind {
+    Sync,
+    Arrive,
+    Count,
+    And,
+    Or,
+}
+
+#[derive(Debug)]
+pub struct Barrier {
+    pub kind: BarrierKind,
+    pub aligned: bool,
+    pub id: u32,
+    /// Threads that take part; no slot where all do.
+    pub threads: u32,
+    pub d: u32,
+    pub p: u32,
+    pub invert: bool,
+}
+
+#[derive(Debug)]
+pub struct Call {
+    pub callee: Callee,
+    /// Words of the arguments and results in the caller's frame.
+    pub arguments: Vec<u32>,
+    pub results: Vec<u32>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Callee {
+    Function(usize),
+    Register(u32),
+    Print,
+    AssertFail,
+    Allocate,
+    Free,
+}
+
+/// The registers of a frame as they are handed out, and the constants that were asked for.
+#[derive(Debug, Default)]
+pub struct Layout {
+    pub bytes: u32,
+    masks_left: u32,
+    next_mask: u32,
+    words: HashMap<u32, u32>,
+    doubles: HashMap<u64, u32>,
+    masks: HashMap<u32, u32>,
+    pub constants: Vec<Constant>,
+    pub registers: u32,
+}
+
+const PLANE: u32 = 128;
+
+impl Layout {
+    pub fn word(&mut self) -> u32 {
+        self.take(PLANE)
+    }
+
+    pub fn double(&mut self) -> u32 {
+        self.take(2 * PLANE)
+    }
+
+    fn take(&mut self, bytes: u32) -> u32 {
+        let slot = self.bytes;
+        self.bytes += bytes;
+        slot
+    }
+
+    pub fn mask(&mut self) -> u32 {
+        if self.masks_left == 0 {
+            self.next_mask = self.take(PLANE);
+            self.masks_left = PLANE / 4;
+        }
+        self.masks_left -= 1;
+        self.next_mask += 4;
+        self.next_mask - 4
+    }
+
+    pub fn constant(&mut self, value: u32) -> u32 {
+        if let Some(slot) = self.words.get(&value) {
+            return *slot;
+        }
+        let slot = self.word();
+        self.words.insert(value, slot);
+        self.constants.push(Constant::Word(slot, value));
+        slot
+    }
+
+    pub fn constant64(&mut self, value: u64) -> u32 {
+        if let Some(slot) = self.doubles.get(&value) {
+            return *slot;
+        }
+        let slot = self.double();
+        self.doubles.insert(value, slot);
+        self.constants.push(Constant::Double(slot, value));
+        slot
+    }
+
+    pub fn constant_mask(&mut self, value: u32) -> u32 {
+        if let Some(slot) = self.masks.get(&value) {
+            return *slot;
+        }
+        let slot = self.mask();
+        self.masks.insert(value, slot);
+        self.constants.push(Constant::Mask(slot, value));
+        slot
+    }
+}

@@ -1,0 +1,416 @@
+//! Lowers one function: scopes, registers, labels, operands. What single instructions become is in the sibling
+//! modules, which add their own methods to [`Emitter`].
+
+use std::collections::HashMap;
+
+use super::code::{Function, Instruction, Layout, Op, Special};
+use super::modifiers::{Modifiers, unsupported};
+use super::symbols::{Symbol, Symbols};
+use crate::module::{LoadError, LoadErrorKind};
+use crate::ops::lanes::{FULL, Lanes, Slots};
+use crate::ptx::tree::{self, Operand, Space, Statement, Variable};
+use crate::ptx::types::Type;
+
+/// A function's registers may take this much for each warp: 8192 64-bit registers, 30 times what a device has.
+const FRAME_BYTES_MAX: u32 = 8192 * 256;
+
+/// Local memory of one frame at most, as on a device.
+const LOCAL_BYTES_MAX: u64 = 512 << 10;
+
+/// Parameters of one device function at most: more are an error in PTX too.
+const PARAM_BYTES_MAX: u64 = 4 << 10;
+
+/// Lowers the body of one function.
+pub struct Emitter<'a, 'm> {
+    pub symbols: &'m Symbols<'a>,
+    pub is_entry: bool,
+    pub layout: Layout,
+    pub function: Function,
+    scopes: Vec<Scope<'a>>,
+    labels: HashMap<(usize, &'a str), usize>,
+    targets: HashMap<&'a str, Vec<&'a str>>,
+    /// Where labels lie in the code, by label.
+    positions: Vec<u32>,
+    specials: HashMap<Special, u32>,
+    local_addresses: HashMap<u32, u32>,
+    texts: HashMap<&'a str, u32>,
+    /// The shared memory that this function's own variables end at.
+    pub shared_end: u32,
+    pub accesses: &'m mut u32,
+    pub line: u32,
+    pub text: &'a str,
+    guard: (u32, u32),
+    carry: Option<u32>,
+}
+
+#[derive(Default)]
+struct Scope<'a> {
+    number: usize,
+    names: HashMap<&'a str, Symbol>,
+    ranges: Vec<(&'a str, u32, Type)>,
+}
+
+/// A plane's width, or a mask.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Width {
+    Mask,
+    Word,
+    Double,
+}
+
+pub fn width(ty: Type) -> Width {
+    match ty.bits() {
+        1 => Width::Mask,
+        64 => Width::Double,
+        _ => Width::Word,
+    }
+}
+
+pub type Lowered<T> = Result<T, LoadError>;
+
+impl<'a, 'm> Emitter<'a, 'm> {
+    pub fn new(symbols: &'m Symbols<'a>, shared_start: u32, accesses: &'m mut u32) -> Emitter<'a, 'm> {
+        let mut layout = Layout::default();
+        let always = layout.constant_mask(FULL);
+        Emitter {
+            symbols,
+            is_entry: false,
+            layout,
+            function: Function::default(),
+            scopes: Vec::new(),
+            labels: HashMap::new(),
+            targets: HashMap::new(),
+            positions: Vec::new(),
+            specials: HashMap::new(),
+            local_addresses: HashMap::new(),
+            texts: HashMap::new(),
+            shared_end: shared_start,
+            accesses,
+            line: 0,
+            text: "",
+            guard: (always, 0),
+            carry: None,
+        }
+    }
+
+    /// Lowers `function`, whose kernel parameters, if it is a kernel, lie at `offsets`.
+    pub fn lower(mut self, function: &tree::Function<'a>, offsets: &[u32]) -> Lowered<(Function, u32, u32)> {
+        self.function.name = function.name.to_owned();
+        self.is_entry = function.is_entry;
+        self.scopes.push(Scope::default());
+        self.line = function.line;
+        self.declare_params(function, offsets)?;
+        let body = function.body.as_deref().unwrap_or_default();
+        self.collect_labels(body)?;
+        let mut scopes = 0;
+        for statement in body {
+            match statement {
+                Statement::Open => {
+                    scopes += 1;
+                    self.scopes.push(Scope { number: scopes, ..Scope::default() });
+                }
+                Statement::Close => {
+                    self.scopes.pop();
+                }
+                _ => self.statement(statement)?,
+            }
+            if self.layout.bytes > FRAME_BYTES_MAX {
+                return Err(LoadError::syntax(self.line, "the function has too many registers"));
+            }
+        }
+        self.guard = (self.layout.constant_mask(FULL), 0);
+        self.text = "ret";
+        self.push(Op::Return);
+        self.resolve_labels();
+        self.function.frame_bytes = self.layout.bytes;
+        self.function.constants = std::mem::take(&mut self.layout.constants);
+        self.function.specials = self.specials.iter().map(|(special, slot)| (*slot, *special)).collect();
+        self.function.locals = self.local_addresses.iter().map(|(offset, slot)| (*slot, *offset)).collect();
+        let mut texts: Vec<_> = self.texts.iter().collect();
+        texts.sort_by_key(|(_, index)| **index);
+        self.function.texts = texts.into_iter().map(|(text, _)| (*text).to_owned()).collect();
+        Ok((self.function, self.shared_end, self.layout.registers))
+    }
+
+    fn declare_params(&mut self, function: &tree::Function<'a>, offsets: &[u32]) -> Lowered<()> {
+        if function.is_entry {
+            for (param, offset) in function.params.iter().zip(offsets) {
+                self.declare(param.name, Symbol::KernelParam { offset: *offset });
+            }
+            return Ok(());
+        }
+        for (list, is_result) in [(&function.results, true), (&function.params, false)] {
+            for variable in list {
+                let words = self.param_words(variable)?;
+                let target = if is_result { &mut self.function.results } else { &mut self.function.params };
+                target.extend(&words);
+                self.declare(variable.name, Symbol::ParamWords(words));
+            }
+        }
+        Ok(())
+    }
+
+    /// One word plane for each four bytes of a function's parameter.
+    fn param_words(&mut self, variable: &Variable<'a>) -> Lowered<Vec<u32>> {
+        let bytes = variable.count.saturating_mul(variable.ty.bytes().into());
+        if bytes > PARAM_BYTES_MAX {
+            return Err(LoadError::syntax(variable.line, "the parameter is too large"));
+        }
+        Ok((0..bytes.div_ceil(4)).map(|_| self.layout.word()).collect())
+    }
+
+    fn declare(&mut self, name: &'a str, symbol: Symbol) {
+        let scope = self.scopes.last_mut().expect("the function's own scope stays open");
+        scope.names.insert(name, symbol);
+    }
+
+    fn collect_labels(&mut self, body: &[Statement<'a>]) -> Lowered<()> {
+        let (mut open, mut count) = (vec![0], 0);
+        for statement in body {
+            match statement {
+                Statement::Open => {
+                    count += 1;
+                    open.push(count);
+                }
+                Statement::Close => {
+                    open.pop();
+                }
+                Statement::Label(name) => {
+                    let scope = open.last().copied().unwrap_or_default();
+                    let next = self.labels.len();
+                    if self.labels.insert((scope, name), next).is_some() {
+                        return Err(LoadError::syntax(self.line, format!("label `{name}` is defined twice")));
+                    }
+                }
+                Statement::Targets(name, labels) => {
+                    self.targets.insert(name, labels.clone());
+                }
+                _ => {}
+            }
+        }
+        self.positions = vec![0; self.labels.len()];
+        Ok(())
+    }
+
+    /// The number of a label; jumps hold it until all positions are known.
+    pub fn label(&self, name: &str) -> Lowered<u32> {
+        let found = self.scopes.iter().rev().find_map(|scope| self.labels.get(&(scope.number, name)));
+        found.map(|label| *label as u32).ok_or_else(|| self.unresolved(name))
+    }
+
+    pub fn label_list(&self, name: &str) -> Lowered<Vec<u32>> {
+        let names = self.targets.get(name).ok_or_else(|| self.unresolved(name))?;
+        names.iter().map(|label| self.label(label)).collect()
+    }
+
+    fn resolve_labels(&mut self) {
+        for instruction in &mut self.function.code {
+            match &mut instruction.op {
+                Op::Jump(target) => *target = self.positions[*target as usize],
+                Op::JumpTable { targets, .. } => {
+                    for target in targets {
+                        *target = self.positions[*target as usize];
+                    }
+                }
+                _ => {}
+            }
+        }
+    }
+
+    pub fn unresolved(&self, name: &str) -> LoadError {
+        LoadError::new(self.line, LoadErrorKind::Unresolved, format!("unresolved name `{name}`"))
+    }
+
+    pub fn unsupported(&self) -> LoadError {
+        unsupported(self.line, self.text)
+    }
+
+    pub fn syntax(&self, message: impl Into<String>) -> LoadError {
+        LoadError::syntax(self.line, format!("{} in `{}`", message.into(), self.text))
+    }
+
+    fn statement(&mut self, statement: &Statement<'a>) -> Lowered<()> {
+        match statement {
+            Statement::Label(name) => {
+                let label = self.label(name)? as usize;
+                self.positions[label] = self.function.code.len() as u32;
+            }
+            Statement::Registers(registers) => self.registers(registers)?,
+            Statement::Variable(variable) => self.variable(variable)?,
+            Statement::Instruction(instruction) => self.instruction(instruction)?,
+            Statement::Targets(..) | Statement::Prototype | Statement::Open | Statement::Close => {}
+        }
+        Ok(())
+    }
+
+    fn registers(&mut self, registers: &tree::Registers<'a>) -> Lowered<()> {
+        self.line = registers.line;
+        for (name, count) in &registers.names {
+            match count {
+                Some(count) => {
+                    let scope = self.scopes.last_mut().expect("the function's own scope stays open");
+                    scope.ranges.push((name, *count, registers.ty));
+                }
+                None => {
+                    let symbol = self.new_register(registers.ty);
+                    self.declare(name, symbol);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn new_register(&mut self, ty: Type) -> Symbol {
+        let width = width(ty);
+        let slot = match width {
+            Width::Mask => self.layout.mask(),
+            Width::Word => self.layout.word(),
+            Width::Double => self.layout.double(),
+        };
+        self.layout.registers += match width {
+            Width::Mask => 0,
+            Width::Word => 1,
+            Width::Double => 2,
+        };
+        Symbol::Register { slot, width }
+    }
+
+    fn variable(&mut self, variable: &Variable<'a>) -> Lowered<()> {
+        self.line = variable.line;
+        let bytes = variable.count.saturating_mul(variable.ty.bytes().into());
+        let symbol = match variable.space {
+            Space::Param => Symbol::ParamWords(self.param_words(variable)?),
+            Space::Local => {
+                let offset = self.function.local_bytes.next_multiple_of(variable.align);
+                if bytes > LOCAL_BYTES_MAX || u64::from(offset) + bytes > LOCAL_BYTES_MAX {
+                    return Err(LoadError::syntax(variable.line, "too much local memory"));
+                }
+                self.function.local_bytes = offset + bytes as u32;
+                Symbol::Local { offset }
+            }
+            Space::Shared if variable.count == 0 => Symbol::DynamicShared,
+            Space::Shared => {
+                let offset = super::place_shared(&mut self.shared_end, variable)?;
+                Symbol::Shared { offset }
+            }
+            Space::Global | Space::Const => {
+                let message = "a global or constant variable inside a function";
+                return Err(LoadError::new(variable.line, LoadErrorKind::UnsupportedDirective, message));
+            }
+        };
+        self.declare(variable.name, symbol);
+        Ok(())
+    }
+
+    /// The symbol of a name, from the innermost scope outwards.
+    pub fn symbol(&mut self, name: &'a str) -> Lowered<Symbol> {
+        for index in (0..self.scopes.len()).rev() {
+            if let Some(symbol) = self.scopes[index].names.get(name) {
+                return Ok(symbol.clone());
+            }
+            let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            let Ok(number) = name[prefix.len()..].parse::<u32>() else { continue };
+            // A prefix may itself end in digits (`%f1<3>`), so that every split of the name is tried.
+            let found = self.scopes[index].ranges.iter().find_map(|(start, count, ty)| {
+                let rest = name.strip_prefix(start)?;
+                let number = if *start == prefix { number } else { rest.parse().ok()? };
+                (number < *count).then_some(*ty)
+            });
+            if let Some(ty) = found {
+                let symbol = self.new_register(ty);
+                self.scopes[index].names.insert(name, symbol.clone());
+                return Ok(symbol);
+            }
+        }
+        self.symbols.get(name).ok_or_else(|| self.unresolved(name))
+    }
+
+    fn instruction(&mut self, instruction: &tree::Instruction<'a>) -> Lowered<()> {
+        self.line = instruction.line;
+        self.text = instruction.text;
+        self.guard = match instruction.guard {
+            None => (self.layout.constant_mask(FULL), 0),
+            Some((name, negated)) => (self.predicate_named(name)?, if negated { FULL } else { 0 }),
+        };
+        let mut modifiers = Modifiers::of(instruction);
+        self.dispatch(instruction.mnemonic, &mut modifiers, &instruction.operands)
+    }
+
+    fn dispatch(&mut self, name: &'a str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        match name {
+            "mov" => self.mov(m, operands),
+            "ld" | "ldu" => self.load(m, operands),
+            "st" => self.store(m, operands),
+            "cvta" => self.cvta(m, operands),
+            "isspacep" => self.is_space(m, operands),
+            "prefetch" | "prefetchu" | "discard" | "applypriority" => Ok(()),
+            "atom" | "red" => self.atomic(name == "red", m, operands),
+            "cp" => self.copy_async(m, operands),
+            "cvt" => self.convert(m, operands),
+            "setp" | "set" => self.compare(name, m, operands),
+            "testp" => self.classify(m, operands),
+            "selp" | "slct" => self.select(name, m, operands),
+            "and" | "or" | "xor" | "not" | "cnot" | "shl" | "shr" | "popc" | "clz" | "brev" | "bfind" | "bfe"
+            | "bfi" | "lop3" | "shf" | "prmt" => self.bits(name, m, operands),
+            "dp4a" | "dp2a" => self.dot(name, m, operands),
+            "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "call" => self.control(name, m, operands),
+            "bar" | "barrier" => self.barrier(m, operands),
+            "membar" | "fence" => self.fence(m),
+            "nanosleep" | "pmevent" => Ok(()),
+            "shfl" => self.shuffle(m, operands),
+            "vote" => self.vote(m, operands),
+            "match" => self.match_lanes(m, operands),
+            "redux" => self.reduce(m, operands),
+            "activemask" => self.active_mask(m, operands),
+            _ => self.arithmetic(name, m, operands),
+        }
+    }
+
+    /// Adds an operation under the guard of the instruction that is being lowered.
+    pub fn push(&mut self, op: Op) {
+        let next = self.texts.len() as u32;
+        let text = *self.texts.entry(self.text).or_insert(next);
+        let (guard, invert) = self.guard;
+        self.function.code.push(Instruction { op, guard, invert, line: self.line, text });
+    }
+
+    pub fn push_lanes(&mut self, run: Lanes, slots: Slots) {
+        self.push(Op::Lanes { run, slots });
+    }
+
+    /// The carry flag of the function.
+    pub fn carry_slot(&mut self) -> u32 {
+        match self.carry {
+            Some(slot) => slot,
+            None => *self.carry.insert(self.layout.mask()),
+        }
+    }
+
+    /// A fresh slot for a value in between.
+    pub fn scratch(&mut self, width: Width) -> u32 {
+        match width {
+            Width::Mask => self.layout.mask(),
+            Width::Word => self.layout.word(),
+            Width::Double => self.layout.double(),
+        }
+    }
+
+    pub fn special(&mut self, special: Special, width: Width) -> u32 {
+        if let Some(slot) = self.specials.get(&special) {
+            return *slot;
+        }
+        let slot = self.scratch(width);
+        self.specials.insert(special, slot);
+        slot
+    }
+
+    /// A slot with the address of `offset` in the frame's local memory.
+    pub fn local_address(&mut self, offset: u32) -> u32 {
+        if let Some(slot) = self.local_addresses.get(&offset) {
+            return *slot;
+        }
+        let slot = self.layout.double();
+        self.local_addresses.insert(offset, slot);
+        slot
+    }
+}

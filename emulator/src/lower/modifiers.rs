@@ -1,0 +1,102 @@
+//! The modifiers of one instruction. Each is taken by whoever understands it; what is left over at the end makes the
+//! instruction unsupported, so that no modifier is ever ignored by accident.
+
+use crate::module::{LoadError, LoadErrorKind};
+use crate::ops::exact::Rounding;
+use crate::ptx::tree::Instruction;
+use crate::ptx::types::Type;
+
+#[derive(Debug)]
+pub struct Modifiers<'a> {
+    left: Vec<&'a str>,
+    line: u32,
+    text: &'a str,
+}
+
+impl<'a> Modifiers<'a> {
+    pub fn of(instruction: &Instruction<'a>) -> Modifiers<'a> {
+        Modifiers { left: instruction.modifiers.clone(), line: instruction.line, text: instruction.text }
+    }
+
+    /// Takes a modifier if it is there.
+    pub fn take(&mut self, name: &str) -> bool {
+        match self.left.iter().position(|left| *left == name) {
+            Some(index) => {
+                self.left.remove(index);
+                true
+            }
+            None => false,
+        }
+    }
+
+    /// Takes the first of several names that is there.
+    pub fn one_of(&mut self, names: &[&'static str]) -> Option<&'static str> {
+        names.iter().copied().find(|name| self.take(name))
+    }
+
+    /// Takes the first modifier that names a type.
+    pub fn ty(&mut self) -> Result<Type, LoadError> {
+        self.try_ty().ok_or_else(|| self.unsupported())
+    }
+
+    pub fn try_ty(&mut self) -> Option<Type> {
+        let (index, ty) = self.left.iter().enumerate().find_map(|(index, name)| Some((index, Type::parse(name)?)))?;
+        self.left.remove(index);
+        Some(ty)
+    }
+
+    /// `rn`, `rz`, `rm` or `rp`.
+    pub fn rounding(&mut self) -> Option<Rounding> {
+        Some(match self.one_of(&["rn", "rz", "rm", "rp"])? {
+            "rn" => Rounding::Nearest,
+            "rz" => Rounding::Zero,
+            "rm" => Rounding::Down,
+            _ => Rounding::Up,
+        })
+    }
+
+    /// Scopes, memory orders and cache hints, which change nothing here: every access is coherent, and the memory
+    /// order of what is left is that of the strongest.
+    pub fn take_hints(&mut self) {
+        self.left.retain(|name| {
+            let hint = matches!(
+                *name,
+                "weak"
+                    | "volatile"
+                    | "relaxed"
+                    | "acquire"
+                    | "release"
+                    | "acq_rel"
+                    | "sc"
+                    | "mmio"
+                    | "cta"
+                    | "cluster"
+                    | "gpu"
+                    | "sys"
+                    | "gl"
+                    | "nc"
+                    | "ca"
+                    | "cg"
+                    | "cs"
+                    | "lu"
+                    | "cv"
+                    | "wb"
+                    | "wt"
+            );
+            !(hint || name.starts_with("L1::") || name.starts_with("L2::"))
+        });
+    }
+
+    /// Every modifier has to be understood.
+    pub fn finish(&self) -> Result<(), LoadError> {
+        if self.left.is_empty() { Ok(()) } else { Err(self.unsupported()) }
+    }
+
+    pub fn unsupported(&self) -> LoadError {
+        unsupported(self.line, self.text)
+    }
+}
+
+pub fn unsupported(line: u32, text: &str) -> LoadError {
+    LoadError::new(line, LoadErrorKind::UnsupportedOpcode, format!("unsupported opcode `{text}`"))
+}

@@ -1,0 +1,209 @@
+//! Operands: which slot an instruction reads or writes for each of them.
+
+use half::{bf16, f16};
+
+use super::code::{Callee, FUNCTION_STRIDE, FUNCTION_WINDOW, Logic, Op, Special};
+use super::function::{Emitter, Lowered, Width, width};
+use super::symbols::Symbol;
+use crate::ops::lanes::{FULL, Slots, binary, unary};
+use crate::ptx::tree::Operand;
+use crate::ptx::types::Type;
+
+impl<'a> Emitter<'a, '_> {
+    /// The slot that holds an operand of type `ty`, as wide as that type.
+    pub fn source(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<u32> {
+        let (slot, found) = self.any_source(operand, ty)?;
+        if found == width(ty) { Ok(slot) } else { Err(self.syntax("operand of the wrong size")) }
+    }
+
+    /// As [`Emitter::source`], where the register may be wider than the type: the low part counts.
+    pub fn loose_source(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<u32> {
+        let (slot, found) = self.any_source(operand, ty)?;
+        match (found, width(ty)) {
+            (found, wanted) if found == wanted => Ok(slot),
+            (Width::Double, Width::Word) => {
+                let d = self.scratch(Width::Word);
+                self.push_lanes(unary(|a: u64| a as u32), Slots { d, a: slot, ..Slots::default() });
+                Ok(d)
+            }
+            _ => Err(self.syntax("operand of the wrong size")),
+        }
+    }
+
+    /// The slot of an operand and its width; `ty` says what literals become.
+    pub fn any_source(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<(u32, Width)> {
+        match operand {
+            Operand::Name(name) => self.named_source(name, 0, ty),
+            Operand::Offset(name, offset) => self.named_source(name, *offset, ty),
+            Operand::Element(name, element) => {
+                let special = special_vector(name, element).ok_or_else(|| self.unresolved(name))?;
+                Ok((self.special(special, Width::Word), Width::Word))
+            }
+            Operand::Negated(name) => {
+                let slot = self.predicate_named(name)?;
+                let d = self.layout.mask();
+                self.push(Op::Predicate { function: Logic::Not, d, a: slot, b: slot, invert_b: false });
+                Ok((d, Width::Mask))
+            }
+            Operand::Integer(_) | Operand::Single(_) | Operand::Double(_) => self.literal(operand, ty),
+            _ => Err(self.syntax("unexpected operand")),
+        }
+    }
+
+    fn literal(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<(u32, Width)> {
+        let bits = match (operand, ty) {
+            (Operand::Integer(value), Type::Pred) => {
+                let mask = if *value == 0 { 0 } else { FULL };
+                return Ok((self.layout.constant_mask(mask), Width::Mask));
+            }
+            (Operand::Integer(value), _) => *value,
+            (Operand::Single(bits), Type::F64) => f64::from(f32::from_bits(*bits)).to_bits(),
+            (Operand::Single(bits), _) => u64::from(*bits),
+            (Operand::Double(value), Type::F32) => u64::from((*value as f32).to_bits()),
+            (Operand::Double(value), Type::F16) => u64::from(f16::from_f64(*value).to_bits()),
+            (Operand::Double(value), Type::Bf16) => u64::from(bf16::from_f64(*value).to_bits()),
+            (Operand::Double(value), _) => value.to_bits(),
+            _ => return Err(self.syntax("unexpected operand")),
+        };
+        Ok(match width(ty) {
+            Width::Double => (self.layout.constant64(bits), Width::Double),
+            _ => {
+                let kept = if ty.bits() < 32 { bits as u32 & ((1 << ty.bits()) - 1) } else { bits as u32 };
+                (self.layout.constant(kept), Width::Word)
+            }
+        })
+    }
+
+    fn named_source(&mut self, name: &'a str, offset: i64, ty: Type) -> Lowered<(u32, Width)> {
+        if name == "WARP_SZ" {
+            return Ok((self.layout.constant(32), Width::Word));
+        }
+        if let Some((special, width)) = special_scalar(name) {
+            return Ok((self.special(special, width), width));
+        }
+        let symbol = self.symbol(name)?;
+        if let Symbol::Register { slot, width } = symbol {
+            return Ok((slot, width));
+        }
+        let (slot, constant) = self.address_of(&symbol, offset)?;
+        match (ty.bits(), constant) {
+            (32, Some(address)) => Ok((self.layout.constant(address as u32), Width::Word)),
+            (32, None) => {
+                let d = self.scratch(Width::Word);
+                self.push_lanes(unary(|a: u64| a as u32), Slots { d, a: slot, ..Slots::default() });
+                Ok((d, Width::Word))
+            }
+            _ => Ok((slot, Width::Double)),
+        }
+    }
+
+    /// The address of a variable in its own space: a 64-bit slot, and its value where that is known.
+    pub fn address_of(&mut self, symbol: &Symbol, offset: i64) -> Lowered<(u32, Option<u64>)> {
+        let address = match symbol {
+            Symbol::Global { address } => *address,
+            Symbol::Shared { offset } | Symbol::KernelParam { offset } => u64::from(*offset),
+            Symbol::Function(Callee::Function(index)) => FUNCTION_WINDOW + *index as u64 * FUNCTION_STRIDE,
+            Symbol::Local { offset: start } => return Ok((self.plus(Place::Local(*start), offset), None)),
+            Symbol::DynamicShared => return Ok((self.plus(Place::Dynamic, offset), None)),
+            Symbol::ParamWords(_) | Symbol::Function(_) | Symbol::Register { .. } => {
+                return Err(self.unsupported());
+            }
+        };
+        let address = address.wrapping_add_signed(offset);
+        Ok((self.layout.constant64(address), Some(address)))
+    }
+
+    fn plus(&mut self, place: Place, offset: i64) -> u32 {
+        let base = match place {
+            Place::Local(start) => self.local_address(start),
+            Place::Dynamic => self.special(Special::DynamicSharedStart, Width::Double),
+        };
+        if offset == 0 {
+            return base;
+        }
+        let (d, b) = (self.scratch(Width::Double), self.layout.constant64(offset as u64));
+        self.push_lanes(binary(|a: u64, b: u64| a.wrapping_add(b)), Slots { d, a: base, b, ..Slots::default() });
+        d
+    }
+
+    /// The slot that an instruction writes a value of type `ty` to.
+    pub fn target(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<u32> {
+        let (slot, found) = self.any_target(operand, ty)?;
+        if found == width(ty) { Ok(slot) } else { Err(self.syntax("result of the wrong size")) }
+    }
+
+    /// The slot that is written and its width, which may be larger than that of the type.
+    pub fn any_target(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<(u32, Width)> {
+        match operand {
+            Operand::Sink => Ok((self.scratch(width(ty)), width(ty))),
+            Operand::Name("_") => Ok((self.scratch(width(ty)), width(ty))),
+            Operand::Name(name) => match self.symbol(name)? {
+                Symbol::Register { slot, width } => Ok((slot, width)),
+                _ => Err(self.syntax("the result is not a register")),
+            },
+            _ => Err(self.syntax("the result is not a register")),
+        }
+    }
+
+    pub fn predicate_named(&mut self, name: &'a str) -> Lowered<u32> {
+        match self.symbol(name)? {
+            Symbol::Register { slot, width: Width::Mask } => Ok(slot),
+            _ => Err(self.syntax(format!("`{name}` is not a predicate"))),
+        }
+    }
+
+    /// A predicate operand: its slot and whether it is negated.
+    pub fn predicate(&mut self, operand: &Operand<'a>) -> Lowered<(u32, bool)> {
+        match operand {
+            Operand::Name(name) => Ok((self.predicate_named(name)?, false)),
+            Operand::Negated(name) => Ok((self.predicate_named(name)?, true)),
+            Operand::Integer(_) => Ok((self.source(operand, Type::Pred)?, false)),
+            _ => Err(self.syntax("unexpected operand")),
+        }
+    }
+
+    pub fn arity(&self, operands: &[Operand<'a>], wanted: std::ops::RangeInclusive<usize>) -> Lowered<()> {
+        if wanted.contains(&operands.len()) { Ok(()) } else { Err(self.syntax("wrong number of operands")) }
+    }
+}
+
+enum Place {
+    Local(u32),
+    Dynamic,
+}
+
+fn special_vector(name: &str, element: &str) -> Option<Special> {
+    let axis = match element {
+        "x" | "r" => 0,
+        "y" | "g" => 1,
+        "z" | "b" => 2,
+        _ => return None,
+    };
+    Some(match name {
+        "%tid" => Special::Thread(axis),
+        "%ntid" => Special::BlockSize(axis),
+        "%ctaid" => Special::Block(axis),
+        "%nctaid" => Special::GridSize(axis),
+        _ => return None,
+    })
+}
+
+fn special_scalar(name: &str) -> Option<(Special, Width)> {
+    let special = match name {
+        "%laneid" => Special::Lane,
+        "%warpid" => Special::Warp,
+        "%nwarpid" => Special::Warps,
+        "%lanemask_eq" => Special::LanesEqual,
+        "%lanemask_lt" => Special::LanesBelow,
+        "%lanemask_le" => Special::LanesUpTo,
+        "%lanemask_gt" => Special::LanesAbove,
+        "%lanemask_ge" => Special::LanesFrom,
+        "%dynamic_smem_size" => Special::DynamicShared,
+        "%total_smem_size" => Special::TotalShared,
+        "%smid" => Special::Zero,
+        "%nsmid" => Special::One,
+        "%gridid" => return Some((Special::GridId, Width::Double)),
+        _ => return None,
+    };
+    Some((special, Width::Word))
+}

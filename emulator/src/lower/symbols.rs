@@ -1,0 +1,48 @@
+//! What the names of a module stand for.
+
+use std::collections::HashMap;
+
+use super::code::Callee;
+use super::function::Width;
+
+#[derive(Clone, Debug)]
+pub enum Symbol {
+    Register {
+        slot: u32,
+        width: Width,
+    },
+    /// A variable in device memory, at its address; constants lie there too.
+    Global {
+        address: u64,
+    },
+    Shared {
+        offset: u32,
+    },
+    /// `.extern .shared`: behind the static shared memory of whichever kernel runs.
+    DynamicShared,
+    Local {
+        offset: u32,
+    },
+    KernelParam {
+        offset: u32,
+    },
+    /// A parameter or result of a device function: one word plane for each four bytes.
+    ParamWords(Vec<u32>),
+    Function(Callee),
+}
+
+/// The names of the module's top level.
+#[derive(Debug, Default)]
+pub struct Symbols<'a> {
+    pub names: HashMap<&'a str, Symbol>,
+    /// Words of arguments and of results of each function that is called by name.
+    pub signatures: HashMap<&'a str, (usize, usize)>,
+    /// Where the constants lie.
+    pub constants: (u64, u64),
+}
+
+impl Symbols<'_> {
+    pub fn get(&self, name: &str) -> Option<Symbol> {
+        self.names.get(name).cloned()
+    }
+}

@@ -1,0 +1,129 @@
+//! A loaded program: its kernels, lowered and ready to run, and its variables, placed in device memory.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use crate::lower::Program;
+use crate::memory::Memory;
+
+/// What the device that runs a program can do, as major and minor number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ComputeCapability {
+    pub major: u32,
+    pub minor: u32,
+}
+
+/// A loaded program. Dropping it frees its variables.
+#[derive(Debug)]
+pub struct Module {
+    pub(crate) entries: HashMap<String, Arc<Entry>>,
+    pub(crate) globals: HashMap<String, (u64, u64)>,
+    /// Keeps the variables' memory; shared with every entry, so that a kernel in flight keeps its variables.
+    pub(crate) _storage: Arc<Storage>,
+}
+
+/// A kernel that can be launched.
+#[derive(Debug)]
+pub struct Entry {
+    pub name: String,
+    pub params: Vec<Param>,
+    /// Bytes of all parameters laid out as the kernel reads them.
+    pub params_bytes: u32,
+    /// Statically declared shared memory.
+    pub shared_bytes: u32,
+    /// Local memory of one thread, with that of every function it can call.
+    pub local_bytes: u32,
+    /// Constant memory of the whole module.
+    pub const_bytes: u32,
+    /// 32-bit registers that the kernel declares and uses, at most 255 as on a device.
+    pub registers: u32,
+    /// Threads in a block: what the kernel declares, or the device's limit.
+    pub max_threads: u32,
+    /// The exact block shape the kernel demands, where it does.
+    pub required_block: Option<[u32; 3]>,
+    pub(crate) program: Arc<Program>,
+    pub(crate) function: usize,
+    pub(crate) _storage: Arc<Storage>,
+}
+
+/// One kernel parameter's place in the parameter block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Param {
+    pub offset: u32,
+    pub bytes: u32,
+    pub align: u32,
+}
+
+/// Why a program could not be loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct LoadError {
+    /// Line of the PTX text, from 1; 0 where no line is to blame.
+    pub line: u32,
+    pub kind: LoadErrorKind,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadErrorKind {
+    Syntax,
+    UnsupportedOpcode,
+    UnsupportedDirective,
+    Unresolved,
+    Target,
+    OutOfMemory,
+}
+
+/// The device memory of a module's variables.
+#[derive(Debug)]
+pub(crate) struct Storage {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) addresses: Vec<u64>,
+}
+
+impl Module {
+    /// Parses and lowers `ptx`, and places its variables in `memory`.
+    pub fn load(ptx: &str, memory: &Arc<Memory>, target: ComputeCapability) -> Result<Module, LoadError> {
+        crate::lower::load(ptx, memory, target)
+    }
+
+    pub fn entry(&self, name: &str) -> Option<Arc<Entry>> {
+        self.entries.get(name).cloned()
+    }
+
+    /// Address and bytes of a `.global` or `.const` variable.
+    pub fn global(&self, name: &str) -> Option<(u64, u64)> {
+        self.globals.get(name).copied()
+    }
+
+    pub fn entries(&self) -> impl Iterator<Item = &Arc<Entry>> {
+        self.entries.values()
+    }
+}
+
+impl Drop for Storage {
+    fn drop(&mut self) {
+        for address in &self.addresses {
+            self.memory.free(*address).expect("a module's variables are freed by the module alone");
+        }
+    }
+}
+
+impl LoadError {
+    pub(crate) fn new(line: u32, kind: LoadErrorKind, message: impl Into<String>) -> LoadError {
+        LoadError { line, kind, message: message.into() }
+    }
+
+    pub(crate) fn syntax(line: u32, message: impl Into<String>) -> LoadError {
+        LoadError::new(line, LoadErrorKind::Syntax, message)
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.message),
+            line => write!(f, "line {line}: {}", self.message),
+        }
+    }
+}

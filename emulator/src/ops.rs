@@ -1,0 +1,10 @@
+//! What instructions compute. Each operation is a plain function of one lane; [`lanes`] turns it into a function of
+//! 32 lanes, once with the vector instructions of the machine it was built for and once portable.
+
+pub mod convert;
+pub mod exact;
+pub mod float;
+pub mod half;
+pub mod integer;
+pub mod lanes;
+pub mod math;

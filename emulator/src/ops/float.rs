@@ -1,0 +1,283 @@
+//! Floating-point operations on f32 and f64.
+
+use super::exact::{self, DOUBLE, Down, Mode, Nearest, Rounding, SINGLE, Up, Zero, fma_single, narrow};
+use super::lanes::{Lanes, binary, binary_sparse, compare, ternary, ternary_sparse, unary, unary_sparse};
+
+/// The modifiers that change what a floating-point operation computes.
+#[derive(Clone, Copy, Debug)]
+pub struct Modifiers {
+    pub rounding: Rounding,
+    /// Subnormal inputs and results are zero.
+    pub flush: bool,
+    /// The result is clamped to 0..=1.
+    pub saturate: bool,
+}
+
+/// The one NaN that f32 operations answer on a device; it also keeps results independent of operand order.
+#[inline(always)]
+pub fn canonical(value: f32) -> f32 {
+    if value.is_nan() { f32::from_bits(0x7fff_ffff) } else { value }
+}
+
+#[inline(always)]
+pub fn canonical64(value: f64) -> f64 {
+    if value.is_nan() { f64::from_bits(0xfff8_0000_0000_0000) } else { value }
+}
+
+/// Zero with the sign of the value where the value is subnormal.
+#[inline(always)]
+pub fn flush<const FLUSH: bool>(value: f32) -> f32 {
+    if FLUSH && value.to_bits() & 0x7f80_0000 == 0 { f32::from_bits(value.to_bits() & 0x8000_0000) } else { value }
+}
+
+#[inline(always)]
+pub fn saturate<const SATURATE: bool>(value: f32) -> f32 {
+    if !SATURATE {
+        value
+    } else if value > 0.0 {
+        if value < 1.0 { value } else { 1.0 }
+    } else {
+        0.0
+    }
+}
+
+#[inline(always)]
+fn finish<const FLUSH: bool, const SATURATE: bool>(value: f32) -> f32 {
+    saturate::<SATURATE>(flush::<FLUSH>(canonical(value)))
+}
+
+fn unary32<F: Fn(f32) -> f32 + Copy>(m: Modifiers, f: F) -> Lanes {
+    if m.flush {
+        unary(move |a: f32| finish::<true, false>(f(flush::<true>(a))))
+    } else {
+        unary(move |a: f32| finish::<false, false>(f(a)))
+    }
+}
+
+/// As [`unary32`], for operations too dear to compute in lanes that are off.
+pub fn sparse32<F: Fn(f32) -> f32 + Copy>(m: Modifiers, f: F) -> Lanes {
+    if m.flush {
+        unary_sparse(move |a: f32| finish::<true, false>(f(flush::<true>(a))))
+    } else {
+        unary_sparse(move |a: f32| finish::<false, false>(f(a)))
+    }
+}
+
+fn binary32<F: Fn(f32, f32) -> f32 + Copy>(m: Modifiers, f: F) -> Lanes {
+    match (m.flush, m.saturate) {
+        (false, false) => binary(move |a: f32, b: f32| finish::<false, false>(f(a, b))),
+        (false, true) => binary(move |a: f32, b: f32| finish::<false, true>(f(a, b))),
+        (true, false) => binary(move |a: f32, b: f32| finish::<true, false>(f(flush::<true>(a), flush::<true>(b)))),
+        (true, true) => binary(move |a: f32, b: f32| finish::<true, true>(f(flush::<true>(a), flush::<true>(b)))),
+    }
+}
+
+fn ternary32<F: Fn(f32, f32, f32) -> f32 + Copy>(m: Modifiers, f: F) -> Lanes {
+    macro_rules! flushed {
+        ($saturate:literal) => {
+            ternary(move |a: f32, b: f32, c: f32| {
+                finish::<true, $saturate>(f(flush::<true>(a), flush::<true>(b), flush::<true>(c)))
+            })
+        };
+    }
+    match (m.flush, m.saturate) {
+        (false, false) => ternary(move |a: f32, b: f32, c: f32| finish::<false, false>(f(a, b, c))),
+        (false, true) => ternary(move |a: f32, b: f32, c: f32| finish::<false, true>(f(a, b, c))),
+        (true, false) => flushed!(false),
+        (true, true) => flushed!(true),
+    }
+}
+
+/// Evaluates an expression with a name bound to the type of a directed rounding mode.
+macro_rules! by_mode {
+    ($rounding:expr, $m:ident => $body:expr) => {
+        match $rounding {
+            Rounding::Nearest => {
+                type $m = Nearest;
+                $body
+            }
+            Rounding::Zero => {
+                type $m = Zero;
+                $body
+            }
+            Rounding::Down => {
+                type $m = Down;
+                $body
+            }
+            Rounding::Up => {
+                type $m = Up;
+                $body
+            }
+        }
+    };
+}
+pub(crate) use by_mode;
+
+/// f32 arithmetic whose result is rounded.
+pub fn single(name: &str, m: Modifiers) -> Option<Lanes> {
+    if m.rounding != Rounding::Nearest {
+        return single_directed(name, m);
+    }
+    Some(match name {
+        "add" => binary32(m, |a, b| a + b),
+        "sub" => binary32(m, |a, b| a - b),
+        "mul" => binary32(m, |a, b| a * b),
+        "div" => binary32(m, |a, b| a / b),
+        "fma" => ternary32(m, f32::mul_add),
+        "rcp" => unary32(m, |a| 1.0 / a),
+        "sqrt" => unary32(m, f32::sqrt),
+        _ => return None,
+    })
+}
+
+fn single_directed(name: &str, m: Modifiers) -> Option<Lanes> {
+    Some(by_mode!(m.rounding, M => match name {
+        "add" => binary32(m, |a, b| fma_single::<M>(a, 1.0, b)),
+        "sub" => binary32(m, |a, b| fma_single::<M>(a, 1.0, -b)),
+        "mul" => binary32(m, |a, b| narrow::<M>(f64::from(a) * f64::from(b))),
+        "div" => binary32(m, |a, b| exact::div(a.into(), b.into(), M::ROUNDING, SINGLE) as f32),
+        "fma" => ternary32(m, fma_single::<M>),
+        "rcp" => unary32(m, |a| exact::div(1.0, a.into(), M::ROUNDING, SINGLE) as f32),
+        "sqrt" => unary32(m, |a| exact::sqrt(a.into(), M::ROUNDING, SINGLE) as f32),
+        _ => return None,
+    }))
+}
+
+/// f64 arithmetic whose result is rounded.
+pub fn double(name: &str, rounding: Rounding) -> Option<Lanes> {
+    if rounding != Rounding::Nearest {
+        return double_directed(name, rounding);
+    }
+    Some(match name {
+        "add" => binary(|a: f64, b: f64| canonical64(a + b)),
+        "sub" => binary(|a: f64, b: f64| canonical64(a - b)),
+        "mul" => binary(|a: f64, b: f64| canonical64(a * b)),
+        "div" => binary(|a: f64, b: f64| canonical64(a / b)),
+        "fma" => ternary(|a: f64, b: f64, c: f64| canonical64(a.mul_add(b, c))),
+        "rcp" => unary(|a: f64| canonical64(1.0 / a)),
+        "sqrt" => unary(|a: f64| canonical64(a.sqrt())),
+        _ => return None,
+    })
+}
+
+fn double_directed(name: &str, rounding: Rounding) -> Option<Lanes> {
+    Some(by_mode!(rounding, M => match name {
+        "add" => binary_sparse(|a: f64, b: f64| canonical64(exact::add(a, b, M::ROUNDING, DOUBLE))),
+        "sub" => binary_sparse(|a: f64, b: f64| canonical64(exact::add(a, -b, M::ROUNDING, DOUBLE))),
+        "mul" => binary_sparse(|a: f64, b: f64| canonical64(exact::mul(a, b, M::ROUNDING, DOUBLE))),
+        "div" => binary_sparse(|a: f64, b: f64| canonical64(exact::div(a, b, M::ROUNDING, DOUBLE))),
+        "fma" => ternary_sparse(|a: f64, b: f64, c: f64| canonical64(exact::fma(a, b, c, M::ROUNDING, DOUBLE))),
+        "rcp" => unary_sparse(|a: f64| canonical64(exact::div(1.0, a, M::ROUNDING, DOUBLE))),
+        "sqrt" => unary_sparse(|a: f64| canonical64(exact::sqrt(a, M::ROUNDING, DOUBLE))),
+        _ => return None,
+    }))
+}
+
+/// The lesser of two numbers: -0 lies below +0, and a NaN counts only if both are (or always, with `NAN`).
+macro_rules! extreme {
+    ($name:ident, $t:ty, $canonical:ident, $less:tt, $zeros:tt) => {
+        #[inline(always)]
+        pub fn $name<const NAN: bool>(a: $t, b: $t) -> $t {
+            let ordered = if a $less b {
+                a
+            } else if a == b {
+                <$t>::from_bits(a.to_bits() $zeros b.to_bits())
+            } else {
+                b
+            };
+            if a.is_nan() {
+                if NAN { $canonical(a) } else { $canonical(b) }
+            } else if b.is_nan() {
+                if NAN { $canonical(b) } else { a }
+            } else {
+                ordered
+            }
+        }
+    };
+}
+
+extreme!(min32, f32, canonical, <, |);
+extreme!(max32, f32, canonical, >, &);
+extreme!(min64, f64, canonical64, <, |);
+extreme!(max64, f64, canonical64, >, &);
+
+/// f32 operations that are exact.
+pub fn single_exact(name: &str, m: Modifiers) -> Option<Lanes> {
+    Some(match (name, m.flush) {
+        ("neg", false) => unary(|a: f32| -a),
+        ("neg", true) => unary(|a: f32| flush::<true>(-a)),
+        ("abs", false) => unary(|a: f32| a.abs()),
+        ("abs", true) => unary(|a: f32| flush::<true>(a.abs())),
+        ("min", _) => binary32(m, min32::<false>),
+        ("max", _) => binary32(m, max32::<false>),
+        ("min.NaN", _) => binary32(m, min32::<true>),
+        ("max.NaN", _) => binary32(m, max32::<true>),
+        ("copysign", _) => binary(|a: f32, b: f32| b.copysign(a)),
+        _ => return None,
+    })
+}
+
+pub fn double_exact(name: &str) -> Option<Lanes> {
+    Some(match name {
+        "neg" => unary(|a: f64| -a),
+        "abs" => unary(|a: f64| a.abs()),
+        "min" => binary(min64::<false>),
+        "max" => binary(max64::<false>),
+        "copysign" => binary(|a: f64, b: f64| b.copysign(a)),
+        _ => return None,
+    })
+}
+
+/// Comparison of any floats: the plain ones are false with a NaN, those ending in u are true.
+macro_rules! comparisons {
+    ($name:expr, $t:ty, |$v:ident| $prepare:expr) => {{
+        #[inline(always)]
+        fn prepare($v: $t) -> $t {
+            $prepare
+        }
+        Some(match $name {
+            "eq" => compare(|a: $t, b: $t| prepare(a) == prepare(b)),
+            "ne" => compare(|a: $t, b: $t| prepare(a) < prepare(b) || prepare(a) > prepare(b)),
+            "lt" => compare(|a: $t, b: $t| prepare(a) < prepare(b)),
+            "le" => compare(|a: $t, b: $t| prepare(a) <= prepare(b)),
+            "gt" => compare(|a: $t, b: $t| prepare(a) > prepare(b)),
+            "ge" => compare(|a: $t, b: $t| prepare(a) >= prepare(b)),
+            "equ" => compare(|a: $t, b: $t| prepare(a) == prepare(b) || a.is_nan() || b.is_nan()),
+            "neu" => compare(|a: $t, b: $t| prepare(a) != prepare(b)),
+            "ltu" => compare(|a: $t, b: $t| prepare(a) < prepare(b) || a.is_nan() || b.is_nan()),
+            "leu" => compare(|a: $t, b: $t| prepare(a) <= prepare(b) || a.is_nan() || b.is_nan()),
+            "gtu" => compare(|a: $t, b: $t| prepare(a) > prepare(b) || a.is_nan() || b.is_nan()),
+            "geu" => compare(|a: $t, b: $t| prepare(a) >= prepare(b) || a.is_nan() || b.is_nan()),
+            "num" => compare(|a: $t, b: $t| !(a.is_nan() || b.is_nan())),
+            "nan" => compare(|a: $t, b: $t| a.is_nan() || b.is_nan()),
+            _ => return None,
+        })
+    }};
+}
+pub(crate) use comparisons;
+
+pub fn comparison32(name: &str, flushing: bool) -> Option<Lanes> {
+    if flushing { comparisons!(name, f32, |v| flush::<true>(v)) } else { comparisons!(name, f32, |v| v) }
+}
+
+pub fn comparison64(name: &str) -> Option<Lanes> {
+    comparisons!(name, f64, |v| v)
+}
+
+/// `testp`: the second operand is ignored.
+pub fn classification(name: &str, bits: u32) -> Option<Lanes> {
+    macro_rules! classes {
+        ($t:ty) => {
+            match name {
+                "finite" => compare(|a: $t, _: $t| a.is_finite()),
+                "infinite" => compare(|a: $t, _: $t| a.is_infinite()),
+                "number" => compare(|a: $t, _: $t| !a.is_nan()),
+                "notanumber" => compare(|a: $t, _: $t| a.is_nan()),
+                "normal" => compare(|a: $t, _: $t| a.is_normal()),
+                "subnormal" => compare(|a: $t, _: $t| a.is_subnormal()),
+                _ => return None,
+            }
+        };
+    }
+    Some(if bits == 64 { classes!(f64) } else { classes!(f32) })
+}

@@ -1,0 +1,186 @@
+//! Operations on 16-bit floats, alone and in pairs. Sums, products and fused products are exact in f64, so that one
+//! rounding at the end is right.
+
+use half::{bf16, f16};
+
+use super::float::comparisons;
+use super::lanes::{Lane, Lanes, Pair, binary, compare, ternary, unary};
+use crate::ptx::types::Type;
+
+/// What the operations need of a 16-bit float.
+pub trait Small: Lane {
+    fn wide(self) -> f64;
+    fn rounded(value: f64) -> Self;
+    fn raw(self) -> u16;
+    fn from_raw(bits: u16) -> Self;
+    const ZERO_AND_ONE: (u16, u16);
+}
+
+macro_rules! small {
+    ($($t:ty, $canonical:expr, $one:expr;)*) => {$(
+        impl Small for $t {
+            #[inline(always)]
+            fn wide(self) -> f64 { self.to_f64() }
+            #[inline(always)]
+            fn rounded(value: f64) -> Self {
+                if value.is_nan() { <$t>::from_bits($canonical) } else { <$t>::from_f64(value) }
+            }
+            #[inline(always)]
+            fn raw(self) -> u16 { self.to_bits() }
+            #[inline(always)]
+            fn from_raw(bits: u16) -> Self { <$t>::from_bits(bits) }
+            const ZERO_AND_ONE: (u16, u16) = (0, $one);
+        }
+    )*};
+}
+
+small! {
+    f16, 0x7fff, 0x3c00;
+    bf16, 0x7fff, 0x3f80;
+}
+
+#[inline(always)]
+fn flush<T: Small, const FLUSH: bool>(value: T) -> T {
+    if FLUSH && value.raw() & 0x7c00 == 0 { T::from_raw(value.raw() & 0x8000) } else { value }
+}
+
+#[inline(always)]
+fn clamp<T: Small, const SATURATE: bool>(value: T) -> T {
+    let number = value.wide();
+    if !SATURATE {
+        value
+    } else if number > 0.0 {
+        if number < 1.0 { value } else { T::from_raw(T::ZERO_AND_ONE.1) }
+    } else {
+        T::from_raw(T::ZERO_AND_ONE.0)
+    }
+}
+
+/// `a * b + c` rounded once. The product is exact in f64; where the sum is not, it is rounded to odd first.
+#[inline(always)]
+fn fused<T: Small>(a: T, b: T, c: T) -> T {
+    let (product, c) = (a.wide() * b.wide(), c.wide());
+    let sum = product + c;
+    let back = sum - product;
+    let error = (product - (sum - back)) + (c - back);
+    if error != 0.0 && sum.is_finite() && sum.to_bits() & 1 == 0 {
+        let outward = (error > 0.0) == (sum > 0.0);
+        return T::rounded(f64::from_bits(if outward { sum.to_bits() + 1 } else { sum.to_bits() - 1 }));
+    }
+    T::rounded(sum)
+}
+
+#[inline(always)]
+fn extreme<T: Small, const MAX: bool, const NAN: bool>(a: T, b: T) -> T {
+    use super::float::{max64, min64};
+    let (x, y) = (a.wide(), b.wide());
+    T::rounded(match (MAX, NAN) {
+        (false, false) => min64::<false>(x, y),
+        (false, true) => min64::<true>(x, y),
+        (true, false) => max64::<false>(x, y),
+        (true, true) => max64::<true>(x, y),
+    })
+}
+
+#[inline(always)]
+fn negated<T: Small>(a: T) -> T {
+    T::from_raw(a.raw() ^ 0x8000)
+}
+
+#[inline(always)]
+fn absolute<T: Small>(a: T) -> T {
+    T::from_raw(a.raw() & 0x7fff)
+}
+
+fn one<T: Small, const PAIR: bool, F: Fn(T) -> T + Copy>(f: F) -> Lanes
+where
+    Pair<T>: Lane,
+{
+    if PAIR { unary(move |a: Pair<T>| Pair(f(a.0), f(a.1))) } else { unary(f) }
+}
+
+fn two<T: Small, const PAIR: bool, F: Fn(T, T) -> T + Copy>(f: F) -> Lanes
+where
+    Pair<T>: Lane,
+{
+    if PAIR { binary(move |a: Pair<T>, b: Pair<T>| Pair(f(a.0, b.0), f(a.1, b.1))) } else { binary(f) }
+}
+
+fn three<T: Small, const PAIR: bool, F: Fn(T, T, T) -> T + Copy>(f: F) -> Lanes
+where
+    Pair<T>: Lane,
+{
+    if PAIR {
+        ternary(move |a: Pair<T>, b: Pair<T>, c: Pair<T>| Pair(f(a.0, b.0, c.0), f(a.1, b.1, c.1)))
+    } else {
+        ternary(f)
+    }
+}
+
+fn operation<T: Small, const PAIR: bool, const FLUSH: bool, const SATURATE: bool>(name: &str) -> Option<Lanes>
+where
+    Pair<T>: Lane,
+{
+    #[inline(always)]
+    fn finish<T: Small, const FLUSH: bool, const SATURATE: bool>(value: T) -> T {
+        clamp::<T, SATURATE>(flush::<T, FLUSH>(value))
+    }
+    Some(match name {
+        "add" => two::<T, PAIR, _>(|a, b| {
+            let (a, b) = (flush::<T, FLUSH>(a), flush::<T, FLUSH>(b));
+            finish::<T, FLUSH, SATURATE>(fused(a, T::rounded(1.0), b))
+        }),
+        "sub" => two::<T, PAIR, _>(|a, b| {
+            let (a, b) = (flush::<T, FLUSH>(a), flush::<T, FLUSH>(b));
+            finish::<T, FLUSH, SATURATE>(fused(a, T::rounded(1.0), negated(b)))
+        }),
+        "mul" => two::<T, PAIR, _>(|a, b| {
+            let (a, b) = (flush::<T, FLUSH>(a), flush::<T, FLUSH>(b));
+            finish::<T, FLUSH, SATURATE>(T::rounded(a.wide() * b.wide()))
+        }),
+        "fma" => three::<T, PAIR, _>(|a, b, c| {
+            let (a, b, c) = (flush::<T, FLUSH>(a), flush::<T, FLUSH>(b), flush::<T, FLUSH>(c));
+            finish::<T, FLUSH, SATURATE>(fused(a, b, c))
+        }),
+        "min" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(extreme::<T, false, false>(a, b))),
+        "max" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(extreme::<T, true, false>(a, b))),
+        "min.NaN" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(extreme::<T, false, true>(a, b))),
+        "max.NaN" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(extreme::<T, true, true>(a, b))),
+        "neg" => one::<T, PAIR, _>(|a| flush::<T, FLUSH>(negated(a))),
+        "abs" => one::<T, PAIR, _>(|a| flush::<T, FLUSH>(absolute(a))),
+        "ex2" => one::<T, PAIR, _>(|a| T::rounded(libm::exp2(flush::<T, FLUSH>(a).wide()))),
+        "tanh" => one::<T, PAIR, _>(|a| T::rounded(libm::tanh(a.wide()))),
+        _ => return None,
+    })
+}
+
+/// An operation on `f16`, `f16x2`, `bf16` or `bf16x2`.
+pub fn arithmetic(name: &str, ty: Type, flushing: bool, saturate: bool) -> Option<Lanes> {
+    macro_rules! variants {
+        ($t:ty, $pair:literal) => {
+            match (flushing, saturate) {
+                (false, false) => operation::<$t, $pair, false, false>(name),
+                (false, true) => operation::<$t, $pair, false, true>(name),
+                (true, false) => operation::<$t, $pair, true, false>(name),
+                (true, true) => operation::<$t, $pair, true, true>(name),
+            }
+        };
+    }
+    match ty {
+        Type::F16 => variants!(f16, false),
+        Type::F16x2 => variants!(f16, true),
+        // bf16 has the exponent of f32: there is no flushing and no clamping of it in PTX.
+        Type::Bf16 if !flushing && !saturate => operation::<bf16, false, false, false>(name),
+        Type::Bf16x2 if !flushing && !saturate => operation::<bf16, true, false, false>(name),
+        _ => None,
+    }
+}
+
+pub fn comparison(name: &str, ty: Type, flushing: bool) -> Option<Lanes> {
+    match (ty, flushing) {
+        (Type::F16, false) => comparisons!(name, f16, |v| v),
+        (Type::F16, true) => comparisons!(name, f16, |v| flush::<f16, true>(v)),
+        (Type::Bf16, false) => comparisons!(name, bf16, |v| v),
+        _ => None,
+    }
+}

@@ -1,0 +1,345 @@
+//! Operations over 32 lanes. A register is a plane of 32 values (32-bit ones for registers up to 32 bits, 64-bit
+//! ones above), a predicate is one 32-bit mask. Registers are named by their byte offset in a frame.
+//!
+//! The functions here take closures without captures: a closure of no size can be made again out of nothing inside a
+//! plain function pointer, which is what an instruction keeps.
+
+use std::mem::{MaybeUninit, size_of};
+
+/// Threads that run in step.
+pub const LANES: usize = 32;
+/// All lanes.
+pub const FULL: u32 = u32::MAX;
+
+/// Where an operation finds its operands and puts its result: byte offsets in the frame. An operation reads only
+/// those that it has.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Slots {
+    pub d: u32,
+    pub a: u32,
+    pub b: u32,
+    pub c: u32,
+    /// A second result or a carry.
+    pub e: u32,
+}
+
+/// An operation over the lanes of `mask`, reading and writing the frame.
+///
+/// # Safety
+/// The frame is aligned to 64 bytes and every slot lies inside it with a plane of the operation's width.
+pub type Run = unsafe fn(frame: *mut u8, slots: &Slots, mask: u32);
+
+/// One operation, in its two builds.
+#[derive(Clone, Copy, Debug)]
+pub struct Lanes {
+    pub portable: Run,
+    pub vector: Run,
+}
+
+/// A value as it lies in a plane. Narrow integers are read from the low bits and stored extended.
+pub trait Lane: Copy {
+    type Plane: Copy;
+    fn read(plane: Self::Plane) -> Self;
+    fn plane(self) -> Self::Plane;
+    fn zero() -> Self::Plane;
+}
+
+macro_rules! lane {
+    ($($t:ty: $plane:ty, |$p:ident| $read:expr, |$v:ident| $write:expr;)*) => {$(
+        impl Lane for $t {
+            type Plane = $plane;
+            #[inline(always)]
+            fn read($p: $plane) -> $t { $read }
+            #[inline(always)]
+            fn plane(self) -> $plane { let $v = self; $write }
+            #[inline(always)]
+            fn zero() -> $plane { 0 }
+        }
+    )*};
+}
+
+lane! {
+    u8: u32, |p| p as u8, |v| u32::from(v);
+    i8: u32, |p| p as i8, |v| v as u32;
+    u16: u32, |p| p as u16, |v| u32::from(v);
+    i16: u32, |p| p as i16, |v| v as u32;
+    u32: u32, |p| p, |v| v;
+    i32: u32, |p| p as i32, |v| v as u32;
+    f32: u32, |p| f32::from_bits(p), |v| v.to_bits();
+    u64: u64, |p| p, |v| v;
+    i64: u64, |p| p as i64, |v| v as u64;
+    f64: u64, |p| f64::from_bits(p), |v| v.to_bits();
+    half::f16: u32, |p| half::f16::from_bits(p as u16), |v| u32::from(v.to_bits());
+    half::bf16: u32, |p| half::bf16::from_bits(p as u16), |v| u32::from(v.to_bits());
+}
+
+/// Two 16-bit floats in one register.
+#[derive(Clone, Copy, Debug)]
+pub struct Pair<T>(pub T, pub T);
+
+impl Lane for Pair<half::f16> {
+    type Plane = u32;
+    #[inline(always)]
+    fn read(plane: u32) -> Self {
+        Pair(half::f16::from_bits(plane as u16), half::f16::from_bits((plane >> 16) as u16))
+    }
+    #[inline(always)]
+    fn plane(self) -> u32 {
+        u32::from(self.0.to_bits()) | u32::from(self.1.to_bits()) << 16
+    }
+    #[inline(always)]
+    fn zero() -> u32 {
+        0
+    }
+}
+
+impl Lane for Pair<half::bf16> {
+    type Plane = u32;
+    #[inline(always)]
+    fn read(plane: u32) -> Self {
+        Pair(half::bf16::from_bits(plane as u16), half::bf16::from_bits((plane >> 16) as u16))
+    }
+    #[inline(always)]
+    fn plane(self) -> u32 {
+        u32::from(self.0.to_bits()) | u32::from(self.1.to_bits()) << 16
+    }
+    #[inline(always)]
+    fn zero() -> u32 {
+        0
+    }
+}
+
+/// Reads a whole plane.
+///
+/// # Safety
+/// As for [`Run`].
+#[inline(always)]
+pub unsafe fn load<T: Lane>(frame: *mut u8, slot: u32) -> [T::Plane; LANES] {
+    // SAFETY: the caller vouches for the slot; planes start at multiples of their size.
+    unsafe { *frame.add(slot as usize).cast::<[T::Plane; LANES]>() }
+}
+
+/// Writes the lanes of `mask`.
+///
+/// # Safety
+/// As for [`Run`].
+#[inline(always)]
+pub unsafe fn store<T: Lane>(frame: *mut u8, slot: u32, values: &[T::Plane; LANES], mask: u32) {
+    // SAFETY: the caller vouches for the slot; no other reference to the frame is alive here.
+    let target = unsafe { &mut *frame.add(slot as usize).cast::<[T::Plane; LANES]>() };
+    if mask == FULL {
+        *target = *values;
+    } else {
+        for lane in 0..LANES {
+            target[lane] = if mask >> lane & 1 != 0 { values[lane] } else { target[lane] };
+        }
+    }
+}
+
+/// Reads a predicate.
+///
+/// # Safety
+/// As for [`Run`].
+#[inline(always)]
+pub unsafe fn load_mask(frame: *mut u8, slot: u32) -> u32 {
+    // SAFETY: the caller vouches for the slot.
+    unsafe { *frame.add(slot as usize).cast::<u32>() }
+}
+
+/// Writes a predicate in the lanes of `mask`.
+///
+/// # Safety
+/// As for [`Run`].
+#[inline(always)]
+pub unsafe fn store_mask(frame: *mut u8, slot: u32, bits: u32, mask: u32) {
+    // SAFETY: the caller vouches for the slot.
+    let target = unsafe { &mut *frame.add(slot as usize).cast::<u32>() };
+    *target = *target & !mask | bits & mask;
+}
+
+/// Makes a closure that captures nothing out of nothing.
+#[inline(always)]
+fn conjure<F: Copy>() -> F {
+    const { assert!(size_of::<F>() == 0, "an operation captures nothing") };
+    // SAFETY: a value of no size has no bytes to initialise; a copyable closure without captures has no invariant.
+    unsafe { MaybeUninit::<F>::uninit().assume_init() }
+}
+
+/// Defines a maker of operations: the body once, compiled portable and for the machine's vectors.
+macro_rules! operation {
+    ($(#[$doc:meta])* $name:ident [$($g:ident),*] ($($bound:tt)*)
+     |$frame:ident, $slots:ident, $mask:ident, $f:ident| $body:block) => {
+        $(#[$doc])*
+        pub fn $name<$($g: Lane,)* F: $($bound)* + Copy>(_: F) -> Lanes {
+            /// # Safety
+            /// As for [`Run`].
+            #[inline(always)]
+            unsafe fn body<$($g: Lane,)* F: $($bound)* + Copy>($frame: *mut u8, $slots: &Slots, $mask: u32) {
+                let $f = conjure::<F>();
+                // SAFETY: the caller of the operation vouches for the frame and the slots.
+                unsafe { $body }
+            }
+            unsafe fn portable<$($g: Lane,)* F: $($bound)* + Copy>(frame: *mut u8, slots: &Slots, mask: u32) {
+                // SAFETY: the same contract.
+                unsafe { body::<$($g,)* F>(frame, slots, mask) }
+            }
+            #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"))]
+            unsafe fn vector<$($g: Lane,)* F: $($bound)* + Copy>(frame: *mut u8, slots: &Slots, mask: u32) {
+                // SAFETY: the same contract.
+                unsafe { body::<$($g,)* F>(frame, slots, mask) }
+            }
+            Lanes { portable: portable::<$($g,)* F>, vector: vector::<$($g,)* F> }
+        }
+    };
+}
+
+operation! {
+    /// `d = f(a)`.
+    unary [A, R] (Fn(A) -> R) |frame, slots, mask, f| {
+        let a = load::<A>(frame, slots.a);
+        let mut d = [R::zero(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::read(a[lane])).plane();
+        }
+        store::<R>(frame, slots.d, &d, mask);
+    }
+}
+
+operation! {
+    /// `d = f(a)`, for what is too dear to compute in lanes that are off.
+    unary_sparse [A, R] (Fn(A) -> R) |frame, slots, mask, f| {
+        let a = load::<A>(frame, slots.a);
+        let mut d = [R::zero(); LANES];
+        for lane in 0..LANES {
+            if mask >> lane & 1 != 0 {
+                d[lane] = f(A::read(a[lane])).plane();
+            }
+        }
+        store::<R>(frame, slots.d, &d, mask);
+    }
+}
+
+operation! {
+    /// `d = f(a, b)`.
+    binary [A, B, R] (Fn(A, B) -> R) |frame, slots, mask, f| {
+        let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
+        let mut d = [R::zero(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::read(a[lane]), B::read(b[lane])).plane();
+        }
+        store::<R>(frame, slots.d, &d, mask);
+    }
+}
+
+operation! {
+    /// `d = f(a, b)`, for what is too dear to compute in lanes that are off.
+    binary_sparse [A, B, R] (Fn(A, B) -> R) |frame, slots, mask, f| {
+        let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
+        let mut d = [R::zero(); LANES];
+        for lane in 0..LANES {
+            if mask >> lane & 1 != 0 {
+                d[lane] = f(A::read(a[lane]), B::read(b[lane])).plane();
+            }
+        }
+        store::<R>(frame, slots.d, &d, mask);
+    }
+}
+
+operation! {
+    /// `d = f(a, b, c)`.
+    ternary [A, B, C, R] (Fn(A, B, C) -> R) |frame, slots, mask, f| {
+        let (a, b, c) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b), load::<C>(frame, slots.c));
+        let mut d = [R::zero(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::read(a[lane]), B::read(b[lane]), C::read(c[lane])).plane();
+        }
+        store::<R>(frame, slots.d, &d, mask);
+    }
+}
+
+operation! {
+    /// `d = f(a, b, c)`, for what is too dear to compute in lanes that are off.
+    ternary_sparse [A, B, C, R] (Fn(A, B, C) -> R) |frame, slots, mask, f| {
+        let (a, b, c) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b), load::<C>(frame, slots.c));
+        let mut d = [R::zero(); LANES];
+        for lane in 0..LANES {
+            if mask >> lane & 1 != 0 {
+                d[lane] = f(A::read(a[lane]), B::read(b[lane]), C::read(c[lane])).plane();
+            }
+        }
+        store::<R>(frame, slots.d, &d, mask);
+    }
+}
+
+operation! {
+    /// `d = f(a, b, c, e)`.
+    quaternary [A, B, C, E, R] (Fn(A, B, C, E) -> R) |frame, slots, mask, f| {
+        let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
+        let (c, e) = (load::<C>(frame, slots.c), load::<E>(frame, slots.e));
+        let mut d = [R::zero(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::read(a[lane]), B::read(b[lane]), C::read(c[lane]), E::read(e[lane])).plane();
+        }
+        store::<R>(frame, slots.d, &d, mask);
+    }
+}
+
+operation! {
+    /// The predicate `d = f(a, b)`.
+    compare [A, B] (Fn(A, B) -> bool) |frame, slots, mask, f| {
+        let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
+        let mut bits = 0;
+        for lane in 0..LANES {
+            bits |= u32::from(f(A::read(a[lane]), B::read(b[lane]))) << lane;
+        }
+        store_mask(frame, slots.d, bits, mask);
+    }
+}
+
+operation! {
+    /// `d = f(a, b, c)` where `c` is a predicate.
+    choose [A, B, R] (Fn(A, B, bool) -> R) |frame, slots, mask, f| {
+        let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
+        let c = load_mask(frame, slots.c);
+        let mut d = [R::zero(); LANES];
+        for lane in 0..LANES {
+            d[lane] = f(A::read(a[lane]), B::read(b[lane]), c >> lane & 1 != 0).plane();
+        }
+        store::<R>(frame, slots.d, &d, mask);
+    }
+}
+
+operation! {
+    /// `(d, e) = f(a, b, c, e)` where `e` is the carry.
+    carry [A] (Fn(A, A, A, bool) -> (A, bool)) |frame, slots, mask, f| {
+        let (a, b, c) = (load::<A>(frame, slots.a), load::<A>(frame, slots.b), load::<A>(frame, slots.c));
+        let carry_in = load_mask(frame, slots.e);
+        let (mut d, mut carry_out) = ([A::zero(); LANES], 0);
+        for lane in 0..LANES {
+            let (value, out) =
+                f(A::read(a[lane]), A::read(b[lane]), A::read(c[lane]), carry_in >> lane & 1 != 0);
+            d[lane] = value.plane();
+            carry_out |= u32::from(out) << lane;
+        }
+        store::<A>(frame, slots.d, &d, mask);
+        store_mask(frame, slots.e, carry_out, mask);
+    }
+}
+
+/// Whether this machine has the vector instructions that [`Lanes::vector`] was built for.
+pub fn vector_available() -> bool {
+    #[cfg(target_arch = "x86_64")]
+    {
+        std::is_x86_feature_detected!("avx2")
+            && std::is_x86_feature_detected!("fma")
+            && std::is_x86_feature_detected!("f16c")
+            && std::is_x86_feature_detected!("bmi1")
+            && std::is_x86_feature_detected!("bmi2")
+            && std::is_x86_feature_detected!("lzcnt")
+            && std::is_x86_feature_detected!("popcnt")
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        false
+    }
+}

@@ -1,0 +1,138 @@
+//! The tree of a PTX module. Names are slices of the text.
+
+use super::types::Type;
+
+/// A whole PTX text.
+#[derive(Debug, Default)]
+pub struct Tree<'a> {
+    /// The architecture of `.target sm_NN`.
+    pub target: Option<Target>,
+    pub variables: Vec<Variable<'a>>,
+    pub functions: Vec<Function<'a>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub struct Target {
+    pub line: u32,
+    pub major: u32,
+    pub minor: u32,
+    /// `sm_90a` and its like run on exactly that architecture.
+    pub exact: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Space {
+    Global,
+    Const,
+    Shared,
+    Local,
+    Param,
+}
+
+/// A variable or a parameter.
+#[derive(Clone, Debug)]
+pub struct Variable<'a> {
+    pub line: u32,
+    pub name: &'a str,
+    pub space: Space,
+    pub ty: Type,
+    pub align: u32,
+    /// Elements; 0 for an array without a length.
+    pub count: u64,
+    pub is_extern: bool,
+    pub initial: Vec<Initial<'a>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Initial<'a> {
+    /// Raw bits of an integer or an f64.
+    Integer(u64),
+    Single(u32),
+    Double(f64),
+    /// The address of a symbol plus an offset. It is its own generic address: only global and constant variables and
+    /// functions have an address that is known here.
+    Symbol {
+        name: &'a str,
+        offset: i64,
+    },
+}
+
+/// A kernel or a function; without a body it is a declaration.
+#[derive(Debug)]
+pub struct Function<'a> {
+    pub line: u32,
+    pub name: &'a str,
+    pub is_entry: bool,
+    pub results: Vec<Variable<'a>>,
+    pub params: Vec<Variable<'a>>,
+    pub max_threads: Option<u64>,
+    pub required: Option<[u32; 3]>,
+    pub body: Option<Vec<Statement<'a>>>,
+}
+
+#[derive(Debug)]
+pub enum Statement<'a> {
+    /// Variables of one block: a scope opens and closes.
+    Open,
+    Close,
+    Label(&'a str),
+    Registers(Registers<'a>),
+    Variable(Variable<'a>),
+    /// The labels of `name: .branchtargets`.
+    Targets(&'a str, Vec<&'a str>),
+    /// `name: .callprototype`, which tells only what the call's arguments tell too.
+    Prototype,
+    Instruction(Instruction<'a>),
+}
+
+/// `.reg .b32 %r<10>` or `.reg .b32 a, b`.
+#[derive(Debug)]
+pub struct Registers<'a> {
+    pub line: u32,
+    pub ty: Type,
+    pub names: Vec<(&'a str, Option<u32>)>,
+}
+
+#[derive(Clone, Debug)]
+pub struct Instruction<'a> {
+    pub line: u32,
+    /// Register of the guard, and whether it is negated.
+    pub guard: Option<(&'a str, bool)>,
+    /// The opcode as written, for messages.
+    pub text: &'a str,
+    pub mnemonic: &'a str,
+    pub modifiers: Vec<&'a str>,
+    pub operands: Vec<Operand<'a>>,
+}
+
+#[derive(Clone, Debug)]
+pub enum Operand<'a> {
+    /// A register, a variable, a label or a function.
+    Name(&'a str),
+    /// `!p`.
+    Negated(&'a str),
+    /// `%tid.x`.
+    Element(&'a str, &'a str),
+    Integer(u64),
+    /// The bits of `0f` and `0d` literals, or of a decimal one.
+    Single(u32),
+    Double(f64),
+    /// `name + offset` outside brackets.
+    Offset(&'a str, i64),
+    /// `[base + offset]`.
+    Address(Base<'a>, i64),
+    /// `{a, b}`.
+    Vector(Vec<Operand<'a>>),
+    /// `(a, b)` of a call.
+    List(Vec<Operand<'a>>),
+    /// `p|q`.
+    Both(&'a str, &'a str),
+    /// `_`.
+    Sink,
+}
+
+#[derive(Clone, Copy, Debug)]
+pub enum Base<'a> {
+    Name(&'a str),
+    Integer(u64),
+}

@@ -1,0 +1,81 @@
+//! The fundamental types of PTX.
+
+/// A type as instructions and variables name it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Type {
+    U8,
+    U16,
+    U32,
+    U64,
+    S8,
+    S16,
+    S32,
+    S64,
+    B8,
+    B16,
+    B32,
+    B64,
+    F16,
+    F16x2,
+    Bf16,
+    Bf16x2,
+    F32,
+    F64,
+    Pred,
+}
+
+impl Type {
+    /// The type of a modifier such as `u32`.
+    pub fn parse(name: &str) -> Option<Type> {
+        Some(match name {
+            "u8" => Type::U8,
+            "u16" => Type::U16,
+            "u32" => Type::U32,
+            "u64" => Type::U64,
+            "s8" => Type::S8,
+            "s16" => Type::S16,
+            "s32" => Type::S32,
+            "s64" => Type::S64,
+            "b8" => Type::B8,
+            "b16" => Type::B16,
+            "b32" => Type::B32,
+            "b64" => Type::B64,
+            "f16" => Type::F16,
+            "f16x2" => Type::F16x2,
+            "bf16" => Type::Bf16,
+            "bf16x2" => Type::Bf16x2,
+            "f32" => Type::F32,
+            "f64" => Type::F64,
+            "pred" => Type::Pred,
+            _ => return None,
+        })
+    }
+
+    /// Bits of a value; a predicate has one.
+    pub fn bits(self) -> u32 {
+        match self {
+            Type::Pred => 1,
+            Type::U8 | Type::S8 | Type::B8 => 8,
+            Type::U16 | Type::S16 | Type::B16 | Type::F16 | Type::Bf16 => 16,
+            Type::U32 | Type::S32 | Type::B32 | Type::F32 | Type::F16x2 | Type::Bf16x2 => 32,
+            Type::U64 | Type::S64 | Type::B64 | Type::F64 => 64,
+        }
+    }
+
+    /// Bytes in memory.
+    pub fn bytes(self) -> u32 {
+        self.bits().div_ceil(8)
+    }
+
+    pub fn is_float(self) -> bool {
+        matches!(self, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2 | Type::F32 | Type::F64)
+    }
+
+    pub fn is_signed(self) -> bool {
+        matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
+    }
+
+    pub fn is_integer(self) -> bool {
+        !self.is_float() && self != Type::Pred
+    }
+}

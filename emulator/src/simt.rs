@@ -1,0 +1,17 @@
+//! Runs kernels: 32 lanes in step, warps in turn, blocks over threads.
+//!
+//! The life of a launch: [`launch`] hands block numbers to worker threads; each runs one block at a time to its end
+//! ([`block`]), its warps in turn, each until it ends or waits ([`warp`]). All state of a block belongs to the thread
+//! that runs it; blocks meet only in device memory.
+
+pub mod access;
+mod atomic;
+mod block;
+mod builtin;
+mod collective;
+mod frames;
+mod launch;
+mod print;
+mod warp;
+
+pub use self::launch::{LaunchConfig, RunOptions, launch};

@@ -1,0 +1,200 @@
+//! Atomic operations and asynchronous copies, lane by lane.
+
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
+
+use half::{bf16, f16};
+
+use super::access::{Local, Refused, View, resolve};
+use crate::lower::code::{Atomic, AtomicFunction, CopyAsync, NO_SLOT};
+use crate::ops::float::{canonical, canonical64};
+use crate::ops::lanes::LANES;
+use crate::ptx::types::Type;
+
+/// What an atomic writes, given what it found and its operands.
+#[inline(always)]
+pub fn combine(function: AtomicFunction, ty: Type, old: u64, b: u64, c: u64) -> u64 {
+    use AtomicFunction as F;
+    match (function, ty) {
+        (F::Add, Type::F32) => u64::from(canonical(f32::from_bits(old as u32) + f32::from_bits(b as u32)).to_bits()),
+        (F::Add, Type::F64) => canonical64(f64::from_bits(old) + f64::from_bits(b)).to_bits(),
+        (F::Add, Type::F16) => u64::from(add_f16(old as u16, b as u16)),
+        (F::Add, Type::Bf16) => u64::from(add_bf16(old as u16, b as u16)),
+        (F::Add, Type::F16x2) => {
+            u64::from(add_f16(old as u16, b as u16)) | u64::from(add_f16((old >> 16) as u16, (b >> 16) as u16)) << 16
+        }
+        (F::Add, Type::Bf16x2) => {
+            u64::from(add_bf16(old as u16, b as u16)) | u64::from(add_bf16((old >> 16) as u16, (b >> 16) as u16)) << 16
+        }
+        (F::Add, _) => old.wrapping_add(b),
+        (F::And, _) => old & b,
+        (F::Or, _) => old | b,
+        (F::Xor, _) => old ^ b,
+        (F::Exchange, _) => b,
+        (F::CompareAndSwap, _) => {
+            if old == b {
+                c
+            } else {
+                old
+            }
+        }
+        (F::Min, Type::S32) => (old as i32).min(b as i32) as u32 as u64,
+        (F::Max, Type::S32) => (old as i32).max(b as i32) as u32 as u64,
+        (F::Min, Type::S64) => (old as i64).min(b as i64) as u64,
+        (F::Max, Type::S64) => (old as i64).max(b as i64) as u64,
+        (F::Min, _) => old.min(b),
+        (F::Max, _) => old.max(b),
+        (F::Increment, _) => {
+            if old >= b {
+                0
+            } else {
+                old + 1
+            }
+        }
+        (F::Decrement, _) => {
+            if old == 0 || old > b {
+                b
+            } else {
+                old - 1
+            }
+        }
+    }
+}
+
+fn add_f16(a: u16, b: u16) -> u16 {
+    let sum = f16::from_bits(a).to_f64() + f16::from_bits(b).to_f64();
+    if sum.is_nan() { 0x7fff } else { f16::from_f64(sum).to_bits() }
+}
+
+fn add_bf16(a: u16, b: u16) -> u16 {
+    let sum = bf16::from_bits(a).to_f32() + bf16::from_bits(b).to_f32();
+    if sum.is_nan() { 0x7fff } else { bf16::from_f32(sum).to_bits() }
+}
+
+/// # Safety
+/// The slots are planes of the frame, and the view and the local memory are live.
+pub unsafe fn run(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, local: Local) -> Result<(), Refused> {
+    let bytes = u64::from(atomic.ty.bytes());
+    // SAFETY: the caller vouches for frame, slots, view and local memory; every pointer is checked for the bytes of
+    // the operation and aligned to them.
+    unsafe {
+        let pointers = resolve(&atomic.address, bytes, frame, mask, view, local)?;
+        let mut left = mask;
+        while left != 0 {
+            let lane = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let (b, c) = (operand(frame, atomic.b, lane, bytes), operand(frame, atomic.c, lane, bytes));
+            let old = apply(atomic, pointers[lane], b, c);
+            if atomic.d != NO_SLOT {
+                let target = frame.add(atomic.d as usize);
+                if bytes == 8 {
+                    *target.cast::<u64>().add(lane) = old;
+                } else {
+                    *target.cast::<u32>().add(lane) = old as u32;
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// The slot is a plane of the frame.
+#[inline(always)]
+unsafe fn operand(frame: *mut u8, slot: u32, lane: usize, bytes: u64) -> u64 {
+    // SAFETY: the caller vouches for the slot.
+    unsafe {
+        let plane = frame.add(slot as usize);
+        match bytes {
+            8 => *plane.cast::<u64>().add(lane),
+            4 => u64::from(*plane.cast::<u32>().add(lane)),
+            _ => u64::from(*plane.cast::<u32>().add(lane) & 0xffff),
+        }
+    }
+}
+
+/// # Safety
+/// The pointer is valid for the type's bytes and aligned to them.
+#[inline(always)]
+unsafe fn apply(atomic: &Atomic, pointer: u64, b: u64, c: u64) -> u64 {
+    let Atomic { function, ty, .. } = *atomic;
+    let order = Ordering::SeqCst;
+    // SAFETY: the caller vouches for the pointer; all other accesses to the place are atomic or the kernel's race.
+    unsafe {
+        match ty.bytes() {
+            8 => {
+                let place = AtomicU64::from_ptr(pointer as *mut u64);
+                if function == AtomicFunction::Add && !ty.is_float() {
+                    return place.fetch_add(b, order);
+                }
+                place.fetch_update(order, order, |old| Some(combine(function, ty, old, b, c))).unwrap_or_default()
+            }
+            4 => {
+                let place = AtomicU32::from_ptr(pointer as *mut u32);
+                if function == AtomicFunction::Add && !ty.is_float() {
+                    return place.fetch_add(b as u32, order).into();
+                }
+                let update = |old| Some(combine(function, ty, u64::from(old), b, c) as u32);
+                place.fetch_update(order, order, update).unwrap_or_default().into()
+            }
+            _ => {
+                let place = AtomicU16::from_ptr(pointer as *mut u16);
+                let update = |old| Some(combine(function, ty, u64::from(old), b, c) as u16);
+                place.fetch_update(order, order, update).unwrap_or_default().into()
+            }
+        }
+    }
+}
+
+/// # Safety
+/// As for [`run`].
+pub unsafe fn copy_async(
+    copy: &CopyAsync,
+    frame: *mut u8,
+    mask: u32,
+    view: &mut View,
+    local: Local,
+) -> Result<(), Refused> {
+    let bytes = u64::from(copy.bytes);
+    // SAFETY: as for `run`; a source of which nothing is read is not looked at.
+    unsafe {
+        let targets = resolve(&copy.target, bytes, frame, mask, view, local)?;
+        let wanted = |lane: usize| match copy.source_bytes {
+            Some(slot) => (*frame.add(slot as usize).cast::<u32>().add(lane)).min(copy.bytes),
+            None => copy.bytes,
+        };
+        let reading = (0..LANES).filter(|lane| mask >> lane & 1 != 0 && wanted(*lane) > 0);
+        let reading = reading.fold(0, |found, lane| found | 1 << lane);
+        let sources = if reading != 0 { resolve(&copy.source, bytes, frame, reading, view, local)? } else { targets };
+        for lane in (0..LANES).filter(|lane| mask >> lane & 1 != 0) {
+            let target = targets[lane] as *mut u8;
+            let length = wanted(lane) as usize;
+            if length > 0 {
+                std::ptr::copy(sources[lane] as *const u8, target, length);
+            }
+            std::ptr::write_bytes(target.add(length), 0, copy.bytes as usize - length);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{AtomicFunction, Type, combine};
+
+    #[test]
+    fn wrapping_counters_count_as_ptx_says() {
+        let step = |function, old, limit| combine(function, Type::U32, old, limit, 0);
+        assert_eq!(step(AtomicFunction::Increment, 4, 5), 5);
+        assert_eq!(step(AtomicFunction::Increment, 5, 5), 0);
+        assert_eq!(step(AtomicFunction::Decrement, 0, 5), 5);
+        assert_eq!(step(AtomicFunction::Decrement, 9, 5), 5);
+        assert_eq!(step(AtomicFunction::Decrement, 3, 5), 2);
+    }
+
+    #[test]
+    fn signed_extremes_compare_as_signed() {
+        assert_eq!(combine(AtomicFunction::Min, Type::S32, 0xffff_ffff, 1, 0), 0xffff_ffff);
+        assert_eq!(combine(AtomicFunction::Max, Type::S32, 0xffff_ffff, 1, 0), 1);
+        assert_eq!(combine(AtomicFunction::Max, Type::U32, 0xffff_ffff, 1, 0), 0xffff_ffff);
+    }
+}

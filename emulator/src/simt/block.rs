@@ -1,0 +1,331 @@
+//! One block: its warps in turn, its barriers, and what all its instructions share.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+use super::access::View;
+use super::frames::{Registers, Spare};
+use super::launch::{LaunchConfig, RunOptions};
+use super::warp::{Pause, Warp};
+use crate::fault::Fault;
+use crate::lower::Program;
+use crate::lower::code::{Function, Special};
+use crate::memory::Memory;
+use crate::module::Entry;
+use crate::ops::lanes::{FULL, LANES};
+
+/// Barriers of a block, as on every device.
+const BARRIERS: usize = 16;
+
+/// Memory that `malloc` in a kernel may take in one launch: what a device allows unless told otherwise.
+const HEAP_BYTES_MAX: u64 = 8 << 20;
+
+/// Signals between the threads of a launch.
+#[derive(Debug, Default)]
+pub struct Signals {
+    /// A block has failed: the others may stop.
+    pub stop: AtomicBool,
+    /// Instructions that all threads have run, counted at branches back and calls.
+    pub spent: AtomicU64,
+    pub heap_used: AtomicU64,
+}
+
+/// What has come to one barrier.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Arrivals {
+    threads: u32,
+    /// Threads that take part, where the instruction says so.
+    expected: Option<u32>,
+    pub votes: u32,
+}
+
+impl Arrivals {
+    pub fn all_mask(self, threads: u32) -> u32 {
+        if self.votes == threads { FULL } else { 0 }
+    }
+
+    pub fn any_mask(self) -> u32 {
+        if self.votes > 0 { FULL } else { 0 }
+    }
+}
+
+/// What the instructions of a block share.
+#[derive(Debug)]
+pub struct Context<'a> {
+    pub program: &'a Program,
+    pub entry: &'a Entry,
+    pub config: &'a LaunchConfig<'a>,
+    pub options: &'a RunOptions<'a>,
+    pub signals: &'a Signals,
+    pub view: View<'a>,
+    pub spare: Spare,
+    pub block: [u32; 3],
+    pub vector: bool,
+    pub barriers: [Arrivals; BARRIERS],
+    pub spent: u64,
+    started: Instant,
+    /// What the view's shared memory lies in.
+    _shared: Vec<u64>,
+}
+
+impl<'a> Context<'a> {
+    pub fn new(
+        entry: &'a Entry,
+        config: &'a LaunchConfig<'a>,
+        options: &'a RunOptions<'a>,
+        signals: &'a Signals,
+        memory: &'a Memory,
+        vector: bool,
+    ) -> Context<'a> {
+        let shared_bytes = dynamic_start(entry) + u64::from(config.shared_bytes);
+        // Two words more: the start is rounded up to the 16 bytes that the widest access needs.
+        let mut shared = vec![0u64; shared_bytes.div_ceil(8) as usize + 2];
+        let start = (shared.as_mut_ptr() as u64).next_multiple_of(16) as *mut u8;
+        let view = View {
+            memory,
+            shared: start,
+            shared_bytes,
+            params: config.params,
+            caches: vec![(0, 0); entry.program.accesses as usize],
+        };
+        Context {
+            program: &entry.program,
+            entry,
+            config,
+            options,
+            signals,
+            view,
+            spare: Spare::default(),
+            block: [0; 3],
+            vector,
+            barriers: [Arrivals::default(); BARRIERS],
+            spent: 0,
+            started: Instant::now(),
+            _shared: shared,
+        }
+    }
+
+    /// Sets what the machine provides in a fresh frame.
+    pub fn fill(&self, registers: &mut Registers, function: &Function, warp: u32, local: u32) {
+        let [x, y, _] = self.config.block;
+        for (slot, special) in &function.specials {
+            match special {
+                Special::DynamicSharedStart => registers.put_double(*slot, dynamic_start(self.entry)),
+                Special::GridId => registers.put_double(*slot, 1),
+                Special::Thread(axis) => {
+                    let first = warp * LANES as u32;
+                    for (lane, one) in registers.words(*slot).iter_mut().enumerate() {
+                        let thread = first + lane as u32;
+                        *one = [thread % x, thread / x % y, thread / x / y][usize::from(*axis)];
+                    }
+                }
+                Special::Lane => {
+                    for (lane, one) in registers.words(*slot).iter_mut().enumerate() {
+                        *one = lane as u32;
+                    }
+                }
+                Special::LanesEqual
+                | Special::LanesBelow
+                | Special::LanesUpTo
+                | Special::LanesAbove
+                | Special::LanesFrom => {
+                    for (lane, one) in registers.words(*slot).iter_mut().enumerate() {
+                        let (bit, below) = (1u32 << lane, (1u32 << lane) - 1);
+                        *one = match special {
+                            Special::LanesEqual => bit,
+                            Special::LanesBelow => below,
+                            Special::LanesUpTo => bit | below,
+                            Special::LanesAbove => !(bit | below),
+                            _ => !below,
+                        };
+                    }
+                }
+                _ => registers.put_word(*slot, self.uniform(*special, warp)),
+            }
+        }
+        for (slot, offset) in &function.locals {
+            registers.put_double(*slot, u64::from(local + offset));
+        }
+    }
+
+    fn uniform(&self, special: Special, warp: u32) -> u32 {
+        match special {
+            Special::BlockSize(axis) => self.config.block[usize::from(axis)],
+            Special::Block(axis) => self.block[usize::from(axis)],
+            Special::GridSize(axis) => self.config.grid[usize::from(axis)],
+            Special::Warp => warp,
+            Special::Warps => self.config.threads().div_ceil(LANES as u32),
+            Special::DynamicShared => self.config.shared_bytes,
+            Special::TotalShared => self.view.shared_bytes as u32,
+            Special::One => 1,
+            _ => 0,
+        }
+    }
+
+    pub fn thread(&self, warp: u32, lane: u32) -> [u32; 3] {
+        let [x, y, _] = self.config.block;
+        let thread = warp * LANES as u32 + lane;
+        [thread % x, thread / x % y, thread / x / y]
+    }
+
+    /// A kernel parameter, extended to 64 bits.
+    pub fn parameter(&self, offset: u32, bytes: u32, signed: bool) -> u64 {
+        let mut value = [0; 8];
+        let (start, bytes) = (offset as usize, bytes as usize);
+        if let Some(found) = self.view.params.get(start..start + bytes) {
+            value[..bytes].copy_from_slice(found);
+        }
+        let unused = 64 - 8 * bytes as u32;
+        let value = u64::from_le_bytes(value);
+        if signed { ((value << unused) as i64 >> unused) as u64 } else { value }
+    }
+
+    /// Nanoseconds since the launch: they stand in for clock cycles.
+    pub fn clock(&self) -> u64 {
+        self.started.elapsed().as_nanos() as u64
+    }
+
+    /// Why the launch has to end now, if it has to.
+    #[inline(always)]
+    pub fn must_stop(&self) -> Option<&'static str> {
+        if self.options.cancel.load(Ordering::Relaxed) {
+            return Some("the launch was cancelled");
+        }
+        if self.signals.stop.load(Ordering::Relaxed) {
+            return Some("another block of the launch failed");
+        }
+        match self.options.instructions_max {
+            Some(limit) if self.signals.spent.load(Ordering::Relaxed) + self.spent > limit => {
+                Some("the launch has spent its instructions")
+            }
+            _ => None,
+        }
+    }
+
+    /// Takes `bytes` of the launch's heap; false where it is used up.
+    pub fn take_heap(&self, bytes: u64) -> bool {
+        let fits = |used: u64| used.checked_add(bytes).filter(|used| *used <= HEAP_BYTES_MAX);
+        self.signals.heap_used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits).is_ok()
+    }
+
+    /// Threads come to a barrier.
+    pub fn arrive(&mut self, id: u32, threads: Option<u32>, count: u32, votes: u32) -> Result<(), &'static str> {
+        let arrivals = self.barriers.get_mut(id as usize).ok_or("barrier number above 15")?;
+        if arrivals.threads > 0 && arrivals.expected != threads {
+            return Err("threads come to one barrier with different thread counts");
+        }
+        arrivals.expected = threads;
+        arrivals.threads += count;
+        arrivals.votes += votes;
+        Ok(())
+    }
+
+    /// Runs one block to its end. `warps` are those of blocks before, to be used again.
+    pub fn run_block(&mut self, block: [u32; 3], warps: &mut Vec<Warp>) -> Result<(), Fault> {
+        self.block = block;
+        self.barriers = [Arrivals::default(); BARRIERS];
+        // SAFETY: the view's shared memory is this context's own, of that size.
+        unsafe { self.view.shared.write_bytes(0, self.view.shared_bytes as usize) };
+        let mut run = BlockRun { threads: self.config.threads(), waiting: Vec::new() };
+        let result = run.warps(self, warps);
+        warps.append(&mut run.waiting);
+        self.signals.spent.fetch_add(self.spent, Ordering::Relaxed);
+        self.spent = 0;
+        result
+    }
+}
+
+struct BlockRun {
+    /// Threads that have not exited.
+    threads: u32,
+    /// Warps that have started and not ended.
+    waiting: Vec<Warp>,
+}
+
+impl BlockRun {
+    fn warps(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<(), Fault> {
+        let total = cx.config.threads();
+        // Each warp runs as far as it gets before the next one starts, so that a kernel without barriers keeps to
+        // one register file.
+        for index in 0..total.div_ceil(LANES as u32) {
+            let mut warp = spare.pop().unwrap_or_else(|| Warp::new(cx.entry.local_bytes));
+            warp.start(index, (total - index * LANES as u32).min(LANES as u32), cx);
+            let pause = self.step(&mut warp, cx);
+            match pause {
+                Ok(Pause::Finished) => spare.push(warp),
+                _ => self.waiting.push(warp),
+            }
+            pause?;
+        }
+        while !self.waiting.is_empty() {
+            let released = self.release(cx);
+            let mut advanced = false;
+            let mut index = 0;
+            while index < self.waiting.len() {
+                let mut warp = self.waiting.swap_remove(index);
+                let pause = self.step(&mut warp, cx);
+                match pause {
+                    Ok(Pause::Finished) => {
+                        spare.push(warp);
+                        advanced = true;
+                    }
+                    _ => {
+                        advanced |= pause != Ok(Pause::Waiting);
+                        self.waiting.push(warp);
+                        let last = self.waiting.len() - 1;
+                        self.waiting.swap(index, last);
+                        index += 1;
+                    }
+                }
+                pause?;
+            }
+            if !released && !advanced && !self.release_possible(cx) {
+                return Err(self.deadlock(cx));
+            }
+        }
+        Ok(())
+    }
+
+    fn step(&mut self, warp: &mut Warp, cx: &mut Context) -> Result<Pause, Fault> {
+        let before = warp.live.count_ones();
+        let result = warp.run(cx);
+        self.threads -= before - warp.live.count_ones();
+        result
+    }
+
+    /// Whether enough threads have come to a barrier. Threads that have exited are not waited for.
+    fn complete(&self, arrivals: Arrivals) -> bool {
+        arrivals.threads > 0 && arrivals.threads >= arrivals.expected.unwrap_or(self.threads)
+    }
+
+    fn release_possible(&self, cx: &Context) -> bool {
+        cx.barriers.iter().any(|arrivals| self.complete(*arrivals))
+    }
+
+    fn release(&mut self, cx: &mut Context) -> bool {
+        let mut released = false;
+        for id in 0..BARRIERS {
+            let arrivals = cx.barriers[id];
+            if self.complete(arrivals) {
+                for warp in &mut self.waiting {
+                    warp.release(id as u32, arrivals.threads, cx);
+                }
+                cx.barriers[id] = Arrivals::default();
+                released = true;
+            }
+        }
+        released
+    }
+
+    #[cold]
+    fn deadlock(&mut self, cx: &Context) -> Fault {
+        let what = "barrier deadlock: not every thread of the block can reach the barrier";
+        let fault = self.waiting.iter_mut().find_map(|warp| warp.waiting_fault(what, cx));
+        fault.expect("a warp that is left and does not run waits at a barrier")
+    }
+}
+
+/// Where the dynamic shared memory starts: behind the static one, aligned for any type.
+fn dynamic_start(entry: &Entry) -> u64 {
+    u64::from(entry.shared_bytes).next_multiple_of(16)
+}

@@ -1,0 +1,118 @@
+//! The register files of one warp: a frame for each call that is under way.
+
+use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
+use std::collections::HashMap;
+use std::ptr::NonNull;
+
+use crate::lower::code::{Constant, Function};
+use crate::ops::lanes::LANES;
+
+/// Frames start at a cache line, which vectors need.
+const FRAME_ALIGN: usize = 64;
+
+/// A call that is under way in some lanes.
+#[derive(Debug)]
+pub struct Frame {
+    pub function: usize,
+    pub registers: Registers,
+    pub parent: usize,
+    /// Where the caller goes on, and the call it made.
+    pub return_pc: u32,
+    pub depth: u32,
+    /// Lanes that have not returned yet.
+    pub lanes: u32,
+    /// Start of the frame's local memory.
+    pub local: u32,
+}
+
+/// Zeroed, aligned bytes.
+#[derive(Debug)]
+pub struct Registers {
+    start: NonNull<u8>,
+    layout: Layout,
+}
+
+// SAFETY: the bytes are owned and plain.
+unsafe impl Send for Registers {}
+
+impl Registers {
+    pub fn new(bytes: u32) -> Registers {
+        let layout = Layout::from_size_align(bytes.max(1) as usize, FRAME_ALIGN).expect("frames are small");
+        // SAFETY: the layout is not empty.
+        let start = NonNull::new(unsafe { alloc_zeroed(layout) });
+        Registers { start: start.unwrap_or_else(|| handle_alloc_error(layout)), layout }
+    }
+
+    pub fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    pub fn put_word(&mut self, slot: u32, value: u32) {
+        self.words(slot).fill(value);
+    }
+
+    pub fn put_double(&mut self, slot: u32, value: u64) {
+        assert!(slot as usize + LANES * 8 <= self.layout.size(), "slots lie inside their frame");
+        // SAFETY: checked above; planes are aligned to their elements.
+        unsafe { &mut *self.start().add(slot as usize).cast::<[u64; LANES]>() }.fill(value);
+    }
+
+    pub fn put_mask(&mut self, slot: u32, value: u32) {
+        assert!(slot as usize + 4 <= self.layout.size(), "slots lie inside their frame");
+        // SAFETY: checked above.
+        unsafe { *self.start().add(slot as usize).cast::<u32>() = value };
+    }
+
+    pub fn words(&mut self, slot: u32) -> &mut [u32; LANES] {
+        assert!(slot as usize + LANES * 4 <= self.layout.size(), "slots lie inside their frame");
+        // SAFETY: checked above; the borrow is that of the whole file.
+        unsafe { &mut *self.start().add(slot as usize).cast::<[u32; LANES]>() }
+    }
+
+    pub fn doubles(&mut self, slot: u32) -> &mut [u64; LANES] {
+        assert!(slot as usize + LANES * 8 <= self.layout.size(), "slots lie inside their frame");
+        // SAFETY: checked above; the borrow is that of the whole file.
+        unsafe { &mut *self.start().add(slot as usize).cast::<[u64; LANES]>() }
+    }
+
+    pub fn mask(&self, slot: u32) -> u32 {
+        assert!(slot as usize + 4 <= self.layout.size(), "slots lie inside their frame");
+        // SAFETY: checked above.
+        unsafe { *self.start().add(slot as usize).cast::<u32>() }
+    }
+}
+
+impl Drop for Registers {
+    fn drop(&mut self) {
+        // SAFETY: allocated in `new` with this layout.
+        unsafe { dealloc(self.start(), self.layout) };
+    }
+}
+
+/// Register files that are not in use, by function: their constants are already in place.
+#[derive(Debug, Default)]
+pub struct Spare {
+    files: HashMap<usize, Vec<Registers>>,
+}
+
+impl Spare {
+    /// A register file for `function`, with its constants.
+    pub fn take(&mut self, index: usize, function: &Function) -> Registers {
+        if let Some(registers) = self.files.get_mut(&index).and_then(Vec::pop) {
+            return registers;
+        }
+        let mut registers = Registers::new(function.frame_bytes);
+        for constant in &function.constants {
+            match *constant {
+                Constant::Word(slot, value) => registers.put_word(slot, value),
+                Constant::Double(slot, value) => registers.put_double(slot, value),
+                Constant::Mask(slot, value) => registers.put_mask(slot, value),
+            }
+        }
+        registers
+    }
+
+    pub fn give(&mut self, index: usize, registers: Registers) {
+        self.files.entry(index).or_default().push(registers);
+    }
+}
