@@ -14,7 +14,7 @@ __device__ int brightness(const unsigned char* photo, int width, int height, int
     return (77 * pixel[0] + 150 * pixel[1] + 29 * pixel[2]) >> 8;
 }
 
-extern "C" __global__ void edges(const unsigned char* photo, unsigned char* drawing, int width, int height) {
+extern "C" __global__ void edges(const unsigned char* photo, unsigned char* drawing, int height, int width) {
     __shared__ int tile[TILE][TILE];
     const int left = blockIdx.x * BLOCK - 1;
     const int top = blockIdx.y * BLOCK - 1;

@@ -110,7 +110,7 @@ async fn jobs(terminal: &Terminal, fleet: &Fleet, folder: &Path) -> anyhow::Resu
     let (width, height) = (scene.width, scene.height);
     let cover = format!("{width},{height}");
     let out = format!("drawing=edges.png:u8[{height},{width}]");
-    let arguments = format!("photo,drawing,width:i32={width},height:i32={height}");
+    let arguments = format!("photo,drawing,height:u32={height},width:u32={width}");
     gpufleet
         .show(&[
             "submit",

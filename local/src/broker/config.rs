@@ -15,6 +15,8 @@ use crate::{
 };
 
 pub(super) const USER: &str = "gpufleet";
+/// A message is acknowledged when its job has ended, which may take seven days. By default the broker gives up after 30 minutes.
+const CONSUMER_TIMEOUT_MS: u64 = 8 * 24 * 3600 * 1000;
 pub const DEFAULT_VHOST: &str = "gpufleet";
 
 /// Where the node listens, on loopback only.
@@ -71,6 +73,7 @@ impl Config<'_> {
              log.console = false\n\
              vm_memory_high_watermark.relative = 0.4\n\
              disk_free_limit.absolute = 200MB\n\
+             consumer_timeout = {CONSUMER_TIMEOUT_MS}\n\
              heartbeat = 60\n",
             port = self.ports.amqp,
             password = self.password,

@@ -12,7 +12,7 @@ use crate::{programs, progress::Progress, state};
 /// apt waits this long for another apt.
 const LOCK_SECONDS: u32 = 300;
 
-/// Installs the packages given as arguments; asks for fresh lists only where the known ones do not suffice.
+/// Installs the packages given as arguments; repairs and asks for fresh lists only where it has to.
 const SCRIPT: &str = r#"
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
@@ -30,6 +30,8 @@ fi
 export DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1
 install() { apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout=LOCK -o Dpkg::Use-Pty=0 "$@"; }
 install "$@" && exit
+# An earlier run may have been cut off in the middle.
+dpkg --configure -a && install "$@" && exit
 echo "The known package lists do not suffice: updating them."
 apt-get update -o DPkg::Lock::Timeout=LOCK && install "$@"
 "#;

@@ -65,6 +65,8 @@ impl Collection {
         for name in ["PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "PYTHONPATH", "PYTHONHOME"] {
             command.env_remove(name);
         }
+        // A folder of our own can break nothing of root's.
+        command.env("PIP_ROOT_USER_ACTION", "ignore");
         let what = format!("install {} with pip", self.title);
         progress.step(&what, || run(command, "pip install", progress))?;
         let marker = partial.join(MARKER);

@@ -12,7 +12,7 @@ use super::{
 
 /// Seahorse Valley and what surrounds it, as far as single precision shows it.
 pub const VIEW: MandelbrotView =
-    MandelbrotView { width: 768, height: 512, centre_x: -0.745, centre_y: 0.11, step: 0.00005 };
+    MandelbrotView { width: 768, height: 512, centre_x: -0.748, centre_y: 0.11, step: 0.00004 };
 pub const ITERATIONS_MAX: u32 = 512;
 
 /// `y = 2 x + y`, each element rounded once: equal to the last bit.

@@ -6,7 +6,7 @@ struct Colour(f32, f32, f32);
 
 /// Where the water begins, as a part of the height.
 const SHORE: f32 = 0.62;
-const SUN: (f32, f32) = (0.68, 0.36);
+const SUN: (f32, f32) = (0.74, 0.19);
 const SUN_RADIUS: f32 = 0.05;
 const GOLD: Colour = Colour(1.0, 0.72, 0.35);
 const DUSK: Colour = Colour(0.16, 0.22, 0.42);
@@ -49,7 +49,7 @@ fn above_water(u: f32, v: f32, aspect: f32) -> Colour {
             let rough = (fractal_noise(u * 90.0, v * 90.0 + start) - 0.5) * 0.10;
             let colour =
                 if snow { Colour(0.92, 0.90, 0.95) } else { Colour(rock.0 + rough, rock.1 + rough, rock.2 + rough) };
-            return mix(colour, sky(u, v, aspect), distance * if snow { 0.2 } else { 0.7 });
+            return mix(colour, haze(v), distance * if snow { 0.2 } else { 0.7 });
         }
     }
     sky(u, v, aspect)
@@ -60,10 +60,14 @@ fn sky(u: f32, v: f32, aspect: f32) -> Colour {
     if distance < SUN_RADIUS {
         return Colour(1.0, 0.96, 0.82);
     }
-    let evening = mix(DUSK, GOLD, (v / SHORE).clamp(0.0, 1.0).powf(1.6));
     let glow = (-6.0 * (distance - SUN_RADIUS)).exp() * 0.6;
     let cloud = ((fractal_noise(u * 4.0 + 5.0, v * 14.0) - 0.55) * 3.0).clamp(0.0, 0.6);
-    mix(mix(evening, Colour(1.0, 0.85, 0.6), glow), Colour(0.95, 0.75, 0.68), cloud)
+    mix(mix(haze(v), Colour(1.0, 0.85, 0.6), glow), Colour(0.95, 0.75, 0.68), cloud)
+}
+
+/// The air at that height, dusky above and golden below.
+fn haze(v: f32) -> Colour {
+    mix(DUSK, GOLD, (v / SHORE).clamp(0.0, 1.0).powf(1.6))
 }
 
 /// A sailing boat: a hull, two sails, a mast.
