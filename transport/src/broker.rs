@@ -92,7 +92,8 @@ impl Broker {
         self.inner.link.trouble()
     }
 
-    /// Takes no more messages, waits up to the confirm deadline for those under way, and closes both connections.
+    /// Takes no more messages, waits up to the confirm deadline for those under way, and closes both connections. Flush an
+    /// [`crate::EventSink`] before: what it holds is given up.
     /// Cancelled, messages are still refused, and the connections close when the last clone is dropped.
     pub async fn close(&self) {
         self.inner.publisher.drain().await;
