@@ -133,3 +133,26 @@ fn read_migrate_error(error: sqlx::migrate::MigrateError, found: i64) -> LedgerE
         other => LedgerError::Database { operation: "applying migrations", source: sqlx::Error::from(other) },
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::{AttemptState, JobState};
+
+    use super::*;
+
+    #[test]
+    fn the_tables_allow_the_states_of_the_contract() {
+        let list = |names: Vec<&str>| format!("check (state in ('{}'))", names.join("', '"));
+        let jobs = list(JobState::ALL.iter().map(|state| state.name()).collect());
+        let attempts = list(AttemptState::ALL.iter().map(|state| state.name()).collect());
+        let allows = |check: &str| MIGRATIONS.iter().any(|migration| migration.sql.as_str().contains(check));
+        assert!(allows(&jobs), "{jobs}");
+        assert!(allows(&attempts), "{attempts}");
+    }
+
+    #[test]
+    fn migrations_are_numbered_without_gaps() {
+        let versions: Vec<i64> = MIGRATIONS.iter().map(|migration| migration.version).collect();
+        assert_eq!(versions, (1..=version_needed()).collect::<Vec<_>>());
+    }
+}

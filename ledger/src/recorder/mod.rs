@@ -42,6 +42,7 @@ pub struct Recorder {
     broker: Broker,
     store: Store,
     stop: CancellationToken,
+    hold_max: Duration,
     /// True while events are consumed; written here, read by whoever tells the world.
     ready: watch::Sender<bool>,
 }
@@ -87,7 +88,14 @@ enum Attempted {
 impl Recorder {
     /// A recorder that works until `stop` is cancelled.
     pub fn new(broker: Broker, store: Store, stop: CancellationToken) -> Self {
-        Self { broker, store, stop, ready: watch::Sender::new(false) }
+        Self { broker, store, stop, hold_max: HOLD_MAX, ready: watch::Sender::new(false) }
+    }
+
+    /// How long messages are held while the database is away, a quarter of an hour unless told otherwise. It has to stay below
+    /// the broker's `consumer_timeout`.
+    #[must_use]
+    pub fn hold_at_most(self, hold_max: Duration) -> Self {
+        Self { hold_max, ..self }
     }
 
     /// Whether events are being consumed: not before the broker has confirmed it, nor in a long outage of the database.
@@ -149,7 +157,7 @@ impl Recorder {
     /// Records a batch, then acknowledges it. None when all went well.
     async fn settle(&mut self, batch: Batch) -> Result<Option<Pause>, RecorderError> {
         let Batch { events, mut dead, ackers } = batch;
-        let held_until = Instant::now() + HOLD_MAX;
+        let held_until = Instant::now() + self.hold_max;
         match self.record(&events, Some(held_until)).await? {
             Attempted::Recorded(rejected) => dead.extend(rejected.iter().map(DeadLetter::of_event)),
             Attempted::Stopped => return Ok(Some(Pause::Stopped)),

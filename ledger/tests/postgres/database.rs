@@ -59,8 +59,13 @@ impl Database {
         self.execute(&format!("select row from {table} as row order by row::text")).await
     }
 
-    /// The plan of a question, with scans of whole tables made unattractive as they are where tables are large.
-    pub async fn explain(&self, sql: &str) -> String {
-        self.execute(&format!("set enable_seqscan = off; explain (costs off) {sql}")).await
+    /// The plan of a query for these arguments, as [`Ledger`] has it made; scans of whole tables are made unattractive, as they
+    /// are where tables are large.
+    pub async fn explain(&self, sql: &str, arguments: &str) -> String {
+        let settings = "set plan_cache_mode = force_custom_plan; set enable_seqscan = off";
+        self.execute(&format!(
+            "{settings}; prepare question as {sql}; explain (costs off) execute question ({arguments})"
+        ))
+        .await
     }
 }

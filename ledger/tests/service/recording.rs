@@ -1,11 +1,15 @@
 //! What is published is recorded, whatever breaks in between; what can't be recorded is kept with its reason.
 
+use std::time::Duration;
+
+use gpufleet_ledger::recorder::{Recorder, Store};
 use gpufleet_schema::{
     JobId,
     encoding::decode_events,
     topology::{DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE},
 };
 use gpufleet_transport::{Consumer, Delivery, Incoming};
+use tokio_util::sync::CancellationToken;
 
 use crate::ground::{Ground, poll, succeeded};
 
@@ -55,7 +59,7 @@ async fn what_cannot_be_recorded_lies_in_the_dead_queue_with_its_reason() {
 }
 
 async fn delivery(consumer: &mut Consumer) -> Delivery {
-    let wait = std::time::Duration::from_secs(30);
+    let wait = Duration::from_secs(30);
     match tokio::time::timeout(wait, consumer.next()).await.expect("a dead letter comes in time") {
         Some(Incoming::Delivery(delivery)) => delivery,
         other => panic!("a dead letter was to come: {other:?}"),
@@ -85,6 +89,29 @@ async fn after_an_outage_of_the_database_the_record_is_complete() {
     jobs += ground.publish_jobs(10, 10).await.len();
     ground.poll_recorded(&ledger, jobs).await;
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
+    assert_eq!(ground.waiting_messages().await, 0);
+}
+
+#[tokio::test]
+async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker_and_not_here() {
+    let (ground, postgres) = Ground::with_own_database().await;
+    let ledger = ground.ledger().await;
+    let (store, stop) = (Store::connect(ground.url()).await.unwrap(), CancellationToken::new());
+    let recorder = Recorder::new(ground.broker.clone(), store, stop.clone()).hold_at_most(Duration::ZERO);
+    let mut ready = recorder.ready();
+    let recording = tokio::spawn(recorder.run());
+    ready.wait_for(|ready| *ready).await.unwrap();
+
+    postgres.stop().await.unwrap();
+    let jobs = ground.publish_jobs(5, 10).await.len();
+    ready.wait_for(|ready| !ready).await.unwrap();
+    poll("the messages are handed back", async || ground.waiting_messages().await == 5).await;
+    postgres.restart().await.unwrap();
+    ground.poll_recorded(&ledger, jobs).await;
+    ready.wait_for(|ready| *ready).await.unwrap();
+    poll("the messages are taken again", async || ground.waiting_messages().await == 0).await;
+    stop.cancel();
+    recording.await.unwrap().unwrap();
     assert_eq!(ground.waiting_messages().await, 0);
 }
 
