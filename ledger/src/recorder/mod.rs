@@ -69,6 +69,8 @@ struct Batch {
     events: Vec<Event>,
     dead: Vec<DeadLetter>,
     ackers: Vec<Acker>,
+    /// The subscription broke while these were gathered.
+    interrupted: bool,
 }
 
 /// Why consuming paused.
@@ -98,7 +100,8 @@ impl Recorder {
         Self { hold_max, ..self }
     }
 
-    /// Whether events are being consumed: not before the broker has confirmed it, nor in a long outage of the database.
+    /// Whether events are being consumed: not before the broker has confirmed it, nor while the broker is away, nor in a long outage
+    /// of the database.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
@@ -135,19 +138,24 @@ impl Recorder {
     }
 
     async fn consume(&mut self, consumer: &mut Consumer) -> Result<Pause, RecorderError> {
-        tokio::select! {
-            () = self.stop.cancelled() => return Ok(Pause::Stopped),
-            () = consumer.subscribed() => {}
-        }
-        self.ready.send_replace(true);
-        info!(queue = LEDGER_QUEUE, "ready");
         loop {
+            if !*self.ready.borrow() {
+                tokio::select! {
+                    () = self.stop.cancelled() => return Ok(Pause::Stopped),
+                    () = consumer.subscribed() => {}
+                }
+                self.ready.send_replace(true);
+                info!(queue = LEDGER_QUEUE, "ready");
+            }
             let incoming = tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Ok(Pause::Stopped),
                 incoming = consumer.next() => incoming.ok_or(RecorderError::BrokerClosed)?,
             };
             let batch = gather(incoming, consumer);
+            if batch.interrupted {
+                self.ready.send_replace(false);
+            }
             if let Some(pause) = self.settle(batch).await? {
                 return Ok(pause);
             }
@@ -156,7 +164,7 @@ impl Recorder {
 
     /// Records a batch, then acknowledges it. None when all went well.
     async fn settle(&mut self, batch: Batch) -> Result<Option<Pause>, RecorderError> {
-        let Batch { events, mut dead, ackers } = batch;
+        let Batch { events, mut dead, ackers, interrupted: _ } = batch;
         let held_until = Instant::now() + self.hold_max;
         match self.record(&events, Some(held_until)).await? {
             Attempted::Recorded(rejected) => dead.extend(rejected.iter().map(DeadLetter::of_event)),
@@ -205,7 +213,10 @@ fn gather(first: Incoming, consumer: &mut Consumer) -> Batch {
         match next {
             Incoming::Delivery(delivery) => batch.take(delivery),
             // The transport subscribes again. What was in hand is recorded, and comes again to no effect.
-            Incoming::Interrupted { reason } => warn!(reason, "subscription interrupted"),
+            Incoming::Interrupted { reason } => {
+                warn!(reason, "subscription interrupted");
+                batch.interrupted = true;
+            }
         }
         if batch.events.len() >= BATCH_EVENTS_MAX {
             break;

@@ -62,6 +62,14 @@ impl Ground {
         Self::on(endpoints.amqp_url, endpoints.database_url).await
     }
 
+    /// On services that the test may break.
+    pub async fn on_services(services: &Services) -> Self {
+        let (_, endpoints) = services.space("ledger").await.unwrap();
+        let ground = Self::on(endpoints.amqp_url, endpoints.database_url).await;
+        migrate(&ground.url()).await.unwrap();
+        ground
+    }
+
     /// With a database server that the test may break.
     pub async fn with_own_database() -> (Self, Postgres) {
         let postgres = Postgres::start(&StateDir::ephemeral().unwrap()).await.unwrap();
