@@ -14,9 +14,6 @@ use crate::{
     simt::{self, LaunchConfig, RunOptions},
 };
 
-/// No budget: a kernel that never ends is stopped by whoever owns the process, as on a device.
-const INSTRUCTIONS_MAX: u64 = u64::MAX;
-
 /// What a caller asks to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Request {
@@ -61,12 +58,14 @@ fn run(context: &Context, request: &Request, function: &Function, params: &[u8])
     let device = context.device;
     let config =
         LaunchConfig { grid: request.grid, block: request.block, shared_bytes: request.dynamic_shared, params };
-    let printf = |text: &str| device.printf.add(text);
+    let print = |text: &str| device.printf.add(text);
     let options = RunOptions {
         threads: device.threads,
         cancel: &context.cancel,
-        instructions_max: INSTRUCTIONS_MAX,
-        printf: &printf,
+        // A kernel that never ends is stopped by whoever owns the process, as on a device.
+        instructions_max: None,
+        print: &print,
+        vector: true,
     };
     simt::launch(&function.entry, &config, &device.memory, &options).map_err(DeviceFault::from)
 }

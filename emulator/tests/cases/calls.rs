@@ -1,0 +1,87 @@
+//! Functions: recursion, pointers, arguments, local memory, printing.
+
+use super::harness::{Arg, Device};
+
+#[test]
+fn functions_that_call_themselves_return_to_the_right_place() {
+    let device = Device::programs();
+    let out = device.upload(&[0i32; 64]);
+    device.launch("recursion", [1; 3], [64, 1, 1], &[Arg::U64(out)]).unwrap();
+    let numbers = [0, 1, 1, 2, 3, 5, 8, 13, 21, 34, 55, 89];
+    let expected: Vec<i32> = (0..64).map(|i| numbers[i % 12]).collect();
+    assert_eq!(device.download::<i32>(out, 64), expected);
+}
+
+#[test]
+fn each_lane_calls_the_function_that_it_points_to() {
+    let device = Device::programs();
+    let out = device.upload(&[0i32; 64]);
+    device.launch("pointers", [1; 3], [64, 1, 1], &[Arg::U64(out)]).unwrap();
+    let expected: Vec<i32> = (0..64).map(|i| [i + 10, i * 10, i - 10][i as usize % 3]).collect();
+    assert_eq!(device.download::<i32>(out, 64), expected);
+}
+
+#[test]
+fn a_structure_arrives_field_by_field() {
+    let device = Device::programs();
+    let out = device.upload(&[0f64; 40]);
+    let mut params = vec![0u8; 40];
+    params[0] = 3;
+    params[2..4].copy_from_slice(&(-200i16).to_le_bytes());
+    params[8..16].copy_from_slice(&1.25f64.to_le_bytes());
+    params[24..28].copy_from_slice(&77i32.to_le_bytes());
+    params[32..40].copy_from_slice(&out.to_le_bytes());
+    assert_eq!(device.module.entry("options").unwrap().params_bytes, 40);
+    device.launch_bytes("options", [1; 3], [40, 1, 1], 0, &params).unwrap();
+    let expected: Vec<f64> = (0..40).map(|i| 1.25 * f64::from(i) - 200.0 + 3.0 + 77.0).collect();
+    assert_eq!(device.download::<f64>(out, 40), expected);
+}
+
+#[test]
+fn every_thread_has_local_memory_of_its_own() {
+    let device = Device::programs();
+    let out = device.upload(&[0i32; 70]);
+    device.launch("scratch", [1; 3], [70, 1, 1], &[Arg::U64(out), Arg::I32(3)]).unwrap();
+    let expected: Vec<i32> = (0..70)
+        .map(|thread: i32| {
+            let mut table: Vec<i32> = (0..16).map(|i| i * i + thread).collect();
+            for i in 0..32 {
+                let j = table[(3 + i) & 15] & 15;
+                table[j as usize] = table[j as usize].wrapping_add(table[(j as usize + i) & 15]);
+            }
+            table[(3 + thread as usize) & 15]
+        })
+        .collect();
+    assert_eq!(device.download::<i32>(out, 70), expected);
+}
+
+#[test]
+fn kernels_print_what_they_are_told() {
+    let device = Device::programs();
+    device.launch("greet", [1; 3], [32, 1, 1], &[Arg::I32(2)]).unwrap();
+    let expected = "thread 0 of block 0: 0.00 ok\nthread 1 of block 0: 0.50 ok\n";
+    assert_eq!(*device.printed.lock().unwrap(), expected);
+}
+
+#[test]
+fn variables_start_with_their_values_and_keep_them_between_launches() {
+    let device = Device::programs();
+    let out = device.upload(&[0f32; 8]);
+    for _ in 0..2 {
+        device.launch("constants", [1; 3], [8, 1, 1], &[Arg::U64(out)]).unwrap();
+    }
+    assert_eq!(device.download::<f32>(out, 8), [0.5, 1.5, -2.0, 4.0, 0.5, 1.5, -2.0, 4.0]);
+    let (address, bytes) = device.module.global("calls").unwrap();
+    assert_eq!((bytes, device.download::<i32>(address, 1)), (4, vec![9]));
+}
+
+#[test]
+fn endless_recursion_is_a_stack_overflow() {
+    let text = ".version 7.8\n.target sm_80\n.address_size 64\n\
+        .func deeper(.param .b32 n) {\n.reg .b32 %r<3>;\nld.param.u32 %r0, [n];\nadd.u32 %r1, %r0, 1;\n\
+        {\n.param .b32 a;\nst.param.b32 [a], %r1;\ncall.uni deeper, (a);\n}\nret;\n}\n\
+        .visible .entry kernel() {\n{\n.param .b32 a;\nst.param.b32 [a], 0;\ncall.uni deeper, (a);\n}\nret;\n}\n";
+    let fault = Device::new(text).launch("kernel", [1; 3], [1; 3], &[]).unwrap_err();
+    assert!(fault.report.contains("stack overflow"), "{}", fault.report);
+    assert!(fault.report.contains("function `deeper`"), "{}", fault.report);
+}

@@ -1,0 +1,113 @@
+//! What stops a kernel, and what the report says.
+
+use gpufleet_emulator::fault::FaultKind;
+
+use super::harness::{Arg, Device, fault};
+
+#[test]
+fn an_access_past_an_allocation_names_thread_and_allocation() {
+    let device = Device::programs();
+    let data = device.upload(&[0i32; 100]);
+    let args = [Arg::U64(data), Arg::I32(0)];
+    let fault = device.launch("beyond", [4, 1, 1], [32, 1, 1], &args).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::IllegalAddress);
+    for part in [
+        "illegal access of 4 bytes",
+        "in global memory",
+        "0 bytes past the end of the allocation of 400 bytes",
+        "kernel `beyond`",
+        "`st.global.u32`",
+        "block (3, 0, 0), thread (4, 0, 0)",
+        "PTX line ",
+    ] {
+        assert!(fault.report.contains(part), "{part} is missing in: {}", fault.report);
+    }
+    // Nothing was written beyond, and what lies before was written by the blocks before.
+    assert_eq!(device.download::<i32>(data, 96), [1; 96]);
+}
+
+#[test]
+fn freed_memory_and_null_are_out_of_bounds() {
+    let device = Device::programs();
+    let data = device.upload(&[0i32; 32]);
+    device.memory.free(data).unwrap();
+    for address in [data, 0, u64::MAX - 3, 1 << 60] {
+        let fault = device.launch("beyond", [1; 3], [32, 1, 1], &[Arg::U64(address), Arg::I32(0)]).unwrap_err();
+        assert_eq!(fault.kind, FaultKind::IllegalAddress, "{}", fault.report);
+    }
+}
+
+#[test]
+fn a_misaligned_access_is_told_apart() {
+    let fault = fault("ld.global.u32 %r1, [%d1+2];", 32);
+    assert_eq!(fault.kind, FaultKind::MisalignedAddress);
+    assert!(fault.report.contains("`ld.global.u32`"), "{}", fault.report);
+}
+
+#[test]
+fn a_trap_names_the_first_thread_that_reached_it() {
+    let fault = fault("setp.eq.u32 %p1, %r0, 37;\n@%p1 trap;", 64);
+    assert_eq!(fault.kind, FaultKind::LaunchFailed);
+    assert!(fault.report.contains("thread (37, 0, 0)"), "{}", fault.report);
+}
+
+#[test]
+fn a_barrier_that_some_threads_never_reach_is_no_hang() {
+    // Warp 0 waits at barrier 0, warp 1 at barrier 1.
+    let fault = fault("setp.lt.u32 %p1, %r0, 32;\n@%p1 bra A;\nbar.sync 1;\nbra B;\nA:\nbar.sync 0;\nB:", 64);
+    assert_eq!(fault.kind, FaultKind::LaunchFailed);
+    assert!(fault.report.contains("barrier deadlock"), "{}", fault.report);
+}
+
+#[test]
+fn lanes_of_a_warp_at_different_barriers_are_a_divergent_barrier() {
+    let fault = fault("setp.lt.u32 %p1, %r0, 16;\n@%p1 bra A;\nbar.sync 0;\nbra B;\nA:\nbar.sync 0;\nB:", 32);
+    assert!(fault.report.contains("divergent barrier"), "{}", fault.report);
+}
+
+#[test]
+fn a_shuffle_with_lanes_that_never_come_is_no_hang() {
+    let body = "setp.lt.u32 %p1, %r0, 16;\n@%p1 bra A;\nshfl.sync.idx.b32 %r1, %r0, 0, 31, -1;\nbra B;\nA:\n\
+                shfl.sync.idx.b32 %r1, %r0, 1, 31, -1;\nB:";
+    let fault = fault(body, 32);
+    assert!(fault.report.contains("waits for lanes"), "{}", fault.report);
+}
+
+#[test]
+fn the_budget_ends_an_endless_loop() {
+    let mut device = Device::programs();
+    device.instructions_max = Some(100_000);
+    let flag = device.upload(&[0i32]);
+    let fault = device.launch("forever", [8, 1, 1], [1024, 1, 1], &[Arg::U64(flag)]).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::Timeout);
+    assert!(fault.report.contains("has spent its instructions"), "{}", fault.report);
+}
+
+#[test]
+fn cancelling_ends_an_endless_loop() {
+    let mut device = Device::programs();
+    device.instructions_max = None;
+    let flag = device.upload(&[0i32]);
+    std::thread::scope(|scope| {
+        let running = scope.spawn(|| device.launch("forever", [2, 1, 1], [64, 1, 1], &[Arg::U64(flag)]));
+        device.cancel();
+        let fault = running.join().unwrap().unwrap_err();
+        assert_eq!(fault.kind, FaultKind::Timeout);
+        assert!(fault.report.contains("cancelled"), "{}", fault.report);
+    });
+}
+
+#[test]
+fn absurd_shapes_are_refused() {
+    let device = Device::programs();
+    let flag = device.upload(&[1i32]);
+    for (grid, block) in [
+        ([0, 1, 1], [1, 1, 1]),
+        ([1, 1, 1], [0, 1, 1]),
+        ([1, 1, 1], [1025, 1, 1]),
+        ([1, 1, 1], [u32::MAX, u32::MAX, 2]),
+        ([u32::MAX; 3], [1, 1, 1]),
+    ] {
+        assert!(device.launch("forever", grid, block, &[Arg::U64(flag)]).is_err(), "{grid:?} {block:?}");
+    }
+}

@@ -1,0 +1,140 @@
+//! A device with one module loaded, for a test to copy data to and launch kernels on.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use gpufleet_emulator::fault::Fault;
+use gpufleet_emulator::memory::Memory;
+use gpufleet_emulator::module::{ComputeCapability, Module};
+use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
+
+/// The kernels of `programs.cu`.
+pub const PROGRAMS: &str = include_str!("../../cases/programs.ptx");
+
+const MEMORY_BYTES: u64 = 64 << 20;
+
+pub struct Device {
+    pub memory: Arc<Memory>,
+    pub module: Module,
+    pub vector: bool,
+    pub threads: usize,
+    pub instructions_max: Option<u64>,
+    pub cancel: AtomicBool,
+    pub printed: Mutex<String>,
+}
+
+/// A kernel's argument.
+#[derive(Clone, Copy)]
+pub enum Arg {
+    U32(u32),
+    I32(i32),
+    F32(f32),
+    U64(u64),
+}
+
+impl Device {
+    pub fn new(ptx: &str) -> Device {
+        let memory = Arc::new(Memory::new(MEMORY_BYTES).unwrap());
+        let module = Module::load(ptx, &memory, ComputeCapability { major: 8, minor: 6 }).unwrap();
+        Device {
+            memory,
+            module,
+            vector: true,
+            threads: 2,
+            instructions_max: Some(200_000_000),
+            cancel: AtomicBool::new(false),
+            printed: Mutex::new(String::new()),
+        }
+    }
+
+    pub fn programs() -> Device {
+        Device::new(PROGRAMS)
+    }
+
+    /// Allocates exactly as many bytes as the values have and copies them there.
+    pub fn upload<T: Copy>(&self, values: &[T]) -> u64 {
+        let bytes = size_of_val(values) as u64;
+        let address = self.memory.alloc(bytes).unwrap();
+        // SAFETY: the slice is readable for its size.
+        unsafe { self.memory.copy_in(address, values.as_ptr().cast(), bytes).unwrap() };
+        address
+    }
+
+    pub fn download<T: Copy + Default>(&self, address: u64, count: usize) -> Vec<T> {
+        let mut values = vec![T::default(); count];
+        let bytes = size_of_val(values.as_slice()) as u64;
+        // SAFETY: the vector is writable for its size.
+        unsafe { self.memory.copy_out(values.as_mut_ptr().cast(), address, bytes).unwrap() };
+        values
+    }
+
+    pub fn launch(&self, name: &str, grid: [u32; 3], block: [u32; 3], args: &[Arg]) -> Result<(), Fault> {
+        self.launch_bytes(name, grid, block, 0, &self.params(name, args))
+    }
+
+    pub fn params(&self, name: &str, args: &[Arg]) -> Vec<u8> {
+        let entry = self.module.entry(name).unwrap();
+        assert_eq!(entry.params.len(), args.len());
+        let mut bytes = vec![0; entry.params_bytes as usize];
+        for (param, arg) in entry.params.iter().zip(args) {
+            let value = match *arg {
+                Arg::U32(value) => value.to_le_bytes().to_vec(),
+                Arg::I32(value) => value.to_le_bytes().to_vec(),
+                Arg::F32(value) => value.to_le_bytes().to_vec(),
+                Arg::U64(value) => value.to_le_bytes().to_vec(),
+            };
+            assert_eq!(param.bytes as usize, value.len());
+            bytes[param.offset as usize..][..value.len()].copy_from_slice(&value);
+        }
+        bytes
+    }
+
+    pub fn launch_bytes(
+        &self,
+        name: &str,
+        grid: [u32; 3],
+        block: [u32; 3],
+        shared_bytes: u32,
+        params: &[u8],
+    ) -> Result<(), Fault> {
+        let print = |text: &str| self.printed.lock().unwrap().push_str(text);
+        let options = RunOptions {
+            threads: self.threads,
+            cancel: &self.cancel,
+            instructions_max: self.instructions_max,
+            print: &print,
+            vector: self.vector,
+        };
+        let entry = self.module.entry(name).unwrap();
+        launch(&entry, &LaunchConfig { grid, block, shared_bytes, params }, &self.memory, &options)
+    }
+
+    pub fn cancel(&self) {
+        self.cancel.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A module of one kernel `kernel` without parameters beyond `out`, with the given body.
+pub fn kernel(body: &str) -> String {
+    format!(
+        ".version 7.8\n.target sm_80\n.address_size 64\n\
+         .visible .entry kernel(.param .u64 out)\n{{\n\
+         .reg .pred %p<16>;\n.reg .b16 %h<16>;\n.reg .b32 %r<64>;\n.reg .b64 %d<64>;\n\
+         ld.param.u64 %d0, [out];\nmov.u32 %r0, %tid.x;\nmad.wide.u32 %d1, %r0, 4, %d0;\n{body}\nret;\n}}\n"
+    )
+}
+
+/// Runs such a kernel in one block and gives what each thread wrote to its word of `out`.
+pub fn words(body: &str, threads: u32) -> Vec<u32> {
+    let device = Device::new(&kernel(body));
+    let out = device.upload(&vec![0u32; threads as usize]);
+    device.launch("kernel", [1; 3], [threads, 1, 1], &[Arg::U64(out)]).unwrap();
+    device.download(out, threads as usize)
+}
+
+/// The fault that such a kernel ends in.
+pub fn fault(body: &str, threads: u32) -> Fault {
+    let device = Device::new(&kernel(body));
+    let out = device.upload(&vec![0u32; threads as usize]);
+    device.launch("kernel", [1; 3], [threads, 1, 1], &[Arg::U64(out)]).unwrap_err()
+}

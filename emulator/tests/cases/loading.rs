@@ -1,0 +1,123 @@
+//! What is refused when a module is loaded, and that nothing there panics.
+
+use std::sync::Arc;
+
+use gpufleet_emulator::memory::Memory;
+use gpufleet_emulator::module::{ComputeCapability, LoadError, LoadErrorKind, Module};
+use proptest::prelude::{any, prop, proptest};
+
+use super::harness::{PROGRAMS, kernel};
+
+fn load(text: &str) -> Result<Module, LoadError> {
+    let memory = Arc::new(Memory::new(1 << 24).unwrap());
+    Module::load(text, &memory, ComputeCapability { major: 8, minor: 0 })
+}
+
+fn refused(text: &str) -> LoadError {
+    load(text).expect_err("such a text is refused")
+}
+
+#[test]
+fn an_unknown_opcode_is_named_with_its_line() {
+    let error = refused(&kernel("nop_of_tomorrow.sync.b32 %r1, %r2;"));
+    assert_eq!(error.to_string(), "line 12: unsupported opcode `nop_of_tomorrow.sync.b32`");
+    assert_eq!(error.kind, LoadErrorKind::UnsupportedOpcode);
+}
+
+#[test]
+fn an_unknown_modifier_is_never_ignored() {
+    for op in [
+        "add.relu.s32 %r1, %r1, %r1",
+        "tex.2d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r1, %r2}]",
+        "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r2}, {%r3}, {%r4}",
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [%r2]",
+        "ld.global.b128 %d1, [%d1]",
+        "mul.s32 %r1, %r1, %r1",
+        "div.f32 %r1, %r1, %r1",
+        "cvt.s32.f32 %r1, %r1",
+        "fma.f32 %r1, %r1, %r1, %r1",
+        "sin.f32 %r1, %r1",
+    ] {
+        let error = refused(&kernel(&format!("{op};")));
+        assert_eq!((error.line, error.kind), (12, LoadErrorKind::UnsupportedOpcode), "{op}: {error}");
+    }
+}
+
+#[test]
+fn operands_of_the_wrong_size_are_refused() {
+    for op in [
+        "add.s64 %d1, %r1, %d2",
+        "add.s32 %r1, %d1, %r2",
+        "mov.pred %p1, %r1",
+        "add.s32 %r1, %r2",
+        "st.global.u64 [%d1], %r1",
+    ] {
+        let error = refused(&kernel(&format!("{op};")));
+        assert_eq!((error.line, error.kind), (12, LoadErrorKind::Syntax), "{op}: {error}");
+    }
+}
+
+#[test]
+fn unresolved_names_are_named() {
+    for (body, name) in
+        [("bra NOWHERE;", "NOWHERE"), ("add.s32 %r1, %r2, %r99;", "%r99"), ("mov.u64 %d1, lost;", "lost")]
+    {
+        let error = refused(&kernel(body));
+        assert_eq!(error.kind, LoadErrorKind::Unresolved);
+        assert!(error.message.contains(name), "{error}");
+    }
+    let text = ".version 7.8\n.target sm_80\n.address_size 64\n.extern .func (.param .b32 r) outside(.param .b32 a);\n";
+    assert!(refused(text).message.contains("outside"));
+}
+
+#[test]
+fn a_text_for_a_newer_device_is_refused() {
+    let error = refused(".version 8.0\n.target sm_90\n.address_size 64\n");
+    assert_eq!((error.line, error.kind), (2, LoadErrorKind::Target));
+    assert!(error.message.contains("sm_90"), "{error}");
+}
+
+#[test]
+fn modules_give_their_memory_back() {
+    let memory = Arc::new(Memory::new(1 << 24).unwrap());
+    let module = Module::load(PROGRAMS, &memory, ComputeCapability { major: 8, minor: 0 }).unwrap();
+    let entry = module.entry("constants").unwrap();
+    assert!(memory.info().0 < memory.info().1);
+    drop(module);
+    assert!(memory.info().0 < memory.info().1, "a kernel keeps the variables of its module");
+    drop(entry);
+    assert_eq!(memory.info().0, memory.info().1);
+}
+
+#[test]
+fn every_prefix_of_a_module_is_loaded_or_refused() {
+    for end in (0..PROGRAMS.len()).step_by(211).filter(|end| PROGRAMS.is_char_boundary(*end)) {
+        let _ = load(&PROGRAMS[..end]);
+    }
+}
+
+proptest! {
+    #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
+
+    #[test]
+    fn random_text_never_panics(text in "[ -~\n]{0,200}") {
+        let _ = load(&text);
+        let _ = load(&kernel(&text));
+    }
+
+    #[test]
+    fn mutated_modules_never_panic(
+        edits in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 0u8..3), 1..6),
+    ) {
+        let mut bytes = PROGRAMS.as_bytes()[..PROGRAMS.len().min(24_000)].to_vec();
+        for (to, from, kind) in edits {
+            let (to, from) = (to.index(bytes.len()), from.index(bytes.len()));
+            match kind {
+                0 => bytes[to] = bytes[from],
+                1 => drop(bytes.remove(to)),
+                _ => bytes.insert(to, bytes[from]),
+            }
+        }
+        let _ = load(&String::from_utf8_lossy(&bytes));
+    }
+}
