@@ -1,1 +1,51 @@
-fn main() {}
+//! Benchmarks of gpufleet, each beside a baseline in the same run on the same broker.
+//!
+//! This package is the stated exception to "only `transport` knows lapin": the baseline is a bare lapin loop, written
+//! as somebody would who has no gpufleet. What is measured of gpufleet goes through its client library like any producer.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+mod bare;
+mod cpu;
+mod fleet;
+mod machine;
+mod programs;
+mod report;
+mod round_trips;
+mod saxpy;
+mod stats;
+mod table;
+
+/// Benchmarks of gpufleet against baselines in the same run
+#[derive(Debug, Parser)]
+#[command(name = "gpufleet-bench", version)]
+struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Small saxpy jobs there and back: through gpufleet one task a message, through gpufleet packed, and a bare loop over the broker
+    RoundTrips(round_trips::Options),
+    /// The far end of the bare loop, started by `round-trips` as a process of its own
+    #[command(hide = true)]
+    BareConsumer(bare::consumer::Options),
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let outcome = match Options::parse().command {
+        Command::RoundTrips(options) => round_trips::run(&options).await,
+        Command::BareConsumer(options) => bare::consumer::run(&options).await,
+    };
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

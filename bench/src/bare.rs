@@ -1,0 +1,204 @@
+//! The baseline: publish, consume, reply with nothing but lapin, and what promises gpufleet makes on the way.
+//!
+//! Persistent messages of the same bytes as a gpufleet task, into a quorum queue, `mandatory` and with confirms. A process of
+//! its own consumes, sends the body back to a classic queue, awaits the reply's confirm and then acknowledges. The client
+//! matches replies by correlation id and acknowledges them. Nobody decodes, computes or records anything.
+//!
+//! Where gpufleet has two connections in each process, so has this loop; each channel is used for one purpose.
+
+use std::{
+    collections::HashMap,
+    process::Stdio,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, bail, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use lapin::{
+    BasicProperties, Channel, Connection, ConnectionProperties, Consumer,
+    options::{
+        BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
+        QueueDeclareOptions,
+    },
+    types::{AMQPValue, FieldTable},
+};
+use tokio::{
+    io::{AsyncBufReadExt as _, BufReader},
+    process::{Child, Command},
+    sync::oneshot,
+    task::JoinHandle,
+    time::timeout,
+};
+
+use crate::stats::Run;
+
+pub mod consumer;
+
+const TASKS: &str = "bench.tasks";
+const REPLIES: &str = "bench.replies";
+/// The consumer's variable for the broker's address, which holds a password and so stays off the command line.
+const URL_VARIABLE: &str = "GPUFLEET_BENCH_AMQP_URL";
+/// What the consumer prints once it consumes.
+const READY: &str = "ready";
+/// For connecting, declaring and starting the consumer; a loaded machine takes its time.
+const START_DEADLINE: Duration = Duration::from_secs(30);
+const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+const PERSISTENT: u8 = 2;
+
+/// The near end of the loop. Dropping it ends the far end, whose standard input closes.
+#[derive(Debug)]
+pub struct BareLoop {
+    connections: [Connection; 2],
+    publish: Channel,
+    waiting: Waiting,
+    replies: JoinHandle<()>,
+    consumer: Child,
+}
+
+type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<Vec<u8>>>>>;
+
+impl BareLoop {
+    /// Starts both ends. `in_flight_max` becomes the prefetch of both, as less would slow the loop down.
+    pub async fn start(amqp_url: &str, in_flight_max: u16) -> anyhow::Result<Self> {
+        timeout(START_DEADLINE, Self::start_without_deadline(amqp_url, in_flight_max))
+            .await
+            .context("the bare loop did not start in time")?
+    }
+
+    async fn start_without_deadline(amqp_url: &str, in_flight_max: u16) -> anyhow::Result<Self> {
+        let connections = connect_twice(amqp_url, "near end").await?;
+        declare_queues(&connections[0]).await?;
+        let consumer = start_consumer(amqp_url, in_flight_max).await?;
+        let publish = confirming_channel(&connections[0]).await?;
+        let deliveries = consume(&connections[1], REPLIES, in_flight_max).await?;
+        let waiting = Waiting::default();
+        let replies = tokio::spawn(hand_out(deliveries, waiting.clone()));
+        Ok(Self { connections, publish, waiting, replies, consumer })
+    }
+
+    /// The process id of the far end.
+    pub fn consumer_pid(&self) -> Option<u32> {
+        self.consumer.id()
+    }
+
+    /// Sends each body around once, so many at a time, and sees that it comes back unchanged. The caller keeps the deadline.
+    pub async fn run(&self, bodies: Vec<Vec<u8>>, in_flight: usize) -> anyhow::Result<Run> {
+        let started = Instant::now();
+        let round_trips = stream::iter(bodies.into_iter().enumerate())
+            .map(|(number, body)| self.round_trip(number, body))
+            .buffer_unordered(in_flight)
+            .try_collect()
+            .await?;
+        Ok(Run { took: started.elapsed(), round_trips })
+    }
+
+    async fn round_trip(&self, number: usize, body: Vec<u8>) -> anyhow::Result<Duration> {
+        let started = Instant::now();
+        let (sender, reply) = oneshot::channel();
+        let id = format!("{number:036}");
+        self.waiting.lock().expect("nothing panics under this lock").insert(id.clone(), sender);
+        let properties = BasicProperties::default()
+            .with_delivery_mode(PERSISTENT)
+            .with_message_id(id.as_str().into())
+            .with_reply_to(REPLIES.into())
+            .with_content_type("application/msgpack".into())
+            .with_type("gpufleet.task".into())
+            .with_timestamp(1_700_000_000);
+        publish(&self.publish, TASKS, &body, properties).await?;
+        let answer = reply.await.context("the replies ended")?;
+        let round_trip = started.elapsed();
+        ensure!(answer == body, "the bare loop changed a message");
+        Ok(round_trip)
+    }
+
+    /// Closes everything and waits for the far end to end.
+    pub async fn close(mut self) -> anyhow::Result<()> {
+        drop(self.consumer.stdin.take());
+        let ended = timeout(CLOSE_DEADLINE, self.consumer.wait()).await;
+        self.replies.abort();
+        for connection in &self.connections {
+            timeout(CLOSE_DEADLINE, connection.close(200, "done".into()))
+                .await
+                .context("the broker did not confirm the end of a connection")??;
+        }
+        let status = ended.context("the bare consumer did not end")??;
+        ensure!(status.success(), "the bare consumer failed: {status}");
+        Ok(())
+    }
+}
+
+/// Confirmed and not returned.
+async fn publish(channel: &Channel, queue: &str, body: &[u8], properties: BasicProperties) -> anyhow::Result<()> {
+    let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
+    match channel.basic_publish("".into(), queue.into(), options, body, properties).await?.await? {
+        lapin::Confirmation::Ack(None) => Ok(()),
+        other => bail!("a message to {queue} was not taken: {other:?}"),
+    }
+}
+
+async fn connect_twice(amqp_url: &str, end: &str) -> anyhow::Result<[Connection; 2]> {
+    let connect = || {
+        let properties = ConnectionProperties::default().with_connection_name(format!("bare loop, {end}").into());
+        Connection::connect(amqp_url, properties)
+    };
+    // The error is told without its cause: that could repeat the address with its password.
+    let connections = tokio::try_join!(connect(), connect());
+    let (publishing, consuming) = connections.map_err(|_| anyhow::anyhow!("the bare loop can't reach the broker"))?;
+    Ok([publishing, consuming])
+}
+
+async fn confirming_channel(connection: &Connection) -> anyhow::Result<Channel> {
+    let channel = connection.create_channel().await?;
+    channel.confirm_select(ConfirmSelectOptions::default()).await?;
+    Ok(channel)
+}
+
+async fn declare_queues(connection: &Connection) -> anyhow::Result<()> {
+    let channel = connection.create_channel().await?;
+    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let mut quorum = FieldTable::default();
+    quorum.insert("x-queue-type".into(), AMQPValue::LongString("quorum".into()));
+    channel.queue_declare(TASKS.into(), durable, quorum).await?;
+    channel.queue_declare(REPLIES.into(), durable, FieldTable::default()).await?;
+    Ok(())
+}
+
+async fn consume(connection: &Connection, queue: &str, prefetch: u16) -> anyhow::Result<Consumer> {
+    let channel = connection.create_channel().await?;
+    channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
+    let options = BasicConsumeOptions::default();
+    Ok(channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await?)
+}
+
+async fn start_consumer(amqp_url: &str, prefetch: u16) -> anyhow::Result<Child> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .args(["bare-consumer", "--prefetch", &prefetch.to_string()])
+        .env(URL_VARIABLE, amqp_url)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .context("start the bare consumer")?;
+    let stdout = child.stdout.take().expect("its output is piped");
+    let first = BufReader::new(stdout).lines().next_line().await?;
+    ensure!(first.as_deref() == Some(READY), "the bare consumer did not become ready");
+    Ok(child)
+}
+
+/// Gives each reply to the round trip that waits for it. When the replies end, those that wait hear so.
+async fn hand_out(mut deliveries: Consumer, waiting: Waiting) {
+    while let Some(Ok(delivery)) = deliveries.next().await {
+        let id = delivery.properties.correlation_id().as_ref().map(ToString::to_string).unwrap_or_default();
+        let sender = waiting.lock().expect("nothing panics under this lock").remove(&id);
+        let acked = delivery.ack(BasicAckOptions::default()).await;
+        if let Some(sender) = sender {
+            // A run that passed its deadline waits no more; the benchmark has failed then.
+            drop(sender.send(delivery.data));
+        }
+        if !matches!(acked, Ok(true)) {
+            break;
+        }
+    }
+    waiting.lock().expect("nothing panics under this lock").clear();
+}

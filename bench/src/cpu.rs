@@ -1,0 +1,168 @@
+//! Who spent how much CPU: the parts' process trees, read from `/proc`.
+
+use std::{collections::BTreeMap, fs, time::Duration};
+
+/// The unit of `/proc/PID/stat`, which the kernel fixes at 100 for programs whatever its own clock.
+const TICKS_PER_SECOND: f64 = 100.0;
+
+/// A part of the system whose CPU time is told apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Part {
+    Client,
+    Broker,
+    BareConsumer,
+    Supervisor,
+    Executor,
+    Ledger,
+    Postgres,
+}
+
+/// Which processes make up the parts.
+#[derive(Debug, Clone, Default)]
+pub struct Parts {
+    /// Each with the processes below it, unless those are listed themselves.
+    roots: Vec<(u32, Part)>,
+    /// Where the children of a part's own process are another part.
+    children: BTreeMap<Part, Part>,
+}
+
+/// CPU time of each part since its processes began.
+pub type CpuTimes = BTreeMap<Part, Duration>;
+
+#[derive(Debug, PartialEq)]
+struct Stat {
+    parent: u32,
+    cpu: Duration,
+}
+
+impl Part {
+    pub const ALL: [Self; 7] = [
+        Self::Client,
+        Self::Broker,
+        Self::BareConsumer,
+        Self::Supervisor,
+        Self::Executor,
+        Self::Ledger,
+        Self::Postgres,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Client => "client",
+            Self::Broker => "broker",
+            Self::BareConsumer => "bare consumer",
+            Self::Supervisor => "supervisor",
+            Self::Executor => "executor",
+            Self::Ledger => "ledger",
+            Self::Postgres => "postgres",
+        }
+    }
+}
+
+impl Parts {
+    #[must_use]
+    pub fn with(mut self, part: Part, pids: impl IntoIterator<Item = u32>) -> Self {
+        self.roots.extend(pids.into_iter().map(|pid| (pid, part)));
+        self
+    }
+
+    /// What runs below `part`'s processes counts as `below`.
+    #[must_use]
+    pub fn with_children(mut self, part: Part, below: Part) -> Self {
+        self.children.insert(part, below);
+        self
+    }
+
+    pub fn cpu_times(&self) -> CpuTimes {
+        let processes = processes();
+        let mut times = CpuTimes::new();
+        for (pid, stat) in &processes {
+            if let Some(part) = self.part_of(*pid, &processes) {
+                *times.entry(part).or_default() += stat.cpu;
+            }
+        }
+        times
+    }
+
+    fn part_of(&self, pid: u32, processes: &BTreeMap<u32, Stat>) -> Option<Part> {
+        let mut ancestor = pid;
+        loop {
+            if let Some((root, part)) = self.roots.iter().find(|(root, _)| *root == ancestor) {
+                return Some(if *root == pid { *part } else { self.children.get(part).copied().unwrap_or(*part) });
+            }
+            let parent = processes.get(&ancestor)?.parent;
+            // Process ids only grow towards children until they wrap, but a chain always ends at 0.
+            ancestor = if parent == 0 { return None } else { parent };
+        }
+    }
+}
+
+/// What was spent between two readings.
+pub fn since(before: &CpuTimes, after: &CpuTimes) -> CpuTimes {
+    let spent = |(part, after): (&Part, &Duration)| {
+        let before = before.get(part).copied().unwrap_or_default();
+        (*part, after.saturating_sub(before))
+    };
+    after.iter().map(spent).collect()
+}
+
+fn processes() -> BTreeMap<u32, Stat> {
+    let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
+    entries
+        .filter_map(|entry| {
+            let pid = entry.file_name().to_str()?.parse().ok()?;
+            // A process that ended meanwhile has no more to tell.
+            let stat = parse(&fs::read_to_string(entry.path().join("stat")).ok()?)?;
+            Some((pid, stat))
+        })
+        .collect()
+}
+
+/// The name in parentheses may hold anything; what follows the last one is in columns.
+fn parse(stat: &str) -> Option<Stat> {
+    let columns: Vec<&str> = stat.rsplit_once(") ")?.1.split(' ').collect();
+    let ticks: u32 = columns.get(11)?.parse::<u32>().ok()? + columns.get(12)?.parse::<u32>().ok()?;
+    Some(Stat {
+        parent: columns.get(1)?.parse().ok()?,
+        cpu: Duration::from_secs_f64(f64::from(ticks) / TICKS_PER_SECOND),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stat_line_is_read_whatever_the_process_is_called() {
+        let line = "42 (a) b (c)) S 7 42 42 0 -1 4194560 1 2 3 4 150 25 0 0 20 0 9 0 1";
+        assert_eq!(parse(line), Some(Stat { parent: 7, cpu: Duration::from_millis(1750) }));
+        assert_eq!(parse("42 (x"), None);
+    }
+
+    #[test]
+    fn children_count_with_their_nearest_root() {
+        let stat = |parent| Stat { parent, cpu: Duration::ZERO };
+        let processes = BTreeMap::from([(1, stat(0)), (10, stat(1)), (11, stat(10)), (12, stat(11)), (13, stat(10))]);
+        let parts = Parts::default()
+            .with(Part::Supervisor, [11])
+            .with(Part::Client, [10])
+            .with_children(Part::Supervisor, Part::Executor);
+        let part = |pid| parts.part_of(pid, &processes);
+        assert_eq!(
+            [part(10), part(11), part(12), part(13)],
+            [Some(Part::Client), Some(Part::Supervisor), Some(Part::Executor), Some(Part::Client)]
+        );
+        assert_eq!(part(1), None);
+    }
+
+    #[test]
+    fn this_process_has_spent_some_time() {
+        let parts = Parts::default().with(Part::Client, [std::process::id()]);
+        let before = parts.cpu_times();
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while since(&before, &parts.cpu_times())[&Part::Client].is_zero() {
+            assert!(std::time::Instant::now() < deadline);
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! gpufleet itself, as a producer sees it: the client library over a running fleet.
+
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use futures::{StreamExt as _, TryStreamExt as _, future, stream};
+use gpufleet::{Job, JobHandle, JobResult, schema::ClientName};
+
+use crate::{saxpy, stats::Run};
+
+/// Jobs of one `submit_many`: as many as the client packs into one message.
+pub const PACK: usize = 64;
+
+/// A client of the fleet.
+#[derive(Debug)]
+pub struct Producer {
+    client: gpufleet::Fleet,
+}
+
+/// A job's answer by the job's number, and how long it took to get it.
+type Answer = (usize, Duration, JobResult);
+
+impl Producer {
+    pub async fn connect(amqp_url: &str) -> anyhow::Result<Self> {
+        let client = gpufleet::Fleet::connect(amqp_url).await.context("connect to the fleet")?;
+        Ok(Self { client })
+    }
+
+    pub fn name(&self) -> &ClientName {
+        self.client.client()
+    }
+
+    /// Every job in a message of its own, so many at a time. The caller keeps the deadline.
+    pub async fn one_by_one(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
+        let jobs: Vec<(usize, Job)> = (0..count).map(|number| (number, saxpy::job(number))).collect();
+        let started = Instant::now();
+        let answers: Vec<Answer> = stream::iter(jobs)
+            .map(|(number, job)| self.round_trip(number, job))
+            .buffer_unordered(in_flight)
+            .try_collect()
+            .await?;
+        checked(started.elapsed(), &answers)
+    }
+
+    /// Jobs that share messages, as many calls of `submit_many` at a time as make up what is to be in flight. A job's round
+    /// trip begins with the call that it is part of, and the next call begins when the last job of one is answered.
+    pub async fn packed(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
+        let pack = PACK.min(in_flight);
+        let jobs: Vec<(usize, Job)> = (0..count).map(|number| (number, saxpy::job(number))).collect();
+        let packs: Vec<Vec<(usize, Job)>> = jobs.chunks(pack).map(<[_]>::to_vec).collect();
+        let started = Instant::now();
+        let answers: Vec<Vec<Answer>> = stream::iter(packs)
+            .map(|pack| self.pack_round_trip(pack))
+            .buffer_unordered(in_flight / pack)
+            .try_collect()
+            .await?;
+        checked(started.elapsed(), &answers.concat())
+    }
+
+    async fn round_trip(&self, number: usize, job: Job) -> anyhow::Result<Answer> {
+        let started = Instant::now();
+        let handle = self.client.submit(job).await.context("submit a job")?;
+        answer(number, handle, started).await
+    }
+
+    async fn pack_round_trip(&self, pack: Vec<(usize, Job)>) -> anyhow::Result<Vec<Answer>> {
+        let (numbers, jobs): (Vec<usize>, Vec<Job>) = pack.into_iter().unzip();
+        let started = Instant::now();
+        let handles = self.client.submit_many(jobs).await;
+        let answers = numbers.into_iter().zip(handles).map(async |(number, handle)| {
+            let handle = handle.context("submit a job")?;
+            answer(number, handle, started).await
+        });
+        future::try_join_all(answers).await
+    }
+
+    pub async fn close(self) {
+        self.client.close().await;
+    }
+}
+
+async fn answer(number: usize, handle: JobHandle, started: Instant) -> anyhow::Result<Answer> {
+    let result = handle.await?;
+    Ok((number, started.elapsed(), result))
+}
+
+/// Looks at the answers once the clock has stopped: the bare loop does not compute either.
+fn checked(took: Duration, answers: &[Answer]) -> anyhow::Result<Run> {
+    for (number, _, result) in answers {
+        saxpy::check(*number, result)?;
+    }
+    Ok(Run { took, round_trips: answers.iter().map(|(_, round_trip, _)| *round_trip).collect() })
+}

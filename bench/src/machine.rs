@@ -1,0 +1,54 @@
+//! What has to stand beside a figure for it to mean anything.
+
+use std::fs;
+
+use serde::Serialize;
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Machine {
+    pub cores: usize,
+    pub cpu: String,
+    pub kernel: String,
+    pub broker: String,
+    pub optimised: bool,
+    /// Of the last minute, before anything was started: other work on the machine makes all figures worse.
+    pub load_before: f64,
+}
+
+/// Whether this program, and with it the fleet's, was built with optimisation.
+pub const OPTIMISED: bool = !cfg!(debug_assertions);
+
+impl Machine {
+    pub fn look(broker: String, load_before: f64) -> Self {
+        let cpu = read("/proc/cpuinfo").as_deref().and_then(cpu_model).unwrap_or("unknown").to_owned();
+        let kernel = read("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        Self { cores, cpu, kernel, broker, optimised: OPTIMISED, load_before }
+    }
+}
+
+/// The load average of the last minute.
+pub fn load() -> f64 {
+    let text = read("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(f64::NAN)
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok()
+}
+
+/// Arm lists no name there; `None` then.
+fn cpu_model(cpuinfo: &str) -> Option<&str> {
+    cpuinfo.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':').map(|(_, name)| name.trim()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_cpu_is_called_by_its_first_name() {
+        assert_eq!(cpu_model("processor\t: 0\nmodel name\t: Fast CPU 9\nmodel name\t: Other\n"), Some("Fast CPU 9"));
+        assert_eq!(cpu_model("processor : 0"), None);
+    }
+}

@@ -1,0 +1,154 @@
+//! What a benchmark found: rounds in, medians and spreads out.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use crate::{
+    cpu::{CpuTimes, Part},
+    machine::Machine,
+    stats::{Run, Spread},
+};
+
+/// The loops that are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Subject {
+    Bare,
+    OneByOne,
+    Packed,
+}
+
+/// One loop with so many jobs in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct Case {
+    pub subject: Subject,
+    pub in_flight: usize,
+    pub jobs: usize,
+}
+
+/// What one round of a case gave.
+#[derive(Debug, Clone)]
+pub struct Measured {
+    pub round: usize,
+    pub case: Case,
+    pub run: Run,
+    pub cpu: CpuTimes,
+}
+
+#[derive(Debug, Clone, Serialize)]
+pub struct Report {
+    pub machine: Machine,
+    pub setup: Setup,
+    pub cases: Vec<Summary>,
+}
+
+/// What ran.
+#[derive(Debug, Clone, Serialize)]
+pub struct Setup {
+    pub workers: u32,
+    pub device: String,
+    pub ledger: bool,
+    pub rounds: usize,
+    pub floats: usize,
+    pub task_bytes: usize,
+    pub pack: usize,
+}
+
+/// A case over all rounds.
+#[derive(Debug, Clone, Serialize)]
+pub struct Summary {
+    #[serde(flatten)]
+    pub case: Case,
+    pub jobs_per_second: Spread,
+    pub p50_ms: Spread,
+    pub p99_ms: Spread,
+    /// The jobs per second as a share of the bare loop's in the same round. Nothing for the bare loop itself.
+    pub of_bare: Option<Spread>,
+    /// Median over the rounds, of the time in which the fleet settles afterwards too.
+    pub cpu_us_per_job: BTreeMap<Part, f64>,
+}
+
+impl Subject {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bare => "bare loop",
+            Self::OneByOne => "gpufleet, one by one",
+            Self::Packed => "gpufleet, packed",
+        }
+    }
+}
+
+/// Each case's rounds put together, in the order of `cases`.
+pub fn summarise(cases: &[Case], measured: &[Measured]) -> Vec<Summary> {
+    cases.iter().filter_map(|case| Summary::of(*case, measured)).collect()
+}
+
+impl Summary {
+    fn of(case: Case, measured: &[Measured]) -> Option<Self> {
+        let rounds: Vec<&Measured> = measured.iter().filter(|measured| measured.case == case).collect();
+        let spread = |figure: &dyn Fn(&Measured) -> f64| Spread::of(rounds.iter().map(|measured| figure(measured)));
+        let ratios = rounds.iter().filter_map(|round| {
+            let bare = measured.iter().find(|bare| is_baseline(bare, round))?;
+            Some(round.run.jobs_per_second() / bare.run.jobs_per_second())
+        });
+        Some(Self {
+            case,
+            jobs_per_second: spread(&|measured| measured.run.jobs_per_second())?,
+            p50_ms: spread(&|measured| measured.run.percentile_ms(50.0))?,
+            p99_ms: spread(&|measured| measured.run.percentile_ms(99.0))?,
+            of_bare: Spread::of(ratios),
+            cpu_us_per_job: Part::ALL
+                .into_iter()
+                .filter_map(|part| Some((part, cpu_us_per_job(part, &rounds)?)))
+                .collect(),
+        })
+    }
+}
+
+fn is_baseline(bare: &Measured, of: &Measured) -> bool {
+    bare.case.subject == Subject::Bare
+        && of.case.subject != Subject::Bare
+        && (bare.round, bare.case.in_flight) == (of.round, of.case.in_flight)
+}
+
+fn cpu_us_per_job(part: Part, rounds: &[&Measured]) -> Option<f64> {
+    let per_job = |measured: &&Measured| Some(measured.cpu.get(&part)?.as_secs_f64() * 1e6 / measured.case.jobs as f64);
+    Spread::of(rounds.iter().filter_map(per_job)).map(|spread| spread.median)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    fn measured(round: usize, subject: Subject, milliseconds: u64) -> Measured {
+        let case = Case { subject, in_flight: 4, jobs: 10 };
+        let run = Run { took: Duration::from_millis(milliseconds), round_trips: vec![Duration::from_millis(2); 10] };
+        Measured { round, case, run, cpu: CpuTimes::from([(Part::Broker, Duration::from_millis(milliseconds))]) }
+    }
+
+    #[test]
+    fn ratios_compare_within_a_round() {
+        let cases = [Subject::Bare, Subject::OneByOne].map(|subject| Case { subject, in_flight: 4, jobs: 10 });
+        let rounds = [
+            measured(0, Subject::Bare, 100),
+            measured(0, Subject::OneByOne, 200),
+            measured(1, Subject::Bare, 1000),
+            measured(1, Subject::OneByOne, 4000),
+        ];
+        let [bare, fleet] = summarise(&cases, &rounds).try_into().unwrap();
+        assert!(bare.of_bare.is_none());
+        assert_eq!(fleet.of_bare, Some(Spread { median: 0.375, min: 0.25, max: 0.5 }));
+        assert_eq!(bare.jobs_per_second, Spread { median: 55.0, min: 10.0, max: 100.0 });
+        assert_eq!(bare.p50_ms.median, 2.0);
+        assert_eq!(fleet.cpu_us_per_job[&Part::Broker], 210_000.0);
+    }
+
+    #[test]
+    fn a_case_that_was_never_run_is_not_reported() {
+        let case = Case { subject: Subject::Packed, in_flight: 4, jobs: 10 };
+        assert!(summarise(&[case], &[measured(0, Subject::Bare, 1)]).is_empty());
+    }
+}

@@ -1,0 +1,104 @@
+//! The report as a person reads it.
+
+use std::fmt::Write as _;
+
+use comfy_table::{Cell, CellAlignment, Table, presets};
+
+use crate::{
+    cpu::Part,
+    report::{Report, Subject, Summary},
+    stats::Spread,
+};
+
+pub fn render(report: &Report) -> String {
+    let mut text = header(report);
+    let _ = writeln!(text, "\n{}\n\nCPU in µs per job\n{}\n", figures(&report.cases), cpu(&report.cases));
+    text.push_str(&resolution(&report.cases));
+    text
+}
+
+fn header(report: &Report) -> String {
+    let (machine, setup) = (&report.machine, &report.setup);
+    let plural = |count: u32| if count == 1 { "" } else { "s" };
+    let build =
+        if machine.optimised { "optimised build" } else { "BUILD WITHOUT OPTIMISATION: the figures mean nothing" };
+    format!(
+        "{} cores, {}, Linux {}, {}, {build}, load before {:.1}\n\
+         {} worker{} with device {}, ledger {}; saxpy over {} floats, {} B a task, {} tasks a packed message\n\
+         {} round{}, the loops taking turns; medians, with the lowest and highest round in parentheses\n",
+        machine.cores,
+        machine.cpu,
+        machine.kernel,
+        machine.broker,
+        machine.load_before,
+        setup.workers,
+        plural(setup.workers),
+        setup.device,
+        if setup.ledger { "on" } else { "off" },
+        setup.floats,
+        setup.task_bytes,
+        setup.pack,
+        setup.rounds,
+        if setup.rounds == 1 { "" } else { "s" },
+    )
+}
+
+fn figures(cases: &[Summary]) -> Table {
+    let mut table = table(["loop", "in flight", "jobs", "jobs/s", "of bare", "p50 ms", "p99 ms"]);
+    for summary in cases {
+        table.add_row(row(
+            summary.case.subject,
+            [
+                summary.case.in_flight.to_string(),
+                summary.case.jobs.to_string(),
+                spread(&summary.jobs_per_second, 0),
+                summary.of_bare.as_ref().map_or_else(String::new, |ratio| spread(&percent(ratio), 0) + " %"),
+                spread(&summary.p50_ms, 2),
+                spread(&summary.p99_ms, 2),
+            ],
+        ));
+    }
+    table
+}
+
+fn cpu(cases: &[Summary]) -> Table {
+    let head = ["loop", "in flight"].into_iter().chain(Part::ALL.map(Part::name)).chain(["all"]);
+    let mut table = table(head);
+    for summary in cases {
+        let of = |part| summary.cpu_us_per_job.get(&part).map_or_else(String::new, |us| format!("{us:.0}"));
+        let all: f64 = summary.cpu_us_per_job.values().sum();
+        let cells =
+            [summary.case.in_flight.to_string()].into_iter().chain(Part::ALL.map(of)).chain([format!("{all:.0}")]);
+        table.add_row(row(summary.case.subject, cells));
+    }
+    table
+}
+
+/// What the run can tell apart: the bare loop does the same thing each round, so its spread is the machine's, not ours.
+fn resolution(cases: &[Summary]) -> String {
+    let Some(bare) = cases.iter().find(|summary| summary.case.subject == Subject::Bare) else { return String::new() };
+    format!(
+        "Resolution: the bare loop's own rounds lie {:.0} % apart; take smaller differences for noise.\n",
+        bare.jobs_per_second.relative() * 100.0
+    )
+}
+
+fn table<'a>(head: impl IntoIterator<Item = &'a str>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_MARKDOWN).set_header(head);
+    table
+}
+
+fn row(subject: Subject, figures: impl IntoIterator<Item = String>) -> Vec<Cell> {
+    let figures = figures.into_iter().map(|figure| Cell::new(figure).set_alignment(CellAlignment::Right));
+    [Cell::new(subject.name())].into_iter().chain(figures).collect()
+}
+
+fn percent(spread: &Spread) -> Spread {
+    Spread { median: spread.median * 100.0, min: spread.min * 100.0, max: spread.max * 100.0 }
+}
+
+fn spread(spread: &Spread, digits: usize) -> String {
+    let Spread { median, min, max } = spread;
+    format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
+}
