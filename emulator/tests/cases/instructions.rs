@@ -259,7 +259,7 @@ fn carries_pass_from_one_instruction_to_the_next() {
         v[2].wrapping_sub((v[0] < v[1]) as u64) & 0xffff_ffff
     });
     check("mad.lo.cc.u32 %rz, %ra, %rb, %rc; madc.hi.u32 %rz, %ra, %rb, 7; // ", R, &[R, R, R], &WORDS, |v| {
-        ((v[0] * v[1] + v[2] + (7 << 32)) >> 32) & 0xffff_ffff
+        ((((u128::from(v[0]) * u128::from(v[1]) + u128::from(v[2])) >> 32) + 7) & 0xffff_ffff) as u64
     });
 }
 

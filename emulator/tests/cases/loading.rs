@@ -20,7 +20,7 @@ fn refused(text: &str) -> LoadError {
 #[test]
 fn an_unknown_opcode_is_named_with_its_line() {
     let error = refused(&kernel("nop_of_tomorrow.sync.b32 %r1, %r2;"));
-    assert_eq!(error.to_string(), "line 12: unsupported opcode `nop_of_tomorrow.sync.b32`");
+    assert_eq!(error.to_string(), "line 13: unsupported opcode `nop_of_tomorrow.sync.b32`");
     assert_eq!(error.kind, LoadErrorKind::UnsupportedOpcode);
 }
 
@@ -39,7 +39,7 @@ fn an_unknown_modifier_is_never_ignored() {
         "sin.f32 %r1, %r1",
     ] {
         let error = refused(&kernel(&format!("{op};")));
-        assert_eq!((error.line, error.kind), (12, LoadErrorKind::UnsupportedOpcode), "{op}: {error}");
+        assert_eq!((error.line, error.kind), (13, LoadErrorKind::UnsupportedOpcode), "{op}: {error}");
     }
 }
 
@@ -53,7 +53,7 @@ fn operands_of_the_wrong_size_are_refused() {
         "st.global.u64 [%d1], %r1",
     ] {
         let error = refused(&kernel(&format!("{op};")));
-        assert_eq!((error.line, error.kind), (12, LoadErrorKind::Syntax), "{op}: {error}");
+        assert_eq!((error.line, error.kind), (13, LoadErrorKind::Syntax), "{op}: {error}");
     }
 }
 

@@ -3,14 +3,14 @@
 use std::ffi::{c_char, c_void};
 
 use cudarc::{
-    driver::{result, sys},
+    driver::{CudaContext, result, sys},
     nvrtc::Ptx,
 };
 use libloading::Symbol;
 
 use crate::{
     platform::{assert_passed, code, context, in_child, is_child, library},
-    programs::STORE,
+    programs::{FOREVER, STORE},
 };
 
 const ILLEGAL_ADDRESS: i32 = 700;
@@ -53,4 +53,23 @@ fn an_illegal_access_sticks_until_the_process_ends() {
     let report = fault_report();
     assert!(report.contains("store") && report.contains("thread (16, 0, 0)"), "{report}");
     assert!(report.contains("64 bytes"), "{report}");
+}
+
+#[test]
+fn a_context_that_ends_takes_its_kernels_along() {
+    if !is_child() {
+        return assert_passed(&in_child("faults::a_context_that_ends_takes_its_kernels_along", &[]));
+    }
+    let survivor = context();
+    let context = CudaContext::new_non_primary(0, 0).unwrap();
+    let forever = context.load_module(Ptx::from_src(FOREVER)).unwrap().load_function("forever").unwrap();
+    let stream = context.new_stream().unwrap();
+    // SAFETY: the kernel has no parameters; that the context's handle is destroyed twice is an error code only.
+    unsafe {
+        let function = forever.cu_function();
+        result::launch_kernel(function, (1, 1, 1), (1, 1, 1), 0, stream.cu_stream(), &mut []).unwrap();
+        assert_eq!(sys::cuCtxDestroy_v2(context.cu_ctx()) as i32, 0);
+    }
+    survivor.synchronize().unwrap();
+    assert_eq!(fault_report(), "");
 }

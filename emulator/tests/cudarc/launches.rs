@@ -1,6 +1,6 @@
 //! Launches: results, argument forms, limits and occupancy.
 
-use std::ffi::c_void;
+use std::ffi::{c_char, c_void};
 
 use cudarc::{
     driver::{CudaContext, CudaFunction, result, sys},
@@ -8,8 +8,8 @@ use cudarc::{
 };
 
 use crate::{
-    platform::{code, context},
-    programs::{SAXPY, STORE},
+    platform::{code, context, library},
+    programs::{PRINT, SAXPY, STORE},
 };
 
 const INVALID_VALUE: i32 = 1;
@@ -126,4 +126,24 @@ fn occupancy_proposes_a_block_that_can_be_launched() {
     let blocks = saxpy.occupancy_max_active_blocks_per_multiprocessor(block, 0, None).unwrap();
     assert!(blocks >= 1);
     assert_eq!(saxpy.occupancy_max_active_blocks_per_multiprocessor(64, 10 << 20, None), Ok(0));
+}
+
+#[test]
+fn what_a_kernel_prints_can_be_taken() {
+    type Take = unsafe extern "C" fn(*mut c_char, usize) -> usize;
+    let context = context();
+    let print = function(&context, PRINT, "print");
+    let stream = context.new_stream().unwrap();
+    // SAFETY: the kernel has no parameters.
+    unsafe { result::launch_kernel(print.cu_function(), (1, 1, 1), (3, 1, 1), 0, stream.cu_stream(), &mut []) }
+        .unwrap();
+    stream.synchronize().unwrap();
+    // SAFETY: the library documents this signature.
+    let take = unsafe { library().get::<Take>(b"gpufleet_emulator_printf") }.unwrap();
+    let mut text = [0u8; 256];
+    // SAFETY: the buffer has the room that is told.
+    let length = unsafe { take(text.as_mut_ptr().cast(), text.len()) };
+    assert_eq!(std::str::from_utf8(&text[..length]).unwrap(), "thread 0\nthread 1\nthread 2\n");
+    // SAFETY: as above.
+    assert_eq!(unsafe { take(text.as_mut_ptr().cast(), text.len()) }, 0);
 }

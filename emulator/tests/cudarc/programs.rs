@@ -82,3 +82,65 @@ pub const UNKNOWN_OPCODE: &str = ".version 8.0
 	ret;
 }
 ";
+
+/// Prints its thread's number.
+pub const PRINT: &str = r#"
+.version 8.0
+.target sm_80
+.address_size 64
+
+.extern .func  (.param .b32 func_retval0) vprintf
+(
+	.param .b64 vprintf_param_0,
+	.param .b64 vprintf_param_1
+)
+;
+.global .align 1 .b8 $str[11] = {116, 104, 114, 101, 97, 100, 32, 37, 100, 10};
+
+.visible .entry print()
+{
+	.local .align 8 .b8 	__local_depot0[8];
+	.reg .b64 	%SP;
+	.reg .b64 	%SPL;
+	.reg .b32 	%r<4>;
+	.reg .b64 	%rd<5>;
+
+	mov.u64 	%SPL, __local_depot0;
+	cvta.local.u64 	%SP, %SPL;
+	add.u64 	%rd1, %SP, 0;
+	add.u64 	%rd2, %SPL, 0;
+	mov.u32 	%r1, %tid.x;
+	st.local.u32 	[%rd2], %r1;
+	mov.u64 	%rd3, $str;
+	cvta.global.u64 	%rd4, %rd3;
+	{ // callseq 0, 0
+	.reg .b32 temp_param_reg;
+	.param .b64 param0;
+	st.param.b64 	[param0+0], %rd4;
+	.param .b64 param1;
+	st.param.b64 	[param1+0], %rd1;
+	.param .b32 retval0;
+	call.uni (retval0), 
+	vprintf, 
+	(
+	param0, 
+	param1
+	);
+	ld.param.b32 	%r2, [retval0+0];
+	} // callseq 0
+	ret;
+}
+"#;
+
+/// Never ends.
+pub const FOREVER: &str = r#"
+.version 8.0
+.target sm_80
+.address_size 64
+
+.visible .entry forever()
+{
+$L__BB0_1:
+	bra.uni 	$L__BB0_1;
+}
+"#;
