@@ -1,10 +1,6 @@
 //! The connection to a fleet.
 
-use std::{
-    collections::HashSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use gpufleet_schema::{ClientName, Encoding, Event, JobId, PoolName, Priority, Submitted, topology};
 use gpufleet_transport::{Broker, BrokerUrl, Consumer, Delivery, EventSink, Incoming, Options};
@@ -77,9 +73,7 @@ impl Fleet {
     ///
     /// Cancelling before the return leaves it open whether the job runs; submitting the same [`Job`] again is harmless.
     pub async fn submit(&self, job: Job) -> Result<JobHandle, SubmitError> {
-        let submission = Submission::new(&self.connection, job, Instant::now())?;
-        self.connection.declare_pool(submission.pool()).await?;
-        submission.send(&self.connection).await
+        Submission::prepare(&self.connection, job).await?.send(&self.connection).await
     }
 
     /// Submits many jobs at once: small ones of the same pool and priority share messages, and messages are pipelined. The

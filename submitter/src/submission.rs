@@ -37,8 +37,12 @@ type Outcome = Result<JobHandle, SubmitError>;
 type Destination = (PoolName, Priority);
 
 impl Submission {
-    pub(crate) fn new(connection: &Connection, job: Job, started: Instant) -> Result<Self, SubmitError> {
+    /// Checks and encodes a job. The pool's queues are made before the job is stamped, so that its wait in the queue does not
+    /// include that.
+    pub(crate) async fn prepare(connection: &Connection, job: Job) -> Result<Self, SubmitError> {
+        let started = Instant::now();
         let CheckedJob { mut task, pool, priority } = job.build()?;
+        connection.declare_pool(&pool).await?;
         let job_id = task.job_id;
         task.reply = Some(connection.client().clone());
         task.submitted_ms = Some(now_ms());
@@ -50,10 +54,6 @@ impl Submission {
         }
         let awaited = connection.inbox().expect(job_id).ok_or(SubmitError::AlreadySubmitted { job_id })?;
         Ok(Self { body, member: Member { info, awaited, started }, pool, priority })
-    }
-
-    pub(crate) fn pool(&self) -> &PoolName {
-        &self.pool
     }
 
     pub(crate) async fn send(self, connection: &Arc<Connection>) -> Outcome {
@@ -70,7 +70,7 @@ pub(crate) async fn send_many(connection: &Arc<Connection>, jobs: impl IntoItera
     let mut full = Vec::new();
     for (index, job) in jobs.into_iter().enumerate() {
         outcomes.push(None);
-        match prepare(connection, job).await {
+        match Submission::prepare(connection, job).await {
             Ok(Submission { body, member, pool, priority }) => {
                 let destination = (pool, priority);
                 let packet = packets.entry(destination.clone()).or_insert_with(Packet::new);
@@ -87,12 +87,6 @@ pub(crate) async fn send_many(connection: &Arc<Connection>, jobs: impl IntoItera
         outcomes[index] = Some(outcome);
     }
     outcomes.into_iter().map(|outcome| outcome.expect("every job was refused or is a member of a packet")).collect()
-}
-
-async fn prepare(connection: &Connection, job: Job) -> Result<Submission, SubmitError> {
-    let submission = Submission::new(connection, job, Instant::now())?;
-    connection.declare_pool(submission.pool()).await?;
-    Ok(submission)
 }
 
 /// Publishes one message. Its members share its fate.

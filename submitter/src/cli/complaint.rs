@@ -2,7 +2,7 @@
 
 use std::error::Error;
 
-use super::exit::Exit;
+use super::{exit::Exit, output::visible};
 
 /// An error on its way to stderr.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,13 +45,13 @@ impl Complaint {
     pub fn render(&self, colour: bool) -> String {
         let paint =
             |code: &str, text: &str| if colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_owned() };
-        let mut text = format!("{} {}\n", paint("1;31", "error:"), self.message);
+        let mut text = format!("{} {}\n", paint("1;31", "error:"), visible(&self.message));
         for line in self.detail.iter().flat_map(|detail| detail.lines()) {
-            text.push_str(format!("  {line}").trim_end());
+            text.push_str(format!("  {}", visible(line)).trim_end());
             text.push('\n');
         }
         if let Some(hint) = &self.hint {
-            text.push_str(&format!("{} {}\n", paint("1;36", "hint:"), hint.replace('\n', "\n      ")));
+            text.push_str(&format!("{} {}\n", paint("1;36", "hint:"), visible(hint).replace('\n', "\n      ")));
         }
         text
     }

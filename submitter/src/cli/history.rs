@@ -146,7 +146,8 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>) -> String {
                 age(now - job.created_at),
                 time(job.queue_us),
                 time(job.kernel_us),
-                time(job.total_us),
+                // An attempt that ended before it came to an executor has no time there.
+                time(job.total_us.filter(|us| *us > 0)),
                 device(job.device_name.as_deref(), job.emulated),
             ]
         }),

@@ -1,13 +1,16 @@
 //! Where data and messages go: data to stdout, everything else to stderr.
 
-use std::io::{ErrorKind, IsTerminal, Write};
+use std::{
+    borrow::Cow,
+    io::{ErrorKind, IsTerminal, Write},
+};
 
 use super::{complaint::Complaint, environment, exit::Exit};
 
 /// Prints data. A reader that has left (`| head`) has what it wanted: that is no fault.
 pub fn emit(text: &str) -> Result<(), Complaint> {
     let mut stdout = std::io::stdout().lock();
-    match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
+    match stdout.write_all(visible(text).as_bytes()).and_then(|()| stdout.flush()) {
         Err(error) if error.kind() != ErrorKind::BrokenPipe => {
             Err(Complaint::new(Exit::Internal, format!("failed to write to standard output: {error}")))
         }
@@ -20,6 +23,12 @@ pub fn emit_json(value: &impl serde::Serialize) -> Result<(), Complaint> {
     let text = serde_json::to_string_pretty(value)
         .map_err(|error| Complaint::new(Exit::Internal, format!("failed to write JSON: {error}")))?;
     emit(&(text + "\n"))
+}
+
+/// Names and logs come from strangers: what would steer the terminal is made visible instead.
+pub fn visible(text: &str) -> Cow<'_, str> {
+    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
+    if text.contains(steers) { Cow::Owned(text.replace(steers, "\u{fffd}")) } else { Cow::Borrowed(text) }
 }
 
 /// Tells a person something that is no data.
@@ -39,4 +48,15 @@ pub fn stderr_is_terminal() -> bool {
 
 pub fn stderr_has_colour() -> bool {
     stderr_is_terminal() && std::env::var_os(environment::NO_COLOR).is_none_or(|value| value.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_can_not_steer_the_terminal() {
+        assert_eq!(visible("a\tb\r\n"), "a\tb\r\n");
+        assert_eq!(visible("\x1b[2Jgone\x07"), "\u{fffd}[2Jgone\u{fffd}");
+    }
 }

@@ -123,7 +123,7 @@ fn describe_failure(failure: &FailureRow) -> String {
     text
 }
 
-/// Where an attempt's time went, as bars of one scale. Steps that took no time are left out.
+/// Where an attempt's time went, as bars of one scale. Steps that took no time, or were never reached, are left out.
 pub fn breakdown(timings: &Timings) -> String {
     let cached = if timings.module_cached { " (cached)" } else { "" };
     let mut steps = vec![
@@ -144,7 +144,9 @@ pub fn breakdown(timings: &Timings) -> String {
         let bar = "█".repeat(u64::div_ceil(*us * BAR_WIDTH, longest) as usize);
         text.push_str(&format!("  {name:<21} {:>8}  {bar}\n", quantity::micros(*us)));
     }
-    text.push_str(&format!("  {:<21} {:>8}\n", "executor, in all", quantity::micros(timings.total_us)));
+    if timings.total_us > 0 {
+        text.push_str(&format!("  {:<21} {:>8}\n", "executor, in all", quantity::micros(timings.total_us)));
+    }
     if timings.device_bytes_peak > 0 {
         text.push_str(&format!("  {:<21} {:>8}\n", "device memory", quantity::bytes(timings.device_bytes_peak)));
     }

@@ -5,7 +5,7 @@
 
 use std::{path::PathBuf, str::FromStr};
 
-use gpufleet::schema::{Arg, Block, Dtype, Number};
+use gpufleet::schema::{Arg, Block, Dtype, Number, bounds::TIME_LIMIT_MS_MAX};
 
 /// `f32[480,640]`: what a buffer holds. `f32[]` is a single element.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -231,6 +231,15 @@ pub fn duration(text: &str) -> Result<std::time::Duration, String> {
         Ok(duration) => Ok(duration),
         Err(problem) => Err(format!("{problem}; write a number with its unit, such as 30s, 10m or 2h")),
     }
+}
+
+/// A duration that a device may be busy with one job.
+pub fn time_limit(text: &str) -> Result<std::time::Duration, String> {
+    let limit = duration(text)?;
+    if limit.as_millis() > u128::from(TIME_LIMIT_MS_MAX) {
+        return Err("at most 7days are possible".to_owned());
+    }
+    Ok(limit)
 }
 
 #[cfg(test)]

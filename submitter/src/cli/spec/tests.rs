@@ -67,5 +67,6 @@ fn kernel_arguments_are_buffers_and_typed_scalars_in_order() {
 fn a_duration_carries_its_unit() {
     assert_eq!(duration("90s").unwrap().as_secs(), 90);
     assert!(duration("90").unwrap_err().contains("with its unit"));
+    assert!(time_limit("8days").unwrap_err().contains("at most 7days"));
     assert!(duration("0s").unwrap_err().contains("longer than nothing"));
 }

@@ -2,7 +2,7 @@
 
 use gpufleet::{
     FailedJob,
-    schema::{Failure, FailureCode},
+    schema::{Failure, FailureCode, Verdict},
 };
 
 use super::plan::SourceText;
@@ -35,13 +35,14 @@ pub fn complaint(failed: &FailedJob, source: Option<&SourceText>) -> Complaint {
 }
 
 fn detail(failure: &Failure, source: Option<&SourceText>) -> String {
-    let snippet = failure.line.zip(source).and_then(|(line, source)| snippet(source, line));
+    let log = failure.detail.as_deref().unwrap_or_default();
+    let snippet = failure.line.zip(source).and_then(|(line, source)| snippet(source, line, log));
     let parts: Vec<String> = snippet.into_iter().chain(failure.detail.clone()).collect();
     parts.join("\n\n")
 }
 
-/// The line that is to blame with its neighbours.
-fn snippet(source: &SourceText, line: u32) -> Option<String> {
+/// The line that is to blame with its neighbours. Where the compiler's log points into the line, so do we.
+fn snippet(source: &SourceText, line: u32, log: &str) -> Option<String> {
     let lines: Vec<&str> = source.text.lines().collect();
     let index = usize::try_from(line).ok()?.checked_sub(1).filter(|index| *index < lines.len())?;
     let first = index.saturating_sub(CONTEXT_LINES);
@@ -53,17 +54,35 @@ fn snippet(source: &SourceText, line: u32) -> Option<String> {
         text.push_str(format!("{:>width$} | {shown}", number + 1).trim_end());
         text.push('\n');
         if number == index {
-            let indent = shown.len() - shown.trim_start().len();
-            let carets = shown.trim().chars().count().max(1);
-            text.push_str(&format!("{:width$} | {}{}\n", "", " ".repeat(indent), "^".repeat(carets)));
+            let indent = shown.chars().take_while(|c| c.is_whitespace()).count();
+            let (skip, carets) = match column(log, shown.trim()) {
+                Some(column) => (indent + column, 1),
+                None => (indent, shown.trim().chars().count().max(1)),
+            };
+            text.push_str(&format!("{:width$} | {}{}\n", "", " ".repeat(skip), "^".repeat(carets)));
         }
     }
     Some(text.trim_end().to_owned())
 }
 
+/// Where the log's caret stands below this line of source, counted from the line's first letter.
+fn column(log: &str, source_line: &str) -> Option<usize> {
+    let lines: Vec<&str> = log.lines().collect();
+    let pair = lines.windows(2).find(|pair| pair[0].trim() == source_line && pair[1].trim() == "^")?;
+    let margin = |line: &str| line.chars().take_while(|c| c.is_whitespace()).count();
+    margin(pair[1]).checked_sub(margin(pair[0])).filter(|column| *column < source_line.chars().count())
+}
+
 fn hint(failure: &Failure, failed: &FailedJob) -> String {
-    let job_id = failed.job_id;
+    let again = || {
+        let id = failed.job_id;
+        format!(
+            "submit it again; if it fails again, `gpufleet show {id}` tells where it ran, and that worker's log why"
+        )
+    };
     match failure.code {
+        // The code says what did not work; such a verdict says that the job is not to blame for it.
+        _ if matches!(failure.verdict, Verdict::Device | Verdict::Infrastructure) => again(),
         FailureCode::CompileError => "correct the source and submit it again".to_owned(),
         FailureCode::LoadError => {
             "the device can't load this program; check its target architecture and entry names".to_owned()
@@ -76,7 +95,7 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
             "the worker's catalog lacks it; bring worker and command to the same version".to_owned()
         }
         FailureCode::RequirementsNotMet => "ask for less, or for a pool whose devices have it".to_owned(),
-        FailureCode::LaunchError => "compare grid, block and shared memory with what the device allows".to_owned(),
+        FailureCode::LaunchError => "compare entry, arguments, grid, block and shared memory with the program and the device; an entry needs extern \"C\"".to_owned(),
         FailureCode::KernelFault => {
             "check the kernel's indices against the buffers' shapes, and the grid against both".to_owned()
         }
@@ -90,11 +109,7 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
         FailureCode::ExecutorLost
         | FailureCode::AttemptsExhausted
         | FailureCode::DeviceLost
-        | FailureCode::Internal => {
-            format!(
-                "submit it again; if it fails again, `gpufleet show {job_id}` tells where it ran, and that worker's log why"
-            )
-        }
+        | FailureCode::Internal => again(),
     }
 }
 
@@ -102,7 +117,7 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
 mod tests {
     use std::time::Duration;
 
-    use gpufleet::schema::{AttemptState, Timings, Verdict};
+    use gpufleet::schema::{AttemptState, Timings};
 
     use super::*;
 
@@ -123,7 +138,7 @@ mod tests {
         let text = "#include <x>\nextern \"C\" __global__ void k(float *y)\n{\n\ty[0] = zz;\n}\n";
         let source = SourceText { path: "edge.cu".into(), text: text.to_owned() };
         let failure = Failure::new(Verdict::User, FailureCode::CompileError, "identifier \"zz\" is undefined")
-            .with_detail("default_program(4): error: identifier \"zz\" is undefined\n1 error detected")
+            .with_detail("kernel.cu(4): error: identifier \"zz\" is undefined\n      y[0] = zz;\n             ^\n\n1 error detected")
             .at_line(Some(4));
         let complaint = complaint(&failed(Some(failure)), Some(&source));
         assert_eq!(complaint.exit, Exit::JobFailed);
@@ -133,10 +148,10 @@ mod tests {
     #[test]
     fn a_line_that_the_source_does_not_have_is_left_out() {
         let source = SourceText { path: "edge.cu".into(), text: "one line".to_owned() };
-        assert_eq!(snippet(&source, 0), None);
-        assert_eq!(snippet(&source, 2), None);
-        assert_eq!(snippet(&source, u32::MAX), None);
-        assert!(snippet(&source, 1).unwrap().contains("1 | one line"));
+        assert_eq!(snippet(&source, 0, ""), None);
+        assert_eq!(snippet(&source, 2, ""), None);
+        assert_eq!(snippet(&source, u32::MAX, ""), None);
+        assert!(snippet(&source, 1, "").unwrap().contains("1 | one line\n  | ^^^^^^^^"));
     }
 
     #[test]

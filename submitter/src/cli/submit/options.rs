@@ -97,7 +97,7 @@ pub struct Options {
     #[arg(long, help_heading = "Job")]
     pub priority: Option<Priority>,
     /// Time on the device, at most 7 days [default: 10m]
-    #[arg(long, value_name = "DURATION", value_parser = spec::duration, help_heading = "Job")]
+    #[arg(long, value_name = "DURATION", value_parser = spec::time_limit, help_heading = "Job")]
     pub time_limit: Option<Duration>,
     /// Time in the queue; a job that has not started by then expires [default: none]
     #[arg(long, value_name = "DURATION", value_parser = spec::duration, help_heading = "Job")]
