@@ -18,15 +18,18 @@ use std::{path::PathBuf, process::ExitCode};
 mod child;
 mod cubin;
 mod cuda;
+mod flight;
 pub mod handle;
 mod keeper;
 mod link;
+mod loss;
 mod programs;
 mod ptx;
 pub mod spec;
 pub mod staging;
 
-pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished, Loss, LostCause, RunError, StartError};
+pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished};
+pub use loss::{Loss, LostCause, RunError, StartError};
 pub use spec::CudaSpec;
 pub use staging::OutputBytes;
 

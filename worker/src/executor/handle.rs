@@ -1,36 +1,35 @@
 //! The supervisor's handle to an executor child: start it, run jobs on it, notice its end.
 
 use std::{
-    collections::HashMap,
     env, io,
     os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
     path::PathBuf,
     process::{Command, Stdio},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{Failure, FailureCode, Program, Task, Timings, Verdict};
+use gpufleet_schema::{Failure, FailureCode, Inline, Program, Task, Timings, Verdict};
 use tokio::{
     net::UnixStream,
-    sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch},
+    sync::{Semaphore, mpsc, oneshot, watch},
     time::timeout,
 };
 
 use super::{
     CudaSpec,
+    flight::{Announcer, Ended, Pending, Shared, Stop},
     keeper::Keeper,
-    link::{self, Outgoing},
-    programs::{Code, Key, Programs},
+    link,
+    loss::{Loss, RunError, StartError},
+    programs::Code,
     staging::{Header, Layout, OutputBytes},
 };
 use crate::{
-    compiler::{CompileRequest, Compiled, Compiler},
+    compiler::{Compiled, Compiler},
     ipc::{
         DeviceInfo, FromExecutor, ToExecutor,
-        message::Refusal,
-        segment::Segment,
-        slab::{Announce, Slab, SlabError, Slot},
+        slab::{Slab, SlabError},
     },
 };
 
@@ -40,7 +39,7 @@ pub const READY_DEADLINE: Duration = Duration::from_secs(60);
 pub const LANES_DEFAULT: usize = 4;
 /// More streams than the hardware has queues gain nothing.
 pub const LANES_MAX: usize = 32;
-/// The `compute-sanitizer`-free variables that the child must not see: everything of ours but what configures the emulator.
+/// Variables that the child must not see: everything of ours but what configures the emulator.
 const OUR_VARIABLES: &str = "GPUFLEET_";
 const EMULATOR_VARIABLES: &str = "GPUFLEET_EMULATOR";
 
@@ -88,61 +87,6 @@ pub struct Finished {
     pub waited: Duration,
 }
 
-/// A job that came to no end, through no proven fault of its own.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum RunError {
-    #[error("run the job: {reason}")]
-    Lost {
-        cause: LostCause,
-        reason: String,
-        /// It had been sent to the executor.
-        was_running: bool,
-    },
-}
-
-/// Why an executor took jobs with it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum LostCause {
-    /// The child died, and nobody knows why.
-    Died,
-    /// One of the jobs in flight brought the context down, perhaps this one: run it again alone.
-    Suspect,
-    /// Another job brought the executor down. This one is not to blame and should not lose an attempt.
-    Neighbour,
-    /// The device is sick: no job is to blame, and the next executor on it will hardly fare better.
-    Device,
-    /// The supervisor stopped or killed it.
-    Stopped,
-}
-
-/// How an executor ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Loss {
-    pub cause: LostCause,
-    pub reason: String,
-}
-
-/// An executor that did not start.
-#[derive(Debug, thiserror::Error)]
-pub enum StartError {
-    #[error("start an executor: {hint}")]
-    NoDriver { hint: String },
-    #[error("start an executor: there is no device {device}, the driver has {devices}")]
-    NoDevice { device: u32, devices: u32 },
-    #[error("start an executor: {call} answered {name} ({code})")]
-    DriverError { call: String, code: u32, name: String },
-    #[error("start an executor: the process died: {status}{}", tail_of(.stderr_tail))]
-    Died { status: String, stderr_tail: String },
-    #[error("start an executor: it was not ready within {} s", .deadline.as_secs())]
-    Timeout { deadline: Duration },
-    #[error("start an executor process")]
-    Spawn(#[source] io::Error),
-}
-
-fn tail_of(tail: &str) -> String {
-    if tail.trim().is_empty() { String::new() } else { format!("\n{}", tail.trim_end()) }
-}
-
 impl ExecutorOptions {
     /// Everything as is usual, with a compiler of its own.
     pub fn new(device: u32, cuda: CudaSpec) -> Self {
@@ -161,51 +105,6 @@ impl ExecutorOptions {
     fn lanes(&self) -> usize {
         self.lanes.clamp(1, LANES_MAX)
     }
-}
-
-/// What the handle and the two tasks behind it share.
-#[derive(Debug)]
-pub(super) struct Shared {
-    pub device: DeviceInfo,
-    pub keeper: Keeper,
-    pub outgoing: mpsc::UnboundedSender<Outgoing>,
-    pub state: Mutex<State>,
-    /// Set once, when the child is gone and every job has its answer.
-    pub lost: watch::Sender<Option<Loss>>,
-    slab: Slab,
-    lanes: Arc<Semaphore>,
-    lanes_max: usize,
-    compiler: Arc<Compiler>,
-}
-
-#[derive(Debug, Default)]
-pub(super) struct State {
-    pub pending: HashMap<u64, Pending>,
-    pub programs: Programs,
-    pub next_job: u64,
-    /// The job whose time limit made us kill the child.
-    pub timed_out: Option<u64>,
-    /// We made it stop; whatever happens to it now was wanted.
-    pub stopping: bool,
-    pub unpinned: Option<String>,
-}
-
-/// A job that the child has.
-#[derive(Debug)]
-pub(super) struct Pending {
-    pub answer: oneshot::Sender<Ended>,
-    pub program: Key,
-    pub entries: Vec<String>,
-    /// Kept here as well as in `run`, so that a cancelled `run` does not free what the child may still write to.
-    _slot: Arc<Slot>,
-    _lanes: OwnedSemaphorePermit,
-}
-
-/// How a job left the child.
-#[derive(Debug)]
-pub(super) enum Ended {
-    Finished { outcome: Result<(), Failure>, timings: Timings },
-    Lost(Loss),
 }
 
 impl Executor {
@@ -248,8 +147,7 @@ impl Executor {
     /// Cancelling a job that waits takes it out of the line. A job that runs goes on to its end or its time limit, and its
     /// outcome is dropped.
     pub async fn run(&self, job: ExecutorJob<'_>) -> Result<Finished, RunError> {
-        let arrived = Instant::now();
-        match self.attempt(job, arrived).await {
+        match self.attempt(job).await {
             Ok(finished) => Ok(finished),
             Err(Stop::Failed(failure, timings)) => {
                 Ok(Finished { outcome: Err(*failure), timings: *timings, waited: Duration::ZERO })
@@ -299,12 +197,13 @@ impl Executor {
         self.shared.state().unpinned.clone()
     }
 
-    async fn attempt(&self, job: ExecutorJob<'_>, arrived: Instant) -> Result<Finished, Stop> {
+    async fn attempt(&self, job: ExecutorJob<'_>) -> Result<Finished, Stop> {
         let shared = &self.shared;
+        let compiling = Instant::now();
         let compiled = shared.compiled(&job.task.program).await?;
+        let compile_us = compiled.as_ref().map_or(0, |_| compiling.elapsed().as_micros() as u64);
         let code = code(&job.task.program, compiled.as_deref())?;
         let layout = Layout::of(job.task).map_err(Stop::failed)?;
-        let compile_us = compiled.as_ref().map_or(0, |compiled| compiled.micros);
         let waiting = Instant::now();
         let mut slot = shared.or_lost(shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
         let id = shared.next_job();
@@ -332,23 +231,10 @@ impl Executor {
                 let outcome = outcome
                     .map(|()| layout.outputs(&headers, &slot))
                     .map_err(|failure| blame(failure, &job.task.program));
-                tracing::trace!(job = id, total = ?arrived.elapsed(), "job left the executor");
                 Ok(Finished { outcome, timings, waited })
             }
             Ended::Lost(loss) => Err(Stop::Lost(loss, true)),
         }
-    }
-}
-
-/// Why an attempt ended early.
-enum Stop {
-    Failed(Box<Failure>, Box<Timings>),
-    Lost(Loss, bool),
-}
-
-impl Stop {
-    fn failed(failure: Failure) -> Self {
-        Self::Failed(Box::new(failure), Box::default())
     }
 }
 
@@ -374,8 +260,8 @@ fn code<'a>(program: &'a Program<'_>, compiled: Option<&'a Compiled>) -> Result<
         },
         Program::Source { .. } => Ok(Code::Ptx(&compiled.expect("a source is compiled before it gets here").ptx)),
         Program::Ptx(text) => Ok(Code::Ptx(text)),
-        Program::Cubin(gpufleet_schema::Inline::Bytes(bytes)) => Ok(Code::Cubin(bytes)),
-        Program::Cubin(gpufleet_schema::Inline::Numbers(_)) => Err(Stop::failed(Failure::new(
+        Program::Cubin(Inline::Bytes(bytes)) => Ok(Code::Cubin(bytes)),
+        Program::Cubin(Inline::Numbers(_)) => Err(Stop::failed(Failure::new(
             Verdict::User,
             FailureCode::InvalidTask,
             "program.cubin: a list of numbers is not accepted here; give base64 or MessagePack bin",
@@ -389,150 +275,6 @@ fn blame(mut failure: Failure, program: &Program<'_>) -> Failure {
         failure.verdict = Verdict::Infrastructure;
     }
     failure
-}
-
-impl Shared {
-    pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the state")
-    }
-
-    fn say(&self, message: &ToExecutor) {
-        // A frame that can't be encoded is refused where it can happen, in `submit`; one that can't be sent belongs to a child that is
-        // gone, which the listener notices.
-        if let Ok(outgoing) = Outgoing::encode(message, None) {
-            drop(self.outgoing.send(outgoing));
-        }
-    }
-
-    fn next_job(&self) -> u64 {
-        let mut state = self.state();
-        state.next_job += 1;
-        state.next_job
-    }
-
-    async fn compiled(&self, program: &Program<'_>) -> Result<Option<Arc<Compiled>>, Stop> {
-        let Program::Source { code, options } = program else { return Ok(None) };
-        let request = CompileRequest {
-            code: code.to_string(),
-            options: options.clone(),
-            arch: self.device.compute_capability,
-            nvrtc: None,
-        };
-        let started = Instant::now();
-        match self.compiler.compile(request).await {
-            Ok(compiled) => Ok(Some(compiled)),
-            Err(error) => {
-                let timings = Timings { compile_us: started.elapsed().as_micros() as u64, ..Timings::default() };
-                Err(Stop::Failed(Box::new(error.into()), Box::new(timings)))
-            }
-        }
-    }
-
-    /// Gives the job to the child, with its program if the child does not have it.
-    fn submit(&self, mut run: crate::ipc::message::Run, pending: Pending, code: Code<'_>) -> Result<(), Stop> {
-        // One lock around all of it: frames leave in the order in which ids were claimed, and no loss slips in between.
-        let mut state = self.state();
-        if let Some(loss) = &*self.lost.borrow() {
-            return Err(Stop::Lost(loss.clone(), false));
-        }
-        if state.stopping {
-            return Err(Stop::Lost(Loss { cause: LostCause::Stopped, reason: "the executor stops".to_owned() }, false));
-        }
-        let claim = state.programs.claim(pending.program);
-        run.program = claim.id;
-        let frames = (|| {
-            let mut frames = Vec::with_capacity(3);
-            if let Some(program) = claim.forget {
-                frames.push(Outgoing::encode(&ToExecutor::ForgetProgram { program }, None)?);
-            }
-            if claim.is_new {
-                let program = ToExecutor::Program { program: claim.id, image: code.image() };
-                frames.push(Outgoing::encode(&program, None)?);
-            }
-            let job = run.job;
-            frames.push(Outgoing::encode(&ToExecutor::Run(run), None)?);
-            Ok::<_, crate::ipc::frame::FrameError>((job, frames))
-        })();
-        let (job, frames) = match frames {
-            Ok(frames) => frames,
-            Err(error) => {
-                state.programs.withdraw(pending.program, claim.is_new);
-                return Err(Stop::failed(Failure::new(
-                    Verdict::User,
-                    FailureCode::InvalidTask,
-                    format!("the program or its launches are too large: could not {error}"),
-                )));
-            }
-        };
-        state.pending.insert(job, pending);
-        // A closed channel belongs to a child that is gone; the listener answers for the job.
-        frames.into_iter().for_each(|frame| drop(self.outgoing.send(frame)));
-        Ok(())
-    }
-
-    async fn wait(self: &Arc<Self>, job: u64, ending: oneshot::Receiver<Ended>, time_limit: Duration) -> Ended {
-        let deadline = Instant::now() + time_limit;
-        Watched { shared: Arc::clone(self), job, deadline, ending: Some(ending) }.ended().await
-    }
-
-    fn time_out(&self, job: u64) {
-        let mut state = self.state();
-        if state.pending.contains_key(&job) && state.timed_out.is_none() {
-            state.timed_out = Some(job);
-            drop(state);
-            self.keeper.kill();
-        }
-    }
-
-    async fn lost(&self) -> Loss {
-        let mut lost = self.lost.subscribe();
-        let lost = lost.wait_for(Option::is_some).await.expect("the sender is here");
-        lost.clone().expect("that is what was waited for")
-    }
-
-    /// Waits for something as long as the child lives.
-    async fn or_lost<T>(&self, something: impl Future<Output = T>) -> Result<T, Stop> {
-        tokio::select! {
-            biased;
-            loss = self.lost() => Err(Stop::Lost(loss, false)),
-            got = something => Ok(got),
-        }
-    }
-}
-
-/// A job in flight, whose time limit holds also when nobody waits for it any more.
-struct Watched {
-    shared: Arc<Shared>,
-    job: u64,
-    deadline: Instant,
-    ending: Option<oneshot::Receiver<Ended>>,
-}
-
-impl Watched {
-    async fn ended(mut self) -> Ended {
-        let ending = self.ending.as_mut().expect("it is taken only at the end");
-        let ended = match tokio::time::timeout_at(self.deadline.into(), &mut *ending).await {
-            Ok(ended) => ended,
-            Err(_) => {
-                self.shared.time_out(self.job);
-                ending.await
-            }
-        };
-        self.ending = None;
-        // The listener answers every job before it ends.
-        ended.unwrap_or_else(|_| {
-            Ended::Lost(Loss { cause: LostCause::Died, reason: "the executor's listener ended".to_owned() })
-        })
-    }
-}
-
-impl Drop for Watched {
-    fn drop(&mut self) {
-        let (Some(ending), Ok(runtime)) = (self.ending.take(), tokio::runtime::Handle::try_current()) else { return };
-        let rest =
-            Watched { shared: Arc::clone(&self.shared), job: self.job, deadline: self.deadline, ending: Some(ending) };
-        runtime.spawn(rest.ended());
-    }
 }
 
 impl Drop for Executor {
@@ -561,33 +303,6 @@ impl Drop for KillOnDrop {
     fn drop(&mut self) {
         if let Some(keeper) = &self.0 {
             keeper.kill();
-        }
-    }
-}
-
-impl From<Refusal> for StartError {
-    fn from(refusal: Refusal) -> Self {
-        match refusal {
-            Refusal::NoDriver { hint } => Self::NoDriver { hint },
-            Refusal::NoDevice { ordinal, devices } => Self::NoDevice { device: ordinal, devices },
-            Refusal::Driver { call, code, name } => Self::DriverError { call, code, name },
-        }
-    }
-}
-
-/// Tells the child about segments.
-struct Announcer(mpsc::UnboundedSender<Outgoing>);
-
-impl Announce for Announcer {
-    fn made(&self, id: u32, segment: &Segment) -> io::Result<()> {
-        let message = ToExecutor::Segment { segment: id, bytes: segment.len() as u64 };
-        let outgoing = Outgoing::encode(&message, Some(segment.descriptor()?)).map_err(io::Error::other)?;
-        self.0.send(outgoing).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
-    }
-
-    fn dropped(&self, id: u32) {
-        if let Ok(outgoing) = Outgoing::encode(&ToExecutor::DropSegment { segment: id }, None) {
-            drop(self.0.send(outgoing));
         }
     }
 }

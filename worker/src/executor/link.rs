@@ -12,8 +12,9 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    handle::{Ended, Loss, LostCause, Pending, Shared},
+    flight::{Ended, Pending, Shared},
     keeper::Exit,
+    loss::{Loss, LostCause},
 };
 use crate::ipc::{
     FromExecutor,

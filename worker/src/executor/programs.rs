@@ -82,9 +82,9 @@ impl Programs {
         }
     }
 
-    /// Takes back a claim that nobody was told of.
-    pub(crate) fn withdraw(&mut self, key: Key, was_new: bool) {
-        if was_new { drop(self.known.remove(&key)) } else { self.release(key) }
+    /// Takes back the claim of a new program that could not be sent.
+    pub(crate) fn withdraw(&mut self, key: Key) {
+        self.known.remove(&key);
     }
 
     fn forget_oldest(&mut self) -> Option<u32> {

@@ -14,7 +14,7 @@ use super::{
     error::{CudaError, Damage, called},
     geometry::{Geometry, check_shared},
     library::DriverLibrary,
-    module::{Function, LoadError, Program},
+    module::{Function, LoadError, Module, Program},
     pinned::PinnedSegment,
 };
 use crate::ipc::message::{ArgPlan, BufferPlan, Contents, LaunchPlan, Place, Run};
@@ -104,7 +104,7 @@ impl Lane {
         }
         let mut prepared = Vec::with_capacity(work.run.launches.len());
         for (index, launch) in work.run.launches.iter().enumerate() {
-            prepared.push(prepare(common, &*module, launch, index, work.run.buffers.len())?);
+            prepared.push(prepare(common, &module, launch, index, work.run.buffers.len())?);
         }
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
         timings.device_bytes_peak = sizes.iter().sum();
@@ -295,7 +295,7 @@ fn allocate<'a>(common: &'a Common, sizes: &[u64]) -> Result<Allocation<'a>, Job
 
 fn prepare<'a>(
     common: &Common,
-    module: &super::module::Module,
+    module: &Module,
     launch: &'a LaunchPlan,
     index: usize,
     buffers: usize,

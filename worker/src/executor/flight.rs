@@ -1,0 +1,267 @@
+//! Jobs in flight on one executor: what the handle and the two tasks behind it share.
+
+use std::{
+    collections::HashMap,
+    io,
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use gpufleet_schema::{Failure, FailureCode, Program, Timings, Verdict};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+
+use super::{
+    keeper::Keeper,
+    link::Outgoing,
+    loss::{Loss, LostCause},
+    programs::{Claim, Code, Key, Programs},
+};
+use crate::{
+    compiler::{CompileRequest, Compiled, Compiler},
+    ipc::{
+        DeviceInfo, ToExecutor,
+        frame::FrameError,
+        message::Run,
+        segment::Segment,
+        slab::{Announce, Slab, Slot},
+    },
+};
+
+/// What the handle and the two tasks behind it share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub device: DeviceInfo,
+    pub keeper: Keeper,
+    pub outgoing: mpsc::UnboundedSender<Outgoing>,
+    pub state: Mutex<State>,
+    /// Set once, when the child is gone and every job has its answer.
+    pub lost: watch::Sender<Option<Loss>>,
+    pub slab: Slab,
+    pub lanes: Arc<Semaphore>,
+    pub lanes_max: usize,
+    pub compiler: Arc<Compiler>,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct State {
+    pub pending: HashMap<u64, Pending>,
+    pub programs: Programs,
+    pub next_job: u64,
+    /// The job whose time limit made us kill the child.
+    pub timed_out: Option<u64>,
+    /// We made it stop; whatever happens to it now was wanted.
+    pub stopping: bool,
+    pub unpinned: Option<String>,
+}
+
+/// A job that the child has.
+#[derive(Debug)]
+pub(super) struct Pending {
+    pub answer: oneshot::Sender<Ended>,
+    pub program: Key,
+    pub entries: Vec<String>,
+    /// Kept here as well as in `run`, so that a cancelled `run` does not free what the child may still write to.
+    pub _slot: Arc<Slot>,
+    pub _lanes: OwnedSemaphorePermit,
+}
+
+/// How a job left the child.
+#[derive(Debug)]
+pub(super) enum Ended {
+    Finished { outcome: Result<(), Failure>, timings: Timings },
+    Lost(Loss),
+}
+
+/// Why an attempt ended early.
+pub(super) enum Stop {
+    Failed(Box<Failure>, Box<Timings>),
+    Lost(Loss, bool),
+}
+
+impl Stop {
+    pub(super) fn failed(failure: Failure) -> Self {
+        Self::Failed(Box::new(failure), Box::default())
+    }
+}
+
+fn too_large(error: &FrameError) -> Stop {
+    let message = format!("the program or its launches are too large: could not {error}");
+    Stop::failed(Failure::new(Verdict::User, FailureCode::InvalidTask, message))
+}
+
+impl Shared {
+    pub(super) fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("nobody panics while holding the state")
+    }
+
+    pub(super) fn say(&self, message: &ToExecutor) {
+        // A frame that can't be encoded is refused where it can happen, in `submit`; one that can't be sent belongs to a child that is
+        // gone, which the listener notices.
+        if let Ok(outgoing) = Outgoing::encode(message, None) {
+            drop(self.outgoing.send(outgoing));
+        }
+    }
+
+    pub(super) fn next_job(&self) -> u64 {
+        let mut state = self.state();
+        state.next_job += 1;
+        state.next_job
+    }
+
+    pub(super) async fn compiled(&self, program: &Program<'_>) -> Result<Option<Arc<Compiled>>, Stop> {
+        let Program::Source { code, options } = program else { return Ok(None) };
+        let request = CompileRequest {
+            code: code.to_string(),
+            options: options.clone(),
+            arch: self.device.compute_capability,
+            nvrtc: None,
+        };
+        let started = Instant::now();
+        match self.compiler.compile(request).await {
+            Ok(compiled) => Ok(Some(compiled)),
+            Err(error) => {
+                let timings = Timings { compile_us: started.elapsed().as_micros() as u64, ..Timings::default() };
+                Err(Stop::Failed(Box::new(error.into()), Box::new(timings)))
+            }
+        }
+    }
+
+    /// Gives the job to the child, with its program if the child does not have it.
+    pub(super) fn submit(&self, mut run: Run, pending: Pending, code: Code<'_>) -> Result<(), Stop> {
+        // One lock around all of it: frames leave in the order in which ids were claimed, and no loss slips in between.
+        let mut state = self.state();
+        if let Some(loss) = &*self.lost.borrow() {
+            return Err(Stop::Lost(loss.clone(), false));
+        }
+        if state.stopping {
+            return Err(Stop::Lost(Loss { cause: LostCause::Stopped, reason: "the executor stops".to_owned() }, false));
+        }
+        let claim = state.programs.claim(pending.program);
+        run.program = claim.id;
+        if let Err(error) = self.tell_program(&claim, code) {
+            state.programs.withdraw(pending.program);
+            return Err(too_large(&error));
+        }
+        let job = run.job;
+        match Outgoing::encode(&ToExecutor::Run(run), None) {
+            Ok(frame) => {
+                state.pending.insert(job, pending);
+                // A closed queue belongs to a child that is gone; the listener answers for the job.
+                drop(self.outgoing.send(frame));
+                Ok(())
+            }
+            Err(error) => {
+                state.programs.release(pending.program);
+                Err(too_large(&error))
+            }
+        }
+    }
+
+    fn tell_program(&self, claim: &Claim, code: Code<'_>) -> Result<(), FrameError> {
+        if let Some(program) = claim.forget {
+            self.say(&ToExecutor::ForgetProgram { program });
+        }
+        if claim.is_new {
+            let program = ToExecutor::Program { program: claim.id, image: code.image() };
+            drop(self.outgoing.send(Outgoing::encode(&program, None)?));
+        }
+        Ok(())
+    }
+
+    pub(super) async fn wait(
+        self: &Arc<Self>,
+        job: u64,
+        ending: oneshot::Receiver<Ended>,
+        time_limit: Duration,
+    ) -> Ended {
+        let deadline = Instant::now() + time_limit;
+        Watched { shared: Arc::clone(self), job, deadline, ending: Some(ending) }.ended().await
+    }
+
+    fn time_out(&self, job: u64) {
+        let mut state = self.state();
+        if state.pending.contains_key(&job) && state.timed_out.is_none() {
+            state.timed_out = Some(job);
+            drop(state);
+            self.keeper.kill();
+        }
+    }
+
+    pub(super) async fn lost(&self) -> Loss {
+        let mut lost = self.lost.subscribe();
+        let lost = lost.wait_for(Option::is_some).await.expect("the sender is here");
+        lost.clone().expect("that is what was waited for")
+    }
+
+    /// Waits for something as long as the child lives.
+    pub(super) async fn or_lost<T>(&self, something: impl Future<Output = T>) -> Result<T, Stop> {
+        tokio::select! {
+            biased;
+            loss = self.lost() => Err(Stop::Lost(loss, false)),
+            got = something => Ok(got),
+        }
+    }
+}
+
+/// A job in flight, whose time limit holds also when nobody waits for it any more.
+struct Watched {
+    shared: Arc<Shared>,
+    job: u64,
+    deadline: Instant,
+    /// Taken once the job has ended.
+    ending: Option<oneshot::Receiver<Ended>>,
+}
+
+/// Waits for a job's end, and kills the child if its time limit comes first.
+async fn ended(shared: &Shared, job: u64, deadline: Instant, ending: &mut oneshot::Receiver<Ended>) -> Ended {
+    let ended = match tokio::time::timeout_at(deadline.into(), &mut *ending).await {
+        Ok(ended) => ended,
+        Err(_) => {
+            shared.time_out(job);
+            ending.await
+        }
+    };
+    // The listener answers every job before it ends.
+    ended.unwrap_or_else(|_| {
+        Ended::Lost(Loss { cause: LostCause::Died, reason: "the executor's listener ended".to_owned() })
+    })
+}
+
+impl Watched {
+    async fn ended(mut self) -> Ended {
+        let ending = self.ending.as_mut().expect("it is taken only at the end");
+        let ended = ended(&self.shared, self.job, self.deadline, ending).await;
+        self.ending = None;
+        ended
+    }
+}
+
+impl Drop for Watched {
+    /// The rest of the watch is a task without a guard: a runtime that shuts down drops it, and there it ends.
+    fn drop(&mut self) {
+        let (Some(mut ending), Ok(runtime)) = (self.ending.take(), tokio::runtime::Handle::try_current()) else {
+            return;
+        };
+        let (shared, job, deadline) = (Arc::clone(&self.shared), self.job, self.deadline);
+        runtime.spawn(async move {
+            ended(&shared, job, deadline, &mut ending).await;
+        });
+    }
+}
+
+/// Tells the child about segments.
+pub(super) struct Announcer(pub mpsc::UnboundedSender<Outgoing>);
+
+impl Announce for Announcer {
+    fn made(&self, id: u32, segment: &Segment) -> io::Result<()> {
+        let message = ToExecutor::Segment { segment: id, bytes: segment.len() as u64 };
+        let outgoing = Outgoing::encode(&message, Some(segment.descriptor()?)).map_err(io::Error::other)?;
+        self.0.send(outgoing).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+    }
+
+    fn dropped(&self, id: u32) {
+        if let Ok(outgoing) = Outgoing::encode(&ToExecutor::DropSegment { segment: id }, None) {
+            drop(self.0.send(outgoing));
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! How executors fail to start, and how they end.
+
+use std::{io, time::Duration};
+
+use crate::ipc::message::Refusal;
+
+/// A job that came to no end, through no proven fault of its own.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum RunError {
+    #[error("run the job: {reason}")]
+    Lost {
+        cause: LostCause,
+        reason: String,
+        /// It had been sent to the executor.
+        was_running: bool,
+    },
+}
+
+/// Why an executor took jobs with it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LostCause {
+    /// The child died, and nobody knows why.
+    Died,
+    /// One of the jobs in flight brought the context down, perhaps this one: run it again alone.
+    Suspect,
+    /// Another job brought the executor down. This one is not to blame and should not lose an attempt.
+    Neighbour,
+    /// The device is sick: no job is to blame, and the next executor on it will hardly fare better.
+    Device,
+    /// The supervisor stopped or killed it.
+    Stopped,
+}
+
+/// How an executor ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Loss {
+    pub cause: LostCause,
+    pub reason: String,
+}
+
+/// An executor that did not start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("start an executor: {hint}")]
+    NoDriver { hint: String },
+    #[error("start an executor: there is no device {device}, the driver has {devices}")]
+    NoDevice { device: u32, devices: u32 },
+    #[error("start an executor: {call} answered {name} ({code})")]
+    DriverError { call: String, code: u32, name: String },
+    #[error("start an executor: the process died: {status}{}", tail_of(.stderr_tail))]
+    Died { status: String, stderr_tail: String },
+    #[error("start an executor: it was not ready within {} s", .deadline.as_secs())]
+    Timeout { deadline: Duration },
+    #[error("start an executor process")]
+    Spawn(#[source] io::Error),
+}
+
+fn tail_of(tail: &str) -> String {
+    if tail.trim().is_empty() { String::new() } else { format!("\n{}", tail.trim_end()) }
+}
+
+impl From<Refusal> for StartError {
+    fn from(refusal: Refusal) -> Self {
+        match refusal {
+            Refusal::NoDriver { hint } => Self::NoDriver { hint },
+            Refusal::NoDevice { ordinal, devices } => Self::NoDevice { device: ordinal, devices },
+            Refusal::Driver { call, code, name } => Self::DriverError { call, code, name },
+        }
+    }
+}

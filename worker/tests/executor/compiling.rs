@@ -1,0 +1,124 @@
+//! CUDA C in compiler children.
+
+use std::sync::Arc;
+
+use gpufleet_schema::{Failure, FailureCode, Verdict};
+use gpufleet_worker::compiler::{CompileError, CompileRequest, Compiled, Compiler};
+
+use crate::harness::executable;
+
+fn request(code: &str) -> CompileRequest {
+    CompileRequest { code: code.to_owned(), options: vec![], arch: (8, 0), nvrtc: None }
+}
+
+async fn compile(request: CompileRequest) -> Result<Arc<Compiled>, CompileError> {
+    Compiler::new(None).with_executable(executable()).compile(request).await
+}
+
+const GOOD: &str = "extern \"C\" __global__ void f(float *x) { x[threadIdx.x] *= 2.0f; }\n";
+
+#[tokio::test]
+async fn code_becomes_ptx_for_the_devices_architecture() {
+    let compiled = compile(request(GOOD)).await.expect("NVRTC is installed; `cargo xtask setup` does that");
+    assert!(compiled.ptx.contains(".visible .entry f("), "{}", compiled.ptx);
+    assert!(compiled.ptx.contains(".target sm_80"), "{}", compiled.ptx);
+    assert!(compiled.version.starts_with("12."), "{}", compiled.version);
+    assert!(!compiled.ptx.ends_with('\0'));
+}
+
+#[tokio::test]
+async fn a_device_between_two_architectures_gets_the_older_one() {
+    let compiled = compile(CompileRequest { arch: (8, 8), ..request(GOOD) }).await.unwrap();
+    assert!(compiled.ptx.contains(".target sm_8"), "{}", compiled.ptx);
+}
+
+#[tokio::test]
+async fn an_error_comes_back_with_its_line_and_the_log() {
+    let error = compile(request("\nextern \"C\" __global__ void f(float *x) {\n  x[0] = y;\n}\n")).await.unwrap_err();
+    let failure = Failure::from(error);
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::CompileError));
+    assert_eq!(failure.line, Some(3));
+    assert_eq!(failure.message, "kernel.cu(3): error: identifier \"y\" is undefined");
+    assert!(failure.detail.unwrap().contains("1 error detected"));
+}
+
+#[tokio::test]
+async fn cudas_own_headers_can_be_included() {
+    let code = "#include <cuda_fp16.h>\n#include <cuda/std/limits>\nextern \"C\" __global__ void f(__half *x) { x[0] = __hadd(x[0], x[1]); }\n";
+    compile(request(code)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_host_file_never_shows_in_a_log() {
+    let secret = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(secret.path(), "hunter2 hunter2 hunter2").unwrap();
+    let path = secret.path().display();
+    for code in [
+        format!("#include \"{path}\"\n"),
+        format!("#define NAME \"{path}\"\n#include NAME\n"),
+        format!("#inc\\\nlude \"{path}\"\n"),
+        format!("%:include \"{path}\"\n"),
+        format!("/**/ # /**/ include /**/ \"{path}\"\n"),
+    ] {
+        let error = compile(request(&format!("{code}{GOOD}"))).await.expect_err(&code);
+        let failure = Failure::from(error);
+        assert_eq!(failure.verdict, Verdict::User, "{failure:?}");
+        let told = format!("{} {}", failure.message, failure.detail.unwrap_or_default());
+        assert!(!told.contains("hunter2"), "{code}: {told}");
+    }
+}
+
+#[tokio::test]
+async fn a_forbidden_option_is_refused_by_name() {
+    let error = compile(CompileRequest { options: vec!["-I/etc".to_owned()], ..request(GOOD) }).await.unwrap_err();
+    assert!(matches!(error, CompileError::Refused(_)));
+    assert!(Failure::from(error).message.contains("\"-I/etc\""));
+}
+
+#[tokio::test]
+async fn a_missing_nvrtc_is_the_workers_fault_and_says_what_to_do() {
+    let error = compile(CompileRequest { nvrtc: Some("/nowhere".into()), ..request(GOOD) }).await.unwrap_err();
+    let failure = Failure::from(error);
+    assert_eq!((failure.verdict, failure.code), (Verdict::Infrastructure, FailureCode::CompileError));
+    assert!(failure.message.contains("submit PTX"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn equal_requests_at_the_same_time_are_compiled_once() {
+    let compiler = Compiler::new(None).with_executable(executable());
+    let jobs = (0..16).map(|_| compiler.compile(request(GOOD)));
+    let all = futures::future::join_all(jobs).await;
+    let first = all[0].as_ref().unwrap();
+    assert!(all.iter().all(|compiled| Arc::ptr_eq(compiled.as_ref().unwrap(), first)));
+}
+
+#[tokio::test]
+async fn a_compiler_that_dies_over_the_code_takes_nothing_with_it() {
+    let deep = format!("{GOOD}int deep = {}0;\n", "(".repeat(2_000_000));
+    let error = compile(request(&deep)).await.unwrap_err();
+    assert_eq!(Failure::from(error.clone()).verdict, Verdict::User, "{error}");
+    compile(request(GOOD)).await.unwrap();
+}
+
+#[test]
+fn the_command_writes_ptx_into_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, output) = (folder.path().join("f.cu"), folder.path().join("f.ptx"));
+    std::fs::write(&source, GOOD).unwrap();
+    let compile = |file: &std::path::Path| {
+        std::process::Command::new(executable())
+            .args(["compile", file.to_str().unwrap(), "--arch", "compute_90", "--option", "-G", "-o"])
+            .arg(&output)
+            .output()
+            .unwrap()
+    };
+    let done = compile(&source);
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let ptx = std::fs::read_to_string(&output).unwrap();
+    assert!(ptx.contains(".target sm_90") && ptx.ends_with("}\n"));
+    std::fs::write(&source, "nonsense").unwrap();
+    let failed = compile(&source);
+    assert!(!failed.status.success());
+    let said = String::from_utf8_lossy(&failed.stderr).into_owned();
+    assert!(said.starts_with("error: ") && said.contains("f.cu"), "{said}");
+}

@@ -1,0 +1,200 @@
+//! Jobs that fail, and what they are told.
+
+use std::time::{Duration, Instant};
+
+use gpufleet_schema::{Block, Dtype, FailureCode, Grid, Program, Verdict};
+use gpufleet_worker::executor::{Executor, LostCause, RunError};
+
+use crate::harness::{
+    PTX, add_one, buffer, fail, job, lose, misbehaving, options, ptx_task, start, succeed, u32_arg, u32s, zeros,
+};
+
+/// The executor goes on after this failure.
+async fn still_works(executor: &Executor) {
+    assert_eq!(u32s(&succeed(executor, &add_one(10, 1)).await[0]), [1; 10]);
+}
+
+#[tokio::test]
+async fn an_unknown_entry_is_answered_with_the_known_ones() {
+    let executor = start().await;
+    let failure = fail(&executor, &misbehaving("add_two")).await;
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::LaunchError));
+    assert_eq!(failure.message, "no entry \"add_two\" in the module; it has add_one, write_beyond, spin, stop_here");
+    still_works(&executor).await;
+}
+
+#[tokio::test]
+async fn arguments_must_be_as_many_and_as_long_as_the_kernel_takes() {
+    let executor = start().await;
+    let mut task = add_one(10, 1);
+    task.launches[0].args.pop();
+    let failure = fail(&executor, &task).await;
+    assert_eq!(failure.code, FailureCode::LaunchError);
+    assert_eq!(failure.message, "launches[0] (add_one): 1 arguments given, the kernel takes 2");
+    task.launches[0].args.push(buffer("data"));
+    let failure = fail(&executor, &task).await;
+    assert_eq!(failure.message, "launches[0] (add_one): args[1] has 8 bytes, the kernel's parameter 4");
+    still_works(&executor).await;
+}
+
+#[tokio::test]
+async fn bad_ptx_is_answered_with_its_line() {
+    let executor = start().await;
+    let broken = PTX.replace("mul.wide.u32 %rd3, %r5, 4;", "frobnicate.u32 %rd3, %r5, 4;");
+    let line = 1 + broken.lines().position(|line| line.contains("frobnicate")).unwrap() as u32;
+    let mut task = ptx_task(&broken);
+    let good = add_one(10, 1);
+    (task.buffers, task.launches) = (good.buffers, good.launches);
+    let failure = fail(&executor, &task).await;
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::LoadError));
+    assert_eq!(failure.line, Some(line), "{failure:?}");
+    assert!(failure.message.contains("frobnicate"), "{failure:?}");
+    still_works(&executor).await;
+}
+
+#[tokio::test]
+async fn a_grid_that_the_device_can_not_launch_is_refused_in_numbers() {
+    let executor = start().await;
+    let mut task = add_one(10, 1);
+    task.launches[0].grid = Grid::Cover(vec![1, 70_000]);
+    task.launches[0].block = Block::Threads(vec![1]);
+    let failure = fail(&executor, &task).await;
+    assert_eq!(failure.code, FailureCode::LaunchError);
+    assert!(failure.message.contains("70000 blocks in y; the device allows 1 to 65535"), "{}", failure.message);
+    still_works(&executor).await;
+}
+
+#[tokio::test]
+async fn out_of_memory_is_answered_with_what_was_wanted_and_what_is_free() {
+    let mut options = options();
+    options.environment.push(("GPUFLEET_EMULATOR_MEMORY".to_owned(), "64MiB".to_owned()));
+    let (executor, device) = Executor::start(options).await.unwrap();
+    assert_eq!(device.memory_bytes, 64 << 20);
+    let mut task = add_one(10, 1);
+    task.buffers.push(zeros("large", Dtype::U8, 100 << 20));
+    let failure = fail(&executor, &task).await;
+    assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
+    assert!(failure.message.contains("wants 104857640 bytes of device memory"), "{}", failure.message);
+    still_works(&executor).await;
+    // Twice forty does not fit at once: one waits for the other.
+    let mut task = add_one(10, 1);
+    task.buffers.push(zeros("large", Dtype::U8, 40 << 20));
+    let (first, second) = tokio::join!(succeed(&executor, &task), succeed(&executor, &task));
+    assert_eq!((u32s(&first[0]), u32s(&second[0])), (vec![1; 10], vec![1; 10]));
+}
+
+#[tokio::test]
+async fn a_jobs_own_memory_limit_holds() {
+    let executor = start().await;
+    let mut task = add_one(1000, 1);
+    task.limits.memory_bytes_max = Some(3999);
+    let failure = fail(&executor, &task).await;
+    assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
+    assert_eq!(failure.message, "the buffers need 4000 bytes, limits.memory_bytes_max allows 3999");
+}
+
+#[tokio::test]
+async fn an_output_that_no_reply_can_carry_is_refused_before_it_is_computed() {
+    let executor = start().await;
+    let mut task = add_one(10, 1);
+    task.buffers.push(zeros("large", Dtype::U8, 17 << 20));
+    task.outputs.push("large".to_owned());
+    assert_eq!(fail(&executor, &task).await.code, FailureCode::OutputTooLarge);
+}
+
+#[tokio::test]
+async fn a_fault_is_answered_with_its_report_and_a_new_executor_works() {
+    let executor = start().await;
+    still_works(&executor).await;
+    let failure = fail(&executor, &misbehaving("write_beyond")).await;
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::KernelFault));
+    assert!(failure.message.contains("write_beyond") && failure.message.contains("(700)"), "{}", failure.message);
+    let report = failure.detail.expect("the emulator accounts for it");
+    assert!(report.contains("`write_beyond`") && report.contains("thread (0, 0, 0)"), "{report}");
+    assert!(executor.lost().await.reason.contains("CUDA_ERROR_ILLEGAL_ADDRESS"));
+    let RunError::Lost { was_running, .. } = lose(&executor, &add_one(1, 1)).await;
+    assert!(!was_running);
+    still_works(&start().await).await;
+}
+
+#[tokio::test]
+async fn a_trap_is_a_fault_too() {
+    let executor = start().await;
+    let failure = fail(&executor, &misbehaving("stop_here")).await;
+    assert_eq!(failure.code, FailureCode::KernelFault);
+    assert!(failure.message.contains("stop_here"), "{}", failure.message);
+}
+
+#[tokio::test]
+async fn a_time_limit_kills_the_executor_and_spares_the_neighbours_the_blame() {
+    let executor = start().await;
+    let (spinning, waiting) = (misbehaving("spin"), misbehaving("spin"));
+    let limited = async {
+        let limited =
+            gpufleet_worker::executor::ExecutorJob { time_limit: Duration::from_millis(300), ..job(&spinning) };
+        executor.run(limited).await.expect("it has an outcome")
+    };
+    let started = Instant::now();
+    let (limited, neighbour) = tokio::join!(limited, lose(&executor, &waiting));
+    let failure = limited.outcome.unwrap_err();
+    assert_eq!((failure.verdict, failure.code), (Verdict::Timeout, FailureCode::TimeLimit));
+    assert!(started.elapsed() >= Duration::from_millis(300));
+    let RunError::Lost { cause, was_running, .. } = neighbour;
+    assert_eq!((cause, was_running), (LostCause::Neighbour, true));
+}
+
+#[tokio::test]
+async fn among_neighbours_the_emulator_names_the_one_to_blame() {
+    let executor = start().await;
+    let (spinning, faulting) = (misbehaving("spin"), misbehaving("write_beyond"));
+    let (neighbour, failed) = tokio::join!(lose(&executor, &spinning), fail(&executor, &faulting));
+    assert_eq!(failed.code, FailureCode::KernelFault);
+    let RunError::Lost { cause, .. } = neighbour;
+    assert_eq!(cause, LostCause::Neighbour);
+}
+
+#[tokio::test]
+async fn two_that_run_the_faulting_kernel_are_both_suspects_until_one_runs_alone() {
+    let executor = start().await;
+    // The second can't end before the first faults: it has more to do than a fault takes to be seen.
+    let faulting = misbehaving("write_beyond");
+    let mut innocent = add_one(10, 1);
+    innocent.launches.push(misbehaving("spin").launches.remove(0));
+    innocent.launches[1].args = vec![buffer("flag")];
+    innocent.buffers.push(zeros("flag", Dtype::U32, 1));
+    innocent.buffers.push(zeros("spare", Dtype::U32, 2));
+    let mut later = misbehaving("write_beyond").launches.remove(0);
+    later.args = vec![buffer("spare")];
+    innocent.launches.push(later);
+    let (first, second) = tokio::join!(lose(&executor, &innocent), lose(&executor, &faulting));
+    for RunError::Lost { cause, .. } in [first, second] {
+        assert_eq!(cause, LostCause::Suspect);
+    }
+    let executor = start().await;
+    let alone = gpufleet_worker::executor::ExecutorJob { alone: true, ..job(&faulting) };
+    let failure = executor.run(alone).await.unwrap().outcome.unwrap_err();
+    assert_eq!(failure.code, FailureCode::KernelFault);
+}
+
+#[tokio::test]
+async fn a_cubin_that_is_none_is_refused() {
+    let executor = start().await;
+    let mut task = add_one(10, 1);
+    task.program = Program::Cubin(b"\x7fELF and no more".to_vec().into());
+    let failure = fail(&executor, &task).await;
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::LoadError));
+    still_works(&executor).await;
+}
+
+#[tokio::test]
+async fn more_shared_memory_than_the_device_has_is_refused() {
+    let executor = start().await;
+    let mut task = add_one(10, 1);
+    task.launches[0].shared_bytes = 227 << 10;
+    let failure = fail(&executor, &task).await;
+    assert_eq!(failure.code, FailureCode::LaunchError);
+    assert!(failure.message.contains("232448 bytes of shared memory"), "{}", failure.message);
+    task.launches[0].shared_bytes = 100 << 10;
+    task.launches[0].args = vec![buffer("data"), u32_arg(10)];
+    assert_eq!(u32s(&succeed(&executor, &task).await[0]), [1; 10]);
+}

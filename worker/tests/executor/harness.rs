@@ -1,0 +1,138 @@
+//! Starts executors and builds tasks.
+
+use std::{
+    path::PathBuf,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Failure, Grid, Launch, Program, Task};
+use gpufleet_worker::{
+    compiler::Compiler,
+    executor::{CudaSpec, Executor, ExecutorJob, ExecutorOptions, Finished, OutputBytes, RunError},
+};
+
+/// Longer than any job here takes on a loaded machine.
+pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+/// Small kernels with all kinds of behaviour.
+pub(crate) const PTX: &str = include_str!("kernels.ptx");
+
+pub(crate) fn executable() -> PathBuf {
+    env!("CARGO_BIN_EXE_gpufleet-worker").into()
+}
+
+pub(crate) fn options() -> ExecutorOptions {
+    ExecutorOptions {
+        executable: Some(executable()),
+        compiler: Arc::new(Compiler::new(None).with_executable(executable())),
+        // Tests run beside each other: one core for each device.
+        environment: vec![("GPUFLEET_EMULATOR_THREADS".to_owned(), "1".to_owned())],
+        ..ExecutorOptions::new(0, CudaSpec::Emulated)
+    }
+}
+
+pub(crate) async fn start() -> Executor {
+    Executor::start(options()).await.expect("the emulator is built beside the worker").0
+}
+
+pub(crate) fn job<'a>(task: &'a Task<'a>) -> ExecutorJob<'a> {
+    task.check().expect("tests send tasks that pass the check");
+    ExecutorJob { task, time_limit: TIME_LIMIT, alone: false }
+}
+
+pub(crate) async fn run(executor: &Executor, task: &Task<'_>) -> Finished {
+    let task = task.clone();
+    executor.run(job(&task)).await.expect("the executor lives")
+}
+
+pub(crate) async fn succeed(executor: &Executor, task: &Task<'_>) -> Vec<OutputBytes> {
+    run(executor, task).await.outcome.expect("the job succeeds")
+}
+
+pub(crate) async fn fail(executor: &Executor, task: &Task<'_>) -> Failure {
+    run(executor, task).await.outcome.expect_err("the job fails")
+}
+
+pub(crate) async fn lose(executor: &Executor, task: &Task<'_>) -> RunError {
+    executor.run(job(task)).await.expect_err("the executor is lost")
+}
+
+pub(crate) fn ptx_task<'a>(ptx: &'a str) -> Task<'a> {
+    Task::new(Program::Ptx(ptx.into()))
+}
+
+pub(crate) fn floats(name: &str, values: &[f32]) -> Buffer<'static> {
+    let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    Buffer {
+        name: name.to_owned(),
+        dtype: Dtype::F32,
+        shape: vec![values.len() as u64],
+        data: Data::Inline(bytes.into()),
+    }
+}
+
+pub(crate) fn zeros(name: &str, dtype: Dtype, count: u64) -> Buffer<'static> {
+    Buffer { name: name.to_owned(), dtype, shape: vec![count], data: Data::Zeros }
+}
+
+pub(crate) fn launch(entry: &str, threads: u64, args: Vec<Arg>) -> Launch {
+    Launch {
+        entry: entry.to_owned(),
+        grid: Grid::Cover(vec![threads]),
+        block: Block::Threads(vec![64]),
+        shared_bytes: 0,
+        args,
+        repeat: 1,
+    }
+}
+
+pub(crate) fn buffer(name: &str) -> Arg {
+    Arg::Buffer(name.to_owned())
+}
+
+pub(crate) fn u32_arg(value: u32) -> Arg {
+    Arg::Scalar(Dtype::U32, value.into())
+}
+
+/// Adds one to each of `count` integers, `repeat` times.
+pub(crate) fn add_one(count: u32, repeat: u32) -> Task<'static> {
+    let mut task = ptx_task(PTX);
+    task.buffers = vec![zeros("data", Dtype::U32, u64::from(count))];
+    task.launches =
+        vec![Launch { repeat, ..launch("add_one", u64::from(count), vec![buffer("data"), u32_arg(count)]) }];
+    task.outputs = vec!["data".to_owned()];
+    task
+}
+
+/// A kernel that takes one buffer of four bytes.
+pub(crate) fn misbehaving(entry: &str) -> Task<'static> {
+    let mut task = ptx_task(PTX);
+    task.buffers = vec![zeros("data", Dtype::U32, 1)];
+    task.launches = vec![Launch { block: Block::Threads(vec![1]), ..launch(entry, 1, vec![buffer("data")]) }];
+    task
+}
+
+pub(crate) fn u32s(output: &OutputBytes) -> Vec<u32> {
+    assert_eq!(output.dtype, Dtype::U32);
+    output.bytes.chunks_exact(4).map(|bytes| u32::from_le_bytes(bytes.try_into().expect("chunks of four"))).collect()
+}
+
+pub(crate) fn f32s(output: &OutputBytes) -> Vec<f32> {
+    assert_eq!(output.dtype, Dtype::F32);
+    output.bytes.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().expect("chunks of four"))).collect()
+}
+
+pub(crate) async fn poll_until(what: &str, mut condition: impl FnMut() -> bool) {
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while !condition() {
+        assert!(Instant::now() < deadline, "waited in vain: {what}");
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+}
+
+pub(crate) fn process_exists(pid: u32) -> bool {
+    // A zombie is gone for all that matters: its parent has not looked yet.
+    std::fs::read_to_string(format!("/proc/{pid}/stat"))
+        .is_ok_and(|stat| !stat.rsplit_once(')').is_some_and(|(_, rest)| rest.trim_start().starts_with('Z')))
+}

@@ -1,0 +1,159 @@
+//! How executors start, end, and take nothing with them that they should not.
+
+use std::{
+    io::{BufRead, BufReader},
+    process::{Command, Stdio},
+    time::Duration,
+};
+
+use gpufleet_worker::executor::{CudaSpec, Executor, ExecutorOptions, LostCause, RunError, StartError};
+
+use crate::harness::{add_one, lose, misbehaving, options, poll_until, process_exists, start, succeed, u32s};
+
+#[tokio::test]
+async fn an_emulated_device_says_that_it_is_one() {
+    let (executor, device) = Executor::start(options()).await.unwrap();
+    assert!(device.emulated);
+    assert_eq!(device.compute_capability, (8, 0));
+    assert!(device.uuid.starts_with("GPU-") && device.uuid.len() == 40, "{}", device.uuid);
+    assert!(device.driver_version >= 12_000 && device.multiprocessors > 0 && !device.name.is_empty());
+    assert_eq!(*executor.device(), device);
+}
+
+#[tokio::test]
+async fn a_device_that_is_not_there_is_an_error_with_the_number_that_are() {
+    let refused = Executor::start(ExecutorOptions { device: 7, ..options() }).await.unwrap_err();
+    assert!(matches!(refused, StartError::NoDevice { device: 7, devices: 1 }), "{refused}");
+}
+
+#[tokio::test]
+async fn a_driver_that_is_not_there_is_an_error_with_a_hint() {
+    let nowhere = CudaSpec::Path("/nowhere/libcuda.so".into());
+    let refused = Executor::start(ExecutorOptions { cuda: nowhere, ..options() }).await.unwrap_err();
+    let StartError::NoDriver { hint } = refused else { panic!("{refused}") };
+    assert!(hint.contains("/nowhere/libcuda.so"), "{hint}");
+}
+
+#[tokio::test]
+async fn a_library_that_is_no_driver_is_refused() {
+    let libc = ["/lib/x86_64-linux-gnu/libm.so.6", "/lib64/libm.so.6", "/lib/aarch64-linux-gnu/libm.so.6"];
+    let library = libc.into_iter().find(|path| std::path::Path::new(path).exists()).expect("some libm is there");
+    let refused = Executor::start(ExecutorOptions { cuda: CudaSpec::Path(library.into()), ..options() }).await;
+    assert!(matches!(refused, Err(StartError::NoDriver { .. })), "{refused:?}");
+}
+
+#[tokio::test]
+async fn a_child_that_can_not_start_is_an_error_with_its_last_words() {
+    let options = ExecutorOptions { executable: Some("/bin/false".into()), ..options() };
+    let died = Executor::start(options).await.unwrap_err();
+    assert!(matches!(died, StartError::Died { .. }), "{died}");
+}
+
+#[tokio::test]
+async fn a_child_that_says_nothing_is_given_up() {
+    let options =
+        ExecutorOptions { executable: Some("/bin/cat".into()), ready_deadline: Duration::from_secs(30), ..options() };
+    // `cat executor …` prints that there is no such file and ends: also an end without a word.
+    assert!(matches!(Executor::start(options).await.unwrap_err(), StartError::Died { .. }));
+}
+
+#[tokio::test]
+async fn a_killed_child_loses_its_jobs_and_says_so() {
+    let executor = start().await;
+    let task = misbehaving("spin");
+    let pid = executor.pid();
+    let killing = async {
+        let busy = || std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 4);
+        poll_until("the child has its lanes", busy).await;
+        // SAFETY: the process is our own child, and not yet reaped: the executor is still held.
+        unsafe { libc::kill(pid as i32, libc::SIGKILL) };
+    };
+    let (lost, ()) = tokio::join!(lose(&executor, &task), killing);
+    let RunError::Lost { cause, reason, was_running } = lost;
+    assert_eq!((cause, was_running), (LostCause::Died, true));
+    assert!(reason.contains("signal: 9"), "{reason}");
+    assert_eq!(executor.lost().await.cause, LostCause::Died);
+}
+
+#[tokio::test]
+async fn a_stopped_executor_finishes_what_runs_and_takes_no_more() {
+    let executor = start().await;
+    let pid = executor.pid();
+    let task = add_one(100_000, 20);
+    let (outputs, ()) = tokio::join!(biased(&executor, &task), executor.stop(Duration::from_secs(60)));
+    assert_eq!(u32s(&outputs[0]), [20; 100_000]);
+    assert!(!process_exists(pid));
+    let RunError::Lost { cause, was_running, .. } = lose(&executor, &add_one(1, 1)).await;
+    assert_eq!((cause, was_running), (LostCause::Stopped, false));
+}
+
+/// `join!` polls in order, so the job is sent before the executor is told to stop.
+async fn biased(executor: &Executor, task: &gpufleet_schema::Task<'_>) -> Vec<gpufleet_worker::executor::OutputBytes> {
+    succeed(executor, task).await
+}
+
+#[tokio::test]
+async fn a_hung_executor_is_killed_after_the_grace() {
+    let executor = start().await;
+    let pid = executor.pid();
+    let task = misbehaving("spin");
+    let (lost, ()) = tokio::join!(lose(&executor, &task), executor.stop(Duration::from_millis(100)));
+    assert!(matches!(lost, RunError::Lost { cause: LostCause::Stopped, .. }), "{lost}");
+    assert!(!process_exists(pid));
+}
+
+#[tokio::test]
+async fn dropping_the_handle_ends_the_child() {
+    let executor = start().await;
+    let pid = executor.pid();
+    drop(executor);
+    poll_until("the child is gone", || !process_exists(pid)).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_job_leaves_the_executor_to_the_others() {
+    let executor = start().await;
+    let task = add_one(100_000, 50);
+    for _ in 0..8 {
+        // Dropped when the short wait is over, wherever it is by then.
+        drop(tokio::time::timeout(Duration::from_millis(2), succeed(&executor, &task)).await);
+    }
+    assert_eq!(u32s(&succeed(&executor, &add_one(10, 1)).await[0]), [1; 10]);
+}
+
+#[tokio::test]
+async fn the_child_does_not_see_our_variables() {
+    let executor = start().await;
+    let environment = std::fs::read_to_string(format!("/proc/{}/environ", executor.pid())).unwrap();
+    let ours = environment.split('\0').filter(|variable| variable.starts_with("GPUFLEET_"));
+    for variable in ours {
+        assert!(variable.starts_with("GPUFLEET_EMULATOR"), "{variable}");
+    }
+}
+
+const PARENT_ROLE: &str = "GPUFLEET_TEST_PARENT_ROLE";
+
+/// The test runs itself as the parent, and kills that.
+#[tokio::test]
+async fn a_killed_parent_leaves_no_child() {
+    if std::env::var_os(PARENT_ROLE).is_some() {
+        let executor = start().await;
+        println!("child {}", executor.pid());
+        return std::future::pending().await;
+    }
+    let mut parent = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "living::a_killed_parent_leaves_no_child", "--nocapture"])
+        .env(PARENT_ROLE, "1")
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = BufReader::new(parent.stdout.take().unwrap());
+    let pid: u32 = output
+        .lines()
+        .find_map(|line| line.unwrap().split_once("child ").and_then(|(_, pid)| pid.trim().parse().ok()))
+        .expect("the parent says which child it has");
+    assert!(process_exists(pid));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    poll_until("the orphan is gone", || !process_exists(pid)).await;
+}
