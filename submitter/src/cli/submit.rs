@@ -21,6 +21,9 @@ mod task_file;
 pub use options::Options;
 use plan::Plan;
 
+/// Closing takes milliseconds unless the broker is away.
+const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+
 pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let plan = Plan::of(&options)?;
     let builder = Fleet::builder().wait_deadline(options.timeout);
@@ -30,8 +33,9 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
         _ = tokio::signal::ctrl_c() => return Err(interrupted_before()),
     };
     let exit = submit(&fleet, plan, &options).await;
-    // Also after a failure: what was submitted still has to be told to the ledger.
-    fleet.close().await;
+    // Also after a failure: what was submitted still has to be told to the ledger. That it is not is no reason to hold anybody
+    // up, as the worker tells it again.
+    let _closed_in_time = tokio::time::timeout(CLOSE_DEADLINE, fleet.close()).await;
     exit
 }
 
@@ -127,15 +131,14 @@ fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
     let told = |exit| Complaint::new(exit, chain(error));
     match error {
         SubmitError::Invalid(problem) => plan::invalid(problem, plan.job.program()),
-        SubmitError::TooLarge { .. } => told(Exit::BadInput).hint(
-            "inputs travel inside the message: split the job, send smaller types, or make data on the device with --zeros and --fill",
-        ),
+        SubmitError::TooLarge { bytes, .. } => plan::too_large(*bytes as u64),
         SubmitError::Encode { .. } | SubmitError::AlreadySubmitted { .. } => told(Exit::Internal),
         SubmitError::NoQueue { .. } => told(Exit::Broker).hint("the queue was deleted a moment ago; submit again"),
-        SubmitError::Refused { .. } => told(Exit::Broker).hint("wait until the workers have caught up, then submit again"),
-        SubmitError::Unknown { job_id, .. } => {
-            told(Exit::Broker).hint(format!("`gpufleet show {job_id}` tells whether it did; a kernel job may safely run twice"))
+        SubmitError::Refused { .. } => {
+            told(Exit::Broker).hint("wait until the workers have caught up, then submit again")
         }
+        SubmitError::Unknown { job_id, .. } => told(Exit::Broker)
+            .hint(format!("`gpufleet show {job_id}` tells whether it did; a kernel job may safely run twice")),
         SubmitError::Declare(_) | SubmitError::Publish(_) => {
             Complaint::new(Exit::Broker, connection::sentence(&chain(error)))
         }

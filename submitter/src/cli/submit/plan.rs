@@ -7,7 +7,10 @@ use std::{
 
 use gpufleet::{
     InvalidJob, Job,
-    schema::{Buffer, Data, PoolName, Program, bounds::PROGRAM_BYTES_MAX},
+    schema::{
+        Buffer, Data, PoolName, Program,
+        bounds::{MESSAGE_BYTES_MAX, PROGRAM_BYTES_MAX},
+    },
 };
 
 use gpufleet_kernels::{Problem, ResolveError};
@@ -80,6 +83,10 @@ impl Plan {
     /// Finds everything that can be wrong before anything is sent or waited for.
     fn check(&self, options: &Options) -> Result<(), Complaint> {
         let checked = self.job.clone().build().map_err(|problem| invalid(&problem, self.job.program()))?;
+        let bytes = checked.task.inline_bytes();
+        if bytes > MESSAGE_BYTES_MAX as u64 {
+            return Err(too_large(bytes));
+        }
         for (name, path) in &self.saves {
             files::check_writable(path)?;
             let dtype = match &checked.task.program {
@@ -189,6 +196,13 @@ fn returned(options: &Options) -> Vec<String> {
     names.sort();
     names.dedup();
     names
+}
+
+/// A task that fits no message.
+pub fn too_large(bytes: u64) -> Complaint {
+    Complaint::bad_input(format!("the task is {bytes} bytes long, a message carries at most {MESSAGE_BYTES_MAX}")).hint(
+        "inputs travel inside the message: split the job, send smaller types, or make data on the device with --zeros and --fill",
+    )
 }
 
 /// A job that can't be right, with what to do about it.

@@ -27,6 +27,7 @@ impl Scene {
         files::write(&path("x.npy"), &Array::from_slice(&[1.0_f32, 2.0, 3.0])).unwrap();
         files::write(&path("long.npy"), &Array::from_slice(&[1.0_f32; 4])).unwrap();
         files::write(&path("wide.npy"), &Array::from_slice(&[1.0_f64, 2.0, 3.0])).unwrap();
+        files::write(&path("huge.npy"), &Array::from_slice(&vec![1.0_f32; 2_200_000])).unwrap();
         fs::write(path("k.cu"), "extern \"C\" __global__ void k(float *x) {}").unwrap();
         fs::write(path("latin.cu"), [0xe9, 0x0a]).unwrap();
         Self { folder }
@@ -97,6 +98,7 @@ fn each_bad_input_is_one_clear_message() {
         ("wrong dtype", "saxpy --arg a=2 --in x=@/wide.npy --inout y=@/x.npy"),
         ("wrong shape", "saxpy --arg a=2 --in x=@/x.npy --inout y=@/long.npy"),
         ("unreadable file", "saxpy --arg a=2 --in x=@/none.npy --inout y=@/x.npy"),
+        ("too much for a message", "saxpy --arg a=2 --in x=@/huge.npy --inout y=@/huge.npy"),
         ("no output of that name", "saxpy --arg a=2 --in x=@/x.npy --inout y=@/x.npy --out z=@/z.npy"),
         ("output folder missing", "saxpy --arg a=2 --in x=@/x.npy --inout y=@/x.npy --out y=@/none/y.npy"),
         ("no grid", "--source @/k.cu --entry k"),
