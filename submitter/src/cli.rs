@@ -4,6 +4,7 @@
 //! [`exit`] what a script sees of them. Data goes to stdout and nothing else does.
 
 use clap::Parser;
+use gpufleet_transport::LOG_DIRECTIVE;
 use tracing_subscriber::EnvFilter;
 
 mod complaint;
@@ -68,6 +69,7 @@ fn block_on(command: impl Future<Output = Result<Exit, Complaint>>) -> Result<Ex
 /// Warnings of the libraries would interrupt what the command says; whoever wants them names a filter.
 fn start_log() {
     let filter = EnvFilter::try_from_env(environment::LOG).unwrap_or_else(|_| EnvFilter::new("off"));
+    let filter = filter.add_directive(LOG_DIRECTIVE.parse().expect("the constant is a well-formed directive"));
     tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)
