@@ -19,7 +19,8 @@ const GOOD: &str = "extern \"C\" __global__ void f(float *x) { x[threadIdx.x] *=
 
 #[tokio::test]
 async fn code_becomes_ptx_for_the_devices_architecture() {
-    let compiled = compile(request(GOOD)).await.expect("NVRTC is installed; `cargo xtask setup` does that");
+    let compiled =
+        compile(request(GOOD)).await.expect("NVRTC is installed, as `cargo xtask test` does before it starts");
     assert!(compiled.ptx.contains(".visible .entry f("), "{}", compiled.ptx);
     assert!(compiled.ptx.contains(".target sm_80"), "{}", compiled.ptx);
     assert!(compiled.version.starts_with("12."), "{}", compiled.version);
@@ -93,11 +94,18 @@ async fn equal_requests_at_the_same_time_are_compiled_once() {
 }
 
 #[tokio::test]
-async fn a_compiler_that_dies_over_the_code_takes_nothing_with_it() {
-    let deep = format!("{GOOD}int deep = {}0;\n", "(".repeat(2_000_000));
-    let error = compile(request(&deep)).await.unwrap_err();
-    assert_eq!(Failure::from(error.clone()).verdict, Verdict::User, "{error}");
+async fn absurdly_deep_code_is_its_users_fault_and_harms_nobody() {
+    let deep = format!("{GOOD}int deep = {}0;\n", "(".repeat(100_000));
+    let failure = Failure::from(compile(request(&deep)).await.unwrap_err());
+    assert_eq!(failure.verdict, Verdict::User, "{}", failure.message);
     compile(request(GOOD)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_compiler_that_dies_without_a_word_is_an_error_with_its_status() {
+    let compiler = Compiler::new(None).with_executable("/bin/false".into());
+    let error = compiler.compile(request(GOOD)).await.unwrap_err();
+    assert!(matches!(&error, CompileError::Died(why) if why.contains("exit status: 1")), "{error}");
 }
 
 #[test]

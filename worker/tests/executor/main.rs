@@ -1,6 +1,6 @@
 //! Executor children on the emulator, from the supervisor's side: what jobs get back, how they fail, and what dies with whom.
 //!
-//! These tests start the worker's own binary. Those that compile CUDA C need NVRTC, which `cargo xtask setup` installs.
+//! These tests start the worker's own binary. Those that compile CUDA C need NVRTC, which `cargo xtask test` installs.
 
 mod compiling;
 mod failing;
