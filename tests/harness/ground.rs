@@ -27,17 +27,19 @@ pub struct TestWorker(Arc<Worker>);
 impl Ground {
     /// On the broker and database that scenarios share.
     pub async fn shared(label: &str) -> Self {
-        let services = SERVICES.get_or_init(async || Services::ephemeral().await.unwrap()).await;
+        let services = SERVICES.get_or_init(start_services).await;
         Self::on(services, label).await
     }
 
     /// With a broker and a database that the scenario may break.
     pub async fn with_own_services(label: &str) -> Self {
-        Self::on(&Services::ephemeral().await.unwrap(), label).await
+        Self::on(&start_services().await, label).await
     }
 
     async fn on(services: &Arc<Services>, label: &str) -> Self {
-        let fleet = Fleet::builder().label(label).on(services).workers(0).start().await.unwrap();
+        let fleet = Fleet::builder().label(label).on(services).workers(0).start().await;
+        // Its text has the end of the log of what did not start.
+        let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
         let url: DatabaseUrl = fleet.endpoints().database_url.parse().unwrap();
         Self { ledger: Ledger::connect(url).await.unwrap(), fleet }
     }
@@ -61,7 +63,7 @@ impl Ground {
 
     pub async fn worker_with(&self, arguments: &[&str]) -> TestWorker {
         let worker = self.start_worker(arguments);
-        worker.wait_ready().await.unwrap();
+        worker.wait_ready().await.unwrap_or_else(|error| panic!("{error}"));
         worker
     }
 
@@ -133,6 +135,10 @@ impl TestWorker {
         assert!(self.process().wait(WAIT).await, "worker {} did not stop", self.name());
         self.process().exit_status().and_then(|status| status.code())
     }
+}
+
+async fn start_services() -> Arc<Services> {
+    Services::ephemeral().await.unwrap_or_else(|error| panic!("{error}"))
 }
 
 /// Whether a process runs; one that has ended and waits to be collected does not.

@@ -34,7 +34,7 @@ async fn a_thousand_jobs_in_flight_survive_a_crash_of_the_broker() {
     let mut handles: Vec<_> = handles.into_iter().map(|handle| handle.unwrap()).collect();
     let results = join_all(handles.iter_mut().map(|handle| handle.wait(WAIT))).await;
     for (index, result) in results.into_iter().enumerate() {
-        let sum = result.unwrap_or_else(|error| panic!("job {index}: {error}")).output::<f32>("out").unwrap();
+        let sum = result.unwrap_or_else(|error| panic!("job {index}: {error}")).output::<f32>("sum").unwrap();
         assert_eq!(sum, [index as f32 + 1.0; 64]);
     }
     ground.check_history(JOBS).await;

@@ -57,7 +57,8 @@ async fn a_job_goes_from_file_to_file_and_into_the_history() {
     assert_eq!(ended.code, 0, "{ended:?}");
     assert_eq!(floats_at_end(&folder.path().join("result.npy"), 3), [12.0, 24.0, 36.0]);
 
-    let detached = ground.gpufleet(folder.path(), &submit(&["--detach"])).await;
+    let detached = [&["submit"], &SAXPY[..7], &["--detach"]].concat();
+    let detached = ground.gpufleet(folder.path(), &detached).await;
     assert_eq!(detached.code, 0, "{detached:?}");
     let id = detached.stdout.trim();
     assert_eq!(id.len(), 36, "only the id: {detached:?}");
@@ -99,7 +100,7 @@ async fn every_bad_input_gets_one_clear_message() {
     npy(&folder.join("long.npy"), &[1.0; 5]);
     fs::write(folder.join("noise.npy"), b"not NumPy").unwrap();
     fs::write(folder.join("k.ptx"), ".version 8.0\n").unwrap();
-    let ptx = ["submit", "--ptx", "k.ptx", "--entry", "k", "--zeros", "y=f32[4]", "--params", "y"];
+    let ptx = ["submit", "--ptx", "k.ptx", "--entry", "k", "--zeros", "y=f32[4]", "--args", "y"];
 
     complains(&ground, folder, &["submit", "saxpi", "--detach"], 3, &["saxpi", "did you mean saxpy"]).await;
     complains(&ground, folder, &["submit", "saxpy", "--in", "x=x.npy", "--inout", "y=y.npy"], 3, &["a", "saxpy("])
@@ -112,7 +113,7 @@ async fn every_bad_input_gets_one_clear_message() {
     complains(&ground, folder, &missing, 3, &["missing.npy"]).await;
     let noise = ["submit", "saxpy", "--arg", "a=2", "--in", "x=noise.npy", "--inout", "y=y.npy"];
     complains(&ground, folder, &noise, 3, &["noise.npy"]).await;
-    complains(&ground, folder, &[&ptx[..], &["--grid", "0"]].concat(), 3, &["grid"]).await;
+    complains(&ground, folder, &[&ptx[..], &["--grid", "0"]].concat(), 2, &["grid"]).await;
     complains(&ground, folder, &[&ptx[..], &["--grid", "1", "--block", "4096"]].concat(), 3, &["block"]).await;
     complains(&ground, folder, &["show", "0190a5b8-7c00-7000-8000-000000000009"], 9, &["0190a5b8"]).await;
     complains(&ground, folder, &["history", "--state", "gone"], 2, &["gone"]).await;
@@ -155,7 +156,7 @@ async fn a_compile_error_shows_the_line_of_the_users_file() {
     fs::write(folder.path().join("k.cu"), "extern \"C\" __global__ void k(float* y) {\n    y[0] = undeclared;\n}\n")
         .unwrap();
     let arguments = [
-        "submit", "--source", "k.cu", "--entry", "k", "--zeros", "y=f32[4]", "--params", "y", "--grid", "1", "--block",
+        "submit", "--source", "k.cu", "--entry", "k", "--zeros", "y=f32[4]", "--args", "y", "--grid", "1", "--block",
         "1",
     ];
     complains(&ground, folder.path(), &arguments, 4, &["undeclared", "k.cu:2", "y[0] = undeclared"]).await;

@@ -192,23 +192,15 @@ fn base() -> Vec<Step> {
     ];
     // The record and the dead are worth replication whatever the tasks' queues are made of.
     steps.extend(bound(names::UNCLAIMED_QUEUE.into(), table(unclaimed_ttl), names::UNCLAIMED_EXCHANGE, String::new()));
-    steps.extend(bound(names::LEDGER_QUEUE.into(), quorum([]), names::EVENTS, names::EVENTS_BINDING.into()));
+    steps.extend(bound(names::LEDGER_QUEUE.into(), quorum_that_buries(), names::EVENTS, names::EVENTS_BINDING.into()));
     steps.extend(bound(names::DEAD_QUEUE.into(), quorum([]), names::DEAD, names::DEAD_KEY.into()));
     steps
 }
 
 fn task_queue(pool: &PoolName, priority: Priority, kind: QueueKind) -> [Step; 2] {
-    let dead_letters =
-        [("x-dead-letter-exchange", text(names::DEAD)), ("x-dead-letter-routing-key", text(names::DEAD_KEY))];
     let arguments = match kind {
-        // At least once needs reject-publish, and both need a quorum queue. Without it, a message beyond the delivery limit
-        // that RabbitMQ 4 sets could be lost on its way to the dead.
-        QueueKind::Quorum => quorum(
-            dead_letters
-                .into_iter()
-                .chain([("x-overflow", text("reject-publish")), ("x-dead-letter-strategy", text("at-least-once"))]),
-        ),
-        QueueKind::Classic => table(dead_letters),
+        QueueKind::Quorum => quorum_that_buries(),
+        QueueKind::Classic => table(dead_letters()),
     };
     bound(names::task_queue(pool, priority), arguments, names::TASKS, names::task_key(pool, priority))
 }
@@ -232,6 +224,17 @@ fn bound(queue: String, arguments: FieldTable, exchange: &'static str, key: Stri
         Step { what: what.clone(), action: Action::Queue { name: queue.clone(), arguments } },
         Step { what, action: Action::Bind { queue, exchange, key } },
     ]
+}
+
+fn dead_letters() -> [(&'static str, AMQPValue); 2] {
+    [("x-dead-letter-exchange", text(names::DEAD)), ("x-dead-letter-routing-key", text(names::DEAD_KEY))]
+}
+
+/// A quorum queue that loses no message on its way to the dead: RabbitMQ 4 sets a delivery limit of 20. At least once needs
+/// reject-publish, and both need a quorum queue.
+fn quorum_that_buries() -> FieldTable {
+    let at_least_once = [("x-overflow", text("reject-publish")), ("x-dead-letter-strategy", text("at-least-once"))];
+    quorum(dead_letters().into_iter().chain(at_least_once))
 }
 
 fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {

@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use gpufleet_transport::LOG_DIRECTIVE;
 use tracing_subscriber::EnvFilter;
 
 /// How log lines are written.
@@ -40,6 +41,7 @@ impl fmt::Display for LogFormat {
 /// Levels come from `RUST_LOG`; without it our own lines from `info`, other crates' from `warn`.
 pub fn init(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,gpufleet_worker=info"));
+    let filter = filter.add_directive(LOG_DIRECTIVE.parse().expect("the constant is a well-formed directive"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {
         LogFormat::Text => lines.with_ansi(false).init(),

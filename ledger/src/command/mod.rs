@@ -3,7 +3,7 @@
 use std::io;
 
 use gpufleet_ledger::{DatabaseUrl, InvalidDatabaseUrl, LedgerError, migrate, recorder::Patience};
-use gpufleet_transport::{BrokerUrl, InvalidBrokerUrl};
+use gpufleet_transport::{BrokerUrl, InvalidBrokerUrl, LOG_DIRECTIVE};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -18,6 +18,7 @@ use options::{Command, LogFormat, Migrate, Options};
 
 pub(crate) fn start_logging(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));
+    let filter = filter.add_directive(LOG_DIRECTIVE.parse().expect("the constant is a well-formed directive"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr);
     match format {
         LogFormat::Text => lines.with_ansi(io::IsTerminal::is_terminal(&io::stderr())).init(),

@@ -148,7 +148,9 @@ async fn run_on(slot: &DeviceSlot, task: &Task<'_>, alone: bool, ran_on: RanOn) 
     };
     let (ending, outputs, mut timings, waited) = match result {
         Ok(Finished { outcome: Ok(outputs), timings, waited }) => (Ending::Succeeded, outputs, timings, waited),
-        Ok(Finished { outcome: Err(failure), timings, waited }) => (Ending::Failed(failure), Vec::new(), timings, waited),
+        Ok(Finished { outcome: Err(failure), timings, waited }) => {
+            (Ending::Failed(failure), Vec::new(), timings, waited)
+        }
         Err(RunError::Lost { cause, reason, was_running }) => {
             let suspect = was_running && is_suspicious(cause);
             (Ending::Lost { reason, suspect }, Vec::new(), Timings::default(), Duration::ZERO)

@@ -26,10 +26,10 @@ use crate::{compiler::Compiler, config::Config, executor::StartError, scheduler}
 /// Why a worker could not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    #[error("failed to {source} on device {device}")]
+    #[error("device {device}: failed to {source}")]
     Device { device: u32, source: StartError },
     #[error("failed to {0}")]
-    Connect(#[from] ConnectError),
+    Connect(Box<ConnectError>),
     #[error("failed to {0}")]
     Declare(#[from] DeclareError),
     #[error("failed to write the ready file {path}: {source}")]
@@ -63,14 +63,8 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let compiler = Arc::new(Compiler::new(None));
     let devices = start::devices(&config, &admission, &compiler).await?;
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
-    let supervisor = Arc::new(Supervisor {
-        events: EventSink::new(broker.clone()),
-        compiler,
-        config,
-        broker,
-        admission,
-        devices,
-    });
+    let supervisor =
+        Arc::new(Supervisor { events: EventSink::new(broker.clone()), compiler, config, broker, admission, devices });
     supervisor.serve(&mut signals).await
 }
 
@@ -113,7 +107,13 @@ impl Supervisor {
                 let mut consumer = self.broker.consume(task_queue(pool, priority), self.config.prefetch);
                 consumer.subscribed().await;
                 let lane = (pool.clone(), priority);
-                intakes.push(tokio::spawn(intake::take(Arc::clone(self), consumer, lane, stop.clone(), handling.clone())));
+                intakes.push(tokio::spawn(intake::take(
+                    Arc::clone(self),
+                    consumer,
+                    lane,
+                    stop.clone(),
+                    handling.clone(),
+                )));
             }
         }
         intakes
@@ -157,7 +157,13 @@ impl Supervisor {
             if let Err(error) = self.events.send_confirmed(vec![Event::WorkerSeen(self.seen(true))]).await {
                 warn!(%error, "last events not confirmed");
             }
-            join_all(self.devices.iter().filter_map(DeviceSlot::executor).map(|e| async move { e.stop(EXECUTOR_GRACE).await })).await;
+            join_all(
+                self.devices
+                    .iter()
+                    .filter_map(DeviceSlot::executor)
+                    .map(|e| async move { e.stop(EXECUTOR_GRACE).await }),
+            )
+            .await;
             self.broker.close().await;
         };
         if tokio::time::timeout(FAREWELL_DEADLINE, farewell).await.is_err() {

@@ -4,8 +4,8 @@ use gpufleet_schema::{
     Batch, ClientName, Encoding, MessageId, Reply, Task,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
-        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON, HEADER_TRACEPARENT, REPLIES, TASKS,
-        TYPE_REPLY, task_key,
+        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON, HEADER_TRACEPARENT, REPLIES,
+        TASKS, TYPE_REPLY, task_key,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
@@ -31,9 +31,9 @@ impl Supervisor {
         while let Some((client, first)) = replies.next() {
             let mut bytes = estimate(&first, encoding);
             let mut batch = vec![first];
-            while let Some((_, next)) = replies.next_if(|(name, reply)| {
-                *name == client && bytes + estimate(reply, encoding) <= MESSAGE_BYTES_MAX
-            }) {
+            while let Some((_, next)) = replies
+                .next_if(|(name, reply)| *name == client && bytes + estimate(reply, encoding) <= MESSAGE_BYTES_MAX)
+            {
                 bytes += estimate(&next, encoding);
                 batch.push(next);
             }
@@ -60,7 +60,11 @@ impl Supervisor {
             body,
             properties: Properties {
                 message_id: Some(MessageId::new().to_string()),
-                correlation_id: envelope.properties.correlation_id.clone().or_else(|| envelope.properties.message_id.clone()),
+                correlation_id: envelope
+                    .properties
+                    .correlation_id
+                    .clone()
+                    .or_else(|| envelope.properties.message_id.clone()),
                 content_type: Some(encoding.content_type().to_owned()),
                 kind: Some(TYPE_REPLY.to_owned()),
                 timestamp: Some(unix_seconds()),
@@ -72,7 +76,9 @@ impl Supervisor {
         };
         match self.broker.publish(message).await {
             // The client can't be reached, and running the job again would not change that: the ledger has the outcome.
-            Err(error @ (PublishError::Unroutable { .. } | PublishError::Nacked { .. } | PublishError::Refused { .. })) => {
+            Err(
+                error @ (PublishError::Unroutable { .. } | PublishError::Nacked { .. } | PublishError::Refused { .. }),
+            ) => {
                 warn!(%client, %error, "reply not delivered");
                 Ok(())
             }
@@ -125,8 +131,7 @@ impl Supervisor {
         properties.headers.insert(HEADER_REASON.to_owned(), reason.into());
         let origin = task_key(&envelope.pool, envelope.priority);
         properties.headers.insert(HEADER_ORIGIN.to_owned(), origin.into());
-        let message =
-            Message { exchange: DEAD, routing_key: DEAD_KEY.to_owned(), body, properties, mandatory: true };
+        let message = Message { exchange: DEAD, routing_key: DEAD_KEY.to_owned(), body, properties, mandatory: true };
         self.broker.publish(message).await
     }
 }

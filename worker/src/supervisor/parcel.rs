@@ -13,18 +13,12 @@ use std::sync::Arc;
 use futures::future::join_all;
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Batch, ClientName, DecodeError, Encoding, Event, Failure, FailureCode, PoolName,
-    Priority, Reply, Task, Timings, Verdict,
-    bounds::DELIVERIES_MAX,
+    Priority, Reply, Task, Timings, Verdict, bounds::DELIVERIES_MAX,
 };
 use gpufleet_transport::{Acker, Delivery, PublishError, Settled};
 use tracing::{debug, info, warn};
 
-use super::{
-    Supervisor,
-    clock::unix_ms,
-    envelope::Envelope,
-    job::Attempt,
-};
+use super::{Supervisor, clock::unix_ms, envelope::Envelope, job::Attempt};
 use crate::disposition::{Disposition, dispose};
 
 /// What is to be done with the delivery.
@@ -91,12 +85,7 @@ impl Supervisor {
         Ok(Settlement::Ack)
     }
 
-    async fn conclude<'a, 'b>(
-        &self,
-        task: &'b Task<'a>,
-        envelope: &Envelope,
-        encoding: Encoding,
-    ) -> Concluded<'a, 'b> {
+    async fn conclude<'a, 'b>(&self, task: &'b Task<'a>, envelope: &Envelope, encoding: Encoding) -> Concluded<'a, 'b> {
         let attempt = self.attempt(task, envelope, encoding).await;
         let disposition =
             dispose(attempt.ending.clone(), envelope.losses, task.limits.attempts_max(), envelope.delivery_count);
@@ -127,7 +116,8 @@ impl Supervisor {
         for job in concluded {
             match &job.disposition {
                 Disposition::Again { losses, .. } => {
-                    self.publish_task(envelope, encoding, job.task, envelope.attempt.saturating_add(1), *losses).await?;
+                    self.publish_task(envelope, encoding, job.task, envelope.attempt.saturating_add(1), *losses)
+                        .await?;
                 }
                 Disposition::HandBack => {
                     self.publish_task(envelope, encoding, job.task, envelope.attempt, envelope.losses).await?;
@@ -177,21 +167,31 @@ impl Supervisor {
 
     /// A message that can't be run: whoever can be told is told, and the message is kept, with the reason, for a person to see.
     async fn refuse(&self, envelope: &Envelope, body: &[u8], failure: Failure) -> Result<Settlement, PublishError> {
-        warn!(message_id = envelope.message_id(), code = failure.code.name(), reason = failure.message, "message refused");
+        warn!(
+            message_id = envelope.message_id(),
+            code = failure.code.name(),
+            reason = failure.message,
+            "message refused"
+        );
         let encoding = envelope.encoding().unwrap_or(Encoding::Json);
         let jobs: Vec<_> = encoding.decode_heads(body).into_iter().filter_map(|head| head.job_id).collect();
         self.publish_dead_body(envelope, body.to_vec(), &failure.message).await?;
         if let Ok(Some(client)) = envelope.reply_to() {
-            let replies = jobs.iter().map(|job_id| (client.clone(), Reply {
-                version: gpufleet_schema::VERSION,
-                job_id: *job_id,
-                attempt: envelope.attempt,
-                state: AttemptState::Dead,
-                failure: Some(failure.clone()),
-                outputs: Vec::new(),
-                timings: Timings::default(),
-                ran_on: None,
-            }));
+            let replies = jobs.iter().map(|job_id| {
+                (
+                    client.clone(),
+                    Reply {
+                        version: gpufleet_schema::VERSION,
+                        job_id: *job_id,
+                        attempt: envelope.attempt,
+                        state: AttemptState::Dead,
+                        failure: Some(failure.clone()),
+                        outputs: Vec::new(),
+                        timings: Timings::default(),
+                        ran_on: None,
+                    },
+                )
+            });
             self.publish_replies(envelope, encoding, replies.collect(), jobs.len() > 1).await?;
         }
         let events = jobs.into_iter().map(|job_id| {

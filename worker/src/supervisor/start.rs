@@ -46,7 +46,7 @@ pub(super) async fn broker(config: &Config, signals: &mut Signals) -> Result<Opt
             Err(error @ (ConnectError::Unreachable { .. } | ConnectError::Timeout { .. })) => {
                 warn!(%error, "broker away, trying again");
             }
-            Err(refused) => return Err(refused.into()),
+            Err(refused) => return Err(WorkerError::Connect(Box::new(refused))),
         }
         tokio::select! {
             () = tokio::time::sleep(RECONNECT_PAUSE) => {}
