@@ -34,7 +34,7 @@ pub use config::DEFAULT_VHOST;
 const NAME: &str = "broker";
 const EPMD: &str = "epmd";
 /// About four seconds on two idle cores; a loaded machine takes its time.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(120);
 /// A clean stop closes connections and writes what is in memory.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// epmd keeps nothing.

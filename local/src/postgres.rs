@@ -23,7 +23,7 @@ use crate::{
 const NAME: &str = "postgres";
 const SUPERUSER: &str = "gpufleet";
 /// Half a second when nothing has to be recovered.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(120);
 /// A fast stop ends sessions and writes a checkpoint.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// `initdb`, `createdb` and `psql`; none takes more than a second or two.

@@ -23,7 +23,7 @@ const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 /// What workers and ledger read besides the URLs, and what a developer may have set for a fleet elsewhere.
 const FOREIGN: [&str; 4] = ["GPUFLEET_POOLS", "GPUFLEET_CUDA", "GPUFLEET_DEVICES", "GPUFLEET_WORKER_NAME"];
 /// Connecting and declaring takes a moment; a loaded machine takes its time.
-const LEDGER_READY_WITHIN: Duration = Duration::from_secs(60);
+const LEDGER_READY_WITHIN: Duration = Duration::from_secs(120);
 /// Migrations of an empty database take a fraction of a second.
 const MIGRATE_WITHIN: Duration = Duration::from_secs(120);
 /// It writes the batch in hand.

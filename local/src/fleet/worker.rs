@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// Loading the driver, connecting and declaring takes a second; a loaded machine takes its time.
-const READY_WITHIN: Duration = Duration::from_secs(60);
+const READY_WITHIN: Duration = Duration::from_secs(120);
 /// A little more than the worker's own grace for what runs (30 s).
 const STOP_WITHIN: Duration = Duration::from_secs(40);
 
