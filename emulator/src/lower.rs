@@ -33,6 +33,9 @@ const SHARED_BYTES_MAX: u64 = 227 << 10;
 /// be told beforehand.
 const RECURSION_BYTES: u32 = 64 << 10;
 
+/// Functions in a chain of calls that are looked at one below the other; a longer chain counts as a circle.
+const CHAIN_MAX: u32 = 256;
+
 /// Threads in a block at most, as on every device.
 const THREADS_MAX: u32 = 1024;
 
@@ -312,24 +315,27 @@ fn kernel_params(function: &tree::Function) -> Result<(Vec<Param>, u32), LoadErr
 
 /// Local memory that a thread needs for `function` and the deepest chain of calls below it.
 fn local_bytes(program: &Program, function: usize) -> u32 {
-    fn deepest(program: &Program, index: usize, known: &mut HashMap<usize, Option<u64>>) -> Option<u64> {
-        match known.get(&index) {
-            Some(depth) => return *depth,
-            // Reached again before its own depth is known, the function calls itself.
-            None => known.insert(index, None),
-        };
-        let function = &program.functions[index];
-        let mut below = if function.calls.indirect { None } else { Some(0) };
-        for callee in &function.calls.functions {
-            below = below.zip(deepest(program, *callee, known)).map(|(a, b)| a.max(b));
-        }
-        let depth = below.map(|below| below + frame_locals(function));
-        known.insert(index, depth);
-        depth
-    }
-    let depth = deepest(program, function, &mut HashMap::new());
+    let depth = deepest(program, function, CHAIN_MAX, &mut HashMap::new());
     let fallback = frame_locals(&program.functions[function]) + u64::from(RECURSION_BYTES);
     depth.unwrap_or(fallback).min(u64::from(u32::MAX / 64)) as u32
+}
+
+/// Local memory of the deepest chain of calls from `index` down; `None` where it can't be told.
+fn deepest(program: &Program, index: usize, left: u32, known: &mut HashMap<usize, Option<u64>>) -> Option<u64> {
+    match known.get(&index) {
+        Some(depth) => return *depth,
+        // Reached again before its own depth is known, the function calls itself.
+        None => known.insert(index, None),
+    };
+    let function = &program.functions[index];
+    let mut below = if function.calls.indirect || left == 0 { None } else { Some(0) };
+    for callee in &function.calls.functions {
+        let Some(known_so_far) = below else { break };
+        below = deepest(program, *callee, left - 1, known).map(|depth| depth.max(known_so_far));
+    }
+    let depth = below.map(|below| below + frame_locals(function));
+    known.insert(index, depth);
+    depth
 }
 
 /// Local memory of a frame: what it declares, rounded so that every frame starts aligned.

@@ -16,12 +16,16 @@ pub struct Modifiers {
 /// The one NaN that f32 operations answer on a device; it also keeps results independent of operand order.
 #[inline(always)]
 pub fn canonical(value: f32) -> f32 {
-    if value.is_nan() { f32::from_bits(0x7fff_ffff) } else { value }
+    // On the bits: the compiler may take any NaN of a float operation for any other, and drop a choice between them.
+    let bits = value.to_bits();
+    f32::from_bits(if bits & 0x7fff_ffff > 0x7f80_0000 { 0x7fff_ffff } else { bits })
 }
 
 #[inline(always)]
 pub fn canonical64(value: f64) -> f64 {
-    if value.is_nan() { f64::from_bits(0xfff8_0000_0000_0000) } else { value }
+    let bits = value.to_bits();
+    let is_nan = bits & 0x7fff_ffff_ffff_ffff > 0x7ff0_0000_0000_0000;
+    f64::from_bits(if is_nan { 0xfff8_0000_0000_0000 } else { bits })
 }
 
 /// Zero with the sign of the value where the value is subnormal.

@@ -388,7 +388,7 @@ pub fn permute(mode: &str) -> Option<Lanes> {
         "rc8" => ternary(|a: u32, b: u32, c: u32| four(a, b, [c & 3; 4])),
         "ecl" => ternary(|a: u32, b: u32, c: u32| {
             let c = c & 3;
-            four(a, b, [c.max(0), c.max(1), c.max(2), 3])
+            four(a, b, [c, c.max(1), c.max(2), 3])
         }),
         "ecr" => ternary(|a: u32, b: u32, c: u32| {
             let c = c & 3;

@@ -4,7 +4,7 @@
 //! The functions here take closures without captures: a closure of no size can be made again out of nothing inside a
 //! plain function pointer, which is what an instruction keeps.
 
-use std::mem::{MaybeUninit, size_of};
+use std::ptr::NonNull;
 
 /// Threads that run in step.
 pub const LANES: usize = 32;
@@ -161,8 +161,8 @@ pub unsafe fn store_mask(frame: *mut u8, slot: u32, bits: u32, mask: u32) {
 #[inline(always)]
 fn conjure<F: Copy>() -> F {
     const { assert!(size_of::<F>() == 0, "an operation captures nothing") };
-    // SAFETY: a value of no size has no bytes to initialise; a copyable closure without captures has no invariant.
-    unsafe { MaybeUninit::<F>::uninit().assume_init() }
+    // SAFETY: a value of no size has no bytes to read; a copyable closure without captures has no invariant.
+    unsafe { NonNull::<F>::dangling().as_ptr().read() }
 }
 
 /// Defines a maker of operations: the body once, compiled portable and for the machine's vectors.

@@ -71,8 +71,8 @@ unsafe fn addresses(address: &Address, frame: *mut u8, mask: u32) -> [u64; LANES
     }
     if mask != FULL {
         let first = found[mask.trailing_zeros() as usize & 31];
-        for lane in 0..LANES {
-            found[lane] = if mask >> lane & 1 != 0 { found[lane] } else { first };
+        for (lane, one) in found.iter_mut().enumerate() {
+            *one = if mask >> lane & 1 != 0 { *one } else { first };
         }
     }
     found
@@ -127,8 +127,8 @@ pub unsafe fn resolve(
     if mask != FULL {
         // A lane that is off has the address of another: in local memory that is the other's.
         let first = found[mask.trailing_zeros() as usize & 31];
-        for lane in 0..LANES {
-            found[lane] = if mask >> lane & 1 != 0 { found[lane] } else { first };
+        for (lane, one) in found.iter_mut().enumerate() {
+            *one = if mask >> lane & 1 != 0 { *one } else { first };
         }
     }
     Ok(found)
@@ -313,14 +313,15 @@ unsafe fn load<E: Element, P: Plane>(
         }
         // All components are read before any register is written: the address may be one of them.
         let mut values = [[P::from_element(*(pointers[0] as *const E)); LANES]; 4];
-        for index in 0..access.count as usize {
-            for lane in 0..LANES {
-                values[index][lane] = P::from_element(*(pointers[lane] as *const E).add(index));
+        let count = access.count as usize;
+        for (index, plane) in values.iter_mut().take(count).enumerate() {
+            for (value, pointer) in plane.iter_mut().zip(&pointers) {
+                *value = P::from_element(*(*pointer as *const E).add(index));
             }
         }
-        for index in 0..access.count as usize {
-            if access.slots[index] != NO_SLOT {
-                put(frame, access.slots[index], &values[index], mask);
+        for (plane, slot) in values.iter().zip(access.slots).take(count) {
+            if slot != NO_SLOT {
+                put(frame, slot, plane, mask);
             }
         }
     }

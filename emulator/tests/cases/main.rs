@@ -1,10 +1,19 @@
-//! Runs kernels in the emulator and compares with what Rust computes. One binary, since every one takes its time to link.
+//! Runs kernels in the emulator and compares with what Rust computes. One binary, since every one takes its time to
+//! link; the modules say `cfg(test)` so that clippy knows their helpers for tests.
 
+#[cfg(test)]
 mod calls;
+#[cfg(test)]
 mod divergence;
+#[cfg(test)]
 mod faults;
+#[cfg(test)]
 mod harness;
+#[cfg(test)]
 mod instructions;
+#[cfg(test)]
 mod loading;
+#[cfg(test)]
 mod programs;
+#[cfg(test)]
 mod synchronization;

@@ -49,3 +49,36 @@ fn the_math_library_is_close_to_that_of_rust() {
     }
     assert!(answers[0].iter().zip(&answers[1]).all(|(a, b)| a.to_bits() == b.to_bits()), "the builds disagree");
 }
+
+#[test]
+fn a_tiled_product_is_the_product() {
+    const N: usize = 64;
+    let a: Vec<f32> = (0..N * N).map(|i| (i * 7 % 23) as f32 - 11.0).collect();
+    let b: Vec<f32> = (0..N * N).map(|i| (i * 5 % 19) as f32 - 9.0).collect();
+    let device = Device::programs();
+    let (left, right, out) = (device.upload(&a), device.upload(&b), device.upload(&vec![0f32; N * N]));
+    let args = [Arg::U64(left), Arg::U64(right), Arg::U64(out), Arg::I32(N as i32)];
+    device.launch("matmul", [4, 4, 1], [16, 16, 1], &args).unwrap();
+    // Small whole numbers: every order of summation gives the same.
+    let expected: Vec<f32> = (0..N * N).map(|i| (0..N).map(|k| a[i / N * N + k] * b[k * N + i % N]).sum()).collect();
+    assert_eq!(device.download::<f32>(out, N * N), expected);
+}
+
+#[test]
+fn lanes_that_escape_early_wait_for_the_others() {
+    fn steps(px: u32, py: u32) -> u32 {
+        let (cx, cy) = (3.0 * px as f32 / 100.0 - 2.0, 3.0 * py as f32 / 60.0 - 1.5);
+        let (mut x, mut y, mut count) = (0f32, 0f32, 0);
+        while count < 200 && x * x + y * y < 4.0 {
+            (x, y) = (cx + (x * x - y * y), (x + x).mul_add(y, cy));
+            count += 1;
+        }
+        count
+    }
+    let device = Device::programs();
+    let out = device.upload(&vec![0u32; 6000]);
+    let args = [Arg::U64(out), Arg::I32(100), Arg::I32(60), Arg::I32(200)];
+    device.launch("mandelbrot", [7, 4, 1], [16, 16, 1], &args).unwrap();
+    let expected: Vec<u32> = (0..6000).map(|i| steps(i % 100, i / 100)).collect();
+    assert_eq!(device.download::<u32>(out, 6000), expected);
+}
