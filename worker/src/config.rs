@@ -116,6 +116,7 @@ fn host_name() -> String {
 
 /// A host's name may have dots, which a worker's may not.
 fn default_name(host: &str) -> WorkerName {
-    let host: String = host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).take(60).collect();
+    let host: String =
+        host.chars().map(|c| if c.is_ascii_alphanumeric() || c == '-' { c } else { '-' }).take(60).collect();
     format!("{host}-{}", std::process::id()).parse().expect("letters, digits and dashes make a worker name")
 }

@@ -8,9 +8,15 @@ pub enum Ending {
     Succeeded,
     Failed(Failure),
     /// Its queue limit was over before it could start.
-    Expired { queued_ms: u64, limit_ms: u64 },
+    Expired {
+        queued_ms: u64,
+        limit_ms: u64,
+    },
     /// The executor went away. `suspect` if the job may be the reason.
-    Lost { reason: String, suspect: bool },
+    Lost {
+        reason: String,
+        suspect: bool,
+    },
     /// It did not start: the worker is leaving.
     HandedBack,
 }
