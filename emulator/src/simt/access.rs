@@ -311,6 +311,16 @@ unsafe fn load<E: Element, P: Plane>(
             }
             return Ok(());
         }
+        if access.count == 1 {
+            let mut values = [P::from_element(*(pointers[0] as *const E)); LANES];
+            for (value, pointer) in values.iter_mut().zip(&pointers) {
+                *value = P::from_element(*(*pointer as *const E));
+            }
+            if access.slots[0] != NO_SLOT {
+                put(frame, access.slots[0], &values, mask);
+            }
+            return Ok(());
+        }
         // All components are read before any register is written: the address may be one of them.
         let mut values = [[P::from_element(*(pointers[0] as *const E)); LANES]; 4];
         let count = access.count as usize;

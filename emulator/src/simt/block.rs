@@ -113,10 +113,17 @@ impl<'a> Context<'a> {
                 Special::DynamicSharedStart => registers.put_double(*slot, dynamic_start(self.entry)),
                 Special::GridId => registers.put_double(*slot, 1),
                 Special::Thread(axis) => {
-                    let first = warp * LANES as u32;
-                    for (lane, one) in registers.words(*slot).iter_mut().enumerate() {
-                        let thread = first + lane as u32;
-                        *one = [thread % x, thread / x % y, thread / x / y][usize::from(*axis)];
+                    // Counted on from lane to lane: a division for each would take longer than many a kernel.
+                    let mut place = self.thread(warp, 0);
+                    for one in registers.words(*slot) {
+                        *one = place[usize::from(*axis)];
+                        place[0] += 1;
+                        if place[0] == x {
+                            place = [0, place[1] + 1, place[2]];
+                        }
+                        if place[1] == y {
+                            place = [place[0], 0, place[2] + 1];
+                        }
                     }
                 }
                 Special::Lane => {
