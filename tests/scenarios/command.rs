@@ -76,7 +76,7 @@ async fn a_job_goes_from_file_to_file_and_into_the_history() {
     assert!(table.stdout.contains("saxpy") && table.stdout.contains("succeeded"), "{table:?}");
 
     let shown = ground.gpufleet(folder.path(), &["show", id]).await;
-    assert!(shown.stdout.contains("emulated") && shown.stdout.contains("queue"), "{shown:?}");
+    assert!(shown.stdout.contains("emulator") && shown.stdout.contains("queue"), "{shown:?}");
     let shown = json(&ground.gpufleet(folder.path(), &["show", id, "-o", "json"]).await);
     assert_eq!(shown["attempts"].as_array().unwrap().len(), 1, "{shown}");
 }

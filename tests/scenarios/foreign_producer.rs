@@ -1,22 +1,27 @@
 //! A producer in another language, with an AMQP client that knows nothing of us: JSON and MessagePack tasks from Python's pika
 //! are answered in kind, on the queue that `reply_to` names.
 
-use std::process::Stdio;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
 
 use gpufleet_local::setup;
-use gpufleet_schema::Encoding;
+use gpufleet_schema::{Encoding, JobId};
 use gpufleet_tests::{Ground, WAIT};
 use tokio::process::Command;
 
 const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/producer.py");
+const GOLDEN_ID: &str = "0190a5b8-7c00-7000-8000-000000000001";
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/golden/v1");
 
 /// Runs the Python producer: it publishes the file's bytes under the content type and prints the reply's content type and body, in
 /// hexadecimal.
-async fn ask(ground: &Ground, file: &str, content_type: &str) -> (String, Vec<u8>) {
+async fn ask(ground: &Ground, task: &Path, content_type: &str) -> (String, Vec<u8>) {
     let output = Command::new("python3")
         .arg(PRODUCER)
-        .args([&ground.endpoints().amqp_url, &format!("{GOLDEN}/{file}"), content_type])
+        .args([ground.endpoints().amqp_url.as_ref(), task.as_os_str(), content_type.as_ref()])
         .env("PYTHONPATH", setup::pika_folder())
         .stdin(Stdio::null())
         .kill_on_drop(true)
@@ -29,23 +34,36 @@ async fn ask(ground: &Ground, file: &str, content_type: &str) -> (String, Vec<u8
     (content_type.to_owned(), bytes.collect())
 }
 
+/// A copy of a golden task that is a job apart. Both encodings write ids as text.
+fn with_an_id_of_its_own(file: &str, folder: &Path) -> (JobId, PathBuf) {
+    let mut body = fs::read(Path::new(GOLDEN).join(file)).unwrap();
+    let job_id = JobId::new();
+    let at = body.windows(36).position(|window| window == GOLDEN_ID.as_bytes()).expect("the golden task has its id");
+    body[at..at + 36].copy_from_slice(job_id.to_string().as_bytes());
+    let path = folder.join(file);
+    fs::write(&path, body).unwrap();
+    (job_id, path)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn pika_is_answered_in_the_encoding_of_its_task() {
     let ground = Ground::shared("pika").await;
     let _worker = ground.worker().await;
+    let folder = tempfile::tempdir().unwrap();
     let cases = [
         ("task-catalog.json", "application/json", Encoding::Json),
         ("task-catalog.msgpack", "application/msgpack", Encoding::MessagePack),
     ];
     for (file, content_type, encoding) in cases {
-        let (answered_in, body) = ask(&ground, file, content_type).await;
+        let (job_id, task) = with_an_id_of_its_own(file, folder.path());
+        let (answered_in, body) = ask(&ground, &task, content_type).await;
         assert_eq!(answered_in, content_type);
         let replies = encoding.decode_replies(&body).unwrap();
+        assert_eq!(replies.as_slice()[0].job_id, job_id);
         let output = &replies.as_slice()[0].outputs[0];
         let y = output.data.resolve(output.dtype).unwrap();
         let y: Vec<f32> = y.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
         assert_eq!(y, [2.5 * 1.0 + 0.5, 2.5 * 2.0 - 0.5, 2.5 * 3.0], "{file}");
     }
-    // Both files describe the same job, which therefore has one outcome.
-    ground.check_history(1).await;
+    ground.check_history(2).await;
 }
