@@ -36,6 +36,16 @@ pub enum Cuda {
     Library(PathBuf),
 }
 
+/// What the workers make task queues of. Producers have to say the same.
+///
+/// The transport has a type of this meaning; linking it for two words would make whoever starts a fleet wait for an AMQP client.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum QueueKind {
+    #[default]
+    Quorum,
+    Classic,
+}
+
 /// What a fleet is to consist of.
 #[derive(Debug, Clone)]
 pub struct FleetBuilder {
@@ -70,6 +80,15 @@ impl Cuda {
             Self::Auto => "auto".into(),
             Self::System => "system".into(),
             Self::Library(path) => path.clone().into_os_string(),
+        }
+    }
+}
+
+impl QueueKind {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Quorum => "quorum",
+            Self::Classic => "classic",
         }
     }
 }
@@ -117,6 +136,12 @@ impl FleetBuilder {
 
     pub fn cuda(mut self, cuda: Cuda) -> Self {
         self.options.cuda = cuda;
+        self
+    }
+
+    /// What task queues are made of. Quorum by default.
+    pub fn queue_kind(mut self, kind: QueueKind) -> Self {
+        self.options.queue_kind = kind;
         self
     }
 

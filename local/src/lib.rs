@@ -27,7 +27,7 @@ pub mod state;
 
 pub use broker::Broker;
 pub use error::LocalError;
-pub use fleet::{Cuda, Fleet, FleetBuilder, Worker};
+pub use fleet::{Cuda, Fleet, FleetBuilder, QueueKind, Worker};
 pub use persistent::{FleetState, Status, UpOptions, down, running, status, up};
 pub use postgres::Postgres;
 pub use process::{Process, Signal};

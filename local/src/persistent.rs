@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{
     error::{FileContext as _, LocalError},
-    fleet::{Cuda, LEDGER, Programs, Worker, WorkerOptions, worker_name},
+    fleet::{Cuda, LEDGER, Programs, QueueKind, Worker, WorkerOptions, worker_name},
     postgres::Postgres,
     process::{Identity, POLL, Process, Signal},
     progress::Progress,
@@ -42,6 +42,7 @@ pub struct UpOptions {
     pub workers: u32,
     pub pools: Vec<String>,
     pub cuda: Cuda,
+    pub queue_kind: QueueKind,
 }
 
 /// What runs in a state directory.
@@ -81,7 +82,13 @@ pub struct ProcessStatus {
 
 impl Default for UpOptions {
     fn default() -> Self {
-        Self { dir: crate::state::default_dir(), workers: 1, pools: vec!["default".to_owned()], cuda: Cuda::Auto }
+        Self {
+            dir: crate::state::default_dir(),
+            workers: 1,
+            pools: vec!["default".to_owned()],
+            cuda: Cuda::Auto,
+            queue_kind: QueueKind::default(),
+        }
     }
 }
 
@@ -111,7 +118,12 @@ pub async fn up_from(
         };
         progress.step_async("start the ledger", start).await?;
     }
-    let common = WorkerOptions { pools: options.pools.clone(), cuda: options.cuda.clone(), ..WorkerOptions::default() };
+    let common = WorkerOptions {
+        pools: options.pools.clone(),
+        cuda: options.cuda.clone(),
+        queue_kind: options.queue_kind,
+        ..WorkerOptions::default()
+    };
     for number in 1..=options.workers {
         let name = worker_name(SPACE, number);
         if Process::attach(&state, &name).is_some() {

@@ -15,6 +15,7 @@ pub mod env {
     pub const CUDA: &str = "GPUFLEET_CUDA";
     pub const DEVICES: &str = "GPUFLEET_DEVICES";
     pub const WORKER_NAME: &str = "GPUFLEET_WORKER_NAME";
+    pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
 }
 
 /// Options of `gpufleet-worker run`.
@@ -53,7 +54,7 @@ pub struct Options {
     grace: Duration,
 
     /// What task queues are made of: quorum or classic; all parts of a fleet must agree
-    #[arg(long, value_name = "KIND", default_value = "quorum")]
+    #[arg(long, value_name = "KIND", env = env::QUEUE_KIND, default_value = "quorum")]
     queue_kind: QueueKind,
 
     /// A file that is made once the worker takes jobs

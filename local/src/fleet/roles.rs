@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use super::Cuda;
+use super::{Cuda, QueueKind};
 use crate::{
     error::{FileContext as _, LocalError, LogTail},
     process::{Launch, Process, Signal},
@@ -21,7 +21,8 @@ pub(crate) const LEDGER: &str = "ledger";
 const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 /// What workers and ledger read besides the URLs, and what a developer may have set for a fleet elsewhere.
-const FOREIGN: [&str; 4] = ["GPUFLEET_POOLS", "GPUFLEET_CUDA", "GPUFLEET_DEVICES", "GPUFLEET_WORKER_NAME"];
+const FOREIGN: [&str; 5] =
+    ["GPUFLEET_POOLS", "GPUFLEET_CUDA", "GPUFLEET_DEVICES", "GPUFLEET_WORKER_NAME", "GPUFLEET_QUEUE_KIND"];
 /// Connecting and declaring takes a moment; a loaded machine takes its time.
 const LEDGER_READY_WITHIN: Duration = Duration::from_secs(120);
 /// Migrations of an empty database take a fraction of a second.
@@ -41,6 +42,7 @@ pub(crate) struct Programs {
 pub(crate) struct WorkerOptions {
     pub(crate) pools: Vec<String>,
     pub(crate) cuda: Cuda,
+    pub(crate) queue_kind: QueueKind,
     pub(crate) arguments: Vec<OsString>,
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
@@ -59,6 +61,7 @@ impl Default for WorkerOptions {
         Self {
             pools: vec!["default".to_owned()],
             cuda: Cuda::default(),
+            queue_kind: QueueKind::default(),
             arguments: Vec::new(),
             environment: Vec::new(),
         }
@@ -96,6 +99,7 @@ impl Programs {
         let mut arguments: Vec<OsString> =
             vec!["run".into(), "--name".into(), name.into(), "--cuda".into(), options.cuda.argument()];
         arguments.extend(options.pools.iter().flat_map(|pool| [OsString::from("--pool"), pool.into()]));
+        arguments.extend(["--queue-kind", options.queue_kind.name()].map(OsString::from));
         arguments.extend([OsString::from("--ready-file"), ready_file.clone().into_os_string()]);
         arguments.extend(options.arguments.iter().cloned());
         let mut environment = options.environment.clone();

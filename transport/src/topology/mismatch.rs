@@ -1,16 +1,36 @@
 //! Turns the broker's refusal of a declaration into words that help.
 
+use gpufleet_schema::topology::TASKS;
 use lapin::Error;
 
-use crate::{DeclareError, link::reason_of};
+use crate::{DeclareError, QueueKind, link::reason_of};
+
+/// What a task queue's kind is called in [`DeclareError::Mismatch`], whichever of its arguments the broker named.
+const QUEUE_KIND: &str = "queue kind";
 
 /// The broker says: `PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received 'classic' but
 /// current is 'quorum'`, sometimes with "the value … of type …" around the values, or `received none`.
 pub(super) fn explain(what: String, error: &Error) -> DeclareError {
     let reason = reason_of(error);
-    match parse(&reason) {
-        Some((argument, wanted, found)) => DeclareError::Mismatch { what, argument, wanted, found },
-        None => DeclareError::Refused { what, reason },
+    let Some((argument, wanted, found)) = parse(&reason) else { return DeclareError::Refused { what, reason } };
+    let is_task_queue = what.starts_with(&format!("queue {TASKS}."));
+    match (queue_kind(&argument, &wanted), queue_kind(&argument, &found)) {
+        (Some(wanted), Some(found)) if is_task_queue && wanted != found => {
+            let (argument, wanted, found) = (QUEUE_KIND.to_owned(), wanted.to_string(), found.to_string());
+            DeclareError::Mismatch { what, argument, wanted, found }
+        }
+        _ => DeclareError::Mismatch { what, argument, wanted, found },
+    }
+}
+
+/// What kind of task queue has this. The broker compares a queue's arguments in an order of its own and names the first that
+/// differs; for the two kinds that need not be their type.
+fn queue_kind(argument: &str, value: &str) -> Option<QueueKind> {
+    match (argument, value) {
+        ("x-queue-type", value) => value.parse().ok(),
+        ("x-overflow", "reject-publish") | ("x-dead-letter-strategy", "at-least-once") => Some(QueueKind::Quorum),
+        ("x-overflow" | "x-dead-letter-strategy", "none") => Some(QueueKind::Classic),
+        _ => None,
     }
 }
 
@@ -31,6 +51,16 @@ fn plain(value: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_two_kinds_of_task_queues_are_told_by_any_argument_in_which_they_differ() {
+        let both = |argument, wanted, found| (queue_kind(argument, wanted), queue_kind(argument, found));
+        let (quorum, classic) = (Some(QueueKind::Quorum), Some(QueueKind::Classic));
+        assert_eq!(both("x-overflow", "reject-publish", "none"), (quorum, classic));
+        assert_eq!(both("x-dead-letter-strategy", "none", "at-least-once"), (classic, quorum));
+        assert_eq!(both("x-queue-type", "quorum", "classic"), (quorum, classic));
+        assert_eq!(both("x-message-ttl", "none", "5"), (None, None));
+    }
 
     #[test]
     fn a_refusal_names_the_argument_and_both_values() {
