@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use gpufleet_schema::{ClientName, Encoding, Event, JobId, PoolName, Priority, Submitted, topology};
-use gpufleet_transport::{Broker, BrokerUrl, Consumer, Delivery, EventSink, Incoming, Options};
+use gpufleet_transport::{Broker, BrokerUrl, Consumer, Delivery, EventSink, Incoming, Options, QueueKind};
 use tokio::{sync::Mutex, task::AbortHandle};
 use tracing::{debug, warn};
 
@@ -31,6 +31,7 @@ pub struct FleetBuilder {
     wait_deadline: Duration,
     connect_deadline: Duration,
     confirm_deadline: Duration,
+    queue_kind: QueueKind,
 }
 
 /// What a pool's queues hold at a moment.
@@ -123,6 +124,7 @@ impl Default for FleetBuilder {
             wait_deadline: Self::WAIT_DEADLINE_DEFAULT,
             connect_deadline: Options::CONNECT_DEADLINE_DEFAULT,
             confirm_deadline: Options::CONFIRM_DEADLINE_DEFAULT,
+            queue_kind: QueueKind::default(),
         }
     }
 }
@@ -160,6 +162,14 @@ impl FleetBuilder {
         self
     }
 
+    /// What the fleet's task queues are made of: quorum unless told otherwise. The broker refuses a second opinion, so a fleet whose
+    /// workers run with `--queue-kind classic` needs producers that say the same.
+    #[must_use]
+    pub fn queue_kind(mut self, kind: QueueKind) -> Self {
+        self.queue_kind = kind;
+        self
+    }
+
     /// Connects, and declares what a producer needs. Cancelling gives up.
     pub async fn connect(self, url: &str) -> Result<Fleet, ConnectError> {
         let url: BrokerUrl = url.parse()?;
@@ -170,6 +180,7 @@ impl FleetBuilder {
         let options = Options {
             connect_deadline: self.connect_deadline,
             confirm_deadline: self.confirm_deadline,
+            queue_kind: self.queue_kind,
             ..Options::new(url, format!("gpufleet {client}"))
         };
         let broker = Broker::connect(options).await?;

@@ -35,7 +35,13 @@ pub use element::Element;
 pub use error::{ConnectError, PoolError, SubmitError};
 /// The contract's own types, for whoever reads replies or writes tasks.
 pub use gpufleet_schema as schema;
+pub use gpufleet_transport::QueueKind;
 pub use half;
 pub use handle::{FailedJob, JobError, JobHandle, JobResult, OutputError};
 pub use inbox::Counts;
 pub use job::{CheckedJob, InvalidJob, Job};
+
+/// Keeps the README's Rust compiling.
+#[cfg(doctest)]
+#[doc = include_str!("../../README.md")]
+pub struct Readme;

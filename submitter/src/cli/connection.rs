@@ -2,9 +2,10 @@
 
 use std::path::PathBuf;
 
-use gpufleet::{ConnectError, Fleet, FleetBuilder};
+use gpufleet::{ConnectError, Fleet, FleetBuilder, QueueKind};
 use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
 use gpufleet_local::Endpoints;
+use gpufleet_transport::DeclareError;
 
 use super::{
     complaint::{Complaint, chain},
@@ -26,7 +27,7 @@ pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fle
         Some(url) => url.0.clone(),
         None => local(Exit::Broker, "no broker is named", "--amqp-url", environment::AMQP_URL)?.amqp_url,
     };
-    builder.connect(&url).await.map_err(broker_complaint)
+    builder.queue_kind(options.queue_kind).connect(&url).await.map_err(broker_complaint)
 }
 
 /// Connects to the ledger's database.
@@ -54,7 +55,22 @@ fn broker_complaint(error: ConnectError) -> Complaint {
     match &error {
         ConnectError::Url(_) => told(Exit::Usage).hint(format!("correct --amqp-url or {}", environment::AMQP_URL)),
         ConnectError::Client(_) => told(Exit::Internal),
-        ConnectError::Broker(_) | ConnectError::Declare(_) => told(Exit::Broker),
+        ConnectError::Broker(_) => told(Exit::Broker),
+        ConnectError::Declare(problem) => declare_complaint(problem),
+    }
+}
+
+/// What a refused declaration means.
+pub fn declare_complaint(problem: &DeclareError) -> Complaint {
+    match problem {
+        DeclareError::Mismatch { what, wanted, found, .. } if let Ok(kind) = found.parse::<QueueKind>() => {
+            let message = format!("{what} is {kind}, this command was told {wanted}");
+            Complaint::new(Exit::Broker, message).hint(format!(
+                "say what the workers say: give --queue-kind {kind}, or set {variable}={kind} for workers and producers alike",
+                variable = environment::QUEUE_KIND
+            ))
+        }
+        _ => Complaint::new(Exit::Broker, sentence(&chain(problem))),
     }
 }
 

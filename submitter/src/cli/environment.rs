@@ -6,6 +6,8 @@ pub const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 pub const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 /// The pool that jobs go to when none is named.
 pub const POOL: &str = "GPUFLEET_POOL";
+/// What the fleet's task queues are made of, as for its workers.
+pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
 /// The state directory of the local fleet.
 pub const LOCAL_DIR: &str = "GPUFLEET_LOCAL_DIR";
 /// What is logged to stderr, as a tracing filter; warnings without it.

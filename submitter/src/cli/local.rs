@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use gpufleet_local::{Cuda, LocalError, Status, UpOptions, persistent::FleetState};
+use gpufleet_local::{Cuda, LocalError, QueueKind, Status, UpOptions, persistent::FleetState};
 
 use super::{
     complaint::{Complaint, chain},
@@ -42,6 +42,9 @@ enum Action {
         /// emulated, or the path of a CUDA driver library
         #[arg(long, default_value = "auto", value_name = "DRIVER")]
         cuda: Cuda,
+        /// What task queues are made of: quorum or classic. Whoever submits has to say the same
+        #[arg(long, value_name = "KIND", env = environment::QUEUE_KIND, default_value = "quorum")]
+        queue_kind: gpufleet::QueueKind,
     },
     /// Stop it; data and logs stay
     Down,
@@ -55,12 +58,16 @@ enum Action {
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let dir = options.dir.clone().unwrap_or_else(connection::local_dir);
     match &options.action {
-        Action::Up { workers, pool, cuda } => {
+        Action::Up { workers, pool, cuda, queue_kind } => {
             let up = UpOptions {
                 dir,
                 workers: *workers,
                 pools: pool.iter().map(ToString::to_string).collect(),
                 cuda: cuda.clone(),
+                queue_kind: match queue_kind {
+                    gpufleet::QueueKind::Quorum => QueueKind::Quorum,
+                    gpufleet::QueueKind::Classic => QueueKind::Classic,
+                },
             };
             let status = gpufleet_local::up(&up, waiting::steps(false).as_ref()).await.map_err(complaint)?;
             output::emit(&describe(&status))?;

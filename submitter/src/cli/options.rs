@@ -3,6 +3,7 @@
 use std::{convert::Infallible, fmt, str::FromStr};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gpufleet::QueueKind;
 
 use super::{completions, environment, exit, history, kernels, local, show, submit};
 
@@ -30,6 +31,9 @@ pub struct BrokerOptions {
     /// The broker: amqp://USER:PASSWORD@HOST:5672/VHOST. Without it, the fleet of `gpufleet local up`
     #[arg(long, value_name = "URL", env = environment::AMQP_URL, hide_env_values = true, help_heading = "Connection")]
     pub amqp_url: Option<Secret>,
+    /// What the fleet's task queues are made of: quorum or classic; the same as its workers say
+    #[arg(long, value_name = "KIND", env = environment::QUEUE_KIND, default_value = "quorum", help_heading = "Connection")]
+    pub queue_kind: QueueKind,
 }
 
 /// Where the ledger's database is.

@@ -56,7 +56,9 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Co
         outcome = wait(fleet, &pool, &mut handle, options.timeout) => conclude(outcome, &plan, options),
         _ = tokio::signal::ctrl_c() => {
             report::unfinished(id, options.output)?;
-            output::note(&format!("detached: job {id} goes on\nto see what became of it: gpufleet show {id}"));
+            output::note(&format!(
+                "detached: job {id} goes on, but nobody waits for what it returns, so its outputs are lost\nto see how it ended: gpufleet show {id}"
+            ));
             Ok(Exit::Interrupted)
         }
     }
@@ -113,11 +115,11 @@ fn conclude(outcome: Result<JobResult, JobError>, plan: &Plan, options: &Options
             let id = error.job_id();
             report::unfinished(id, options.output)?;
             Err(Complaint::new(Exit::DeadlinePassed, error.to_string()).hint(format!(
-                "the job goes on; see what became of it with `gpufleet show {id}`, or wait longer next time with --timeout"
+                "the job goes on, but its outputs are lost; `gpufleet show {id}` tells how it ended. To receive outputs, submit again with a longer --timeout"
             )))
         }
         Err(error @ JobError::Closed { job_id }) => Err(Complaint::new(Exit::Broker, error.to_string())
-            .hint(format!("the job goes on; see what became of it with `gpufleet show {job_id}`"))),
+            .hint(format!("the job goes on, but its outputs are lost; `gpufleet show {job_id}` tells how it ended"))),
         Err(error @ JobError::BadReply { .. }) => Err(Complaint::new(Exit::FleetFailed, error.to_string())
             .hint("the worker may be of another version than this command")),
     }
@@ -139,8 +141,7 @@ fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
         }
         SubmitError::Unknown { job_id, .. } => told(Exit::Broker)
             .hint(format!("`gpufleet show {job_id}` tells whether it did; a kernel job may safely run twice")),
-        SubmitError::Declare(_) | SubmitError::Publish(_) => {
-            Complaint::new(Exit::Broker, connection::sentence(&chain(error)))
-        }
+        SubmitError::Declare(problem) => connection::declare_complaint(problem),
+        SubmitError::Publish(_) => Complaint::new(Exit::Broker, connection::sentence(&chain(error))),
     }
 }

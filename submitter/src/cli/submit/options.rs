@@ -109,10 +109,10 @@ pub struct Options {
     /// Wait for the result; this is the default
     #[arg(long, conflicts_with = "detach", help_heading = "Waiting")]
     pub wait: bool,
-    /// Print the job's id as soon as the broker has it. What the job returns is not kept; `gpufleet show ID` tells how it ended
+    /// Print the job's id as soon as the broker has it. The job's outputs are lost; `gpufleet show ID` tells how it ended
     #[arg(long, conflicts_with = "out", help_heading = "Waiting")]
     pub detach: bool,
-    /// Wait at most so long; the job goes on
+    /// Wait at most so long. The job goes on then, but its outputs are lost
     #[arg(long, value_name = "DURATION", default_value = "15m", value_parser = spec::duration, help_heading = "Waiting")]
     pub timeout: Duration,
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
