@@ -1,6 +1,6 @@
 //! `gpufleet-bench round-trips`: small jobs there and back, the loops taking turns so that the machine's drift meets all alike.
 
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
@@ -19,8 +19,10 @@ use crate::{
     table,
 };
 
-/// For one loop of one round. A healthy loop takes a second or two.
-const RUN_DEADLINE: Duration = Duration::from_secs(120);
+/// For one loop of one round, with a share for each job. A healthy loop takes a second or two, and a loop that hangs is to be told
+/// of before its confirms time out (60 s).
+const RUN_DEADLINE: Duration = Duration::from_secs(30);
+const RUN_DEADLINE_PER_JOB: Duration = Duration::from_millis(10);
 /// For the fleet to come to rest after a loop: the ledger writes what the loop left behind.
 const REST_DEADLINE: Duration = Duration::from_secs(60);
 /// A fleet at rest uses less than a tenth of a core, looked at over this time.
@@ -51,6 +53,9 @@ pub struct Options {
     /// Leaves the ledger out; events then stay in the broker
     #[arg(long)]
     no_ledger: bool,
+    /// Keeps the logs of the fleet's processes there
+    #[arg(long, value_name = "DIRECTORY")]
+    logs: Option<PathBuf>,
     /// How the result is printed
     #[arg(short, long, default_value = "table")]
     output: Output,
@@ -77,22 +82,24 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     }
     programs::build()?;
     let load_before = machine::load();
-    let fleet = gpufleet_local::Fleet::builder()
+    let mut builder = gpufleet_local::Fleet::builder()
         .label("bench")
         .workers(options.workers)
         .cuda(options.cuda.clone())
-        .ledger(!options.no_ledger)
-        .start_with(&Lines)
-        .await?;
+        .ledger(!options.no_ledger);
+    if let Some(directory) = &options.logs {
+        builder = builder.logs(directory);
+    }
+    let fleet = builder.start_with(&Lines).await?;
     let measured = Box::pin(measure(options, &fleet, load_before)).await;
     let stopped = fleet.stop().await;
     let report = measured?;
-    let forced = stopped.context("stop the fleet")?;
-    ensure!(forced.is_empty(), "these did not stop by themselves: {}", forced.join(", "));
     match options.output {
         Output::Table => print!("{}", table::render(&report)),
         Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
     }
+    let forced = stopped.context("stop the fleet")?;
+    ensure!(forced.is_empty(), "these did not stop by themselves: {}", forced.join(", "));
     Ok(())
 }
 
@@ -107,6 +114,9 @@ async fn measure(options: &Options, fleet: &gpufleet_local::Fleet, load_before: 
     let bench = Bench { bare, producer, parts };
     let cases = options.cases();
     let measured = bench.rounds(&cases, options.repeat).await;
+    if measured.is_err() {
+        eprintln!("the broker's channels at the failure: {}", channels(fleet).await);
+    }
     let Bench { bare, producer, .. } = bench;
     producer.close().await;
     let closed = bare.close().await;
@@ -152,7 +162,8 @@ impl Bench {
         for round in 0..usize::try_from(rounds)? {
             eprintln!("round {} of {rounds} …", round + 1);
             for case in cases {
-                let before = self.rest().await?;
+                self.rest().await?;
+                let before = self.parts.cpu_times();
                 let run = self.run(*case).await?;
                 let cpu = since(&before, &self.rest().await?);
                 measured.push(Measured { round, case: *case, run, cpu });
@@ -175,13 +186,15 @@ impl Bench {
             }
         };
         let name = subject.name();
-        timeout(RUN_DEADLINE, run)
+        let deadline = RUN_DEADLINE + RUN_DEADLINE_PER_JOB * u32::try_from(jobs)?;
+        timeout(deadline, run)
             .await
-            .with_context(|| format!("{name}: {jobs} jobs were not answered in {} s", RUN_DEADLINE.as_secs()))?
+            .with_context(|| format!("{name}: {jobs} jobs were not answered in {} s", deadline.as_secs()))?
             .with_context(|| name)
     }
 
-    /// Waits until nobody works any more, so that one loop's aftermath does not burden the next. Gives the time spent so far.
+    /// Waits until nobody works any more, so that one loop's aftermath does not burden the next. Gives what had been spent
+    /// when the rest began.
     async fn rest(&self) -> anyhow::Result<CpuTimes> {
         let deadline = Instant::now() + REST_DEADLINE;
         let mut before = self.parts.cpu_times();
@@ -190,7 +203,7 @@ impl Bench {
             let now = self.parts.cpu_times();
             let spent: Duration = since(&before, &now).values().sum();
             if spent.as_secs_f64() < REST_SHARE_MAX * REST_WINDOW.as_secs_f64() {
-                return Ok(now);
+                return Ok(before);
             }
             ensure!(Instant::now() < deadline, "the fleet did not come to rest in {} s", REST_DEADLINE.as_secs());
             before = now;
@@ -214,4 +227,10 @@ async fn broker_version(fleet: &gpufleet_local::Fleet) -> anyhow::Result<String>
     let version = fleet.services().broker().eval("list_to_binary(rabbit_misc:version()).").await?;
     let number = version.trim_matches(|c: char| !c.is_ascii_digit());
     Ok(format!("RabbitMQ {number}"))
+}
+
+/// Who waits for whom, as the broker sees it: what it has not confirmed, and what nobody has acknowledged.
+async fn channels(fleet: &gpufleet_local::Fleet) -> String {
+    const QUESTION: &str = "[I || I <- rabbit_channel:info_all([number, connection, messages_unconfirmed, messages_unacknowledged, prefetch_count])].";
+    fleet.services().broker().eval(QUESTION).await.unwrap_or_else(|error| error.to_string())
 }

@@ -13,7 +13,7 @@ use crate::{
 pub fn render(report: &Report) -> String {
     let mut text = header(report);
     let _ = writeln!(text, "\n{}\n\nCPU in µs per job\n{}\n", figures(&report.cases), cpu(&report.cases));
-    text.push_str(&resolution(&report.cases));
+    text.push_str(&resolution(report));
     text
 }
 
@@ -75,12 +75,15 @@ fn cpu(cases: &[Summary]) -> Table {
 }
 
 /// What the run can tell apart: the bare loop does the same thing each round, so its spread is the machine's, not ours.
-fn resolution(cases: &[Summary]) -> String {
-    let Some(bare) = cases.iter().find(|summary| summary.case.subject == Subject::Bare) else { return String::new() };
-    format!(
-        "Resolution: the bare loop's own rounds lie {:.0} % apart; take smaller differences for noise.\n",
-        bare.jobs_per_second.relative() * 100.0
-    )
+fn resolution(report: &Report) -> String {
+    let bare = report.cases.iter().find(|summary| summary.case.subject == Subject::Bare);
+    match bare {
+        Some(bare) if report.setup.rounds > 1 => format!(
+            "Resolution: the bare loop's own rounds lie {:.0} % apart; take smaller differences for noise.\n",
+            bare.jobs_per_second.relative() * 100.0
+        ),
+        _ => "Resolution: one round tells nothing about it.\n".to_owned(),
+    }
 }
 
 fn table<'a>(head: impl IntoIterator<Item = &'a str>) -> Table {
