@@ -12,6 +12,7 @@ mod collective;
 mod frames;
 mod launch;
 mod print;
+mod specials;
 mod warp;
 
 pub use self::launch::{LaunchConfig, RunOptions, launch};

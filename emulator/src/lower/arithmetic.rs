@@ -400,8 +400,15 @@ impl<'a> Emitter<'a, '_> {
             return self.emit(lanes, operands, to, &[from, from]);
         }
         self.arity(operands, 2..=2)?;
-        // Without a mode for it, a conversion to an integer is not PTX: it would be a guess.
-        if from.is_float() && !to.is_float() && integral.is_none() {
+        // Without a mode for it, a conversion that rounds is not PTX: it would be a guess.
+        let told = match (from.is_float(), to.is_float()) {
+            (true, false) => integral.is_some() && plain.is_none(),
+            (false, true) => plain.is_some() && integral.is_none(),
+            (true, true) if to.bits() < from.bits() => plain.is_some() && integral.is_none(),
+            (true, true) => plain.is_none() || integral.is_none(),
+            (false, false) => plain.is_none() && integral.is_none(),
+        };
+        if !told {
             return Err(self.unsupported());
         }
         let conversion = Conversion { to, from, rounding, integral: integral.is_some(), flush, saturate, relu };
@@ -507,6 +514,9 @@ fn float_operation(
         return None;
     }
     let function = matches!(name, "sin" | "cos" | "lg2" | "ex2" | "tanh" | "rsqrt");
+    if approximate && !function && !matches!(name, "div" | "rcp" | "sqrt") {
+        return None;
+    }
     // These name either a rounding mode or the approximation; the bare form is not PTX.
     if matches!(name, "div" | "rcp" | "sqrt" | "fma") && !rounded && !approximate || function && !approximate {
         return None;

@@ -37,6 +37,9 @@ pub struct Function {
     pub frame_bytes: u32,
     /// Slots that hold the same value for the life of a frame.
     pub constants: Vec<Constant>,
+    /// Slots that hold the same value for a whole launch.
+    pub uniforms: Vec<(u32, Special)>,
+    /// Slots that change from block to block and from warp to warp.
     pub specials: Vec<(u32, Special)>,
     /// Local memory of one frame.
     pub local_bytes: u32,
@@ -85,6 +88,20 @@ pub enum Special {
     Zero,
     One,
     GridId,
+    /// A kernel parameter, extended to 32 bits or, where `wide`, to 64.
+    Parameter {
+        offset: u32,
+        bytes: u32,
+        signed: bool,
+        wide: bool,
+    },
+}
+
+impl Special {
+    /// Whether the value stays the same for a whole launch.
+    pub fn is_uniform(self) -> bool {
+        !matches!(self, Special::Thread(_) | Special::Block(_) | Special::Warp)
+    }
 }
 
 #[derive(Debug)]
@@ -99,18 +116,39 @@ pub struct Instruction {
 
 #[derive(Debug)]
 pub enum Op {
-    Lanes { run: Lanes, slots: Slots },
-    Predicate { function: Logic, d: u32, a: u32, b: u32, invert_b: bool },
+    Lanes {
+        run: Lanes,
+        slots: Slots,
+    },
+    Predicate {
+        function: Logic,
+        d: u32,
+        a: u32,
+        b: u32,
+        invert_b: bool,
+    },
     Jump(u32),
-    JumpTable { index: u32, targets: Box<[u32]> },
+    JumpTable {
+        index: u32,
+        targets: Box<[u32]>,
+    },
     Exit,
     Return,
     Trap,
     Breakpoint,
     Fence,
-    Clock { d: u32, wide: bool, shift: u32 },
-    ActiveMask { d: u32 },
-    Parameter { d: u32, offset: u32, bytes: u32, signed: bool, wide: bool },
+    /// Holds the warp up for the longest time that one of the lanes asks for.
+    Sleep {
+        nanoseconds: u32,
+    },
+    Clock {
+        d: u32,
+        wide: bool,
+        shift: u32,
+    },
+    ActiveMask {
+        d: u32,
+    },
     Load(Box<Access>),
     Store(Box<Access>),
     Atomic(Box<Atomic>),
@@ -119,7 +157,9 @@ pub enum Op {
     Vote(Box<Vote>),
     Match(Box<Match>),
     Reduce(Box<Reduce>),
-    WarpBarrier { mask: u32 },
+    WarpBarrier {
+        mask: u32,
+    },
     Barrier(Box<Barrier>),
     Call(Box<Call>),
 }

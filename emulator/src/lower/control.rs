@@ -235,6 +235,28 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
+    pub fn sleep(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let ty = m.ty()?;
+        m.finish()?;
+        self.arity(operands, 1..=1)?;
+        if ty != Type::U32 {
+            return Err(self.unsupported());
+        }
+        let nanoseconds = self.source(&operands[0], ty)?;
+        self.push(Op::Sleep { nanoseconds });
+        Ok(())
+    }
+
+    /// `pmevent` triggers counters of a profiler, which there is none of.
+    pub fn monitor(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        m.take("mask");
+        m.finish()?;
+        match operands {
+            [Operand::Integer(_)] => Ok(()),
+            _ => Err(self.syntax("a constant is needed")),
+        }
+    }
+
     pub fn active_mask(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let ty = m.ty()?;
         m.finish()?;

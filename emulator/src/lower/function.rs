@@ -124,7 +124,8 @@ impl<'a, 'm> Emitter<'a, 'm> {
         self.resolve_labels();
         self.function.frame_bytes = self.layout.bytes;
         self.function.constants = std::mem::take(&mut self.layout.constants);
-        self.function.specials = self.specials.iter().map(|(special, slot)| (*slot, *special)).collect();
+        let specials = self.specials.iter().map(|(special, slot)| (*slot, *special));
+        (self.function.uniforms, self.function.specials) = specials.partition(|(_, special)| special.is_uniform());
         self.function.locals = self.local_addresses.iter().map(|(offset, slot)| (*slot, *offset)).collect();
         let mut texts: Vec<_> = self.texts.iter().collect();
         texts.sort_by_key(|(_, index)| **index);
@@ -343,7 +344,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
             "st" => self.store(m, operands),
             "cvta" => self.cvta(m, operands),
             "isspacep" => self.is_space(m, operands),
-            "prefetch" | "prefetchu" | "discard" | "applypriority" => Ok(()),
+            "prefetch" | "prefetchu" | "discard" | "applypriority" => self.advise(name, m, operands),
             "atom" | "red" => self.atomic(name == "red", m, operands),
             "cp" => self.copy_async(m, operands),
             "cvt" => self.convert(m, operands),
@@ -356,7 +357,8 @@ impl<'a, 'm> Emitter<'a, 'm> {
             "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "call" => self.control(name, m, operands),
             "bar" | "barrier" => self.barrier(m, operands),
             "membar" | "fence" => self.fence(m),
-            "nanosleep" | "pmevent" => Ok(()),
+            "nanosleep" => self.sleep(m, operands),
+            "pmevent" => self.monitor(m, operands),
             "shfl" => self.shuffle(m, operands),
             "vote" => self.vote(m, operands),
             "match" => self.match_lanes(m, operands),

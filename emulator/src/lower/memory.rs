@@ -1,6 +1,6 @@
 //! Instructions that reach memory: loads, stores, atomics, copies, and the parameters of functions.
 
-use super::code::{Access, Address, Atomic, AtomicFunction, CopyAsync, NO_SLOT, Op, Reach};
+use super::code::{Access, Address, Atomic, AtomicFunction, CopyAsync, NO_SLOT, Op, Reach, Special};
 use super::function::{Emitter, Lowered, Width, width};
 use super::modifiers::Modifiers;
 use super::symbols::Symbol;
@@ -8,6 +8,9 @@ use crate::ops::lanes::{Slots, binary, quaternary, ternary, unary};
 use crate::ptx::tree::{Base, Operand};
 use crate::ptx::types::Type;
 use crate::simt::access::{load_run, store_run};
+
+/// What `discard` and `applypriority` speak about: one line of a device's cache.
+const ADVICE_BYTES: u64 = 128;
 
 /// Spaces as instructions name them; without one the address is generic.
 fn reach(m: &mut Modifiers) -> Reach {
@@ -172,7 +175,9 @@ impl<'a> Emitter<'a, '_> {
                 return Err(self.syntax("result of the wrong size"));
             }
             let wide = width == Width::Double;
-            self.push(Op::Parameter { d, offset, bytes, signed: ty.is_signed(), wide });
+            let a = self.special(Special::Parameter { offset, bytes, signed: ty.is_signed(), wide }, width);
+            let copy = if wide { unary(|a: u64| a) } else { unary(|a: u32| a) };
+            self.push_lanes(copy, Slots { d, a, ..Slots::default() });
         }
         Ok(())
     }
@@ -301,6 +306,31 @@ impl<'a> Emitter<'a, '_> {
         };
         self.push(Op::CopyAsync(Box::new(CopyAsync { target, source, bytes, source_bytes })));
         Ok(())
+    }
+
+    /// Advice about caches, of which there are none here. That the instruction is a valid one is still checked.
+    pub fn advise(&mut self, name: &str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let reach = reach(m);
+        let known = match name {
+            "prefetch" if m.take("L1") => matches!(reach, Reach::Generic | Reach::Global | Reach::Local),
+            "prefetch" => {
+                let hinted = m.one_of(&["L2::evict_last", "L2::evict_normal"]).is_some();
+                hinted && reach == Reach::Global || m.take("L2") && matches!(reach, Reach::Generic | Reach::Global)
+            }
+            "prefetchu" => m.take("L1") && reach == Reach::Generic,
+            "discard" => m.take("L2") && matches!(reach, Reach::Generic | Reach::Global),
+            _ => m.take("L2::evict_normal") && matches!(reach, Reach::Generic | Reach::Global),
+        };
+        m.finish()?;
+        if !known {
+            return Err(self.unsupported());
+        }
+        let address = match (name, operands) {
+            ("prefetch" | "prefetchu", [address]) => address,
+            ("discard" | "applypriority", [address, Operand::Integer(ADVICE_BYTES)]) => address,
+            _ => return Err(self.syntax("unexpected operands")),
+        };
+        self.address(address, reach).map(drop)
     }
 
     pub fn fence(&mut self, m: &mut Modifiers<'a>) -> Lowered<()> {

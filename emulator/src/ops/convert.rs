@@ -4,6 +4,7 @@ use half::{bf16, f16};
 
 use super::exact::{Down, Mode, Nearest, Rounding, Up, Zero, narrow};
 use super::float::{by_mode, canonical, canonical64, flush, saturate};
+use super::half::{NAN, Small};
 use super::integer::Integer;
 use super::lanes::{Lanes, Pair, binary, unary};
 use crate::ptx::types::Type;
@@ -64,6 +65,12 @@ macro_rules! by_any_integer {
 
 /// The operation for a conversion, `None` where PTX has none or the emulator does not know it.
 pub fn conversion(c: Conversion) -> Option<Lanes> {
+    let between_floats = c.from.is_float() && c.to.is_float();
+    let touches_single = c.from == Type::F32 || c.to == Type::F32;
+    let touches_bf16 = c.from == Type::Bf16 || c.to == Type::Bf16;
+    if c.relu && !between_floats || c.flush && (!touches_single || touches_bf16) {
+        return None;
+    }
     match (c.from.is_float(), c.to.is_float()) {
         (false, false) => by_any_integer!(c.from, S => integer_from::<S>(c))?,
         (false, true) => by_any_integer!(c.from, S => float_from::<S>(c))?,
@@ -85,29 +92,17 @@ fn float_from<S: Integer>(c: Conversion) -> Option<Lanes> {
         (Type::F32, false) => Some(unary(|a: S| single_from::<M>(a.to_i128()))),
         (Type::F32, true) => Some(unary(|a: S| saturate::<true>(single_from::<M>(a.to_i128())))),
         (Type::F64, false) => Some(unary(|a: S| double_from::<M>(a.to_i128()))),
-        (Type::F16, false) if c.rounding == Rounding::Nearest => {
-            // Every integer that f16 can hold, or that rounds to one, is exact in f64 up to 2^53; above is infinity.
-            Some(unary(|a: S| f16::from_f64(a.to_i128() as f64)))
-        }
-        (Type::Bf16, false) if c.rounding == Rounding::Nearest => Some(unary(|a: S| {
-            let value = a.to_i128();
-            bf16::from_f64(sticky(value as f64, value))
-        })),
+        (Type::F16, false) if c.rounding == Rounding::Nearest => Some(unary(|a: S| small_from::<f16>(a.to_i128()))),
+        (Type::Bf16, false) if c.rounding == Rounding::Nearest => Some(unary(|a: S| small_from::<bf16>(a.to_i128()))),
         _ => None,
     })
 }
 
-/// An integer as an f64 whose last bit tells whether it was rounded, for a second rounding.
+/// An integer as a 16-bit float: cut to an f64 whose last bit tells whether something fell off, then rounded.
 #[inline(always)]
-fn sticky(rounded: f64, value: i128) -> f64 {
-    let back = rounded as i128;
-    if back == value || rounded.to_bits() & 1 != 0 {
-        rounded
-    } else if (back < value) == (value > 0) {
-        f64::from_bits(rounded.to_bits() + 1)
-    } else {
-        f64::from_bits(rounded.to_bits() - 1)
-    }
+fn small_from<T: Small>(value: i128) -> T {
+    let cut = double_from::<Zero>(value);
+    T::rounded(f64::from_bits(cut.to_bits() | u64::from(cut as i128 != value)))
 }
 
 #[inline(always)]
@@ -182,16 +177,20 @@ fn float_of(c: Conversion) -> Option<Lanes> {
     }
     match (c.to, c.from) {
         (Type::F32, Type::F32) => single_of_single(c),
-        (Type::F64, Type::F64) if c.integral => {
-            Some(by_mode!(c.rounding, M => unary(|a: f64| canonical64(integral64::<M>(a)))))
-        }
-        (Type::F64, Type::F64) if c.saturate => {
-            Some(unary(|a: f64| if a > 0.0 { if a < 1.0 { a } else { 1.0 } } else { 0.0 }))
-        }
+        (Type::F64, Type::F64) if c.integral => Some(by_mode!(c.rounding, M => if c.saturate {
+            unary(|a: f64| saturate64(integral64::<M>(a)))
+        } else {
+            unary(|a: f64| canonical64(integral64::<M>(a)))
+        })),
+        (Type::F64, Type::F64) if c.saturate => Some(unary(saturate64)),
         (Type::F64, Type::F64) => Some(unary(|a: f64| a)),
-        (Type::F64, Type::F32) if c.flush => Some(unary(|a: f32| canonical64(flush::<true>(a).into()))),
-        (Type::F64, Type::F32) => Some(unary(|a: f32| canonical64(a.into()))),
-        (Type::F32, Type::F64) => single_of_double(c),
+        (Type::F64, Type::F32) if !c.integral => Some(match (c.flush, c.saturate) {
+            (false, false) => unary(|a: f32| canonical64(a.into())),
+            (false, true) => unary(|a: f32| f64::from(saturate::<true>(a))),
+            (true, false) => unary(|a: f32| canonical64(flush::<true>(a).into())),
+            (true, true) => unary(|a: f32| f64::from(saturate::<true>(flush::<true>(a)))),
+        }),
+        (Type::F32, Type::F64) if !c.integral => single_of_double(c),
         (Type::F16 | Type::Bf16, _) | (_, Type::F16 | Type::Bf16) => small(c),
         _ => None,
     }
@@ -227,25 +226,25 @@ fn single_of_double(c: Conversion) -> Option<Lanes> {
 }
 
 #[inline(always)]
-fn f16_of(value: f64) -> f16 {
-    if value.is_nan() { f16::from_bits(0x7fff) } else { f16::from_f64(value) }
+fn saturate64(value: f64) -> f64 {
+    if value > 0.0 { if value < 1.0 { value } else { 1.0 } } else { 0.0 }
 }
 
 #[inline(always)]
-fn bf16_of(value: f64) -> bf16 {
-    if value.is_nan() { bf16::from_bits(0x7fff) } else { bf16::from_f64(value) }
+fn is_nan(value: f32) -> bool {
+    value.to_bits() & 0x7fff_ffff > 0x7f80_0000
 }
 
 /// Conversions to 16 bits that cut what does not fit.
 #[inline(always)]
 fn f16_cut(value: f32) -> f16 {
-    let near = f16_of(value.into());
+    let near = f16::rounded(value.into());
     if near.to_f32().abs() > value.abs() { f16::from_bits(near.to_bits() - 1) } else { near }
 }
 
 #[inline(always)]
 fn bf16_cut(value: f32) -> bf16 {
-    if value.is_nan() { bf16::from_bits(0x7fff) } else { bf16::from_bits((value.to_bits() >> 16) as u16) }
+    bf16::from_bits(if is_nan(value) { NAN } else { (value.to_bits() >> 16) as u16 })
 }
 
 fn small(c: Conversion) -> Option<Lanes> {
@@ -253,24 +252,25 @@ fn small(c: Conversion) -> Option<Lanes> {
     let nearest = c.rounding == Rounding::Nearest;
     if c.integral {
         return match (c.to, c.from) {
+            _ if c.saturate => None,
             (Type::F16, Type::F16) => {
-                Some(by_mode!(c.rounding, M => unary(|a: f16| f16_of(integral32::<M>(a.to_f32()).into()))))
+                Some(by_mode!(c.rounding, M => unary(|a: f16| f16::rounded(integral32::<M>(a.to_f32()).into()))))
             }
             (Type::Bf16, Type::Bf16) => {
-                Some(by_mode!(c.rounding, M => unary(|a: bf16| bf16_of(integral32::<M>(a.to_f32()).into()))))
+                Some(by_mode!(c.rounding, M => unary(|a: bf16| bf16::rounded(integral32::<M>(a.to_f32()).into()))))
             }
             _ => None,
         };
     }
     Some(match (c.to, c.from, c.saturate) {
-        (Type::F16, Type::F32, false) if nearest && c.flush => unary(|a: f32| f16_of(flush::<true>(a).into())),
-        (Type::F16, Type::F32, false) if nearest => unary(|a: f32| f16_of(a.into())),
-        (Type::F16, Type::F32, true) if nearest => unary(|a: f32| f16_of(saturate::<true>(a).into())),
+        (Type::F16, Type::F32, false) if nearest && c.flush => unary(|a: f32| f16::rounded(flush::<true>(a).into())),
+        (Type::F16, Type::F32, false) if nearest => unary(|a: f32| f16::rounded(a.into())),
+        (Type::F16, Type::F32, true) if nearest => unary(|a: f32| f16::rounded(saturate::<true>(a).into())),
         (Type::F16, Type::F32, false) if cut => unary(f16_cut),
-        (Type::F16, Type::F64, false) if nearest => unary(f16_of),
-        (Type::Bf16, Type::F32, false) if nearest => unary(|a: f32| bf16_of(a.into())),
+        (Type::F16, Type::F64, false) if nearest => unary(f16::rounded),
+        (Type::Bf16, Type::F32, false) if nearest => unary(|a: f32| bf16::rounded(a.into())),
         (Type::Bf16, Type::F32, false) if cut => unary(bf16_cut),
-        (Type::Bf16, Type::F64, false) if nearest => unary(bf16_of),
+        (Type::Bf16, Type::F64, false) if nearest => unary(bf16::rounded),
         (Type::F32, Type::F16, false) => unary(|a: f16| canonical(a.to_f32())),
         (Type::F32, Type::F16, true) => unary(|a: f16| saturate::<true>(a.to_f32())),
         (Type::F64, Type::F16, false) => unary(|a: f16| canonical64(a.to_f64())),
@@ -282,31 +282,32 @@ fn small(c: Conversion) -> Option<Lanes> {
     })
 }
 
-/// Narrowing that also turns negative numbers and NaN into zero.
+/// Narrowing that also turns negative numbers into zero. A NaN stays one.
 fn relu(c: Conversion) -> Option<Lanes> {
     #[inline(always)]
     fn positive(value: f32) -> f64 {
-        if value > 0.0 {
-            value.into()
-        } else if value.is_nan() {
-            f64::NAN
-        } else {
-            0.0
-        }
+        f32::from_bits(if value > 0.0 || is_nan(value) { value.to_bits() } else { 0 }).into()
     }
-    Some(match (c.to, c.from, c.rounding) {
-        (Type::F16, Type::F32, Rounding::Nearest) => unary(|a: f32| f16_of(positive(a))),
-        (Type::Bf16, Type::F32, Rounding::Nearest) => unary(|a: f32| bf16_of(positive(a))),
-        _ => return None,
-    })
+    if c.saturate || c.integral || c.flush || c.rounding != Rounding::Nearest || c.from != Type::F32 {
+        return None;
+    }
+    match c.to {
+        Type::F16 => Some(unary(|a: f32| f16::rounded(positive(a)))),
+        Type::Bf16 => Some(unary(|a: f32| bf16::rounded(positive(a)))),
+        _ => None,
+    }
 }
 
 /// Two f32 into a pair: the first operand goes to the upper half.
 pub fn pack(to: Type, rounding: Rounding, relu: bool) -> Option<Lanes> {
     Some(match (to, rounding, relu) {
-        (Type::F16x2, Rounding::Nearest, false) => binary(|a: f32, b: f32| Pair(f16_of(b.into()), f16_of(a.into()))),
+        (Type::F16x2, Rounding::Nearest, false) => {
+            binary(|a: f32, b: f32| Pair(f16::rounded(b.into()), f16::rounded(a.into())))
+        }
         (Type::F16x2, Rounding::Zero, false) => binary(|a: f32, b: f32| Pair(f16_cut(b), f16_cut(a))),
-        (Type::Bf16x2, Rounding::Nearest, false) => binary(|a: f32, b: f32| Pair(bf16_of(b.into()), bf16_of(a.into()))),
+        (Type::Bf16x2, Rounding::Nearest, false) => {
+            binary(|a: f32, b: f32| Pair(bf16::rounded(b.into()), bf16::rounded(a.into())))
+        }
         (Type::Bf16x2, Rounding::Zero, false) => binary(|a: f32, b: f32| Pair(bf16_cut(b), bf16_cut(a))),
         _ => return None,
     })

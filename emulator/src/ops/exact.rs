@@ -262,26 +262,39 @@ pub fn narrow<M: Mode>(value: f64) -> f32 {
     }
 }
 
-/// `a * b + c` of f32 values in the given mode, by way of f64: the product is exact there, and the sum is rounded to
-/// odd, which a second rounding to 24 bits can't tell from the exact sum.
+/// `a + b` rounded to odd: where the sum is not exact, its last bit is set, so that a second rounding to a shorter
+/// format can't tell it from the exact sum.
 #[inline(always)]
-pub fn fma_single<M: Mode>(a: f32, b: f32, c: f32) -> f32 {
-    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
-    let sum = product + c;
-    let back = sum - product;
-    let error = (product - (sum - back)) + (c - back);
-    if sum == 0.0 && error == 0.0 {
-        let down = M::ROUNDING == Rounding::Down && product.is_sign_negative() != c.is_sign_negative();
-        return if down { -0.0 } else { sum as f32 };
-    }
-    let odd = if error != 0.0 && sum.is_finite() && sum.to_bits() & 1 == 0 {
+pub fn odd_sum(a: f64, b: f64) -> f64 {
+    let sum = a + b;
+    let back = sum - a;
+    let error = (a - (sum - back)) + (b - back);
+    if error != 0.0 && sum.is_finite() && sum.to_bits() & 1 == 0 {
         // One step towards the exact sum makes the last bit odd.
         let outward = (error > 0.0) == (sum > 0.0);
         f64::from_bits(if outward { sum.to_bits() + 1 } else { sum.to_bits() - 1 })
     } else {
         sum
-    };
-    narrow::<M>(odd)
+    }
+}
+
+/// An f64 rounded to an odd f32, for a second rounding to a shorter format.
+#[inline(always)]
+pub fn odd_single(value: f64) -> f32 {
+    let cut = narrow::<Zero>(value);
+    f32::from_bits(cut.to_bits() | u32::from(f64::from(cut) != value))
+}
+
+/// `a * b + c` of f32 values in the given mode, by way of f64: the product is exact there.
+#[inline(always)]
+pub fn fma_single<M: Mode>(a: f32, b: f32, c: f32) -> f32 {
+    let (product, c) = (f64::from(a) * f64::from(b), f64::from(c));
+    let sum = odd_sum(product, c);
+    if sum == 0.0 {
+        let down = M::ROUNDING == Rounding::Down && product.is_sign_negative() != c.is_sign_negative();
+        return if down { -0.0 } else { sum as f32 };
+    }
+    narrow::<M>(sum)
 }
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Operations on 16-bit floats, alone and in pairs. Sums, products and fused products are exact in f64, so that one
-//! rounding at the end is right.
+//! Operations on 16-bit floats, alone and in pairs. Products are exact in f64, sums are rounded to odd where they are
+//! not, so that one rounding at the end is right.
 
 use half::{bf16, f16};
 
+use super::exact::{odd_single, odd_sum};
 use super::float::comparisons;
 use super::lanes::{Lane, Lanes, Pair, binary, compare, ternary, unary};
 use crate::ptx::types::Type;
@@ -13,31 +14,37 @@ pub trait Small: Lane {
     fn rounded(value: f64) -> Self;
     fn raw(self) -> u16;
     fn from_raw(bits: u16) -> Self;
-    const ZERO_AND_ONE: (u16, u16);
+    const ONE: u16;
 }
 
 macro_rules! small {
-    ($($t:ty, $canonical:expr, $one:expr;)*) => {$(
+    ($($t:ty, $one:expr;)*) => {$(
         impl Small for $t {
             #[inline(always)]
             fn wide(self) -> f64 { self.to_f64() }
             #[inline(always)]
             fn rounded(value: f64) -> Self {
-                if value.is_nan() { <$t>::from_bits($canonical) } else { <$t>::from_f64(value) }
+                // By way of an f32 rounded to odd: `from_f64` rounds twice on some machines, to nearest both times.
+                // The NaN is chosen on the bits, where the compiler can't take one NaN for another.
+                let is_nan = value.to_bits() << 1 > f64::INFINITY.to_bits() << 1;
+                if is_nan { <$t>::from_bits(NAN) } else { <$t>::from_f32(odd_single(value)) }
             }
             #[inline(always)]
             fn raw(self) -> u16 { self.to_bits() }
             #[inline(always)]
             fn from_raw(bits: u16) -> Self { <$t>::from_bits(bits) }
-            const ZERO_AND_ONE: (u16, u16) = (0, $one);
+            const ONE: u16 = $one;
         }
     )*};
 }
 
 small! {
-    f16, 0x7fff, 0x3c00;
-    bf16, 0x7fff, 0x3f80;
+    f16, 0x3c00;
+    bf16, 0x3f80;
 }
+
+/// The one NaN that operations on either format answer.
+pub const NAN: u16 = 0x7fff;
 
 #[inline(always)]
 fn flush<T: Small, const FLUSH: bool>(value: T) -> T {
@@ -50,24 +57,16 @@ fn clamp<T: Small, const SATURATE: bool>(value: T) -> T {
     if !SATURATE {
         value
     } else if number > 0.0 {
-        if number < 1.0 { value } else { T::from_raw(T::ZERO_AND_ONE.1) }
+        if number < 1.0 { value } else { T::from_raw(T::ONE) }
     } else {
-        T::from_raw(T::ZERO_AND_ONE.0)
+        T::from_raw(0)
     }
 }
 
-/// `a * b + c` rounded once. The product is exact in f64; where the sum is not, it is rounded to odd first.
+/// `a * b + c` rounded once: the product is exact in f64.
 #[inline(always)]
 fn fused<T: Small>(a: T, b: T, c: T) -> T {
-    let (product, c) = (a.wide() * b.wide(), c.wide());
-    let sum = product + c;
-    let back = sum - product;
-    let error = (product - (sum - back)) + (c - back);
-    if error != 0.0 && sum.is_finite() && sum.to_bits() & 1 == 0 {
-        let outward = (error > 0.0) == (sum > 0.0);
-        return T::rounded(f64::from_bits(if outward { sum.to_bits() + 1 } else { sum.to_bits() - 1 }));
-    }
-    T::rounded(sum)
+    T::rounded(odd_sum(a.wide() * b.wide(), c.wide()))
 }
 
 #[inline(always)]

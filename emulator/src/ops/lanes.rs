@@ -157,6 +157,19 @@ pub unsafe fn store_mask(frame: *mut u8, slot: u32, bits: u32, mask: u32) {
     *target = *target & !mask | bits & mask;
 }
 
+/// Sets the lanes of `mask` to one value.
+pub fn put_lanes<T: Copy>(plane: &mut [T; LANES], value: T, mask: u32) {
+    if mask == FULL {
+        plane.fill(value);
+        return;
+    }
+    for (lane, one) in plane.iter_mut().enumerate() {
+        if mask >> lane & 1 != 0 {
+            *one = value;
+        }
+    }
+}
+
 /// Makes a closure that captures nothing out of nothing.
 #[inline(always)]
 fn conjure<F: Copy>() -> F {

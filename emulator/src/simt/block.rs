@@ -1,15 +1,16 @@
 //! One block: its warps in turn, its barriers, and what all its instructions share.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
 use std::time::Instant;
 
 use super::access::View;
-use super::frames::{Registers, Spare};
+use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
+use super::specials::dynamic_start;
 use super::warp::{Pause, Warp};
 use crate::fault::Fault;
 use crate::lower::Program;
-use crate::lower::code::{Function, Special};
 use crate::memory::Memory;
 use crate::module::Entry;
 use crate::ops::lanes::{FULL, LANES};
@@ -105,88 +106,6 @@ impl<'a> Context<'a> {
         }
     }
 
-    /// Sets what the machine provides in a fresh frame.
-    pub fn fill(&self, registers: &mut Registers, function: &Function, warp: u32, local: u32) {
-        let [x, y, _] = self.config.block;
-        for (slot, special) in &function.specials {
-            match special {
-                Special::DynamicSharedStart => registers.put_double(*slot, dynamic_start(self.entry)),
-                Special::GridId => registers.put_double(*slot, 1),
-                Special::Thread(axis) => {
-                    // Counted on from lane to lane: a division for each would take longer than many a kernel.
-                    let mut place = self.thread(warp, 0);
-                    for one in registers.words(*slot) {
-                        *one = place[usize::from(*axis)];
-                        place[0] += 1;
-                        if place[0] == x {
-                            place = [0, place[1] + 1, place[2]];
-                        }
-                        if place[1] == y {
-                            place = [place[0], 0, place[2] + 1];
-                        }
-                    }
-                }
-                Special::Lane => {
-                    for (lane, one) in registers.words(*slot).iter_mut().enumerate() {
-                        *one = lane as u32;
-                    }
-                }
-                Special::LanesEqual
-                | Special::LanesBelow
-                | Special::LanesUpTo
-                | Special::LanesAbove
-                | Special::LanesFrom => {
-                    for (lane, one) in registers.words(*slot).iter_mut().enumerate() {
-                        let (bit, below) = (1u32 << lane, (1u32 << lane) - 1);
-                        *one = match special {
-                            Special::LanesEqual => bit,
-                            Special::LanesBelow => below,
-                            Special::LanesUpTo => bit | below,
-                            Special::LanesAbove => !(bit | below),
-                            _ => !below,
-                        };
-                    }
-                }
-                _ => registers.put_word(*slot, self.uniform(*special, warp)),
-            }
-        }
-        for (slot, offset) in &function.locals {
-            registers.put_double(*slot, u64::from(local + offset));
-        }
-    }
-
-    fn uniform(&self, special: Special, warp: u32) -> u32 {
-        match special {
-            Special::BlockSize(axis) => self.config.block[usize::from(axis)],
-            Special::Block(axis) => self.block[usize::from(axis)],
-            Special::GridSize(axis) => self.config.grid[usize::from(axis)],
-            Special::Warp => warp,
-            Special::Warps => self.config.threads().div_ceil(LANES as u32),
-            Special::DynamicShared => self.config.shared_bytes,
-            Special::TotalShared => self.view.shared_bytes as u32,
-            Special::One => 1,
-            _ => 0,
-        }
-    }
-
-    pub fn thread(&self, warp: u32, lane: u32) -> [u32; 3] {
-        let [x, y, _] = self.config.block;
-        let thread = warp * LANES as u32 + lane;
-        [thread % x, thread / x % y, thread / x / y]
-    }
-
-    /// A kernel parameter, extended to 64 bits.
-    pub fn parameter(&self, offset: u32, bytes: u32, signed: bool) -> u64 {
-        let mut value = [0; 8];
-        let (start, bytes) = (offset as usize, bytes as usize);
-        if let Some(found) = self.view.params.get(start..start + bytes) {
-            value[..bytes].copy_from_slice(found);
-        }
-        let unused = 64 - 8 * bytes as u32;
-        let value = u64::from_le_bytes(value);
-        if signed { ((value << unused) as i64 >> unused) as u64 } else { value }
-    }
-
     /// Nanoseconds since the launch: they stand in for clock cycles.
     pub fn clock(&self) -> u64 {
         self.started.elapsed().as_nanos() as u64
@@ -266,31 +185,52 @@ impl BlockRun {
         }
         while !self.waiting.is_empty() {
             let released = self.release(cx);
-            let mut advanced = false;
-            let mut index = 0;
-            while index < self.waiting.len() {
-                let mut warp = self.waiting.swap_remove(index);
-                let pause = self.step(&mut warp, cx);
-                match pause {
-                    Ok(Pause::Finished) => {
-                        spare.push(warp);
-                        advanced = true;
-                    }
-                    _ => {
-                        advanced |= pause != Ok(Pause::Waiting);
-                        self.waiting.push(warp);
-                        let last = self.waiting.len() - 1;
-                        self.waiting.swap(index, last);
-                        index += 1;
-                    }
-                }
-                pause?;
-            }
+            let advanced = self.round(cx, spare)?;
             if !released && !advanced && !self.release_possible(cx) {
                 return Err(self.deadlock(cx));
             }
         }
         Ok(())
+    }
+
+    /// Gives every warp a turn; whether one of them came further.
+    fn round(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<bool, Fault> {
+        self.sleep();
+        let mut advanced = false;
+        let mut index = 0;
+        while index < self.waiting.len() {
+            if self.waiting[index].asleep.is_some_and(|until| until > Instant::now()) {
+                advanced = true;
+                index += 1;
+                continue;
+            }
+            let mut warp = self.waiting.swap_remove(index);
+            warp.asleep = None;
+            let pause = self.step(&mut warp, cx);
+            if pause == Ok(Pause::Finished) {
+                spare.push(warp);
+                advanced = true;
+            } else {
+                advanced |= pause != Ok(Pause::Waiting);
+                self.waiting.push(warp);
+                let last = self.waiting.len() - 1;
+                self.waiting.swap(index, last);
+                index += 1;
+            }
+            pause?;
+        }
+        Ok(advanced)
+    }
+
+    /// Where all warps sleep or wait at barriers, sleeps until the first of them wakes.
+    fn sleep(&self) {
+        let awake = |warp: &Warp| warp.asleep.is_none() && !warp.waits();
+        let first = self.waiting.iter().filter_map(|warp| warp.asleep).min();
+        if let Some(first) = first
+            && !self.waiting.iter().any(awake)
+        {
+            thread::sleep(first.saturating_duration_since(Instant::now()));
+        }
     }
 
     fn step(&mut self, warp: &mut Warp, cx: &mut Context) -> Result<Pause, Fault> {
@@ -330,9 +270,4 @@ impl BlockRun {
         let fault = self.waiting.iter_mut().find_map(|warp| warp.waiting_fault(what, cx));
         fault.expect("a warp that is left and does not run waits at a barrier")
     }
-}
-
-/// Where the dynamic shared memory starts: behind the static one, aligned for any type.
-fn dynamic_start(entry: &Entry) -> u64 {
-    u64::from(entry.shared_bytes).next_multiple_of(16)
 }

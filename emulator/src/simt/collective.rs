@@ -2,9 +2,8 @@
 
 use super::atomic::combine;
 use super::frames::Registers;
-use super::warp::put_lanes;
 use crate::lower::code::{Match, NO_SLOT, Op, Reduce, Shuffle, ShuffleMode, Vote, VoteMode};
-use crate::ops::lanes::{FULL, LANES};
+use crate::ops::lanes::{FULL, LANES, put_lanes};
 
 /// The slot of the mask of lanes that take part.
 pub fn member_slot(op: &Op) -> u32 {

@@ -4,7 +4,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
-use crate::lower::code::{Constant, Function};
+use crate::lower::code::Constant;
 use crate::ops::lanes::LANES;
 
 /// Frames start at a cache line, which vectors need.
@@ -45,6 +45,16 @@ impl Registers {
 
     pub fn start(&self) -> *mut u8 {
         self.start.as_ptr()
+    }
+
+    pub fn put_constants(&mut self, constants: &[Constant]) {
+        for constant in constants {
+            match *constant {
+                Constant::Word(slot, value) => self.put_word(slot, value),
+                Constant::Double(slot, value) => self.put_double(slot, value),
+                Constant::Mask(slot, value) => self.put_mask(slot, value),
+            }
+        }
     }
 
     pub fn put_word(&mut self, slot: u32, value: u32) {
@@ -89,27 +99,15 @@ impl Drop for Registers {
     }
 }
 
-/// Register files that are not in use, by function: their constants are already in place.
+/// Register files that are not in use, by function. What is the same for a whole launch is in place in them.
 #[derive(Debug, Default)]
 pub struct Spare {
     files: HashMap<usize, Vec<Registers>>,
 }
 
 impl Spare {
-    /// A register file for `function`, with its constants.
-    pub fn take(&mut self, index: usize, function: &Function) -> Registers {
-        if let Some(registers) = self.files.get_mut(&index).and_then(Vec::pop) {
-            return registers;
-        }
-        let mut registers = Registers::new(function.frame_bytes);
-        for constant in &function.constants {
-            match *constant {
-                Constant::Word(slot, value) => registers.put_word(slot, value),
-                Constant::Double(slot, value) => registers.put_double(slot, value),
-                Constant::Mask(slot, value) => registers.put_mask(slot, value),
-            }
-        }
-        registers
+    pub fn take(&mut self, index: usize) -> Option<Registers> {
+        self.files.get_mut(&index)?.pop()
     }
 
     pub fn give(&mut self, index: usize, registers: Registers) {

@@ -1,0 +1,285 @@
+//! The loop that runs instructions.
+//!
+//! What is frequent is handled in the loop itself; the rest goes through [`Warp::other`], so that the loop stays small
+//! enough for the compiler to keep its state in registers.
+
+use std::sync::atomic::{Ordering, fence};
+use std::time::{Duration, Instant};
+
+use super::{Group, Wait, Warp};
+use crate::fault::{Fault, FaultKind};
+use crate::lower::code::{Function, Instruction, Logic, Op};
+use crate::ops::lanes::{FULL, load_mask, put_lanes, store_mask};
+use crate::simt::atomic;
+use crate::simt::block::Context;
+
+/// Turns of a loop after which another group of the same warp gets its turn.
+const TURNS_OF_GROUP: u32 = 256;
+
+/// Turns of loops after which another warp gets its turn.
+const TURNS_OF_WARP: u32 = 4096;
+
+/// A longer sleep is cut, as CUDA says.
+const SLEEP_MAX: Duration = Duration::from_millis(1);
+
+/// What became of the group that ran.
+pub(super) enum Step {
+    /// It goes back among the others.
+    Kept(Group),
+    /// Its lanes are elsewhere now.
+    Gone,
+    /// It had its turns.
+    Tired(Group),
+}
+
+/// Turns of loops that are left to the warp and to the group that runs.
+pub struct Turns {
+    warp: u32,
+    group: u32,
+}
+
+impl Turns {
+    pub fn new() -> Turns {
+        Turns { warp: TURNS_OF_WARP, group: TURNS_OF_GROUP }
+    }
+
+    pub fn are_over(&self) -> bool {
+        self.warp == 0
+    }
+
+    /// Another warp is to have its turn now.
+    pub fn end(&mut self) {
+        self.warp = 0;
+    }
+}
+
+impl Warp {
+    /// Runs one group until it ends, waits, splits off what comes first, or had its turns.
+    pub(super) fn run_group(&mut self, mut group: Group, turns: &mut Turns, cx: &mut Context) -> Result<Step, Fault> {
+        let program = cx.program;
+        let local = self.local();
+        let (function, registers): (&Function, *mut u8) = {
+            let frame = self.frame(group.frame);
+            (&program.functions[frame.function], frame.registers.start())
+        };
+        let code: &[Instruction] = &function.code;
+        let vector = cx.vector;
+        turns.group = TURNS_OF_GROUP;
+        let mut stop = self.next_stop(&group);
+        while group.pc < stop {
+            let instruction = &code[group.pc as usize];
+            // SAFETY: here and below, the slots of an instruction lie inside the frame of its function, with planes
+            // of the width that it uses: lowering hands them out and checks the widths.
+            let guard = unsafe { load_mask(registers, instruction.guard) } ^ instruction.invert;
+            let mask = group.mask & guard;
+            match &instruction.op {
+                _ if mask == 0 => {}
+                Op::Lanes { run, slots } => {
+                    let run = if vector { run.vector } else { run.portable };
+                    // SAFETY: see above; the vector build runs only where the machine has what it needs.
+                    unsafe { run(registers, slots, mask) };
+                }
+                Op::Predicate { function, d, a, b, invert_b } => {
+                    // SAFETY: see above.
+                    unsafe {
+                        let a = load_mask(registers, *a);
+                        let b = load_mask(registers, *b) ^ if *invert_b { FULL } else { 0 };
+                        store_mask(registers, *d, logic(*function, a, b), mask);
+                    }
+                }
+                Op::Load(access) | Op::Store(access) => {
+                    let run = if vector { access.run.vector } else { access.run.portable };
+                    // SAFETY: see above; the view and the local memory are those of this block and warp.
+                    unsafe { run(access, registers, mask, &mut cx.view, local) }
+                        .map_err(|refused| self.refusal(&refused, &group, cx))?;
+                }
+                Op::Jump(target) => {
+                    let backward = *target <= group.pc;
+                    let length = u64::from(group.pc.wrapping_sub(*target)) + 1;
+                    self.jump(&mut group, mask, *target, &mut stop);
+                    if backward {
+                        stop = self.next_stop(&group);
+                        self.count(length, &group, cx)?;
+                        if let Some(step) = self.turn(&group, turns) {
+                            return Ok(step);
+                        }
+                    }
+                    continue;
+                }
+                op => {
+                    if let Some(step) = self.other(op, &group, registers, mask, turns, cx)? {
+                        return Ok(step);
+                    }
+                }
+            }
+            group.pc += 1;
+        }
+        Ok(Step::Kept(group))
+    }
+
+    /// Sends the lanes of `mask` to `target`. Of a group that splits, the part with the lower place goes on.
+    #[inline(always)]
+    fn jump(&mut self, group: &mut Group, mask: u32, target: u32, stop: &mut u32) {
+        if mask == group.mask {
+            group.pc = target;
+            return;
+        }
+        let (taken, passed) = ((target, mask), (group.pc + 1, group.mask & !mask));
+        let (first, second) = if target <= group.pc { (taken, passed) } else { (passed, taken) };
+        self.add(Group { pc: second.0, mask: second.1, ..*group });
+        (group.pc, group.mask) = first;
+        *stop = (*stop).min(second.0);
+    }
+
+    /// Another turn of a loop: whether it was the last for now.
+    #[inline(always)]
+    fn turn(&self, group: &Group, turns: &mut Turns) -> Option<Step> {
+        turns.warp -= 1;
+        turns.group -= 1;
+        if turns.warp == 0 {
+            return Some(Step::Kept(*group));
+        }
+        if turns.group > 0 {
+            return None;
+        }
+        turns.group = TURNS_OF_GROUP;
+        self.groups.iter().any(|other| other.wait == Wait::None).then_some(Step::Tired(*group))
+    }
+
+    /// The less frequent instructions, in the lanes of `mask`, of which there are some. Without a step to take, the
+    /// group goes on behind the instruction.
+    #[inline(never)]
+    fn other(
+        &mut self,
+        op: &Op,
+        group: &Group,
+        registers: *mut u8,
+        mask: u32,
+        turns: &mut Turns,
+        cx: &mut Context,
+    ) -> Result<Option<Step>, Fault> {
+        let local = self.local();
+        match op {
+            Op::Atomic(operation) => {
+                // SAFETY: the slots lie in the frame, the view and the local memory are those of this block and warp.
+                unsafe { atomic::run(operation, registers, mask, &mut cx.view, local) }
+                    .map_err(|refused| self.refusal(&refused, group, cx))?;
+            }
+            Op::CopyAsync(copy) => {
+                // SAFETY: as above.
+                unsafe { atomic::copy_async(copy, registers, mask, &mut cx.view, local) }
+                    .map_err(|refused| self.refusal(&refused, group, cx))?;
+            }
+            Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_) => return Ok(self.exchange(op, group, mask)),
+            Op::WarpBarrier { mask: slot } => return Ok(self.meet(group, mask, *slot)),
+            Op::Barrier(barrier) => return self.arrive(barrier, group, mask, turns, cx).map(Some),
+            Op::JumpTable { index, targets } => return self.jump_table(group, mask, *index, targets, cx).map(Some),
+            Op::Call(call) => {
+                let group = self.detached(group, mask);
+                self.count(1, &group, cx)?;
+                return self.call(call, group, cx).map(Some);
+            }
+            Op::Exit => {
+                self.exit(group.frame, mask, cx);
+                return Ok(Some(rest(group, mask)));
+            }
+            Op::Return => {
+                if group.frame == 0 {
+                    self.exit(0, mask, cx);
+                } else {
+                    self.return_lanes(group.frame, mask, cx);
+                }
+                return Ok(Some(rest(group, mask)));
+            }
+            Op::Trap => return Err(self.fault(FaultKind::LaunchFailed, "trap", &Group { mask, ..*group }, cx)),
+            Op::Breakpoint => {
+                return Err(self.fault(FaultKind::LaunchFailed, "breakpoint", &Group { mask, ..*group }, cx));
+            }
+            Op::Fence => fence(Ordering::SeqCst),
+            Op::Sleep { nanoseconds } => return self.sleep(*nanoseconds, group, mask, turns, cx).map(Some),
+            Op::Clock { d, wide, shift } => {
+                let now = cx.clock() >> shift;
+                let registers = &mut self.frame(group.frame).registers;
+                if *wide {
+                    put_lanes(registers.doubles(*d), now, mask);
+                } else {
+                    put_lanes(registers.words(*d), now as u32, mask);
+                }
+            }
+            Op::ActiveMask { d } => put_lanes(self.frame(group.frame).registers.words(*d), mask, mask),
+            Op::Lanes { .. } | Op::Predicate { .. } | Op::Load(_) | Op::Store(_) | Op::Jump(_) => {
+                unreachable!("the loop itself handles these")
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends the warp's turn until the longest of the lanes' times is over.
+    fn sleep(
+        &mut self,
+        slot: u32,
+        group: &Group,
+        mask: u32,
+        turns: &mut Turns,
+        cx: &mut Context,
+    ) -> Result<Step, Fault> {
+        self.count(1, group, cx)?;
+        let times = self.frame(group.frame).registers.words(slot).iter().enumerate();
+        let longest = times.filter(|(lane, _)| mask >> lane & 1 != 0).map(|(_, time)| *time).max().unwrap_or(0);
+        self.asleep = Some(Instant::now() + Duration::from_nanos(longest.into()).min(SLEEP_MAX));
+        turns.end();
+        Ok(Step::Tired(Group { pc: group.pc + 1, ..*group }))
+    }
+
+    fn jump_table(
+        &mut self,
+        group: &Group,
+        mask: u32,
+        index: u32,
+        targets: &[u32],
+        cx: &mut Context,
+    ) -> Result<Step, Fault> {
+        let indices = *self.frame(group.frame).registers.words(index);
+        self.count(1, group, cx)?;
+        for (lane, index) in indices.iter().enumerate().filter(|(lane, _)| mask >> lane & 1 != 0) {
+            match targets.get(*index as usize) {
+                Some(target) => self.add(Group { pc: *target, mask: 1 << lane, ..*group }),
+                None => {
+                    let what = format!("branch index {index} outside a table of {} targets", targets.len());
+                    return Err(self.fault_in(FaultKind::IllegalInstruction, &what, group, lane as u32, cx));
+                }
+            }
+        }
+        Ok(rest(group, mask))
+    }
+
+    /// The place where another group of the same frame waits to be joined.
+    fn next_stop(&self, group: &Group) -> u32 {
+        let others = self.groups.iter().filter(|other| other.frame == group.frame && other.wait == Wait::None);
+        others.map(|other| other.pc).filter(|pc| *pc > group.pc).min().unwrap_or(u32::MAX)
+    }
+
+    /// The lanes of `mask` on their own; what is left of the group goes on behind the instruction.
+    pub(super) fn detached(&mut self, group: &Group, mask: u32) -> Group {
+        if mask != group.mask {
+            self.add(Group { pc: group.pc + 1, mask: group.mask & !mask, ..*group });
+        }
+        Group { mask, ..*group }
+    }
+}
+
+/// What is left of a group whose lanes in `mask` went elsewhere.
+fn rest(group: &Group, mask: u32) -> Step {
+    let rest = group.mask & !mask;
+    if rest == 0 { Step::Gone } else { Step::Kept(Group { pc: group.pc + 1, mask: rest, ..*group }) }
+}
+
+fn logic(function: Logic, a: u32, b: u32) -> u32 {
+    match function {
+        Logic::And => a & b,
+        Logic::Or => a | b,
+        Logic::Xor => a ^ b,
+        Logic::Copy => a,
+        Logic::Not => !a,
+    }
+}
