@@ -9,7 +9,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{FutureExt, StreamExt, stream::FuturesUnordered};
+use futures::{FutureExt, Stream, StreamExt, stream::FuturesUnordered};
 use lapin::{
     Channel, Confirmation,
     message::BasicReturnMessage,
@@ -179,19 +179,13 @@ impl Lane {
     fn hear(&mut self, first: (Number, lapin::Result<Confirmation>), confirms: &mut Confirms) -> Option<lapin::Error> {
         let mut words = Vec::new();
         let mut failure: Option<lapin::Error> = None;
-        let mut quiet = 0;
-        let mut next = Some(first);
-        while quiet < QUIET_POLLS {
-            match next.take() {
-                Some((number, Ok(confirmation))) => words.push((number, self.split(confirmation))),
+        for heard in gather(first, confirms) {
+            match heard {
+                (number, Ok(confirmation)) => words.push((number, self.split(confirmation))),
                 // The broker's own words explain more than what lapin says of a channel in the wrong state.
-                Some((_, Err(error))) if failure.as_ref().is_none_or(|known| !known.is_amqp_error()) => {
-                    failure = Some(error);
-                }
-                Some(_) => {}
-                None => quiet += 1,
+                (_, Err(error)) if failure.as_ref().is_none_or(|known| !known.is_amqp_error()) => failure = Some(error),
+                (_, Err(_)) => {}
             }
-            next = confirms.next().now_or_never().flatten();
         }
         // All returns are known by now, so a clean word is clean.
         if !words.is_empty() {
@@ -265,6 +259,19 @@ impl Lane {
     }
 }
 
+/// All that is ready by now. What is taken from the stream is kept, however late it became ready: nobody tells it twice.
+fn gather<T>(first: T, more: &mut (impl Stream<Item = T> + Unpin)) -> Vec<T> {
+    let mut gathered = vec![first];
+    let mut quiet = 0;
+    while quiet < QUIET_POLLS {
+        match more.next().now_or_never().flatten() {
+            Some(item) => gathered.push(item),
+            None => quiet += 1,
+        }
+    }
+    gathered
+}
+
 async fn until(deadline: Option<Instant>) {
     match deadline {
         Some(deadline) => sleep_until(deadline).await,
@@ -296,5 +303,30 @@ fn what_came_back(back: &BasicReturnMessage) -> Return {
         message_id: back.properties.message_id().as_ref().map(ToString::to_string),
         exchange: back.exchange.to_string(),
         routing_key: back.routing_key.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::task::Poll;
+
+    use futures::stream;
+
+    use super::*;
+
+    #[test]
+    fn a_confirm_that_comes_at_any_moment_is_heard_now_or_left_for_later() {
+        for silent_polls in 0..2 * QUIET_POLLS {
+            let mut polls = 0;
+            let mut confirms = stream::poll_fn(|_| {
+                polls += 1;
+                if polls == silent_polls + 1 { Poll::Ready(Some(2)) } else { Poll::Pending }
+            });
+            let mut heard = gather(1, &mut confirms);
+            for _ in 0..2 * QUIET_POLLS {
+                heard.extend(confirms.next().now_or_never().flatten());
+            }
+            assert_eq!(heard, [1, 2], "ready after {silent_polls} polls");
+        }
     }
 }
