@@ -27,8 +27,9 @@ pub const FAILURE_DETAIL_BYTES_MAX: usize = 64 << 10;
 pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
 pub const TIME_LIMIT_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
 pub const ATTEMPTS_MAX: u32 = 20;
-/// Deliveries of one message before a worker takes it for poison: RabbitMQ 4's own default for quorum queues.
-pub const DELIVERIES_MAX: u64 = 20;
+/// Deliveries of one message before a worker takes it for poison. RabbitMQ 4 buries a quorum queue's message after 20 by itself; a
+/// worker comes first, so that the job is answered.
+pub const DELIVERIES_MAX: u64 = 15;
 
 /// CUDA's launch bounds, the same for every device since compute capability 3.0.
 pub const GRID_MAX: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];

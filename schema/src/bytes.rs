@@ -40,6 +40,14 @@ impl<'a> Inline<'a> {
         }
     }
 
+    /// The same, its bytes borrowed.
+    pub fn borrowed(&self) -> Inline<'_> {
+        match self {
+            Self::Bytes(bytes) => Inline::Bytes(Cow::Borrowed(bytes)),
+            Self::Numbers(numbers) => Inline::Numbers(numbers.clone()),
+        }
+    }
+
     pub fn into_owned(self) -> Inline<'static> {
         match self {
             Self::Bytes(bytes) => Inline::Bytes(Cow::Owned(bytes.into_owned())),

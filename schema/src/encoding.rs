@@ -97,7 +97,8 @@ impl Encoding {
         DecodeError::Malformed { encoding: self, problem }
     }
 
-    fn is_list(self, body: &[u8]) -> Result<bool, DecodeError> {
+    /// Whether the body is a list of items, by its first byte.
+    pub fn is_list(self, body: &[u8]) -> Result<bool, DecodeError> {
         match self {
             Self::MessagePack => {
                 body.first().map(|marker| matches!(marker, 0x90..=0x9f | 0xdc | 0xdd)).ok_or(DecodeError::Empty)

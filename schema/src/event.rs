@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AttemptState, Failure, JobId, PoolName, Priority, Program, Task, Timings, WorkerName};
+use crate::{AttemptState, Failure, JobId, PoolName, Priority, Program, RanOn, Task, Timings, WorkerName};
 
 /// Something that happened. Times are milliseconds since 1970 by the sender's clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -52,6 +52,9 @@ pub struct Started {
     pub attempt: u32,
     pub worker: WorkerName,
     pub device: u32,
+    /// The device as it is now: the worker's name may be given to another machine some day. Old workers leave it out.
+    #[serde(default)]
+    pub ran_on: Option<RanOn>,
     pub at_ms: i64,
 }
 
@@ -63,6 +66,9 @@ pub struct AttemptFinished {
     pub worker: WorkerName,
     #[serde(default)]
     pub device: Option<u32>,
+    /// As in [`Started`]; none for an attempt that reached no device.
+    #[serde(default)]
+    pub ran_on: Option<RanOn>,
     pub at_ms: i64,
     pub state: AttemptState,
     #[serde(default)]

@@ -102,6 +102,10 @@ fn ptx_task() -> Task<'static> {
     }
 }
 
+fn ran_on() -> RanOn {
+    RanOn { worker: "w1".parse().unwrap(), device: 0, device_name: "a device".into(), emulated: true }
+}
+
 fn succeeded() -> Reply<'static> {
     Reply {
         version: 1,
@@ -127,12 +131,7 @@ fn succeeded() -> Reply<'static> {
             device_bytes_peak: 24,
             module_cached: true,
         },
-        ran_on: Some(RanOn {
-            worker: "w1".parse().unwrap(),
-            device: 0,
-            device_name: "a device".into(),
-            emulated: true,
-        }),
+        ran_on: Some(ran_on()),
     }
 }
 
@@ -168,12 +167,20 @@ fn events() -> Vec<Event> {
     };
     vec![
         Event::Submitted(Submitted { job: job.clone(), at_ms: 1_720_000_000_123 }),
-        Event::Started(Started { job, attempt: 1, worker: "w1".parse().unwrap(), device: 0, at_ms: 1_720_000_000_125 }),
+        Event::Started(Started {
+            job,
+            attempt: 1,
+            worker: "w1".parse().unwrap(),
+            device: 0,
+            ran_on: None,
+            at_ms: 1_720_000_000_125,
+        }),
         Event::AttemptFinished(AttemptFinished {
             job_id: id(1),
             attempt: 1,
             worker: "w1".parse().unwrap(),
             device: Some(0),
+            ran_on: None,
             at_ms: 1_720_000_000_130,
             state: AttemptState::Failed,
             failure: failed().failure,
@@ -200,6 +207,19 @@ fn events() -> Vec<Event> {
             leaving: false,
         }),
     ]
+}
+
+/// The same from a worker that tells what its device is.
+fn events_ran_on() -> Vec<Event> {
+    let mut events = events();
+    for event in &mut events {
+        match event {
+            Event::Started(started) => started.ran_on = Some(ran_on()),
+            Event::AttemptFinished(finished) => finished.ran_on = Some(ran_on()),
+            Event::Submitted(_) | Event::WorkerSeen(_) => {}
+        }
+    }
+    events
 }
 
 fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
@@ -244,8 +264,10 @@ fn replies_of_version_1_read_as_they_always_did() {
 
 #[test]
 fn events_of_version_1_read_as_they_always_did() {
-    let body = golden("events", "msgpack", || encoding::encode_events(&events()).unwrap());
-    assert_eq!(encoding::decode_events(&body).unwrap(), events());
+    for (name, events) in [("events", events()), ("events-ran-on", events_ran_on())] {
+        let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());
+        assert_eq!(encoding::decode_events(&body).unwrap(), events, "{name}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 """A producer that knows AMQP and nothing of gpufleet: publishes one task, prints the reply.
 
-usage: producer.py AMQP_URL TASK_FILE CONTENT_TYPE
+usage: producer.py AMQP_URL TASK_FILE CONTENT_TYPE [MESSAGE_ID]
 """
 
 import sys
@@ -10,7 +10,7 @@ import pika
 TIMEOUT_SECONDS = 60
 
 
-def main(url: str, path: str, content_type: str) -> None:
+def main(url: str, path: str, content_type: str, message_id: str | None = None) -> None:
     client = "pika-producer"
     queue = "gpufleet.v1.replies." + client
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:
@@ -27,6 +27,7 @@ def main(url: str, path: str, content_type: str) -> None:
                     content_type=content_type,
                     correlation_id=path,
                     delivery_mode=2,
+                    message_id=message_id,
                     reply_to=queue,
                 ),
                 mandatory=True,

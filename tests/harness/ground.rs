@@ -4,7 +4,7 @@ use std::{fs, ops::Deref, sync::Arc};
 
 use gpufleet::Fleet as Client;
 use gpufleet_ledger::{DatabaseUrl, Ledger};
-use gpufleet_local::{Endpoints, Fleet, Services, Signal, Worker};
+use gpufleet_local::{Endpoints, Fleet, QueueKind, Services, Signal, Worker};
 use gpufleet_transport::{Broker, Options};
 use tokio::sync::OnceCell;
 
@@ -27,17 +27,22 @@ pub struct TestWorker(Arc<Worker>);
 impl Ground {
     /// On the broker and database that scenarios share.
     pub async fn shared(label: &str) -> Self {
+        Self::shared_with(label, QueueKind::default()).await
+    }
+
+    /// The same, with workers that make task queues of this kind.
+    pub async fn shared_with(label: &str, kind: QueueKind) -> Self {
         let services = SERVICES.get_or_init(start_services).await;
-        Self::on(services, label).await
+        Self::on(services, label, kind).await
     }
 
     /// With a broker and a database that the scenario may break.
     pub async fn with_own_services(label: &str) -> Self {
-        Self::on(&start_services().await, label).await
+        Self::on(&start_services().await, label, QueueKind::default()).await
     }
 
-    async fn on(services: &Arc<Services>, label: &str) -> Self {
-        let fleet = Fleet::builder().label(label).on(services).workers(0).start().await;
+    async fn on(services: &Arc<Services>, label: &str, kind: QueueKind) -> Self {
+        let fleet = Fleet::builder().label(label).on(services).queue_kind(kind).workers(0).start().await;
         // Its text has the end of the log of what did not start.
         let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
         let url: DatabaseUrl = fleet.endpoints().database_url.parse().unwrap();

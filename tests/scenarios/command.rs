@@ -113,6 +113,12 @@ async fn every_bad_input_gets_one_clear_message() {
     complains(&ground, folder, &missing, 3, &["missing.npy"]).await;
     let noise = ["submit", "saxpy", "--arg", "a=2", "--in", "x=noise.npy", "--inout", "y=y.npy"];
     complains(&ground, folder, &noise, 3, &["noise.npy"]).await;
+    fs::write(folder.join("short.bin"), [0; 8]).unwrap();
+    let short = ["submit", "saxpy", "--arg", "a=2", "--in", "x=short.bin:f32[3]", "--inout", "y=y.npy"];
+    complains(&ground, folder, &short, 3, &["short.bin", "8", "12"]).await;
+    fs::write(folder.join("doubles.bin"), [0; 24]).unwrap();
+    let dtype = ["submit", "saxpy", "--arg", "a=2", "--in", "x=doubles.bin:f64[3]", "--inout", "y=y.npy"];
+    complains(&ground, folder, &dtype, 3, &["f64", "f32"]).await;
     complains(&ground, folder, &[&ptx[..], &["--grid", "0"]].concat(), 2, &["grid"]).await;
     complains(&ground, folder, &[&ptx[..], &["--grid", "1", "--block", "4096"]].concat(), 3, &["block"]).await;
     complains(&ground, folder, &["show", "0190a5b8-7c00-7000-8000-000000000009"], 9, &["0190a5b8"]).await;

@@ -8,8 +8,8 @@ use std::{
 };
 
 use gpufleet_local::setup;
-use gpufleet_schema::{Encoding, JobId};
-use gpufleet_tests::{Ground, WAIT};
+use gpufleet_schema::{AttemptState, Encoding, FailureCode, JobId, bounds::MESSAGE_BYTES_MAX};
+use gpufleet_tests::{Ground, WAIT, dead_letters};
 use tokio::process::Command;
 
 const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/producer.py");
@@ -18,10 +18,11 @@ const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/golden/v1")
 
 /// Runs the Python producer: it publishes the file's bytes under the content type and prints the reply's content type and body, in
 /// hexadecimal.
-async fn ask(ground: &Ground, task: &Path, content_type: &str) -> (String, Vec<u8>) {
+async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) -> (String, Vec<u8>) {
     let output = Command::new("python3")
         .arg(PRODUCER)
         .args([ground.endpoints().amqp_url.as_ref(), task.as_os_str(), content_type.as_ref()])
+        .arg(job_id.to_string())
         .env("PYTHONPATH", setup::pika_folder())
         .stdin(Stdio::null())
         .kill_on_drop(true)
@@ -56,7 +57,7 @@ async fn pika_is_answered_in_the_encoding_of_its_task() {
     ];
     for (file, content_type, encoding) in cases {
         let (job_id, task) = with_an_id_of_its_own(file, folder.path());
-        let (answered_in, body) = ask(&ground, &task, content_type).await;
+        let (answered_in, body) = ask(&ground, &task, content_type, job_id).await;
         assert_eq!(answered_in, content_type);
         let replies = encoding.decode_replies(&body).unwrap();
         assert_eq!(replies.as_slice()[0].job_id, job_id);
@@ -66,4 +67,27 @@ async fn pika_is_answered_in_the_encoding_of_its_task() {
         assert_eq!(y, [2.5 * 1.0 + 0.5, 2.5 * 2.0 - 0.5, 2.5 * 3.0], "{file}");
     }
     ground.check_history(2).await;
+}
+
+/// The broker takes far larger messages than the contract allows, and our own client would not send one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_oversized_task_is_answered_and_its_beginning_kept() {
+    let ground = Ground::shared("oversized").await;
+    let _worker = ground.worker().await;
+    let folder = tempfile::tempdir().unwrap();
+    let job_id = JobId::new();
+    let path = folder.path().join("large.json");
+    let beginning = format!(r#"{{"version": 1, "job_id": "{job_id}", "padding": ""#);
+    fs::write(&path, beginning.clone() + &"x".repeat(MESSAGE_BYTES_MAX)).unwrap();
+    let (_, body) = ask(&ground, &path, "application/json", job_id).await;
+    let replies = Encoding::Json.decode_replies(&body).unwrap();
+    let reply = &replies.as_slice()[0];
+    assert_eq!((reply.job_id, reply.state), (job_id, AttemptState::Dead));
+    let failure = reply.failure.as_ref().unwrap();
+    assert_eq!(failure.code, FailureCode::MalformedTask);
+    assert!(failure.message.contains(&MESSAGE_BYTES_MAX.to_string()), "{}", failure.message);
+    let letters = dead_letters(&ground, 1).await;
+    assert!(letters[0].body.starts_with(beginning.as_bytes()) && letters[0].body.len() < MESSAGE_BYTES_MAX);
+    assert_eq!(letters[0].reason, failure.message);
+    ground.check_history(1).await;
 }

@@ -2,7 +2,8 @@
 
 use futures::{StreamExt as _, stream};
 use gpufleet::Job;
-use gpufleet_tests::{Ground, WAIT};
+use gpufleet_schema::Dtype;
+use gpufleet_tests::{Ground, WAIT, busy};
 
 const JOBS: usize = 1000;
 
@@ -60,4 +61,20 @@ async fn packed_jobs_are_answered_each_by_its_own_outcome() {
     }
     assert_eq!(fleet.counts().replies_dropped, 0);
     ground.check_history(JOBS).await;
+}
+
+/// One message whose jobs return more than an executor can stage at once: answered portion by portion, or not at all.
+#[tokio::test(flavor = "multi_thread")]
+async fn packed_jobs_with_large_outputs_do_not_wait_for_each_other() {
+    const OUTPUT_BYTES: u64 = 8 << 20;
+    const LARGE_JOBS: usize = 40;
+    let ground = Ground::shared("large-outputs").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let job = || busy::for_millis(1).zeros("large", Dtype::U8, [OUTPUT_BYTES]).output("large");
+    for handle in fleet.submit_many((0..LARGE_JOBS).map(|_| job())).await {
+        let result = handle.unwrap().wait(WAIT).await.unwrap();
+        assert_eq!(result.array("large").unwrap().bytes().len() as u64, OUTPUT_BYTES);
+    }
+    ground.check_history(LARGE_JOBS).await;
 }

@@ -1,7 +1,8 @@
 //! What stands on the outside of a message, checked before its body is looked at.
 
 use gpufleet_schema::{
-    ClientName, Encoding, PoolName, Priority,
+    ClientName, Encoding, JobId, PoolName, Priority,
+    bounds::MESSAGE_BYTES_MAX,
     topology::{HEADER_ATTEMPT, HEADER_LOSSES, REPLIES, parse_task_key},
 };
 use gpufleet_transport::{Acker, Delivery, Properties};
@@ -55,6 +56,17 @@ impl Envelope {
             }),
             None => Err("the message has no content_type; set application/msgpack or application/json".to_owned()),
         }
+    }
+
+    /// The jobs of a body that can't be read as tasks, as far as they can be told: by the heads of its tasks, else by the message's
+    /// id, which is the job's where a message carries one task.
+    pub(super) fn jobs_of(&self, encoding: Encoding, body: &[u8]) -> Vec<JobId> {
+        let heads = if body.len() > MESSAGE_BYTES_MAX { Vec::new() } else { encoding.decode_heads(body) };
+        let jobs: Vec<_> = heads.into_iter().filter_map(|head| head.job_id).collect();
+        if jobs.is_empty() && !encoding.is_list(body).unwrap_or(false) {
+            return self.properties.message_id.as_deref().and_then(|id| id.parse().ok()).into_iter().collect();
+        }
+        jobs
     }
 
     /// Where replies go when a task does not say: the message's `reply_to`, as a client's name or its reply queue. Any other queue

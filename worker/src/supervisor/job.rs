@@ -42,7 +42,8 @@ impl Attempt {
 }
 
 impl Supervisor {
-    /// Runs one job to the end of this attempt. Cancelling it ends the job's use of the device.
+    /// Runs one job to the end of this attempt. Cancelled, a job that waits leaves the line, and one that runs goes on to its end or
+    /// its time limit, its outcome dropped.
     pub(super) async fn attempt(&self, task: &Task<'_>, envelope: &Envelope, encoding: Encoding) -> Attempt {
         let queued = envelope.received.since_submission(task.submitted_ms);
         let mut attempt = match self.prepare_and_run(task, envelope, encoding).await {
@@ -80,10 +81,10 @@ impl Supervisor {
             }
         };
         check_queue_limit(&plain.limits, envelope, task.submitted_ms)?;
-        let wait_us = micros(envelope.received.elapsed());
+        let wait_us = micros(envelope.received.elapsed()).saturating_sub(compile_us);
         let slot = self.device(device);
-        self.tell_started(task, envelope, slot).await;
         let ran_on = slot.ran_on(self.config.name.clone());
+        self.tell_started(task, envelope, &ran_on).await;
         let mut attempt = run_on(slot, &plain, demand.alone, ran_on).await;
         attempt.timings.wait_us += wait_us;
         attempt.timings.compile_us = compile_us;
@@ -117,13 +118,14 @@ impl Supervisor {
         Err(user(FailureCode::RequirementsNotMet, message))
     }
 
-    async fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, slot: &DeviceSlot) {
-        debug!(job_id = %task.job_id, attempt = envelope.attempt, device = slot.id.0, "job started");
+    async fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn) {
+        debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
         let started = Started {
             job: self.job_info(task, envelope),
             attempt: envelope.attempt,
-            worker: self.config.name.clone(),
-            device: slot.id.0,
+            worker: ran_on.worker.clone(),
+            device: ran_on.device,
+            ran_on: Some(ran_on.clone()),
             at_ms: unix_ms(),
         };
         if let Err(error) = self.events.send(Event::Started(started)).await {

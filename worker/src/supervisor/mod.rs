@@ -2,6 +2,7 @@
 
 mod admission;
 mod clock;
+mod conclusion;
 mod devices;
 mod envelope;
 mod heartbeat;
@@ -72,7 +73,11 @@ impl Supervisor {
     async fn serve(self: Arc<Self>, signals: &mut Signals) -> Result<(), WorkerError> {
         let stop = CancellationToken::new();
         let handling = TaskTracker::new();
-        let intakes = self.open_intakes(&stop, &handling).await;
+        let intakes = tokio::select! {
+            intakes = self.open_intakes(&stop, &handling) => intakes,
+            // The broker went away in the meantime.
+            _ = signals.next() => return Ok(()),
+        };
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), stop.clone()));
         self.announce_ready()?;
 

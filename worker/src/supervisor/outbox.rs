@@ -16,6 +16,9 @@ use super::{Supervisor, clock::unix_ms, envelope::Envelope};
 /// Room in a reply message for everything but the outputs' bytes and a failure's text.
 const REPLY_FRAME_BYTES: usize = 4 << 10;
 
+/// What is kept of a body that no message of ours can carry: enough to see whose it was.
+const OVERSIZE_KEPT_BYTES: usize = 64 << 10;
+
 impl Supervisor {
     /// Sends each client its replies, in as few messages as their sizes allow.
     pub(super) async fn publish_replies(
@@ -123,9 +126,12 @@ impl Supervisor {
     pub(super) async fn publish_dead_body(
         &self,
         envelope: &Envelope,
-        body: Vec<u8>,
+        mut body: Vec<u8>,
         reason: &str,
     ) -> Result<(), PublishError> {
+        if body.len() > MESSAGE_BYTES_MAX {
+            body.truncate(OVERSIZE_KEPT_BYTES);
+        }
         let mut properties = envelope.reusable_properties();
         let reason = &reason[..reason.floor_char_boundary(HEADER_TEXT_BYTES_MAX)];
         properties.headers.insert(HEADER_REASON.to_owned(), reason.into());

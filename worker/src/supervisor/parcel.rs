@@ -7,19 +7,30 @@
 //! ```
 //! Each arrow into `events` and `ack` waits for the broker's confirmation. If one does not come, the message is not
 //! acknowledged: the broker delivers it again, its jobs run again, and the ledger keeps the first outcome.
+//!
+//! A list is answered in portions while its other jobs run. What a job of a list returns is copied out of the executor's staging
+//! memory at once: lists that held staging while their other jobs wait for some would wait for each other for ever.
 
-use std::sync::Arc;
+use std::{mem, panic::AssertUnwindSafe, sync::Arc};
 
-use futures::future::join_all;
+use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Batch, ClientName, DecodeError, Encoding, Event, Failure, FailureCode, PoolName,
-    Priority, Reply, Task, Timings, Verdict, bounds::DELIVERIES_MAX,
+    Priority, Reply, Task, Timings, Verdict,
+    bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
 };
 use gpufleet_transport::{Acker, Delivery, PublishError, Settled};
-use tracing::{debug, info, warn};
+use tracing::{error, warn};
 
-use super::{Supervisor, clock::unix_ms, envelope::Envelope, job::Attempt};
-use crate::disposition::{Disposition, dispose};
+use super::{Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope};
+use crate::disposition::Disposition;
+
+/// A message that was given back this often leaves the queue and comes in anew, lest workers that come and go make it look like
+/// poison.
+const HAND_BACKS_MAX: u64 = DELIVERIES_MAX / 2;
+
+/// Outputs of a list that are held until a reply message is worth its while.
+const PORTION_BYTES: usize = 1 << 20;
 
 /// What is to be done with the delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,21 +39,37 @@ enum Settlement {
     Requeue,
 }
 
-/// A job of the message, and what became of it.
-struct Concluded<'a, 'b> {
-    task: &'b Task<'a>,
-    attempt: Attempt,
-    disposition: Disposition,
+/// Jobs of a message that have ended and are to be answered together.
+#[derive(Default)]
+struct Portion<'a, 'b> {
+    jobs: Vec<Concluded<'a, 'b>>,
+    output_bytes: usize,
+}
+
+impl<'a, 'b> Portion<'a, 'b> {
+    fn push(&mut self, job: Concluded<'a, 'b>) {
+        self.output_bytes += job.output_bytes();
+        self.jobs.push(job);
+    }
 }
 
 impl Supervisor {
     /// Handles one message to its end.
     pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, pool: PoolName, priority: Priority) {
         let (envelope, body, acker) = Envelope::open(delivery, &pool, priority);
-        let settlement = self.process(&envelope, &body).await.unwrap_or_else(|error| {
-            warn!(message_id = envelope.message_id(), %error, "outcome not confirmed, delivery returned");
-            Settlement::Requeue
-        });
+        let outcome = AssertUnwindSafe(self.process(&envelope, &body)).catch_unwind().await;
+        let settlement = match outcome {
+            Ok(Ok(settlement)) => settlement,
+            Ok(Err(error)) => {
+                warn!(message_id = envelope.message_id(), %error, "outcome not confirmed, delivery returned");
+                Settlement::Requeue
+            }
+            // A defect of ours, which has been printed. The message comes again, and is buried when it does too often.
+            Err(_) => {
+                error!(message_id = envelope.message_id(), "handling the message panicked, delivery returned");
+                Settlement::Requeue
+            }
+        };
         settle(acker, settlement, &envelope).await;
     }
 
@@ -50,6 +77,11 @@ impl Supervisor {
         if envelope.delivery_count > DELIVERIES_MAX {
             let reason = format!("delivered {} times without an outcome", envelope.delivery_count);
             let failure = Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, reason);
+            return self.refuse(envelope, body, failure).await;
+        }
+        if body.len() > MESSAGE_BYTES_MAX {
+            let reason = format!("the body has {} bytes, at most {MESSAGE_BYTES_MAX} are allowed", body.len());
+            let failure = Failure::new(Verdict::User, FailureCode::MalformedTask, reason);
             return self.refuse(envelope, body, failure).await;
         }
         let readable = envelope.encoding().and_then(|encoding| Ok((encoding, envelope.reply_to()?)));
@@ -74,95 +106,64 @@ impl Supervisor {
         reply_to: Option<ClientName>,
         tasks: &Batch<Task<'_>>,
     ) -> Result<Settlement, PublishError> {
-        let concluded = join_all(tasks.iter().map(|task| self.conclude(task, envelope, encoding))).await;
-        if concluded.iter().all(|job| job.disposition == Disposition::HandBack) {
+        let as_list = matches!(tasks, Batch::Many(_));
+        let mut jobs: FuturesUnordered<_> =
+            tasks.iter().map(|task| self.conclude(task, envelope, encoding, as_list)).collect();
+        let mut portion = Portion::default();
+        while let Some(job) = jobs.next().await {
+            portion.push(job);
+            if portion.output_bytes >= PORTION_BYTES {
+                self.answer(envelope, encoding, reply_to.as_ref(), as_list, mem::take(&mut portion)).await?;
+            }
+        }
+        let untouched = portion.jobs.len() == tasks.len() && portion.jobs.iter().all(Concluded::is_handed_back);
+        if untouched && envelope.delivery_count < HAND_BACKS_MAX {
             return Ok(Settlement::Requeue);
         }
-        self.send_again(envelope, encoding, &concluded).await?;
-        self.send_replies(envelope, encoding, reply_to, &concluded, matches!(tasks, Batch::Many(_))).await?;
-        let events = concluded.iter().filter_map(|job| self.finished_event(job, envelope)).collect();
-        self.events.send_confirmed(events).await?;
+        self.answer(envelope, encoding, reply_to.as_ref(), as_list, portion).await?;
         Ok(Settlement::Ack)
     }
 
-    async fn conclude<'a, 'b>(&self, task: &'b Task<'a>, envelope: &Envelope, encoding: Encoding) -> Concluded<'a, 'b> {
-        let attempt = self.attempt(task, envelope, encoding).await;
-        let disposition =
-            dispose(attempt.ending.clone(), envelope.losses, task.limits.attempts_max(), envelope.delivery_count);
-        match &disposition {
-            Disposition::Final { state, failure: None, .. } => {
-                debug!(job_id = %task.job_id, attempt = envelope.attempt, %state, "job ended");
-            }
-            Disposition::Final { state, failure: Some(failure), .. } => {
-                let code = failure.code.name();
-                info!(job_id = %task.job_id, attempt = envelope.attempt, %state, code, "job ended");
-            }
-            Disposition::Again { losses, failure } => {
-                let reason = &failure.message;
-                warn!(job_id = %task.job_id, attempt = envelope.attempt, losses, reason, "job is tried again");
-            }
-            Disposition::HandBack => debug!(job_id = %task.job_id, "job handed back"),
-        }
-        Concluded { task, attempt, disposition }
-    }
-
-    /// Jobs that have to come again leave their message and travel alone.
-    async fn send_again(
+    /// Publishes and records what became of some of the message's jobs.
+    async fn answer(
         &self,
         envelope: &Envelope,
         encoding: Encoding,
-        concluded: &[Concluded<'_, '_>],
-    ) -> Result<(), PublishError> {
-        for job in concluded {
-            match &job.disposition {
-                Disposition::Again { losses, .. } => {
-                    self.publish_task(envelope, encoding, job.task, envelope.attempt.saturating_add(1), *losses)
-                        .await?;
-                }
-                Disposition::HandBack => {
-                    self.publish_task(envelope, encoding, job.task, envelope.attempt, envelope.losses).await?;
-                }
-                Disposition::Final { dead_letter: Some(reason), .. } => {
-                    self.publish_dead(envelope, encoding, job.task, reason).await?;
-                }
-                Disposition::Final { dead_letter: None, .. } => {}
-            }
-        }
-        Ok(())
-    }
-
-    async fn send_replies(
-        &self,
-        envelope: &Envelope,
-        encoding: Encoding,
-        reply_to: Option<ClientName>,
-        concluded: &[Concluded<'_, '_>],
+        reply_to: Option<&ClientName>,
         as_list: bool,
+        portion: Portion<'_, '_>,
     ) -> Result<(), PublishError> {
-        let replies = concluded.iter().filter_map(|job| {
-            let client = job.task.reply.clone().or_else(|| reply_to.clone())?;
-            Some((client, job.reply(envelope.attempt)?))
+        for job in &portion.jobs {
+            self.send_on(envelope, encoding, job).await?;
+        }
+        let replies = portion.jobs.iter().filter_map(|job| {
+            let client = job.task.reply.as_ref().or(reply_to)?;
+            Some((client.clone(), job.reply(envelope.attempt)?))
         });
-        self.publish_replies(envelope, encoding, replies.collect(), as_list).await
+        self.publish_replies(envelope, encoding, replies.collect(), as_list).await?;
+        let events = portion.jobs.iter().filter_map(|job| self.finished_event(job, envelope)).collect();
+        self.events.send_confirmed(events).await
     }
 
-    fn finished_event(&self, job: &Concluded<'_, '_>, envelope: &Envelope) -> Option<Event> {
-        let (state, failure) = match &job.disposition {
-            Disposition::Final { state, failure, .. } => (*state, failure.clone()),
-            Disposition::Again { failure, .. } => (AttemptState::Lost, Some(failure.clone())),
-            Disposition::HandBack => return None,
-        };
-        Some(Event::AttemptFinished(AttemptFinished {
-            job_id: job.task.job_id,
-            attempt: envelope.attempt,
-            worker: self.config.name.clone(),
-            device: job.attempt.ran_on.as_ref().map(|ran_on| ran_on.device),
-            at_ms: unix_ms(),
-            state,
-            failure,
-            output_bytes: job.attempt.outputs.iter().map(|output| output.bytes.len() as u64).sum(),
-            timings: job.attempt.timings.clone(),
-        }))
+    /// A job that has to come again leaves its message and travels alone; one that never will is kept for a person to see.
+    async fn send_on(
+        &self,
+        envelope: &Envelope,
+        encoding: Encoding,
+        job: &Concluded<'_, '_>,
+    ) -> Result<(), PublishError> {
+        match &job.disposition {
+            Disposition::Again { losses, .. } => {
+                self.publish_task(envelope, encoding, job.task, envelope.attempt.saturating_add(1), *losses).await
+            }
+            Disposition::HandBack => {
+                self.publish_task(envelope, encoding, job.task, envelope.attempt, envelope.losses).await
+            }
+            Disposition::Final { dead_letter: Some(reason), .. } => {
+                self.publish_dead(envelope, encoding, job.task, reason).await
+            }
+            Disposition::Final { dead_letter: None, .. } => Ok(()),
+        }
     }
 
     /// A message that can't be run: whoever can be told is told, and the message is kept, with the reason, for a person to see.
@@ -174,7 +175,7 @@ impl Supervisor {
             "message refused"
         );
         let encoding = envelope.encoding().unwrap_or(Encoding::Json);
-        let jobs: Vec<_> = encoding.decode_heads(body).into_iter().filter_map(|head| head.job_id).collect();
+        let jobs = envelope.jobs_of(encoding, body);
         self.publish_dead_body(envelope, body.to_vec(), &failure.message).await?;
         if let Ok(Some(client)) = envelope.reply_to() {
             let replies = jobs.iter().map(|job_id| {
@@ -200,6 +201,7 @@ impl Supervisor {
                 attempt: envelope.attempt,
                 worker: self.config.name.clone(),
                 device: None,
+                ran_on: None,
                 at_ms: unix_ms(),
                 state: AttemptState::Dead,
                 failure: Some(failure.clone()),
@@ -209,23 +211,6 @@ impl Supervisor {
         });
         self.events.send_confirmed(events.collect()).await?;
         Ok(Settlement::Ack)
-    }
-}
-
-impl<'a> Concluded<'a, '_> {
-    /// The reply, if the job is over.
-    fn reply(&self, attempt: u32) -> Option<Reply<'_>> {
-        let Disposition::Final { state, failure, .. } = &self.disposition else { return None };
-        Some(Reply {
-            version: gpufleet_schema::VERSION,
-            job_id: self.task.job_id,
-            attempt,
-            state: *state,
-            failure: failure.clone(),
-            outputs: self.attempt.outputs.iter().map(|output| output.as_output()).collect(),
-            timings: self.attempt.timings.clone(),
-            ran_on: self.attempt.ran_on.clone(),
-        })
     }
 }
 

@@ -1,0 +1,56 @@
+//! Task queues are quorum queues unless a fleet chooses classic ones. All parts have to agree: one that does not is told the queue,
+//! both kinds and what to do, and changes nothing. (fault 17)
+
+use gpufleet::{Fleet, QueueKind};
+use gpufleet_local::QueueKind as FleetKind;
+use gpufleet_tests::{Ended, Ground, WAIT, kernels};
+
+const SAXPY: [&str; 7] =
+    ["submit", "saxpy", "--arg=a=2", "--zeros=x=f32[4]", "--zeros=y=f32[4]", "--timeout=60s", "-ojson"];
+
+fn refuses(ended: &Ended, queue: &str, found: &str, wanted: &str) {
+    assert_eq!(ended.code, 7, "{ended:?}");
+    let names = [queue, &format!("is {found}"), wanted, &format!("GPUFLEET_QUEUE_KIND={found}")].map(str::to_owned);
+    assert!(names.iter().all(|name| ended.stderr.contains(name)), "{names:?}: {ended:?}");
+    assert!(ended.stdout.is_empty(), "{ended:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fleet_with_classic_queues_runs_jobs() {
+    let ground = Ground::shared_with("classic", FleetKind::Classic).await;
+    let _worker = ground.worker().await;
+    let builder = Fleet::builder().queue_kind(QueueKind::Classic);
+    let fleet = builder.connect(&ground.endpoints().amqp_url).await.unwrap();
+    let mut handle = fleet.submit(kernels::doubles(&[3.0])).await.unwrap();
+    assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [6.0]);
+
+    let folder = tempfile::tempdir().unwrap();
+    let ended = ground.gpufleet(folder.path(), &[&SAXPY[..], &["--queue-kind", "classic"]].concat()).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_that_disagrees_is_told_the_queue_both_kinds_and_the_remedy() {
+    let ground = Ground::shared_with("classic-refused", FleetKind::Classic).await;
+    let _worker = ground.worker().await;
+    let folder = tempfile::tempdir().unwrap();
+    let ended = ground.gpufleet(folder.path(), &SAXPY).await;
+    refuses(&ended, "gpufleet.v1.tasks.default.", "classic", "quorum");
+
+    let fleet = ground.client().await;
+    let error = fleet.submit(kernels::doubles(&[3.0])).await.unwrap_err().to_string();
+    assert!(error.contains("queue kind = classic") && error.contains("wants quorum"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_classic_producer_is_refused_by_a_quorum_fleet_which_goes_on() {
+    let ground = Ground::shared("quorum-refuses").await;
+    let _worker = ground.worker().await;
+    let folder = tempfile::tempdir().unwrap();
+    let classic = [&SAXPY[..], &["--queue-kind", "classic"]].concat();
+    refuses(&ground.gpufleet(folder.path(), &classic).await, "gpufleet.v1.tasks.default.", "quorum", "classic");
+    let ended = ground.gpufleet(folder.path(), &SAXPY).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ground.check_history(1).await;
+}

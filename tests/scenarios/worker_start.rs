@@ -1,0 +1,44 @@
+//! A worker that can't start says why, what to do, and with which exit code. (faults 21 and 40)
+
+use std::{process::Stdio, time::Duration};
+
+use gpufleet_local::programs;
+use gpufleet_tests::{Ground, WAIT};
+use tokio::process::Command;
+
+/// Runs a worker until it ends by itself; gives its exit code and what it said.
+async fn failing_worker(amqp_url: &str, arguments: &[&str]) -> (i32, String) {
+    let mut command = Command::new(programs::ours(None, "gpufleet-worker").unwrap());
+    command.arg("run").args(arguments).env("GPUFLEET_AMQP_URL", amqp_url).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(WAIT, command.output()).await.expect("it ends").unwrap();
+    (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_missing_driver_is_named_with_the_way_out() {
+    let ground = Ground::shared("no-driver").await;
+    let missing = ["--cuda", "/nonexistent/libcuda.so.1"];
+    let (code, said) = failing_worker(&ground.endpoints().amqp_url, &missing).await;
+    assert_eq!(code, 10, "{said}");
+    assert!(said.contains("/nonexistent/libcuda.so.1"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_is_not_there_is_named() {
+    let ground = Ground::shared("no-device").await;
+    let (code, said) = failing_worker(&ground.endpoints().amqp_url, &["--cuda", "emulated", "--devices", "7"]).await;
+    assert_eq!(code, 10, "{said}");
+    assert!(said.contains("no device 7, the driver has 1"), "{said}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_password_ends_the_worker_at_once_and_is_not_shown() {
+    let ground = Ground::shared("worker-refused").await;
+    let (login, place) = ground.endpoints().amqp_url.split_once('@').unwrap();
+    let url = format!("{}:wrong-password@{place}", login.rsplit_once(':').unwrap().0);
+    let started = std::time::Instant::now();
+    let (code, said) = failing_worker(&url, &["--cuda", "emulated"]).await;
+    assert_eq!(code, 7, "{said}");
+    assert!(said.contains("wrong user or password") && !said.contains("wrong-password"), "{said}");
+    assert!(started.elapsed() < Duration::from_secs(60), "no retry storm");
+}

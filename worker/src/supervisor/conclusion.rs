@@ -1,0 +1,118 @@
+//! A job of a message, and what became of it.
+
+use gpufleet_schema::{AttemptFinished, AttemptState, Encoding, Event, Output, RanOn, Reply, Task, Timings};
+use tracing::{debug, info, warn};
+
+use super::{Supervisor, clock::unix_ms, envelope::Envelope};
+use crate::{
+    disposition::{Disposition, dispose},
+    executor::OutputBytes,
+};
+
+pub(super) struct Concluded<'a, 'b> {
+    pub(super) task: &'b Task<'a>,
+    pub(super) disposition: Disposition,
+    outputs: Outputs,
+    timings: Timings,
+    ran_on: Option<RanOn>,
+}
+
+/// What the job returns.
+enum Outputs {
+    /// Still in the executor's staging memory, for a reply that goes out now.
+    Staged(Vec<OutputBytes>),
+    /// Copied from there, for a reply that waits for others.
+    Kept(Vec<Output<'static>>),
+}
+
+impl Supervisor {
+    /// Attempts a job and decides what becomes of it. `keep` copies its outputs, so that it holds no staging memory.
+    pub(super) async fn conclude<'a, 'b>(
+        &self,
+        task: &'b Task<'a>,
+        envelope: &Envelope,
+        encoding: Encoding,
+        keep: bool,
+    ) -> Concluded<'a, 'b> {
+        let attempt = self.attempt(task, envelope, encoding).await;
+        let disposition = dispose(attempt.ending, envelope.losses, task.limits.attempts_max(), envelope.delivery_count);
+        tell(&disposition, task, envelope);
+        let outputs = match keep {
+            false => Outputs::Staged(attempt.outputs),
+            true => Outputs::Kept(attempt.outputs.iter().map(|output| output.as_output().into_owned()).collect()),
+        };
+        Concluded { task, disposition, outputs, timings: attempt.timings, ran_on: attempt.ran_on }
+    }
+
+    /// What the ledger learns, unless the job was not touched.
+    pub(super) fn finished_event(&self, job: &Concluded<'_, '_>, envelope: &Envelope) -> Option<Event> {
+        let (state, failure) = match &job.disposition {
+            Disposition::Final { state, failure, .. } => (*state, failure.clone()),
+            Disposition::Again { failure, .. } => (AttemptState::Lost, Some(failure.clone())),
+            Disposition::HandBack => return None,
+        };
+        Some(Event::AttemptFinished(AttemptFinished {
+            job_id: job.task.job_id,
+            attempt: envelope.attempt,
+            worker: self.config.name.clone(),
+            device: job.ran_on.as_ref().map(|ran_on| ran_on.device),
+            ran_on: job.ran_on.clone(),
+            at_ms: unix_ms(),
+            state,
+            failure,
+            output_bytes: job.output_bytes() as u64,
+            timings: job.timings.clone(),
+        }))
+    }
+}
+
+impl Concluded<'_, '_> {
+    pub(super) fn is_handed_back(&self) -> bool {
+        self.disposition == Disposition::HandBack
+    }
+
+    pub(super) fn output_bytes(&self) -> usize {
+        match &self.outputs {
+            Outputs::Staged(outputs) => outputs.iter().map(|output| output.bytes.len()).sum(),
+            Outputs::Kept(outputs) => outputs.iter().map(|output| output.data.resolved_len(output.dtype)).sum(),
+        }
+    }
+
+    /// The reply, if the job is over.
+    pub(super) fn reply(&self, attempt: u32) -> Option<Reply<'_>> {
+        let Disposition::Final { state, failure, .. } = &self.disposition else { return None };
+        let outputs = match &self.outputs {
+            Outputs::Staged(outputs) => outputs.iter().map(OutputBytes::as_output).collect(),
+            Outputs::Kept(outputs) => outputs.iter().map(borrowed).collect(),
+        };
+        Some(Reply {
+            version: gpufleet_schema::VERSION,
+            job_id: self.task.job_id,
+            attempt,
+            state: *state,
+            failure: failure.clone(),
+            outputs,
+            timings: self.timings.clone(),
+            ran_on: self.ran_on.clone(),
+        })
+    }
+}
+
+fn borrowed<'a>(output: &'a Output<'static>) -> Output<'a> {
+    let Output { name, dtype, shape, data } = output;
+    Output { name: name.clone(), dtype: *dtype, shape: shape.clone(), data: data.borrowed() }
+}
+
+fn tell(disposition: &Disposition, task: &Task<'_>, envelope: &Envelope) {
+    let (job_id, attempt) = (task.job_id, envelope.attempt);
+    match disposition {
+        Disposition::Final { state, failure: None, .. } => debug!(%job_id, attempt, %state, "job ended"),
+        Disposition::Final { state, failure: Some(failure), .. } => {
+            info!(%job_id, attempt, %state, code = failure.code.name(), "job ended");
+        }
+        Disposition::Again { losses, failure } => {
+            warn!(%job_id, attempt, losses, reason = failure.message, "job is tried again");
+        }
+        Disposition::HandBack => debug!(%job_id, "job handed back"),
+    }
+}
