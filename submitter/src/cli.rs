@@ -14,6 +14,7 @@ mod environment;
 mod exit;
 mod files;
 mod history;
+mod json;
 mod kernels;
 mod local;
 mod options;

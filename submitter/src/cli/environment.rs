@@ -10,7 +10,32 @@ pub const POOL: &str = "GPUFLEET_POOL";
 pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
 /// The state directory of the local fleet.
 pub const LOCAL_DIR: &str = "GPUFLEET_LOCAL_DIR";
-/// What is logged to stderr, as a tracing filter; warnings without it.
+/// What is logged to stderr, as a tracing filter; nothing without it.
 pub const LOG: &str = "GPUFLEET_LOG";
-/// Set to anything: no colours.
+/// `dumb` for a terminal that can't go back on its line.
+pub const TERM: &str = "TERM";
+/// Set to anything but the empty text: no colours.
 pub const NO_COLOR: &str = "NO_COLOR";
+
+/// The table as `--help` shows it.
+pub const TABLE: &str = "\
+Environment:
+  GPUFLEET_AMQP_URL      the broker, as --amqp-url
+  GPUFLEET_QUEUE_KIND    what task queues are made of, as --queue-kind
+  GPUFLEET_DATABASE_URL  the ledger's database, as --database-url
+  GPUFLEET_POOL          the pool that jobs go to, as --pool
+  GPUFLEET_LOCAL_DIR     where the fleet of `gpufleet local` keeps its data, as --dir
+  GPUFLEET_LOG           what the libraries log to stderr, such as info or gpufleet=debug
+  NO_COLOR               no colours";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_table_lists_every_variable_of_ours() {
+        for name in [AMQP_URL, QUEUE_KIND, DATABASE_URL, POOL, LOCAL_DIR, LOG, NO_COLOR] {
+            assert!(TABLE.contains(&format!("\n  {name} ")), "{name}");
+        }
+    }
+}

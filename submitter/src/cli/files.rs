@@ -11,7 +11,7 @@ use gpufleet::{
     schema::{Dtype, bounds::MESSAGE_BYTES_MAX},
 };
 
-use super::{complaint::Complaint, spec::Form};
+use super::{complaint::Complaint, quantity, spec::Form};
 
 mod npy;
 mod png;
@@ -19,6 +19,8 @@ mod png;
 /// An input travels inside its task's message, so a larger file can't be used whatever it holds. The allowance is for the
 /// headers of the file formats.
 const FILE_BYTES_MAX: u64 = MESSAGE_BYTES_MAX as u64 + (64 << 10);
+
+const MISNAMED: &str = "what a file holds is told by its name: .npy, .png, and raw bytes by any other with a form, such as x=x.bin:f32[1024]";
 
 /// A file's kind, by the end of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,8 +45,8 @@ pub fn read(path: &Path, form: Option<&Form>) -> Result<Array, Complaint> {
     let bytes = read_bytes(path, FILE_BYTES_MAX)?;
     let unusable = |problem: String| Complaint::bad_input(format!("failed to read {}: {problem}", path.display()));
     let array = match (Kind::of(path), form) {
-        (Kind::Npy, _) => npy::decode(&bytes).map_err(unusable)?,
-        (Kind::Png, _) => png::decode(&bytes).map_err(unusable)?,
+        (Kind::Npy, _) => npy::decode(&bytes).map_err(|problem| unusable(problem).hint(MISNAMED))?,
+        (Kind::Png, _) => png::decode(&bytes).map_err(|problem| unusable(problem).hint(MISNAMED))?,
         (Kind::Raw, Some(form)) => {
             return Array::new(form.dtype, form.shape.clone(), bytes).map_err(|problem| {
                 let problem = Complaint::bad_input(format!("{} does not fit its form: {problem}", path.display()));
@@ -82,6 +84,8 @@ fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Complaint> {
         let complaint = Complaint::bad_input(format!("failed to read {}: {}", path.display(), reason(&problem)));
         match problem.kind() {
             std::io::ErrorKind::NotFound => complaint.hint("check the path; it is taken from the current directory"),
+            std::io::ErrorKind::IsADirectory => complaint.hint("name a file in it"),
+            std::io::ErrorKind::PermissionDenied => complaint.hint("see who may read it: ls -l"),
             _ => complaint,
         }
     };
@@ -90,9 +94,12 @@ fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Complaint> {
     // One byte more than allowed tells a file that is too long, however long it claims to be.
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > bytes_max {
-        let complaint = Complaint::bad_input(format!("{} is larger than {bytes_max} bytes", path.display()));
-        return Err(complaint
-            .hint("a task travels in one message of at most 16 MiB; split the job, or make inputs on the device"));
+        let most = quantity::bytes(bytes_max);
+        let complaint =
+            Complaint::bad_input(format!("{} is larger than {most}, too much for its purpose", path.display()));
+        return Err(complaint.hint(
+            "a task travels in one message of at most 16 MiB, its program may have 8 MiB of them; split the job, or make inputs on the device with --zeros and --fill",
+        ));
     }
     Ok(bytes)
 }

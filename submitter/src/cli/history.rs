@@ -9,6 +9,7 @@ use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
+    json,
     options::LedgerOptions,
     output, quantity,
     spec::LabelSpec,
@@ -17,7 +18,10 @@ use super::{
 };
 
 /// List jobs, the newest first
+///
+/// A terminal that is too narrow gets fewer columns; -o json and -o csv always have everything.
 #[derive(Debug, Args)]
+#[command(after_long_help = json::HISTORY)]
 pub struct Options {
     /// Only jobs in this state: queued, running, succeeded, failed, cancelled, expired or dead. May be given several times
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
@@ -65,14 +69,37 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     };
     let (jobs, next) = Spinner::new("reading the history").around(work).await?;
     match options.output {
-        Format::Table => output::emit(&table(&jobs, Utc::now()))?,
+        Format::Table => {
+            output::emit(&table(&jobs, Utc::now(), output::stdout_width()))?;
+            if jobs.is_empty() {
+                output::note(&options.nothing());
+            }
+        }
         Format::Json => output::emit_json(&jobs)?,
         Format::Csv => output::emit(&csv(&jobs))?,
     }
     if let Some(next) = next {
-        output::note(&format!("more: gpufleet history --before {next}"));
+        output::note(&format!("there are more: repeat the command with --before {next}"));
     }
     Ok(Exit::Success)
+}
+
+impl Options {
+    /// What an empty table means.
+    fn nothing(&self) -> String {
+        let is_filtered = !self.state.is_empty()
+            || !self.label.is_empty()
+            || self.kernel.is_some()
+            || self.pool.is_some()
+            || self.since.is_some()
+            || self.before.is_some();
+        let text = if is_filtered {
+            "no job matches"
+        } else {
+            "no jobs yet; `gpufleet submit --help` tells how to submit one"
+        };
+        text.to_owned()
+    }
 }
 
 /// Pages until the limit is reached.
@@ -127,16 +154,19 @@ const COLUMNS: [Column; 10] = [
     Column::Right("AGE"),
     Column::Right("QUEUED"),
     Column::Right("KERNEL TIME"),
-    Column::Right("TOTAL"),
+    Column::Right("RUN TIME"),
     Column::Left("DEVICE"),
 ];
 
-fn table(jobs: &[JobRow], now: DateTime<Utc>) -> String {
+/// What a narrow terminal does without, the first one first.
+const DISPENSABLE: [&str; 8] = ["DEVICE", "NAME", "POOL", "QUEUED", "RUN TIME", "AGE", "KERNEL TIME", "KERNEL"];
+
+fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
     let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
     let time = |us: Option<u64>| us.map_or_else(|| "-".to_owned(), quantity::micros);
-    table::render(
-        &COLUMNS,
-        jobs.iter().map(|job| {
+    let rows: Vec<Vec<String>> = jobs
+        .iter()
+        .map(|job| {
             vec![
                 job.job_id.to_string(),
                 job.state.to_string(),
@@ -150,8 +180,9 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>) -> String {
                 time(job.total_us.filter(|us| *us > 0)),
                 device(job.device_name.as_deref(), job.emulated),
             ]
-        }),
-    )
+        })
+        .collect();
+    table::fit(&COLUMNS, &rows, width, &DISPENSABLE)
 }
 
 /// A device by name; one that is no GPU says so.

@@ -60,7 +60,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     match &options.action {
         Action::Up { workers, pool, cuda, queue_kind } => {
             let up = UpOptions {
-                dir,
+                dir: dir.clone(),
                 workers: *workers,
                 pools: pool.iter().map(ToString::to_string).collect(),
                 cuda: cuda.clone(),
@@ -71,8 +71,18 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
             };
             let status = gpufleet_local::up(&up, waiting::steps(false).as_ref()).await.map_err(complaint)?;
             output::emit(&describe(&status))?;
+            if dir != connection::local_dir() {
+                output::note(&format!(
+                    "for the other commands to use it: export {}={}",
+                    environment::LOCAL_DIR,
+                    status.dir.display()
+                ));
+            }
         }
         Action::Down => {
+            if gpufleet_local::status(&dir).map_err(complaint)?.state == FleetState::Down {
+                output::note(&format!("no fleet runs in {}", dir.display()));
+            }
             let forced = gpufleet_local::down(&dir, waiting::steps(false).as_ref()).await.map_err(complaint)?;
             for name in forced {
                 output::warn(&format!("{name} did not stop by itself and was killed"));

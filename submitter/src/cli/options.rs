@@ -9,7 +9,7 @@ use super::{completions, environment, exit, history, kernels, local, show, submi
 
 /// Submit GPU jobs from a machine without a GPU, and see what became of them.
 #[derive(Debug, Parser)]
-#[command(name = "gpufleet", version, max_term_width = 100, after_long_help = exit::TABLE)]
+#[command(name = "gpufleet", version, max_term_width = 100, after_long_help = format!("{}\n\n{}", environment::TABLE, exit::TABLE))]
 pub struct Options {
     #[command(subcommand)]
     pub command: Command,

@@ -7,6 +7,9 @@ use std::{
 
 use super::{complaint::Complaint, environment, exit::Exit};
 
+/// The narrowest terminal that is common.
+const WIDTH_DEFAULT: usize = 80;
+
 /// Prints data. A reader that has left (`| head`) has what it wanted: that is no fault.
 pub fn emit(text: &str) -> Result<(), Complaint> {
     let mut stdout = std::io::stdout().lock();
@@ -42,7 +45,28 @@ pub fn warn(text: &str) {
     note(&format!("{warning} {text}"));
 }
 
-pub fn stderr_is_terminal() -> bool {
+/// How many characters fit on a line of stdout. `None`: it is no terminal, and lines may be as long as they like.
+pub fn stdout_width() -> Option<usize> {
+    let stdout = std::io::stdout();
+    if stdout.is_terminal() { terminal_size_of(stdout) } else { None }
+}
+
+/// How many characters fit on a line of stderr.
+pub fn stderr_width() -> usize {
+    terminal_size_of(std::io::stderr()).unwrap_or(WIDTH_DEFAULT)
+}
+
+fn terminal_size_of(stream: impl std::os::fd::AsFd) -> Option<usize> {
+    // A terminal that was never told its size says 0.
+    terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
+}
+
+/// Whether what stands on stderr's last line can be replaced.
+pub fn stderr_can_move() -> bool {
+    stderr_is_terminal() && std::env::var_os(environment::TERM).is_none_or(|term| term != "dumb")
+}
+
+fn stderr_is_terminal() -> bool {
     std::io::stderr().is_terminal()
 }
 

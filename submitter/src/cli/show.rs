@@ -9,6 +9,7 @@ use super::{
     connection,
     exit::Exit,
     history::device,
+    json,
     options::{Format, LedgerOptions},
     output, quantity,
     waiting::Spinner,
@@ -16,6 +17,7 @@ use super::{
 
 /// Tell everything about a job: its attempts, timings and failure
 #[derive(Debug, Args)]
+#[command(after_long_help = json::SHOW)]
 pub struct Options {
     /// The job's id, or enough of its beginning
     id: String,
@@ -27,6 +29,8 @@ pub struct Options {
 
 /// Cells of the longest bar.
 const BAR_WIDTH: u64 = 40;
+/// What stands before a bar.
+const BAR_INDENT: usize = 35;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let work = async {
@@ -40,13 +44,13 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         PrefixMatch::None => return Err(missing(&options.id)),
         PrefixMatch::Many(ids) => {
             let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            return Err(Complaint::new(Exit::NotFound, format!("several jobs begin with {:?}", options.id))
+            return Err(Complaint::new(Exit::NotFound, format!("several jobs begin with {:?}, such as", options.id))
                 .detail(ids.join("\n"))
                 .hint("give more of the id"));
         }
     };
     match options.output {
-        Format::Table => output::emit(&describe(&detail))?,
+        Format::Table => output::emit(&describe(&detail, output::stdout_width()))?,
         Format::Json => output::emit_json(&detail)?,
     }
     Ok(Exit::Success)
@@ -62,7 +66,7 @@ fn missing(id: &str) -> Complaint {
     }
 }
 
-fn describe(detail: &JobDetail) -> String {
+fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     let job = &detail.job;
     let mut lines = Lines::default();
     lines.add("job", Some(job.job_id.to_string()));
@@ -89,12 +93,12 @@ fn describe(detail: &JobDetail) -> String {
     let mut text = lines.0;
     for attempt in &detail.attempts {
         text.push('\n');
-        text.push_str(&describe_attempt(attempt));
+        text.push_str(&describe_attempt(attempt, width));
     }
     text
 }
 
-fn describe_attempt(attempt: &AttemptRow) -> String {
+fn describe_attempt(attempt: &AttemptRow, width: Option<usize>) -> String {
     let superseded = if attempt.superseded { ", superseded: another outcome was recorded first" } else { "" };
     let place = match attempt.device {
         Some(index) => {
@@ -108,7 +112,7 @@ fn describe_attempt(attempt: &AttemptRow) -> String {
         text.push_str(&describe_failure(failure));
     }
     if let Some(timings) = &attempt.timings {
-        text.push_str(&breakdown(timings));
+        text.push_str(&breakdown(timings, width));
     }
     text
 }
@@ -124,12 +128,15 @@ fn describe_failure(failure: &FailureRow) -> String {
 }
 
 /// Where an attempt's time went, as bars of one scale. Steps that took no time, or were never reached, are left out.
-pub fn breakdown(timings: &Timings) -> String {
+/// Bars are shorter where the terminal is narrow.
+pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
+    let cells = width.map_or(BAR_WIDTH, |width| BAR_WIDTH.min(width.saturating_sub(BAR_INDENT) as u64));
     let cached = if timings.module_cached { " (cached)" } else { "" };
     let mut steps = vec![
         ("queue".to_owned(), timings.queue_us),
-        ("wait for the executor".to_owned(), timings.wait_us),
         ("compile".to_owned(), timings.compile_us),
+        // A program is compiled before its job gets to the executor, so that time is a part of the wait.
+        ("wait for the executor".to_owned(), timings.wait_us.saturating_sub(timings.compile_us)),
         (format!("load{cached}"), timings.load_us),
         ("copy in".to_owned(), timings.copy_in_us),
     ];
@@ -141,8 +148,9 @@ pub fn breakdown(timings: &Timings) -> String {
     let longest = steps.iter().map(|(_, us)| *us).max().unwrap_or_default().max(1);
     let mut text = String::new();
     for (name, us) in steps.iter().filter(|(_, us)| *us > 0) {
-        let bar = "█".repeat(u64::div_ceil(*us * BAR_WIDTH, longest) as usize);
-        text.push_str(&format!("  {name:<21} {:>8}  {bar}\n", quantity::micros(*us)));
+        let bar = "█".repeat(u64::div_ceil(us.saturating_mul(cells), longest) as usize);
+        text.push_str(format!("  {name:<21} {:>8}  {bar}", quantity::micros(*us)).trim_end());
+        text.push('\n');
     }
     if timings.total_us > 0 {
         text.push_str(&format!("  {:<21} {:>8}\n", "executor, in all", quantity::micros(timings.total_us)));
@@ -217,7 +225,11 @@ mod tests {
             ..attempt()
         };
         let job = job("01990f3e-0000-7000-8000-000000000001");
-        insta::assert_snapshot!(describe(&JobDetail { job, attempts: vec![lost, attempt()] }));
+        let detail = JobDetail { job, attempts: vec![lost, attempt()] };
+        insta::assert_snapshot!(describe(&detail, None));
+        let narrow = describe(&detail, Some(50));
+        assert!(narrow.lines().filter(|line| line.contains('█')).all(|line| line.chars().count() <= 50), "{narrow}");
+        insta::assert_snapshot!("json_of_a_job", serde_json::to_string_pretty(&detail).unwrap());
     }
 
     #[test]

@@ -217,7 +217,14 @@ fn arg(text: &str) -> Result<Arg, SpecError> {
 }
 
 fn number(text: &str) -> Result<Number, SpecError> {
-    text.parse().map_err(|problem: gpufleet::schema::number::NotANumber| SpecError(problem.to_string()))
+    match text.parse::<Number>() {
+        // Who means infinity writes it; 1e400 is a slip of the pen.
+        Ok(Number::Float(value)) if value.is_infinite() && !text.to_ascii_lowercase().contains("inf") => {
+            Err(SpecError(format!("{text} is beyond all numbers; write inf if that is meant")))
+        }
+        Ok(number) => Ok(number),
+        Err(problem) => Err(SpecError(problem.to_string())),
+    }
 }
 
 fn fits(number: Number, dtype: Dtype) -> Result<(), SpecError> {

@@ -57,7 +57,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Co
         _ = tokio::signal::ctrl_c() => {
             report::unfinished(id, options.output)?;
             output::note(&format!(
-                "detached: job {id} goes on, but nobody waits for what it returns, so its outputs are lost\nto see how it ended: gpufleet show {id}"
+                "detached: job {id} goes on, but its outputs are lost\nto see how it ended: gpufleet show {id}"
             ));
             Ok(Exit::Interrupted)
         }

@@ -9,6 +9,14 @@ pub enum Column {
     Right(&'static str),
 }
 
+impl Column {
+    fn heading(self) -> &'static str {
+        match self {
+            Self::Left(heading) | Self::Right(heading) => heading,
+        }
+    }
+}
+
 /// Renders rows below headings. Every row has as many cells as there are columns.
 pub fn render(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
@@ -27,6 +35,22 @@ pub fn render(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) -
     }
     let lines = table.lines().map(|line| line.trim_end().to_owned() + "\n");
     lines.collect()
+}
+
+/// Renders what fits in a width: columns are left out, in the order of `dispensable`, until every line does. A pipe has no width
+/// and gets them all.
+pub fn fit(columns: &[Column], rows: &[Vec<String>], width: Option<usize>, dispensable: &[&str]) -> String {
+    let mut kept: Vec<usize> = (0..columns.len()).collect();
+    let mut dispensable = dispensable.iter();
+    loop {
+        let headings: Vec<Column> = kept.iter().map(|index| columns[*index]).collect();
+        let text = render(&headings, rows.iter().map(|row| kept.iter().map(|index| row[*index].clone()).collect()));
+        let fits = width.is_none_or(|width| text.lines().all(|line| line.chars().count() <= width));
+        match dispensable.next() {
+            Some(heading) if !fits => kept.retain(|index| columns[*index].heading() != *heading),
+            _ => return text,
+        }
+    }
 }
 
 /// One record of comma-separated values (RFC 4180).
@@ -50,6 +74,20 @@ mod tests {
         sobel    999 µs
         ");
         assert_eq!(render(&[Column::Left("KERNEL")], []), "KERNEL\n");
+    }
+
+    #[test]
+    fn a_narrow_terminal_gets_fewer_columns_and_a_pipe_all() {
+        let columns = [Column::Left("ID"), Column::Left("NAME"), Column::Left("DEVICE")];
+        let rows = [vec!["0190".to_owned(), "edges".to_owned(), "emulator".to_owned()]];
+        let headings = |width| {
+            let text = fit(&columns, &rows, width, &["DEVICE", "NAME"]);
+            text.lines().next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        assert_eq!(headings(None), "ID NAME DEVICE");
+        assert_eq!(headings(Some(21)), "ID NAME DEVICE");
+        assert_eq!(headings(Some(20)), "ID NAME");
+        assert_eq!(headings(Some(1)), "ID");
     }
 
     #[test]

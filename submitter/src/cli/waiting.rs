@@ -1,51 +1,89 @@
 //! Something that turns on a terminal while a person waits, and says nothing to a log.
 
-use std::{io::IsTerminal, time::Duration};
+use std::{
+    io::Write,
+    time::{Duration, Instant},
+};
 
 use gpufleet_local::{Lines, Progress, Silent};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+
+use super::output;
 
 /// Below this nobody notices a wait.
 const PATIENCE: Duration = Duration::from_millis(500);
 const TURN: Duration = Duration::from_millis(120);
+const FRAMES: [char; 8] = ['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠟'];
+/// A terminal that shows Ctrl-C as `^C` must have room for that, or the spinner's line breaks and can't be cleared any more.
+const MARGIN: usize = 3;
+const CLEAR_LINE: &str = "\r\x1b[2K";
 
 /// A spinner on stderr. It appears after a moment, and not at all where stderr is no terminal.
 #[derive(Debug)]
 pub struct Spinner {
-    bar: ProgressBar,
+    message: String,
+    started: Instant,
+    is_drawn: bool,
 }
 
 impl Spinner {
     pub fn new(message: impl Into<String>) -> Self {
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
-        bar.set_style(ProgressStyle::with_template("{spinner} {msg} ({elapsed})").expect("the template is constant"));
-        bar.set_message(message.into());
-        Self { bar }
+        Self { message: message.into(), started: Instant::now(), is_drawn: false }
     }
 
     /// Waits for something, turning. Cancelling is as harmless as it is for what is waited for.
-    pub async fn around<T>(self, waited_for: impl Future<Output = T>) -> T {
+    pub async fn around<T>(mut self, waited_for: impl Future<Output = T>) -> T {
         let mut waited_for = std::pin::pin!(waited_for);
         if let Ok(value) = tokio::time::timeout(PATIENCE, &mut waited_for).await {
             return value;
         }
-        if std::io::stderr().is_terminal() {
-            self.bar.set_draw_target(ProgressDrawTarget::stderr());
-            self.bar.enable_steady_tick(TURN);
+        if !output::stderr_can_move() {
+            return waited_for.await;
         }
-        let value = waited_for.await;
-        self.bar.finish_and_clear();
-        value
+        for frame in FRAMES.into_iter().cycle() {
+            self.draw(frame);
+            if let Ok(value) = tokio::time::timeout(TURN, &mut waited_for).await {
+                return value;
+            }
+        }
+        unreachable!("a cycle has no end")
+    }
+
+    fn draw(&mut self, frame: char) {
+        self.is_drawn = true;
+        let width = output::stderr_width().saturating_sub(MARGIN);
+        // Without a terminal there is nobody to see it.
+        let _ = write!(std::io::stderr(), "{CLEAR_LINE}{}", self.line(frame, width));
+    }
+
+    fn line(&self, frame: char, width: usize) -> String {
+        let line = format!("{frame} {} ({} s)", self.message, self.started.elapsed().as_secs());
+        line.chars().take(width).collect()
     }
 }
 
+/// Also when the wait is cancelled the line has to go.
 impl Drop for Spinner {
     fn drop(&mut self) {
-        self.bar.finish_and_clear();
+        if self.is_drawn {
+            let _ = write!(std::io::stderr(), "{CLEAR_LINE}");
+        }
     }
 }
 
 /// How the steps of starting and stopping a local fleet are told.
 pub fn steps(quiet: bool) -> Box<dyn Progress> {
     if quiet { Box::new(Silent) } else { Box::new(Lines) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_spinner_fits_on_its_line() {
+        let spinner = Spinner::new("waiting for job 01990f3e-0000-7000-8000-000000000001");
+        assert_eq!(spinner.line('⠋', 200), "⠋ waiting for job 01990f3e-0000-7000-8000-000000000001 (0 s)");
+        assert_eq!(spinner.line('⠋', 9), "⠋ waiting");
+        assert_eq!(spinner.line('⠋', 0), "");
+    }
 }

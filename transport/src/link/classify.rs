@@ -12,6 +12,8 @@ pub(crate) fn reason_of(error: &Error) -> String {
     match error.kind() {
         ErrorKind::ProtocolError(amqp) => amqp.get_message().to_string(),
         ErrorKind::IOError(io) => io.to_string(),
+        // The parser's own words are about its combinators.
+        ErrorKind::ParsingError(_) => "what answers there is not AMQP".to_owned(),
         _ => error.to_string(),
     }
 }

@@ -33,7 +33,7 @@ fn problem(error: DecodingError) -> String {
         DecodingError::LimitsExceeded => {
             format!("unpacked it is larger than the {MESSAGE_BYTES_MAX} bytes that fit a message")
         }
-        other => format!("it is not a usable PNG: {other}"),
+        other => format!("it is not a usable PNG: {}", other.to_string().trim_end_matches('.')),
     }
 }
 

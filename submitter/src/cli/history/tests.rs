@@ -53,12 +53,13 @@ fn jobs() -> Vec<JobRow> {
 #[test]
 fn the_table_shows_what_became_of_each_job() {
     let now = Utc.with_ymd_and_hms(2026, 11, 20, 10, 31, 0).unwrap();
-    insta::assert_snapshot!(table(&jobs(), now));
+    insta::assert_snapshot!(table(&jobs(), now, None));
+    insta::assert_snapshot!("the_table_on_a_narrow_terminal", table(&jobs(), now, Some(80)));
 }
 
 #[test]
 fn an_empty_history_is_a_header_an_empty_list_or_a_csv_header() {
-    assert_eq!(table(&[], Utc::now()).lines().count(), 1);
+    assert_eq!(table(&[], Utc::now(), None).lines().count(), 1);
     assert_eq!(serde_json::to_string_pretty(&Vec::<JobRow>::new()).unwrap(), "[]");
     assert_eq!(csv(&[]).lines().count(), 1);
 }
@@ -75,6 +76,9 @@ fn json_is_a_list_of_objects() {
     assert_eq!(value[0]["state"], "failed");
     assert_eq!(value[0]["failure"]["code"], "compile_error");
     assert_eq!(value[1]["kernel_us"], 45_678);
+    insta::assert_snapshot!("json_of_the_history", text);
+    let unlabelled: Vec<JobRow> = jobs().into_iter().map(|job| JobRow { labels: BTreeMap::new(), ..job }).collect();
+    json::check(json::HISTORY, &unlabelled);
 }
 
 #[test]

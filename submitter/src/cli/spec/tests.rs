@@ -70,3 +70,11 @@ fn a_duration_carries_its_unit() {
     assert!(time_limit("8days").unwrap_err().contains("at most 7days"));
     assert!(duration("0s").unwrap_err().contains("longer than nothing"));
 }
+
+#[test]
+fn infinity_is_written_out() {
+    let value = |text: &str| text.parse::<ScalarSpec>().map(|scalar| scalar.value);
+    assert_eq!(value("a=-inf").unwrap(), Number::Float(f64::NEG_INFINITY));
+    assert_eq!(value("a=1e300").unwrap(), Number::Float(1e300));
+    assert!(value("a=1e400").unwrap_err().to_string().contains("beyond all numbers"));
+}

@@ -6,7 +6,7 @@ use clap::{ArgGroup, Args};
 use gpufleet::schema::{PoolName, Priority};
 
 use crate::cli::{
-    environment, exit,
+    environment, exit, json,
     options::{BrokerOptions, Format},
     spec::{self, ArgsSpec, BlockSpec, Extents, FileSpec, FillSpec, LabelSpec, ScalarSpec, ZerosSpec},
 };
@@ -28,7 +28,7 @@ use crate::cli::{
 /// [height,width,channels] for colours. Anything else is raw bytes and needs its form, as in
 /// x=x.bin:f32[1024,1024].
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment, after_long_help = exit::TABLE)]
+#[command(verbatim_doc_comment, after_long_help = format!("{}\n\n{}", json::SUBMIT, exit::TABLE))]
 #[command(group = ArgGroup::new("program").args(["kernel", "source", "ptx", "file"]).required(true))]
 pub struct Options {
     /// A kernel of the catalog; `gpufleet kernels` lists them

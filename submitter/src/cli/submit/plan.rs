@@ -1,7 +1,7 @@
 //! What a command line or a task file means: a job, and where its outputs go.
 
 use std::{
-    collections::BTreeMap,
+    collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
 };
 
@@ -37,6 +37,7 @@ pub struct SourceText {
 
 impl Plan {
     pub fn of(options: &Options) -> Result<Self, Complaint> {
+        given_once(options)?;
         let mut plan = match &options.file {
             Some(file) => task_file::read(file)?,
             None => of_line(options)?,
@@ -107,6 +108,22 @@ fn no_such_output(name: &str, options: &Options) -> Complaint {
     match options.kernel.as_deref().and_then(|kernel| kernels::find(kernel).ok()) {
         Some(kernel) => complaint.hint(format!("the kernel is {}", kernel.signature())),
         None => complaint.hint(format!("make it: --zeros {name}=f32[1024], or --out {name}=FILE:f32[1024]")),
+    }
+}
+
+/// Which of two contents would be meant, nobody can know.
+fn given_once(options: &Options) -> Result<(), Complaint> {
+    let files = options.input.iter().chain(&options.inout).map(|file| &file.name);
+    let made = options.zeros.iter().map(|zeros| &zeros.name).chain(options.fill.iter().map(|fill| &fill.name));
+    let made_by_out = options.out.iter().filter(|out| out.form.is_some()).map(|out| &out.name);
+    let buffers = files.chain(made).chain(made_by_out).map(|name| ("buffer", name));
+    let scalars = options.arg.iter().map(|scalar| ("scalar", &scalar.name));
+    let mut seen = BTreeSet::new();
+    match buffers.chain(scalars).find(|item| !seen.insert(*item)) {
+        Some((what, name)) => {
+            Err(Complaint::usage(format!("{what} {name} is given twice")).hint("leave all but one of them out"))
+        }
+        None => Ok(()),
     }
 }
 

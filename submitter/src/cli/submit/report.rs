@@ -21,7 +21,17 @@ struct Report<'a> {
     timings: Option<&'a Timings>,
     round_trip_us: Option<u64>,
     outputs: Vec<Written>,
-    failure: Option<&'a Failure>,
+    failure: Option<Reason<'a>>,
+}
+
+/// A failure as the history has it: on the wire, what there is not is left out, here it is `null`.
+#[derive(Debug, Serialize)]
+struct Reason<'a> {
+    verdict: &'static str,
+    code: &'static str,
+    message: &'a str,
+    detail: Option<&'a str>,
+    line: Option<u32>,
 }
 
 /// An output, and the file that it went to.
@@ -35,7 +45,32 @@ struct Written {
     remark: Option<String>,
 }
 
-impl Report<'_> {
+impl<'a> Report<'a> {
+    fn of_result(result: &'a JobResult, outputs: Vec<Written>) -> Self {
+        Self {
+            state: Some(result.state.name()),
+            attempt: Some(result.attempt),
+            ran_on: result.ran_on.as_ref(),
+            timings: Some(&result.timings),
+            round_trip_us: Some(micros(result.round_trip)),
+            outputs,
+            ..Self::of(result.job_id)
+        }
+    }
+
+    fn of_failed(failed: &'a FailedJob) -> Self {
+        Self {
+            state: Some(failed.state.name()),
+            attempt: Some(failed.attempt),
+            ran_on: failed.ran_on.as_ref(),
+            timings: Some(&failed.timings),
+            round_trip_us: Some(micros(failed.round_trip)),
+            failure: failed.failure.as_ref().map(Reason::of),
+            ..Self::of(failed.job_id)
+        }
+    }
+
+    /// Nothing but the id is known.
     fn of(job_id: JobId) -> Self {
         Self {
             job_id,
@@ -46,6 +81,31 @@ impl Report<'_> {
             round_trip_us: None,
             outputs: Vec::new(),
             failure: None,
+        }
+    }
+}
+
+impl Written {
+    /// An output that is in no file.
+    fn of(name: &str, array: &Array) -> Self {
+        Self {
+            name: name.to_owned(),
+            dtype: array.dtype().name(),
+            shape: array.shape().to_vec(),
+            file: None,
+            remark: None,
+        }
+    }
+}
+
+impl<'a> Reason<'a> {
+    fn of(failure: &'a Failure) -> Self {
+        Self {
+            verdict: failure.verdict.name(),
+            code: failure.code.name(),
+            message: &failure.message,
+            detail: failure.detail.as_deref(),
+            line: failure.line,
         }
     }
 }
@@ -69,20 +129,27 @@ pub fn unfinished(job_id: JobId, format: Format) -> Result<(), Complaint> {
 /// Writes the outputs and tells where they are.
 pub fn succeeded(result: &JobResult, saves: &BTreeMap<String, PathBuf>, format: Format) -> Result<(), Complaint> {
     let mut written = Vec::new();
+    let mut lost = None;
     for (name, array) in &result.outputs {
-        written.push(save(name, array, saves.get(name))?);
+        written.push(save(name, array, saves.get(name)).unwrap_or_else(|complaint| {
+            lost.get_or_insert(complaint);
+            Written::of(name, array)
+        }));
     }
+    tell(result, written, format)?;
+    match lost {
+        None => Ok(()),
+        Some(complaint) => Err(complaint.hint(format!(
+            "job {} succeeded, but this output is lost; submit it again with another file for --out",
+            result.job_id
+        ))),
+    }
+}
+
+fn tell(result: &JobResult, written: Vec<Written>, format: Format) -> Result<(), Complaint> {
     match format {
         Format::Table => output::emit(&describe(result, &written)),
-        Format::Json => output::emit_json(&Report {
-            state: Some(result.state.name()),
-            attempt: Some(result.attempt),
-            ran_on: result.ran_on.as_ref(),
-            timings: Some(&result.timings),
-            round_trip_us: Some(micros(result.round_trip)),
-            outputs: written,
-            ..Report::of(result.job_id)
-        }),
+        Format::Json => output::emit_json(&Report::of_result(result, written)),
     }
 }
 
@@ -90,30 +157,16 @@ pub fn succeeded(result: &JobResult, saves: &BTreeMap<String, PathBuf>, format: 
 pub fn failed(failed: &FailedJob, format: Format) -> Result<(), Complaint> {
     match format {
         Format::Table => Ok(()),
-        Format::Json => output::emit_json(&Report {
-            state: Some(failed.state.name()),
-            attempt: Some(failed.attempt),
-            ran_on: failed.ran_on.as_ref(),
-            timings: Some(&failed.timings),
-            round_trip_us: Some(micros(failed.round_trip)),
-            failure: failed.failure.as_ref(),
-            ..Report::of(failed.job_id)
-        }),
+        Format::Json => output::emit_json(&Report::of_failed(failed)),
     }
 }
 
 fn save(name: &str, array: &Array, path: Option<&PathBuf>) -> Result<Written, Complaint> {
-    let remark = match path {
-        Some(path) => files::write(path, array)?,
-        None => None,
-    };
-    Ok(Written {
-        name: name.to_owned(),
-        dtype: array.dtype().name(),
-        shape: array.shape().to_vec(),
-        file: path.cloned(),
-        remark,
-    })
+    let written = Written::of(name, array);
+    match path {
+        Some(path) => Ok(Written { remark: files::write(path, array)?, file: Some(path.clone()), ..written }),
+        None => Ok(written),
+    }
 }
 
 fn describe(result: &JobResult, written: &[Written]) -> String {
@@ -127,7 +180,7 @@ fn describe(result: &JobResult, written: &[Written]) -> String {
     });
     let again = if result.attempt > 1 { format!(" at attempt {}", result.attempt) } else { String::new() };
     let mut text = format!("job {} {}{again}{place}\n", result.job_id, result.state);
-    text.push_str(&show::breakdown(&result.timings));
+    text.push_str(&show::breakdown(&result.timings, output::stdout_width()));
     text.push_str(&format!("  {:<21} {:>8}\n", "round trip", quantity::micros(micros(result.round_trip))));
     for output in written {
         let form = format!("{}: {}{:?}", output.name, output.dtype, output.shape);
@@ -148,9 +201,10 @@ fn micros(duration: std::time::Duration) -> u64 {
 mod tests {
     use std::time::Duration;
 
-    use gpufleet::schema::AttemptState;
+    use gpufleet::schema::{AttemptState, FailureCode, Verdict};
 
     use super::*;
+    use crate::cli::json;
 
     fn result() -> JobResult {
         JobResult {
@@ -169,27 +223,39 @@ mod tests {
         }
     }
 
+    fn written(file: Option<&str>) -> Written {
+        Written { name: "y".to_owned(), dtype: "f32", shape: vec![2], file: file.map(PathBuf::from), remark: None }
+    }
+
+    fn failed_job(failure: Failure) -> FailedJob {
+        let JobResult { job_id, attempt, timings, ran_on, round_trip, .. } = result();
+        FailedJob { job_id, state: AttemptState::Failed, attempt, failure: Some(failure), timings, ran_on, round_trip }
+    }
+
     #[test]
     fn a_success_tells_device_times_and_files() {
-        let written = |file: Option<&str>| Written {
-            name: "y".to_owned(),
-            dtype: "f32",
-            shape: vec![2],
-            file: file.map(PathBuf::from),
-            remark: None,
-        };
         insta::assert_snapshot!(describe(&result(), &[written(Some("result.npy")), written(None)]));
     }
 
     #[test]
-    fn json_has_every_field_in_every_case() {
+    fn json_of_a_success_a_failure_and_a_job_that_is_not_waited_for() {
+        let failed =
+            failed_job(Failure::new(Verdict::User, FailureCode::KernelFault, "misaligned address").at_line(Some(3)));
         let result = result();
-        let report = Report { state: Some("succeeded"), ran_on: result.ran_on.as_ref(), ..Report::of(result.job_id) };
-        let full: serde_json::Value = serde_json::to_value(&report).unwrap();
-        let bare: serde_json::Value = serde_json::to_value(Report::of(result.job_id)).unwrap();
-        let keys = |value: &serde_json::Value| value.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
-        assert_eq!(keys(&full), keys(&bare));
-        assert_eq!(bare["state"], serde_json::Value::Null);
-        assert_eq!(full["ran_on"]["emulated"], true);
+        let shown = |report: &Report<'_>| serde_json::to_string_pretty(report).unwrap();
+        insta::assert_snapshot!(
+            "json_of_a_success",
+            shown(&Report::of_result(&result, vec![written(Some("result.npy"))]))
+        );
+        insta::assert_snapshot!("json_of_a_failure", shown(&Report::of_failed(&failed)));
+        insta::assert_snapshot!("json_of_a_detached_job", shown(&Report::of(result.job_id)));
+    }
+
+    #[test]
+    fn the_help_names_every_field_of_the_json() {
+        let failed = failed_job(Failure::new(Verdict::User, FailureCode::KernelFault, "m"));
+        let result = result();
+        json::check(json::SUBMIT, &Report::of_failed(&failed));
+        json::check(json::SUBMIT, &Report::of_result(&result, vec![written(None)]));
     }
 }

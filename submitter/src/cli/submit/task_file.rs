@@ -64,8 +64,10 @@ fn parse(text: &str, is_toml: bool, folder: &Path) -> Result<Plan, Complaint> {
     let mut task = if is_toml {
         toml::from_str::<Map<String, Value>>(text).map_err(|problem| bad(format!("is not TOML: {problem}")))?
     } else {
-        serde_json::from_str::<Map<String, Value>>(text)
-            .map_err(|problem| bad(format!("is not a JSON object: {problem}")))?
+        serde_json::from_str::<Map<String, Value>>(text).map_err(|problem| {
+            bad(format!("is not a JSON object: {problem}"))
+                .hint("a task file is TOML where its name ends with .toml, else JSON")
+        })?
     };
     check_keys(&task)?;
     let pool: PoolName = take(&mut task, "pool")?.unwrap_or_default();

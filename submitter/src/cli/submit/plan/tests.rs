@@ -29,6 +29,7 @@ impl Scene {
         files::write(&path("wide.npy"), &Array::from_slice(&[1.0_f64, 2.0, 3.0])).unwrap();
         files::write(&path("huge.npy"), &Array::from_slice(&vec![1.0_f32; 2_200_000])).unwrap();
         fs::write(path("k.cu"), "extern \"C\" __global__ void k(float *x) {}").unwrap();
+        fs::write(path("wrong.npy"), "no array").unwrap();
         fs::write(path("latin.cu"), [0xe9, 0x0a]).unwrap();
         Self { folder }
     }
@@ -109,6 +110,10 @@ fn each_bad_input_is_one_clear_message() {
         ("source that is no text", "--source @/latin.cu --entry k --cover 10"),
         ("raw bytes without a form", "--source @/k.cu --entry k --cover 10 --in x=@/k.cu"),
         ("bytes that disagree with the form", "--source @/k.cu --entry k --cover 10 --in x=@/k.cu:f32[4]"),
+        ("a scalar twice", "saxpy --arg a=2 --arg a=3 --in x=@/x.npy --inout y=@/x.npy"),
+        ("a buffer twice", "saxpy --arg a=2 --in x=@/x.npy --inout x=@/x.npy"),
+        ("a file that is not what its name says", "saxpy --arg a=2 --in x=@/wrong.npy --inout y=@/x.npy"),
+        ("a folder", "saxpy --arg a=2 --in x=@ --inout y=@/x.npy"),
         ("two files for one output", "saxpy --arg a=2 --in x=@/x.npy --inout y=@/x.npy --out y=@/1 --out y=@/2"),
     ];
     let told: Vec<String> =

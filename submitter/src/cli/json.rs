@@ -1,0 +1,58 @@
+//! The shapes of `-o json`, as `--help` tells them. Scripts rely on the names: fields are added, never renamed or left out.
+
+/// What `gpufleet submit -o json` prints, also when the job fails.
+pub const SUBMIT: &str = "\
+JSON: one object, also when the job fails. What is not known is null. Fields may be added, none
+goes away.
+  job_id         the id, for `gpufleet show`
+  state          succeeded, failed, cancelled, expired or dead; null: the end was not waited for
+  attempt        the attempt that ended the job, from 1
+  ran_on         worker, device, device_name, emulated
+  timings        queue_us, wait_us, compile_us, load_us, copy_in_us, launches_us (a list),
+                 copy_out_us, total_us, device_bytes_peak, module_cached
+  round_trip_us  from submitting to the reply, by this machine's clock
+  outputs        a list of name, dtype, shape, file
+  failure        verdict (user, timeout, out_of_memory, device, infrastructure), code, message,
+                 detail (a log), line (of the program)";
+
+/// What `gpufleet history -o json` prints.
+pub const HISTORY: &str = "\
+JSON: a list of objects. What is not known is null. Fields may be added, none goes away.
+  job_id, state, name, labels (an object), pool, priority, program, kernel, client
+  created_at, submitted_at, started_at, finished_at: RFC 3339, in UTC
+  attempts: how many were begun
+  attempt: the one that decided the outcome, or the latest. What follows is about it:
+  worker, device, device_name, emulated, input_bytes, output_bytes, queue_us, kernel_us,
+  total_us, failure (verdict, code, message, line; its detail is in `gpufleet show`)
+CSV: the most of these under the same names; labels as KEY=VALUE, failure as its message.";
+
+/// What `gpufleet show -o json` prints.
+pub const SHOW: &str = "\
+JSON: one object. What is not known is null. Fields may be added, none goes away.
+  job       as in `gpufleet history -o json`
+  attempts  a list, the first one first: attempt, state (running, succeeded, failed, cancelled,
+            expired, dead or lost), superseded, worker, device, device_name, emulated,
+            started_at, finished_at, failure, output_bytes,
+            timings (as in `gpufleet submit -o json`)";
+
+/// Every field of the value has to stand in the text.
+#[cfg(test)]
+pub fn check(help: &str, value: &impl serde::Serialize) {
+    fn names(value: &serde_json::Value, found: &mut Vec<String>) {
+        match value {
+            serde_json::Value::Object(fields) => {
+                for (name, value) in fields {
+                    found.push(name.clone());
+                    names(value, found);
+                }
+            }
+            serde_json::Value::Array(items) => items.iter().for_each(|item| names(item, found)),
+            _ => {}
+        }
+    }
+    let mut found = Vec::new();
+    names(&serde_json::to_value(value).unwrap(), &mut found);
+    let words: Vec<&str> = help.split(|c: char| !c.is_ascii_alphanumeric() && c != '_').collect();
+    let missing: Vec<String> = found.into_iter().filter(|name| !words.contains(&name.as_str())).collect();
+    assert!(missing.is_empty(), "{missing:?} are not in the help");
+}
