@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpufleet_schema::{Event, JobInfo, MessageId, encoding, topology};
+use gpufleet_schema::{Event, JobInfo, MessageId, RanOn, encoding, topology};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::Confirmed;
@@ -92,14 +92,17 @@ pub(super) fn weight(event: &Event) -> usize {
             + job.name.as_ref().map_or(0, String::len)
             + job.client.as_ref().map_or(0, String::len)
     };
+    let ran_on = |ran_on: Option<&RanOn>| ran_on.map_or(0, |it| it.worker.as_str().len() + it.device_name.len() + 60);
     FIXED
         + match event {
             Event::Submitted(submitted) => job(&submitted.job),
-            Event::Started(started) => job(&started.job) + started.worker.as_str().len(),
+            Event::Started(started) => {
+                job(&started.job) + started.worker.as_str().len() + ran_on(started.ran_on.as_ref())
+            }
             Event::AttemptFinished(finished) => {
                 let failure = finished.failure.as_ref();
                 let texts = failure.map_or(0, |f| f.message.len() + f.detail.as_ref().map_or(0, String::len));
-                texts + finished.timings.launches_us.len() * 9
+                texts + finished.timings.launches_us.len() * 9 + ran_on(finished.ran_on.as_ref())
             }
             Event::WorkerSeen(seen) => {
                 seen.host.len() + seen.revision.len() + seen.pools.len() * 104 + seen.devices.len() * 400
