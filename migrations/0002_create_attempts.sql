@@ -5,8 +5,14 @@ create table attempts (
     state       text    not null,
     -- It ended with a final outcome after another attempt's had been recorded.
     superseded  boolean not null default false,
+    -- Where it ended, or where it runs. What the device is, is kept here and not looked up in `devices`: a worker's name may be
+    -- given to another machine, and the attempt then still says what it ran on. All null if it reached no device; the name is
+    -- null too when the worker's release did not tell it.
     worker      text    not null,
     device      integer,
+    device_name text,
+    -- The driver was the emulator, not a GPU's.
+    emulated    boolean,
     started_at  timestamptz,
     finished_at timestamptz,
 
@@ -41,6 +47,8 @@ create table attempts (
     constraint attempts_ended_has_timings
         check (num_nulls(finished_at, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us, launches_us,
                          copy_out_us, total_us, device_bytes_peak, module_cached) in (0, 12)),
+    constraint attempts_device_is_described_whole
+        check (num_nulls(device_name, emulated) in (0, 2) and (device_name is null or device is not null)),
     constraint attempts_superseded_is_final
         check (not superseded or state not in ('running', 'lost')),
     constraint attempts_failure_is_whole

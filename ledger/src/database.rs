@@ -33,6 +33,10 @@ pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(25);
 pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 /// Opening a connection takes milliseconds in one building and a second or two around the world.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// A connection that was idle shows within this time whether it still works, else another is opened.
+pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(3);
+/// How often a full server is asked for a connection: a refusal costs it a process each time.
+pub(crate) const FULL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Parameters that sqlx understands. It logs any other with its value, which might be a mistyped password.
 const PARAMETERS: [&str; 17] = [

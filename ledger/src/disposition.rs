@@ -72,6 +72,11 @@ impl Disposition {
     pub fn is_conflict(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| matches!(&*code, "40P01" | "40001"))
     }
+
+    /// The server, the database or the user has as many connections as it may have.
+    pub fn is_full(error: &sqlx::Error) -> bool {
+        error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "53300")
+    }
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::{DatabaseUrl, database::QUERY_TIMEOUT, migrate::SchemaMismatch};
+use crate::{DatabaseUrl, database::QUERY_TIMEOUT, disposition::Disposition, migrate::SchemaMismatch};
 
 /// Each message says what, why and the next step, and never a password.
 #[derive(Debug, thiserror::Error)]
@@ -13,6 +13,10 @@ pub enum LedgerError {
         "the database at {url} refuses user {user:?}: {problem}; check the user and the password of the database URL"
     )]
     Refused { url: DatabaseUrl, user: String, problem: String },
+    #[error(
+        "the database at {url} has no connection free: {problem}; wait, close other clients, or raise its connection limit"
+    )]
+    Full { url: DatabaseUrl, problem: String },
     #[error(
         "the server at {url} has no database {database:?}; create it with `createdb`, then run `gpufleet-ledger migrate`"
     )]
@@ -36,6 +40,7 @@ impl LedgerError {
                 problem: error.as_database_error().map(|error| error.message().to_owned()).unwrap_or_default(),
             },
             Some("3D000") => Self::NoDatabase { url: url.clone(), database: url.database().to_owned() },
+            _ if Disposition::is_full(&error) => Self::Full { url: url.clone(), problem: problem(&error) },
             _ => Self::Unreachable { url: url.clone(), problem: problem(&error) },
         }
     }
@@ -47,11 +52,9 @@ impl LedgerError {
     /// Whether waiting may help: the server is away or starting, not refusing us.
     pub fn may_pass(&self) -> bool {
         match self {
-            Self::Unreachable { .. } | Self::TimedOut { .. } => true,
+            Self::Unreachable { .. } | Self::Full { .. } | Self::TimedOut { .. } => true,
             Self::Refused { .. } | Self::NoDatabase { .. } | Self::Schema(_) => false,
-            Self::Database { source, .. } => {
-                crate::disposition::Disposition::of(source) == crate::disposition::Disposition::Retry
-            }
+            Self::Database { source, .. } => Disposition::of(source) == Disposition::Retry,
         }
     }
 }

@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 
 use sqlx::{Connection, PgConnection, migrate::Migrator};
+use tokio::time::{Instant, sleep, timeout_at};
 
 use crate::{
     DatabaseUrl, LedgerError,
-    database::{CONNECT_TIMEOUT, Purpose},
+    database::{CONNECT_TIMEOUT, FULL_INTERVAL, Purpose},
+    disposition::Disposition,
 };
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
@@ -56,16 +58,22 @@ pub async fn migrate(url: &DatabaseUrl) -> Result<Migrated, LedgerError> {
     Ok(Migrated { from, to: version_needed() })
 }
 
-/// One connection of its own, outside any pool.
+/// One connection of its own, outside any pool. Where all are taken it waits for one, as a pool does.
 pub(crate) async fn connect(url: &DatabaseUrl, purpose: Purpose) -> Result<PgConnection, LedgerError> {
     let options = url.options(purpose);
-    match tokio::time::timeout(CONNECT_TIMEOUT, PgConnection::connect_with(&options)).await {
-        Ok(Ok(connection)) => Ok(connection),
-        Ok(Err(error)) => Err(LedgerError::connecting(url, error)),
-        Err(_) => Err(LedgerError::Unreachable {
-            url: url.clone(),
-            problem: format!("no answer within {} s", CONNECT_TIMEOUT.as_secs()),
-        }),
+    let deadline = Instant::now() + CONNECT_TIMEOUT;
+    loop {
+        match timeout_at(deadline, PgConnection::connect_with(&options)).await {
+            Ok(Ok(connection)) => return Ok(connection),
+            Ok(Err(error)) if Disposition::is_full(&error) && Instant::now() + FULL_INTERVAL < deadline => {
+                sleep(FULL_INTERVAL).await;
+            }
+            Ok(Err(error)) => return Err(LedgerError::connecting(url, error)),
+            Err(_) => {
+                let problem = format!("no answer within {} s", CONNECT_TIMEOUT.as_secs());
+                return Err(LedgerError::Unreachable { url: url.clone(), problem });
+            }
+        }
     }
 }
 

@@ -70,6 +70,7 @@ pub struct JobRow {
     pub attempt: Option<u32>,
     pub worker: Option<String>,
     pub device: Option<u32>,
+    /// What the device was when the attempt ran on it, whatever the worker has now. Old workers did not tell it.
     pub device_name: Option<String>,
     /// The device was the emulator, not a GPU.
     pub emulated: Option<bool>,

@@ -54,6 +54,7 @@ impl From<LedgerError> for Failure {
     fn from(error: LedgerError) -> Self {
         let exit = match &error {
             LedgerError::Unreachable { .. }
+            | LedgerError::Full { .. }
             | LedgerError::Refused { .. }
             | LedgerError::NoDatabase { .. }
             | LedgerError::TimedOut { .. } => Exit::Database,

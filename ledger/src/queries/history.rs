@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, btree_map::Entry};
 
 use gpufleet_schema::JobState;
-use sqlx::types::Json;
+use sqlx::{PgConnection, types::Json};
 
 use super::{Ledger, ask, record::JobRecord};
 use crate::{HistoryFilter, JobRow, LedgerError, Page, PageKey, StateCount, queries::record::job_state};
@@ -15,32 +15,57 @@ impl Ledger {
         let limit = filter.limit.clamp(1, HistoryFilter::LIMIT_MAX) as usize;
         let Some(labels) = Labels::of(&filter.labels) else { return Ok(Page { jobs: Vec::new(), next: None }) };
         // One more than wanted tells whether another page follows.
-        let mut jobs = ask("listing jobs", self.list(filter, labels, limit + 1)).await?;
+        let mut lent = self.connections.take().await?;
+        let mut jobs = ask("listing jobs", list(lent.connection(), filter, labels, limit + 1)).await?;
+        self.connections.give_back(lent);
         let more = jobs.len() > limit;
         jobs.truncate(limit);
         let next = jobs.last().filter(|_| more).map(|job| PageKey { created_at: job.created_at, job_id: job.job_id });
         Ok(Page { jobs, next })
     }
 
-    async fn list(&self, filter: &HistoryFilter, labels: Labels, limit: usize) -> Result<Vec<JobRow>, sqlx::Error> {
-        let names: Vec<String> = filter.states.iter().map(|state| state.name().to_owned()).collect();
-        // A single state as an equation: its index then gives the order too.
-        let (state, states) = match names.as_slice() {
-            [] => (None, None),
-            [one] => (Some(one.as_str()), None),
-            many => (None, Some(many)),
-        };
-        let before_at = filter.before.map(|key| key.created_at);
-        let before_id = filter.before.map(|key| key.job_id.as_uuid());
-        let records = sqlx::query_as!(
-            JobRecord,
-            r#"/* queries::history */
+    /// How many jobs stand in each state, every state listed. It reads an index of all jobs: a question for now and then.
+    pub async fn count_by_state(&self) -> Result<Vec<StateCount>, LedgerError> {
+        let mut lent = self.connections.take().await?;
+        let counted = ask(
+            "counting jobs",
+            sqlx::query!(r#"/* queries::count_by_state */ select state, count(*) as "jobs!" from jobs group by state"#)
+                .fetch_all(lent.connection()),
+        )
+        .await?;
+        self.connections.give_back(lent);
+        let counts: BTreeMap<JobState, u64> =
+            counted.into_iter().map(|row| (job_state(&row.state), row.jobs.unsigned_abs())).collect();
+        Ok(JobState::ALL
+            .iter()
+            .map(|state| StateCount { state: *state, jobs: counts.get(state).copied().unwrap_or(0) })
+            .collect())
+    }
+}
+
+async fn list(
+    connection: &mut PgConnection,
+    filter: &HistoryFilter,
+    labels: Labels,
+    limit: usize,
+) -> Result<Vec<JobRow>, sqlx::Error> {
+    let names: Vec<String> = filter.states.iter().map(|state| state.name().to_owned()).collect();
+    // A single state as an equation: its index then gives the order too.
+    let (state, states) = match names.as_slice() {
+        [] => (None, None),
+        [one] => (Some(one.as_str()), None),
+        many => (None, Some(many)),
+    };
+    let before_at = filter.before.map(|key| key.created_at);
+    let before_id = filter.before.map(|key| key.job_id.as_uuid());
+    let records = sqlx::query_as!(
+        JobRecord,
+        r#"/* queries::history */
             select j.job_id as "job_id!", j.state as "state!", j.name, j.labels as "labels: Json<BTreeMap<String, String>>",
                    j.pool, j.priority, j.program, j.kernel, j.client, j.created_at as "created_at!", j.submitted_at,
                    j.started_at, j.finished_at, j.attempt as "attempts!",
-                   a.attempt as "attempt?", a.worker as "worker?", a.device, d.name as "device_name?",
-                   d.emulated as "emulated?", a.verdict, a.failure_code, a.failure_message, a.failure_line,
-                   j.input_bytes, a.output_bytes, a.queue_us,
+                   a.attempt as "attempt?", a.worker as "worker?", a.device, a.device_name, a.emulated,
+                   a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, a.output_bytes, a.queue_us,
                    (select sum(us)::bigint from unnest(a.launches_us) as us) as kernel_us, a.total_us
             from (
                 select * from jobs
@@ -55,38 +80,20 @@ impl Ledger {
                 limit $9
             ) j
             left join attempts a on a.job_id = j.job_id and a.attempt = coalesce(j.final_attempt, j.attempt)
-            left join devices d on d.worker = a.worker and d.device = a.device
             order by j.created_at desc, j.job_id desc"#,
-            state,
-            states,
-            filter.kernel.as_deref(),
-            filter.pool.as_deref(),
-            filter.since,
-            labels.0,
-            before_at,
-            before_id,
-            limit as i64,
-        )
-        .fetch_all(&self.pool)
-        .await?;
-        Ok(records.into_iter().map(JobRow::from).collect())
-    }
-
-    /// How many jobs stand in each state, every state listed. It reads an index of all jobs: a question for now and then.
-    pub async fn count_by_state(&self) -> Result<Vec<StateCount>, LedgerError> {
-        let counted = ask(
-            "counting jobs",
-            sqlx::query!(r#"/* queries::count_by_state */ select state, count(*) as "jobs!" from jobs group by state"#)
-                .fetch_all(&self.pool),
-        )
-        .await?;
-        let counts: BTreeMap<JobState, u64> =
-            counted.into_iter().map(|row| (job_state(&row.state), row.jobs.unsigned_abs())).collect();
-        Ok(JobState::ALL
-            .iter()
-            .map(|state| StateCount { state: *state, jobs: counts.get(state).copied().unwrap_or(0) })
-            .collect())
-    }
+        state,
+        states,
+        filter.kernel.as_deref(),
+        filter.pool.as_deref(),
+        filter.since,
+        labels.0,
+        before_at,
+        before_id,
+        limit as i64,
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(records.into_iter().map(JobRow::from).collect())
 }
 
 /// Wanted labels as the object that a job's labels must contain.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::JobId;
-use sqlx::types::Json;
+use sqlx::{PgConnection, types::Json};
 use uuid::Uuid;
 
 use super::{
@@ -18,14 +18,20 @@ const DIGITS: usize = 32;
 impl Ledger {
     /// A job and its attempts, or None when no event has named it.
     pub async fn job(&self, job_id: JobId) -> Result<Option<JobDetail>, LedgerError> {
-        let Some(job) = ask("reading a job", self.read_job(job_id)).await? else { return Ok(None) };
-        let attempts = ask("reading a job's attempts", self.read_attempts(job_id)).await?;
-        Ok(Some(JobDetail { job, attempts }))
+        let mut lent = self.connections.take().await?;
+        let job = ask("reading a job", read_job(lent.connection(), job_id)).await?;
+        let attempts = match &job {
+            Some(_) => ask("reading a job's attempts", read_attempts(lent.connection(), job_id)).await?,
+            None => Vec::new(),
+        };
+        self.connections.give_back(lent);
+        Ok(job.map(|job| JobDetail { job, attempts }))
     }
 
     /// The job whose id begins like this, hyphens or not. A text that no id begins with matches none.
     pub async fn job_by_prefix(&self, prefix: &str) -> Result<PrefixMatch, LedgerError> {
         let Some((first, last)) = range_of(prefix) else { return Ok(PrefixMatch::None) };
+        let mut lent = self.connections.take().await?;
         let ids = ask(
             "looking for a job",
             sqlx::query_scalar!(
@@ -35,9 +41,10 @@ impl Ledger {
                 last,
                 i64::from(PrefixMatch::SHOWN_MAX),
             )
-            .fetch_all(&self.pool),
+            .fetch_all(lent.connection()),
         )
         .await?;
+        self.connections.give_back(lent);
         match ids.as_slice() {
             [] => Ok(PrefixMatch::None),
             // A job's row stays, so that it is still there.
@@ -48,48 +55,45 @@ impl Ledger {
             many => Ok(PrefixMatch::Many(many.iter().copied().map(JobId::from_uuid).collect())),
         }
     }
+}
 
-    async fn read_job(&self, job_id: JobId) -> Result<Option<JobRow>, sqlx::Error> {
-        let record = sqlx::query_as!(
-            JobRecord,
-            r#"/* queries::job */
+async fn read_job(connection: &mut PgConnection, job_id: JobId) -> Result<Option<JobRow>, sqlx::Error> {
+    let record = sqlx::query_as!(
+        JobRecord,
+        r#"/* queries::job */
             select j.job_id as "job_id!", j.state as "state!", j.name, j.labels as "labels: Json<BTreeMap<String, String>>",
                    j.pool, j.priority, j.program, j.kernel, j.client, j.created_at as "created_at!", j.submitted_at,
                    j.started_at, j.finished_at, j.attempt as "attempts!",
-                   a.attempt as "attempt?", a.worker as "worker?", a.device, d.name as "device_name?",
-                   d.emulated as "emulated?", a.verdict, a.failure_code, a.failure_message, a.failure_line,
-                   j.input_bytes, a.output_bytes, a.queue_us,
+                   a.attempt as "attempt?", a.worker as "worker?", a.device, a.device_name, a.emulated,
+                   a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, a.output_bytes, a.queue_us,
                    (select sum(us)::bigint from unnest(a.launches_us) as us) as kernel_us, a.total_us
             from jobs j
             left join attempts a on a.job_id = j.job_id and a.attempt = coalesce(j.final_attempt, j.attempt)
-            left join devices d on d.worker = a.worker and d.device = a.device
             where j.job_id = $1 and j.id_at = $2"#,
-            job_id.as_uuid(),
-            id_at(job_id),
-        )
-        .fetch_optional(&self.pool)
-        .await?;
-        Ok(record.map(JobRow::from))
-    }
+        job_id.as_uuid(),
+        id_at(job_id),
+    )
+    .fetch_optional(connection)
+    .await?;
+    Ok(record.map(JobRow::from))
+}
 
-    async fn read_attempts(&self, job_id: JobId) -> Result<Vec<AttemptRow>, sqlx::Error> {
-        let records = sqlx::query_as!(
-            AttemptRecord,
-            r#"/* queries::attempts */
-            select a.attempt, a.state, a.superseded, a.worker, a.device, d.name as "device_name?", d.emulated as "emulated?",
+async fn read_attempts(connection: &mut PgConnection, job_id: JobId) -> Result<Vec<AttemptRow>, sqlx::Error> {
+    let records = sqlx::query_as!(
+        AttemptRecord,
+        r#"/* queries::attempts */
+            select a.attempt, a.state, a.superseded, a.worker, a.device, a.device_name, a.emulated,
                    a.started_at, a.finished_at, a.verdict, a.failure_code, a.failure_message, a.failure_detail,
                    a.failure_line, a.output_bytes, a.queue_us, a.wait_us, a.compile_us, a.load_us, a.copy_in_us,
                    a.launches_us, a.copy_out_us, a.total_us, a.device_bytes_peak, a.module_cached
             from attempts a
-            left join devices d on d.worker = a.worker and d.device = a.device
             where a.job_id = $1
             order by a.attempt"#,
-            job_id.as_uuid(),
-        )
-        .fetch_all(&self.pool)
-        .await?;
-        Ok(records.into_iter().map(AttemptRow::from).collect())
-    }
+        job_id.as_uuid(),
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(records.into_iter().map(AttemptRow::from).collect())
 }
 
 /// The lowest and the highest id that begin with `prefix`.

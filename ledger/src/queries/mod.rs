@@ -1,31 +1,29 @@
 //! Questions about recorded jobs and workers. Nothing here writes.
 //!
-//! Every answer comes within [`QUERY_TIMEOUT`] or not at all. Cancelling any of these functions has no effect on the ledger.
+//! Every query is answered within [`QUERY_TIMEOUT`] or not at all. Cancelling any of these functions has no effect on the ledger.
 
-use std::{fmt, future::Future};
+use std::{fmt, future::Future, sync::Arc};
 
-use sqlx::{PgPool, postgres::PgPoolOptions};
 use tokio::time::timeout;
 
 use crate::{
     DatabaseUrl, LedgerError,
-    database::{CONNECT_TIMEOUT, Purpose, QUERY_TIMEOUT},
+    database::{Purpose, QUERY_TIMEOUT},
     migrate,
 };
 
+mod connections;
 mod fleet;
 mod history;
 mod job;
 mod record;
 
-/// A command asks one question at a time; a console asks a few at once and can wait.
-const CONNECTIONS_MAX: u32 = 4;
+use connections::Connections;
 
 /// Access to the ledger for reading. Clones share their connections.
 #[derive(Clone)]
 pub struct Ledger {
-    pool: PgPool,
-    url: DatabaseUrl,
+    connections: Arc<Connections>,
 }
 
 impl Ledger {
@@ -35,27 +33,22 @@ impl Ledger {
         timeout(QUERY_TIMEOUT, migrate::check_version(&mut connection))
             .await
             .unwrap_or_else(|_| Err(LedgerError::timed_out()))?;
-        drop(connection);
-        let pool = PgPoolOptions::new()
-            .max_connections(CONNECTIONS_MAX)
-            .acquire_timeout(CONNECT_TIMEOUT)
-            .connect_lazy_with(url.options(Purpose::Query));
-        Ok(Self { pool, url })
+        Ok(Self { connections: Arc::new(Connections::starting_with(connection, url)) })
     }
 
-    /// Closes all connections, politely.
+    /// Closes the connections, politely. Questions asked later open new ones.
     pub async fn close(&self) {
-        self.pool.close().await;
+        self.connections.close().await;
     }
 
     pub fn url(&self) -> &DatabaseUrl {
-        &self.url
+        self.connections.url()
     }
 }
 
 impl fmt::Debug for Ledger {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Ledger").field("url", &self.url).finish_non_exhaustive()
+        f.debug_struct("Ledger").field("url", self.url()).finish_non_exhaustive()
     }
 }
 

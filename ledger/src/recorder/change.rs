@@ -6,7 +6,10 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptFinished, AttemptState, DeviceSeen, Failure, JobInfo, JobState, Timings, WorkerSeen};
+use gpufleet_schema::{
+    AttemptFinished, AttemptState, DeviceSeen, Failure, JobInfo, JobState, RanOn, Started, Timings, WorkerName,
+    WorkerSeen,
+};
 
 /// An event that no table can hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -66,20 +69,28 @@ pub(super) struct AttemptChange {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Start {
     pub(super) at: DateTime<Utc>,
-    pub(super) worker: String,
-    pub(super) device: i32,
+    pub(super) place: Place,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct End {
     pub(super) at: DateTime<Utc>,
     pub(super) state: AttemptState,
-    pub(super) worker: String,
-    pub(super) device: Option<i32>,
+    pub(super) place: Place,
     pub(super) failure: Option<Failure>,
     pub(super) failure_line: Option<i32>,
     pub(super) output_bytes: i64,
     pub(super) timings: Spans,
+}
+
+/// Where an attempt runs or ran. It is taken whole from one event, never put together from two.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) worker: String,
+    pub(super) device: Option<i32>,
+    /// What the device was at the time; old workers don't say.
+    pub(super) device_name: Option<String>,
+    pub(super) emulated: Option<bool>,
 }
 
 /// [`Timings`] in the database's integers.
@@ -147,6 +158,15 @@ impl Info {
     }
 }
 
+impl Start {
+    pub(super) fn of(event: &Started) -> Result<Self, Unrecordable> {
+        Ok(Self {
+            at: time("at_ms", event.at_ms)?,
+            place: Place::of(&event.worker, Some(event.device), event.ran_on.as_ref())?,
+        })
+    }
+}
+
 impl End {
     pub(super) fn of(event: &AttemptFinished) -> Result<Self, Unrecordable> {
         if event.state == AttemptState::Running {
@@ -161,8 +181,7 @@ impl End {
         Ok(Self {
             at: time("at_ms", event.at_ms)?,
             state: event.state,
-            worker: event.worker.to_string(),
-            device: event.device.map(|device| int("device", device)).transpose()?,
+            place: Place::of(&event.worker, event.device, event.ran_on.as_ref())?,
             failure_line: line.map(|line| int("failure.line", line)).transpose()?,
             failure,
             output_bytes: big("output_bytes", event.output_bytes)?,
@@ -174,6 +193,18 @@ impl End {
     /// under its old number.
     pub(super) fn is_final(&self) -> bool {
         self.state != AttemptState::Lost
+    }
+}
+
+impl Place {
+    fn of(worker: &WorkerName, device: Option<u32>, ran_on: Option<&RanOn>) -> Result<Self, Unrecordable> {
+        let device = ran_on.map(|ran_on| ran_on.device).or(device);
+        Ok(Self {
+            worker: worker.to_string(),
+            device: device.map(|device| int("device", device)).transpose()?,
+            device_name: ran_on.map(|ran_on| storable(ran_on.device_name.clone())),
+            emulated: ran_on.map(|ran_on| ran_on.emulated),
+        })
     }
 }
 

@@ -3,7 +3,8 @@
 //! Merging obeys the same rules as the upserts in [`super::write`], so that it makes no difference how events were batched:
 //! - A job's first final outcome, in the order of arrival, stays. All else is the same in any order.
 //! - A job without one stands as its highest attempt does: running, or queued again when that attempt was lost.
-//! - An attempt's first outcome stays; a loss gives way to an outcome.
+//! - An attempt's first outcome stays; a loss gives way to an outcome. Where it ran is what its end says, and what its latest
+//!   start says before there is an end.
 //! - What a job is, comes from whichever event tells it first; gaps are filled by later ones.
 //! - A worker is what its latest heartbeat says, by the worker's clock.
 
@@ -49,9 +50,9 @@ impl Changes {
     }
 
     fn started(&mut self, event: &Started) -> Result<(), Unrecordable> {
-        let at = time("at_ms", event.at_ms)?;
         let attempt = int("attempt", event.attempt)?;
-        let start = Start { at, worker: event.worker.to_string(), device: int("device", event.device)? };
+        let start = Start::of(event)?;
+        let at = start.at;
         let change = JobChange {
             progress: Progress { attempt, ended: false },
             started_at: Some(at),

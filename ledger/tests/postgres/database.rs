@@ -1,17 +1,27 @@
 //! A database for each test, on one private Postgres for each test program.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::{Duration, Instant},
+};
 
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate, recorder::Store};
 use gpufleet_local::{Postgres, StateDir};
 use tokio::sync::OnceCell;
 
+/// Generous, for the machine may be busy; a test that passes takes a fraction of it.
+const WAIT: Duration = Duration::from_secs(60);
+
 /// Its guard ends it with this process.
-static POSTGRES: OnceCell<Postgres> = OnceCell::const_new();
+static POSTGRES: OnceCell<(Arc<StateDir>, Postgres)> = OnceCell::const_new();
 static DATABASES: AtomicU32 = AtomicU32::new(0);
 
 /// A database of a test's own.
 pub struct Database {
+    state: &'static StateDir,
     postgres: &'static Postgres,
     name: String,
 }
@@ -25,11 +35,15 @@ impl Database {
     }
 
     pub async fn empty() -> Self {
-        let start = async || Postgres::start(&StateDir::ephemeral().unwrap()).await.unwrap();
-        let postgres = POSTGRES.get_or_init(start).await;
+        let start = async || {
+            let state = StateDir::ephemeral().unwrap();
+            let postgres = Postgres::start(&state).await.unwrap();
+            (state, postgres)
+        };
+        let (state, postgres) = POSTGRES.get_or_init(start).await;
         let name = format!("test_{}", DATABASES.fetch_add(1, Ordering::Relaxed));
         postgres.create_database(&name).await.unwrap();
-        Self { postgres, name }
+        Self { state, postgres, name }
     }
 
     pub fn url(&self) -> DatabaseUrl {
@@ -44,6 +58,22 @@ impl Database {
     /// With the password of somebody else.
     pub fn locked(&self) -> DatabaseUrl {
         format!("postgres://gpufleet:canary@127.0.0.1:{}/{}", self.postgres.port(), self.name).parse().unwrap()
+    }
+
+    /// As a new user who may read, over so many connections at once. Users are known in all databases of the program.
+    pub async fn as_reader(&self, user: &str, connections_max: u32) -> DatabaseUrl {
+        self.execute(&format!(
+            "create role {user} login connection limit {connections_max}; grant select on all tables in schema public to {user}"
+        ))
+        .await;
+        let url = self.postgres.url(&self.name);
+        let (_, place) = url.split_once('@').unwrap();
+        format!("postgres://{user}@{place}").parse().unwrap()
+    }
+
+    /// What the server has logged, for all databases of the program.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.state.log("postgres")).unwrap()
     }
 
     pub async fn open(&self) -> (Store, Ledger) {
@@ -67,5 +97,14 @@ impl Database {
             "{settings}; prepare question as {sql}; explain (costs off) execute question ({arguments})"
         ))
         .await
+    }
+}
+
+/// Looks again and again until it is so.
+pub async fn poll(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + WAIT;
+    while !is_so().await {
+        assert!(Instant::now() < deadline, "waited too long until {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, DeviceSeen, Event, Failure, FailureCode, JobId, JobInfo, JobState, PoolName,
-    Priority, Started, Submitted, Timings, Verdict, WorkerName, WorkerSeen,
+    Priority, RanOn, Started, Submitted, Timings, Verdict, WorkerName, WorkerSeen,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use uuid::Uuid;
@@ -103,7 +103,15 @@ impl Life {
 }
 
 pub fn started(job: &JobInfo, attempt: u32, at_ms: i64) -> Event {
-    Event::Started(Started { job: job.clone(), attempt, worker: worker(attempt), device: attempt % 2, at_ms })
+    Event::Started(Started {
+        job: job.clone(),
+        attempt,
+        worker: worker(attempt),
+        device: attempt % 2,
+        // Some by an old worker, which does not tell.
+        ran_on: (attempt % 3 != 1).then(|| ran_on(attempt)),
+        at_ms,
+    })
 }
 
 pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) -> Event {
@@ -113,6 +121,7 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         attempt,
         worker: worker(attempt),
         device: Some(attempt % 2),
+        ran_on: (attempt % 3 != 2).then(|| ran_on(attempt)),
         at_ms,
         state,
         failure: failed.then(|| {
@@ -129,6 +138,15 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
             ..Timings::default()
         },
     })
+}
+
+pub fn ran_on(attempt: u32) -> RanOn {
+    RanOn {
+        worker: worker(attempt),
+        device: attempt % 2,
+        device_name: format!("Device\0 {attempt}"),
+        emulated: attempt % 2 == 1,
+    }
 }
 
 pub fn info(job_id: JobId, at_ms: i64) -> JobInfo {

@@ -2,6 +2,8 @@
 
 // Said to be tests although nothing else is here, for then they may unwrap.
 #[cfg(test)]
+mod crowded;
+#[cfg(test)]
 mod database;
 #[cfg(test)]
 mod histories;

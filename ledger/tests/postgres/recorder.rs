@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use gpufleet_ledger::{AttemptRow, JobDetail, Ledger, recorder::Store};
-use gpufleet_schema::{AttemptState, Event, JobId, JobState};
+use gpufleet_ledger::{AttemptRow, HistoryFilter, JobDetail, Ledger, recorder::Store};
+use gpufleet_schema::{AttemptState, Event, JobId, JobState, RanOn};
 use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
@@ -123,6 +123,74 @@ async fn the_first_final_outcome_wins_and_a_later_one_is_superseded() {
     assert_eq!(after.job.attempt, Some(2));
     let superseded: Vec<_> = after.attempts.iter().map(|row| (row.attempt, row.state, row.superseded)).collect();
     assert_eq!(superseded, [(1, AttemptState::Failed, true), (2, AttemptState::Succeeded, false)]);
+}
+
+#[tokio::test]
+async fn an_attempt_keeps_the_device_it_ran_on_when_its_workers_name_goes_to_another() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let (old, new) = (info(id(4, 0, Some(AT)), AT), info(id(4, 1, Some(AT)), AT));
+    let emulated = |mut event: Event| {
+        device_of(&mut event, "A CPU (emulated)", true);
+        event
+    };
+    let gpu = |mut event: Event| {
+        device_of(&mut event, "A GPU", false);
+        event
+    };
+    let ends = |job_id| finished(job_id, 1, AttemptState::Succeeded, AT + 9);
+    let before = [emulated(heartbeat(1, 1, true)), emulated(started(&old, 1, AT + 1)), emulated(ends(old.job_id))];
+    record(&mut store, &before, &[1, 2]).await;
+    let label = async |job_id| {
+        let detail = ledger.job(job_id).await.unwrap().unwrap();
+        let of_job = (detail.job.worker.unwrap(), detail.job.device_name, detail.job.emulated);
+        let attempt = detail.attempts.into_iter().next().unwrap();
+        assert_eq!((attempt.worker, attempt.device_name, attempt.emulated), of_job, "an attempt says it like its job");
+        let page = ledger.history(&HistoryFilter::default()).await.unwrap();
+        let listed = page.jobs.into_iter().find(|job| job.job_id == job_id).unwrap();
+        assert_eq!((listed.worker.unwrap(), listed.device_name, listed.emulated), of_job, "a list says it too");
+        (of_job.1.unwrap(), of_job.2.unwrap())
+    };
+    let was = ("A CPU (emulated)".to_owned(), true);
+    assert_eq!(label(old.job_id).await, was);
+
+    // The machine got a GPU, and the worker kept its name.
+    record(&mut store, &[gpu(heartbeat(1, 3, false)), gpu(started(&new, 1, AT + 20))], &[1]).await;
+    assert_eq!(ledger.workers().await.unwrap()[0].devices[0].name, "A GPU");
+    assert_eq!(label(new.job_id).await, ("A GPU".to_owned(), false), "also while it runs");
+    assert_eq!(label(old.job_id).await, was);
+    record(&mut store, &before, &[]).await;
+    record(&mut store, &[gpu(ends(new.job_id))], &[]).await;
+    assert_eq!(label(new.job_id).await, ("A GPU".to_owned(), false));
+    assert_eq!(label(old.job_id).await, was);
+}
+
+fn device_of(event: &mut Event, name: &str, emulated: bool) {
+    let told = RanOn { device_name: name.to_owned(), emulated, ..histories::ran_on(1) };
+    match event {
+        Event::Started(event) => event.ran_on = Some(told),
+        Event::AttemptFinished(event) => event.ran_on = Some(told),
+        Event::WorkerSeen(event) => {
+            for device in &mut event.devices {
+                (device.name, device.emulated) = (name.to_owned(), emulated);
+            }
+        }
+        Event::Submitted(_) => {}
+    }
+}
+
+#[tokio::test]
+async fn of_a_worker_that_does_not_tell_its_device_nothing_is_made_up() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = info(id(5, 0, Some(AT)), AT);
+    let mut end = finished(job.job_id, 1, AttemptState::Succeeded, AT + 9);
+    let Event::AttemptFinished(event) = &mut end else { unreachable!() };
+    event.ran_on = None;
+    record(&mut store, &[heartbeat(1, 1, false), end], &[]).await;
+    let attempt = &ledger.job(job.job_id).await.unwrap().unwrap().attempts[0];
+    assert_eq!((attempt.worker.as_str(), attempt.device), ("worker-1", Some(1)));
+    assert_eq!((&attempt.device_name, attempt.emulated), (&None, None));
 }
 
 #[tokio::test]

@@ -195,6 +195,7 @@ pub fn succeeded(job_id: JobId) -> Event {
         attempt: 1,
         worker: "worker-1".parse().unwrap(),
         device: Some(0),
+        ran_on: None,
         at_ms: 1_763_164_800_000,
         state: AttemptState::Succeeded,
         failure: None,

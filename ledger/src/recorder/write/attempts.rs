@@ -14,7 +14,7 @@ use crate::{
 
 type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
 
-/// A start after the end fills in what the end does not say. Of two starts the later one stays.
+/// Of two starts the later one stays. Where the attempt ran is no news once it has ended: its end said so.
 pub(super) async fn write_starts(attempts: &Attempts, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let mut columns = StartColumns::default();
     for ((job_id, attempt), change) in attempts {
@@ -27,19 +27,23 @@ pub(super) async fn write_starts(attempts: &Attempts, connection: &mut PgConnect
     }
     sqlx::query!(
         r#"/* recorder::write::attempts::starts */
-        insert into attempts as known (job_id, attempt, state, worker, device, started_at)
-        select job_id, attempt, 'running', worker, device, started_at
-        from unnest($1::uuid[], $2::int[], $3::text[], $4::int[], $5::timestamptz[])
-            as new (job_id, attempt, worker, device, started_at)
+        insert into attempts as known (job_id, attempt, state, worker, device, device_name, emulated, started_at)
+        select job_id, attempt, 'running', worker, device, device_name, emulated, started_at
+        from unnest($1::uuid[], $2::int[], $3::text[], $4::int[], $5::text[], $6::bool[], $7::timestamptz[])
+            as new (job_id, attempt, worker, device, device_name, emulated, started_at)
         on conflict (job_id, attempt) do update set
             worker = case when known.state = 'running' then excluded.worker else known.worker end,
-            device = case when known.state = 'running' then excluded.device else coalesce(known.device, excluded.device) end,
+            device = case when known.state = 'running' then excluded.device else known.device end,
+            device_name = case when known.state = 'running' then excluded.device_name else known.device_name end,
+            emulated = case when known.state = 'running' then excluded.emulated else known.emulated end,
             started_at = excluded.started_at
         where known.started_at is null or known.started_at < excluded.started_at"#,
         &columns.job_id,
         &columns.attempt,
         &columns.worker as &[&str],
-        &columns.device,
+        &columns.device as &[Option<i32>],
+        &columns.device_name as &[Option<&str>],
+        &columns.emulated as &[Option<bool>],
         &columns.started_at,
     )
     .execute(connection)
@@ -62,26 +66,30 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
     sqlx::query!(
         r#"/* recorder::write::attempts::ends */
         insert into attempts as known
-            (job_id, attempt, state, superseded, worker, device, finished_at, verdict, failure_code, failure_message,
-             failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us, launches_us,
-             copy_out_us, total_us, device_bytes_peak, module_cached)
+            (job_id, attempt, state, superseded, worker, device, device_name, emulated, finished_at, verdict, failure_code,
+             failure_message, failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
+             launches_us, copy_out_us, total_us, device_bytes_peak, module_cached)
         select new.job_id, new.attempt, new.state, new.state <> 'lost' and jobs.final_attempt <> new.attempt, new.worker,
-               new.device, new.finished_at, new.verdict, new.failure_code, new.failure_message, new.failure_detail,
-               new.failure_line, new.output_bytes, new.queue_us, new.wait_us, new.compile_us, new.load_us, new.copy_in_us,
-               new.launches_us::bigint[], new.copy_out_us, new.total_us, new.device_bytes_peak, new.module_cached
+               new.device, new.device_name, new.emulated, new.finished_at, new.verdict, new.failure_code,
+               new.failure_message, new.failure_detail, new.failure_line, new.output_bytes, new.queue_us, new.wait_us,
+               new.compile_us, new.load_us, new.copy_in_us, new.launches_us::bigint[], new.copy_out_us, new.total_us,
+               new.device_bytes_peak, new.module_cached
         from unnest(
             $1::uuid[], $2::timestamptz[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
             $9::text[], $10::text[], $11::text[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
-            $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[])
+            $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[],
+            $24::text[], $25::bool[])
             as new (job_id, id_at, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
                     failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
-                    launches_us, copy_out_us, total_us, device_bytes_peak, module_cached)
+                    launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated)
         join jobs using (job_id, id_at)
         on conflict (job_id, attempt) do update set
             state = excluded.state,
             superseded = excluded.superseded,
             worker = excluded.worker,
-            device = coalesce(excluded.device, known.device),
+            device = excluded.device,
+            device_name = excluded.device_name,
+            emulated = excluded.emulated,
             finished_at = excluded.finished_at,
             verdict = excluded.verdict,
             failure_code = excluded.failure_code,
@@ -123,6 +131,8 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
         &columns.total_us,
         &columns.device_bytes_peak,
         &columns.module_cached,
+        &columns.device_name as &[Option<&str>],
+        &columns.emulated as &[Option<bool>],
     )
     .execute(connection)
     .await?;
@@ -134,7 +144,9 @@ struct StartColumns<'a> {
     job_id: Vec<Uuid>,
     attempt: Vec<i32>,
     worker: Vec<&'a str>,
-    device: Vec<i32>,
+    device: Vec<Option<i32>>,
+    device_name: Vec<Option<&'a str>>,
+    emulated: Vec<Option<bool>>,
     started_at: Vec<DateTime<Utc>>,
 }
 
@@ -146,6 +158,8 @@ struct EndColumns<'a> {
     state: Vec<&'static str>,
     worker: Vec<&'a str>,
     device: Vec<Option<i32>>,
+    device_name: Vec<Option<&'a str>>,
+    emulated: Vec<Option<bool>>,
     finished_at: Vec<DateTime<Utc>>,
     verdict: Vec<Option<&'static str>>,
     failure_code: Vec<Option<&'static str>>,
@@ -169,8 +183,10 @@ impl<'a> StartColumns<'a> {
     fn push(&mut self, job_id: JobId, attempt: i32, start: &'a Start) {
         self.job_id.push(job_id.as_uuid());
         self.attempt.push(attempt);
-        self.worker.push(&start.worker);
-        self.device.push(start.device);
+        self.worker.push(&start.place.worker);
+        self.device.push(start.place.device);
+        self.device_name.push(start.place.device_name.as_deref());
+        self.emulated.push(start.place.emulated);
         self.started_at.push(start.at);
     }
 }
@@ -182,8 +198,10 @@ impl<'a> EndColumns<'a> {
         self.id_at.push(id_at(job_id));
         self.attempt.push(attempt);
         self.state.push(end.state.name());
-        self.worker.push(&end.worker);
-        self.device.push(end.device);
+        self.worker.push(&end.place.worker);
+        self.device.push(end.place.device);
+        self.device_name.push(end.place.device_name.as_deref());
+        self.emulated.push(end.place.emulated);
         self.finished_at.push(end.at);
         self.verdict.push(failure.map(|failure| failure.verdict.name()));
         self.failure_code.push(failure.map(|failure| failure.code.name()));

@@ -1,0 +1,44 @@
+//! Connections are few and shared with others: whoever asks waits for one, and nobody waits for what he himself holds.
+
+use futures::future::join_all;
+use gpufleet_ledger::{HistoryFilter, Ledger, PrefixMatch};
+
+use crate::{
+    database::{Database, poll},
+    histories,
+};
+
+/// As many as a [`Ledger`] opens at most, so that the server itself would refuse one more.
+const CONNECTIONS_MAX: u32 = 4;
+
+#[tokio::test]
+async fn many_questions_at_once_share_a_few_connections_and_all_are_answered() {
+    let database = Database::fresh().await;
+    let (mut store, _) = database.open().await;
+    let job = histories::info(histories::id(3, 0, None), 5);
+    store.record(&[histories::started(&job, 1, 9), histories::heartbeat(1, 1, false)]).await.unwrap();
+    let ledger = Ledger::connect(database.as_reader("sharing", CONNECTIONS_MAX).await).await.unwrap();
+    let prefix = job.job_id.to_string();
+    let answers = join_all((0..64).map(async |_| {
+        assert_eq!(ledger.history(&HistoryFilter::default()).await.unwrap().jobs.len(), 1);
+        assert!(matches!(ledger.job_by_prefix(&prefix).await.unwrap(), PrefixMatch::One(_)));
+        ledger.workers().await.unwrap().len()
+    }));
+    assert_eq!(answers.await, [1; 64]);
+    ledger.close().await;
+}
+
+#[tokio::test]
+async fn who_finds_every_connection_taken_waits_until_one_is_free() {
+    let database = Database::fresh().await;
+    let url = database.as_reader("waiting", 1).await;
+    let holder = Ledger::connect(url.clone()).await.unwrap();
+    holder.workers().await.unwrap();
+    let refusals = || database.log().matches("too many connections for role \"waiting\"").count();
+    let before = refusals();
+    let newcomer = tokio::spawn(async move { Ledger::connect(url).await });
+    poll("the newcomer is refused", async || refusals() > before).await;
+    assert!(!newcomer.is_finished());
+    holder.close().await;
+    newcomer.await.unwrap().unwrap();
+}
