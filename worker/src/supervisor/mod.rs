@@ -10,6 +10,7 @@ mod intake;
 mod job;
 mod outbox;
 mod parcel;
+mod ready;
 mod signals;
 mod start;
 
@@ -21,7 +22,7 @@ use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
-use self::{admission::Admission, devices::DeviceSlot, signals::Signals};
+use self::{admission::Admission, devices::DeviceSlot, ready::ReadyFile, signals::Signals};
 use crate::{compiler::Compiler, config::Config, executor::StartError, scheduler};
 
 /// Why a worker could not start, or had to stop.
@@ -60,17 +61,18 @@ const EXECUTOR_GRACE: Duration = Duration::from_secs(1);
 /// Runs a worker until a signal or the loss of its last device ends it. A return without an error means that it drained.
 pub async fn run(config: Config) -> Result<(), WorkerError> {
     let mut signals = Signals::listen().map_err(WorkerError::Signals)?;
+    let ready = ReadyFile::withdrawn(config.ready_file.clone())?;
     let admission = Admission::new();
     let compiler = Arc::new(Compiler::new(None));
     let devices = start::devices(&config, &admission, &compiler).await?;
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
     let supervisor =
         Arc::new(Supervisor { events: EventSink::new(broker.clone()), compiler, config, broker, admission, devices });
-    supervisor.serve(&mut signals).await
+    supervisor.serve(&mut signals, ready).await
 }
 
 impl Supervisor {
-    async fn serve(self: Arc<Self>, signals: &mut Signals) -> Result<(), WorkerError> {
+    async fn serve(self: Arc<Self>, signals: &mut Signals, ready: ReadyFile) -> Result<(), WorkerError> {
         let stop = CancellationToken::new();
         let handling = TaskTracker::new();
         let intakes = tokio::select! {
@@ -79,7 +81,8 @@ impl Supervisor {
             _ = signals.next() => return Ok(()),
         };
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), stop.clone()));
-        self.announce_ready()?;
+        ready.announce()?;
+        info!(worker = %self.config.name, pools = ?self.config.pools, devices = self.devices.len(), "ready");
 
         let end = tokio::select! {
             signal = signals.next() => {
@@ -89,13 +92,14 @@ impl Supervisor {
             reason = self.all_devices_lost() => Err(WorkerError::DevicesLost(reason)),
         };
 
+        drop(ready);
         stop.cancel();
         self.admission.tell(scheduler::Event::Draining);
         join_all(intakes).await;
         handling.close();
         self.finish_running(&handling, signals).await;
-        // Its loop ends with `stop`; a panic in it has already been printed.
-        let _ = heartbeat.await;
+        // It may be waiting for a broker that is away.
+        heartbeat.abort();
         self.say_goodbye().await;
         end
     }
@@ -122,13 +126,6 @@ impl Supervisor {
             }
         }
         intakes
-    }
-
-    fn announce_ready(&self) -> Result<(), WorkerError> {
-        info!(worker = %self.config.name, pools = ?self.config.pools, devices = self.devices.len(), "ready");
-        let Some(path) = &self.config.ready_file else { return Ok(()) };
-        std::fs::write(path, format!("{}\n", std::process::id()))
-            .map_err(|source| WorkerError::ReadyFile { path: path.display().to_string(), source })
     }
 
     /// Resolves when the last device is out of service.
@@ -162,13 +159,8 @@ impl Supervisor {
             if let Err(error) = self.events.send_confirmed(vec![Event::WorkerSeen(self.seen(true))]).await {
                 warn!(%error, "last events not confirmed");
             }
-            join_all(
-                self.devices
-                    .iter()
-                    .filter_map(DeviceSlot::executor)
-                    .map(|e| async move { e.stop(EXECUTOR_GRACE).await }),
-            )
-            .await;
+            let executors = self.devices.iter().filter_map(DeviceSlot::executor);
+            join_all(executors.map(|executor| async move { executor.stop(EXECUTOR_GRACE).await })).await;
             self.broker.close().await;
         };
         if tokio::time::timeout(FAREWELL_DEADLINE, farewell).await.is_err() {
