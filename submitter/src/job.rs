@@ -104,6 +104,11 @@ impl Job {
         &self.task.program
     }
 
+    /// The buffers that were named to come back.
+    pub fn outputs(&self) -> &[String] {
+        &self.task.outputs
+    }
+
     #[must_use]
     pub fn pool(mut self, pool: PoolName) -> Self {
         self.pool = pool;

@@ -56,6 +56,15 @@ enum Action {
 }
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    tokio::select! {
+        exit = perform(options) => exit,
+        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; what runs by now goes on")
+            .hint("`gpufleet local up` starts the rest, `gpufleet local down` stops everything")),
+    }
+}
+
+/// Cancelling leaves the fleet in part, which `up` and `down` can both work with.
+async fn perform(options: &Options) -> Result<Exit, Complaint> {
     let dir = options.dir.clone().unwrap_or_else(connection::local_dir);
     match &options.action {
         Action::Up { workers, pool, cuda, queue_kind } => {

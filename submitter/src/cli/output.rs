@@ -61,6 +61,14 @@ fn terminal_size_of(stream: impl std::os::fd::AsFd) -> Option<usize> {
     terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
 }
 
+/// Replaces the last line of stderr: a spinner, or the `^C` that a terminal shows. A stream that can't go back is left as it is.
+pub fn redraw(line: &str) {
+    if stderr_can_move() {
+        // Nobody is left to tell that stderr is gone.
+        let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
+    }
+}
+
 /// Whether what stands on stderr's last line can be replaced.
 pub fn stderr_can_move() -> bool {
     stderr_is_terminal() && std::env::var_os(environment::TERM).is_none_or(|term| term != "dumb")

@@ -9,7 +9,7 @@ use super::{
     connection,
     exit::Exit,
     output,
-    waiting::Spinner,
+    waiting::{self, Spinner},
 };
 
 mod failure;
@@ -30,12 +30,16 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let connecting = connection::fleet(&options.broker, builder);
     let fleet = tokio::select! {
         fleet = Spinner::new("connecting").around(connecting) => fleet?,
-        _ = tokio::signal::ctrl_c() => return Err(interrupted_before()),
+        () = waiting::interrupt() => return Err(interrupted_before()),
     };
     let exit = submit(&fleet, plan, &options).await;
     // Also after a failure: what was submitted still has to be told to the ledger. That it is not is no reason to hold anybody
     // up, as the worker tells it again.
-    let _closed_in_time = tokio::time::timeout(CLOSE_DEADLINE, fleet.close()).await;
+    tokio::select! {
+        _closed_in_time = tokio::time::timeout(CLOSE_DEADLINE, fleet.close()) => {}
+        // Whoever presses it twice wants to leave now.
+        () = waiting::interrupt() => {}
+    }
     exit
 }
 
@@ -44,7 +48,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Co
     let submitting = fleet.submit(plan.job.clone());
     let mut handle = tokio::select! {
         handle = Spinner::new("submitting").around(submitting) => handle.map_err(|error| refused(&error, &plan))?,
-        _ = tokio::signal::ctrl_c() => return Err(interrupted_before()),
+        () = waiting::interrupt() => return Err(interrupted_before()),
     };
     if options.detach {
         report::submitted(handle.id(), options.output)?;
@@ -54,7 +58,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Co
     let id = handle.id();
     tokio::select! {
         outcome = wait(fleet, &pool, &mut handle, options.timeout) => conclude(outcome, &plan, options),
-        _ = tokio::signal::ctrl_c() => {
+        () = waiting::interrupt() => {
             report::unfinished(id, options.output)?;
             output::note(&format!(
                 "detached: job {id} goes on, but its outputs are lost\nto see how it ended: gpufleet show {id}"

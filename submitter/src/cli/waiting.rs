@@ -1,9 +1,6 @@
 //! Something that turns on a terminal while a person waits, and says nothing to a log.
 
-use std::{
-    io::Write,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use gpufleet_local::{Lines, Progress, Silent};
 
@@ -15,7 +12,6 @@ const TURN: Duration = Duration::from_millis(120);
 const FRAMES: [char; 8] = ['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠟'];
 /// A terminal that shows Ctrl-C as `^C` must have room for that, or the spinner's line breaks and can't be cleared any more.
 const MARGIN: usize = 3;
-const CLEAR_LINE: &str = "\r\x1b[2K";
 
 /// A spinner on stderr. It appears after a moment, and not at all where stderr is no terminal.
 #[derive(Debug)]
@@ -51,8 +47,7 @@ impl Spinner {
     fn draw(&mut self, frame: char) {
         self.is_drawn = true;
         let width = output::stderr_width().saturating_sub(MARGIN);
-        // Without a terminal there is nobody to see it.
-        let _ = write!(std::io::stderr(), "{CLEAR_LINE}{}", self.line(frame, width));
+        output::redraw(&self.line(frame, width));
     }
 
     fn line(&self, frame: char, width: usize) -> String {
@@ -65,9 +60,18 @@ impl Spinner {
 impl Drop for Spinner {
     fn drop(&mut self) {
         if self.is_drawn {
-            let _ = write!(std::io::stderr(), "{CLEAR_LINE}");
+            output::redraw("");
         }
     }
+}
+
+/// Waits for Ctrl-C, and takes the terminal's `^C` off the line that the next message begins.
+pub async fn interrupt() {
+    // Where the signal can't be listened for, it ends the process as it always did.
+    if tokio::signal::ctrl_c().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    output::redraw("");
 }
 
 /// How the steps of starting and stopping a local fleet are told.

@@ -17,9 +17,9 @@ use crate::cli::{
 ///     gpufleet submit saxpy --arg a=2.0 --in x=x.npy --inout y=y.npy --out y=result.npy
 ///
 /// Your own CUDA C, with its parameters in order (entries must be extern "C"):
-///     gpufleet submit --source edge.cu --entry sobel --cover 640,480 --block 16,16
-///         --in image=photo.png --out edges=edges.png:u8[480,640]
-///         --args image,edges,height:u32=480,width:u32=640
+///     gpufleet submit --source edge.cu --entry edges --cover 640,480 --block 16,16
+///         --in photo=photo.png --out drawing=edges.png:u8[480,640]
+///         --args photo,drawing,height:i32=480,width:i32=640
 ///
 /// A task file, with paths relative to it:
 ///     gpufleet submit -f task.toml

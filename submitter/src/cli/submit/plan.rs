@@ -49,8 +49,18 @@ impl Plan {
                     .hint("give one --out for it"));
             }
         }
+        plan.return_what_is_saved();
         plan.check(options)?;
         Ok(plan)
+    }
+
+    /// What goes to a file has to come back, whether or not a task file names it among its outputs too.
+    fn return_what_is_saved(&mut self) {
+        let returns_all = matches!(self.job.program(), Program::Catalog(_)) && self.job.outputs().is_empty();
+        if !returns_all {
+            let missing = self.saves.keys().filter(|name| !self.job.outputs().contains(name));
+            self.job = missing.fold(self.job.clone(), Job::output);
+        }
     }
 
     /// What a task file may say too, the line says with more weight.

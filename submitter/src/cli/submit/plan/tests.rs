@@ -133,3 +133,26 @@ fn what_can_not_stand_together_is_a_usage_error() {
     assert!(scene.usage("saxpy --pool a.b").contains("contains '.'"));
     assert!(scene.usage("saxpy --timeout 10").contains("with its unit"));
 }
+
+#[test]
+fn what_a_task_file_saves_comes_back() {
+    let scene = Scene::new();
+    let task = |outputs: &str| {
+        format!(
+            r#"{{ "program": {{ "source": {{ "file": "k.cu" }} }}, {outputs} "save": {{ "y": "y.bin" }},
+                 "buffers": [{{ "name": "x", "data": {{ "file": "x.npy" }} }},
+                             {{ "name": "y", "dtype": "f32", "shape": [3], "data": "zeros" }}],
+                 "launches": [{{ "entry": "k", "grid": {{ "cover": [3] }}, "args": [{{ "buffer": "x" }}] }}] }}"#
+        )
+    };
+    let outputs = |text: &str, line: &str| {
+        fs::write(scene.folder.path().join("task.json"), text).unwrap();
+        scene.plan(line).job.build().unwrap().task.outputs
+    };
+    assert_eq!(outputs(&task(""), "-f @/task.json"), ["y"]);
+    assert_eq!(outputs(&task(r#""outputs": ["y"],"#), "-f @/task.json"), ["y"]);
+    assert_eq!(outputs(&task(""), "-f @/task.json --out x=@/x.bin"), ["x", "y"]);
+    let catalog = r#"{ "program": { "catalog": "saxpy" }, "arguments": { "a": 2 }, "save": { "y": "y.bin" },
+        "buffers": [{ "name": "x", "data": { "file": "x.npy" } }, { "name": "y", "data": { "file": "x.npy" } }] }"#;
+    assert!(outputs(catalog, "-f @/task.json").is_empty(), "a catalog kernel returns everything");
+}
