@@ -10,13 +10,13 @@ use std::{
 };
 
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate};
-use gpufleet_local::{Postgres, Process, Services, Signal, StateDir, process::Launch};
+use gpufleet_local::{Broker, Postgres, Process, Services, Signal, StateDir, process::Launch};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Event, JobId, JobState, Timings,
     encoding::encode_events,
     topology::{EVENTS, EVENTS_KEY, LEDGER_QUEUE, TYPE_EVENTS},
 };
-use gpufleet_transport::{Broker, Message, Options, Properties};
+use gpufleet_transport::{self as transport, Message, Options, Properties};
 use tokio::sync::OnceCell;
 
 /// Generous, for the machine may be busy; a test that passes takes a fraction of it.
@@ -26,7 +26,7 @@ static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 static PROCESSES: AtomicU32 = AtomicU32::new(0);
 
 pub struct Ground {
-    pub broker: Broker,
+    pub broker: transport::Broker,
     pub amqp_url: String,
     pub database_url: String,
     state: Arc<StateDir>,
@@ -62,12 +62,16 @@ impl Ground {
         Self::on(endpoints.amqp_url, endpoints.database_url).await
     }
 
-    /// On services that the test may break.
-    pub async fn on_services(services: &Services) -> Self {
-        let (_, endpoints) = services.space("ledger").await.unwrap();
-        let ground = Self::on(endpoints.amqp_url, endpoints.database_url).await;
+    /// With a broker that the test may break.
+    pub async fn with_own_broker() -> (Self, Broker) {
+        let state = StateDir::ephemeral().unwrap();
+        let own = Broker::start(&state);
+        let shared = async { services().await.space("ledger").await };
+        let (broker, space) = tokio::join!(own, shared);
+        let (broker, (_, endpoints)) = (broker.unwrap(), space.unwrap());
+        let ground = Self::on(broker.url(), endpoints.database_url).await;
         migrate(&ground.url()).await.unwrap();
-        ground
+        (ground, broker)
     }
 
     /// With a database server that the test may break.
@@ -81,7 +85,7 @@ impl Ground {
     }
 
     async fn on(amqp_url: String, database_url: String) -> Self {
-        let broker = Broker::connect(Options::new(amqp_url.parse().unwrap(), "a test")).await.unwrap();
+        let broker = transport::Broker::connect(Options::new(amqp_url.parse().unwrap(), "a test")).await.unwrap();
         broker.declare_base().await.unwrap();
         Self { broker, amqp_url, database_url, state: Arc::clone(services().await.state()) }
     }

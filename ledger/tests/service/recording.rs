@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use gpufleet_ledger::recorder::{Recorder, Store};
-use gpufleet_local::Services;
 use gpufleet_schema::{
     JobId,
     encoding::decode_events,
@@ -136,18 +135,17 @@ async fn a_killed_recorder_loses_nothing() {
 
 #[tokio::test]
 async fn a_restarted_broker_is_consumed_from_again() {
-    let services = Services::ephemeral().await.unwrap();
-    let ground = Ground::on_services(&services).await;
+    let (ground, broker) = Ground::with_own_broker().await;
     let recorder = ground.record().await;
     let jobs = ground.publish_jobs(20, 10).await.len();
-    services.broker().kill9().await.unwrap();
+    broker.kill9().await.unwrap();
     poll("it is not ready", async || !recorder.is_ready()).await;
-    services.broker().restart().await.unwrap();
+    broker.restart().await.unwrap();
     let jobs = jobs + ground.publish_jobs(20, 10).await.len();
     let ledger = ground.ledger().await;
     ground.poll_recorded(&ledger, jobs).await;
     poll("it is ready again", async || recorder.is_ready()).await;
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
     assert_eq!(ground.waiting_messages().await, 0);
-    services.stop().await.unwrap();
+    broker.stop().await.unwrap();
 }
