@@ -47,6 +47,8 @@ pub struct Report {
 #[derive(Debug, Clone, Serialize)]
 pub struct Setup {
     pub workers: u32,
+    /// The workers' own default where nothing is said.
+    pub prefetch: Option<u16>,
     pub device: String,
     pub ledger: bool,
     pub rounds: usize,

@@ -50,6 +50,9 @@ pub struct Options {
     /// The workers' device: emulated, auto, system, or a driver library's path
     #[arg(long, default_value = "emulated")]
     cuda: Cuda,
+    /// The workers' prefetch, in place of their default
+    #[arg(long, value_parser = clap::value_parser!(u16).range(1..))]
+    prefetch: Option<u16>,
     /// Leaves the ledger out; events then stay in the broker
     #[arg(long)]
     no_ledger: bool,
@@ -87,6 +90,9 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         .workers(options.workers)
         .cuda(options.cuda.clone())
         .ledger(!options.no_ledger);
+    if let Some(prefetch) = options.prefetch {
+        builder = builder.worker_args(["--prefetch".to_owned(), prefetch.to_string()]);
+    }
     if let Some(directory) = &options.logs {
         builder = builder.logs(directory);
     }
@@ -124,6 +130,7 @@ async fn measure(options: &Options, fleet: &gpufleet_local::Fleet, load_before: 
     closed?;
     let setup = Setup {
         workers: options.workers,
+        prefetch: options.prefetch,
         device: format!("{:?}", options.cuda).to_lowercase(),
         ledger: !options.no_ledger,
         rounds: usize::try_from(options.repeat)?,

@@ -24,7 +24,7 @@ fn header(report: &Report) -> String {
         if machine.optimised { "optimised build" } else { "BUILD WITHOUT OPTIMISATION: the figures mean nothing" };
     format!(
         "{} cores, {}, Linux {}, {}, {build}, load before {:.1}\n\
-         {} worker{} with device {}, ledger {}; saxpy over {} floats, {} B a task, {} tasks a packed message\n\
+         {} worker{} with device {}{}, ledger {}; saxpy over {} floats, {} B a task, {} tasks a packed message\n\
          {} round{}, the loops taking turns; medians, with the lowest and highest round in parentheses\n",
         machine.cores,
         machine.cpu,
@@ -34,6 +34,7 @@ fn header(report: &Report) -> String {
         setup.workers,
         plural(setup.workers),
         setup.device,
+        setup.prefetch.map_or_else(String::new, |prefetch| format!(" and a prefetch of {prefetch}")),
         if setup.ledger { "on" } else { "off" },
         setup.floats,
         setup.task_bytes,
