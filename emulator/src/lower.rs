@@ -8,6 +8,7 @@ mod memory;
 mod modifiers;
 mod operand;
 mod symbols;
+mod writes;
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -187,7 +187,14 @@ impl<'a> Emitter<'a, '_> {
             self.push(Op::Predicate { function: Logic::Copy, d, a, b: a, invert_b: false });
             return Ok(());
         }
-        self.emit(integer::bitwise("mov", ty), operands, ty, &[ty])
+        let a = self.source(&operands[1], ty)?;
+        if ty.bits() >= 32 && self.alias(&operands[0], a, width(ty)) {
+            return Ok(());
+        }
+        let lanes = integer::bitwise("mov", ty).ok_or_else(|| self.unsupported())?;
+        let d = self.target(&operands[0], ty)?;
+        self.push_lanes(lanes, Slots { d, a, ..Slots::default() });
+        Ok(())
     }
 
     /// The counters, which every read sees advance.
@@ -450,6 +457,9 @@ impl<'a> Emitter<'a, '_> {
             return Err(self.unsupported());
         }
         let a = self.source(&operands[1], ty)?;
+        if window == 0 && self.alias(&operands[0], a, Width::Double) {
+            return Ok(());
+        }
         let d = self.target(&operands[0], ty)?;
         let by = if to { window.wrapping_neg() } else { window };
         let b = self.layout.constant64(by);

@@ -1,6 +1,6 @@
 //! What a program is lowered to.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::ops::lanes::{Lanes, Slots};
 use crate::ptx::types::Type;
@@ -338,6 +338,8 @@ pub struct Layout {
     words: HashMap<u32, u32>,
     doubles: HashMap<u64, u32>,
     masks: HashMap<u32, u32>,
+    /// Planes that no instruction writes: constants, and what the machine provides.
+    pub fixed: HashSet<u32>,
     pub constants: Vec<Constant>,
     pub registers: u32,
 }
@@ -375,6 +377,7 @@ impl Layout {
         }
         let slot = self.word();
         self.words.insert(value, slot);
+        self.fixed.insert(slot);
         self.constants.push(Constant::Word(slot, value));
         slot
     }
@@ -385,6 +388,7 @@ impl Layout {
         }
         let slot = self.double();
         self.doubles.insert(value, slot);
+        self.fixed.insert(slot);
         self.constants.push(Constant::Double(slot, value));
         slot
     }

@@ -6,6 +6,7 @@ use std::collections::HashMap;
 use super::code::{Function, Instruction, Layout, Op, Special};
 use super::modifiers::{Modifiers, unsupported};
 use super::symbols::{Symbol, Symbols};
+use super::writes::Writes;
 use crate::module::{LoadError, LoadErrorKind};
 use crate::ops::lanes::{FULL, Lanes, Slots};
 use crate::ptx::tree::{self, Operand, Space, Statement, Variable};
@@ -34,6 +35,7 @@ pub struct Emitter<'a, 'm> {
     specials: HashMap<Special, u32>,
     local_addresses: HashMap<u32, u32>,
     texts: HashMap<&'a str, u32>,
+    writes: Writes<'a>,
     /// The shared memory that this function's own variables end at.
     pub shared_end: u32,
     pub accesses: &'m mut u32,
@@ -48,6 +50,20 @@ struct Scope<'a> {
     number: usize,
     names: HashMap<&'a str, Symbol>,
     ranges: Vec<(&'a str, u32, Type)>,
+}
+
+impl Scope<'_> {
+    /// The type of a register that is declared as one of a number.
+    fn numbered(&self, name: &str) -> Option<Type> {
+        let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
+        let number = name[prefix.len()..].parse::<u32>().ok()?;
+        // A prefix may itself end in digits (`%f1<3>`), so that every split of the name is tried.
+        self.ranges.iter().find_map(|(start, count, ty)| {
+            let rest = name.strip_prefix(start)?;
+            let number = if *start == prefix { number } else { rest.parse().ok()? };
+            (number < *count).then_some(*ty)
+        })
+    }
 }
 
 /// A plane's width, or a mask.
@@ -84,6 +100,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
             specials: HashMap::new(),
             local_addresses: HashMap::new(),
             texts: HashMap::new(),
+            writes: Writes::default(),
             shared_end: shared_start,
             accesses,
             line: 0,
@@ -102,6 +119,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
         self.declare_params(function, offsets)?;
         let body = function.body.as_deref().unwrap_or_default();
         self.collect_labels(body)?;
+        self.writes = Writes::of(body);
         let mut scopes = 0;
         for statement in body {
             match statement {
@@ -309,21 +327,35 @@ impl<'a, 'm> Emitter<'a, 'm> {
             if let Some(symbol) = self.scopes[index].names.get(name) {
                 return Ok(symbol.clone());
             }
-            let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
-            let Ok(number) = name[prefix.len()..].parse::<u32>() else { continue };
-            // A prefix may itself end in digits (`%f1<3>`), so that every split of the name is tried.
-            let found = self.scopes[index].ranges.iter().find_map(|(start, count, ty)| {
-                let rest = name.strip_prefix(start)?;
-                let number = if *start == prefix { number } else { rest.parse().ok()? };
-                (number < *count).then_some(*ty)
-            });
-            if let Some(ty) = found {
+            if let Some(ty) = self.scopes[index].numbered(name) {
                 let symbol = self.new_register(ty);
                 self.scopes[index].names.insert(name, symbol.clone());
                 return Ok(symbol);
             }
         }
         self.symbols.get(name).ok_or_else(|| self.unresolved(name))
+    }
+
+    /// Makes a register another name for a plane that never changes, so that nothing needs to be copied. That is so
+    /// for a register that one instruction writes and none before it has named, whichever way control takes.
+    pub fn alias(&mut self, register: &Operand<'a>, slot: u32, wanted: Width) -> bool {
+        let Operand::Name(name) = register else { return false };
+        let always = self.guard == (self.layout.constant_mask(FULL), 0);
+        if !always || !self.layout.fixed.contains(&slot) || !self.writes.once(name) {
+            return false;
+        }
+        for scope in self.scopes.iter_mut().rev() {
+            if scope.names.contains_key(name) {
+                return false;
+            }
+            if let Some(ty) = scope.numbered(name) {
+                if width(ty) == wanted {
+                    scope.names.insert(name, Symbol::Register { slot, width: wanted });
+                }
+                return width(ty) == wanted;
+            }
+        }
+        false
     }
 
     fn instruction(&mut self, instruction: &tree::Instruction<'a>) -> Lowered<()> {
@@ -403,6 +435,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
         }
         let slot = self.scratch(width);
         self.specials.insert(special, slot);
+        self.layout.fixed.insert(slot);
         slot
     }
 
@@ -413,6 +446,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
         }
         let slot = self.layout.double();
         self.local_addresses.insert(offset, slot);
+        self.layout.fixed.insert(slot);
         slot
     }
 }

@@ -170,12 +170,19 @@ impl<'a> Emitter<'a, '_> {
             if !offset.is_multiple_of(bytes) {
                 return Err(self.syntax("misaligned parameter"));
             }
-            let (d, width) = self.any_target(element, ty)?;
-            if width == Width::Mask || ty.bits() == 64 && width != Width::Double {
+            let special = |wide| Special::Parameter { offset, bytes, signed: ty.is_signed(), wide };
+            if bytes >= 4 {
+                let a = self.special(special(bytes == 8), width(ty));
+                if self.alias(element, a, width(ty)) {
+                    continue;
+                }
+            }
+            let (d, found) = self.any_target(element, ty)?;
+            if found == Width::Mask || ty.bits() == 64 && found != Width::Double {
                 return Err(self.syntax("result of the wrong size"));
             }
-            let wide = width == Width::Double;
-            let a = self.special(Special::Parameter { offset, bytes, signed: ty.is_signed(), wide }, width);
+            let wide = found == Width::Double;
+            let a = self.special(special(wide), found);
             let copy = if wide { unary(|a: u64| a) } else { unary(|a: u32| a) };
             self.push_lanes(copy, Slots { d, a, ..Slots::default() });
         }

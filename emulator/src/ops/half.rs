@@ -63,6 +63,11 @@ fn clamp<T: Small, const SATURATE: bool>(value: T) -> T {
     }
 }
 
+#[inline(always)]
+pub fn sum<T: Small>(a: T, b: T) -> T {
+    T::rounded(odd_sum(a.wide(), b.wide()))
+}
+
 /// `a * b + c` rounded once: the product is exact in f64.
 #[inline(always)]
 fn fused<T: Small>(a: T, b: T, c: T) -> T {
@@ -127,11 +132,11 @@ where
     Some(match name {
         "add" => two::<T, PAIR, _>(|a, b| {
             let (a, b) = (flush::<T, FLUSH>(a), flush::<T, FLUSH>(b));
-            finish::<T, FLUSH, SATURATE>(fused(a, T::rounded(1.0), b))
+            finish::<T, FLUSH, SATURATE>(sum(a, b))
         }),
         "sub" => two::<T, PAIR, _>(|a, b| {
             let (a, b) = (flush::<T, FLUSH>(a), flush::<T, FLUSH>(b));
-            finish::<T, FLUSH, SATURATE>(fused(a, T::rounded(1.0), negated(b)))
+            finish::<T, FLUSH, SATURATE>(sum(a, negated(b)))
         }),
         "mul" => two::<T, PAIR, _>(|a, b| {
             let (a, b) = (flush::<T, FLUSH>(a), flush::<T, FLUSH>(b));

@@ -7,6 +7,7 @@ use half::{bf16, f16};
 use super::access::{Local, Refused, View, resolve};
 use crate::lower::code::{Atomic, AtomicFunction, CopyAsync, NO_SLOT};
 use crate::ops::float::{canonical, canonical64};
+use crate::ops::half::{Small, sum};
 use crate::ops::lanes::LANES;
 use crate::ptx::types::Type;
 
@@ -17,14 +18,10 @@ pub fn combine(function: AtomicFunction, ty: Type, old: u64, b: u64, c: u64) -> 
     match (function, ty) {
         (F::Add, Type::F32) => u64::from(canonical(f32::from_bits(old as u32) + f32::from_bits(b as u32)).to_bits()),
         (F::Add, Type::F64) => canonical64(f64::from_bits(old) + f64::from_bits(b)).to_bits(),
-        (F::Add, Type::F16) => u64::from(add_f16(old as u16, b as u16)),
-        (F::Add, Type::Bf16) => u64::from(add_bf16(old as u16, b as u16)),
-        (F::Add, Type::F16x2) => {
-            u64::from(add_f16(old as u16, b as u16)) | u64::from(add_f16((old >> 16) as u16, (b >> 16) as u16)) << 16
-        }
-        (F::Add, Type::Bf16x2) => {
-            u64::from(add_bf16(old as u16, b as u16)) | u64::from(add_bf16((old >> 16) as u16, (b >> 16) as u16)) << 16
-        }
+        (F::Add, Type::F16) => add::<f16>(old, b),
+        (F::Add, Type::Bf16) => add::<bf16>(old, b),
+        (F::Add, Type::F16x2) => add::<f16>(old, b) | add::<f16>(old >> 16, b >> 16) << 16,
+        (F::Add, Type::Bf16x2) => add::<bf16>(old, b) | add::<bf16>(old >> 16, b >> 16) << 16,
         (F::Add, _) => old.wrapping_add(b),
         (F::And, _) => old & b,
         (F::Or, _) => old | b,
@@ -60,14 +57,9 @@ pub fn combine(function: AtomicFunction, ty: Type, old: u64, b: u64, c: u64) -> 
     }
 }
 
-fn add_f16(a: u16, b: u16) -> u16 {
-    let sum = f16::from_bits(a).to_f64() + f16::from_bits(b).to_f64();
-    if sum.is_nan() { 0x7fff } else { f16::from_f64(sum).to_bits() }
-}
-
-fn add_bf16(a: u16, b: u16) -> u16 {
-    let sum = bf16::from_bits(a).to_f32() + bf16::from_bits(b).to_f32();
-    if sum.is_nan() { 0x7fff } else { bf16::from_f32(sum).to_bits() }
+/// A sum of two 16-bit floats, as bits.
+fn add<T: Small>(a: u64, b: u64) -> u64 {
+    sum(T::from_raw(a as u16), T::from_raw(b as u16)).raw().into()
 }
 
 /// # Safety

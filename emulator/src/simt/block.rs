@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
 
-use super::access::View;
+use super::access::{Range, View};
 use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
 use super::specials::dynamic_start;
@@ -87,7 +87,7 @@ impl<'a> Context<'a> {
             shared: start,
             shared_bytes,
             params: config.params,
-            caches: vec![(0, 0); entry.program.accesses as usize],
+            caches: vec![Range::default(); entry.program.accesses as usize],
         };
         Context {
             program: &entry.program,

@@ -1,6 +1,6 @@
 //! Functions that kernels call by name and the machine provides: `vprintf`, `__assertfail`, `malloc`, `free`.
 
-use super::access::{Local, Refused, View, host_address};
+use super::access::{Local, Range, Refused, View, host_address};
 use super::block::Context;
 use super::frames::Registers;
 use super::print::format;
@@ -63,7 +63,7 @@ pub fn run(call: &Call, registers: &mut Registers, mask: u32, cx: &mut Context, 
                     return Err(Failed::Assertion(lane as u32, what));
                 }
                 // What this launch has found about the memory is no longer true.
-                cx.view.caches.fill((0, 0));
+                cx.view.caches.fill(Range::default());
             }
             Callee::Function(_) | Callee::Register(_) => unreachable!("functions with code are not built in"),
         }

@@ -85,3 +85,33 @@ fn endless_recursion_is_a_stack_overflow() {
     assert!(fault.report.contains("stack overflow"), "{}", fault.report);
     assert!(fault.report.contains("function `deeper`"), "{}", fault.report);
 }
+
+#[test]
+fn every_thread_may_allocate_and_free_until_the_heap_is_used_up() {
+    let text = |bytes: u64| {
+        format!(
+            ".version 7.8\n.target sm_80\n.address_size 64\n\
+             .extern .func (.param .b64 r) malloc(.param .b64 n);\n.extern .func free(.param .b64 a);\n\
+             .visible .entry kernel(.param .u64 out) {{\n.reg .pred %p<2>;\n.reg .b64 %d<5>;\n.reg .b32 %r<3>;\n\
+             ld.param.u64 %d0, [out];\nmov.u32 %r0, %tid.x;\nmad.wide.u32 %d1, %r0, 4, %d0;\n\
+             {{\n.param .b64 n;\nst.param.b64 [n], {bytes};\n.param .b64 r;\ncall.uni (r), malloc, (n);\n\
+             ld.param.b64 %d2, [r];\n}}\nsetp.eq.u64 %p0, %d2, 0;\n@%p0 ret;\n\
+             st.u32 [%d2+{last}], %r0;\nbar.warp.sync -1;\nld.u32 %r1, [%d2+{last}];\nadd.u32 %r1, %r1, 1;\n\
+             st.global.u32 [%d1], %r1;\n\
+             {{\n.param .b64 a;\nst.param.b64 [a], %d2;\ncall.uni free, (a);\n}}\nret;\n}}\n",
+            last = bytes - 4,
+        )
+    };
+    let device = Device::new(&text(64));
+    let out = device.upload(&[0u32; 64]);
+    let before = device.memory.info();
+    device.launch("kernel", [1; 3], [64, 1, 1], &[Arg::U64(out)]).unwrap();
+    assert_eq!(device.download::<u32>(out, 64), (1..=64).collect::<Vec<_>>());
+    assert_eq!(device.memory.info(), before);
+    // Three million bytes fit twice into eight: the other lanes are told that there is no more.
+    let device = Device::new(&text(3_000_000));
+    let out = device.upload(&[0u32; 32]);
+    device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(out)]).unwrap();
+    let got = device.download::<u32>(out, 32);
+    assert_eq!((&got[..2], got[2..].iter().sum::<u32>()), (&[1, 2][..], 0));
+}

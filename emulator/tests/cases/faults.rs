@@ -2,7 +2,7 @@
 
 use gpufleet_emulator::fault::FaultKind;
 
-use super::harness::{Arg, Device, fault};
+use super::harness::{Arg, Device, fault, kernel};
 
 #[test]
 fn an_access_past_an_allocation_names_thread_and_allocation() {
@@ -84,17 +84,64 @@ fn the_budget_ends_an_endless_loop() {
 }
 
 #[test]
-fn cancelling_ends_an_endless_loop() {
-    let mut device = Device::programs();
-    device.instructions_max = None;
-    let flag = device.upload(&[0i32]);
-    std::thread::scope(|scope| {
-        let running = scope.spawn(|| device.launch("forever", [2, 1, 1], [64, 1, 1], &[Arg::U64(flag)]));
-        device.cancel();
-        let fault = running.join().unwrap().unwrap_err();
-        assert_eq!(fault.kind, FaultKind::Timeout);
-        assert!(fault.report.contains("cancelled"), "{}", fault.report);
-    });
+fn cancelling_from_another_thread_ends_a_loop_that_has_begun() {
+    // Each thread says that it runs, then waits for a flag that nobody sets: awake, or asleep between looks.
+    for wait in ["", "nanosleep.u32 1000000;\n"] {
+        let body = format!(
+            "st.global.u32 [%d1], 1;\nA:\n{wait}ld.volatile.global.u32 %r1, [%d0+256];\n\
+                            setp.eq.u32 %p1, %r1, 0;\n@%p1 bra A;"
+        );
+        let mut device = Device::new(&kernel(&body));
+        device.instructions_max = None;
+        let out = device.upload(&[0u32; 65]);
+        std::thread::scope(|scope| {
+            let running = scope.spawn(|| device.launch("kernel", [2, 1, 1], [64, 1, 1], &[Arg::U64(out)]));
+            while device.download::<u32>(out, 64).contains(&0) {
+                assert!(!running.is_finished(), "the kernel ended by itself");
+                std::thread::yield_now();
+            }
+            device.cancel();
+            let fault = running.join().unwrap().unwrap_err();
+            assert_eq!(fault.kind, FaultKind::Timeout);
+            assert!(fault.report.contains("cancelled"), "{}", fault.report);
+        });
+    }
+}
+
+#[test]
+fn reports_read_as_a_person_wants_them() {
+    let device = Device::new(&kernel("mad.wide.u32 %d2, %r0, 8, %d0;\nst.global.v2.u32 [%d2+4096], {%r0, %r0};"));
+    let out = device.upload(&[0u32; 32]);
+    let beyond = device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(out)]).unwrap_err();
+    let (address, base) = (out + 4096, out);
+    assert_eq!(
+        beyond.report,
+        format!(
+            "illegal access of 8 bytes at {address:#x} in global memory (3968 bytes past the end of the allocation of \
+             128 bytes at {base:#x}) in kernel `kernel`, PTX line 14, `st.global.v2.u32`, block (0, 0, 0), \
+             thread (0, 0, 0)"
+        )
+    );
+    let deadlock = fault("setp.lt.u32 %p1, %r0, 32;\n@%p1 bra A;\nbar.sync 1;\nbra B;\nA:\nbar.sync 0;\nB:", 64);
+    assert_eq!(
+        deadlock.report,
+        "barrier deadlock: not every thread of the block can reach the barrier in kernel `kernel`, PTX line 18, \
+         `bar.sync`, block (0, 0, 0), thread (0, 0, 0)"
+    );
+}
+
+#[test]
+fn memory_that_the_kernel_freed_is_out_of_bounds() {
+    let text = ".version 7.8\n.target sm_80\n.address_size 64\n.extern .func free(.param .b64 a);\n\
+        .visible .entry kernel(.param .u64 data) {\n.reg .b64 %d<2>;\n.reg .b32 %r<2>;\n\
+        ld.param.u64 %d0, [data];\nld.global.u32 %r0, [%d0];\n\
+        {\n.param .b64 a;\nst.param.b64 [a], %d0;\ncall.uni free, (a);\n}\n\
+        ld.global.u32 %r1, [%d0];\nret;\n}\n";
+    let device = Device::new(text);
+    let data = device.upload(&[1u32]);
+    let fault = device.launch("kernel", [1; 3], [1; 3], &[Arg::U64(data)]).unwrap_err();
+    assert_eq!(fault.kind, FaultKind::IllegalAddress);
+    assert!(fault.report.contains("PTX line 15"), "{}", fault.report);
 }
 
 #[test]

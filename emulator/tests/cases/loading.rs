@@ -6,7 +6,7 @@ use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, LoadError, LoadErrorKind, Module};
 use proptest::prelude::{any, prop, proptest};
 
-use super::harness::{PROGRAMS, kernel};
+use super::harness::{PROGRAMS, kernel, words};
 
 fn load(text: &str) -> Result<Module, LoadError> {
     let memory = Arc::new(Memory::new(1 << 24).unwrap());
@@ -37,6 +37,22 @@ fn an_unknown_modifier_is_never_ignored() {
         "cvt.s32.f32 %r1, %r1",
         "fma.f32 %r1, %r1, %r1, %r1",
         "sin.f32 %r1, %r1",
+        "add.approx.f32 %r1, %r1, %r1",
+        "cvt.f32.s32 %r1, %r1",
+        "cvt.f32.f64 %r1, %d1",
+        "cvt.rzi.rn.s32.f32 %r1, %r1",
+        "cvt.relu.s32.s32 %r1, %r1",
+        "cvt.rn.ftz.bf16.f32 %h1, %r1",
+        "cvt.rn.relu.sat.f16.f32 %h1, %r1",
+        "prefetch.global.L3 [%d1]",
+        "prefetch.shared.L1 [%d1]",
+        "prefetch.tensormap [%d1]",
+        "prefetchu.L2 [%d1]",
+        "discard.global.L1 [%d1], 128",
+        "applypriority.global.L2::evict_last [%d1], 128",
+        "nanosleep.s32 %r1",
+        "nanosleep.relaxed.u32 %r1",
+        "pmevent.all 3",
     ] {
         let error = refused(&kernel(&format!("{op};")));
         assert_eq!((error.line, error.kind), (13, LoadErrorKind::UnsupportedOpcode), "{op}: {error}");
@@ -54,6 +70,17 @@ fn operands_of_the_wrong_size_are_refused() {
     ] {
         let error = refused(&kernel(&format!("{op};")));
         assert_eq!((error.line, error.kind), (13, LoadErrorKind::Syntax), "{op}: {error}");
+    }
+}
+
+#[test]
+fn advice_and_pauses_are_taken() {
+    let body = "prefetch.global.L2 [%d1];\nprefetch.global.L2::evict_last [%d1+8];\nprefetch.L1 [%d1];\n\
+                prefetchu.L1 [%d1];\ndiscard.global.L2 [%d1], 128;\napplypriority.global.L2::evict_normal [%d1], 128;\n\
+                pmevent 7;\npmevent.mask 3;\nnanosleep.u32 20;\nst.global.u32 [%d1], %r0;";
+    assert_eq!(words(body, 32), (0..32).collect::<Vec<_>>());
+    for op in ["discard.global.L2 [%d1], 64", "prefetch.global.L2 %d1", "pmevent %r1", "nanosleep.u32 %d1"] {
+        assert_eq!(refused(&kernel(&format!("{op};"))).line, 13, "{op}");
     }
 }
 

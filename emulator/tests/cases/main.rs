@@ -4,16 +4,24 @@
 #[cfg(test)]
 mod calls;
 #[cfg(test)]
+mod conversions;
+#[cfg(test)]
 mod divergence;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
+mod floats;
+#[cfg(test)]
+mod halves;
+#[cfg(test)]
 mod harness;
 #[cfg(test)]
-mod instructions;
+mod integers;
 #[cfg(test)]
 mod loading;
 #[cfg(test)]
 mod programs;
+#[cfg(test)]
+mod single;
 #[cfg(test)]
 mod synchronization;

@@ -1,6 +1,6 @@
 //! Shared memory, barriers, shuffles, atomics, locks.
 
-use super::harness::{Arg, Device, words};
+use super::harness::{Arg, Device, kernel, words};
 
 #[test]
 fn a_tree_of_barriers_sums_each_block() {
@@ -121,4 +121,59 @@ fn barriers_do_not_wait_for_threads_that_have_left() {
                 mad.wide.u32 %d2, %r1, 4, %d0;\nld.global.u32 %r2, [%d2];\nbar.sync 0;\nst.global.u32 [%d1], %r2;";
     let expected: Vec<u32> = (0..96).map(|i| if i < 40 { i ^ 1 } else { 0 }).collect();
     assert_eq!(words(body, 96), expected);
+}
+
+#[test]
+fn members_reduce_and_compare_their_values() {
+    // Lanes 0 to 9 and the rest, each in a group of its own.
+    let grouped = |op: &str| {
+        let body = format!(
+            "setp.lt.u32 %p1, %r0, 10;\nselp.b32 %r1, 0x3ff, 0xfffffc00, %p1;\n@%p1 bra A;\n{op}\nbra B;\nA:\n{op}\nB:\n\
+             st.global.u32 [%d1], %r2;"
+        );
+        words(&body, 32)
+    };
+    let expect = |low: u32, high: u32| (0..32).map(|lane| if lane < 10 { low } else { high }).collect::<Vec<u32>>();
+    assert_eq!(grouped("redux.sync.add.u32 %r2, %r0, %r1;"), expect(45, 496 - 45));
+    assert_eq!(grouped("redux.sync.max.u32 %r2, %r0, %r1;"), expect(9, 31));
+    assert_eq!(grouped("sub.u32 %r3, %r0, 10;\nredux.sync.min.s32 %r2, %r3, %r1;"), expect(-10i32 as u32, 0));
+    assert_eq!(grouped("redux.sync.xor.b32 %r2, %r0, %r1;"), expect(1, 1));
+    assert_eq!(grouped("redux.sync.and.b32 %r2, %r1, %r1;"), expect(0x3ff, 0xffff_fc00));
+    // All ten agree; among the others lane 31 does not.
+    let agree = "shr.u32 %r3, %r0, 1;\nsetp.lt.u32 %p2, %r0, 31;\nselp.b32 %r3, 7, 8, %p2;\n\
+                 match.all.sync.b32 %r2|%p3, %r3, %r1;\n@%p3 add.u32 %r2, %r2, 1;";
+    assert_eq!(grouped(agree), expect(0x400, 0));
+}
+
+#[test]
+fn asynchronous_copies_are_there_after_the_wait() {
+    let body = ".shared .align 16 .b8 s[1024];\nmov.u32 %r1, s;\nshl.b32 %r2, %r0, 4;\nadd.u32 %r1, %r1, %r2;\n\
+                and.b32 %r4, %r0, 1;\nshl.b32 %r4, %r4, 2;\n\
+                cp.async.ca.shared.global [%r1], [%d1], 4;\ncp.async.ca.shared.global.L2::128B [%r1+4], [%d1], 4, %r4;\n\
+                cp.async.commit_group;\ncp.async.wait_group 0;\ncp.async.wait_all;\nbar.sync 0;\n\
+                ld.shared.v2.u32 {%r2, %r3}, [%r1];\nmad.lo.u32 %r2, %r3, 1000, %r2;\nst.global.u32 [%d1], %r2;";
+    let device = Device::new(&kernel(body));
+    let out = device.upload(&(1..=64).collect::<Vec<u32>>());
+    device.launch("kernel", [1; 3], [64, 1, 1], &[Arg::U64(out)]).unwrap();
+    // Of the second copy every other lane reads no byte, and zeros are written.
+    let expected: Vec<u32> = (1..=64).map(|i| if i % 2 == 0 { i * 1001 } else { i }).collect();
+    assert_eq!(device.download::<u32>(out, 64), expected);
+}
+
+#[test]
+fn the_timer_never_runs_backwards_and_sleep_takes_its_time() {
+    let body = "mov.u64 %d2, %globaltimer;\nnanosleep.u32 200000;\nmov.u64 %d3, %globaltimer;\n\
+                mov.u64 %d4, %globaltimer;\nsub.u64 %d5, %d3, %d2;\nsetp.ge.u64 %p1, %d4, %d3;\n\
+                cvt.u32.u64 %r1, %d5;\n@!%p1 mov.u32 %r1, 0;\nst.global.u32 [%d1], %r1;";
+    assert!(words(body, 96).iter().all(|nanoseconds| *nanoseconds >= 200_000));
+}
+
+#[test]
+fn threads_that_sleep_let_others_work() {
+    // The first warp waits, asleep between looks, for what the last one writes.
+    let body = ".shared .u32 s;\nst.volatile.shared.u32 [s], 0;\nbar.sync 0;\nsetp.ge.u32 %p1, %r0, 96;\n@%p1 bra B;\n\
+                A:\nnanosleep.u32 1000;\nld.volatile.shared.u32 %r1, [s];\nsetp.eq.u32 %p2, %r1, 0;\n@%p2 bra A;\nbra C;\n\
+                B:\nst.volatile.shared.u32 [s], 5;\nC:\nbar.sync 0;\nld.volatile.shared.u32 %r1, [s];\n\
+                st.global.u32 [%d1], %r1;";
+    assert_eq!(words(body, 128), [5; 128]);
 }

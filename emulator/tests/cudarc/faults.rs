@@ -14,6 +14,8 @@ use crate::{
 };
 
 const ILLEGAL_ADDRESS: i32 = 700;
+const NOT_READY: i32 = 600;
+const NOT_SUPPORTED: i32 = 801;
 
 fn fault_report() -> String {
     type Report = unsafe extern "C" fn(*mut c_char, usize) -> usize;
@@ -72,4 +74,47 @@ fn a_context_that_ends_takes_its_kernels_along() {
     }
     survivor.synchronize().unwrap();
     assert_eq!(fault_report(), "");
+}
+
+#[test]
+fn a_process_ends_promptly_while_a_kernel_runs() {
+    const TEST: &str = "faults::a_process_ends_promptly_while_a_kernel_runs";
+    const STATUS: i32 = 7;
+    if !is_child() {
+        // That this returns at all is the test: an endless kernel would hold up whoever waited for it.
+        let output = in_child(TEST, &[]);
+        assert_eq!(output.status.code(), Some(STATUS), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let context = context();
+    let forever = context.load_module(Ptx::from_src(FOREVER)).unwrap().load_function("forever").unwrap();
+    let streams = [context.new_stream().unwrap(), context.new_stream().unwrap()];
+    for stream in &streams {
+        // SAFETY: the kernel has no parameters.
+        unsafe {
+            result::launch_kernel(forever.cu_function(), (64, 1, 1), (64, 1, 1), 0, stream.cu_stream(), &mut [])
+                .unwrap();
+            assert_eq!(sys::cuStreamQuery(stream.cu_stream()) as i32, NOT_READY);
+        }
+    }
+    // Another thread waits for the kernel, as an executor's might.
+    let waiting = std::sync::Arc::clone(&streams[0]);
+    std::thread::spawn(move || waiting.synchronize());
+    std::process::exit(STATUS);
+}
+
+#[test]
+fn cooperative_launches_are_not_supported() {
+    let context = context();
+    let store = context.load_module(Ptx::from_src(STORE)).unwrap().load_function("store").unwrap();
+    let mut address = 0u64;
+    let mut arguments = [std::ptr::from_mut(&mut address).cast::<c_void>()];
+    // SAFETY: the argument is the kernel's; the launch is refused.
+    let status = unsafe {
+        let function = store.cu_function();
+        sys::cuLaunchCooperativeKernel(function, 1, 1, 1, 32, 1, 1, 0, std::ptr::null_mut(), arguments.as_mut_ptr())
+    };
+    assert_eq!(status as i32, NOT_SUPPORTED);
+    let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH;
+    assert_eq!(context.attribute(attribute).unwrap(), 0);
 }

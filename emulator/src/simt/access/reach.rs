@@ -1,0 +1,211 @@
+//! From the addresses of a warp to host addresses, after all checks.
+
+use crate::fault::FaultKind;
+use crate::lower::code::{Address, FUNCTION_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, Reach, SHARED_WINDOW, WINDOW_BITS};
+use crate::memory::Memory;
+use crate::ops::lanes::{FULL, LANES};
+
+/// What a warp can reach.
+#[derive(Debug)]
+pub struct View<'a> {
+    pub memory: &'a Memory,
+    pub shared: *mut u8,
+    pub shared_bytes: u64,
+    pub params: &'a [u8],
+    /// What each memory instruction of the program reached last.
+    pub caches: Vec<Range>,
+}
+
+/// Addresses that may be used, and where they lie on the host.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Range {
+    start: u64,
+    bytes: u64,
+    host: u64,
+}
+
+/// Local memory of one warp: each lane's bytes in a row.
+#[derive(Clone, Copy, Debug)]
+pub struct Local {
+    pub start: *mut u8,
+    pub lane_bytes: u64,
+}
+
+/// An access that may not be made: by which lane, where, and why.
+#[derive(Clone, Copy, Debug)]
+pub struct Refused {
+    pub lane: usize,
+    pub address: u64,
+    pub bytes: u64,
+    pub space: &'static str,
+    pub kind: FaultKind,
+}
+
+/// The lanes' addresses. Lanes that are off repeat the address of the first that is on, so that every address can be
+/// used.
+///
+/// # Safety
+/// The slot lies inside the frame.
+#[inline(always)]
+unsafe fn addresses(address: &Address, frame: *mut u8, mask: u32) -> [u64; LANES] {
+    let mut found = [0u64; LANES];
+    // Addresses in shared and local memory have 32 bits: what is above is dropped, as devices do.
+    let kept = if matches!(address.reach, Reach::Shared | Reach::Local) { 0xffff_ffff } else { u64::MAX };
+    // SAFETY: the caller vouches for the slot.
+    unsafe {
+        if address.wide {
+            let plane = &*frame.add(address.slot as usize).cast::<[u64; LANES]>();
+            for lane in 0..LANES {
+                found[lane] = plane[lane].wrapping_add_signed(address.offset) & kept;
+            }
+        } else {
+            let plane = &*frame.add(address.slot as usize).cast::<[u32; LANES]>();
+            for lane in 0..LANES {
+                found[lane] = u64::from(plane[lane]).wrapping_add_signed(address.offset) & kept;
+            }
+        }
+    }
+    if mask != FULL {
+        let first = found[mask.trailing_zeros() as usize & 31];
+        for (lane, one) in found.iter_mut().enumerate() {
+            *one = if mask >> lane & 1 != 0 { *one } else { first };
+        }
+    }
+    found
+}
+
+/// The host addresses that the lanes reach, after all checks. Those of lanes that are off can be read.
+///
+/// # Safety
+/// The slot lies inside the frame; the view's and the local memory's pointers are live for their sizes.
+#[inline(always)]
+unsafe fn body(
+    address: &Address,
+    bytes: u64,
+    frame: *mut u8,
+    mask: u32,
+    view: &mut View,
+    local: Local,
+) -> Result<[u64; LANES], Refused> {
+    // SAFETY: the caller vouches for the slot.
+    let mut found = unsafe { addresses(address, frame, mask) };
+    let range = match address.reach {
+        Reach::Shared => Range { start: 0, bytes: view.shared_bytes, host: view.shared as u64 },
+        Reach::Local => Range { start: 0, bytes: local.lane_bytes, host: local.start as u64 },
+        Reach::Global | Reach::Generic | Reach::Param => view.caches[address.cache as usize],
+    };
+    // An offset beyond the last that fits sets the top bit of one of the two: no range is so large that it would by
+    // itself. Adding up bits takes a fraction of what comparing 64-bit numbers does.
+    let last = range.bytes.wrapping_sub(bytes);
+    let (mut outside, mut bits) = (last, 0);
+    for one in found {
+        let offset = one.wrapping_sub(range.start);
+        outside |= offset | last.wrapping_sub(offset);
+        bits |= one;
+    }
+    if outside >> 63 != 0 || bits & (bytes - 1) != 0 {
+        slow(&mut found, address, bytes, view, local)?;
+        return Ok(found);
+    }
+    let by = range.host.wrapping_sub(range.start);
+    for one in &mut found {
+        *one = one.wrapping_add(by);
+    }
+    if address.reach == Reach::Local {
+        for (lane, one) in found.iter_mut().enumerate() {
+            *one += lane as u64 * local.lane_bytes;
+        }
+    }
+    Ok(found)
+}
+
+/// The host addresses that the lanes reach, after all checks, in the build for any machine.
+///
+/// # Safety
+/// The slot lies inside the frame; the view's and the local memory's pointers are live for their sizes.
+pub unsafe fn portable(
+    address: &Address,
+    bytes: u64,
+    frame: *mut u8,
+    mask: u32,
+    view: &mut View,
+    local: Local,
+) -> Result<[u64; LANES], Refused> {
+    // SAFETY: the same contract.
+    unsafe { body(address, bytes, frame, mask, view, local) }
+}
+
+/// As [`portable`], in the build for the machine's vectors.
+///
+/// # Safety
+/// As for [`portable`], on a machine that has these vectors.
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
+pub unsafe fn vector(
+    address: &Address,
+    bytes: u64,
+    frame: *mut u8,
+    mask: u32,
+    view: &mut View,
+    local: Local,
+) -> Result<[u64; LANES], Refused> {
+    // SAFETY: the same contract.
+    unsafe { body(address, bytes, frame, mask, view, local) }
+}
+
+/// Each address for itself. What the last one reached is remembered for the next time.
+#[cold]
+#[inline(never)]
+fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View, local: Local) -> Result<(), Refused> {
+    let reach = address.reach;
+    if let Some(lane) = found.iter().position(|one| one & (bytes - 1) != 0) {
+        let (address, space) = (found[lane], space_of(reach, found[lane]));
+        return Err(Refused { lane, address, bytes, space, kind: FaultKind::MisalignedAddress });
+    }
+    let last = found[LANES - 1];
+    for (lane, one) in found.iter_mut().enumerate() {
+        *one = host_address(*one, reach, bytes, lane, view, local)?;
+    }
+    view.caches[address.cache as usize] = match space_of(reach, last) {
+        "global" => global_range(last, bytes, view.memory).unwrap_or_default(),
+        "shared" => Range { start: SHARED_WINDOW, bytes: view.shared_bytes, host: view.shared as u64 },
+        // Local memory is another one for every lane.
+        _ => Range::default(),
+    };
+    Ok(())
+}
+
+fn space_of(reach: Reach, address: u64) -> &'static str {
+    match (reach, address >> WINDOW_BITS << WINDOW_BITS) {
+        (Reach::Shared, _) | (Reach::Generic, SHARED_WINDOW) => "shared",
+        (Reach::Local, _) | (Reach::Generic, LOCAL_WINDOW) => "local",
+        (Reach::Param, _) | (Reach::Generic, PARAM_WINDOW) => "parameter",
+        (Reach::Generic, FUNCTION_WINDOW) => "code",
+        _ => "global",
+    }
+}
+
+fn global_range(address: u64, bytes: u64, memory: &Memory) -> Option<Range> {
+    let (base, size) = memory.find(address)?;
+    (address.checked_add(bytes)? <= base + size).then_some(Range { start: base, bytes: size, host: base })
+}
+
+/// The host address of `bytes` at one lane's address.
+pub fn host_address(
+    address: u64,
+    reach: Reach,
+    bytes: u64,
+    lane: usize,
+    view: &View,
+    local: Local,
+) -> Result<u64, Refused> {
+    let space = space_of(reach, address);
+    let offset = if reach == Reach::Generic { address & ((1 << WINDOW_BITS) - 1) } else { address };
+    let within = |size: u64| offset.checked_add(bytes).is_some_and(|end| end <= size);
+    match space {
+        "shared" if within(view.shared_bytes) => Ok(view.shared as u64 + offset),
+        "local" if within(local.lane_bytes) => Ok(local.start as u64 + lane as u64 * local.lane_bytes + offset),
+        "parameter" if within(view.params.len() as u64) => Ok(view.params.as_ptr() as u64 + offset),
+        "global" if global_range(address, bytes, view.memory).is_some() => Ok(address),
+        _ => Err(Refused { lane, address, bytes, space, kind: FaultKind::IllegalAddress }),
+    }
+}

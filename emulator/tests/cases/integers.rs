@@ -1,0 +1,129 @@
+//! Integer instructions, one at a time.
+
+use super::single::{D, DOUBLES, H, HALVES, R, WORDS, check, word};
+
+#[test]
+fn integer_arithmetic_wraps() {
+    let (a, b) = (|v: &[u64]| v[0] as u32, |v: &[u64]| v[1] as u32);
+    check("add.s32", R, &[R, R], &WORDS, |v| a(v).wrapping_add(b(v)).into());
+    check("sub.u32", R, &[R, R], &WORDS, |v| a(v).wrapping_sub(b(v)).into());
+    check("mul.lo.s32", R, &[R, R], &WORDS, |v| a(v).wrapping_mul(b(v)).into());
+    check("mul.hi.u32", R, &[R, R], &WORDS, |v| (v[0] * v[1]) >> 32);
+    check("mul.hi.s32", R, &[R, R], &WORDS, |v| {
+        ((i64::from(a(v) as i32) * i64::from(b(v) as i32)) >> 32) as u32 as u64
+    });
+    check("mul.wide.s32", D, &[R, R], &WORDS, |v| (i64::from(a(v) as i32) * i64::from(b(v) as i32)) as u64);
+    check("mul.wide.u32", D, &[R, R], &WORDS, |v| v[0] * v[1]);
+    check("mul.wide.u16", R, &[H, H], &HALVES, |v| (v[0] * v[1]) & 0xffff_ffff);
+    check("add.s64", D, &[D, D], &DOUBLES, |v| v[0].wrapping_add(v[1]));
+    check("mul.hi.u64", D, &[D, D], &DOUBLES, |v| ((u128::from(v[0]) * u128::from(v[1])) >> 64) as u64);
+    check("mad.lo.s32", R, &[R, R, R], &WORDS, |v| a(v).wrapping_mul(b(v)).wrapping_add(v[2] as u32).into());
+    check("sub.s16", H, &[H, H], &HALVES, |v| (v[0] as u16).wrapping_sub(v[1] as u16).into());
+    check("add.sat.s32", R, &[R, R], &WORDS, |v| word((a(v) as i32).saturating_add(b(v) as i32)));
+    check("neg.s32", R, &[R], &WORDS, |v| word((v[0] as i32).wrapping_neg()));
+    check("abs.s32", R, &[R], &WORDS, |v| word((v[0] as i32).wrapping_abs()));
+    check("sad.s32", R, &[R, R, R], &WORDS, |v| {
+        u64::from((a(v) as i32).abs_diff(b(v) as i32).wrapping_add(v[2] as u32))
+    });
+    check("min.s32", R, &[R, R], &WORDS, |v| word((a(v) as i32).min(b(v) as i32)));
+    check("max.u64", D, &[D, D], &DOUBLES, |v| v[0].max(v[1]));
+}
+
+#[test]
+fn division_never_traps() {
+    check("div.u32", R, &[R, R], &WORDS, |v| v[0].checked_div(v[1]).unwrap_or(0xffff_ffff));
+    check("rem.u32", R, &[R, R], &WORDS, |v| v[0].checked_rem(v[1]).unwrap_or(v[0]));
+    check("div.s32", R, &[R, R], &WORDS, |v| {
+        let (a, b) = (v[0] as i32, v[1] as i32);
+        word(if b == 0 { -1 } else { a.wrapping_div(b) })
+    });
+    check("rem.s64", D, &[D, D], &DOUBLES, |v| {
+        let (a, b) = (v[0] as i64, v[1] as i64);
+        (if b == 0 { a } else { a.wrapping_rem(b) }) as u64
+    });
+}
+
+#[test]
+fn shifts_beyond_the_width_clamp() {
+    check("shl.b32", R, &[R, R], &WORDS, |v| if v[1] < 32 { (v[0] << v[1]) & 0xffff_ffff } else { 0 });
+    check("shr.u32", R, &[R, R], &WORDS, |v| if v[1] < 32 { v[0] >> v[1] } else { 0 });
+    check("shr.s32", R, &[R, R], &WORDS, |v| word((v[0] as i32) >> v[1].min(31)));
+    check("shr.s64", D, &[D, R], &DOUBLES, |v| ((v[0] as i64) >> (v[1] & 0xffff_ffff).min(63)) as u64);
+    check("shl.b64", D, &[D, R], &DOUBLES, |v| {
+        let by = v[1] & 0xffff_ffff;
+        if by < 64 { v[0] << by } else { 0 }
+    });
+    check("shf.l.wrap.b32", R, &[R, R, R], &WORDS, |v| ((v[1] << 32 | v[0]) << (v[2] & 31)) >> 32);
+    check("shf.r.clamp.b32", R, &[R, R, R], &WORDS, |v| ((v[1] << 32 | v[0]) >> v[2].min(32)) & 0xffff_ffff);
+}
+
+#[test]
+fn bits_are_counted_found_and_moved() {
+    check("popc.b32", R, &[R], &WORDS, |v| v[0].count_ones().into());
+    check("clz.b32", R, &[R], &WORDS, |v| (v[0] as u32).leading_zeros().into());
+    check("clz.b64", R, &[D], &DOUBLES, |v| v[0].leading_zeros().into());
+    check("brev.b32", R, &[R], &WORDS, |v| (v[0] as u32).reverse_bits().into());
+    check("bfind.u32", R, &[R], &WORDS, |v| if v[0] == 0 { 0xffff_ffff } else { v[0].ilog2().into() });
+    check("bfind.s32", R, &[R], &WORDS, |v| {
+        let value = if (v[0] as i32) < 0 { !(v[0] as u32) } else { v[0] as u32 };
+        if value == 0 { 0xffff_ffff } else { value.ilog2().into() }
+    });
+    check("bfind.shiftamt.u32", R, &[R], &WORDS, |v| {
+        if v[0] == 0 { 0xffff_ffff } else { (v[0] as u32).leading_zeros().into() }
+    });
+    check("not.b32", R, &[R], &WORDS, |v| !v[0] & 0xffff_ffff);
+    check("prmt.b32", R, &[R, R, R], &[0, 0x8123_4567, 0x7654_3210, 0xfedc_ba98, 0x0f0e_0102], |v| {
+        let bytes = (v[1] << 32 | v[0]).to_le_bytes();
+        (0..4).fold(0, |sum, i| {
+            let selector = v[2] >> (4 * i) & 15;
+            let byte = u64::from(bytes[(selector & 7) as usize]);
+            let byte = if selector & 8 == 0 { byte } else { 0xff * (byte >> 7) };
+            sum | byte << (8 * i)
+        })
+    });
+}
+
+#[test]
+fn fields_are_taken_bit_by_bit() {
+    let values = [0, 1, 5, 31, 32, 40, 0x8765_4321, 0x7fff_ffff];
+    let field = |v: &[u64], signed: bool| {
+        let (at, length) = (v[1] & 0xff, v[2] & 0xff);
+        let bit = |i: u64| v[0] >> i.min(31) & 1;
+        let sign = if signed && length > 0 { bit((at + length - 1).min(31)) } else { 0 };
+        (0..32).fold(0, |sum, i| sum | (if i < length && at + i < 32 { bit(at + i) } else { sign }) << i)
+    };
+    check("bfe.u32", R, &[R, R, R], &values, |v| field(v, false));
+    check("bfe.s32", R, &[R, R, R], &values, |v| field(v, true));
+    check("bfi.b32 %rz, %ra, %rb, %rc, 9; // ", R, &[R, R, R], &values, |v| {
+        let at = v[2] & 0xff;
+        (0..32).fold(v[1] & 0xffff_ffff, |sum, i| {
+            if i < 9 && at + i < 32 { sum & !(1 << (at + i)) | (v[0] >> i & 1) << (at + i) } else { sum }
+        })
+    });
+    check("lop3.b32 %rz, %ra, %rb, %rc, 0xca; // ", R, &[R, R, R], &WORDS, |v| v[0] & v[1] | !v[0] & v[2]);
+    check("dp4a.s32.u32", R, &[R, R, R], &WORDS, |v| {
+        let sum = (0..4).map(|i| i64::from((v[0] >> (8 * i)) as i8) * (v[1] >> (8 * i) & 0xff) as i64).sum::<i64>();
+        (sum as u32).wrapping_add(v[2] as u32).into()
+    });
+}
+
+#[test]
+fn carries_pass_from_one_instruction_to_the_next() {
+    check("add.cc.u32 %rz, %ra, %rb; addc.u32 %rz, %rc, 0; // ", R, &[R, R, R], &WORDS, |v| {
+        (v[2] + (v[0] + v[1] > 0xffff_ffff) as u64) & 0xffff_ffff
+    });
+    check("sub.cc.u32 %rz, %ra, %rb; subc.u32 %rz, %rc, 0; // ", R, &[R, R, R], &WORDS, |v| {
+        v[2].wrapping_sub((v[0] < v[1]) as u64) & 0xffff_ffff
+    });
+    check("mad.lo.cc.u32 %rz, %ra, %rb, %rc; madc.hi.u32 %rz, %ra, %rb, 7; // ", R, &[R, R, R], &WORDS, |v| {
+        ((((u128::from(v[0]) * u128::from(v[1]) + u128::from(v[2])) >> 32) + 7) & 0xffff_ffff) as u64
+    });
+}
+
+#[test]
+fn registers_are_packed_and_unpacked() {
+    check("mov.b64 %dz, {%ra, %rb}; // ", D, &[R, R], &WORDS, |v| v[0] | v[1] << 32);
+    check("mov.b64 {%ra, %rz}, %da; // ", R, &[D], &DOUBLES, |v| v[0] >> 32);
+    check("mov.b32 %rz, {%hb, %ha}; // ", R, &[H, H], &HALVES, |v| v[1] | v[0] << 16);
+    check("slct.u32.s32", R, &[R, R, R], &WORDS, |v| if v[2] as i32 >= 0 { v[0] } else { v[1] });
+}
