@@ -98,7 +98,7 @@ pub struct RanOn {
 pub struct Timings {
     /// From submission to the worker's receipt.
     pub queue_us: u64,
-    /// From the worker's receipt to the executor's start on it.
+    /// From the worker's receipt to the executor's start on it, without the compilation.
     pub wait_us: u64,
     pub compile_us: u64,
     /// Loading the module into the device.

@@ -9,6 +9,7 @@ pub mod disposition;
 pub mod executor;
 pub mod exit;
 pub mod ipc;
+mod own_executable;
 pub mod scheduler;
 pub mod supervisor;
 pub mod telemetry;

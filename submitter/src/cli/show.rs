@@ -135,8 +135,7 @@ pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
     let mut steps = vec![
         ("queue".to_owned(), timings.queue_us),
         ("compile".to_owned(), timings.compile_us),
-        // A program is compiled before its job gets to the executor, so that time is a part of the wait.
-        ("wait for the executor".to_owned(), timings.wait_us.saturating_sub(timings.compile_us)),
+        ("wait for the executor".to_owned(), timings.wait_us),
         (format!("load{cached}"), timings.load_us),
         ("copy in".to_owned(), timings.copy_in_us),
     ];

@@ -8,6 +8,8 @@ use tokio::{
     time::timeout,
 };
 
+use crate::own_executable;
+
 use super::{
     CompileError, CompileRequest, Compiled,
     child::{ANSWER_BYTES_MAX, Answer, Request, TIME_LIMIT},
@@ -23,11 +25,8 @@ pub(super) async fn compile(request: &CompileRequest, executable: Option<&Path>)
     let started = Instant::now();
     options::check(&request.options).map_err(CompileError::Refused)?;
     let nvrtc = Nvrtc::locate(request.nvrtc.as_deref()).map_err(CompileError::NotFound)?;
-    let executable = match executable {
-        Some(path) => path.to_owned(),
-        None => env::current_exe().map_err(|error| internal("find the worker's executable", &error))?,
-    };
-    let child = start(&executable).map_err(|error| internal("start the compiler", &error))?;
+    let child =
+        start(&own_executable::or_running(executable)).map_err(|error| internal("start the compiler", &error))?;
     let request = Request { code: request.code.clone(), options: request.options.clone(), arch: request.arch, nvrtc };
     // Dropping the child kills it: at the time limit, and when nobody waits any more.
     match timeout(TIME_LIMIT, converse(child, &request)).await {
@@ -42,7 +41,13 @@ fn internal(what: &str, error: &dyn std::fmt::Display) -> CompileError {
 
 fn start(executable: &Path) -> std::io::Result<Child> {
     let mut command = Command::new(executable);
-    command.arg("compile-child").env_clear().current_dir("/").kill_on_drop(true).process_group(0);
+    command
+        .arg0("gpufleet-worker")
+        .arg("compile-child")
+        .env_clear()
+        .current_dir("/")
+        .kill_on_drop(true)
+        .process_group(0);
     // Where the system's loader looks for a toolkit that is no package of ours.
     if let Some(folders) = env::var_os("LD_LIBRARY_PATH") {
         command.env("LD_LIBRARY_PATH", folders);

@@ -1,8 +1,11 @@
 //! The supervisor's handle to an executor child: start it, run jobs on it, notice its end.
 
 use std::{
-    env, io,
-    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    env,
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream as StdUnixStream, process::CommandExt as _},
+    },
     path::PathBuf,
     process::{Command, Stdio},
     sync::{Arc, Mutex},
@@ -31,6 +34,7 @@ use crate::{
         DeviceInfo, FromExecutor, ToExecutor,
         slab::{Slab, SlabError},
     },
+    own_executable,
 };
 
 /// Loading a driver and making a context takes a second or two on a large machine, and far longer where the driver was not yet loaded.
@@ -111,7 +115,7 @@ impl Executor {
     /// Starts a child and waits until it has its device. Cancelling kills the child.
     pub async fn start(options: ExecutorOptions) -> Result<(Self, DeviceInfo), StartError> {
         let (ours, theirs) = StdUnixStream::pair().map_err(StartError::Spawn)?;
-        let command = command(&options).map_err(StartError::Spawn)?;
+        let command = command(&options);
         let keeper = Keeper::spawn(command, Stdio::from(OwnedFd::from(theirs))).await.map_err(StartError::Spawn)?;
         let guard = KillOnDrop(Some(keeper));
         ours.set_nonblocking(true).map_err(StartError::Spawn)?;
@@ -307,13 +311,10 @@ impl Drop for KillOnDrop {
     }
 }
 
-fn command(options: &ExecutorOptions) -> io::Result<Command> {
-    let executable = match &options.executable {
-        Some(path) => path.clone(),
-        None => env::current_exe()?,
-    };
+fn command(options: &ExecutorOptions) -> Command {
+    let executable = own_executable::or_running(options.executable.as_deref());
     let mut command = Command::new(executable);
-    command.arg("executor").arg("--device").arg(options.device.to_string());
+    command.arg0("gpufleet-worker").arg("executor").arg("--device").arg(options.device.to_string());
     command.arg("--cuda").arg(options.cuda.to_string());
     command.arg("--lanes").arg(options.lanes().to_string());
     if let Some(bytes) = options.memory_bytes_max {
@@ -327,5 +328,5 @@ fn command(options: &ExecutorOptions) -> io::Result<Command> {
         }
     }
     command.envs(options.environment.iter().map(|(name, value)| (name, value)));
-    Ok(command)
+    command
 }
