@@ -93,5 +93,9 @@ fn check_job(detail: &JobDetail) {
         if let (Some(started), Some(finished)) = (attempt.started_at, attempt.finished_at) {
             assert!(started <= finished, "{id}: attempt {} ended before it began", attempt.attempt);
         }
+        if attempt.device.is_some() {
+            let label = (attempt.device_name.is_some(), attempt.emulated);
+            assert_eq!(label, (true, Some(true)), "{id}: attempt {} says that its device is emulated", attempt.attempt);
+        }
     }
 }
