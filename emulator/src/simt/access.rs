@@ -4,6 +4,7 @@ mod element;
 mod reach;
 
 use self::element::{Element, Plane};
+use self::reach::{WIDTH, any_bit};
 use crate::lower::code::{Access, NO_SLOT};
 use crate::ops::lanes::{FULL, LANES};
 use crate::ptx::types::Type;
@@ -27,11 +28,15 @@ pub type Move = unsafe fn(&Access, *mut u8, u32, &mut View, Local) -> Result<(),
 /// Whether lane `n` reaches `n` steps behind lane 0.
 #[inline(always)]
 fn regular<const COUNT: usize>(pointers: &[u64], step: u64) -> bool {
-    let mut differs = 0;
-    for lane in 0..COUNT {
-        differs |= pointers[lane] ^ pointers[0].wrapping_add(lane as u64 * step);
+    let mut differs = [0; WIDTH];
+    let mut expected: [u64; WIDTH] = std::array::from_fn(|lane| pointers[0].wrapping_add(lane as u64 * step));
+    for part in pointers[..COUNT].chunks_exact(WIDTH) {
+        for lane in 0..WIDTH {
+            differs[lane] |= part[lane] ^ expected[lane];
+            expected[lane] = expected[lane].wrapping_add(WIDTH as u64 * step);
+        }
     }
-    differs == 0
+    any_bit(differs) == 0
 }
 
 #[inline(always)]
@@ -48,11 +53,9 @@ unsafe fn load<E: Element, P: Plane, const VECTOR: bool>(
     // the frame. Other threads may write the same memory: the kernel's race, of whole elements on every processor
     // that this runs on. The vector build calls the vector build.
     unsafe {
-        let pointers = if VECTOR {
-            reach::vector(&access.address, bytes, frame, mask, view, local)?
-        } else {
-            reach::portable(&access.address, bytes, frame, mask, view, local)?
-        };
+        let mut pointers = [0; LANES];
+        let resolve = if VECTOR { reach::vector } else { reach::portable };
+        resolve(&mut pointers, &access.address, bytes, frame, mask, view, local)?;
         if access.count == 1 {
             let values = if regular::<LANES>(&pointers, size) {
                 (*(pointers[0] as *const [E; LANES])).map(P::from_element)
@@ -136,11 +139,9 @@ unsafe fn store<E: Element, P: Plane, const VECTOR: bool>(
     let bytes = size * u64::from(access.count);
     // SAFETY: as for loads.
     unsafe {
-        let pointers = if VECTOR {
-            reach::vector(&access.address, bytes, frame, mask, view, local)?
-        } else {
-            reach::portable(&access.address, bytes, frame, mask, view, local)?
-        };
+        let mut pointers = [0; LANES];
+        let resolve = if VECTOR { reach::vector } else { reach::portable };
+        resolve(&mut pointers, &access.address, bytes, frame, mask, view, local)?;
         if access.count == 1 && mask == FULL && regular::<LANES>(&pointers, size) {
             let values = &*frame.add(access.slots[0] as usize).cast::<[P; LANES]>();
             let row = &mut *(pointers[0] as *mut [E; LANES]);

@@ -69,7 +69,8 @@ pub unsafe fn run(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, l
     // SAFETY: the caller vouches for frame, slots, view and local memory; every pointer is checked for the bytes of
     // the operation and aligned to them.
     unsafe {
-        let pointers = resolve(&atomic.address, bytes, frame, mask, view, local)?;
+        let mut pointers = [0; LANES];
+        resolve(&mut pointers, &atomic.address, bytes, frame, mask, view, local)?;
         let mut left = mask;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
@@ -149,14 +150,17 @@ pub unsafe fn copy_async(
     let bytes = u64::from(copy.bytes);
     // SAFETY: as for `run`; a source of which nothing is read is not looked at.
     unsafe {
-        let targets = resolve(&copy.target, bytes, frame, mask, view, local)?;
+        let (mut targets, mut sources) = ([0; LANES], [0; LANES]);
+        resolve(&mut targets, &copy.target, bytes, frame, mask, view, local)?;
         let wanted = |lane: usize| match copy.source_bytes {
             Some(slot) => (*frame.add(slot as usize).cast::<u32>().add(lane)).min(copy.bytes),
             None => copy.bytes,
         };
         let reading = (0..LANES).filter(|lane| mask >> lane & 1 != 0 && wanted(*lane) > 0);
         let reading = reading.fold(0, |found, lane| found | 1 << lane);
-        let sources = if reading != 0 { resolve(&copy.source, bytes, frame, reading, view, local)? } else { targets };
+        if reading != 0 {
+            resolve(&mut sources, &copy.source, bytes, frame, reading, view, local)?;
+        }
         for lane in (0..LANES).filter(|lane| mask >> lane & 1 != 0) {
             let target = targets[lane] as *mut u8;
             let length = wanted(lane) as usize;

@@ -49,7 +49,8 @@ fn every_mode_and_width_of_a_conversion_to_integers_agrees_with_rust() {
     let values = [-1e30, -300.5, -129.0, -1.5, -0.5, -0.0, 0.0, 0.49, 0.5, 1.5, 2.5, 127.5, 255.5, 70_000.25, 1e30];
     let singles = values.map(|v| u64::from((v as f32).to_bits()));
     let doubles = values.map(f64::to_bits);
-    let modes: [(&str, fn(f64) -> f64); 4] =
+    type Mode = (&'static str, fn(f64) -> f64);
+    let modes: [Mode; 4] =
         [("rni", f64::round_ties_even), ("rzi", f64::trunc), ("rmi", f64::floor), ("rpi", f64::ceil)];
     macro_rules! table {
         ($($name:literal: $t:ty => $register:expr, $unsigned:ty;)*) => {$(

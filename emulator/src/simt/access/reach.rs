@@ -5,6 +5,10 @@ use crate::lower::code::{Address, FUNCTION_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, R
 use crate::memory::Memory;
 use crate::ops::lanes::{FULL, LANES};
 
+/// Addresses in a vector register. Loops over addresses go in such steps: those over all lanes at once are unrolled
+/// before they are vectorised, and some of them then are not.
+pub const WIDTH: usize = 4;
+
 /// What a warp can reach.
 #[derive(Debug)]
 pub struct View<'a> {
@@ -47,21 +51,24 @@ pub struct Refused {
 /// # Safety
 /// The slot lies inside the frame.
 #[inline(always)]
-unsafe fn addresses(address: &Address, frame: *mut u8, mask: u32) -> [u64; LANES] {
-    let mut found = [0u64; LANES];
+unsafe fn addresses(found: &mut [u64; LANES], address: &Address, frame: *mut u8, mask: u32) {
     // Addresses in shared and local memory have 32 bits: what is above is dropped, as devices do.
     let kept = if matches!(address.reach, Reach::Shared | Reach::Local) { 0xffff_ffff } else { u64::MAX };
     // SAFETY: the caller vouches for the slot.
     unsafe {
         if address.wide {
             let plane = &*frame.add(address.slot as usize).cast::<[u64; LANES]>();
-            for lane in 0..LANES {
-                found[lane] = plane[lane].wrapping_add_signed(address.offset) & kept;
+            for (part, plane) in found.chunks_exact_mut(WIDTH).zip(plane.chunks_exact(WIDTH)) {
+                for lane in 0..WIDTH {
+                    part[lane] = plane[lane].wrapping_add_signed(address.offset) & kept;
+                }
             }
         } else {
             let plane = &*frame.add(address.slot as usize).cast::<[u32; LANES]>();
-            for lane in 0..LANES {
-                found[lane] = u64::from(plane[lane]).wrapping_add_signed(address.offset) & kept;
+            for (part, plane) in found.chunks_exact_mut(WIDTH).zip(plane.chunks_exact(WIDTH)) {
+                for lane in 0..WIDTH {
+                    part[lane] = u64::from(plane[lane]).wrapping_add_signed(address.offset) & kept;
+                }
             }
         }
     }
@@ -71,24 +78,30 @@ unsafe fn addresses(address: &Address, frame: *mut u8, mask: u32) -> [u64; LANES
             *one = if mask >> lane & 1 != 0 { *one } else { first };
         }
     }
-    found
 }
 
-/// The host addresses that the lanes reach, after all checks. Those of lanes that are off can be read.
+/// All bits of a vector's parts.
+#[inline(always)]
+pub fn any_bit(parts: [u64; WIDTH]) -> u64 {
+    parts[0] | parts[1] | parts[2] | parts[3]
+}
+
+/// Finds the host addresses that the lanes reach, after all checks. Those of lanes that are off can be read.
 ///
 /// # Safety
 /// The slot lies inside the frame; the view's and the local memory's pointers are live for their sizes.
 #[inline(always)]
 unsafe fn body(
+    found: &mut [u64; LANES],
     address: &Address,
     bytes: u64,
     frame: *mut u8,
     mask: u32,
     view: &mut View,
     local: Local,
-) -> Result<[u64; LANES], Refused> {
+) -> Result<(), Refused> {
     // SAFETY: the caller vouches for the slot.
-    let mut found = unsafe { addresses(address, frame, mask) };
+    unsafe { addresses(found, address, frame, mask) };
     let range = match address.reach {
         Reach::Shared => Range { start: 0, bytes: view.shared_bytes, host: view.shared as u64 },
         Reach::Local => Range { start: 0, bytes: local.lane_bytes, host: local.start as u64 },
@@ -97,42 +110,49 @@ unsafe fn body(
     // An offset beyond the last that fits sets the top bit of one of the two: no range is so large that it would by
     // itself. Adding up bits takes a fraction of what comparing 64-bit numbers does.
     let last = range.bytes.wrapping_sub(bytes);
-    let (mut outside, mut bits) = (last, 0);
-    for one in found {
-        let offset = one.wrapping_sub(range.start);
-        outside |= offset | last.wrapping_sub(offset);
-        bits |= one;
+    let (mut outside, mut bits) = ([last; WIDTH], [0; WIDTH]);
+    for part in found.chunks_exact(WIDTH) {
+        for lane in 0..WIDTH {
+            let offset = part[lane].wrapping_sub(range.start);
+            outside[lane] |= offset | last.wrapping_sub(offset);
+            bits[lane] |= part[lane];
+        }
     }
-    if outside >> 63 != 0 || bits & (bytes - 1) != 0 {
-        slow(&mut found, address, bytes, view, local)?;
-        return Ok(found);
+    if any_bit(outside) >> 63 != 0 || any_bit(bits) & (bytes - 1) != 0 {
+        return slow(found, address, bytes, view, local);
     }
     let by = range.host.wrapping_sub(range.start);
-    for one in &mut found {
-        *one = one.wrapping_add(by);
+    if by != 0 {
+        for part in found.chunks_exact_mut(WIDTH) {
+            for one in part {
+                *one = one.wrapping_add(by);
+            }
+        }
     }
     if address.reach == Reach::Local {
         for (lane, one) in found.iter_mut().enumerate() {
             *one += lane as u64 * local.lane_bytes;
         }
     }
-    Ok(found)
+    Ok(())
 }
 
-/// The host addresses that the lanes reach, after all checks, in the build for any machine.
+/// Finds the host addresses that the lanes reach, after all checks, in the build for any machine. Those of lanes that
+/// are off can be read.
 ///
 /// # Safety
 /// The slot lies inside the frame; the view's and the local memory's pointers are live for their sizes.
 pub unsafe fn portable(
+    found: &mut [u64; LANES],
     address: &Address,
     bytes: u64,
     frame: *mut u8,
     mask: u32,
     view: &mut View,
     local: Local,
-) -> Result<[u64; LANES], Refused> {
+) -> Result<(), Refused> {
     // SAFETY: the same contract.
-    unsafe { body(address, bytes, frame, mask, view, local) }
+    unsafe { body(found, address, bytes, frame, mask, view, local) }
 }
 
 /// As [`portable`], in the build for the machine's vectors.
@@ -141,15 +161,16 @@ pub unsafe fn portable(
 /// As for [`portable`], on a machine that has these vectors.
 #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
 pub unsafe fn vector(
+    found: &mut [u64; LANES],
     address: &Address,
     bytes: u64,
     frame: *mut u8,
     mask: u32,
     view: &mut View,
     local: Local,
-) -> Result<[u64; LANES], Refused> {
+) -> Result<(), Refused> {
     // SAFETY: the same contract.
-    unsafe { body(address, bytes, frame, mask, view, local) }
+    unsafe { body(found, address, bytes, frame, mask, view, local) }
 }
 
 /// Each address for itself. What the last one reached is remembered for the next time.
