@@ -173,7 +173,7 @@ pub unsafe fn vector(
     unsafe { body(found, address, bytes, frame, mask, view, local) }
 }
 
-/// Each address for itself. What the last one reached is remembered for the next time.
+/// Each address for itself. The range that the last one lies in is remembered for the next time.
 #[cold]
 #[inline(never)]
 fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View, local: Local) -> Result<(), Refused> {
@@ -182,17 +182,33 @@ fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View
         let (address, space) = (found[lane], space_of(reach, found[lane]));
         return Err(Refused { lane, address, bytes, space, kind: FaultKind::MisalignedAddress });
     }
-    let last = found[LANES - 1];
+    let mut range = view.caches[address.cache as usize];
     for (lane, one) in found.iter_mut().enumerate() {
-        *one = host_address(*one, reach, bytes, lane, view, local)?;
+        // The lanes of a warp mostly reach the same allocation: it is looked up once.
+        if !range.holds(*one, bytes) {
+            let host = host_address(*one, reach, bytes, lane, view, local)?;
+            range = match space_of(reach, *one) {
+                "global" => global_range(*one, bytes, view.memory).unwrap_or_default(),
+                "shared" if reach == Reach::Generic => {
+                    Range { start: SHARED_WINDOW, bytes: view.shared_bytes, host: view.shared as u64 }
+                }
+                // Local memory is another one for every lane.
+                _ => Range::default(),
+            };
+            *one = host;
+            continue;
+        }
+        *one = one.wrapping_add(range.host.wrapping_sub(range.start));
     }
-    view.caches[address.cache as usize] = match space_of(reach, last) {
-        "global" => global_range(last, bytes, view.memory).unwrap_or_default(),
-        "shared" => Range { start: SHARED_WINDOW, bytes: view.shared_bytes, host: view.shared as u64 },
-        // Local memory is another one for every lane.
-        _ => Range::default(),
-    };
+    view.caches[address.cache as usize] = range;
     Ok(())
+}
+
+impl Range {
+    fn holds(&self, address: u64, bytes: u64) -> bool {
+        let offset = address.wrapping_sub(self.start);
+        offset < self.bytes && self.bytes - offset >= bytes
+    }
 }
 
 fn space_of(reach: Reach, address: u64) -> &'static str {
