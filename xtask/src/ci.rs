@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: what continuous integration runs, and what a contributor runs before it.
 
 use crate::{
-    kernels,
+    kernels, sqlx,
     terminal::Terminal,
     test,
     workspace::{self, cargo},
@@ -14,5 +14,6 @@ pub async fn run() -> anyhow::Result<()> {
     terminal.heading("clippy");
     workspace::run(cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])).await?;
     test::run(&test::Options::default()).await?;
-    kernels::run(&kernels::Options { check: true }).await
+    kernels::run(&kernels::Options { check: true }).await?;
+    sqlx::run(&sqlx::Options { check: true }).await
 }

@@ -24,7 +24,7 @@ use crate::{
 pub struct Options {
     /// Change nothing; fail where the descriptions are not what the queries give
     #[arg(long)]
-    check: bool,
+    pub check: bool,
 }
 
 const DATABASE: &str = "describe";
