@@ -75,7 +75,7 @@ impl Broker {
             ports: Mutex::new(ports),
             processes: Mutex::new(None),
         };
-        if !broker.attach() {
+        if !broker.attach().await? {
             broker.start_on_free_ports().await?;
         }
         Ok(broker)
@@ -183,11 +183,20 @@ impl Broker {
         }
     }
 
-    fn attach(&self) -> bool {
+    /// Takes over a broker that runs, and waits for it: whoever started it may have been interrupted while it came up. `false` where
+    /// there is none, or where it has ended.
+    async fn attach(&self) -> Result<bool, LocalError> {
         let found = Process::attach(&self.state, NAME).zip(Process::attach(&self.state, EPMD));
-        let Some((node, epmd)) = found else { return false };
-        *self.processes.lock().expect("no panic happens under this lock") = Some(Processes { node, epmd });
-        true
+        let Some((node, epmd)) = found else { return Ok(false) };
+        *self.processes.lock().expect("no panic happens under this lock") =
+            Some(Processes { node: node.clone(), epmd });
+        node.ready_or_ended(READY_WITHIN, self.readiness()).await
+    }
+
+    /// Looks whether the broker takes clients and commands.
+    fn readiness(&self) -> impl AsyncFnMut() -> bool {
+        let (control, port) = (self.directory.join(control::SOCKET), self.port());
+        async move || control.exists() && answers(port).await
     }
 
     async fn start_on_free_ports(&self) -> Result<(), LocalError> {
@@ -232,7 +241,7 @@ impl Broker {
         let node = launch.spawn(&self.state)?;
         *self.processes.lock().expect("no panic happens under this lock") =
             Some(Processes { node: node.clone(), epmd });
-        node.ready(READY_WITHIN, async || control.exists() && answers(config.ports.amqp).await).await
+        node.ready(READY_WITHIN, self.readiness()).await
     }
 
     async fn control(&self, request: &'static str, expression: &str) -> Result<String, LocalError> {

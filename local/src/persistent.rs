@@ -14,7 +14,7 @@ use serde::Serialize;
 
 use crate::{
     error::{FileContext as _, LocalError},
-    fleet::{Cuda, LEDGER, Programs, QueueKind, Worker, WorkerOptions, worker_name},
+    fleet::{Cuda, LEDGER, MIGRATE, Programs, QueueKind, Worker, WorkerOptions, ready_file, worker_name},
     postgres::Postgres,
     process::{Identity, POLL, Process, Signal},
     progress::Progress,
@@ -30,6 +30,10 @@ const LOCK: &str = "lock";
 const SPACE: &str = "gpufleet";
 /// Somebody else's start takes ten seconds, and a stop with running jobs up to a minute and a half.
 const LOCK_WITHIN: Duration = Duration::from_secs(180);
+/// As long as somebody who starts one waits; a worker that drains is gone by then.
+const READY_WITHIN: Duration = Duration::from_secs(120);
+/// A start that was interrupted may have left its migration running; that takes a fraction of a second.
+const MIGRATED_WITHIN: Duration = Duration::from_secs(120);
 /// As the worker's own grace and a little more.
 const WORKER_STOP_WITHIN: Duration = Duration::from_secs(40);
 const SERVICE_STOP_WITHIN: Duration = Duration::from_secs(30);
@@ -110,11 +114,15 @@ pub async fn up_from(
     let services = progress.step_async("start RabbitMQ and Postgres", Services::start(Arc::clone(&state))).await?;
     let endpoints = Endpoints { amqp_url: services.broker().url(), database_url: services.postgres().url(SPACE) };
     let ledger = format!("{SPACE}-{LEDGER}");
-    if Process::attach(&state, &ledger).is_none() {
+    if !is_ready(&state, &ledger) {
         let start = async {
+            if becomes_ready(&state, &ledger).await? {
+                return Ok(());
+            }
+            end_migrations(&state).await?;
             services.postgres().ensure_database(SPACE).await?;
             programs.migrate(&state, &endpoints).await?;
-            programs.start_recorder(&state, &ledger, &endpoints).await
+            programs.start_recorder(&state, &ledger, &endpoints).await.map(drop)
         };
         progress.step_async("start the ledger", start).await?;
     }
@@ -126,10 +134,13 @@ pub async fn up_from(
     };
     for number in 1..=options.workers {
         let name = worker_name(SPACE, number);
-        if Process::attach(&state, &name).is_some() {
+        if is_ready(&state, &name) {
             continue;
         }
         let start = async {
+            if becomes_ready(&state, &name).await? {
+                return Ok(());
+            }
             let launch = programs.worker(&state, &name, &endpoints, &common);
             Worker::launch(name.clone(), &state, launch)?.wait_ready().await
         };
@@ -206,7 +217,7 @@ impl Role {
         match name {
             "broker" | "postgres" => Self::Service,
             "epmd" => Self::PortMapper,
-            name if name.ends_with(LEDGER) || name.starts_with("migrate") => Self::Ledger,
+            name if name.ends_with(LEDGER) || name.starts_with(MIGRATE) => Self::Ledger,
             _ => Self::Worker,
         }
     }
@@ -223,6 +234,35 @@ impl Role {
     fn grace(self) -> Duration {
         if self == Self::Worker { WORKER_STOP_WITHIN } else { SERVICE_STOP_WITHIN }
     }
+}
+
+/// Whether the worker or ledger of that name runs and takes work. One that drains has removed its file already.
+fn is_ready(state: &Arc<StateDir>, name: &str) -> bool {
+    Process::attach(state, name).is_some() && ready_file(state, name).exists()
+}
+
+/// Waits for one that was started by a command that did not see it become ready; `false` where there is none, or where it ends.
+async fn becomes_ready(state: &Arc<StateDir>, name: &str) -> Result<bool, LocalError> {
+    let Some(process) = Process::attach(state, name) else { return Ok(false) };
+    let file = ready_file(state, name);
+    process.ready_or_ended(READY_WITHIN, async || file.exists()).await
+}
+
+/// Waits for migrations that an interrupted start has left, and drops their records: nobody else does, and a fleet with a dead
+/// process counts as degraded.
+async fn end_migrations(state: &Arc<StateDir>) -> Result<(), LocalError> {
+    for name in state.recorded()?.into_iter().filter(|name| name.starts_with(MIGRATE)) {
+        if let Some(process) = Process::attach(state, &name)
+            && !process.wait(MIGRATED_WITHIN).await
+        {
+            process.kill_tree().await?;
+        }
+        let record = state.record(&name);
+        if record.exists() {
+            fs::remove_file(&record).at("remove", &record)?;
+        }
+    }
+    Ok(())
 }
 
 async fn stop_all(state: &Arc<StateDir>, names: Vec<String>, role: Role) -> Result<Vec<String>, LocalError> {

@@ -64,7 +64,7 @@ impl Postgres {
         };
         let process = Mutex::new(Process::attach(state, NAME));
         let postgres = Self { state: Arc::clone(state), directory, user, password, port: Mutex::new(port), process };
-        if postgres.process().is_none() {
+        if !postgres.is_ready_already().await? {
             postgres.initialise(&secrets).await?;
             postgres.start_on_free_port(&secrets.join("postgres-port")).await?;
         }
@@ -160,6 +160,21 @@ impl Postgres {
         }
     }
 
+    /// Waits for the server that was attached to: whoever started it may have been interrupted while it came up. `false` where there
+    /// is none, or where it has ended.
+    async fn is_ready_already(&self) -> Result<bool, LocalError> {
+        match self.process() {
+            Some(process) => process.ready_or_ended(READY_WITHIN, self.readiness(&process)).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Looks whether the server in this process takes clients.
+    fn readiness(&self, process: &Process) -> impl AsyncFnMut() -> bool {
+        let (data, pid) = (self.data_dir(), process.pid());
+        async move || says_ready(&data, pid)
+    }
+
     /// Makes the data directory, all or nothing.
     async fn initialise(&self, secrets: &Path) -> Result<(), LocalError> {
         let data = self.data_dir();
@@ -196,8 +211,9 @@ impl Postgres {
         if !ports::is_free(self.port()) {
             *self.port.lock().expect("no panic happens under this lock") = ports::free()?;
         }
-        self.launch_repeatedly().await?;
-        fs::write(kept, self.port().to_string()).at("write", kept)
+        // Before the launch: who attaches to the server, after this command was interrupted, has to find its port.
+        secret::write_private(kept, &self.port().to_string())?;
+        self.launch_repeatedly().await
     }
 
     /// Sessions of a killed server may hold its memory a moment longer; the next try then succeeds.
@@ -235,8 +251,7 @@ impl Postgres {
             .abandon(Signal::Quit)
             .spawn(&self.state)?;
         *self.process.lock().expect("no panic happens under this lock") = Some(process.clone());
-        let pid = process.pid();
-        process.ready(READY_WITHIN, async || says_ready(&data, pid)).await
+        process.ready(READY_WITHIN, self.readiness(&process)).await
     }
 
     /// Runs one of the client programs over the Unix socket.

@@ -306,6 +306,19 @@ impl Process {
         }
     }
 
+    /// The same for a process that somebody else has started: `false` where it ends before it is ready.
+    pub(crate) async fn ready_or_ended(
+        &self,
+        within: Duration,
+        ready: impl AsyncFnMut() -> bool,
+    ) -> Result<bool, LocalError> {
+        match self.ready(within, ready).await {
+            Ok(()) => Ok(true),
+            Err(LocalError::Ended { .. }) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
     async fn gone(&self, within: Duration) -> Result<(), LocalError> {
         if self.wait(within).await {
             Ok(())

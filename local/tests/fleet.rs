@@ -4,11 +4,12 @@ use std::{
     fs,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
 use gpufleet_local::{
-    Cuda, Fleet, FleetState, LocalError, Services, Silent, UpOptions, down, persistent::up_from, process::marked,
-    running, state::MARKER, status,
+    Cuda, Fleet, FleetState, LocalError, Services, Signal, Silent, UpOptions, down, persistent::up_from,
+    process::marked, running, state::MARKER, status,
 };
 
 /// Does what the fleet expects of a worker and a ledger: makes the ready file, and ends at SIGTERM. Its child is an executor's stand-in.
@@ -30,6 +31,22 @@ fn stand_ins(directory: &Path, script: &str) -> PathBuf {
         fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).expect("the file is ours");
     }
     bin
+}
+
+/// The same, but slow to become ready, so that a start can be interrupted before.
+fn slow_stand_in() -> String {
+    STAND_IN.replace(": > \"$ready\"", "sleep 0.5; : > \"$ready\"")
+}
+
+/// A persistent fleet outlives its owner: this ends what is left of it when an assertion fails.
+struct Ends(PathBuf);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        for identity in marked(MARKER, &self.0.to_string_lossy()) {
+            identity.signal(Signal::Kill);
+        }
+    }
 }
 
 fn processes_of(state: &Path) -> usize {
@@ -90,7 +107,8 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
     let bin_dir = stand_ins(scratch.path(), STAND_IN);
     let start = async |options: &UpOptions| up_from(Some(&bin_dir), options, &Silent).await;
-    let dir = scratch.path().join("fleet");
+    let dir = fs::canonicalize(scratch.path()).unwrap().join("fleet");
+    let _ends = Ends(dir.clone());
     assert_eq!(status(&dir).unwrap().state, FleetState::Down);
     assert!(!dir.exists(), "looking creates nothing");
 
@@ -104,10 +122,10 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
 
     let worker = first.processes.iter().find(|process| process.name == "gpufleet-w1").unwrap();
     std::process::Command::new("kill").args(["-9", &worker.pid.to_string()]).status().unwrap();
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    let deadline = std::time::Instant::now() + Duration::from_secs(10);
     while status(&dir).unwrap().state != FleetState::Degraded {
         assert!(std::time::Instant::now() < deadline);
-        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
     assert!(status(&dir).unwrap().processes.iter().any(|process| process.name == "gpufleet-w1" && !process.alive));
     assert!(running(&dir).is_some(), "the services still run");
@@ -116,11 +134,48 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
 
     assert_eq!(down(&dir, &Silent).await.unwrap(), Vec::<String>::new());
     assert_eq!((status(&dir).unwrap().state, running(&dir)), (FleetState::Down, None));
-    assert_eq!(processes_of(&fs::canonicalize(&dir).unwrap()), 0);
+    assert_eq!(processes_of(&dir), 0);
     assert_eq!(down(&dir, &Silent).await.unwrap(), Vec::<String>::new());
 
     // The data is still there, at the same addresses.
     let again = start(&options).await.unwrap();
     assert_eq!(again.endpoints, first.endpoints);
     down(&dir, &Silent).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_start_is_completed_by_the_next() {
+    let scratch = tempfile::tempdir().unwrap();
+    fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
+    let bin_dir = stand_ins(scratch.path(), &slow_stand_in());
+    let dir = fs::canonicalize(scratch.path()).unwrap().join("fleet");
+    let _ends = Ends(dir.clone());
+    let options = UpOptions { dir: dir.clone(), cuda: Cuda::Emulated, ..UpOptions::default() };
+    let start = || up_from(Some(&bin_dir), &options, &Silent);
+
+    // Each time at the moment when one more process is there and not ready yet.
+    let mut before = Vec::new();
+    for name in ["postgres", "gpufleet-ledger", "gpufleet-w1"] {
+        let record = dir.join("processes").join(name);
+        let recorded = async {
+            while fs::read_to_string(&record).map_or(true, |text| text.is_empty()) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::select! {
+            () = recorded => {}
+            done = start() => panic!("it was not interrupted at {name}: {done:?}"),
+        }
+        before.push((name, fs::read_to_string(&record).unwrap()));
+    }
+    let status = start().await.unwrap();
+    assert_eq!(status.state, FleetState::Up, "{status:?}");
+    for (name, record) in before {
+        assert_eq!(fs::read_to_string(dir.join("processes").join(name)).unwrap(), record, "{name} is still the same");
+    }
+    for name in ["gpufleet-ledger", "gpufleet-w1"] {
+        assert!(dir.join(format!("{name}.ready")).exists(), "{name} was waited for");
+    }
+    down(&dir, &Silent).await.unwrap();
+    assert_eq!(processes_of(&dir), 0);
 }

@@ -18,6 +18,8 @@ use crate::{
 };
 
 pub(crate) const LEDGER: &str = "ledger";
+/// What the names of migrations begin with.
+pub(crate) const MIGRATE: &str = "migrate";
 const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 /// What workers and ledger read besides the URLs, and what a developer may have set for a fleet elsewhere.
@@ -109,7 +111,7 @@ impl Programs {
 
     /// Brings the fleet's database to the newest schema.
     pub(crate) async fn migrate(&self, state: &Arc<StateDir>, endpoints: &Endpoints) -> Result<(), LocalError> {
-        let name = format!("migrate-{}", std::process::id());
+        let name = format!("{MIGRATE}-{}", std::process::id());
         let launch = Launch::new(&name, &self.ledger).args(["migrate"]);
         let process = with_endpoints(launch, endpoints).spawn(state)?;
         if !process.wait(MIGRATE_WITHIN).await {
@@ -166,7 +168,8 @@ fn with_endpoints(launch: Launch, endpoints: &Endpoints) -> Launch {
     launch.env(AMQP_URL, &endpoints.amqp_url).env(DATABASE_URL, &endpoints.database_url)
 }
 
-fn ready_file(state: &StateDir, name: &str) -> PathBuf {
+/// There while the worker or ledger of that name takes work.
+pub(crate) fn ready_file(state: &StateDir, name: &str) -> PathBuf {
     state.path().join(format!("{name}.ready"))
 }
 
