@@ -3,7 +3,7 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    fs,
+    fmt, fs,
     path::{Path, PathBuf},
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
@@ -47,7 +47,6 @@ pub enum Signal {
 }
 
 /// A program about to be started.
-#[derive(Debug)]
 pub struct Launch {
     name: String,
     program: PathBuf,
@@ -160,6 +159,22 @@ impl Launch {
             child: Mutex::new(Some(child)),
             status: Mutex::new(None),
         })))
+    }
+}
+
+/// The environment's values may be passwords.
+impl fmt::Debug for Launch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.environment.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Launch")
+            .field("name", &self.name)
+            .field("program", &self.program)
+            .field("arguments", &self.arguments)
+            .field("environment", &names)
+            .field("directory", &self.directory)
+            .field("abandon", &self.abandon)
+            .field("user", &self.user)
+            .finish()
     }
 }
 
@@ -365,5 +380,17 @@ impl Signal {
             Self::Stop => "STOP",
             Self::Continue => "CONT",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_launch_does_not_show_its_environment() {
+        let launch = Launch::new("x", Path::new("/bin/true")).env("SOME_URL", "amqp://u:secret@h");
+        let shown = format!("{launch:?}");
+        assert!(shown.contains("SOME_URL") && !shown.contains("secret"), "{shown}");
     }
 }
