@@ -21,13 +21,15 @@ pub const ARGS_MAX: usize = 512;
 /// CUDA C source, PTX or cubin.
 pub const PROGRAM_BYTES_MAX: usize = 8 << 20;
 pub const COMPILE_OPTIONS_MAX: usize = 64;
+/// The one line of a failure. It may quote what a producer wrote.
+pub const FAILURE_MESSAGE_BYTES_MAX: usize = 2 << 10;
 /// The text of a failure (a compile log, an access report) as it travels in replies and events.
 pub const FAILURE_DETAIL_BYTES_MAX: usize = 64 << 10;
 /// One buffer on the device. Checked before anything is multiplied further.
 pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
 pub const TIME_LIMIT_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
 pub const ATTEMPTS_MAX: u32 = 20;
-/// Deliveries of one message before a worker takes it for poison. RabbitMQ 4 buries a quorum queue's message after 20 by itself; a
+/// Deliveries of one message before a worker takes it for poison. The broker buries a message after 20 by itself; a
 /// worker comes first, so that the job is answered.
 pub const DELIVERIES_MAX: u64 = 15;
 

@@ -63,6 +63,15 @@ impl Task<'_> {
         if self.labels.len() > LABELS_MAX {
             return invalid("labels", format!("{} labels, at most {LABELS_MAX} are allowed", self.labels.len()));
         }
+        if let Some(device) = &self.requires.device {
+            check_text("requires.device", device)?;
+        }
+        if self.arguments.len() > ARGS_MAX {
+            return invalid("arguments", format!("{} arguments, at most {ARGS_MAX}", self.arguments.len()));
+        }
+        for name in self.arguments.keys() {
+            check_name("arguments", name)?;
+        }
         for (key, value) in &self.labels {
             if key.is_empty() {
                 return invalid("labels", "a label's key is empty");
@@ -143,9 +152,13 @@ impl Task<'_> {
     }
 
     fn check_outputs(&self) -> Result<(), Invalid> {
+        if self.outputs.len() > BUFFERS_MAX {
+            return invalid("outputs", format!("{} outputs, at most {BUFFERS_MAX} are allowed", self.outputs.len()));
+        }
         let mut names = HashSet::new();
         for (index, name) in self.outputs.iter().enumerate() {
             let field = format!("outputs[{index}]");
+            check_name(&field, name)?;
             // A catalog kernel's own outputs need not be listed as buffers.
             if self.buffer(name).is_none() && !matches!(self.program, Program::Catalog(_)) {
                 return invalid(field, format!("no buffer is named {name:?}"));
@@ -233,6 +246,9 @@ impl Launch {
         }
         for (index, arg) in self.args.iter().enumerate() {
             let field = format!("{field}.args[{index}]");
+            if let Arg::Buffer(name) = arg {
+                check_name(&field, name)?;
+            }
             match arg {
                 Arg::Buffer(name) if !has_buffer(name) => {
                     return invalid(field, format!("no buffer is named {name:?}"));

@@ -142,9 +142,12 @@ impl Encoding {
         }
     }
 
-    /// Versions and ids of a body that could not be decoded otherwise, as far as they can be read.
+    /// Versions and ids of a body that could not be decoded otherwise, as far as they can be read, and no more of them than a
+    /// message may carry.
     pub fn decode_heads(self, body: &[u8]) -> Vec<Head> {
-        self.decode_batch::<Head>(body).map(Batch::into_vec).unwrap_or_default()
+        let mut heads = self.decode_batch::<Head>(body).map(Batch::into_vec).unwrap_or_default();
+        heads.truncate(TASKS_PER_MESSAGE_MAX);
+        heads
     }
 
     /// A body of another version fails to decode for reasons that would mislead; its version is the reason to name.

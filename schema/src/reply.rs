@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AttemptState, Dtype, Inline, JobId, WorkerName, bounds::FAILURE_DETAIL_BYTES_MAX};
+use crate::{
+    AttemptState, Dtype, Inline, JobId, WorkerName,
+    bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX},
+};
 
 /// What comes back for one task. `state` is never `running` or `lost`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -122,17 +125,14 @@ impl Timings {
 
 impl Failure {
     pub fn new(verdict: Verdict, code: FailureCode, message: impl Into<String>) -> Self {
-        Self { verdict, code, message: message.into(), detail: None, line: None }
+        let message = cut(message.into(), FAILURE_MESSAGE_BYTES_MAX);
+        Self { verdict, code, message, detail: None, line: None }
     }
 
     /// Adds a longer text, cut at the bound so that a reply stays small whatever a compiler prints.
     #[must_use]
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
-        let mut detail = detail.into();
-        if detail.len() > FAILURE_DETAIL_BYTES_MAX {
-            detail.truncate(detail.floor_char_boundary(FAILURE_DETAIL_BYTES_MAX - 32));
-            detail.push_str("\n… (cut)");
-        }
+        let detail = cut(detail.into(), FAILURE_DETAIL_BYTES_MAX);
         self.detail = Some(detail).filter(|text| !text.is_empty());
         self
     }
@@ -142,6 +142,16 @@ impl Failure {
         self.line = line;
         self
     }
+}
+
+/// At most this many bytes of a text, with a word that something is missing.
+fn cut(mut text: String, bytes_max: usize) -> String {
+    const MARK: &str = "\n… (cut)";
+    if text.len() > bytes_max {
+        text.truncate(text.floor_char_boundary(bytes_max - MARK.len()));
+        text.push_str(MARK);
+    }
+    text
 }
 
 impl Verdict {

@@ -34,6 +34,8 @@ pub const REPLY_QUEUE_EXPIRES_MS: u32 = 10 * 60 * 1000;
 pub const HEADER_ATTEMPT: &str = "gpufleet-attempt";
 /// Header with the number of executors that the job has lost.
 pub const HEADER_LOSSES: &str = "gpufleet-losses";
+/// Header with the number of deliveries that the broker did not count: classic queues only say that there was an earlier one.
+pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
 /// Header of a dead message: why it is there.
 pub const HEADER_REASON: &str = "gpufleet-reason";
 /// Header of a dead message: the queue that it came from.

@@ -16,6 +16,8 @@ pub struct Delivery {
     pub redelivered: bool,
     /// How often it was delivered before: counted by quorum queues, else one if it was redelivered at all.
     pub delivery_count: u64,
+    /// Whether the broker counts deliveries of this queue. Where not, `delivery_count` is 0 or 1.
+    pub counted: bool,
     pub acker: Acker,
 }
 
@@ -50,6 +52,7 @@ impl Delivery {
             routing_key: delivery.routing_key.to_string(),
             redelivered: delivery.redelivered,
             delivery_count: counted.unwrap_or_else(|| u64::from(delivery.redelivered)),
+            counted: counted.is_some(),
             acker: Acker { delivery: Box::new(delivery), _channel: channel },
         }
     }

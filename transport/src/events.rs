@@ -73,12 +73,16 @@ impl EventSink {
     ///
     /// Cancelled while it waits for room, they aren't sent; after that they are.
     pub async fn send_confirmed(&self, events: Vec<Event>) -> Result<(), PublishError> {
-        if events.is_empty() {
-            return Ok(());
+        let mut outcomes = Vec::new();
+        for parcel in batch::parcels(events) {
+            let (confirmed, outcome) = oneshot::channel();
+            self.hand_over(parcel, Some(confirmed)).await?;
+            outcomes.push(outcome);
         }
-        let (confirmed, outcome) = oneshot::channel();
-        self.hand_over(events, Some(confirmed)).await?;
-        self.wait(outcome).await
+        for outcome in outcomes {
+            self.wait(outcome).await?;
+        }
+        Ok(())
     }
 
     async fn hand_over(&self, events: Vec<Event>, confirmed: Option<Confirmed>) -> Result<(), PublishError> {

@@ -230,11 +230,18 @@ fn dead_letters() -> [(&'static str, AMQPValue); 2] {
     [("x-dead-letter-exchange", text(names::DEAD)), ("x-dead-letter-routing-key", text(names::DEAD_KEY))]
 }
 
-/// A quorum queue that loses no message on its way to the dead: RabbitMQ 4 sets a delivery limit of 20. At least once needs
-/// reject-publish, and both need a quorum queue.
+/// Deliveries after which the broker buries a message that nobody settles, such as one that ends whoever reads it. It is the
+/// default of RabbitMQ 4; 3.x has none.
+const DELIVERY_LIMIT: i32 = 20;
+
+/// A quorum queue that loses no message on its way to the dead. At least once needs reject-publish, and both need a quorum queue.
 fn quorum_that_buries() -> FieldTable {
-    let at_least_once = [("x-overflow", text("reject-publish")), ("x-dead-letter-strategy", text("at-least-once"))];
-    quorum(dead_letters().into_iter().chain(at_least_once))
+    let arguments = [
+        ("x-delivery-limit", AMQPValue::LongInt(DELIVERY_LIMIT)),
+        ("x-overflow", text("reject-publish")),
+        ("x-dead-letter-strategy", text("at-least-once")),
+    ];
+    quorum(dead_letters().into_iter().chain(arguments))
 }
 
 fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {
@@ -287,7 +294,7 @@ mod tests {
         let pool = PoolName::default();
         let [queue, _] = task_queue(&pool, Priority::Normal, QueueKind::Classic);
         let Action::Queue { arguments, .. } = queue.action else { panic!("a queue comes first") };
-        for name in ["x-queue-type", "x-overflow", "x-dead-letter-strategy"] {
+        for name in ["x-queue-type", "x-overflow", "x-dead-letter-strategy", "x-delivery-limit"] {
             assert!(!arguments.inner().contains_key(name), "{name}");
         }
     }

@@ -44,7 +44,9 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
             let failure = Failure::new(Verdict::Timeout, FailureCode::QueueLimit, message);
             Disposition::Final { state: AttemptState::Expired, failure: Some(failure), dead_letter: None }
         }
-        Ending::Lost { reason, suspect } => lost(reason, losses + u32::from(suspect), attempts_max, delivery_count),
+        Ending::Lost { reason, suspect } => {
+            lost(reason, losses.saturating_add(u32::from(suspect)), attempts_max, delivery_count)
+        }
         Ending::HandedBack => Disposition::HandBack,
     }
 }

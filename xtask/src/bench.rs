@@ -10,7 +10,7 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 pub struct Options {
-    /// Passed on to the benchmark
+    /// Passed on to the benchmark, such as `--repeat 9`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }
@@ -23,7 +23,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     build.args(FLEET_PACKAGES.iter().flat_map(|package| ["--package", package]));
     workspace::run(build).await?;
     terminal.heading("measure");
-    let mut bench = cargo(["run", "--quiet", "--release", "--package", "gpufleet-bench", "--"]);
+    let mut bench = cargo(["run", "--quiet", "--release", "--package", "gpufleet-bench", "--", "round-trips"]);
     bench.args(&options.arguments).env(BIN_DIR_VARIABLE, workspace::target()?.join("release"));
     workspace::run(bench).await
 }

@@ -81,6 +81,24 @@ impl Batch {
     }
 }
 
+/// Splits events so that none of the parts can make a message too large for the others that ride in it.
+pub(super) fn parcels(events: Vec<Event>) -> Vec<Vec<Event>> {
+    let mut parcels: Vec<Vec<Event>> = Vec::new();
+    let mut bytes = 0;
+    for event in events {
+        let weight = weight(&event);
+        match parcels.last_mut() {
+            Some(parcel) if bytes + weight <= BYTES_MAX => parcel.push(event),
+            _ => {
+                parcels.push(vec![event]);
+                bytes = 0;
+            }
+        }
+        bytes += weight;
+    }
+    parcels
+}
+
 /// About how many bytes an event takes when encoded; what bounds batches need not be exact.
 pub(super) fn weight(event: &Event) -> usize {
     /// Names, numbers and structure of the largest kind.

@@ -53,9 +53,18 @@ impl Backlog {
             self.credit = SHARES;
         }
         let (with_credit, without): (Vec<usize>, Vec<usize>) = (0..3).partition(|lane| self.credit[*lane] > 0);
+        let waiting_with_credit = with_credit.clone();
         for lane in with_credit.into_iter().chain(without) {
             let waiting = &mut self.lanes[lane];
             if let Some(index) = waiting.iter().take(LOOKAHEAD).position(&mut fits) {
+                if self.credit[lane] == 0 {
+                    // Whoever had a right to this start did not fit. It is passed by too, or a large job of a low priority would wait
+                    // for ever behind small ones of a high one.
+                    for passed in waiting_with_credit {
+                        self.lanes[passed].front_mut().into_iter().for_each(|head| head.passed += 1);
+                    }
+                }
+                let waiting = &mut self.lanes[lane];
                 self.credit[lane] = self.credit[lane].saturating_sub(1);
                 waiting.iter_mut().take(index).for_each(|passed| passed.passed += 1);
                 return waiting.remove(index);

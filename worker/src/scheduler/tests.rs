@@ -125,6 +125,27 @@ fn a_large_job_is_not_passed_for_ever_by_small_ones() {
     panic!("the large job never started");
 }
 
+#[test]
+fn a_large_job_of_low_priority_is_not_passed_for_ever_by_small_ones_of_high() {
+    let mut scheduler = with_device(4, 100);
+    let high = |bytes| Demand { priority: Priority::High, ..demand(bytes) };
+    for ticket in 0..4 {
+        scheduler.step(Event::Arrived(Ticket(ticket), high(20)));
+    }
+    scheduler.step(Event::Arrived(Ticket(1_000_000), Demand { priority: Priority::Low, ..demand(90) }));
+    let mut running: std::collections::VecDeque<u64> = (0..4).collect();
+    for ticket in 4..4000 {
+        running.extend(starts(&scheduler.step(Event::Arrived(Ticket(ticket), high(20)))));
+        let Some(leaving) = running.pop_front() else { panic!("nothing runs and nothing starts") };
+        let started = starts(&scheduler.step(Event::Left(Ticket(leaving))));
+        if started.contains(&1_000_000) {
+            return;
+        }
+        running.extend(started);
+    }
+    panic!("the large job never started");
+}
+
 #[derive(Debug, Clone)]
 enum Step {
     Arrive(Demand),

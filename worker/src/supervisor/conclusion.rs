@@ -78,6 +78,15 @@ impl Concluded<'_, '_> {
         }
     }
 
+    pub(super) fn failure_bytes(&self) -> usize {
+        let (Disposition::Final { failure: Some(failure), .. } | Disposition::Again { failure, .. }) =
+            &self.disposition
+        else {
+            return 0;
+        };
+        failure.message.len() + failure.detail.as_ref().map_or(0, String::len)
+    }
+
     /// The reply, if the job is over.
     pub(super) fn reply(&self, attempt: u32) -> Option<Reply<'_>> {
         let Disposition::Final { state, failure, .. } = &self.disposition else { return None };

@@ -3,7 +3,7 @@
 use gpufleet_schema::{
     ClientName, Encoding, JobId, PoolName, Priority,
     bounds::MESSAGE_BYTES_MAX,
-    topology::{HEADER_ATTEMPT, HEADER_LOSSES, REPLIES, parse_task_key},
+    topology::{HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, REPLIES, parse_task_key},
 };
 use gpufleet_transport::{Acker, Delivery, Properties};
 
@@ -20,31 +20,42 @@ pub(super) struct Envelope {
     pub(super) attempt: u32,
     /// Executors that jobs of this message have lost.
     pub(super) losses: u32,
-    /// How often the broker delivered the message before.
+    /// How often the message was delivered before.
     pub(super) delivery_count: u64,
+    /// It was delivered before, and the broker does not say how often. Such a message is not worked on but goes back as a copy that
+    /// counts: without a count nothing would end its coming, and attempts would share their numbers.
+    pub(super) uncounted: bool,
     pub(super) received: Received,
+    pub(super) acker: Acker,
 }
 
 impl Envelope {
-    pub(super) fn open(delivery: Delivery, pool: &PoolName, priority: Priority) -> (Self, Vec<u8>, Acker) {
+    pub(super) fn open(delivery: Delivery, pool: &PoolName, priority: Priority) -> (Self, Vec<u8>) {
         let received = Received::now();
-        let (delivery_count, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
+        let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
+        let uncounted = delivery.redelivered && !delivery.counted;
         let (body, properties, acker) = delivery.into_parts();
         // A message that a dead-letter replay put straight into the queue has no key of ours; the queue says the same.
         let (pool, priority) = parse_task_key(&routing_key).unwrap_or_else(|| (pool.clone(), priority));
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
         let attempt = count(HEADER_ATTEMPT).unwrap_or(1).max(1);
-        let redeliveries = u32::try_from(delivery_count).unwrap_or(u32::MAX);
         let envelope = Self {
-            attempt: attempt.saturating_add(redeliveries),
+            attempt: attempt.saturating_add(u32::try_from(redeliveries).unwrap_or(u32::MAX)),
             losses: count(HEADER_LOSSES).unwrap_or(0),
-            delivery_count,
+            delivery_count: redeliveries.saturating_add(count(HEADER_DELIVERIES).unwrap_or(0).into()),
+            uncounted,
+            acker,
             pool,
             priority,
             received,
             properties,
         };
-        (envelope, body, acker)
+        (envelope, body)
+    }
+
+    /// Whether settling would still reach the broker. Where not, the message comes again and work on it is for nothing.
+    pub(super) fn is_live(&self) -> bool {
+        self.acker.is_live()
     }
 
     /// The body's encoding by its content type.

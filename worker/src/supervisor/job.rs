@@ -7,6 +7,7 @@ use gpufleet_schema::{
     Encoding, Event, Failure, FailureCode, JobInfo, Limits, Program, RanOn, Requires, Started, Task, Timings, Verdict,
     bounds::MESSAGE_BYTES_MAX,
 };
+use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::{
@@ -34,6 +35,9 @@ pub(super) struct Attempt {
 
 /// What a reply needs besides the outputs' bytes: names, timings, a failure's text.
 const REPLY_OVERHEAD_BYTES: u64 = 256 << 10;
+
+/// How long a job that could start waits for room among the events.
+const START_RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
 impl Attempt {
     fn not_run(ending: Ending) -> Self {
@@ -80,6 +84,10 @@ impl Supervisor {
                 return Err(Ending::Failed(Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)));
             }
         };
+        if !envelope.is_live() {
+            // The broker has taken the message back while it waited here: it comes again, to us or to another.
+            return Err(Ending::HandedBack);
+        }
         check_queue_limit(&plain.limits, envelope, task.submitted_ms)?;
         let wait_us = micros(envelope.received.elapsed()).saturating_sub(compile_us);
         let slot = self.device(device);
@@ -128,8 +136,11 @@ impl Supervisor {
             ran_on: Some(ran_on.clone()),
             at_ms: unix_ms(),
         };
-        if let Err(error) = self.events.send(Event::Started(started)).await {
-            warn!(job_id = %task.job_id, %error, "start not recorded");
+        // The record is no gate: where events can't leave, jobs go on without this one.
+        match timeout(START_RECORDED_WITHIN, self.events.send(Event::Started(started))).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => warn!(job_id = %task.job_id, %error, "start not recorded"),
+            Err(_) => warn!(job_id = %task.job_id, "start not recorded: too many events wait for the broker"),
         }
     }
 
@@ -165,8 +176,9 @@ async fn run_on(slot: &DeviceSlot, task: &Task<'_>, alone: bool, ran_on: RanOn) 
 /// Whether a job that was running may be the reason for its executor's end.
 fn is_suspicious(cause: LostCause) -> bool {
     match cause {
-        LostCause::Died | LostCause::Suspect => true,
-        LostCause::Neighbour | LostCause::Device | LostCause::Stopped => false,
+        // A kernel can make a device look sick. Either way the job's attempts are bounded.
+        LostCause::Died | LostCause::Suspect | LostCause::Device => true,
+        LostCause::Neighbour | LostCause::Stopped => false,
     }
 }
 

@@ -4,8 +4,8 @@ use gpufleet_schema::{
     Batch, ClientName, Encoding, MessageId, Reply, Task,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
-        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON, HEADER_TRACEPARENT, REPLIES,
-        TASKS, TYPE_REPLY, task_key,
+        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON,
+        HEADER_TRACEPARENT, REPLIES, TASKS, TYPE_REPLY, task_key,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
@@ -110,6 +110,17 @@ impl Supervisor {
             mandatory: true,
         };
         self.broker.publish(message).await
+    }
+
+    /// Puts the whole message back as a copy that carries its own count of deliveries.
+    pub(super) async fn publish_copy(&self, envelope: &Envelope, body: Vec<u8>) -> Result<(), PublishError> {
+        let mut properties = envelope.reusable_properties();
+        let deliveries = i64::try_from(envelope.delivery_count).unwrap_or(i64::MAX);
+        properties.headers.insert(HEADER_ATTEMPT.to_owned(), envelope.attempt.into());
+        properties.headers.insert(HEADER_LOSSES.to_owned(), envelope.losses.into());
+        properties.headers.insert(HEADER_DELIVERIES.to_owned(), deliveries.into());
+        let routing_key = task_key(&envelope.pool, envelope.priority);
+        self.broker.publish(Message { exchange: TASKS, routing_key, body, properties, mandatory: true }).await
     }
 
     pub(super) async fn publish_dead(

@@ -11,7 +11,7 @@
 //! A list is answered in portions while its other jobs run. What a job of a list returns is copied out of the executor's staging
 //! memory at once: lists that held staging while their other jobs wait for some would wait for each other for ever.
 
-use std::{mem, panic::AssertUnwindSafe, sync::Arc};
+use std::{mem, panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use gpufleet_schema::{
@@ -19,7 +19,7 @@ use gpufleet_schema::{
     Priority, Reply, Task, Timings, Verdict,
     bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
 };
-use gpufleet_transport::{Acker, Delivery, PublishError, Settled};
+use gpufleet_transport::{Delivery, PublishError, Settled};
 use tracing::{error, warn};
 
 use super::{Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope};
@@ -29,7 +29,7 @@ use crate::disposition::Disposition;
 /// poison.
 const HAND_BACKS_MAX: u64 = DELIVERIES_MAX / 2;
 
-/// Outputs of a list that are held until a reply message is worth its while.
+/// Outputs and failure texts of a list that are held until a reply message is worth its while.
 const PORTION_BYTES: usize = 1 << 20;
 
 /// What is to be done with the delivery.
@@ -43,12 +43,12 @@ enum Settlement {
 #[derive(Default)]
 struct Portion<'a, 'b> {
     jobs: Vec<Concluded<'a, 'b>>,
-    output_bytes: usize,
+    bytes: usize,
 }
 
 impl<'a, 'b> Portion<'a, 'b> {
     fn push(&mut self, job: Concluded<'a, 'b>) {
-        self.output_bytes += job.output_bytes();
+        self.bytes += job.output_bytes() + job.failure_bytes();
         self.jobs.push(job);
     }
 }
@@ -56,7 +56,7 @@ impl<'a, 'b> Portion<'a, 'b> {
 impl Supervisor {
     /// Handles one message to its end.
     pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, pool: PoolName, priority: Priority) {
-        let (envelope, body, acker) = Envelope::open(delivery, &pool, priority);
+        let (envelope, body) = Envelope::open(delivery, &pool, priority);
         let outcome = AssertUnwindSafe(self.process(&envelope, &body)).catch_unwind().await;
         let settlement = match outcome {
             Ok(Ok(settlement)) => settlement,
@@ -70,7 +70,7 @@ impl Supervisor {
                 Settlement::Requeue
             }
         };
-        settle(acker, settlement, &envelope).await;
+        settle(envelope, settlement).await;
     }
 
     async fn process(&self, envelope: &Envelope, body: &[u8]) -> Result<Settlement, PublishError> {
@@ -83,6 +83,10 @@ impl Supervisor {
             let reason = format!("the body has {} bytes, at most {MESSAGE_BYTES_MAX} are allowed", body.len());
             let failure = Failure::new(Verdict::User, FailureCode::MalformedTask, reason);
             return self.refuse(envelope, body, failure).await;
+        }
+        if envelope.uncounted {
+            self.publish_copy(envelope, body.to_vec()).await?;
+            return Ok(Settlement::Ack);
         }
         let readable = envelope.encoding().and_then(|encoding| Ok((encoding, envelope.reply_to()?)));
         let (encoding, reply_to) = match readable {
@@ -112,8 +116,17 @@ impl Supervisor {
         let mut portion = Portion::default();
         while let Some(job) = jobs.next().await {
             portion.push(job);
-            if portion.output_bytes >= PORTION_BYTES {
-                self.answer(envelope, encoding, reply_to.as_ref(), as_list, mem::take(&mut portion)).await?;
+            if portion.bytes < PORTION_BYTES {
+                continue;
+            }
+            let ripe = mem::take(&mut portion);
+            let mut answering = pin!(self.answer(envelope, encoding, reply_to.as_ref(), as_list, ripe));
+            // The other jobs go on meanwhile: their places become free and their time limits hold.
+            loop {
+                tokio::select! {
+                    outcome = &mut answering => break outcome?,
+                    Some(job) = jobs.next() => portion.push(job),
+                }
             }
         }
         let untouched = portion.jobs.len() == tasks.len() && portion.jobs.iter().all(Concluded::is_handed_back);
@@ -134,7 +147,7 @@ impl Supervisor {
         portion: Portion<'_, '_>,
     ) -> Result<(), PublishError> {
         for job in &portion.jobs {
-            self.send_on(envelope, encoding, job).await?;
+            self.send_on(envelope, encoding, as_list, job).await?;
         }
         let replies = portion.jobs.iter().filter_map(|job| {
             let client = job.task.reply.as_ref().or(reply_to)?;
@@ -150,15 +163,19 @@ impl Supervisor {
         &self,
         envelope: &Envelope,
         encoding: Encoding,
+        as_list: bool,
         job: &Concluded<'_, '_>,
     ) -> Result<(), PublishError> {
+        // A list may come again after one of its jobs has left it: that job's attempts are numbered beyond the list's.
+        let left_list = if as_list { u32::try_from(DELIVERIES_MAX).unwrap_or(u32::MAX) } else { 0 };
+        let next = envelope.attempt.saturating_add(left_list);
         match &job.disposition {
             Disposition::Again { losses, .. } => {
-                self.publish_task(envelope, encoding, job.task, envelope.attempt.saturating_add(1), *losses).await
+                self.publish_task(envelope, encoding, job.task, next.saturating_add(1), *losses).await
             }
-            Disposition::HandBack => {
-                self.publish_task(envelope, encoding, job.task, envelope.attempt, envelope.losses).await
-            }
+            // The broker delivers the message again by itself.
+            Disposition::HandBack if !envelope.is_live() => Ok(()),
+            Disposition::HandBack => self.publish_task(envelope, encoding, job.task, next, envelope.losses).await,
             Disposition::Final { dead_letter: Some(reason), .. } => {
                 self.publish_dead(envelope, encoding, job.task, reason).await
             }
@@ -222,16 +239,15 @@ fn unreadable(error: &DecodeError) -> Failure {
     Failure::new(Verdict::User, code, error.to_string())
 }
 
-async fn settle(acker: Acker, settlement: Settlement, envelope: &Envelope) {
+async fn settle(envelope: Envelope, settlement: Settlement) {
+    let message_id = envelope.message_id().to_owned();
     let settled = match settlement {
-        Settlement::Ack => acker.ack().await,
-        Settlement::Requeue => acker.requeue().await,
+        Settlement::Ack => envelope.acker.ack().await,
+        Settlement::Requeue => envelope.acker.requeue().await,
     };
     match settled {
         Ok(Settled::Sent) => {}
-        Ok(Settled::Stale) => {
-            warn!(message_id = envelope.message_id(), "connection lost meanwhile, the broker will deliver again");
-        }
-        Err(error) => warn!(message_id = envelope.message_id(), %error, "delivery not settled"),
+        Ok(Settled::Stale) => warn!(message_id, "connection lost meanwhile, the broker will deliver again"),
+        Err(error) => warn!(message_id, %error, "delivery not settled"),
     }
 }
