@@ -13,7 +13,7 @@ use gpufleet_local::{Postgres, StateDir};
 use tokio::sync::OnceCell;
 
 /// Generous, for the machine may be busy; a test that passes takes a fraction of it.
-const WAIT: Duration = Duration::from_secs(60);
+pub const WAIT: Duration = Duration::from_secs(60);
 
 /// Its guard ends it with this process.
 static POSTGRES: OnceCell<(Arc<StateDir>, Postgres)> = OnceCell::const_new();

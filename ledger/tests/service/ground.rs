@@ -20,7 +20,7 @@ use gpufleet_transport::{self as transport, Message, Options, Properties};
 use tokio::sync::OnceCell;
 
 /// Generous, for the machine may be busy; a test that passes takes a fraction of it.
-const WAIT: Duration = Duration::from_secs(60);
+pub const WAIT: Duration = Duration::from_secs(60);
 
 static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 static PROCESSES: AtomicU32 = AtomicU32::new(0);

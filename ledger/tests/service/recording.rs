@@ -9,9 +9,10 @@ use gpufleet_schema::{
     topology::{DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE},
 };
 use gpufleet_transport::{Consumer, Delivery, Incoming};
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::ground::{Ground, poll, succeeded};
+use crate::ground::{Ground, WAIT, poll, succeeded};
 
 #[tokio::test]
 async fn events_are_recorded_and_their_messages_acknowledged() {
@@ -59,8 +60,7 @@ async fn what_cannot_be_recorded_lies_in_the_dead_queue_with_its_reason() {
 }
 
 async fn delivery(consumer: &mut Consumer) -> Delivery {
-    let wait = Duration::from_secs(30);
-    match tokio::time::timeout(wait, consumer.next()).await.expect("a dead letter comes in time") {
+    match tokio::time::timeout(WAIT, consumer.next()).await.expect("a dead letter comes in time") {
         Some(Incoming::Delivery(delivery)) => delivery,
         other => panic!("a dead letter was to come: {other:?}"),
     }
@@ -100,19 +100,24 @@ async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker_and_not_he
     let recorder = Recorder::new(ground.broker.clone(), store, stop.clone()).hold_at_most(Duration::ZERO);
     let mut ready = recorder.ready();
     let recording = tokio::spawn(recorder.run());
-    ready.wait_for(|ready| *ready).await.unwrap();
+    until(&mut ready, true).await;
 
     postgres.stop().await.unwrap();
     let jobs = ground.publish_jobs(5, 10).await.len();
-    ready.wait_for(|ready| !ready).await.unwrap();
+    until(&mut ready, false).await;
     poll("the messages are handed back", async || ground.waiting_messages().await == 5).await;
     postgres.restart().await.unwrap();
     ground.poll_recorded(&ledger, jobs).await;
-    ready.wait_for(|ready| *ready).await.unwrap();
+    until(&mut ready, true).await;
     poll("the messages are taken again", async || ground.waiting_messages().await == 0).await;
     stop.cancel();
     recording.await.unwrap().unwrap();
     assert_eq!(ground.waiting_messages().await, 0);
+}
+
+async fn until(ready: &mut watch::Receiver<bool>, wanted: bool) {
+    let told = tokio::time::timeout(WAIT, ready.wait_for(|ready| *ready == wanted)).await;
+    told.unwrap_or_else(|_| panic!("waited too long until ready is {wanted}")).unwrap();
 }
 
 #[tokio::test]
