@@ -33,12 +33,12 @@ impl StateDir {
     /// A new directory under the system's temporary one. Its processes are stopped and it is removed when the owner ends or calls
     /// [`StateDir::close`].
     pub fn ephemeral() -> Result<Arc<Self>, LocalError> {
-        Self::new_ephemeral(None)
+        Self::new_ephemeral(&std::env::temp_dir(), None)
     }
 
     /// Like [`StateDir::ephemeral`], but the logs are kept in `logs`.
     pub fn ephemeral_with_logs(logs: &Path) -> Result<Arc<Self>, LocalError> {
-        Self::new_ephemeral(Some(logs))
+        Self::new_ephemeral(&std::env::temp_dir(), Some(logs))
     }
 
     /// `path` itself, created where missing. Nothing in it ends with the caller.
@@ -57,16 +57,17 @@ impl StateDir {
         Self::persistent(path).map(Some)
     }
 
-    fn new_ephemeral(logs: Option<&Path>) -> Result<Arc<Self>, LocalError> {
-        let parent = std::env::temp_dir();
-        let path = tempfile::Builder::new()
+    fn new_ephemeral(parent: &Path, logs: Option<&Path>) -> Result<Arc<Self>, LocalError> {
+        let directory = tempfile::Builder::new()
             .prefix("gpufleet-")
             .permissions(fs::Permissions::from_mode(directory_mode()))
-            .tempdir_in(&parent)
-            .at("create a directory in", &parent)?
-            .keep();
-        let logs = logs.map_or_else(|| path.join("log"), Path::to_owned);
-        Self::prepare(path, logs, true)
+            .tempdir_in(parent)
+            .at("create a directory in", parent)?;
+        let logs = logs.map_or_else(|| directory.path().join("log"), Path::to_owned);
+        let state = Self::prepare(directory.path().to_owned(), logs, true)?;
+        // From here on it is the guard's to remove; until here it went with the error.
+        let _ = directory.keep();
+        Ok(state)
     }
 
     fn prepare(path: PathBuf, logs: PathBuf, is_ephemeral: bool) -> Result<Arc<Self>, LocalError> {
@@ -157,4 +158,24 @@ pub fn default_dir() -> PathBuf {
         return PathBuf::from("/var/lib/gpufleet/local");
     }
     named("HOME").map_or_else(std::env::temp_dir, |home| home.join(".local/state")).join("gpufleet/local")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_that_can_not_be_used_does_not_stay() {
+        let scratch = tempfile::tempdir().unwrap();
+        let deep = scratch.path().join("d".repeat(PATH_BYTES_MAX));
+        create_dir(&deep, 0o700).unwrap();
+        let error = StateDir::new_ephemeral(&deep, None).unwrap_err();
+        assert!(matches!(error, LocalError::PathTooLong { .. }), "{error}");
+        let no_folder = scratch.path().join("file");
+        fs::write(&no_folder, "").unwrap();
+        StateDir::new_ephemeral(scratch.path(), Some(&no_folder.join("log"))).unwrap_err();
+        assert_eq!(fs::read_dir(&deep).unwrap().count(), 0);
+        let mut left = fs::read_dir(scratch.path()).unwrap().map(|entry| entry.unwrap().file_name());
+        assert!(left.all(|name| !name.to_string_lossy().starts_with("gpufleet-")));
+    }
 }
