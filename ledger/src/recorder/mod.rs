@@ -12,7 +12,9 @@
 //!
 //! While the database is away, the batch in hand is tried again and again, and what follows waits in the broker. Before the
 //! broker takes the consumer for dead, the messages go back, once, and the batch alone goes on knocking: a long outage must
-//! not use up a message's deliveries.
+//! not use up a message's deliveries. Tables that are not what they should be, or may not be written, are an outage too, whose
+//! end an operator brings about: then the messages go back at once. Ending instead, to be started again, would use up a delivery
+//! of everything in hand with each start, until good events are taken for poison.
 
 use std::time::Duration;
 
@@ -34,7 +36,7 @@ use dead::DeadLetter;
 pub use patience::Patience;
 pub use store::{Rejected, Store};
 
-use crate::LedgerError;
+use crate::{LedgerError, disposition::Disposition};
 
 /// Consumes events and records them.
 #[derive(Debug)]
@@ -76,7 +78,7 @@ struct Batch {
 /// Why consuming paused.
 enum Pause {
     Stopped,
-    /// The database was away for so long that the messages go back to the broker. These events are among them.
+    /// The database won't record for so long that the messages go back to the broker. These events are among them.
     Outage(Vec<Event>),
 }
 
@@ -84,7 +86,16 @@ enum Pause {
 enum Attempted {
     Recorded(Vec<Rejected>),
     Stopped,
-    HeldTooLong,
+    HandBack,
+}
+
+/// What a running recorder waits out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Obstacle {
+    /// The database is away, or an operator changes a password or moves it: stopping would help neither.
+    Outage,
+    /// The tables are not those that this release knows, or it may not write them. That takes a person, and minutes.
+    Tables,
 }
 
 impl Recorder {
@@ -101,7 +112,7 @@ impl Recorder {
     }
 
     /// Whether events are being consumed: not before the broker has confirmed it, nor while the broker is away, nor in a long outage
-    /// of the database.
+    /// of the database, nor while its tables can't be written.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
@@ -125,12 +136,12 @@ impl Recorder {
             match pause? {
                 Pause::Stopped => return Ok(()),
                 Pause::Outage(events) => {
-                    warn!("messages handed back to the broker until the database is there again");
+                    warn!("messages handed back to the broker until the database records again");
                     match self.record(&events, None).await? {
                         // They are redelivered too, with those that were rejected among them.
-                        Attempted::Recorded(_) => info!("database is there again"),
+                        Attempted::Recorded(_) => info!("database records again"),
                         Attempted::Stopped => return Ok(()),
-                        Attempted::HeldTooLong => unreachable!("without a bound nothing is held too long"),
+                        Attempted::HandBack => unreachable!("without a bound nothing is handed back"),
                     }
                 }
             }
@@ -169,7 +180,7 @@ impl Recorder {
         match self.record(&events, Some(held_until)).await? {
             Attempted::Recorded(rejected) => dead.extend(rejected.iter().map(DeadLetter::of_event)),
             Attempted::Stopped => return Ok(Some(Pause::Stopped)),
-            Attempted::HeldTooLong => return Ok(Some(Pause::Outage(events))),
+            Attempted::HandBack => return Ok(Some(Pause::Outage(events))),
         }
         for letter in dead {
             if !letter.bury(&self.broker, &self.stop).await {
@@ -180,7 +191,8 @@ impl Recorder {
         Ok(None)
     }
 
-    /// Tries to record until it is done, until told to stop, or until `deadline`.
+    /// Tries to record until it is done, or until told to stop. Given a `deadline`, the messages are to go back when it has
+    /// passed, or as soon as it is clear that waiting won't be short.
     async fn record(&mut self, events: &[Event], deadline: Option<Instant>) -> Result<Attempted, RecorderError> {
         let mut patience = Patience::default();
         loop {
@@ -189,13 +201,13 @@ impl Recorder {
                     debug!(events = events.len(), rejected = rejected.len(), "events recorded");
                     return Ok(Attempted::Recorded(rejected));
                 }
-                Err(problem) if passes(&problem) => {
-                    warn!(error = chain(&problem), tries = patience.tries() + 1, "recording is tried again");
+                Err(problem) => {
+                    let Some(obstacle) = Obstacle::of(&problem) else { return Err(problem.into()) };
+                    obstacle.tell(&problem, patience.tries() + 1);
+                    if deadline.is_some_and(|deadline| obstacle == Obstacle::Tables || Instant::now() >= deadline) {
+                        return Ok(Attempted::HandBack);
+                    }
                 }
-                Err(problem) => return Err(problem.into()),
-            }
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(Attempted::HeldTooLong);
             }
             tokio::select! {
                 () = self.stop.cancelled() => return Ok(Attempted::Stopped),
@@ -254,10 +266,36 @@ impl Batch {
     }
 }
 
-/// What a running recorder waits out. Beyond an outage, that is an operator who changes a password or moves the database:
-/// stopping would help neither.
-fn passes(error: &LedgerError) -> bool {
-    error.may_pass() || matches!(error, LedgerError::Refused { .. } | LedgerError::NoDatabase { .. })
+impl Obstacle {
+    /// None for a defect of this program.
+    fn of(error: &LedgerError) -> Option<Self> {
+        match error {
+            LedgerError::Unreachable { .. }
+            | LedgerError::Full { .. }
+            | LedgerError::TimedOut { .. }
+            | LedgerError::Refused { .. }
+            | LedgerError::NoDatabase { .. } => Some(Self::Outage),
+            LedgerError::Schema(_) => Some(Self::Tables),
+            LedgerError::Database { source, .. } => match Disposition::of(source) {
+                Disposition::Retry => Some(Self::Outage),
+                Disposition::Schema => Some(Self::Tables),
+                Disposition::BadData | Disposition::Defect => None,
+            },
+        }
+    }
+
+    fn tell(self, problem: &LedgerError, tries: u32) {
+        let problem = chain(problem);
+        match self {
+            Self::Outage => warn!(error = problem, tries, "recording is tried again"),
+            Self::Tables => error!(
+                error = problem,
+                tries,
+                "the tables can't be written: run `gpufleet-ledger migrate` of this release, and let the recorder be the user who \
+                 owns them; recording is tried again"
+            ),
+        }
+    }
 }
 
 /// An error with its causes, on one line.

@@ -115,6 +115,33 @@ async fn in_a_long_outage_of_the_database_messages_wait_in_the_broker_and_not_he
     assert_eq!(ground.waiting_messages().await, 0);
 }
 
+#[tokio::test]
+async fn a_recorder_that_may_not_write_hands_back_once_and_goes_on_when_it_may() {
+    let (mut ground, postgres) = Ground::with_own_database().await;
+    let ledger = ground.ledger().await;
+    let execute = async |sql| postgres.psql("ledger", sql).await.unwrap();
+    // Enough to find the tables' version right, at the start and at each try.
+    execute("create role reader login; grant select on all tables in schema public to reader").await;
+    let (_, place) = ground.database_url.split_once('@').unwrap();
+    ground.database_url = format!("postgres://reader@{place}");
+    let recorder = ground.record().await;
+    let jobs = ground.publish_jobs(5, 10).await.len();
+    poll("it is not ready", async || !recorder.is_ready()).await;
+    poll("the messages are handed back", async || ground.waiting_messages().await == 5).await;
+    poll("it goes on knocking", async || recorder.log().matches("the tables can't be written").count() >= 4).await;
+    assert_eq!(ground.waiting_messages().await, 5, "they stay in the broker");
+    let log = recorder.log();
+    assert!(log.contains("permission denied") && log.contains("run `gpufleet-ledger migrate`"), "{log}");
+    assert_eq!(log.matches("messages handed back").count(), 1, "{log}");
+
+    execute("alter role reader superuser").await;
+    ground.poll_recorded(&ledger, jobs).await;
+    poll("it is ready again", async || recorder.is_ready()).await;
+    poll("the messages are taken again", async || ground.waiting_messages().await == 0).await;
+    assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
+    assert_eq!(ground.waiting_messages().await, 0);
+}
+
 async fn until(ready: &mut watch::Receiver<bool>, wanted: bool) {
     let told = tokio::time::timeout(WAIT, ready.wait_for(|ready| *ready == wanted)).await;
     told.unwrap_or_else(|_| panic!("waited too long until ready is {wanted}")).unwrap();
