@@ -3,8 +3,9 @@
 //! Merging obeys the same rules as the upserts in [`super::write`], so that it makes no difference how events were batched:
 //! - A job's first final outcome, in the order of arrival, stays. All else is the same in any order.
 //! - A job without one stands as its highest attempt does: running, or queued again when that attempt was lost.
-//! - An attempt's first outcome stays; a loss gives way to an outcome. Where it ran is what its end says, and what its latest
-//!   start says before there is an end.
+//! - An attempt's first outcome stays; a loss gives way to an outcome. It began with its earliest
+//!   start: one that is delivered again under its old number may begin again after its end. Where it ran is what its end
+//!   says, and what its earliest start says before there is an end.
 //! - What a job is, comes from whichever event tells it first; gaps are filled by later ones.
 //! - A worker is what its latest heartbeat says, by the worker's clock.
 
@@ -152,9 +153,8 @@ impl Info {
 }
 
 impl AttemptChange {
-    /// A later start means that the attempt was delivered again under its old number: the first worker is gone.
     fn begin(&mut self, start: Start) {
-        if self.start.as_ref().is_none_or(|known| start.at > known.at) {
+        if self.start.as_ref().is_none_or(|known| start.at < known.at) {
             self.start = Some(start);
         }
     }

@@ -20,6 +20,8 @@ pub struct Life {
     pub losses: u32,
     /// Starts that nobody told of, one bit for each attempt.
     pub unstarted: u32,
+    /// Starts that were told of once more, later: the job was delivered again, as it is by queues that don't count deliveries.
+    pub restarted: u32,
     /// How the last attempt ended, if it did.
     pub ending: Option<AttemptState>,
     /// One more attempt, which ends too although the job has ended.
@@ -68,12 +70,13 @@ pub fn shuffled(with_rivals: bool) -> impl Strategy<Value = Vec<Event>> {
 
 fn life(with_rivals: bool) -> impl Strategy<Value = Life> {
     let rival = if with_rivals { option::of(select(&FINAL[..])).boxed() } else { Just(None).boxed() };
-    (any::<bool>(), any::<bool>(), 0_u32..3, 0_u32..16, option::of(select(&FINAL[..])), rival).prop_map(
-        |(timed, submitted, losses, unstarted, ending, rival)| Life {
+    (any::<bool>(), any::<bool>(), 0_u32..3, 0_u32..16, 0_u32..16, option::of(select(&FINAL[..])), rival).prop_map(
+        |(timed, submitted, losses, unstarted, restarted, ending, rival)| Life {
             timed,
             submitted,
             losses,
             unstarted,
+            restarted,
             ending,
             rival,
         },
@@ -96,6 +99,9 @@ impl Life {
             if self.unstarted & (1 << attempt) == 0 {
                 events.push(started(&job, attempt, begun));
             }
+            if self.restarted & (1 << attempt) != 0 {
+                events.push(restarted(&job, attempt, begun + 700));
+            }
             events.extend(end.map(|state| finished(job.job_id, attempt, state, begun + 500)));
         }
         events
@@ -112,6 +118,14 @@ pub fn started(job: &JobInfo, attempt: u32, at_ms: i64) -> Event {
         ran_on: (attempt % 3 != 1).then(|| ran_on(attempt)),
         at_ms,
     })
+}
+
+/// Delivered again under the same number, to another worker.
+pub fn restarted(job: &JobInfo, attempt: u32, at_ms: i64) -> Event {
+    match started(job, attempt, at_ms) {
+        Event::Started(event) => Event::Started(Started { worker: worker(attempt + 7), ..event }),
+        other => other,
+    }
 }
 
 pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) -> Event {

@@ -126,6 +126,23 @@ async fn the_first_final_outcome_wins_and_a_later_one_is_superseded() {
 }
 
 #[tokio::test]
+async fn an_attempt_that_is_told_to_start_again_after_its_end_keeps_its_first_start() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = info(id(6, 0, Some(AT)), AT);
+    let told = [
+        started(&job, 1, AT + 1),
+        finished(job.job_id, 1, AttemptState::Succeeded, AT + 20),
+        histories::restarted(&job, 1, AT + 30),
+    ];
+    record(&mut store, &told, &[1, 2]).await;
+    let attempt = &ledger.job(job.job_id).await.unwrap().unwrap().attempts[0];
+    assert_eq!(attempt.started_at, Some(histories::time(AT + 1)));
+    assert_eq!(attempt.finished_at, Some(histories::time(AT + 20)));
+    assert_eq!(attempt.worker, "worker-1");
+}
+
+#[tokio::test]
 async fn an_attempt_keeps_the_device_it_ran_on_when_its_workers_name_goes_to_another() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;

@@ -14,7 +14,8 @@ use crate::{
 
 type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
 
-/// Of two starts the later one stays. Where the attempt ran is no news once it has ended: its end said so.
+/// Of two starts the earlier one stays: the later one may come after the end. Where the attempt ran is no news once it has ended:
+/// its end said so.
 pub(super) async fn write_starts(attempts: &Attempts, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let mut columns = StartColumns::default();
     for ((job_id, attempt), change) in attempts {
@@ -37,7 +38,7 @@ pub(super) async fn write_starts(attempts: &Attempts, connection: &mut PgConnect
             device_name = case when known.state = 'running' then excluded.device_name else known.device_name end,
             emulated = case when known.state = 'running' then excluded.emulated else known.emulated end,
             started_at = excluded.started_at
-        where known.started_at is null or known.started_at < excluded.started_at"#,
+        where known.started_at is null or known.started_at > excluded.started_at"#,
         &columns.job_id,
         &columns.attempt,
         &columns.worker as &[&str],
