@@ -3,7 +3,7 @@
 //! An event is checked here against what a column can hold, before it is merged with others: a number that fits nowhere
 //! names its event, and not a batch of a thousand.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
@@ -115,6 +115,11 @@ pub(super) struct WorkerChange {
     pub(super) last_seen_at: DateTime<Utc>,
     pub(super) seen: WorkerSeen,
 }
+
+/// A heartbeat this much older than the one known is taken for the newer: the worker's clock was set back, and the worker must not
+/// stay as it was until the clock has caught up. No heartbeat is overtaken by so much, for a recorder holds messages no longer;
+/// the exception, one replayed by hand, is put right by the worker's next.
+pub(super) const CLOCK_STEP_MIN: Duration = Duration::from_secs(15 * 60);
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct DeviceChange {

@@ -7,7 +7,8 @@
 //!   start: one that is delivered again under its old number may begin again after its end. Where it ran is what its end
 //!   says, and what its earliest start says before there is an end.
 //! - What a job is, comes from whichever event tells it first; gaps are filled by later ones.
-//! - A worker is what its latest heartbeat says, by the worker's clock.
+//! - A worker is what its latest heartbeat says, by the worker's clock. Only a clock that was set back makes the order of arrival
+//!   matter: see [`CLOCK_STEP_MIN`].
 
 use std::collections::BTreeMap;
 
@@ -15,7 +16,8 @@ use chrono::{DateTime, Utc};
 use gpufleet_schema::{AttemptFinished, Event, JobId, JobInfo, Started, Submitted, WorkerSeen};
 
 use super::change::{
-    AttemptChange, DeviceChange, End, Info, JobChange, Outcome, Progress, Start, Unrecordable, WorkerChange, int, time,
+    AttemptChange, CLOCK_STEP_MIN, DeviceChange, End, Info, JobChange, Outcome, Progress, Start, Unrecordable,
+    WorkerChange, int, time,
 };
 use crate::job_time::time_in_id;
 
@@ -86,15 +88,18 @@ impl Changes {
             .iter()
             .map(|device| Ok((int("device", device.index)?, DeviceChange::of(device, at)?)))
             .collect::<Result<_, Unrecordable>>()?;
+        let is_latest = match self.workers.get_mut(event.worker.as_str()) {
+            Some(known) => known.merge(change),
+            None => {
+                self.workers.insert(event.worker.to_string(), change);
+                true
+            }
+        };
         for (index, device) in devices {
             let known = self.devices.entry((event.worker.to_string(), index)).or_insert_with(|| device.clone());
-            if device.last_seen_at > known.last_seen_at {
+            if is_latest || device.last_seen_at > known.last_seen_at {
                 *known = device;
             }
-        }
-        match self.workers.get_mut(event.worker.as_str()) {
-            Some(known) => known.merge(change),
-            None => _ = self.workers.insert(event.worker.to_string(), change),
         }
         Ok(())
     }
@@ -167,13 +172,18 @@ impl AttemptChange {
 }
 
 impl WorkerChange {
-    fn merge(&mut self, other: Self) {
+    /// Whether the other is what is known now.
+    fn merge(&mut self, other: Self) -> bool {
         self.first_seen_at = self.first_seen_at.min(other.first_seen_at);
+        let back = self.last_seen_at.signed_duration_since(other.last_seen_at).to_std().unwrap_or_default();
         // A worker's last word may fall into the same millisecond as a heartbeat.
-        if (other.last_seen_at, other.seen.leaving) > (self.last_seen_at, self.seen.leaving) {
+        let is_latest =
+            (other.last_seen_at, other.seen.leaving) > (self.last_seen_at, self.seen.leaving) || back > CLOCK_STEP_MIN;
+        if is_latest {
             self.last_seen_at = other.last_seen_at;
             self.seen = other.seen;
         }
+        is_latest
     }
 }
 

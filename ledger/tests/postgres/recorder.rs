@@ -231,6 +231,26 @@ async fn a_bad_event_is_named_and_its_neighbours_are_recorded() {
 }
 
 #[tokio::test]
+async fn a_worker_whose_clock_is_set_back_by_an_hour_is_still_what_its_heartbeats_say() {
+    const HOUR: i64 = 3600;
+    let beats = [(0, false), (2 * HOUR - 600, false), (2 * HOUR + 1, true), (HOUR, false), (HOUR + 2, false)];
+    let events: Vec<Event> = beats.iter().map(|(at, leaving)| heartbeat(1, *at, *leaving)).collect();
+    // In one batch, one by one, and around the step.
+    for cuts in [vec![], vec![1, 2, 3, 4], vec![3], vec![4]] {
+        let database = Database::fresh().await;
+        let (mut store, ledger) = database.open().await;
+        record(&mut store, &events, &cuts).await;
+        let worker = &ledger.workers().await.unwrap()[0];
+        assert_eq!(worker.last_seen_at, histories::time(AT + (HOUR + 2) * 1000), "{cuts:?}");
+        assert_eq!((worker.first_seen_at, worker.has_left), (histories::time(AT), false));
+        assert_eq!(worker.devices.len(), 1, "as many as this heartbeat lists: {cuts:?}");
+        // A heartbeat that was overtaken is no step of the clock.
+        record(&mut store, &[heartbeat(1, HOUR - 60, true)], &[]).await;
+        assert_eq!(&ledger.workers().await.unwrap()[0], worker);
+    }
+}
+
+#[tokio::test]
 async fn a_worker_is_what_its_latest_heartbeat_says() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;

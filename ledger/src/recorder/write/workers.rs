@@ -5,9 +5,10 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
-use crate::recorder::change::{DeviceChange, WorkerChange};
+use crate::recorder::change::{CLOCK_STEP_MIN, DeviceChange, WorkerChange};
 
-/// The latest heartbeat by the worker's own clock stays; when it was first seen only moves back.
+/// The latest heartbeat by the worker's own clock stays, unless that clock was set back by more than [`CLOCK_STEP_MIN`]; when it
+/// was first seen only moves back.
 pub(super) async fn write(
     workers: &BTreeMap<String, WorkerChange>,
     connection: &mut PgConnection,
@@ -25,6 +26,7 @@ pub(super) async fn write(
                     $8::bigint[], $9::bool[])
             as new (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left)
         on conflict (worker) do update set
+            first_seen_at = least(known.first_seen_at, excluded.first_seen_at),
             last_seen_at = excluded.last_seen_at,
             host = excluded.host,
             pid = excluded.pid,
@@ -32,7 +34,8 @@ pub(super) async fn write(
             pools = excluded.pools,
             jobs_running = excluded.jobs_running,
             has_left = excluded.has_left
-        where (excluded.last_seen_at, excluded.has_left) > (known.last_seen_at, known.has_left)"#,
+        where (excluded.last_seen_at, excluded.has_left) > (known.last_seen_at, known.has_left)
+            or excluded.last_seen_at < known.last_seen_at - make_interval(secs => $10)"#,
         &columns.worker as &[&str],
         &columns.first_seen_at,
         &columns.last_seen_at,
@@ -42,6 +45,7 @@ pub(super) async fn write(
         &columns.pools,
         &columns.jobs_running,
         &columns.has_left,
+        CLOCK_STEP_MIN.as_secs_f64(),
     )
     .execute(&mut *connection)
     .await?;
@@ -58,7 +62,8 @@ pub(super) async fn write(
     Ok(())
 }
 
-/// A device stays when its worker's later heartbeats no longer list it: old attempts ran on it.
+/// A device stays when its worker's later heartbeats no longer list it: old attempts ran on it. One that the worker's latest lists,
+/// as just written, has the time of that heartbeat, also after the clock was set back.
 pub(super) async fn write_devices(
     devices: &BTreeMap<(String, i32), DeviceChange>,
     connection: &mut PgConnection,
@@ -85,7 +90,9 @@ pub(super) async fn write_devices(
             compute_minor = excluded.compute_minor,
             memory_bytes = excluded.memory_bytes,
             driver_version = excluded.driver_version
-        where excluded.last_seen_at > known.last_seen_at"#,
+        where excluded.last_seen_at > known.last_seen_at
+            or (excluded.last_seen_at < known.last_seen_at
+                and excluded.last_seen_at = (select w.last_seen_at from workers w where w.worker = excluded.worker))"#,
         &columns.worker as &[&str],
         &columns.device,
         &columns.last_seen_at,
