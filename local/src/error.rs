@@ -30,6 +30,8 @@ pub enum LocalError {
     Barrier { path: PathBuf, barrier: PathBuf, user: String },
     #[error("use {} as state directory: Unix sockets in it would have names longer than the system allows; choose a shorter path", path.display())]
     PathTooLong { path: PathBuf },
+    #[error("find the user's state folder: set HOME or XDG_STATE_HOME to an absolute path, or choose a directory")]
+    NoHome,
     #[error("lock {}: another command has been starting or stopping this fleet for {seconds} s", path.display())]
     Locked { path: PathBuf, seconds: u64 },
     #[error("find a free port on 127.0.0.1 after {tries} tries")]

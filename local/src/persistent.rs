@@ -41,7 +41,7 @@ const SERVICE_STOP_WITHIN: Duration = Duration::from_secs(30);
 /// What `up` is to start.
 #[derive(Debug, Clone)]
 pub struct UpOptions {
-    /// [`crate::state::default_dir`] unless told otherwise.
+    /// Where it keeps its data; [`crate::state::default_dir`] is the usual place.
     pub dir: PathBuf,
     pub workers: u32,
     pub pools: Vec<String>,
@@ -84,10 +84,11 @@ pub struct ProcessStatus {
     pub log: PathBuf,
 }
 
-impl Default for UpOptions {
-    fn default() -> Self {
+impl UpOptions {
+    /// One worker that serves the default pool, on a GPU where there is one.
+    pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
         Self {
-            dir: crate::state::default_dir(),
+            dir: dir.into(),
             workers: 1,
             pools: vec!["default".to_owned()],
             cuda: Cuda::Auto,

@@ -5,6 +5,7 @@
 
 use std::{
     collections::VecDeque,
+    ffi::OsString,
     fs,
     io::{self, BufRead as _},
     path::{Path, PathBuf},
@@ -42,6 +43,8 @@ pub enum SetupError {
     NeedsRoot { packages: String, command: String },
     #[error("run {command} ({outcome}); its last words:{tail}", tail = indented(tail))]
     Command { command: String, outcome: String, tail: Vec<String> },
+    #[error("find the user's cache folder: set HOME or XDG_CACHE_HOME to an absolute path")]
+    NoCache,
     #[error(
         "install Python packages: neither python3 on the path nor /usr/bin/python3 has pip, also after installing python3-pip"
     )]
@@ -87,12 +90,12 @@ pub fn install(parts: &[Part], progress: &dyn Progress) -> Result<Vec<Part>, Set
 }
 
 /// The folder for `PYTHONPATH` where `pika` is.
-pub fn pika_folder() -> PathBuf {
+pub fn pika_folder() -> Result<PathBuf, SetupError> {
     python::PIKA.folder()
 }
 
 /// The folder that holds NVRTC and the CUDA headers, below the cache; the worker looks there.
-pub fn compiler_folder() -> PathBuf {
+pub fn compiler_folder() -> Result<PathBuf, SetupError> {
     python::COMPILER.folder()
 }
 
@@ -101,15 +104,19 @@ pub fn python() -> Option<PathBuf> {
     programs::system("python3")
 }
 
-/// `${XDG_CACHE_HOME:-~/.cache}/gpufleet`.
-pub fn cache_folder() -> PathBuf {
-    let absolute = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
+/// `${XDG_CACHE_HOME:-~/.cache}/gpufleet`. Elsewhere the worker would not look.
+pub fn cache_folder() -> Result<PathBuf, SetupError> {
+    cache_folder_of(|name| std::env::var_os(name))
+}
+
+fn cache_folder_of(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, SetupError> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let cache = absolute("XDG_CACHE_HOME").or_else(|| absolute("HOME").map(|home| home.join(".cache")));
-    cache.unwrap_or_else(std::env::temp_dir).join("gpufleet")
+    cache.map(|cache| cache.join("gpufleet")).ok_or(SetupError::NoCache)
 }
 
 fn lock(progress: &dyn Progress) -> Result<fs::File, SetupError> {
-    let folder = cache_folder();
+    let folder = cache_folder()?;
     fs::create_dir_all(&folder).map_err(failed("create", &folder))?;
     let path = folder.join("setup.lock");
     let file =
@@ -162,6 +169,15 @@ fn indented(lines: &[String]) -> String {
 mod tests {
     use super::*;
     use crate::progress::Silent;
+
+    #[test]
+    fn without_a_home_there_is_no_cache() {
+        let none = cache_folder_of(|name| (name == "XDG_CACHE_HOME").then(|| "relative".into())).unwrap_err();
+        assert!(none.to_string().contains("HOME"), "{none}");
+        assert_eq!(cache_folder_of(|_| Some("/c".into())).unwrap(), Path::new("/c/gpufleet"));
+        let of_home = cache_folder_of(|name| (name == "HOME").then(|| "/h".into())).unwrap();
+        assert_eq!(of_home, Path::new("/h/.cache/gpufleet"));
+    }
 
     #[test]
     fn a_failed_command_shows_its_last_words() {

@@ -3,6 +3,7 @@
 //! `processes/<name>` holds process id, start time and last signal of each process that was started; `log/<name>.log` what it said.
 
 use std::{
+    ffi::OsString,
     fs,
     os::unix::fs::{DirBuilderExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
@@ -149,20 +150,31 @@ pub(crate) fn create_dir(path: &Path, mode: u32) -> Result<(), LocalError> {
 }
 
 /// Where `gpufleet local` keeps its fleet: below the user's state folder, and for root, whose home others may not enter, in `/var/lib`.
-pub fn default_dir() -> PathBuf {
-    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-    if let Some(state) = named("XDG_STATE_HOME") {
-        return state.join("gpufleet/local");
-    }
-    if is_root() {
-        return PathBuf::from("/var/lib/gpufleet/local");
-    }
-    named("HOME").map_or_else(std::env::temp_dir, |home| home.join(".local/state")).join("gpufleet/local")
+/// Never in a folder that others can write to: passwords are read from there.
+pub fn default_dir() -> Result<PathBuf, LocalError> {
+    default_dir_of(is_root(), |name| std::env::var_os(name))
+}
+
+fn default_dir_of(is_root: bool, variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, LocalError> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let of_home = || absolute("HOME").map(|home| home.join(".local/state"));
+    let of_root = || is_root.then(|| PathBuf::from("/var/lib"));
+    let state = absolute("XDG_STATE_HOME").or_else(of_root).or_else(of_home);
+    state.map(|state| state.join("gpufleet/local")).ok_or(LocalError::NoHome)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn without_a_home_there_is_no_default() {
+        let dir = |is_root, set: &str| default_dir_of(is_root, |name| (name == set).then(|| "/h".into())).ok();
+        assert_eq!(dir(false, "XDG_STATE_HOME"), Some("/h/gpufleet/local".into()));
+        assert_eq!(dir(false, "HOME"), Some("/h/.local/state/gpufleet/local".into()));
+        assert_eq!(dir(true, "HOME"), Some("/var/lib/gpufleet/local".into()));
+        assert_eq!(dir(false, "PATH"), None);
+    }
 
     #[test]
     fn a_directory_that_can_not_be_used_does_not_stay() {

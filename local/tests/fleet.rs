@@ -112,7 +112,7 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     assert_eq!(status(&dir).unwrap().state, FleetState::Down);
     assert!(!dir.exists(), "looking creates nothing");
 
-    let options = UpOptions { dir: dir.clone(), workers: 2, cuda: Cuda::Emulated, ..UpOptions::default() };
+    let options = UpOptions { workers: 2, cuda: Cuda::Emulated, ..UpOptions::in_dir(&dir) };
     // Two at once are serialised, and the second finds everything there.
     let (first, second) = tokio::try_join!(start(&options), start(&options)).unwrap();
     let pids = |status: &gpufleet_local::Status| status.processes.iter().map(|process| process.pid).collect::<Vec<_>>();
@@ -150,7 +150,7 @@ async fn an_interrupted_start_is_completed_by_the_next() {
     let bin_dir = stand_ins(scratch.path(), &slow_stand_in());
     let dir = fs::canonicalize(scratch.path()).unwrap().join("fleet");
     let _ends = Ends(dir.clone());
-    let options = UpOptions { dir: dir.clone(), cuda: Cuda::Emulated, ..UpOptions::default() };
+    let options = UpOptions { cuda: Cuda::Emulated, ..UpOptions::in_dir(&dir) };
     let start = || up_from(Some(&bin_dir), &options, &Silent);
 
     // Each time at the moment when one more process is there and not ready yet.

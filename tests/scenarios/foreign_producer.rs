@@ -23,7 +23,7 @@ async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) ->
         .arg(PRODUCER)
         .args([ground.endpoints().amqp_url.as_ref(), task.as_os_str(), content_type.as_ref()])
         .arg(job_id.to_string())
-        .env("PYTHONPATH", setup::pika_folder())
+        .env("PYTHONPATH", setup::pika_folder().unwrap())
         .stdin(Stdio::null())
         .kill_on_drop(true)
         .output();

@@ -35,17 +35,18 @@ pub(super) const PIKA: Collection =
 const MARKER: &str = "gpufleet-packages.txt";
 
 impl Collection {
-    pub(super) fn folder(&self) -> PathBuf {
-        cache_folder().join(self.folder)
+    pub(super) fn folder(&self) -> Result<PathBuf, SetupError> {
+        Ok(cache_folder()?.join(self.folder))
     }
 
     pub(super) fn is_installed(&self) -> bool {
-        fs::read_to_string(self.folder().join(MARKER)).is_ok_and(|text| text == self.list())
+        let Ok(folder) = self.folder() else { return false };
+        fs::read_to_string(folder.join(MARKER)).is_ok_and(|text| text == self.list())
     }
 
     pub(super) fn install(&self, progress: &dyn Progress) -> Result<(), SetupError> {
+        let (folder, partial, old) = (self.folder()?, self.beside("partial")?, self.beside("old")?);
         let python = python_with_pip(progress)?;
-        let (folder, partial, old) = (self.folder(), self.beside("partial"), self.beside("old"));
         remove(&partial)?;
         remove(&old)?;
         fs::create_dir_all(&partial).map_err(failed("create", &partial))?;
@@ -82,8 +83,8 @@ impl Collection {
         self.packages.iter().map(|package| format!("{package}\n")).collect()
     }
 
-    fn beside(&self, what: &str) -> PathBuf {
-        cache_folder().join(format!("{}.{what}", self.folder))
+    fn beside(&self, what: &str) -> Result<PathBuf, SetupError> {
+        Ok(cache_folder()?.join(format!("{}.{what}", self.folder)))
     }
 }
 

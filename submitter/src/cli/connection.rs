@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use gpufleet::{ConnectError, Fleet, FleetBuilder, QueueKind};
 use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
-use gpufleet_local::Endpoints;
+use gpufleet_local::{Endpoints, LocalError};
 use gpufleet_transport::DeclareError;
 
 use super::{
@@ -15,10 +15,9 @@ use super::{
 };
 
 /// Where the local fleet keeps its state.
-pub fn local_dir() -> PathBuf {
-    std::env::var_os(environment::LOCAL_DIR)
-        .filter(|dir| !dir.is_empty())
-        .map_or_else(gpufleet_local::state::default_dir, PathBuf::from)
+pub fn local_dir() -> Result<PathBuf, LocalError> {
+    let named = std::env::var_os(environment::LOCAL_DIR).filter(|dir| !dir.is_empty());
+    named.map_or_else(gpufleet_local::state::default_dir, |dir| Ok(dir.into()))
 }
 
 /// Connects to the broker.
@@ -43,11 +42,12 @@ pub async fn ledger(options: &LedgerOptions) -> Result<Ledger, Complaint> {
 }
 
 fn local(exit: Exit, problem: &str, option: &str, variable: &str) -> Result<Endpoints, Complaint> {
-    let dir = local_dir();
-    gpufleet_local::running(&dir).ok_or_else(|| {
-        Complaint::new(exit, format!("{problem}, and no local fleet runs in {}", dir.display()))
+    let none = |why: String| {
+        Complaint::new(exit, format!("{problem}, and {why}"))
             .hint(format!("give {option} or set {variable}; or start a fleet on this machine: gpufleet local up"))
-    })
+    };
+    let dir = local_dir().map_err(|error| none(format!("no local fleet can be looked for: failed to {error}")))?;
+    gpufleet_local::running(&dir).ok_or_else(|| none(format!("no local fleet runs in {}", dir.display())))
 }
 
 fn broker_complaint(error: ConnectError) -> Complaint {

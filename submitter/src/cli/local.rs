@@ -65,7 +65,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 
 /// Cancelling leaves the fleet in part, which `up` and `down` can both work with.
 async fn perform(options: &Options) -> Result<Exit, Complaint> {
-    let dir = options.dir.clone().unwrap_or_else(connection::local_dir);
+    let dir = options.dir.clone().map_or_else(connection::local_dir, Ok).map_err(complaint)?;
     match &options.action {
         Action::Up { workers, pool, cuda, queue_kind } => {
             let up = UpOptions {
@@ -80,7 +80,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
             };
             let status = gpufleet_local::up(&up, waiting::steps(false).as_ref()).await.map_err(complaint)?;
             output::emit(&describe(&status))?;
-            if dir != connection::local_dir() {
+            if connection::local_dir().ok().as_ref() != Some(&dir) {
                 output::note(&format!(
                     "for the other commands to use it: export {}={}",
                     environment::LOCAL_DIR,
