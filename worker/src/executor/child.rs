@@ -24,8 +24,8 @@ use super::{
         fault,
         lane::{Common, Lane, Work},
         library::DriverLibrary,
-        module::Program,
         pinned::PinnedSegment,
+        program::{Program, Shelf},
     },
 };
 use crate::ipc::{
@@ -112,7 +112,7 @@ fn open(args: &Args) -> Result<Common, Refusal> {
     let device = Device::open(&library, args.device)?;
     let sizes = if library.is_emulator() { Sizes::Exact } else { Sizes::Classes };
     let arena = Arena::new(sizes, args.memory_bytes_max.unwrap_or(u64::MAX));
-    Ok(Common { library, device, arena })
+    Ok(Common { library, device, arena, shelf: Shelf::default() })
 }
 
 fn say(socket: &Mutex<UnixStream>, message: &FromExecutor) -> Result<(), FrameError> {

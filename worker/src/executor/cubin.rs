@@ -1,4 +1,4 @@
-//! Whether a cubin is whole. The driver takes a pointer and no length, and believes what the header says; so the header is checked here,
+//! What a cubin's headers say: whether it is whole, and whether it has variables. The driver takes a pointer and no length, and believes what the header says; so the header is checked here,
 //! where a lie costs an error and not a read beyond the end.
 
 const MAGIC: &[u8] = b"\x7fELF";
@@ -10,6 +10,14 @@ const PROGRAM_HEADER_BYTES: u64 = 56;
 const SECTION_HEADER_BYTES: u64 = 64;
 /// A section that takes no room in the file.
 const SHT_NOBITS: u32 = 8;
+
+/// Flags of a section: written to, and in memory.
+const SHF_WRITE: u64 = 1;
+const SHF_ALLOC: u64 = 2;
+/// Where variables lie that outlive a launch.
+const VARIABLE_SECTIONS: [&[u8]; 3] = [b".nv.global", b".data", b".bss"];
+/// Written to as well, but a block's own.
+const SHARED_SECTION: &[u8] = b".nv.shared";
 
 /// Checks that everything that the ELF header names lies inside.
 pub(crate) fn check(bytes: &[u8]) -> Result<(), &'static str> {
@@ -32,6 +40,29 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), &'static str> {
         within(bytes, u64_at(bytes, at + 8), u64_at(bytes, at + 32)).ok_or("a segment lies outside")?;
     }
     Ok(())
+}
+
+/// Whether anything in it may outlive a launch. In doubt it does.
+pub(crate) fn has_variables(bytes: &[u8]) -> bool {
+    let Some(sections) = table(bytes, 40, 58, 60, SECTION_HEADER_BYTES) else { return true };
+    if sections.is_empty() {
+        return true;
+    }
+    let names = u16_at(bytes, 62).and_then(|index| u64_at(bytes, sections.get(usize::from(index))? + 24));
+    sections.iter().any(|section| {
+        let (Some(flags), Some(name)) = (u64_at(bytes, section + 8), names.and_then(|at| name(bytes, *section, at)))
+        else {
+            return true;
+        };
+        let is_written = flags & SHF_WRITE != 0 && flags & SHF_ALLOC != 0 && !name.starts_with(SHARED_SECTION);
+        is_written || VARIABLE_SECTIONS.iter().any(|prefix| name.starts_with(prefix))
+    })
+}
+
+/// The name of the section whose header is at `section`, up to the end of the file: enough to compare its start.
+fn name(bytes: &[u8], section: usize, names: u64) -> Option<&[u8]> {
+    let at = names.checked_add(u64::from(u32_at(bytes, section)?))?;
+    bytes.get(usize::try_from(at).ok()?..)
 }
 
 /// Offsets of the entries of a table whose offset, entry size and count stand at these places of the header.
@@ -91,6 +122,31 @@ mod tests {
         }
     }
 
+    /// A second section of this name and these flags; the third holds the names.
+    fn with_section(name: &str, flags: u64) -> Vec<u8> {
+        let mut elf = vec![0_u8; 64 + 3 * 64];
+        elf[..whole().len()].copy_from_slice(&whole());
+        elf[60..62].copy_from_slice(&3_u16.to_le_bytes());
+        elf[62..64].copy_from_slice(&2_u16.to_le_bytes());
+        elf[128..132].copy_from_slice(&1_u32.to_le_bytes());
+        elf[136..144].copy_from_slice(&flags.to_le_bytes());
+        elf[192 + 24..192 + 32].copy_from_slice(&256_u64.to_le_bytes());
+        elf.extend(format!("\0{name}\0").bytes());
+        elf
+    }
+
+    #[test]
+    fn variables_are_seen_by_their_sections() {
+        assert!(!has_variables(&with_section(".text.f", 6)));
+        assert!(!has_variables(&with_section(".nv.shared.f", 3)));
+        assert!(!has_variables(&with_section(".nv.constant0.f", 2)));
+        for (name, flags) in [(".nv.global", 3), (".nv.global.init", 3), (".nv.global", 0), (".data", 0), (".other", 3)]
+        {
+            assert!(has_variables(&with_section(name, flags)), "{name}");
+        }
+        assert!(has_variables(b"\x7fELF and no more"));
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_the_check_panic(mut bytes in prop::collection::vec(any::<u8>(), 64..300)) {
@@ -98,6 +154,7 @@ mod tests {
             bytes[4..6].copy_from_slice(&CLASS_AND_DATA);
             bytes[18..20].copy_from_slice(&MACHINE_CUDA.to_le_bytes());
             let _ = check(&bytes);
+            let _ = has_variables(&bytes);
         }
     }
 }

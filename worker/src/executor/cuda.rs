@@ -12,3 +12,4 @@ pub(super) mod lane;
 pub(super) mod library;
 pub(super) mod module;
 pub(super) mod pinned;
+pub(super) mod program;

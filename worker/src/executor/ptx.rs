@@ -1,6 +1,6 @@
-//! What a PTX text says about its kernels, read without a driver: their names and the sizes of their parameters.
+//! What a PTX text says about itself, read without a driver: its kernels, the sizes of their parameters, and whether it has variables.
 //!
-//! This is a scan and no parser. It knows comments and the one declaration that matters:
+//! This is a scan and no parser. It knows comments, strings, and the one declaration that matters most:
 //!
 //! ```text
 //! .visible .entry saxpy(
@@ -8,6 +8,18 @@
 //!     .param .align 8 .b8 saxpy_param_1[24]
 //! )
 //! ```
+
+mod plain;
+mod variables;
+
+/// What a module declares.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Declarations {
+    /// The kernels, in order.
+    pub entries: Vec<Entry>,
+    /// Whether something in it may outlive a launch.
+    pub has_variables: bool,
+}
 
 /// A kernel as its module declares it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,10 +29,16 @@ pub(crate) struct Entry {
     pub params: Option<Vec<usize>>,
 }
 
-/// The kernels of a module, in order.
-pub(crate) fn entries(ptx: &str) -> Vec<Entry> {
-    let text = without_comments(ptx);
-    text.match_indices(".entry").filter_map(|(at, word)| entry(&text[at + word.len()..])).collect()
+/// Reads a module. Of a text that is not clear nothing is believed, and everything feared.
+pub(crate) fn declarations(ptx: &str) -> Declarations {
+    match plain::plain(ptx) {
+        Some(plain) => Declarations { entries: entries(&plain), has_variables: variables::are_declared(&plain) },
+        None => Declarations { entries: Vec::new(), has_variables: true },
+    }
+}
+
+fn entries(plain: &str) -> Vec<Entry> {
+    plain.match_indices(".entry").filter_map(|(at, word)| entry(&plain[at + word.len()..])).collect()
 }
 
 fn entry(rest: &str) -> Option<Entry> {
@@ -70,26 +88,6 @@ fn type_bytes(word: &str) -> Option<usize> {
     }
 }
 
-fn without_comments(ptx: &str) -> String {
-    let mut out = String::with_capacity(ptx.len());
-    let mut rest = ptx;
-    while let Some(start) = rest.find('/') {
-        let (before, from) = rest.split_at(start);
-        out.push_str(before);
-        rest = if from.starts_with("//") {
-            from.find('\n').map_or("", |end| &from[end..])
-        } else if from.starts_with("/*") {
-            out.push(' ');
-            from.find("*/").map_or("", |end| &from[end + 2..])
-        } else {
-            out.push('/');
-            &from[1..]
-        };
-    }
-    out.push_str(rest);
-    out
-}
-
 /// The first line number that a JIT log blames: `ptxas application ptx input, line 12; error : …`.
 pub(crate) fn blamed_line(log: &str) -> Option<u32> {
     log.match_indices("line ").find_map(|(at, word)| {
@@ -102,6 +100,10 @@ pub(crate) fn blamed_line(log: &str) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn entries(ptx: &str) -> Vec<Entry> {
+        declarations(ptx).entries
+    }
 
     #[test]
     fn kernels_and_their_parameters_are_found() {
@@ -123,11 +125,12 @@ mod tests {
     }
 
     #[test]
-    fn every_kernel_of_the_catalog_is_understood() {
+    fn every_kernel_of_the_catalog_is_understood_and_has_no_variables() {
         for kernel in gpufleet_kernels::catalog().iter() {
-            let found = entries(kernel.ptx());
-            assert!(!found.is_empty(), "{}", kernel.name);
-            assert!(found.iter().all(|entry| entry.params.is_some()), "{}", kernel.name);
+            let found = declarations(kernel.ptx());
+            assert!(!found.entries.is_empty(), "{}", kernel.name);
+            assert!(found.entries.iter().all(|entry| entry.params.is_some()), "{}", kernel.name);
+            assert!(!found.has_variables, "{}", kernel.name);
         }
     }
 

@@ -18,6 +18,9 @@ pub(crate) const TIME_LIMIT: Duration = Duration::from_secs(60);
 /// Small kernels with all kinds of behaviour.
 pub(crate) const PTX: &str = include_str!("kernels.ptx");
 
+/// A kernel that counts in a variable of its module.
+pub(crate) const COUNTER: &str = include_str!("counter.ptx");
+
 pub(crate) fn executable() -> PathBuf {
     env!("CARGO_BIN_EXE_gpufleet-worker").into()
 }
@@ -102,6 +105,15 @@ pub(crate) fn add_one(count: u32, repeat: u32) -> Task<'static> {
     task.launches =
         vec![Launch { repeat, ..launch("add_one", u64::from(count), vec![buffer("data"), u32_arg(count)]) }];
     task.outputs = vec!["data".to_owned()];
+    task
+}
+
+/// Counts `threads` in the module's variable, and writes the highest count that any thread saw.
+pub(crate) fn count(threads: u32) -> Task<'static> {
+    let mut task = ptx_task(COUNTER);
+    task.buffers = vec![zeros("seen", Dtype::U32, 1)];
+    task.launches = vec![launch("count", u64::from(threads), vec![buffer("seen")])];
+    task.outputs = vec!["seen".to_owned()];
     task
 }
 

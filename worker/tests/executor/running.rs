@@ -2,9 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use futures::future::join_all;
 use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Launch, Number, Program, Task};
+use gpufleet_worker::executor::Executor;
 
-use crate::harness::{add_one, buffer, f32s, floats, launch, ptx_task, run, start, succeed, u32_arg, u32s, zeros};
+use crate::harness::{
+    add_one, buffer, count, f32s, floats, launch, options, ptx_task, run, start, succeed, u32_arg, u32s, zeros,
+};
 
 fn saxpy(program: Program<'static>, a: f32, x: &[f32], y: &[f32]) -> Task<'static> {
     let mut task = Task::new(program);
@@ -87,6 +91,23 @@ async fn a_job_never_sees_what_another_left_behind() {
     let executor = start().await;
     for _ in 0..4 {
         assert_eq!(u32s(&succeed(&executor, &add_one(4096, 1)).await[0]), [1; 4096]);
+    }
+}
+
+#[tokio::test]
+async fn a_jobs_module_variables_are_its_own_and_new() {
+    let mut options = options();
+    // Some of the modules fit at once, all of them never would.
+    options.environment.push(("GPUFLEET_EMULATOR_MEMORY".to_owned(), "64MiB".to_owned()));
+    let (executor, _) = Executor::start(options).await.unwrap();
+    let task = count(64);
+    for _ in 0..20 {
+        let finished = run(&executor, &task).await;
+        assert_eq!(u32s(&finished.outcome.unwrap()[0]), [64]);
+        assert!(!finished.timings.module_cached && finished.timings.load_us > 0);
+    }
+    for outputs in join_all((0..40).map(|_| succeed(&executor, &task))).await {
+        assert_eq!(u32s(&outputs[0]), [64]);
     }
 }
 

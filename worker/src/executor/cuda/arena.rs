@@ -39,6 +39,8 @@ struct State {
     kept_bytes: u64,
     used_bytes: u64,
     jobs: usize,
+    /// Jobs that have given their memory back, so that who waits for one misses none.
+    ended: u64,
 }
 
 /// One buffer's memory.
@@ -84,6 +86,28 @@ impl Arena {
             }
             state = self.released.wait(state).expect("nobody panics while holding the arena");
         }
+    }
+
+    /// How many jobs have given memory back so far; see [`Arena::wait_past`].
+    pub(crate) fn ended(&self) -> u64 {
+        self.state().ended
+    }
+
+    /// Waits until more than `ended` jobs have given memory back. Answers `false` where no job is left that could.
+    pub(crate) fn wait_past(&self, ended: u64) -> bool {
+        let mut state = self.state();
+        while state.ended == ended && state.jobs > 0 {
+            state = self.released.wait(state).expect("nobody panics while holding the arena");
+        }
+        state.ended != ended
+    }
+
+    /// Gives kept memory back to the device. Answers whether there was any.
+    pub(crate) fn give_up_kept(&self) -> Result<bool, CudaError> {
+        let mut state = self.state();
+        let had_some = state.kept_bytes > 0;
+        state.give_up_kept()?;
+        Ok(had_some)
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -180,6 +204,7 @@ impl Drop for Allocation<'_> {
         let mut state = self.arena.state();
         state.keep(&self.blocks);
         state.jobs -= 1;
+        state.ended += 1;
         drop(state);
         self.arena.released.notify_all();
     }

@@ -14,8 +14,9 @@ use super::{
     error::{CudaError, Damage, called},
     geometry::{Geometry, check_shared},
     library::DriverLibrary,
-    module::{Function, LoadError, Module, Program},
+    module::{Function, LoadError, Module},
     pinned::PinnedSegment,
+    program::{Program, Shelf},
 };
 use crate::ipc::message::{ArgPlan, BufferPlan, Contents, LaunchPlan, Place, Run};
 
@@ -25,6 +26,7 @@ pub(crate) struct Common {
     pub library: DriverLibrary,
     pub device: Device,
     pub arena: Arena,
+    pub shelf: Shelf,
 }
 
 /// A job with everything that it names.
@@ -74,6 +76,38 @@ fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, 
     Err(JobError::Failed(Failure::new(verdict, code, message)))
 }
 
+impl Common {
+    /// Does what may need device memory, again as long as some can be found for it: what is kept for later goes first, then neighbours'.
+    fn with_room<T>(&self, mut step: impl FnMut() -> Result<T, JobError>) -> Result<T, JobError> {
+        loop {
+            let ended = self.arena.ended();
+            match step() {
+                Err(JobError::Cuda(error)) if error.is_out_of_memory() => {
+                    if !(self.arena.give_up_kept()? || self.shelf.unload_idle() || self.arena.wait_past(ended)) {
+                        return Err(error.into());
+                    }
+                }
+                done => return done,
+            }
+        }
+    }
+
+    /// All buffers of a job.
+    fn allocate(&self, sizes: &[u64]) -> Result<Allocation<'_>, JobError> {
+        loop {
+            match self.arena.take(sizes) {
+                Ok(allocation) => return Ok(allocation),
+                Err(Shortage::Cuda(error)) => return Err(error.into()),
+                Err(Shortage::OutOfMemory { .. }) if self.shelf.unload_idle() => {}
+                Err(Shortage::OutOfMemory { wanted, free }) => {
+                    let message = format!("the job wants {wanted} bytes of device memory, {free} are free");
+                    return failed(Verdict::OutOfMemory, FailureCode::OutOfMemory, message);
+                }
+            }
+        }
+    }
+}
+
 impl Lane {
     /// A lane for the calling thread, on which the context is current.
     pub(crate) fn new() -> Result<Self, CudaError> {
@@ -97,18 +131,36 @@ impl Lane {
 
     fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), JobError> {
         let loading = Instant::now();
-        let (module, was_loaded) = work.program.module()?;
+        let (module, was_loaded) = common.with_room(|| Ok(common.shelf.module(&work.program)?))?;
         timings.module_cached = was_loaded;
         if !was_loaded {
             timings.load_us = loading.elapsed().as_micros() as u64;
         }
+        let outcome = self.run_loaded(common, work, &module, timings);
+        if let Err(JobError::Cuda(error)) = &outcome
+            && error.damage() != Damage::None
+        {
+            // Nothing is unloaded through a context that is beyond use.
+            std::mem::forget(module);
+        }
+        outcome
+    }
+
+    /// The job, from its kernels on. When it returns, nothing of it runs any more.
+    fn run_loaded(
+        &mut self,
+        common: &Common,
+        work: &Work,
+        module: &Module,
+        timings: &mut Timings,
+    ) -> Result<(), JobError> {
         let mut prepared = Vec::with_capacity(work.run.launches.len());
         for (index, launch) in work.run.launches.iter().enumerate() {
-            prepared.push(prepare(common, &module, launch, index, work.run.buffers.len())?);
+            prepared.push(common.with_room(|| prepare(common, module, launch, index, work.run.buffers.len()))?);
         }
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
         timings.device_bytes_peak = sizes.iter().sum();
-        let allocation = allocate(common, &sizes)?;
+        let allocation = common.allocate(&sizes)?;
         self.make_events(prepared.len() + 3)?;
         let enqueued = self.enqueue(work, &prepared, &allocation);
         // Also after a failure: what was enqueued before it still uses the memory.
@@ -280,17 +332,6 @@ fn place(work: &Work, at: Place, bytes: u64) -> Result<*mut u8, JobError> {
         Some(start) => Ok(start),
         None => failed(Verdict::Infrastructure, FailureCode::Internal, format!("{bytes} bytes are not at {at:?}")),
     }
-}
-
-fn allocate<'a>(common: &'a Common, sizes: &[u64]) -> Result<Allocation<'a>, JobError> {
-    common.arena.take(sizes).or_else(|shortage| match shortage {
-        Shortage::Cuda(error) => Err(error.into()),
-        Shortage::OutOfMemory { wanted, free } => failed(
-            Verdict::OutOfMemory,
-            FailureCode::OutOfMemory,
-            format!("the job wants {wanted} bytes of device memory, {free} are free"),
-        ),
-    })
 }
 
 fn prepare<'a>(

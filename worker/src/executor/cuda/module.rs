@@ -1,4 +1,4 @@
-//! Programs on the device: loaded by the first job that needs them, with the JIT's own words where that fails.
+//! Modules on the device and the kernels in them, with the JIT's own words where loading fails.
 
 use std::{
     collections::HashMap,
@@ -30,18 +30,11 @@ const LOG_BYTES: usize = 64 << 10;
 /// Without opting in, a block has at most this much dynamic shared memory on every device.
 const SHARED_BYTES_WITHOUT_OPTING_IN: u32 = 48 << 10;
 
-/// A program as the supervisor sent it, and its module once a job has asked for it.
-#[derive(Debug)]
-pub(crate) struct Program {
-    image: Image,
-    module: Mutex<Option<Arc<Module>>>,
-}
-
 /// A module on the device. It is unloaded when dropped, so nobody drops it whose kernels still run.
 #[derive(Debug)]
 pub(crate) struct Module {
     handle: Handle<sys::CUmodule>,
-    entries: Vec<Entry>,
+    entries: Arc<[Entry]>,
     functions: Mutex<HashMap<String, Arc<Function>>>,
 }
 
@@ -78,29 +71,9 @@ impl From<CudaError> for LoadError {
     }
 }
 
-impl Program {
-    pub(crate) fn new(image: Image) -> Self {
-        Self { image, module: Mutex::default() }
-    }
-
-    /// The module, and whether it was there before. Whoever comes while it is being loaded waits.
-    pub(crate) fn module(&self) -> Result<(Arc<Module>, bool), LoadError> {
-        let mut module = self.module.lock().expect("nobody panics while loading");
-        if let Some(module) = &*module {
-            return Ok((Arc::clone(module), true));
-        }
-        let loaded = Arc::new(Module::load(&self.image)?);
-        *module = Some(Arc::clone(&loaded));
-        Ok((loaded, false))
-    }
-}
-
 impl Module {
-    fn load(image: &Image) -> Result<Self, LoadError> {
-        let entries = match image {
-            Image::Ptx(text) => ptx::entries(text),
-            Image::Cubin(_) => Vec::new(),
-        };
+    /// `entries` are what the image declares, as far as its text says so.
+    pub(crate) fn load(image: &Image, entries: Arc<[Entry]>) -> Result<Self, LoadError> {
         let handle = match image {
             Image::Ptx(text) => {
                 let text =
@@ -136,7 +109,9 @@ impl Module {
         let found = called("cuModuleGetFunction", unsafe { result::module::get_function(self.handle.0, name) });
         let handle = match found {
             Ok(handle) => handle,
-            Err(error) if error.damage() == Damage::None => return Err(self.no_entry(entry)),
+            Err(error) if error.damage() == Damage::None && !error.is_out_of_memory() => {
+                return Err(self.no_entry(entry));
+            }
             Err(error) => return Err(error.into()),
         };
         let attribute = |attribute| {

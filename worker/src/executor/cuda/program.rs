@@ -1,0 +1,107 @@
+//! Programs and who may use their modules.
+//!
+//! A module without variables is loaded by the first job that needs it and kept for all others. One with variables would carry what a job
+//! left in them to the next, and mix up two that run at once; so each job gets its own, as new as the text is.
+
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
+
+use super::module::{LoadError, Module};
+use crate::{
+    executor::{
+        cubin,
+        ptx::{self, Declarations, Entry},
+    },
+    ipc::message::Image,
+};
+
+/// A program as the supervisor sent it, and its module if that is kept.
+#[derive(Debug)]
+pub(crate) struct Program {
+    image: Image,
+    /// Read by the first job, on its lane: a long text holds up nobody else.
+    declared: OnceLock<Declared>,
+    kept: Mutex<Option<Arc<Module>>>,
+}
+
+#[derive(Debug)]
+struct Declared {
+    entries: Arc<[Entry]>,
+    has_variables: bool,
+}
+
+/// Which programs have a kept module, so that those can be unloaded where memory is short.
+#[derive(Debug, Default)]
+pub(crate) struct Shelf {
+    programs: Mutex<Vec<Weak<Program>>>,
+}
+
+impl Declared {
+    fn of(image: &Image) -> Self {
+        let Declarations { entries, has_variables } = match image {
+            Image::Ptx(text) => ptx::declarations(text),
+            Image::Cubin(bytes) => Declarations { entries: Vec::new(), has_variables: cubin::has_variables(bytes) },
+        };
+        Self { entries: entries.into(), has_variables }
+    }
+}
+
+impl Program {
+    pub(crate) fn new(image: Image) -> Self {
+        Self { image, declared: OnceLock::new(), kept: Mutex::default() }
+    }
+
+    fn load(&self, declared: &Declared) -> Result<Arc<Module>, LoadError> {
+        Module::load(&self.image, Arc::clone(&declared.entries)).map(Arc::new)
+    }
+
+    /// Unloads the module unless a job has it or just loads it. Answers whether it did.
+    fn unload_idle(&self) -> bool {
+        let mut kept = match self.kept.try_lock() {
+            Ok(kept) => kept,
+            Err(TryLockError::WouldBlock) => return false,
+            Err(TryLockError::Poisoned(_)) => unreachable!("nobody panics while loading"),
+        };
+        // Jobs get theirs only under this lock, so one that nobody has stays so.
+        let is_idle = kept.as_ref().is_some_and(|module| Arc::strong_count(module) == 1);
+        if is_idle {
+            *kept = None;
+        }
+        is_idle
+    }
+}
+
+impl Shelf {
+    /// The module for a job, and whether it was there before. Whoever comes while a shared one is being loaded waits.
+    pub(crate) fn module(&self, program: &Arc<Program>) -> Result<(Arc<Module>, bool), LoadError> {
+        let declared = program.declared.get_or_init(|| Declared::of(&program.image));
+        if declared.has_variables {
+            return Ok((program.load(declared)?, false));
+        }
+        let mut kept = program.kept.lock().expect("nobody panics while loading");
+        if let Some(module) = &*kept {
+            return Ok((Arc::clone(module), true));
+        }
+        let module = program.load(declared)?;
+        *kept = Some(Arc::clone(&module));
+        drop(kept);
+        self.remember(program);
+        Ok((module, false))
+    }
+
+    /// Unloads every module that no job has. Answers whether there was one.
+    pub(crate) fn unload_idle(&self) -> bool {
+        let programs: Vec<_> = self.programs().iter().filter_map(Weak::upgrade).collect();
+        programs.iter().filter(|program| program.unload_idle()).count() > 0
+    }
+
+    /// Bounded by what the supervisor lets this process hold: it forgets programs, and they are dropped from here then.
+    fn remember(&self, program: &Arc<Program>) {
+        let mut programs = self.programs();
+        programs.retain(|known| known.strong_count() > 0 && known.as_ptr() != Arc::as_ptr(program));
+        programs.push(Arc::downgrade(program));
+    }
+
+    fn programs(&self) -> MutexGuard<'_, Vec<Weak<Program>>> {
+        self.programs.lock().expect("nobody panics while holding the shelf")
+    }
+}
