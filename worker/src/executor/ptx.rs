@@ -37,6 +37,13 @@ pub(crate) fn declarations(ptx: &str) -> Declarations {
     }
 }
 
+/// The parameters of a kernel, as far as the text leaves no doubt: one that is declared twice must be declared alike.
+pub(crate) fn params_of<'a>(entries: &'a [Entry], name: &str) -> Option<&'a [usize]> {
+    let mut known = entries.iter().filter(|entry| entry.name == name).map(|entry| entry.params.as_deref());
+    let first = known.next()?;
+    if known.all(|other| other == first) { first } else { None }
+}
+
 fn entries(plain: &str) -> Vec<Entry> {
     plain.match_indices(".entry").filter_map(|(at, word)| entry(&plain[at + word.len()..])).collect()
 }
@@ -68,12 +75,23 @@ fn params(list: &str) -> Option<Vec<usize>> {
     list.split(',').map(param).collect()
 }
 
-/// `.param .align 8 .b8 name[24]` is 24 bytes.
+/// `.param .align 8 .b8 name[24]` is 24 bytes. A word that says anything else about the size, such as a vector's, is not guessed at.
 fn param(text: &str) -> Option<usize> {
-    let size = text.split_whitespace().filter_map(|word| word.strip_prefix('.')).find_map(type_bytes)?;
-    match text.split_once('[') {
-        None => Some(size),
-        Some((_, extent)) => extent.split_once(']')?.0.trim().parse::<usize>().ok()?.checked_mul(size),
+    let (head, extent) = match text.split_once('[') {
+        None => (text, None),
+        Some((head, extent)) => (head, Some(extent.trim_end().strip_suffix(']')?.trim())),
+    };
+    let mut size = None;
+    for word in head.split_whitespace().filter_map(|word| word.strip_prefix('.')) {
+        match (word, size) {
+            ("param" | "align" | "ptr" | "global" | "const" | "shared" | "local", _) => {}
+            (_, None) => size = Some(type_bytes(word)?),
+            (_, Some(_)) => return None,
+        }
+    }
+    match extent {
+        None => size,
+        Some(extent) => extent.parse::<usize>().ok()?.checked_mul(size?),
     }
 }
 
@@ -119,7 +137,24 @@ mod tests {
     }
 
     #[test]
+    fn a_kernel_in_a_string_is_none_and_one_declared_twice_must_be_alike() {
+        let found = entries(".file 1 \"x .entry k() \"\n.visible .entry k(.param .u64 p){ ret; }");
+        assert_eq!(params_of(&found, "k"), Some(&[8][..]));
+        assert_eq!(params_of(&found, "other"), None);
+        let alike = entries(".entry k(.param .u64 p);\n.entry k(.param .u64 q){ ret; }");
+        assert_eq!(params_of(&alike, "k"), Some(&[8][..]));
+        let unlike = entries(".entry k();\n.entry k(.param .u64 q){ ret; }");
+        assert_eq!(params_of(&unlike, "k"), None);
+        assert_eq!(params_of(&entries(".file 1 \"\\\" .entry k() \"\n.entry k(.param .u64 q){}"), "k"), None);
+    }
+
+    #[test]
     fn a_list_that_is_not_understood_is_not_guessed() {
+        for param in
+            [".param .v4 .u32 p", ".param .u32 .v4 p", ".param .b8 p[2][3]", ".param.u32 p", ".param .b8 p[0x8]"]
+        {
+            assert_eq!(entries(&format!(".entry f({param})"))[0].params, None, "{param}");
+        }
         assert_eq!(entries(".entry f(.param .x7 p)")[0].params, None);
         assert_eq!(entries(".entry f(")[0].params, None);
     }

@@ -38,6 +38,22 @@ async fn arguments_must_be_as_many_and_as_long_as_the_kernel_takes() {
 }
 
 #[tokio::test]
+async fn a_kernel_in_a_string_does_not_hide_the_parameters_of_the_real_one() {
+    let executor = start().await;
+    let real = ".visible .entry add_one(";
+    let tricky = PTX.replace(real, &format!(".file 1 \"x .entry add_one() \"\n{real}"));
+    let mut task = ptx_task(&tricky);
+    let good = add_one(10, 1);
+    (task.buffers, task.launches, task.outputs) = (good.buffers, good.launches, good.outputs);
+    assert_eq!(u32s(&succeed(&executor, &task).await[0]), [1; 10]);
+    task.launches[0].args.clear();
+    let failure = fail(&executor, &task).await;
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::LaunchError));
+    assert_eq!(failure.message, "launches[0] (add_one): 0 arguments given, the kernel takes 2");
+    still_works(&executor).await;
+}
+
+#[tokio::test]
 async fn bad_ptx_is_answered_with_its_line() {
     let executor = start().await;
     let broken = PTX.replace("mul.wide.u32 %rd3, %r5, 4;", "frobnicate.u32 %rd3, %r5, 4;");

@@ -364,7 +364,7 @@ fn prepare<'a>(
 /// The driver takes a list of pointers on trust; so it gets exactly what the kernel declares, or nothing.
 fn check_args(function: &Function, args: &[ArgPlan], buffers: usize) -> Result<(), String> {
     let Some(params) = &function.params else {
-        return Err("this driver can't say what parameters the kernel takes; submit PTX instead of a cubin".to_owned());
+        return Err("neither this driver nor a text says what parameters the kernel takes; submit plain PTX".to_owned());
     };
     if params.len() != args.len() {
         return Err(format!("{} arguments given, the kernel takes {}", args.len(), params.len()));

@@ -43,7 +43,7 @@ pub(crate) struct Module {
 pub(crate) struct Function {
     handle: Handle<sys::CUfunction>,
     pub limits: KernelLimits,
-    /// Bytes of each parameter, where the PTX or the driver says so.
+    /// Bytes of each parameter, where the driver or the PTX says so.
     pub params: Option<Vec<usize>>,
     /// How much dynamic shared memory was opted in to. It only grows, so that no other lane's launch is undercut.
     shared_bytes: Mutex<u32>,
@@ -123,8 +123,9 @@ impl Module {
             threads_per_block: attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             static_shared_bytes: attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
         };
-        let declared = self.entries.iter().find(|known| known.name == entry).and_then(|known| known.params.clone());
-        let params = declared.or_else(|| driver_params(library, handle));
+        // The driver reads as many arguments as it thinks the kernel takes, so its own word comes first.
+        let declared = || ptx::params_of(&self.entries, entry).map(<[usize]>::to_vec);
+        let params = driver_params(library, handle).or_else(declared);
         Ok(Function { handle: Handle(handle), limits, params, shared_bytes: Mutex::default() })
     }
 
@@ -184,8 +185,8 @@ impl Function {
     }
 }
 
-/// The parameters of a kernel whose text we do not have. Drivers know them since CUDA 12.4; with an older one nobody can check, and a
-/// launch with too few arguments reads past our list, so such a kernel is refused by [`super::lane`].
+/// The parameters of a kernel by the driver's account, which drivers give since CUDA 12.4. With an older one only the text is left; where
+/// that is missing or in doubt, nobody can check, and [`super::lane`] refuses the kernel: a launch with too few arguments reads past our list.
 fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<Vec<usize>> {
     if !library.has("cuFuncGetParamInfo") {
         return None;
