@@ -230,6 +230,11 @@ impl Connection {
         Ok(())
     }
 
+    /// Its queues are gone, whoever deleted them: the next submission makes them again.
+    pub(crate) async fn forget_pool(&self, pool: &PoolName) {
+        self.pools.lock().await.remove(pool);
+    }
+
     /// Tells the ledger of confirmed jobs. An event that does not arrive costs only the time at which the job was confirmed:
     /// the worker's events carry everything else.
     pub(crate) async fn record(&self, submitted: impl IntoIterator<Item = Submitted>) {

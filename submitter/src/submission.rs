@@ -10,7 +10,7 @@ use futures::{StreamExt, stream};
 use gpufleet_schema::{
     Batch, Encoding, MessageId, PoolName, Priority, Submitted, bounds::MESSAGE_BYTES_MAX, event::JobInfo, topology,
 };
-use gpufleet_transport::{Message, Properties};
+use gpufleet_transport::{Message, Properties, PublishError};
 
 use crate::{CheckedJob, Job, JobHandle, SubmitError, client::Connection, inbox::Awaited, packing::Packet};
 
@@ -121,13 +121,13 @@ async fn send_packet(
             connection.record(submitted.collect::<Vec<_>>()).await;
             members.into_iter().map(|(index, member)| (index, Ok(member.into_handle(connection)))).collect()
         }
-        Err(error) => members
-            .into_iter()
-            .map(|(index, member)| {
-                let job_id = member.info.job_id;
-                (index, Err(SubmitError::of_publish(error.clone(), job_id, pool, *priority)))
-            })
-            .collect(),
+        Err(error) => {
+            if matches!(error, PublishError::Unroutable { .. }) {
+                connection.forget_pool(pool).await;
+            }
+            let refused = |member: &Member| SubmitError::of_publish(error.clone(), member.info.job_id, pool, *priority);
+            members.iter().map(|(index, member)| (*index, Err(refused(member)))).collect()
+        }
     }
 }
 

@@ -1,8 +1,9 @@
 """A producer that knows AMQP and nothing of gpufleet: publishes one task, prints the reply.
 
-usage: producer.py AMQP_URL TASK_FILE CONTENT_TYPE [MESSAGE_ID]
+usage: GPUFLEET_AMQP_URL=amqp://... producer.py TASK_FILE CONTENT_TYPE [MESSAGE_ID]
 """
 
+import os
 import sys
 
 import pika
@@ -10,7 +11,8 @@ import pika
 TIMEOUT_SECONDS = 60
 
 
-def main(url: str, path: str, content_type: str, message_id: str | None = None) -> None:
+def main(path: str, content_type: str, message_id: str | None = None) -> None:
+    url = os.environ["GPUFLEET_AMQP_URL"]
     client = "pika-producer"
     queue = "gpufleet.v1.replies." + client
     with pika.BlockingConnection(pika.URLParameters(url)) as connection:

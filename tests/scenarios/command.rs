@@ -103,10 +103,16 @@ async fn every_bad_input_gets_one_clear_message() {
     let ptx = ["submit", "--ptx", "k.ptx", "--entry", "k", "--zeros", "y=f32[4]", "--args", "y"];
 
     complains(&ground, folder, &["submit", "saxpi", "--detach"], 3, &["saxpi", "did you mean saxpy"]).await;
-    complains(&ground, folder, &["submit", "saxpy", "--in", "x=x.npy", "--inout", "y=y.npy"], 3, &["a", "saxpy("])
-        .await;
-    complains(&ground, folder, &submit(&["--arg", "b=1"]), 3, &["b", "saxpy("]).await;
-    complains(&ground, folder, &submit(&["--in", "z=x.npy"]), 3, &["z"]).await;
+    complains(
+        &ground,
+        folder,
+        &["submit", "saxpy", "--in", "x=x.npy", "--inout", "y=y.npy"],
+        3,
+        &["arguments.a", "saxpy("],
+    )
+    .await;
+    complains(&ground, folder, &submit(&["--arg", "b=1"]), 3, &["arguments.b", "saxpy("]).await;
+    complains(&ground, folder, &submit(&["--in", "z=x.npy"]), 3, &["buffers.z"]).await;
     let shapes = ["submit", "saxpy", "--arg", "a=2", "--in", "x=long.npy", "--inout", "y=y.npy"];
     complains(&ground, folder, &shapes, 3, &["5", "3"]).await;
     let missing = ["submit", "saxpy", "--arg", "a=2", "--in", "x=missing.npy", "--inout", "y=y.npy"];

@@ -9,7 +9,7 @@ async fn a_job_whose_executor_is_killed_is_tried_again_by_the_same_worker() {
     let ground = Ground::shared("executor-lost").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(3)).await.unwrap();
+    let mut handle = fleet.submit(busy::for_seconds(12)).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     worker.kill_executor().await;
 

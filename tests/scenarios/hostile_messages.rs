@@ -151,7 +151,7 @@ fn senseless() -> Vec<(&'static str, Task<'static>, &'static str)> {
                 task.buffers[0].shape = vec![2];
                 task.buffers[0].data = Data::Inline(Inline::from(vec![0; 8]));
             }),
-            "buffers",
+            "buffers.y.shape",
         ),
     ]
 }

@@ -45,7 +45,7 @@ async fn packed_jobs_are_answered_each_by_its_own_outcome() {
     let ground = Ground::shared("packed").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
-    // One job in ten asks for a buffer of another length, which only the worker's check of the task notices.
+    // One job in ten names an entry that its program does not have, which only the worker finds out.
     let jobs = (0..JOBS).map(|index| match index % 10 {
         7 => Job::ptx(".version 8.0\n.target sm_80\n.address_size 64\n").entry("missing").cover([1]),
         _ => saxpy(index),

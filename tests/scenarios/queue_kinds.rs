@@ -3,7 +3,8 @@
 
 use gpufleet::{Fleet, QueueKind};
 use gpufleet_local::QueueKind as FleetKind;
-use gpufleet_tests::{Ended, Ground, WAIT, kernels};
+use gpufleet_schema::{JobState, PoolName, Priority, topology::task_queue};
+use gpufleet_tests::{Ended, Ground, WAIT, busy, kernels};
 
 const SAXPY: [&str; 7] =
     ["submit", "saxpy", "--arg=a=2", "--zeros=x=f32[4]", "--zeros=y=f32[4]", "--timeout=60s", "-ojson"];
@@ -53,4 +54,43 @@ async fn a_classic_producer_is_refused_by_a_quorum_fleet_which_goes_on() {
     let ended = ground.gpufleet(folder.path(), &SAXPY).await;
     assert_eq!(ended.code, 0, "{ended:?}");
     ground.check_history(1).await;
+}
+
+/// Classic queues do not count deliveries: a job that comes again does so as a copy with a number of its own.
+#[tokio::test(flavor = "multi_thread")]
+async fn on_classic_queues_every_attempt_has_a_number_of_its_own() {
+    let ground = Ground::shared_with("classic-again", FleetKind::Classic).await;
+    let builder = Fleet::builder().queue_kind(QueueKind::Classic);
+    let fleet = builder.connect(&ground.endpoints().amqp_url).await.unwrap();
+    let mut handle = fleet.submit(busy::for_seconds(12)).await.unwrap();
+    for attempt in 1..=2 {
+        let worker = ground.worker().await;
+        ground
+            .poll_job("running", handle.id(), |job| job.state == JobState::Running && job.attempt == Some(attempt))
+            .await;
+        worker.kill9().await.unwrap();
+    }
+    let _last = ground.worker().await;
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_eq!(result.attempt, 3);
+    let numbers: Vec<u32> = ground.final_job(handle.id()).await.attempts.iter().map(|a| a.attempt).collect();
+    assert_eq!(numbers, [1, 2, 3]);
+    ground.check_history(1).await;
+}
+
+/// A producer outlives its queues: whoever deletes them costs it one submission, and the error says to try again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_makes_deleted_queues_again() {
+    let ground = Ground::shared("queue-deleted").await;
+    let fleet = ground.client().await;
+    let deserted = "deserted".parse::<PoolName>().unwrap();
+    let job = || kernels::doubles(&[1.0]).pool(deserted.clone());
+    fleet.submit(job()).await.unwrap();
+    let broker = ground.broker().await;
+    for priority in Priority::ALL {
+        broker.delete_queue(&task_queue(&deserted, priority)).await.unwrap();
+    }
+    let error = fleet.submit(job()).await.unwrap_err();
+    assert!(matches!(error, gpufleet::SubmitError::NoQueue { .. }), "{error}");
+    fleet.submit(job()).await.unwrap();
 }

@@ -9,7 +9,7 @@ async fn sigterm_finishes_what_runs_and_hands_back_the_rest() {
     let ground = Ground::shared("sigterm").await;
     let first = ground.worker_with(&["--jobs-per-device", "1"]).await;
     let fleet = ground.client().await;
-    let mut running = fleet.submit(busy::for_seconds(6)).await.unwrap();
+    let mut running = fleet.submit(busy::for_seconds(12)).await.unwrap();
     let mut waiting = fleet.submit(busy::for_millis(10)).await.unwrap();
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
 
