@@ -4,7 +4,8 @@
 //! runs in a child with limits on time, memory and files ([`child`]), without our environment, and with the file system closed to all but
 //! CUDA's own headers where the kernel can do that ([`sandbox`]). Options come from an allow list ([`options`]).
 //!
-//! Results are kept, bounded, by code, options and architecture ([`cache`]); equal requests at the same time are compiled once.
+//! Results are kept, bounded, by code, options and architecture ([`cache`]), and so is the word that code is wrong; equal requests at the same time are
+//! compiled once, well or not.
 
 use std::{
     path::{Path, PathBuf},
@@ -104,18 +105,25 @@ impl Compiler {
             request.nvrtc.clone_from(&self.nvrtc);
         }
         let cell = self.cache.cell(&request);
-        let compiled = cell
-            .get_or_try_init(|| async {
+        let outcome = cell
+            .get_or_init(|| async {
                 let _permit = self.compilers.acquire().await.expect("the semaphore is never closed");
                 parent::compile(&request, self.executable.as_deref()).await.map(Arc::new)
             })
             .await;
-        match compiled {
-            Ok(compiled) => Ok(Arc::clone(compiled)),
-            Err(error) => {
-                self.cache.forget(&request);
-                Err(error)
-            }
+        if outcome.as_ref().is_err_and(CompileError::may_pass) {
+            self.cache.forget(&request, &cell);
+        }
+        outcome.clone()
+    }
+}
+
+impl CompileError {
+    /// Whether the same request may end otherwise another time.
+    fn may_pass(&self) -> bool {
+        match self {
+            Self::Source { .. } | Self::Refused(_) => false,
+            Self::Timeout | Self::Died(_) | Self::NotFound(_) | Self::Internal(_) => true,
         }
     }
 }

@@ -7,15 +7,17 @@ use std::{
 
 use tokio::sync::OnceCell;
 
-use super::{CompileRequest, Compiled};
+use super::{CompileError, CompileRequest, Compiled};
 
 /// Distinct sources that a worker keeps compiled. A PTX is some tens of kilobytes.
 const ENTRIES_MAX: usize = 512;
 /// All kept PTX together, for those that are not so small.
 const BYTES_MAX: usize = 256 << 20;
 
-/// Filled once by the first who asks; the others wait for it.
-pub(super) type Cell = Arc<OnceCell<Arc<Compiled>>>;
+pub(super) type Outcome = Result<Arc<Compiled>, CompileError>;
+
+/// Filled once by the first who asks; the others wait for it, and share also a failure.
+pub(super) type Cell = Arc<OnceCell<Outcome>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Cache {
@@ -50,11 +52,11 @@ impl Cache {
         cell
     }
 
-    /// Drops a request that came to nothing. Another one for the same may be under way; it keeps its cell.
-    pub(super) fn forget(&self, request: &CompileRequest) {
+    /// Drops an outcome that another try may change. Another try for the same may be under way; it keeps its cell.
+    pub(super) fn forget(&self, request: &CompileRequest, cell: &Cell) {
         let key = key(request);
         let mut state = self.state();
-        if state.entries.get(&key).is_some_and(|entry| entry.cell.get().is_none()) {
+        if state.entries.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.cell, cell)) {
             state.entries.remove(&key);
         }
     }
@@ -66,13 +68,22 @@ impl Cache {
 
 impl State {
     fn is_full(&self) -> bool {
-        let bytes = |entry: &Entry| entry.cell.get().map_or(0, |compiled| compiled.ptx.len() + compiled.log.len());
+        let bytes = |entry: &Entry| entry.cell.get().map_or(0, size);
         self.entries.len() >= ENTRIES_MAX || self.entries.values().map(bytes).sum::<usize>() >= BYTES_MAX
     }
 
     fn drop_oldest(&mut self) -> bool {
         let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key);
         oldest.is_some_and(|key| self.entries.remove(&key).is_some())
+    }
+}
+
+fn size(outcome: &Outcome) -> usize {
+    match outcome {
+        Ok(compiled) => compiled.ptx.len() + compiled.log.len(),
+        Err(CompileError::Source { message, log, .. }) => message.len() + log.len(),
+        // A sentence at most.
+        Err(_) => 0,
     }
 }
 
@@ -107,6 +118,17 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &cache.cell(&request("b"))));
         assert!(!Arc::ptr_eq(&first, &cache.cell(&CompileRequest { options: vec!["-G".into()], ..request("a") })));
         assert!(!Arc::ptr_eq(&first, &cache.cell(&CompileRequest { arch: (9, 0), ..request("a") })));
+    }
+
+    #[tokio::test]
+    async fn only_the_cell_that_is_meant_is_forgotten() {
+        let cache = Cache::default();
+        let first = cache.cell(&request("a"));
+        cache.forget(&request("a"), &first);
+        let second = cache.cell(&request("a"));
+        assert!(!Arc::ptr_eq(&first, &second));
+        cache.forget(&request("a"), &first);
+        assert!(Arc::ptr_eq(&second, &cache.cell(&request("a"))));
     }
 
     #[tokio::test]

@@ -1,6 +1,9 @@
 //! CUDA C in compiler children.
 
-use std::sync::Arc;
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 use gpufleet_worker::compiler::{CompileError, CompileRequest, Compiled, Compiler};
@@ -91,6 +94,48 @@ async fn equal_requests_at_the_same_time_are_compiled_once() {
     let all = futures::future::join_all(jobs).await;
     let first = all[0].as_ref().unwrap();
     assert!(all.iter().all(|compiled| Arc::ptr_eq(compiled.as_ref().unwrap(), first)));
+}
+
+/// A compiler that notes each start in a file and then goes on as `command`. A shell writes it: were we to hold it open for writing while
+/// another test starts a process, it could not be run.
+fn noting(folder: &Path, command: &str) -> (PathBuf, impl Fn() -> usize + use<>) {
+    let (program, notes) = (folder.join("compiler"), folder.join("notes"));
+    let text = format!("#!/bin/sh\necho started >> '{}'\n{command}\n", notes.display());
+    let written = std::process::Command::new("sh")
+        .args(["-c", "printf '%s' \"$1\" > \"$0\" && chmod +x \"$0\""])
+        .args([program.as_os_str(), text.as_ref()])
+        .status();
+    assert!(written.expect("there is a shell").success());
+    (program, move || std::fs::read_to_string(&notes).expect("a compiler was started").lines().count())
+}
+
+#[tokio::test]
+async fn equal_requests_that_fail_at_the_same_time_are_compiled_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, starts) = noting(folder.path(), &format!("exec '{}' \"$@\"", executable().display()));
+    let compiler = Compiler::new(None).with_executable(program);
+    let wrong = || request("nonsense");
+    for _ in 0..2 {
+        for outcome in futures::future::join_all((0..64).map(|_| compiler.compile(wrong()))).await {
+            assert!(matches!(outcome, Err(CompileError::Source { .. })), "{outcome:?}");
+        }
+    }
+    assert_eq!(starts(), 1, "the code stays wrong");
+    compiler.compile(request(GOOD)).await.unwrap();
+    assert_eq!(starts(), 2);
+}
+
+#[tokio::test]
+async fn a_failure_that_may_pass_is_shared_and_then_forgotten() {
+    let folder = tempfile::tempdir().unwrap();
+    let (program, starts) = noting(folder.path(), "exit 1");
+    let compiler = Compiler::new(None).with_executable(program);
+    for round in 1..=2 {
+        for outcome in futures::future::join_all((0..64).map(|_| compiler.compile(request(GOOD)))).await {
+            assert!(matches!(outcome, Err(CompileError::Died(_))), "{outcome:?}");
+        }
+        assert_eq!(starts(), round);
+    }
 }
 
 #[tokio::test]
