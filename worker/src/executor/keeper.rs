@@ -92,7 +92,10 @@ impl Exit {
     /// One line for a person.
     pub(crate) fn describe(&self) -> String {
         match self.tail.lines().rev().find(|line| !line.trim().is_empty()) {
-            Some(line) => format!("{}; its last words: {}", self.status, line.trim()),
+            // Kernels print too, and a log or a terminal that shows this must not obey them.
+            Some(line) => {
+                format!("{}; its last words: {}", self.status, line.trim().replace(char::is_control, "\u{fffd}"))
+            }
             None => self.status.to_string(),
         }
     }
@@ -139,7 +142,8 @@ fn read_output(output: io::PipeReader, pid: u32) -> String {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
-        debug!(pid, line = %String::from_utf8_lossy(&line).trim_end(), "executor printed");
+        // In quotes and escaped: a kernel prints what it likes, and must not write to a terminal or forge a line of the log.
+        debug!(pid, line = ?String::from_utf8_lossy(&line).trim_end(), "executor printed");
         tail.extend(&line);
         let surplus = tail.len().saturating_sub(TAIL_BYTES_MAX);
         tail.drain(..surplus);
@@ -157,5 +161,16 @@ fn wait_without_reaping(pid: u32) {
         if waited == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_words_give_no_orders_to_a_terminal() {
+        let exit = Exit { status: ExitStatus::default(), tail: "first\n\x1b[2J gone\n\n".to_owned() };
+        assert!(exit.describe().ends_with("its last words: \u{fffd}[2J gone"), "{}", exit.describe());
     }
 }
