@@ -38,6 +38,10 @@ impl Backlog {
         }
     }
 
+    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+        self.lanes.iter().flatten()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.lanes.iter().map(VecDeque::len).sum()
     }

@@ -10,6 +10,7 @@ pub(super) struct Device {
     places: u32,
     places_taken: u32,
     up: bool,
+    gone: bool,
     /// A job that runs here wants no neighbours.
     exclusive: bool,
     /// A job that waits for this device to become empty.
@@ -18,7 +19,17 @@ pub(super) struct Device {
 
 impl Device {
     pub(super) fn new(id: DeviceId, places: u32, bytes: u64) -> Self {
-        Self { id, bytes, bytes_taken: 0, places, places_taken: 0, up: true, exclusive: false, reserved: None }
+        Self {
+            id,
+            bytes,
+            bytes_taken: 0,
+            places,
+            places_taken: 0,
+            up: true,
+            gone: false,
+            exclusive: false,
+            reserved: None,
+        }
     }
 
     pub(super) fn bring_up(&mut self, places: u32, bytes: u64) {
@@ -31,6 +42,15 @@ impl Device {
     pub(super) fn take_down(&mut self) {
         self.up = false;
         self.reserved = None;
+    }
+
+    pub(super) fn give_up(&mut self) {
+        self.take_down();
+        self.gone = true;
+    }
+
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
     }
 
     pub(super) fn places_free(&self) -> u32 {

@@ -55,6 +55,8 @@ pub enum Event {
     },
     /// Its executor is gone. Jobs that ran there are still to leave one by one.
     DeviceDown(DeviceId),
+    /// It is down and will not come back.
+    DeviceGone(DeviceId),
     /// Nothing may start any more.
     Draining,
 }
@@ -102,6 +104,10 @@ impl Scheduler {
             Event::Left(ticket) => self.leave(ticket),
             Event::DeviceUp { device, places, bytes } => self.device_up(device, places, bytes),
             Event::DeviceDown(device) => self.devices.iter_mut().filter(|d| d.id == device).for_each(Device::take_down),
+            Event::DeviceGone(device) => {
+                self.devices.iter_mut().filter(|d| d.id == device).for_each(Device::give_up);
+                return self.refuse_what_no_longer_fits();
+            }
             Event::Draining => {
                 self.draining = true;
                 return self.backlog.drain().map(Action::HandBack).collect();
@@ -120,8 +126,20 @@ impl Scheduler {
 
     /// A device that is down for the moment still counts: it will be back, and the job can wait for it.
     fn too_large(&self, demand: Demand) -> Option<TooLarge> {
-        let device_bytes_max = self.devices.iter().map(|device| device.bytes).max()?;
+        let device_bytes_max = self.devices.iter().filter(|d| !d.is_gone()).map(|device| device.bytes).max()?;
         (demand.bytes > device_bytes_max).then_some(TooLarge { bytes: demand.bytes, device_bytes_max })
+    }
+
+    fn refuse_what_no_longer_fits(&mut self) -> Vec<Action> {
+        let waiting: Vec<_> = self.backlog.iter().map(|waiting| (waiting.ticket, waiting.demand)).collect();
+        let mut actions = Vec::new();
+        for (ticket, demand) in waiting {
+            if let Some(too_large) = self.too_large(demand) {
+                self.leave(ticket);
+                actions.push(Action::Refuse(ticket, too_large));
+            }
+        }
+        actions
     }
 
     fn device_up(&mut self, id: DeviceId, places: u32, bytes: u64) {

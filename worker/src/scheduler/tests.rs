@@ -79,6 +79,17 @@ fn nothing_starts_on_a_device_that_is_down_and_work_resumes_when_it_is_back() {
 }
 
 #[test]
+fn what_only_a_lost_device_could_hold_is_refused() {
+    let mut scheduler = with_device(1, 100);
+    scheduler.step(Event::DeviceUp { device: DeviceId(1), places: 1, bytes: 1000 });
+    scheduler.step(Event::DeviceDown(DeviceId(1)));
+    assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(1), demand(500)))), NONE);
+    let refused = TooLarge { bytes: 500, device_bytes_max: 100 };
+    assert_eq!(scheduler.step(Event::DeviceGone(DeviceId(1))), [Action::Refuse(Ticket(1), refused)]);
+    assert_eq!(scheduler.waiting(), 0);
+}
+
+#[test]
 fn draining_hands_back_what_waits_and_what_still_arrives() {
     let mut scheduler = with_device(1, 100);
     scheduler.step(Event::Arrived(Ticket(1), demand(1)));

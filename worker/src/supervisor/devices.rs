@@ -115,6 +115,7 @@ impl Keeper {
                     warn!(device = self.options.device, failures, %reason, "executor did not start");
                     if failures == START_FAILURES_MAX {
                         error!(device = self.options.device, "device out of service");
+                        self.admission.tell(Event::DeviceGone(DeviceId(self.options.device)));
                         self.sick.send_replace(Some(reason.to_string()));
                     } else {
                         tokio::time::sleep(pause).await;
