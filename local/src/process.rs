@@ -18,7 +18,7 @@ use crate::{
 mod table;
 
 pub(crate) use table::of_state;
-pub use table::{Identity, marked};
+pub use table::{Group, Identity, marked};
 
 /// How often a condition is looked at while waiting for it.
 pub(crate) const POLL: Duration = Duration::from_millis(20);

@@ -3,11 +3,12 @@
 use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
+    process::Stdio,
     time::Duration,
 };
 
 use anyhow::{Context as _, bail};
-use gpufleet_local::{Signal, process::Identity};
+use gpufleet_local::{Signal, process::Group};
 use tokio::process::Command;
 
 use crate::interrupt::interrupted;
@@ -42,28 +43,37 @@ pub fn cargo<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Comman
     command
 }
 
-/// Runs a command to its end. When we are interrupted, so is the command, and its end is waited for.
+/// Runs a command to its end. When we are interrupted, so are the command and what it runs, and its end is waited for.
+///
+/// They are a process group of their own: a signal to cargo alone would leave what it runs, and a signal that only we get, such as
+/// SIGTERM, would reach neither. The terminal's Ctrl-C then reaches only us as well, and is passed on.
 pub async fn run(mut command: Command) -> anyhow::Result<()> {
     let described = format!("{:?}", command.as_std());
-    let mut child = command.kill_on_drop(true).spawn().with_context(|| format!("start {described}"))?;
-    let pid = child.id();
+    // Who is not in the terminal's foreground would be stopped when reading from it.
+    command.stdin(Stdio::null()).process_group(0).kill_on_drop(true);
+    // Before the start: from now on a signal waits for us to look, instead of ending us without the command.
+    let mut interrupted = std::pin::pin!(interrupted());
+    tokio::select! {
+        biased;
+        interrupted = &mut interrupted => return Err(interrupted.into()),
+        () = std::future::ready(()) => {}
+    }
+    let mut child = command.spawn().with_context(|| format!("start {described}"))?;
+    let group = Group::led_by(child.id().context("a command that was not waited for has a process id")?);
     let interrupted = tokio::select! {
         status = child.wait() => {
+            group.release();
             let status = status.with_context(|| format!("wait for {described}"))?;
             if status.success() {
                 return Ok(());
             }
             bail!("{described} ended with {status}");
         }
-        interrupted = interrupted() => interrupted,
+        interrupted = &mut interrupted => interrupted,
     };
-    // On a terminal the command has got the signal itself; another one does no harm.
-    if let Some(identity) = pid.and_then(Identity::of) {
-        identity.signal(Signal::Interrupt);
-    }
-    if tokio::time::timeout(ENDS_WITHIN, child.wait()).await.is_err() {
-        child.kill().await.with_context(|| format!("kill {described}"))?;
-    }
+    group.signal(Signal::Interrupt);
+    // Whatever is still there after that is killed as the group goes.
+    tokio::time::timeout(ENDS_WITHIN, child.wait()).await.ok();
     Err(interrupted.into())
 }
 

@@ -72,6 +72,36 @@ impl Identity {
     }
 }
 
+/// A process that leads a process group, and everything in that group, unless it was let go.
+#[derive(Debug)]
+pub struct Group(Option<libc::pid_t>);
+
+impl Group {
+    /// The group of a process that was just started as a leader, and whose end was not collected yet.
+    pub fn led_by(pid: u32) -> Self {
+        Self(libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 1))
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        if let Some(group) = self.0 {
+            // SAFETY: kill has no preconditions. Where nobody is left, it fails, which is as good.
+            unsafe { libc::kill(-group, signal.number()) };
+        }
+    }
+
+    /// Its processes may stay when this goes.
+    pub fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+/// Whoever loses interest in a command loses it in what the command has started.
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::Kill);
+    }
+}
+
 /// Children of `pid` and their children, at this moment.
 pub(super) fn descendants(pid: u32) -> Vec<Identity> {
     let mut children: HashMap<u32, Vec<Identity>> = HashMap::new();
@@ -140,5 +170,16 @@ mod tests {
         child.wait().unwrap();
         assert!(found.iter().any(|identity| identity.pid == child.id()));
         assert!(by_marker.iter().any(|identity| identity.pid == child.id()));
+    }
+    #[test]
+    fn a_group_ends_with_what_its_leader_has_started() {
+        use std::{io::Read as _, os::unix::process::CommandExt as _, process::Stdio};
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "sleep 60 & wait"]).process_group(0).stdout(Stdio::piped());
+        let mut leader = command.spawn().unwrap();
+        drop(Group::led_by(leader.id()));
+        // The pipe has its end when nobody holds it any more: neither the shell nor its child.
+        leader.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
+        assert!(!leader.wait().unwrap().success());
     }
 }
