@@ -136,22 +136,28 @@ impl Lane {
         if !was_loaded {
             timings.load_us = loading.elapsed().as_micros() as u64;
         }
-        let outcome = self.run_loaded(common, work, &module, timings);
+        let mut memory = None;
+        let outcome = self.run_loaded(common, work, &module, &mut memory, timings);
         if let Err(JobError::Cuda(error)) = &outcome
             && error.damage() != Damage::None
         {
-            // Nothing is unloaded through a context that is beyond use.
-            std::mem::forget(module);
+            // Nothing is given back through a context that is beyond use.
+            std::mem::forget((module, memory));
+            return outcome;
         }
+        // In this order: whoever is woken because memory was given back also finds that of the module.
+        drop(module);
+        drop(memory);
         outcome
     }
 
     /// The job, from its kernels on. When it returns, nothing of it runs any more.
-    fn run_loaded(
+    fn run_loaded<'a>(
         &mut self,
-        common: &Common,
+        common: &'a Common,
         work: &Work,
         module: &Module,
+        memory: &mut Option<Allocation<'a>>,
         timings: &mut Timings,
     ) -> Result<(), JobError> {
         let mut prepared = Vec::with_capacity(work.run.launches.len());
@@ -160,19 +166,15 @@ impl Lane {
         }
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
         timings.device_bytes_peak = sizes.iter().sum();
-        let allocation = common.allocate(&sizes)?;
+        let allocation = memory.insert(common.allocate(&sizes)?);
         self.make_events(prepared.len() + 3)?;
-        let enqueued = self.enqueue(work, &prepared, &allocation);
+        let enqueued = self.enqueue(work, &prepared, allocation);
         // Also after a failure: what was enqueued before it still uses the memory.
         // SAFETY: the stream is live.
         let ended = called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.stream) });
         if let Err(error) = ended
             && (enqueued.is_ok() || error.damage() != Damage::None)
         {
-            if error.damage() != Damage::None {
-                // Nothing is freed through a context that is beyond use.
-                std::mem::forget(allocation);
-            }
             return Err(error.into());
         }
         enqueued?;
