@@ -109,12 +109,32 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
 }
 
 fn complaint(error: LocalError) -> Complaint {
-    let complaint = Complaint::new(Exit::Internal, format!("failed to {}", chain(&error)));
+    let complaint = Complaint::new(exit(&error), format!("failed to {}", chain(&error)));
     match error {
         LocalError::Ended { .. } | LocalError::NotReady { .. } => {
             complaint.hint("`gpufleet local status` shows what runs and where the logs lie")
         }
         _ => complaint,
+    }
+}
+
+/// Whether the person who reads it can mend it by giving something else, or by installing what is missing.
+const fn exit(error: &LocalError) -> Exit {
+    match error {
+        LocalError::ProgramMissing { .. }
+        | LocalError::Name { .. }
+        | LocalError::Barrier { .. }
+        | LocalError::PathTooLong { .. }
+        | LocalError::NoHome => Exit::BadInput,
+        LocalError::File { .. }
+        | LocalError::Spawn { .. }
+        | LocalError::Ended { .. }
+        | LocalError::NotReady { .. }
+        | LocalError::WillNotDie { .. }
+        | LocalError::Command { .. }
+        | LocalError::Control { .. }
+        | LocalError::Locked { .. }
+        | LocalError::NoPort { .. } => Exit::Internal,
     }
 }
 

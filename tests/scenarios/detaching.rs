@@ -1,0 +1,50 @@
+//! Ctrl-C while `gpufleet submit` waits: the job goes on, and the command says how to come back to it.
+
+use std::process::Stdio;
+
+use gpufleet_local::programs;
+use gpufleet_schema::JobState;
+use gpufleet_tests::{Ground, WAIT};
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
+    process::Command,
+};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_interrupted_wait_names_the_job_and_the_job_goes_on() {
+    let ground = Ground::shared("detaching").await;
+    let folder = tempfile::tempdir().unwrap();
+    let job = ["submit", "mandelbrot", "--arg", "width=8", "--arg", "height=8", "--arg", "centre_x=-0.5"];
+    let more = ["--arg", "centre_y=0.0", "--arg", "step=0.3", "--arg", "max_iterations=50", "-o", "json"];
+    let mut submit = Command::new(programs::ours(None, "gpufleet").unwrap())
+        .args([&job[..], &more].concat())
+        .env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url)
+        .env("GPUFLEET_DATABASE_URL", &ground.endpoints().database_url)
+        .current_dir(folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()
+        .unwrap();
+    let pid = submit.id().expect("it was not waited for");
+    // It says so once it waits: no worker is there yet.
+    let mut told = BufReader::new(submit.stderr.take().unwrap());
+    let mut line = String::new();
+    tokio::time::timeout(WAIT, told.read_line(&mut line)).await.expect("it says that nobody serves the pool").unwrap();
+    assert!(line.contains("no worker serves pool default"), "{line}");
+    // SAFETY: kill has no memory effects; the process was started here and not waited for.
+    unsafe { libc::kill(pid as libc::pid_t, libc::SIGINT) };
+    let output = tokio::time::timeout(WAIT, submit.wait_with_output()).await.expect("it ends").unwrap();
+    assert_eq!(output.status.code(), Some(130), "{output:?}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let id = report["job_id"].as_str().unwrap();
+    let mut hint = String::new();
+    told.read_to_string(&mut hint).await.unwrap();
+    assert!(hint.contains(&format!("gpufleet show {id}")), "{hint}");
+
+    let _worker = ground.worker().await;
+    assert_eq!(ground.final_job(id.parse().unwrap()).await.job.state, JobState::Succeeded);
+    ground.check_history(1).await;
+}
