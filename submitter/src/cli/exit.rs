@@ -40,7 +40,7 @@ Exit codes:
     0  done
     1  a fault of gpufleet itself
     2  the command line makes no sense
-    3  bad input: an unreadable file, a wrong shape, argument or kernel name
+    3  bad input: an unreadable file, a wrong shape, argument or kernel name, a missing program
     4  the job failed by its own fault: compile error, invalid task, kernel fault
     5  the job ran into a limit (time, queue, device memory) or was cancelled
     6  the wait's deadline passed; the job goes on
