@@ -30,6 +30,8 @@ pub use library::{NVRTC_VARIABLE, Nvrtc};
 
 use cache::Cache;
 
+use crate::own_executable;
+
 /// Compilers at once: each takes a core and some hundred megabytes for the tens of milliseconds that it lives.
 const COMPILERS_MAX: usize = 4;
 
@@ -202,6 +204,7 @@ pub fn parse_arch(text: &str) -> Result<(u32, u32), String> {
 
 /// The life of a compiler child: a request on standard input, an answer on standard output.
 pub fn main() -> ExitCode {
+    own_executable::show_as("gpufleet-nvrtc");
     child::main()
 }
 

@@ -34,6 +34,7 @@ pub use spec::CudaSpec;
 pub use staging::OutputBytes;
 
 pub use crate::ipc::message::DeviceInfo;
+use crate::own_executable;
 
 /// The command line of the child. Its socket is its standard input.
 #[derive(Debug, Clone, clap::Args)]
@@ -54,6 +55,7 @@ pub struct Args {
 
 /// The life of an executor child. Only `handle` starts one.
 pub fn main(args: Args) -> ExitCode {
+    own_executable::show_as("gpufleet-exec");
     child::main(&args)
 }
 
