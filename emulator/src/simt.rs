@@ -2,17 +2,18 @@
 //!
 //! The life of a launch: [`launch`] hands block numbers to worker threads; each runs one block at a time to its end
 //! ([`block`]), its warps in turn, each until it ends or waits ([`warp`]). All state of a block belongs to the thread
-//! that runs it; blocks meet only in device memory.
+//! that runs it; blocks meet only in device memory. The blocks of a cooperative launch take turns ([`cooperative`]).
 
 pub mod access;
 mod atomic;
 mod block;
 mod builtin;
 mod collective;
+mod cooperative;
 mod frames;
 mod launch;
 mod print;
 mod specials;
 mod warp;
 
-pub use self::launch::{LaunchConfig, RunOptions, launch};
+pub use self::launch::{LaunchConfig, RunOptions, launch, launch_cooperative};

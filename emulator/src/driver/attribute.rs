@@ -49,8 +49,8 @@ impl Device {
             81 => limits.shared_bytes_per_multiprocessor.cast_signed(),
             82 => limits.registers_per_multiprocessor.cast_signed(),
             // Copies and kernels overlap (15, 31, 40), pinned memory is mapped at its own address (19, 41, 91, 99),
-            // and memory pools exist (115).
-            15 | 19 | 31 | 40 | 41 | 78 | 79 | 80 | 91 | 99 | 115 => 1,
+            // blocks can wait for each other (95), and memory pools exist (115).
+            15 | 19 | 31 | 40 | 41 | 78 | 79 | 80 | 91 | 95 | 99 | 115 => 1,
             87 => 2,
             97 => limits.shared_bytes_opt_in.cast_signed(),
             106 => limits.blocks_per_multiprocessor.cast_signed(),

@@ -30,6 +30,8 @@ pub struct Device {
     pub capability: ComputeCapability,
     pub limits: Limits,
     pub threads: usize,
+    /// Instructions after which a launch is taken to be endless.
+    pub instructions_max: Option<u64>,
     pub memory: Arc<Memory>,
     pub allocations: Allocations,
     pub printf: Printf,
@@ -75,6 +77,7 @@ impl Device {
             capability: settings.compute_capability,
             limits: Limits::of(settings.compute_capability),
             threads: settings.threads,
+            instructions_max: settings.instructions_max,
             memory: Arc::new(memory),
             allocations: Allocations::default(),
             printf: Printf::default(),

@@ -6,6 +6,7 @@ use super::{
     device::{Device, DeviceFault},
     function::{self, Function},
     handle::Handle,
+    occupancy,
     status::{Answer, Status},
     stream,
 };
@@ -22,6 +23,8 @@ pub struct Request {
     pub block: [u32; 3],
     pub dynamic_shared: u32,
     pub stream: Handle,
+    /// All blocks have to be under way at once.
+    pub cooperative: bool,
 }
 
 /// Where the arguments are.
@@ -46,6 +49,9 @@ pub unsafe fn launch(request: &Request, arguments: Arguments) -> Answer {
         return Err(Status::InvalidHandle);
     }
     check_shape(request, &function, context.device)?;
+    if request.cooperative {
+        check_residence(request, &function, context.device)?;
+    }
     // SAFETY: passed on to the caller.
     let params = unsafe { gather(&function, arguments) }?;
     let request = *request;
@@ -62,12 +68,12 @@ fn run(context: &Context, request: &Request, function: &Function, params: &[u8])
     let options = RunOptions {
         threads: device.threads,
         cancel: &context.cancel,
-        // A kernel that never ends is stopped by whoever owns the process, as on a device.
-        instructions_max: None,
+        instructions_max: device.instructions_max,
         print: &print,
         vector: true,
     };
-    simt::launch(&function.entry, &config, &device.memory, &options).map_err(DeviceFault::from)
+    let launch = if request.cooperative { simt::launch_cooperative } else { simt::launch };
+    launch(&function.entry, &config, &device.memory, &options).map_err(DeviceFault::from)
 }
 
 fn check_shape(request: &Request, function: &Function, device: &Device) -> Answer {
@@ -88,6 +94,16 @@ fn check_shape(request: &Request, function: &Function, device: &Device) -> Answe
         return Err(Status::InvalidValue);
     }
     Ok(())
+}
+
+/// Do all blocks fit on the device at once?
+fn check_residence(request: &Request, function: &Function, device: &Device) -> Answer {
+    let threads = request.block.iter().product::<u32>().cast_signed();
+    let shared = request.dynamic_shared as usize;
+    let resident = occupancy::blocks_per_multiprocessor(device, function, threads, shared)?;
+    let most = u64::from(resident) * u64::from(device.multiprocessors());
+    let blocks = request.grid.iter().map(|size| u64::from(*size)).product::<u64>();
+    if blocks <= most { Ok(()) } else { Err(Status::CooperativeLaunchTooLarge) }
 }
 
 /// # Safety

@@ -15,6 +15,10 @@ pub const MEMORY: &str = "GPUFLEET_EMULATOR_MEMORY";
 pub const COMPUTE_CAPABILITY: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
 /// How many threads of the host run the blocks of one kernel; the default is every core.
 pub const THREADS: &str = "GPUFLEET_EMULATOR_THREADS";
+/// Instructions, counted for each warp at branches back and calls, after which a launch is taken to be endless: it
+/// then ends with `CUDA_ERROR_LAUNCH_TIMEOUT`. Without it only the end of its context or process ends such a kernel,
+/// as on a device.
+pub const INSTRUCTIONS_MAX: &str = "GPUFLEET_EMULATOR_INSTRUCTIONS_MAX";
 
 /// More devices than any machine holds: a larger number is a slip of the hand.
 const DEVICES_MAX: u32 = 64;
@@ -35,6 +39,7 @@ pub struct Settings {
     pub memory_bytes: u64,
     pub compute_capability: ComputeCapability,
     pub threads: usize,
+    pub instructions_max: Option<u64>,
 }
 
 /// A variable whose value makes no sense.
@@ -64,6 +69,7 @@ impl Settings {
                 compute_capability,
             )?,
             threads: setting(&lookup, THREADS, cores, |text| whole(text, 1, THREADS_MAX))? as usize,
+            instructions_max: setting(&lookup, INSTRUCTIONS_MAX, None, |text| instructions(text).map(Some))?,
         })
     }
 }
@@ -81,6 +87,11 @@ fn setting<T>(
 fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
     let in_range = text.parse().ok().filter(|number| (least..=most).contains(number));
     in_range.ok_or_else(|| format!("expected a whole number from {least} to {most}"))
+}
+
+fn instructions(text: &str) -> Result<u64, String> {
+    let count = text.parse().ok().filter(|count| *count > 0);
+    count.ok_or_else(|| "expected a whole number from 1, as in 1000000000".to_owned())
 }
 
 fn memory_bytes(text: &str) -> Result<u64, String> {
@@ -106,7 +117,7 @@ fn compute_capability(text: &str) -> Result<ComputeCapability, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMPUTE_CAPABILITY, DEVICES, MEMORY, Settings, THREADS};
+    use super::{COMPUTE_CAPABILITY, DEVICES, INSTRUCTIONS_MAX, MEMORY, Settings, THREADS};
     use crate::module::ComputeCapability;
 
     fn read(pairs: &[(&'static str, &str)]) -> Result<Settings, String> {
@@ -120,6 +131,7 @@ mod tests {
         assert_eq!((settings.devices, settings.memory_bytes), (1, 2 << 30));
         assert_eq!(settings.compute_capability, ComputeCapability { major: 8, minor: 0 });
         assert!(settings.threads >= 1);
+        assert_eq!(settings.instructions_max, None);
     }
 
     #[test]
@@ -140,6 +152,8 @@ mod tests {
             (COMPUTE_CAPABILITY, "8"),
             (COMPUTE_CAPABILITY, "80.0"),
             (THREADS, ""),
+            (INSTRUCTIONS_MAX, "0"),
+            (INSTRUCTIONS_MAX, "1e9"),
         ] {
             let message = read(&[(name, value)]).unwrap_err();
             assert!(message.contains(name) && message.contains("expected"), "{message}");

@@ -141,6 +141,10 @@ statuses! {
     Timeout = 909, "CUDA_ERROR_TIMEOUT", "timeout";
     GraphExecUpdateFailure = 910, "CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE", "graph exec update failure";
     ExternalDevice = 911, "CUDA_ERROR_EXTERNAL_DEVICE", "external device";
+    InvalidClusterSize = 912, "CUDA_ERROR_INVALID_CLUSTER_SIZE", "the cluster has another size than the device can run";
+    FunctionNotLoaded = 913, "CUDA_ERROR_FUNCTION_NOT_LOADED", "the function is not loaded";
+    InvalidResourceType = 914, "CUDA_ERROR_INVALID_RESOURCE_TYPE", "invalid resource type";
+    InvalidResourceConfiguration = 915, "CUDA_ERROR_INVALID_RESOURCE_CONFIGURATION", "invalid resource configuration";
     Unknown = 999, "CUDA_ERROR_UNKNOWN", "an internal fault of the driver";
 }
 

@@ -13,8 +13,13 @@ const EXTRA_BUFFER: usize = 1;
 const EXTRA_BYTES: usize = 2;
 /// The list has at most both marks with their values, and the end.
 const EXTRA_LENGTH_MAX: usize = 5;
-/// `CU_LAUNCH_ATTRIBUTE_IGNORE`.
-const ATTRIBUTE_IGNORE: u32 = 0;
+/// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`.
+const COOPERATIVE: u32 = 2;
+/// Shapes of clusters, asked for and preferred.
+const CLUSTER_SHAPES: [u32; 2] = [4, 11];
+/// Attributes that are hints, or allow what need not happen: nothing at all, access policy, synchronization policy,
+/// cluster scheduling, overlap with the kernel before, priority, domains of memory fences, the carve-out.
+const HINTS: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 
 /// `CUlaunchConfig`.
 #[repr(C)]
@@ -57,16 +62,44 @@ exports! {
             block: [block_x, block_y, block_z],
             dynamic_shared: shared_bytes,
             stream,
+            cooperative: false,
         };
         submit(&request, parameters, extra)
     }
 
+    fn cuLaunchCooperativeKernel(
+        function: Handle,
+        grid_x: u32,
+        grid_y: u32,
+        grid_z: u32,
+        block_x: u32,
+        block_y: u32,
+        block_z: u32,
+        shared_bytes: u32,
+        stream: Handle,
+        parameters: In<*const u8>,
+    ) {
+        let request = Request {
+            function,
+            grid: [grid_x, grid_y, grid_z],
+            block: [block_x, block_y, block_z],
+            dynamic_shared: shared_bytes,
+            stream,
+            cooperative: true,
+        };
+        submit(&request, parameters, In::from_address(0))
+    }
+
     fn cuLaunchKernelEx(config: In<Config>, function: Handle, parameters: In<*const u8>, extra: In<usize>) {
         let config = config.get()?;
+        let mut cooperative = false;
         for index in 0..config.attribute_count as usize {
-            let Attribute { id, padding: _, value: _ } = config.attributes.at(index)?;
-            if id != ATTRIBUTE_IGNORE {
-                return Err(Status::NotSupported);
+            let Attribute { id, padding: _, value } = config.attributes.at(index)?;
+            match id {
+                COOPERATIVE => cooperative = value[0] as u32 != 0,
+                id if CLUSTER_SHAPES.contains(&id) => check_cluster(value)?,
+                id if HINTS.contains(&id) => {}
+                _ => return Err(Status::NotSupported),
             }
         }
         let request = Request {
@@ -75,9 +108,16 @@ exports! {
             block: config.block,
             dynamic_shared: config.shared_bytes,
             stream: config.stream,
+            cooperative,
         };
         submit(&request, parameters, extra)
     }
+}
+
+/// A cluster of one block is what every block is.
+fn check_cluster([x_y, z, ..]: [u64; 8]) -> Answer {
+    let shape = [x_y as u32, (x_y >> 32) as u32, z as u32];
+    if shape == [1, 1, 1] { Ok(()) } else { Err(Status::InvalidClusterSize) }
 }
 
 fn submit(request: &Request, parameters: In<*const u8>, extra: In<usize>) -> Answer {

@@ -168,7 +168,6 @@ unsupported! {
     cuKernelSetAttribute
     cuKernelSetCacheConfig
     cuLaunch
-    cuLaunchCooperativeKernel
     cuLaunchCooperativeKernelMultiDevice
     cuLaunchGrid
     cuLaunchGridAsync

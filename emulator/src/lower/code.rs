@@ -87,6 +87,9 @@ pub enum Special {
     DynamicSharedStart,
     Zero,
     One,
+    /// An environment register: 1 and 2 are the high and low half of the address of a cooperative launch's workspace,
+    /// as `cooperative_groups` reads it.
+    Environment(u8),
     GridId,
     /// A kernel parameter, extended to 32 bits or, where `wide`, to 64.
     Parameter {

@@ -202,6 +202,9 @@ fn special_scalar(name: &str) -> Option<(Special, Width)> {
         "%total_smem_size" => Special::TotalShared,
         "%smid" => Special::Zero,
         "%nsmid" => Special::One,
+        "%envreg0" => Special::Environment(0),
+        "%envreg1" => Special::Environment(1),
+        "%envreg2" => Special::Environment(2),
         "%gridid" => return Some((Special::GridId, Width::Double)),
         _ => return None,
     };

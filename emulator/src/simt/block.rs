@@ -18,6 +18,12 @@ use crate::ops::lanes::{FULL, LANES};
 /// Barriers of a block, as on every device.
 const BARRIERS: usize = 16;
 
+/// Turns of loops after which another warp gets its turn.
+const TURNS_OF_WARP: u32 = 4096;
+
+/// The same where blocks take turns too: who spins at a barrier of the grid should soon let the others come to it.
+const TURNS_OF_WARP_IN_TURN: u32 = 128;
+
 /// Memory that `malloc` in a kernel may take in one launch: what a device allows unless told otherwise.
 const HEAP_BYTES_MAX: u64 = 8 << 20;
 
@@ -29,6 +35,8 @@ pub struct Signals {
     /// Instructions that all threads have run, counted at branches back and calls.
     pub spent: AtomicU64,
     pub heap_used: AtomicU64,
+    /// Where the blocks of a cooperative launch meet; 0 in other launches.
+    pub workspace: u64,
 }
 
 /// What has come to one barrier.
@@ -64,6 +72,8 @@ pub struct Context<'a> {
     pub vector: bool,
     pub barriers: [Arrivals; BARRIERS],
     pub spent: u64,
+    /// Turns of loops that a warp has before the next one.
+    pub turns: u32,
     started: Instant,
     /// What the view's shared memory lies in.
     _shared: Vec<u64>,
@@ -101,6 +111,7 @@ impl<'a> Context<'a> {
             vector,
             barriers: [Arrivals::default(); BARRIERS],
             spent: 0,
+            turns: if signals.workspace == 0 { TURNS_OF_WARP } else { TURNS_OF_WARP_IN_TURN },
             started: Instant::now(),
             _shared: shared,
         }
@@ -148,20 +159,23 @@ impl<'a> Context<'a> {
 
     /// Runs one block to its end. `warps` are those of blocks before, to be used again.
     pub fn run_block(&mut self, block: [u32; 3], warps: &mut Vec<Warp>) -> Result<(), Fault> {
-        self.block = block;
-        self.barriers = [Arrivals::default(); BARRIERS];
-        // SAFETY: the view's shared memory is this context's own, of that size.
-        unsafe { self.view.shared.write_bytes(0, self.view.shared_bytes as usize) };
-        let mut run = BlockRun { threads: self.config.threads(), waiting: Vec::new() };
+        let mut run = BlockRun::new(block, self);
         let result = run.warps(self, warps);
         warps.append(&mut run.waiting);
+        self.account();
+        result
+    }
+
+    /// Adds what was spent here to what the launch has spent.
+    pub fn account(&mut self) {
         self.signals.spent.fetch_add(self.spent, Ordering::Relaxed);
         self.spent = 0;
-        result
     }
 }
 
-struct BlockRun {
+/// A block under way.
+#[derive(Debug)]
+pub struct BlockRun {
     /// Threads that have not exited.
     threads: u32,
     /// Warps that have started and not ended.
@@ -169,7 +183,33 @@ struct BlockRun {
 }
 
 impl BlockRun {
+    /// Makes `cx` that of `block`, before its first turn.
+    pub fn new(block: [u32; 3], cx: &mut Context) -> BlockRun {
+        cx.block = block;
+        cx.barriers = [Arrivals::default(); BARRIERS];
+        // SAFETY: the view's shared memory is the context's own, of that size.
+        unsafe { cx.view.shared.write_bytes(0, cx.view.shared_bytes as usize) };
+        BlockRun { threads: cx.config.threads(), waiting: Vec::new() }
+    }
+
     fn warps(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<(), Fault> {
+        self.start(cx, spare)?;
+        while !self.is_finished() {
+            if let Some(first) = self.asleep_until() {
+                thread::sleep(first.saturating_duration_since(Instant::now()));
+            }
+            self.turn(cx, spare)?;
+        }
+        Ok(())
+    }
+
+    /// Once started: has every warp ended?
+    pub fn is_finished(&self) -> bool {
+        self.waiting.is_empty()
+    }
+
+    /// Gives every warp its first turn.
+    pub fn start(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<(), Fault> {
         let total = cx.config.threads();
         // Each warp runs as far as it gets before the next one starts, so that a kernel without barriers keeps to
         // one register file.
@@ -183,19 +223,19 @@ impl BlockRun {
             }
             pause?;
         }
-        while !self.waiting.is_empty() {
-            let released = self.release(cx);
-            let advanced = self.round(cx, spare)?;
-            if !released && !advanced && !self.release_possible(cx) {
-                return Err(self.deadlock(cx));
-            }
-        }
+        self.release(cx);
         Ok(())
+    }
+
+    /// Gives every warp that can go on a turn.
+    pub fn turn(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<(), Fault> {
+        let advanced = self.round(cx, spare)?;
+        let released = self.release(cx);
+        if advanced || released || self.is_finished() { Ok(()) } else { Err(self.deadlock(cx)) }
     }
 
     /// Gives every warp a turn; whether one of them came further.
     fn round(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<bool, Fault> {
-        self.sleep();
         let mut advanced = false;
         let mut index = 0;
         while index < self.waiting.len() {
@@ -222,15 +262,11 @@ impl BlockRun {
         Ok(advanced)
     }
 
-    /// Where all warps sleep or wait at barriers, sleeps until the first of them wakes.
-    fn sleep(&self) {
+    /// Where all warps sleep or wait at barriers, the time when the first of them wakes.
+    pub fn asleep_until(&self) -> Option<Instant> {
         let awake = |warp: &Warp| warp.asleep.is_none() && !warp.waits();
-        let first = self.waiting.iter().filter_map(|warp| warp.asleep).min();
-        if let Some(first) = first
-            && !self.waiting.iter().any(awake)
-        {
-            thread::sleep(first.saturating_duration_since(Instant::now()));
-        }
+        let first = self.waiting.iter().filter_map(|warp| warp.asleep).min()?;
+        (!self.waiting.iter().any(awake)).then_some(first)
     }
 
     fn step(&mut self, warp: &mut Warp, cx: &mut Context) -> Result<Pause, Fault> {
@@ -243,10 +279,6 @@ impl BlockRun {
     /// Whether enough threads have come to a barrier. Threads that have exited are not waited for.
     fn complete(&self, arrivals: Arrivals) -> bool {
         arrivals.threads > 0 && arrivals.threads >= arrivals.expected.unwrap_or(self.threads)
-    }
-
-    fn release_possible(&self, cx: &Context) -> bool {
-        cx.barriers.iter().any(|arrivals| self.complete(*arrivals))
     }
 
     fn release(&mut self, cx: &mut Context) -> bool {

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use super::block::{Context, Signals};
+use super::cooperative::Workspace;
 use crate::fault::{Fault, FaultKind};
 use crate::memory::Memory;
 use crate::module::Entry;
@@ -60,7 +61,7 @@ impl LaunchConfig<'_> {
         self.grid.iter().map(|n| u64::from(*n)).product()
     }
 
-    fn block_at(&self, index: u64) -> [u32; 3] {
+    pub(super) fn block_at(&self, index: u64) -> [u32; 3] {
         let [x, y, _] = self.grid.map(u64::from);
         [(index % x) as u32, (index / x % y) as u32, (index / x / y) as u32]
     }
@@ -84,11 +85,31 @@ impl LaunchConfig<'_> {
 
 /// Runs `entry` to its end. Memory stays as the kernel left it, also after a fault.
 pub fn launch(entry: &Entry, config: &LaunchConfig, memory: &Memory, options: &RunOptions) -> Result<(), Fault> {
+    start(entry, config, memory, options, Signals::default())
+}
+
+/// As [`launch`], with all blocks under way at once, so that they can wait for each other.
+pub fn launch_cooperative(
+    entry: &Entry,
+    config: &LaunchConfig,
+    memory: &Memory,
+    options: &RunOptions,
+) -> Result<(), Fault> {
+    let workspace = Workspace::new(memory);
+    start(entry, config, memory, options, Signals { workspace: workspace.address(), ..Signals::default() })
+}
+
+fn start(
+    entry: &Entry,
+    config: &LaunchConfig,
+    memory: &Memory,
+    options: &RunOptions,
+    signals: Signals,
+) -> Result<(), Fault> {
     if let Err(reason) = config.check(entry) {
         let report = format!("{reason}, in a launch of kernel `{}`", entry.name);
         return Err(Fault { kind: FaultKind::LaunchFailed, report });
     }
-    let signals = Signals::default();
     let run = Run {
         entry,
         config,
@@ -102,23 +123,26 @@ pub fn launch(entry: &Entry, config: &LaunchConfig, memory: &Memory, options: &R
     let blocks = config.blocks();
     let small = blocks.saturating_mul(config.threads().into()) < THREADS_WORTH_SHARING;
     let helpers = if small { 0 } else { (options.threads.max(1) as u64 - 1).min(blocks - 1) };
+    let (run, cooperative, team) = (&run, signals.workspace != 0, helpers as usize + 1);
+    let work =
+        |member: u64| if cooperative { run.together((member..blocks).step_by(team)) } else { run.blocks(blocks) };
     thread::scope(|scope| {
-        for _ in 0..helpers {
-            scope.spawn(|| run.blocks(blocks));
+        for member in 1..=helpers {
+            scope.spawn(move || work(member));
         }
-        run.blocks(blocks);
+        work(0);
     });
-    let fault = run.fault.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let fault = run.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
     fault.map_or(Ok(()), |(_, fault)| Err(fault))
 }
 
 /// One launch, as its threads share it.
-struct Run<'a> {
+pub(super) struct Run<'a> {
     entry: &'a Entry,
-    config: &'a LaunchConfig<'a>,
+    pub(super) config: &'a LaunchConfig<'a>,
     memory: &'a Memory,
     options: &'a RunOptions<'a>,
-    signals: &'a Signals,
+    pub(super) signals: &'a Signals,
     vector: bool,
     /// The next block that nobody has taken.
     next: AtomicU64,
@@ -129,7 +153,7 @@ struct Run<'a> {
 impl Run<'_> {
     /// Takes blocks until there are none left or one has failed.
     fn blocks(&self, blocks: u64) {
-        let mut cx = Context::new(self.entry, self.config, self.options, self.signals, self.memory, self.vector);
+        let mut cx = self.context();
         let mut warps = Vec::new();
         loop {
             let index = self.next.fetch_add(1, Ordering::Relaxed);
@@ -141,15 +165,24 @@ impl Run<'_> {
                 None => cx.run_block(self.config.block_at(index), &mut warps),
             };
             if let Err(fault) = result {
-                self.signals.stop.store(true, Ordering::Relaxed);
-                let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
-                // A block that only stopped because another failed has nothing to tell.
-                if first.as_ref().is_none_or(|(_, known)| known.kind == FaultKind::Timeout && fault.kind != known.kind)
-                {
-                    *first = Some((index, fault));
-                }
-                return;
+                return self.fail(index, fault);
             }
+        }
+    }
+
+    /// What a block needs to run on this thread.
+    pub(super) fn context(&self) -> Context<'_> {
+        Context::new(self.entry, self.config, self.options, self.signals, self.memory, self.vector)
+    }
+
+    /// Ends the launch with the fault of block `index`.
+    pub(super) fn fail(&self, index: u64, fault: Fault) {
+        let stopped = self.signals.stop.swap(true, Ordering::Relaxed);
+        let mut first = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
+        // A block that only stopped because another failed has nothing to tell.
+        let tells_more = |known: &Fault| known.kind == FaultKind::Timeout && fault.kind != known.kind;
+        if first.as_ref().map_or(!stopped || fault.kind != FaultKind::Timeout, |(_, known)| tells_more(known)) {
+            *first = Some((index, fault));
         }
     }
 

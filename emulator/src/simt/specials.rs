@@ -59,6 +59,8 @@ impl Context<'_> {
             Special::TotalShared => self.view.shared_bytes as u32,
             Special::Parameter { offset, bytes, signed, .. } => self.parameter(offset, bytes, signed) as u32,
             Special::One => 1,
+            Special::Environment(1) => (self.signals.workspace >> 32) as u32,
+            Special::Environment(2) => self.signals.workspace as u32,
             _ => 0,
         }
     }

@@ -111,7 +111,7 @@ impl Warp {
 
     /// Runs until nothing can go on or the warp had its turns.
     pub fn run(&mut self, cx: &mut Context) -> Result<Pause, Fault> {
-        let mut turns = Turns::new();
+        let mut turns = Turns::new(cx.turns);
         loop {
             let Some(index) = self.choose() else {
                 if self.release_waiting() {

@@ -15,9 +15,9 @@ use crate::{
 
 const ILLEGAL_ADDRESS: i32 = 700;
 const NOT_READY: i32 = 600;
-const NOT_SUPPORTED: i32 = 801;
+const LAUNCH_TIMEOUT: i32 = 702;
 
-fn fault_report() -> String {
+pub fn fault_report() -> String {
     type Report = unsafe extern "C" fn(*mut c_char, usize) -> usize;
     // SAFETY: the library documents this signature.
     let report: Symbol<Report> = unsafe { library().get(b"gpufleet_emulator_fault_report") }.unwrap();
@@ -104,17 +104,19 @@ fn a_process_ends_promptly_while_a_kernel_runs() {
 }
 
 #[test]
-fn cooperative_launches_are_not_supported() {
+fn an_endless_kernel_ends_with_its_budget_and_names_its_line() {
+    const TEST: &str = "faults::an_endless_kernel_ends_with_its_budget_and_names_its_line";
+    if !is_child() {
+        return assert_passed(&in_child(TEST, &[("GPUFLEET_EMULATOR_INSTRUCTIONS_MAX", "100000")]));
+    }
     let context = context();
-    let store = context.load_module(Ptx::from_src(STORE)).unwrap().load_function("store").unwrap();
-    let mut address = 0u64;
-    let mut arguments = [std::ptr::from_mut(&mut address).cast::<c_void>()];
-    // SAFETY: the argument is the kernel's; the launch is refused.
-    let status = unsafe {
-        let function = store.cu_function();
-        sys::cuLaunchCooperativeKernel(function, 1, 1, 1, 32, 1, 1, 0, std::ptr::null_mut(), arguments.as_mut_ptr())
-    };
-    assert_eq!(status as i32, NOT_SUPPORTED);
-    let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH;
-    assert_eq!(context.attribute(attribute).unwrap(), 0);
+    let forever = context.load_module(Ptx::from_src(FOREVER)).unwrap().load_function("forever").unwrap();
+    let stream = context.new_stream().unwrap();
+    // SAFETY: the kernel has no parameters.
+    unsafe { result::launch_kernel(forever.cu_function(), (1, 1, 1), (32, 1, 1), 0, stream.cu_stream(), &mut []) }
+        .unwrap();
+    assert_eq!(code(stream.synchronize()), LAUNCH_TIMEOUT);
+    assert_eq!(code(context.synchronize()), LAUNCH_TIMEOUT);
+    let report = fault_report();
+    assert!(report.contains("kernel `forever`") && report.contains("PTX line 9"), "{report}");
 }

@@ -4,6 +4,8 @@
 //! cudarc's first call; glibc then answers cudarc's own `dlopen("libcuda.so")` by the library's SONAME.
 
 #[cfg(test)]
+mod cooperative;
+#[cfg(test)]
 mod copies;
 #[cfg(test)]
 mod device;

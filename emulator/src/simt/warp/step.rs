@@ -16,9 +16,6 @@ use crate::simt::block::Context;
 /// Turns of a loop after which another group of the same warp gets its turn.
 const TURNS_OF_GROUP: u32 = 256;
 
-/// Turns of loops after which another warp gets its turn.
-const TURNS_OF_WARP: u32 = 4096;
-
 /// A longer sleep is cut, as CUDA says.
 const SLEEP_MAX: Duration = Duration::from_millis(1);
 
@@ -39,8 +36,8 @@ pub struct Turns {
 }
 
 impl Turns {
-    pub fn new() -> Turns {
-        Turns { warp: TURNS_OF_WARP, group: TURNS_OF_GROUP }
+    pub fn new(of_warp: u32) -> Turns {
+        Turns { warp: of_warp, group: TURNS_OF_GROUP }
     }
 
     pub fn are_over(&self) -> bool {
