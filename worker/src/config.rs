@@ -1,11 +1,14 @@
 //! What was typed ([`Options`]) and what it means ([`Config`]).
 
+mod pool;
+
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use clap::Args;
-use gpufleet_schema::{PoolName, WorkerName};
+use gpufleet_schema::WorkerName;
 use gpufleet_transport::{BrokerUrl, QueueKind};
 
+pub use self::pool::{PoolSpec, PoolsError};
 use crate::executor::CudaSpec;
 
 /// Names of the environment variables that this program reads.
@@ -25,9 +28,10 @@ pub struct Options {
     #[arg(long, value_name = "URL", env = env::AMQP_URL, hide_env_values = true)]
     amqp_url: BrokerUrl,
 
-    /// A pool whose queues this worker serves; may be given several times
-    #[arg(long = "pool", value_name = "NAME", env = env::POOLS, value_delimiter = ',', default_value = "default")]
-    pools: Vec<PoolName>,
+    /// A pool whose queues this worker serves, as in default or team-a:weight=3,memory=50%; may be given several times. Pools with
+    /// work share the devices' time by weight. The memory is the pool's own on every device, and lent while it has no work
+    #[arg(long = "pool", value_name = "POOL", env = env::POOLS, value_delimiter = ' ', default_value = "default")]
+    pools: Vec<PoolSpec>,
 
     /// The CUDA driver: system, emulated, auto (the system's if it has a device, else emulated), or a path to a libcuda
     #[arg(long, value_name = "DRIVER", env = env::CUDA, default_value = "system")]
@@ -76,7 +80,7 @@ const PLACES_DEFAULT: u32 = 4;
 pub struct Config {
     pub broker: BrokerUrl,
     pub queue_kind: QueueKind,
-    pub pools: Vec<PoolName>,
+    pub pools: Vec<PoolSpec>,
     pub cuda: CudaSpec,
     pub devices: Vec<u32>,
     pub name: WorkerName,
@@ -87,14 +91,17 @@ pub struct Config {
     pub ready_file: Option<PathBuf>,
 }
 
-impl From<Options> for Config {
-    fn from(options: Options) -> Self {
+impl TryFrom<Options> for Config {
+    type Error = PoolsError;
+
+    fn try_from(options: Options) -> Result<Self, PoolsError> {
+        pool::check(&options.pools)?;
         let host = host_name();
         let name = options.name.unwrap_or_else(|| default_name(&host));
-        Self {
+        Ok(Self {
             broker: options.amqp_url,
             queue_kind: options.queue_kind,
-            pools: distinct(options.pools),
+            pools: options.pools,
             cuda: options.cuda,
             devices: distinct(options.devices),
             name,
@@ -103,7 +110,7 @@ impl From<Options> for Config {
             jobs_per_device: options.jobs_per_device,
             grace: options.grace,
             ready_file: options.ready_file,
-        }
+        })
     }
 }
 

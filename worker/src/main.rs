@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use gpufleet_worker::{compiler, config, executor, exit, supervisor, telemetry};
 
 #[derive(Debug, Parser)]
@@ -38,7 +38,10 @@ fn main() -> ExitCode {
 #[tokio::main]
 async fn run(options: config::Options) -> ExitCode {
     telemetry::init(options.log_format);
-    let config = config::Config::from(options);
+    let config = match config::Config::try_from(options) {
+        Ok(config) => config,
+        Err(error) => Cli::command().error(clap::error::ErrorKind::ValueValidation, error).exit(),
+    };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, "starting");
     match supervisor::run(config).await {
         Ok(()) => ExitCode::SUCCESS,

@@ -42,8 +42,18 @@ impl Backlog {
         self.lanes.iter().flatten()
     }
 
+    /// The fewest bytes that one of the jobs needs that could be next.
+    pub(super) fn least(&self) -> Option<u64> {
+        self.lanes.iter().flat_map(|lane| lane.iter().take(LOOKAHEAD)).map(|waiting| waiting.demand.bytes).min()
+    }
+
     pub(super) fn len(&self) -> usize {
         self.lanes.iter().map(VecDeque::len).sum()
+    }
+
+    /// Another pool's job was started although it was this one's turn: nothing of it fitted.
+    pub(super) fn pass(&mut self) {
+        self.lanes.iter_mut().filter_map(VecDeque::front_mut).for_each(|head| head.passed += 1);
     }
 
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Ticket> {

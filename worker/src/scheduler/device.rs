@@ -1,51 +1,50 @@
-//! One device as the scheduler sees it: places, bytes, and who has it to himself.
+//! One device as the scheduler sees it: places and bytes, by pool, and the executors that are up.
 
-use super::{Demand, DeviceId, Ticket};
+use super::{Demand, DeviceId, PoolId, Ticket};
 
 #[derive(Debug)]
 pub(super) struct Device {
     pub(super) id: DeviceId,
     pub(super) bytes: u64,
-    bytes_taken: u64,
-    places: u32,
-    places_taken: u32,
-    up: bool,
+    pub(super) places: u32,
     gone: bool,
-    /// A job that runs here wants no neighbours.
-    exclusive: bool,
-    /// A job that waits for this device to become empty.
-    reserved: Option<Ticket>,
+    seats: Vec<Seat>,
+    /// A job that waits for room here: nothing that would take that room starts.
+    reserved: Option<(Ticket, Demand)>,
+}
+
+/// A pool's executor on the device.
+#[derive(Debug, Clone)]
+pub(super) struct Seat {
+    pub(super) pool: PoolId,
+    pub(super) up: bool,
+    pub(super) places_taken: u32,
+    pub(super) bytes_taken: u64,
+    /// A job that runs here wants no neighbours in its process.
+    pub(super) exclusive: bool,
 }
 
 impl Device {
     pub(super) fn new(id: DeviceId, places: u32, bytes: u64) -> Self {
-        Self {
-            id,
-            bytes,
-            bytes_taken: 0,
-            places,
-            places_taken: 0,
-            up: true,
-            gone: false,
-            exclusive: false,
-            reserved: None,
+        Self { id, bytes, places, gone: false, seats: Vec::new(), reserved: None }
+    }
+
+    pub(super) fn seat_up(&mut self, pool: PoolId) {
+        match self.seats.iter_mut().find(|seat| seat.pool == pool) {
+            Some(seat) => seat.up = true,
+            None => self.seats.push(Seat { pool, up: true, places_taken: 0, bytes_taken: 0, exclusive: false }),
         }
     }
 
-    pub(super) fn bring_up(&mut self, places: u32, bytes: u64) {
-        self.places = places;
-        self.bytes = bytes;
-        self.up = true;
-    }
-
-    /// Whoever waited for it may find another device sooner.
-    pub(super) fn take_down(&mut self) {
-        self.up = false;
-        self.reserved = None;
+    /// Whoever of the pool waited for room here may find another device sooner.
+    pub(super) fn seat_down(&mut self, pool: PoolId) {
+        self.seats.iter_mut().filter(|seat| seat.pool == pool).for_each(|seat| seat.up = false);
+        self.reserved.take_if(|(_, demand)| demand.pool == pool);
     }
 
     pub(super) fn give_up(&mut self) {
-        self.take_down();
+        self.seats.iter_mut().for_each(|seat| seat.up = false);
+        self.reserved = None;
         self.gone = true;
     }
 
@@ -53,47 +52,57 @@ impl Device {
         self.gone
     }
 
+    /// The pool's executor, if it is up.
+    pub(super) fn seat(&self, pool: PoolId) -> Option<&Seat> {
+        self.seats.iter().find(|seat| seat.pool == pool && seat.up)
+    }
+
     pub(super) fn places_free(&self) -> u32 {
-        self.places.saturating_sub(self.places_taken)
+        self.places.saturating_sub(self.seats.iter().map(|seat| seat.places_taken).sum())
     }
 
-    pub(super) fn can_take(&self, ticket: Ticket, demand: Demand) -> bool {
-        self.up
-            && !self.exclusive
-            && self.reserved.is_none_or(|reserved| reserved == ticket)
-            && self.places_free() > 0
-            && (!demand.alone || self.places_taken == 0)
-            && demand.bytes <= self.bytes.saturating_sub(self.bytes_taken)
+    pub(super) fn bytes_free(&self) -> u64 {
+        self.bytes.saturating_sub(self.seats.iter().map(|seat| seat.bytes_taken).sum())
     }
 
-    pub(super) fn can_reserve(&self, demand: Demand) -> bool {
-        self.up && self.reserved.is_none() && demand.bytes <= self.bytes
+    /// Places and bytes that the pool has here, whether its executor is up or not: a job that is still to leave holds them.
+    pub(super) fn taken(&self, pool: PoolId) -> (u32, u64) {
+        let seat = self.seats.iter().find(|seat| seat.pool == pool);
+        seat.map_or((0, 0), |seat| (seat.places_taken, seat.bytes_taken))
     }
 
-    pub(super) fn reserve(&mut self, ticket: Ticket) {
-        self.reserved = Some(ticket);
+    pub(super) fn reservation(&self) -> Option<(Ticket, Demand)> {
+        self.reserved
+    }
+
+    pub(super) fn reserve(&mut self, ticket: Ticket, demand: Demand) {
+        self.reserved = Some((ticket, demand));
     }
 
     pub(super) fn is_reserved_for(&self, ticket: Ticket) -> bool {
-        self.reserved == Some(ticket)
+        self.reserved.is_some_and(|(reserved, _)| reserved == ticket)
     }
 
     pub(super) fn forget_reservation(&mut self, ticket: Ticket) {
-        if self.is_reserved_for(ticket) {
-            self.reserved = None;
-        }
+        self.reserved.take_if(|(reserved, _)| *reserved == ticket);
     }
 
     pub(super) fn take(&mut self, demand: Demand) {
-        self.places_taken += 1;
-        self.bytes_taken += demand.bytes;
-        self.exclusive |= demand.alone;
+        let seat = self.seat_mut(demand.pool);
+        seat.places_taken += 1;
+        seat.bytes_taken += demand.bytes;
+        seat.exclusive |= demand.alone;
     }
 
     pub(super) fn release(&mut self, demand: Demand) {
-        self.places_taken -= 1;
-        self.bytes_taken -= demand.bytes;
-        // Whoever leaves was alone if the device was exclusive.
-        self.exclusive = false;
+        let seat = self.seat_mut(demand.pool);
+        seat.places_taken -= 1;
+        seat.bytes_taken -= demand.bytes;
+        // Whoever leaves was alone if the seat was exclusive.
+        seat.exclusive = false;
+    }
+
+    fn seat_mut(&mut self, pool: PoolId) -> &mut Seat {
+        self.seats.iter_mut().find(|seat| seat.pool == pool).expect("jobs start only where their pool has a seat")
     }
 }

@@ -3,11 +3,15 @@
 //! Plain data: an event goes in, actions come out. There is no clock, no tokio and no I/O here, so that every decision can be
 //! tested by itself. Whoever drives it tells it what happened and does what it says.
 //!
-//! A job starts where its bytes fit and a place is free. Priorities share the starts 16 : 4 : 1, so that `low` moves even under
-//! endless `high` work. A job that was in a lost executor runs alone on its device: if it is lost again, it is known who did it.
+//! Pools with work share the time of the devices by their weights: the one that has used least, by weight, is next. Inside a
+//! pool, priorities share the starts 16 : 4 : 1, so that `low` moves even under endless `high` work. A job starts where its bytes
+//! fit and a place is free; a pool's own memory is lent while it has no work. A job that was in a lost executor runs alone in its
+//! pool's executor: if it is lost again, it is known who did it.
 
 mod backlog;
 mod device;
+mod placement;
+mod pool;
 
 #[cfg(test)]
 mod tests;
@@ -16,10 +20,8 @@ use std::collections::HashMap;
 
 use gpufleet_schema::Priority;
 
-use self::{
-    backlog::{Backlog, Waiting},
-    device::Device,
-};
+pub use self::pool::Promise;
+use self::{backlog::Waiting, device::Device, placement::Claim, pool::Pool};
 
 /// A job that later ones have passed this often waits no longer for luck: the next device is kept free for it.
 const PASSED_MAX: u32 = 64;
@@ -32,13 +34,18 @@ pub struct Ticket(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub u32);
 
+/// A place in the worker's list of pools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct PoolId(pub u32);
+
 /// What a job asks of the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
+    pub pool: PoolId,
     pub priority: Priority,
     /// Device memory that it declares.
     pub bytes: u64,
-    /// It must have the device to itself.
+    /// It must have its pool's executor to itself.
     pub alone: bool,
 }
 
@@ -46,16 +53,22 @@ pub struct Demand {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     Arrived(Ticket, Demand),
-    /// A started job ended, or a waiting one was given up by whoever asked.
-    Left(Ticket),
-    DeviceUp {
+    /// A started job ended, having used so much device time, or a waiting one was given up by whoever asked.
+    Left {
+        ticket: Ticket,
+        used_us: u64,
+    },
+    /// A device is there, or there again with other numbers.
+    Device {
         device: DeviceId,
         places: u32,
         bytes: u64,
     },
-    /// Its executor is gone. Jobs that ran there are still to leave one by one.
-    DeviceDown(DeviceId),
-    /// It is down and will not come back.
+    /// A pool's executor on the device takes jobs.
+    ExecutorUp(DeviceId, PoolId),
+    /// It is gone. Jobs that ran there are still to leave one by one.
+    ExecutorDown(DeviceId, PoolId),
+    /// The device will not come back.
     DeviceGone(DeviceId),
     /// Nothing may start any more.
     Draining,
@@ -79,11 +92,13 @@ pub struct TooLarge {
 }
 
 /// The state of all devices and all waiting jobs.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Scheduler {
-    backlog: Backlog,
+    pools: Vec<Pool>,
     devices: Vec<Device>,
     running: HashMap<Ticket, Running>,
+    /// The virtual time of the last start: where a pool begins that had no work.
+    now: u128,
     draining: bool,
 }
 
@@ -91,26 +106,34 @@ pub struct Scheduler {
 struct Running {
     device: DeviceId,
     demand: Demand,
+    charged_us: u64,
 }
 
 impl Scheduler {
+    /// A scheduler for these pools; a demand names one by its index.
+    pub fn new(promises: &[Promise]) -> Self {
+        let pools = (0..).zip(promises).map(|(index, promise)| Pool::new(PoolId(index), *promise)).collect();
+        Self { pools, devices: Vec::new(), running: HashMap::new(), now: 0, draining: false }
+    }
+
     pub fn step(&mut self, event: Event) -> Vec<Action> {
         match event {
             Event::Arrived(ticket, _) if self.draining => return vec![Action::HandBack(ticket)],
             Event::Arrived(ticket, demand) => match self.too_large(demand) {
                 Some(too_large) => return vec![Action::Refuse(ticket, too_large)],
-                None => self.backlog.push(ticket, demand),
+                None => self.arrive(ticket, demand),
             },
-            Event::Left(ticket) => self.leave(ticket),
-            Event::DeviceUp { device, places, bytes } => self.device_up(device, places, bytes),
-            Event::DeviceDown(device) => self.devices.iter_mut().filter(|d| d.id == device).for_each(Device::take_down),
+            Event::Left { ticket, used_us } => self.leave(ticket, used_us),
+            Event::Device { device, places, bytes } => self.device(device, places, bytes),
+            Event::ExecutorUp(device, pool) => self.device_mut(device).seat_up(pool),
+            Event::ExecutorDown(device, pool) => self.device_mut(device).seat_down(pool),
             Event::DeviceGone(device) => {
-                self.devices.iter_mut().filter(|d| d.id == device).for_each(Device::give_up);
+                self.device_mut(device).give_up();
                 return self.refuse_what_no_longer_fits();
             }
             Event::Draining => {
                 self.draining = true;
-                return self.backlog.drain().map(Action::HandBack).collect();
+                return self.pools.iter_mut().flat_map(|pool| pool.backlog.drain()).map(Action::HandBack).collect();
             }
         }
         self.start_all()
@@ -121,7 +144,7 @@ impl Scheduler {
     }
 
     pub fn waiting(&self) -> usize {
-        self.backlog.len()
+        self.pools.iter().map(|pool| pool.backlog.len()).sum()
     }
 
     /// A device that is down for the moment still counts: it will be back, and the job can wait for it.
@@ -131,29 +154,41 @@ impl Scheduler {
     }
 
     fn refuse_what_no_longer_fits(&mut self) -> Vec<Action> {
-        let waiting: Vec<_> = self.backlog.iter().map(|waiting| (waiting.ticket, waiting.demand)).collect();
+        let waiting: Vec<_> = self.pools.iter().flat_map(|pool| pool.backlog.iter()).copied().collect();
         let mut actions = Vec::new();
-        for (ticket, demand) in waiting {
+        for Waiting { ticket, demand, .. } in waiting {
             if let Some(too_large) = self.too_large(demand) {
-                self.leave(ticket);
+                self.leave(ticket, 0);
                 actions.push(Action::Refuse(ticket, too_large));
             }
         }
         actions
     }
 
-    fn device_up(&mut self, id: DeviceId, places: u32, bytes: u64) {
+    fn device(&mut self, id: DeviceId, places: u32, bytes: u64) {
         match self.devices.iter_mut().find(|device| device.id == id) {
-            Some(device) => device.bring_up(places, bytes),
+            Some(device) => (device.places, device.bytes) = (places, bytes),
             None => self.devices.push(Device::new(id, places, bytes)),
         }
     }
 
-    fn leave(&mut self, ticket: Ticket) {
+    fn arrive(&mut self, ticket: Ticket, demand: Demand) {
+        let now = self.now;
+        let pool = self.pool_mut(demand.pool);
+        if !pool.is_awake() {
+            pool.wake(now);
+        }
+        pool.backlog.push(ticket, demand);
+    }
+
+    fn leave(&mut self, ticket: Ticket, used_us: u64) {
         match self.running.remove(&ticket) {
-            Some(running) => self.device_mut(running.device).release(running.demand),
+            Some(Running { device, demand, charged_us }) => {
+                self.device_mut(device).release(demand);
+                self.pool_mut(demand.pool).end(charged_us, used_us);
+            }
             None => {
-                self.backlog.remove(ticket);
+                self.pools.iter_mut().for_each(|pool| pool.backlog.remove(ticket));
                 self.forget_reservations(ticket);
             }
         }
@@ -164,47 +199,65 @@ impl Scheduler {
         if self.draining {
             return actions;
         }
-        while let Some((ticket, demand, device)) = self.start_one() {
+        while let Some((ticket, demand, device)) = self.next_start() {
+            self.forget_reservations(ticket);
             self.device_mut(device).take(demand);
-            self.running.insert(ticket, Running { device, demand });
+            let pool = self.pool_mut(demand.pool);
+            let time = pool.time();
+            let charged_us = pool.start();
+            self.now = self.now.max(time);
+            self.running.insert(ticket, Running { device, demand, charged_us });
             actions.push(Action::Start(ticket, device));
         }
         actions
     }
 
-    fn start_one(&mut self) -> Option<(Ticket, Demand, DeviceId)> {
-        let devices = &mut self.devices;
-        let mut place = None;
-        let Waiting { ticket, demand, .. } = self.backlog.pop(|waiting| {
-            place = emptiest(devices, waiting);
-            place.is_some()
-        })?;
-        self.forget_reservations(ticket);
-        Some((ticket, demand, place.expect("pop returns only what found a place")))
+    /// The job to start now, of the pool that has used least among those of which something fits.
+    fn next_start(&mut self) -> Option<(Ticket, Demand, DeviceId)> {
+        let mut order: Vec<usize> = (0..self.pools.len()).filter(|i| self.pools[*i].backlog.len() > 0).collect();
+        order.sort_by_key(|index| self.pools[*index].time());
+        let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
+        for (turn, index) in order.iter().enumerate() {
+            let (pool, devices) = (&mut self.pools[*index], &mut self.devices);
+            let mut place = None;
+            let found = pool.backlog.pop(|waiting| {
+                place = emptiest(devices, &claims, waiting);
+                place.is_some()
+            });
+            if let Some(Waiting { ticket, demand, .. }) = found {
+                order[..turn].iter().for_each(|passed| self.pools[*passed].backlog.pass());
+                return Some((ticket, demand, place.expect("pop returns only what found a place")));
+            }
+        }
+        None
     }
 
     fn forget_reservations(&mut self, ticket: Ticket) {
         self.devices.iter_mut().for_each(|device| device.forget_reservation(ticket));
     }
 
+    fn pool_mut(&mut self, id: PoolId) -> &mut Pool {
+        self.pools.iter_mut().find(|pool| pool.id == id).expect("demands name pools that the scheduler was made with")
+    }
+
     fn device_mut(&mut self, id: DeviceId) -> &mut Device {
-        self.devices.iter_mut().find(|device| device.id == id).expect("devices are never removed, only taken down")
+        self.devices.iter_mut().find(|device| device.id == id).expect("devices are told of before anything about them")
     }
 }
 
-/// The device with the most free places among those that can take the job now. A job that needs a device to itself, or that
-/// was passed too often, reserves one when all are busy: that device takes nothing else until the job has started.
-fn emptiest(devices: &mut [Device], waiting: &Waiting) -> Option<DeviceId> {
+/// The device with the most free places among those that can take the job now. A job that needs an executor to itself, or that
+/// was passed too often, reserves a device when all are busy: nothing takes room there that it needs until it has started.
+fn emptiest(devices: &mut [Device], claims: &[Claim], waiting: &Waiting) -> Option<DeviceId> {
     let Waiting { ticket, demand, passed } = *waiting;
-    let fit = devices.iter().filter(|device| device.can_take(ticket, demand)).max_by_key(|device| device.places_free());
-    if let Some(device) = fit {
+    let fit = devices.iter().filter(|device| placement::fits(device, claims, ticket, demand));
+    if let Some(device) = fit.max_by_key(|device| device.places_free()) {
         return Some(device.id);
     }
     let reserved = devices.iter().any(|device| device.is_reserved_for(ticket));
     if (demand.alone || passed >= PASSED_MAX) && !reserved {
-        let candidates = devices.iter_mut().filter(|device| device.can_reserve(demand));
+        let candidates = devices.iter_mut().filter(|device| placement::can_reserve(device, claims, demand));
         if let Some(device) = candidates.max_by_key(|device| device.places_free()) {
-            device.reserve(ticket);
+            device.reserve(ticket, demand);
         }
     }
     None

@@ -1,19 +1,31 @@
-use std::collections::HashSet;
-
 use gpufleet_schema::Priority;
-use proptest::prelude::*;
 
-use super::{Action, Demand, DeviceId, Event, Scheduler, Ticket, TooLarge};
+use super::{Action, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket, TooLarge};
+
+mod sharing;
+mod simulation;
 
 const NONE: [u64; 0] = [];
 
 fn demand(bytes: u64) -> Demand {
-    Demand { priority: Priority::Normal, bytes, alone: false }
+    Demand { pool: PoolId(0), priority: Priority::Normal, bytes, alone: false }
+}
+
+fn left(ticket: u64) -> Event {
+    Event::Left { ticket: Ticket(ticket), used_us: 1000 }
 }
 
 fn with_device(places: u32, bytes: u64) -> Scheduler {
-    let mut scheduler = Scheduler::default();
-    scheduler.step(Event::DeviceUp { device: DeviceId(0), places, bytes });
+    with_pools(&[Promise::default()], places, bytes)
+}
+
+/// One device, on which every pool's executor is up.
+fn with_pools(promises: &[Promise], places: u32, bytes: u64) -> Scheduler {
+    let mut scheduler = Scheduler::new(promises);
+    scheduler.step(Event::Device { device: DeviceId(0), places, bytes });
+    for pool in 0..promises.len() as u32 {
+        scheduler.step(Event::ExecutorUp(DeviceId(0), PoolId(pool)));
+    }
     scheduler
 }
 
@@ -26,7 +38,7 @@ fn a_job_starts_when_a_place_is_free_and_the_next_when_one_leaves() {
     let mut scheduler = with_device(1, 100);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(1), demand(10)))), [1]);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(2), demand(10)))), NONE);
-    assert_eq!(starts(&scheduler.step(Event::Left(Ticket(1)))), [2]);
+    assert_eq!(starts(&scheduler.step(left(1))), [2]);
 }
 
 #[test]
@@ -35,7 +47,7 @@ fn memory_is_never_promised_twice_and_a_small_job_passes_a_large_one() {
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(1), demand(80)))), [1]);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(2), demand(30)))), NONE);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(3), demand(20)))), [3]);
-    assert_eq!(starts(&scheduler.step(Event::Left(Ticket(1)))), [2]);
+    assert_eq!(starts(&scheduler.step(left(1))), [2]);
 }
 
 #[test]
@@ -54,10 +66,10 @@ fn a_suspect_runs_alone_even_under_a_steady_stream_of_others() {
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(3), suspect))), NONE);
     // The device is reserved: a newcomer does not take the freed place.
     scheduler.step(Event::Arrived(Ticket(4), demand(1)));
-    assert_eq!(starts(&scheduler.step(Event::Left(Ticket(1)))), NONE);
-    assert_eq!(starts(&scheduler.step(Event::Left(Ticket(2)))), [3]);
+    assert_eq!(starts(&scheduler.step(left(1))), NONE);
+    assert_eq!(starts(&scheduler.step(left(2))), [3]);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(5), demand(1)))), NONE);
-    assert_eq!(starts(&scheduler.step(Event::Left(Ticket(3)))), [4, 5]);
+    assert_eq!(starts(&scheduler.step(left(3))), [4, 5]);
 }
 
 #[test]
@@ -65,24 +77,22 @@ fn a_reservation_of_a_job_that_left_is_forgotten() {
     let mut scheduler = with_device(2, 100);
     scheduler.step(Event::Arrived(Ticket(1), demand(1)));
     scheduler.step(Event::Arrived(Ticket(2), Demand { alone: true, ..demand(1) }));
-    scheduler.step(Event::Left(Ticket(2)));
+    scheduler.step(left(2));
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(3), demand(1)))), [3]);
 }
 
 #[test]
 fn nothing_starts_on_a_device_that_is_down_and_work_resumes_when_it_is_back() {
     let mut scheduler = with_device(1, 100);
-    scheduler.step(Event::DeviceDown(DeviceId(0)));
+    scheduler.step(Event::ExecutorDown(DeviceId(0), PoolId(0)));
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(1), demand(1)))), NONE);
-    let up = Event::DeviceUp { device: DeviceId(0), places: 1, bytes: 100 };
-    assert_eq!(starts(&scheduler.step(up)), [1]);
+    assert_eq!(starts(&scheduler.step(Event::ExecutorUp(DeviceId(0), PoolId(0)))), [1]);
 }
 
 #[test]
 fn what_only_a_lost_device_could_hold_is_refused() {
     let mut scheduler = with_device(1, 100);
-    scheduler.step(Event::DeviceUp { device: DeviceId(1), places: 1, bytes: 1000 });
-    scheduler.step(Event::DeviceDown(DeviceId(1)));
+    scheduler.step(Event::Device { device: DeviceId(1), places: 1, bytes: 1000 });
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(1), demand(500)))), NONE);
     let refused = TooLarge { bytes: 500, device_bytes_max: 100 };
     assert_eq!(scheduler.step(Event::DeviceGone(DeviceId(1))), [Action::Refuse(Ticket(1), refused)]);
@@ -96,7 +106,7 @@ fn draining_hands_back_what_waits_and_what_still_arrives() {
     scheduler.step(Event::Arrived(Ticket(2), demand(1)));
     assert_eq!(scheduler.step(Event::Draining), [Action::HandBack(Ticket(2))]);
     assert_eq!(scheduler.step(Event::Arrived(Ticket(3), demand(1))), [Action::HandBack(Ticket(3))]);
-    assert!(scheduler.step(Event::Left(Ticket(1))).is_empty());
+    assert!(scheduler.step(left(1)).is_empty());
 }
 
 #[test]
@@ -111,7 +121,7 @@ fn under_endless_work_of_all_priorities_each_gets_its_share_of_starts() {
     let mut counts = [0; 3];
     let mut running = 0;
     for _ in 0..420 {
-        let next = starts(&scheduler.step(Event::Left(Ticket(running))));
+        let next = starts(&scheduler.step(left(running)));
         running = next[0];
         counts[Priority::ALL.iter().position(|p| *p == priority_of[running as usize]).unwrap()] += 1;
     }
@@ -128,7 +138,7 @@ fn a_large_job_is_not_passed_for_ever_by_small_ones() {
     scheduler.step(Event::Arrived(Ticket(1_000_000), demand(90)));
     for ticket in 4..1000 {
         scheduler.step(Event::Arrived(Ticket(ticket), demand(20)));
-        if starts(&scheduler.step(Event::Left(Ticket(ticket - 4)))).contains(&1_000_000) {
+        if starts(&scheduler.step(left(ticket - 4))).contains(&1_000_000) {
             assert!(ticket > 64, "it had no reason to be preferred so soon");
             return;
         }
@@ -148,98 +158,11 @@ fn a_large_job_of_low_priority_is_not_passed_for_ever_by_small_ones_of_high() {
     for ticket in 4..4000 {
         running.extend(starts(&scheduler.step(Event::Arrived(Ticket(ticket), high(20)))));
         let Some(leaving) = running.pop_front() else { panic!("nothing runs and nothing starts") };
-        let started = starts(&scheduler.step(Event::Left(Ticket(leaving))));
+        let started = starts(&scheduler.step(left(leaving)));
         if started.contains(&1_000_000) {
             return;
         }
         running.extend(started);
     }
     panic!("the large job never started");
-}
-
-#[derive(Debug, Clone)]
-enum Step {
-    Arrive(Demand),
-    Leave(prop::sample::Index),
-    Down(u32),
-    Up(u32),
-}
-
-fn any_demand() -> impl Strategy<Value = Demand> {
-    (prop::sample::select(Priority::ALL.to_vec()), 0..100_u64, prop::bool::weighted(0.1))
-        .prop_map(|(priority, bytes, alone)| Demand { priority, bytes, alone })
-}
-
-fn any_step() -> impl Strategy<Value = Step> {
-    prop_oneof![
-        4 => any_demand().prop_map(Step::Arrive),
-        4 => any::<prop::sample::Index>().prop_map(Step::Leave),
-        1 => (0..2_u32).prop_map(Step::Down),
-        1 => (0..2_u32).prop_map(Step::Up),
-    ]
-}
-
-/// What the driver of a scheduler can check from outside.
-#[derive(Default)]
-struct World {
-    scheduler: Scheduler,
-    demands: Vec<Demand>,
-    running: Vec<(Ticket, DeviceId)>,
-    waiting: HashSet<Ticket>,
-}
-
-const PLACES: u32 = 3;
-const BYTES: u64 = 100;
-
-impl World {
-    fn step(&mut self, event: Event) {
-        for action in self.scheduler.step(event) {
-            let Action::Start(ticket, device) = action else { panic!("unexpected {action:?}") };
-            assert!(self.waiting.remove(&ticket), "{ticket:?} started twice or never arrived");
-            self.running.push((ticket, device));
-        }
-        for device in [DeviceId(0), DeviceId(1)] {
-            let here: Vec<Demand> =
-                self.running.iter().filter(|(_, d)| *d == device).map(|(t, _)| self.demands[t.0 as usize]).collect();
-            assert!(here.len() <= PLACES as usize);
-            assert!(here.iter().map(|demand| demand.bytes).sum::<u64>() <= BYTES);
-            assert!(here.len() <= 1 || here.iter().all(|demand| !demand.alone));
-        }
-    }
-
-    fn up(&mut self, device: u32) {
-        self.step(Event::DeviceUp { device: DeviceId(device), places: PLACES, bytes: BYTES });
-    }
-}
-
-proptest! {
-    #[test]
-    fn no_budget_is_exceeded_and_everything_runs_in_the_end(steps in prop::collection::vec(any_step(), 1..300)) {
-        let mut world = World::default();
-        world.up(0);
-        world.up(1);
-        for step in steps {
-            match step {
-                Step::Arrive(demand) => {
-                    let ticket = Ticket(world.demands.len() as u64);
-                    world.demands.push(demand);
-                    world.waiting.insert(ticket);
-                    world.step(Event::Arrived(ticket, demand));
-                }
-                Step::Leave(index) if !world.running.is_empty() => {
-                    let (ticket, _) = world.running.swap_remove(index.index(world.running.len()));
-                    world.step(Event::Left(ticket));
-                }
-                Step::Leave(_) => {}
-                Step::Down(device) => world.step(Event::DeviceDown(DeviceId(device))),
-                Step::Up(device) => world.up(device),
-            }
-        }
-        world.up(0);
-        world.up(1);
-        while let Some((ticket, _)) = world.running.pop() {
-            world.step(Event::Left(ticket));
-        }
-        prop_assert!(world.waiting.is_empty(), "left waiting: {:?}", world.waiting);
-    }
 }

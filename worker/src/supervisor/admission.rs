@@ -3,11 +3,12 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
+    time::Instant,
 };
 
 use tokio::sync::{oneshot, watch};
 
-use crate::scheduler::{Action, Demand, DeviceId, Event, Scheduler, Ticket, TooLarge};
+use crate::scheduler::{Action, Demand, DeviceId, Event, Promise, Scheduler, Ticket, TooLarge};
 
 /// Why a job does not start.
 #[derive(Debug)]
@@ -23,23 +24,27 @@ pub(super) struct Admission {
     running: watch::Sender<usize>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Inner {
     scheduler: Scheduler,
     waiting: HashMap<Ticket, oneshot::Sender<Result<DeviceId, Denied>>>,
     tickets: u64,
 }
 
-/// The right to run on a device. Dropping it lets the next job in.
+/// The right to run on a device. Dropping it lets the next job in; the time that the job held its place is then charged to its
+/// pool, unless [`Permit::leave`] says better.
 #[derive(Debug)]
 pub(super) struct Permit {
     admission: Arc<Admission>,
     ticket: Ticket,
+    granted: Option<Instant>,
+    used_us: Option<u64>,
 }
 
 impl Admission {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self { inner: Mutex::default(), running: watch::Sender::new(0) })
+    pub(super) fn new(pools: &[Promise]) -> Arc<Self> {
+        let inner = Inner { scheduler: Scheduler::new(pools), waiting: HashMap::new(), tickets: 0 };
+        Arc::new(Self { inner: Mutex::new(inner), running: watch::Sender::new(0) })
     }
 
     /// Waits for a place. Cancelling gives the place up again, also one that was granted in the same moment.
@@ -53,9 +58,10 @@ impl Admission {
             ticket
         };
         // From here on the ticket leaves when the permit drops, whatever becomes of it.
-        let permit = Permit { admission: Arc::clone(self), ticket };
+        let mut permit = Permit { admission: Arc::clone(self), ticket, granted: None, used_us: None };
         self.tell(Event::Arrived(ticket, demand));
         let device = granted.await.expect("a waiting sender is only removed by using it or by this permit's drop")?;
+        permit.granted = Some(Instant::now());
         Ok((permit, device))
     }
 
@@ -84,10 +90,19 @@ impl Admission {
     }
 }
 
+impl Permit {
+    /// The job is over and has used so much device time.
+    pub(super) fn leave(mut self, used_us: u64) {
+        self.used_us = Some(used_us);
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
         self.admission.lock().waiting.remove(&self.ticket);
-        self.admission.tell(Event::Left(self.ticket));
+        let held_us = || self.granted.map_or(0, |granted| granted.elapsed().as_micros() as u64);
+        let used_us = self.used_us.unwrap_or_else(held_us);
+        self.admission.tell(Event::Left { ticket: self.ticket, used_us });
     }
 }
 
@@ -96,12 +111,14 @@ mod tests {
     use gpufleet_schema::Priority;
 
     use super::*;
+    use crate::scheduler::PoolId;
 
-    const DEMAND: Demand = Demand { priority: Priority::Normal, bytes: 1, alone: false };
+    const DEMAND: Demand = Demand { pool: PoolId(0), priority: Priority::Normal, bytes: 1, alone: false };
 
     fn one_place() -> Arc<Admission> {
-        let admission = Admission::new();
-        admission.tell(Event::DeviceUp { device: DeviceId(0), places: 1, bytes: 10 });
+        let admission = Admission::new(&[Promise::default()]);
+        admission.tell(Event::Device { device: DeviceId(0), places: 1, bytes: 10 });
+        admission.tell(Event::ExecutorUp(DeviceId(0), PoolId(0)));
         admission
     }
 

@@ -1,15 +1,17 @@
-//! The executors of this worker, one for each device, started again when they die.
+//! The executors of this worker, one for each device and pool, started again when they die.
 
 use std::{sync::Arc, time::Duration};
 
+use futures::future::try_join_all;
 use gpufleet_schema::{DeviceSeen, RanOn, WorkerName};
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
 use super::admission::Admission;
 use crate::{
+    config::Config,
     executor::{DeviceInfo, Executor, ExecutorOptions, LostCause, StartError},
-    scheduler::{DeviceId, Event},
+    scheduler::{DeviceId, Event, PoolId},
 };
 
 /// Starts in a row that may fail before a device counts as sick. A bad kernel takes an executor down, not the next start.
@@ -22,30 +24,43 @@ const START_PAUSE: Duration = Duration::from_millis(200);
 pub(super) struct DeviceSlot {
     pub(super) id: DeviceId,
     pub(super) info: DeviceInfo,
-    executor: watch::Receiver<Option<Arc<Executor>>>,
+    /// By pool: the executor of the moment, `None` while the next one starts.
+    executors: Vec<watch::Receiver<Option<Arc<Executor>>>>,
     sick: watch::Receiver<Option<String>>,
 }
 
 impl DeviceSlot {
-    /// Starts the device's executor and keeps one running until `Devices` is dropped.
+    /// Starts an executor for each pool, and keeps them running until they are told to stop.
     pub(super) async fn open(
         options: ExecutorOptions,
-        places: u32,
+        config: &Config,
         admission: Arc<Admission>,
     ) -> Result<Self, StartError> {
         let id = DeviceId(options.device);
-        let (executor, info) = Executor::start(options.clone()).await?;
-        info!(device = id.0, name = info.name, emulated = info.emulated, pid = executor.pid(), "executor started");
-        let (current, executor_seen) = watch::channel(None);
+        let starts = config.pools.iter().map(|_| Executor::start(options.clone()));
+        let started = try_join_all(starts).await?;
+        let info = started.first().expect("a worker serves a pool").1.clone();
+        info!(device = id.0, name = info.name, emulated = info.emulated, executors = started.len(), "device opened");
+        admission.tell(Event::Device { device: id, places: places(config), bytes: info.memory_bytes });
         let (sick, sick_seen) = watch::channel(None);
-        let keeper = Keeper { options, places, bytes: info.memory_bytes, admission, current, sick };
-        tokio::spawn(keeper.keep(executor));
-        Ok(Self { id, info, executor: executor_seen, sick: sick_seen })
+        let sick = Arc::new(sick);
+        let mut executors = Vec::new();
+        for (pool, (executor, _)) in (0..).map(PoolId).zip(started) {
+            let (current, seen) = watch::channel(None);
+            let (options, admission, sick) = (options.clone(), Arc::clone(&admission), Arc::clone(&sick));
+            tokio::spawn(Keeper { pool, options, admission, current, sick }.keep(executor));
+            executors.push(seen);
+        }
+        Ok(Self { id, info, executors, sick: sick_seen })
     }
 
-    /// The executor of the moment. `None` while the next one starts.
-    pub(super) fn executor(&self) -> Option<Arc<Executor>> {
-        self.executor.borrow().clone()
+    /// The pool's executor. `None` while the next one starts.
+    pub(super) fn executor(&self, pool: PoolId) -> Option<Arc<Executor>> {
+        self.executors[pool.0 as usize].borrow().clone()
+    }
+
+    pub(super) fn executors(&self) -> impl Iterator<Item = Arc<Executor>> {
+        self.executors.iter().filter_map(|executor| executor.borrow().clone())
     }
 
     /// Resolves, with the reason, when no executor can be had on this device any more.
@@ -75,13 +90,18 @@ impl DeviceSlot {
     }
 }
 
+/// Jobs on a device at once: a pool with memory of its own brings a place of its own, so that the others lose none by it.
+fn places(config: &Config) -> u32 {
+    let own = config.pools.iter().filter(|pool| pool.promise.memory_permille > 0).count();
+    config.jobs_per_device + own as u32
+}
+
 struct Keeper {
+    pool: PoolId,
     options: ExecutorOptions,
-    places: u32,
-    bytes: u64,
     admission: Arc<Admission>,
     current: watch::Sender<Option<Arc<Executor>>>,
-    sick: watch::Sender<Option<String>>,
+    sick: Arc<watch::Sender<Option<String>>>,
 }
 
 impl Keeper {
@@ -91,9 +111,9 @@ impl Keeper {
         while let Some(executor) = next {
             let executor = Arc::new(executor);
             self.current.send_replace(Some(Arc::clone(&executor)));
-            self.admission.tell(Event::DeviceUp { device, places: self.places, bytes: self.bytes });
+            self.admission.tell(Event::ExecutorUp(device, self.pool));
             let loss = executor.lost().await;
-            self.admission.tell(Event::DeviceDown(device));
+            self.admission.tell(Event::ExecutorDown(device, self.pool));
             self.current.send_replace(None);
             if loss.cause == LostCause::Stopped {
                 return;

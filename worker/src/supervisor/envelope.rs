@@ -7,13 +7,16 @@ use gpufleet_schema::{
 };
 use gpufleet_transport::{Acker, Delivery, Properties};
 
-use super::clock::Received;
+use super::{clock::Received, intake::Lane};
+use crate::scheduler::PoolId;
 
 /// A task message without its body.
 #[derive(Debug)]
 pub(super) struct Envelope {
     pub(super) properties: Properties,
     pub(super) pool: PoolName,
+    /// The pool of the queue that it came from: in its executors the jobs run.
+    pub(super) pool_id: PoolId,
     pub(super) priority: Priority,
     /// The number of this attempt: what the producer or the last retry wrote, and one more for each time that the broker had to
     /// deliver again. Numbers may be skipped; none is used twice for the same message.
@@ -30,13 +33,13 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    pub(super) fn open(delivery: Delivery, pool: &PoolName, priority: Priority) -> (Self, Vec<u8>) {
+    pub(super) fn open(delivery: Delivery, lane: Lane) -> (Self, Vec<u8>) {
         let received = Received::now();
         let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
         let uncounted = delivery.redelivered && !delivery.counted;
         let (body, properties, acker) = delivery.into_parts();
         // A message that a dead-letter replay put straight into the queue has no key of ours; the queue says the same.
-        let (pool, priority) = parse_task_key(&routing_key).unwrap_or_else(|| (pool.clone(), priority));
+        let (pool, priority) = parse_task_key(&routing_key).unwrap_or((lane.pool, lane.priority));
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
         let attempt = count(HEADER_ATTEMPT).unwrap_or(1).max(1);
         let envelope = Self {
@@ -46,6 +49,7 @@ impl Envelope {
             uncounted,
             acker,
             pool,
+            pool_id: lane.id,
             priority,
             received,
             properties,

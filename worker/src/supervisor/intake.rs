@@ -8,12 +8,21 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::warn;
 
 use super::Supervisor;
+use crate::scheduler::PoolId;
+
+/// The queue that messages come from.
+#[derive(Debug, Clone)]
+pub(super) struct Lane {
+    pub(super) id: PoolId,
+    pub(super) pool: PoolName,
+    pub(super) priority: Priority,
+}
 
 /// Ends when `stop` is cancelled and everything that was already sent here has been passed on.
 pub(super) async fn take(
     supervisor: Arc<Supervisor>,
     mut consumer: Consumer,
-    (pool, priority): (PoolName, Priority),
+    lane: Lane,
     stop: CancellationToken,
     handling: TaskTracker,
 ) {
@@ -24,9 +33,11 @@ pub(super) async fn take(
         };
         match incoming {
             Some(Incoming::Delivery(delivery)) => {
-                handling.spawn(Arc::clone(&supervisor).handle(delivery, pool.clone(), priority));
+                handling.spawn(Arc::clone(&supervisor).handle(delivery, lane.clone()));
             }
-            Some(Incoming::Interrupted { reason }) => warn!(%pool, %priority, reason, "intake interrupted"),
+            Some(Incoming::Interrupted { reason }) => {
+                warn!(pool = %lane.pool, priority = %lane.priority, reason, "intake interrupted")
+            }
             None => return,
         }
     }
@@ -34,7 +45,7 @@ pub(super) async fn take(
     // What the broker had already sent is handed back at once: the scheduler is draining.
     while let Some(incoming) = consumer.next().await {
         if let Incoming::Delivery(delivery) = incoming {
-            handling.spawn(Arc::clone(&supervisor).handle(delivery, pool.clone(), priority));
+            handling.spawn(Arc::clone(&supervisor).handle(delivery, lane.clone()));
         }
     }
 }

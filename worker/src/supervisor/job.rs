@@ -1,6 +1,9 @@
 //! One job from its task to the end of its attempt.
 
-use std::time::{Duration, Instant};
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use gpufleet_kernels::{Problem, ResolveError};
 use gpufleet_schema::{
@@ -20,7 +23,7 @@ use super::{
 use crate::{
     compiler::CompileRequest,
     disposition::Ending,
-    executor::{ExecutorJob, Finished, LostCause, OutputBytes, RunError},
+    executor::{Executor, ExecutorJob, Finished, LostCause, OutputBytes, RunError},
     scheduler::Demand,
 };
 
@@ -72,8 +75,9 @@ impl Supervisor {
         self.check_requirements(&plain.requires)?;
         let compile_us = self.compile(&plain.program).await?;
 
-        let demand = Demand { priority: envelope.priority, bytes, alone: envelope.losses > 0 };
-        let (_permit, device) = match self.admission.admit(demand).await {
+        let (pool, priority) = (envelope.pool_id, envelope.priority);
+        let demand = Demand { pool, priority, bytes, alone: envelope.losses > 0 };
+        let (permit, device) = match self.admission.admit(demand).await {
             Ok(granted) => granted,
             Err(Denied::HandedBack) => return Err(Ending::HandedBack),
             Err(Denied::TooLarge(too_large)) => {
@@ -93,7 +97,10 @@ impl Supervisor {
         let slot = self.device(device);
         let ran_on = slot.ran_on(self.config.name.clone());
         self.tell_started(task, envelope, &ran_on).await;
-        let mut attempt = run_on(slot, &plain, demand.alone, ran_on).await;
+        let mut attempt = run_on(slot.executor(pool), &plain, demand.alone, ran_on).await;
+        if attempt.timings.total_us > 0 {
+            permit.leave(attempt.timings.total_us);
+        }
         attempt.timings.wait_us += wait_us;
         attempt.timings.compile_us = compile_us;
         Ok(attempt)
@@ -150,9 +157,9 @@ impl Supervisor {
     }
 }
 
-async fn run_on(slot: &DeviceSlot, task: &Task<'_>, alone: bool, ran_on: RanOn) -> Attempt {
+async fn run_on(executor: Option<Arc<Executor>>, task: &Task<'_>, alone: bool, ran_on: RanOn) -> Attempt {
     let time_limit = Duration::from_millis(task.limits.time_limit_ms());
-    let result = match slot.executor() {
+    let result = match executor {
         Some(executor) => executor.run(ExecutorJob { task, time_limit, alone }).await,
         None => {
             let reason = "the executor ended before the job reached it".to_owned();

@@ -22,8 +22,13 @@ use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
-use self::{admission::Admission, devices::DeviceSlot, ready::ReadyFile, signals::Signals};
-use crate::{compiler::Compiler, config::Config, executor::StartError, scheduler};
+use self::{admission::Admission, devices::DeviceSlot, intake::Lane, ready::ReadyFile, signals::Signals};
+use crate::{
+    compiler::Compiler,
+    config::Config,
+    executor::StartError,
+    scheduler::{self, PoolId},
+};
 
 /// Why a worker could not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +67,8 @@ const EXECUTOR_GRACE: Duration = Duration::from_secs(1);
 pub async fn run(config: Config) -> Result<(), WorkerError> {
     let mut signals = Signals::listen().map_err(WorkerError::Signals)?;
     let ready = ReadyFile::withdrawn(config.ready_file.clone())?;
-    let admission = Admission::new();
+    let promises: Vec<_> = config.pools.iter().map(|pool| pool.promise).collect();
+    let admission = Admission::new(&promises);
     let compiler = Arc::new(Compiler::new(None));
     let devices = start::devices(&config, &admission, &compiler).await?;
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
@@ -82,7 +88,7 @@ impl Supervisor {
         };
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), stop.clone()));
         ready.announce()?;
-        info!(worker = %self.config.name, pools = ?self.config.pools, devices = self.devices.len(), "ready");
+        info!(worker = %self.config.name, pools = %pool_names(&self.config), devices = self.devices.len(), "ready");
 
         let end = tokio::select! {
             signal = signals.next() => {
@@ -111,11 +117,11 @@ impl Supervisor {
         handling: &TaskTracker,
     ) -> Vec<tokio::task::JoinHandle<()>> {
         let mut intakes = Vec::new();
-        for pool in &self.config.pools {
+        for (id, pool) in (0..).map(PoolId).zip(&self.config.pools) {
             for priority in Priority::ALL {
-                let mut consumer = self.broker.consume(task_queue(pool, priority), self.config.prefetch);
+                let mut consumer = self.broker.consume(task_queue(&pool.name, priority), self.config.prefetch);
                 consumer.subscribed().await;
-                let lane = (pool.clone(), priority);
+                let lane = Lane { id, pool: pool.name.clone(), priority };
                 intakes.push(tokio::spawn(intake::take(
                     Arc::clone(self),
                     consumer,
@@ -148,7 +154,7 @@ impl Supervisor {
             () = tokio::time::sleep(self.config.grace) => warn!("grace is over, running jobs go back to their queues"),
             signal = signals.next() => warn!(signal, "second signal, running jobs go back to their queues"),
         }
-        self.devices.iter().filter_map(DeviceSlot::executor).for_each(|executor| executor.kill());
+        self.devices.iter().flat_map(DeviceSlot::executors).for_each(|executor| executor.kill());
         if tokio::time::timeout(FAREWELL_DEADLINE, handling.wait()).await.is_err() {
             warn!("some deliveries were not settled, the broker will deliver them again");
         }
@@ -159,7 +165,7 @@ impl Supervisor {
             if let Err(error) = self.events.send_confirmed(vec![Event::WorkerSeen(self.seen(true))]).await {
                 warn!(%error, "last events not confirmed");
             }
-            let executors = self.devices.iter().filter_map(DeviceSlot::executor);
+            let executors = self.devices.iter().flat_map(DeviceSlot::executors);
             join_all(executors.map(|executor| async move { executor.stop(EXECUTOR_GRACE).await })).await;
             self.broker.close().await;
         };
@@ -177,4 +183,8 @@ impl Supervisor {
     fn compute_capability_min(&self) -> (u32, u32) {
         self.devices.iter().map(|slot| slot.info.compute_capability).min().expect("a worker has a device")
     }
+}
+
+fn pool_names(config: &Config) -> String {
+    config.pools.iter().map(|pool| pool.name.as_str()).collect::<Vec<_>>().join(" ")
 }

@@ -15,14 +15,14 @@ use std::{mem, panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, Batch, ClientName, DecodeError, Encoding, Event, Failure, FailureCode, PoolName,
-    Priority, Reply, Task, Timings, Verdict,
+    AttemptFinished, AttemptState, Batch, ClientName, DecodeError, Encoding, Event, Failure, FailureCode, Reply, Task,
+    Timings, Verdict,
     bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
 };
 use gpufleet_transport::{Delivery, PublishError, Settled};
 use tracing::{error, warn};
 
-use super::{Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope};
+use super::{Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope, intake::Lane};
 use crate::disposition::Disposition;
 
 /// A message that was given back this often leaves the queue and comes in anew, lest workers that come and go make it look like
@@ -55,8 +55,8 @@ impl<'a, 'b> Portion<'a, 'b> {
 
 impl Supervisor {
     /// Handles one message to its end.
-    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, pool: PoolName, priority: Priority) {
-        let (envelope, body) = Envelope::open(delivery, &pool, priority);
+    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, lane: Lane) {
+        let (envelope, body) = Envelope::open(delivery, lane);
         let outcome = AssertUnwindSafe(self.process(&envelope, &body)).catch_unwind().await;
         let settlement = match outcome {
             Ok(Ok(settlement)) => settlement,

@@ -24,7 +24,7 @@ pub(super) async fn devices(
             compiler: Arc::clone(compiler),
             ..ExecutorOptions::new(device, config.cuda.clone())
         };
-        let slot = DeviceSlot::open(options, config.jobs_per_device, Arc::clone(admission))
+        let slot = DeviceSlot::open(options, config, Arc::clone(admission))
             .await
             .map_err(|source| WorkerError::Device { device, source })?;
         slots.push(slot);
@@ -55,7 +55,7 @@ pub(super) async fn broker(config: &Config, signals: &mut Signals) -> Result<Opt
     };
     broker.declare_base().await?;
     for pool in &config.pools {
-        broker.declare_pool(pool).await?;
+        broker.declare_pool(&pool.name).await?;
     }
     info!(broker = %config.broker, "connected");
     Ok(Some(broker))

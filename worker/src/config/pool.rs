@@ -1,0 +1,127 @@
+//! A pool as `--pool` names it: `team-a:weight=3,memory=50%`.
+
+use std::str::FromStr;
+
+use gpufleet_schema::PoolName;
+
+use crate::scheduler::Promise;
+
+/// A pool that this worker serves, and what it is promised here.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PoolSpec {
+    pub name: PoolName,
+    pub promise: Promise,
+}
+
+/// What is wrong with a `--pool`.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PoolSpecError {
+    #[error("{0}")]
+    Name(String),
+    #[error("{0:?} is not an option of a pool; weight=N and memory=N% are")]
+    Option(String),
+    #[error("weight={0}: give a whole number from 1 to {WEIGHT_MAX}")]
+    Weight(String),
+    #[error("memory={0}: give a part of every device's memory from 0.1% to 100%, as in memory=50%")]
+    Memory(String),
+}
+
+/// What is wrong with several of them together.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum PoolsError {
+    #[error("pool {0} is given twice")]
+    Twice(PoolName),
+    #[error("the pools' memory adds up to {}%, a device has 100%", *.0 as f64 / 10.0)]
+    Memory(u32),
+}
+
+/// Beyond it, rounding would be larger than the share of the smallest.
+const WEIGHT_MAX: u32 = 1000;
+const PERMILLE: u32 = 1000;
+
+impl FromStr for PoolSpec {
+    type Err = PoolSpecError;
+
+    fn from_str(text: &str) -> Result<Self, PoolSpecError> {
+        let (name, options) = text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
+        let name = name.parse().map_err(|error| PoolSpecError::Name(format!("{error}")))?;
+        let mut promise = Promise::default();
+        for option in options.into_iter().flat_map(|options| options.split(',')) {
+            match option.split_once('=') {
+                Some(("weight", value)) => promise.weight = weight(value)?,
+                Some(("memory", value)) => promise.memory_permille = permille(value)?,
+                _ => return Err(PoolSpecError::Option(option.to_owned())),
+            }
+        }
+        Ok(Self { name, promise })
+    }
+}
+
+/// Whether the pools can be served together: each once, and no more promised than there is.
+pub fn check(pools: &[PoolSpec]) -> Result<(), PoolsError> {
+    for (index, pool) in pools.iter().enumerate() {
+        if pools[..index].iter().any(|other| other.name == pool.name) {
+            return Err(PoolsError::Twice(pool.name.clone()));
+        }
+    }
+    let memory: u32 = pools.iter().map(|pool| pool.promise.memory_permille).sum();
+    if memory > PERMILLE { Err(PoolsError::Memory(memory)) } else { Ok(()) }
+}
+
+fn weight(value: &str) -> Result<u32, PoolSpecError> {
+    value.parse().ok().filter(|weight| (1..=WEIGHT_MAX).contains(weight)).ok_or(PoolSpecError::Weight(value.to_owned()))
+}
+
+fn permille(value: &str) -> Result<u32, PoolSpecError> {
+    let percent = value.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    let permille = percent.map(|percent| (percent * 10.0).round()).filter(|permille| (1.0..=1000.0).contains(permille));
+    permille.map(|permille| permille as u32).ok_or(PoolSpecError::Memory(value.to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(text: &str) -> Result<PoolSpec, PoolSpecError> {
+        text.parse()
+    }
+
+    #[test]
+    fn a_name_alone_is_a_pool_of_weight_one_without_a_budget() {
+        let pool = spec("default").unwrap();
+        assert_eq!((pool.name.to_string().as_str(), pool.promise), ("default", Promise::default()));
+    }
+
+    #[test]
+    fn weight_and_memory_are_read_in_any_order() {
+        let promise = Promise { weight: 3, memory_permille: 500 };
+        assert_eq!(spec("team-a:weight=3,memory=50%").unwrap().promise, promise);
+        assert_eq!(spec("team-a:memory=50%,weight=3").unwrap().promise, promise);
+        assert_eq!(spec("team-a:memory=12.5%").unwrap().promise, Promise { weight: 1, memory_permille: 125 });
+    }
+
+    #[test]
+    fn what_makes_no_sense_is_refused_with_what_would() {
+        for (text, part) in [
+            ("a:weight=0", "from 1 to 1000"),
+            ("a:weight=-1", "whole number"),
+            ("a:memory=50", "memory=50%"),
+            ("a:memory=101%", "0.1% to 100%"),
+            ("a:memory=NaN%", "0.1% to 100%"),
+            ("a:colour=red", "weight=N and memory=N%"),
+            ("a:", "weight=N and memory=N%"),
+            ("A B", "pool"),
+        ] {
+            let error = spec(text).unwrap_err().to_string();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn no_pool_comes_twice_and_no_memory_is_promised_twice() {
+        let pools = |texts: &[&str]| texts.iter().map(|text| text.parse().unwrap()).collect::<Vec<PoolSpec>>();
+        assert_eq!(check(&pools(&["a:memory=60%", "b:memory=40%"])), Ok(()));
+        assert_eq!(check(&pools(&["a:memory=60%", "b:memory=40.1%"])), Err(PoolsError::Memory(1001)));
+        assert!(matches!(check(&pools(&["a", "b", "a:weight=2"])), Err(PoolsError::Twice(_))));
+    }
+}

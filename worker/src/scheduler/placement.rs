@@ -1,0 +1,96 @@
+//! Whether a job may start on a device, next to what runs there and what was promised to others.
+
+use super::{Demand, PoolId, Ticket, device::Device, pool::Promise};
+
+/// What a pool may claim on every device.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Claim {
+    pub(super) pool: PoolId,
+    pub(super) promise: Promise,
+    /// It has jobs here that run.
+    pub(super) running: bool,
+    /// What the least of the jobs needs that it could start next.
+    pub(super) wanted: Option<u64>,
+}
+
+impl Claim {
+    /// The bytes of a device that nobody else may use now. A pool that has no work lends them, and so does one whose jobs want more
+    /// than its own: otherwise two such pools would keep each other from starting anything.
+    fn bytes(&self, device: &Device) -> u64 {
+        let own = self.promise.bytes(device.bytes);
+        if self.running || self.wanted.is_some_and(|wanted| wanted <= own) { own } else { 0 }
+    }
+}
+
+/// What is kept free on a device for pools other than one.
+struct Kept {
+    places: u32,
+    bytes: u64,
+}
+
+/// Whether the job may start on `device` now.
+///
+/// What is a pool's own it may always use. Beyond that it borrows: what is free and not kept for others, and not for a job that
+/// this device is reserved for.
+pub(super) fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand) -> bool {
+    let Some(seat) = device.seat(demand.pool) else { return false };
+    if seat.exclusive || demand.alone && seat.places_taken > 0 {
+        return false;
+    }
+    let (places, bytes) = (device.places_free(), device.bytes_free());
+    if places == 0 || demand.bytes > bytes {
+        return false;
+    }
+    let (has_own_place, has_own_bytes) = own(device, claims, demand);
+    let kept = kept_from(device, claims, demand.pool);
+    let takes_place = !has_own_place && places - 1 < kept.places;
+    let takes_bytes = !has_own_bytes && bytes - demand.bytes < kept.bytes;
+    !takes_place && !takes_bytes && !takes_reserved(device, claims, ticket, demand, has_own_place && has_own_bytes)
+}
+
+/// Whether keeping `device` free for the job helps: nobody else's promise stands in its way for ever.
+pub(super) fn can_reserve(device: &Device, claims: &[Claim], demand: Demand) -> bool {
+    device.seat(demand.pool).is_some() && device.reservation().is_none() && may_come_to_fit(device, claims, demand)
+}
+
+/// Whether the job fits once enough has left, while the pools that have work keep what is theirs.
+fn may_come_to_fit(device: &Device, claims: &[Claim], demand: Demand) -> bool {
+    let theirs: u64 = claims.iter().filter(|claim| claim.pool != demand.pool).map(|claim| claim.bytes(device)).sum();
+    demand.bytes <= promised(claims, demand.pool, device.bytes).max(device.bytes.saturating_sub(theirs))
+}
+
+/// Whether the start would take room for which another job has this device reserved. What is a pool's own is not held back.
+fn takes_reserved(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand, is_own: bool) -> bool {
+    let Some((reserved_for, reserved)) = device.reservation() else { return false };
+    if reserved_for == ticket || !may_come_to_fit(device, claims, reserved) {
+        return false;
+    }
+    if reserved.pool == demand.pool && reserved.alone {
+        return true;
+    }
+    let leaves_room = device.places_free() > 1 && device.bytes_free() - demand.bytes >= reserved.bytes;
+    let is_anothers = is_own && reserved.pool != demand.pool;
+    !leaves_room && !is_anothers
+}
+
+/// Whether the job's place and bytes are its pool's own.
+fn own(device: &Device, claims: &[Claim], demand: Demand) -> (bool, bool) {
+    let (places_taken, bytes_taken) = device.taken(demand.pool);
+    let bytes = promised(claims, demand.pool, device.bytes);
+    (bytes > 0 && places_taken == 0, bytes_taken.saturating_add(demand.bytes) <= bytes)
+}
+
+/// A place is never lent, since a job that comes would wait for whatever runs on it. Memory is, by pools that have no work.
+fn kept_from(device: &Device, claims: &[Claim], borrower: PoolId) -> Kept {
+    let mut kept = Kept { places: 0, bytes: 0 };
+    for claim in claims.iter().filter(|claim| claim.pool != borrower && device.seat(claim.pool).is_some()) {
+        let (places_taken, bytes_taken) = device.taken(claim.pool);
+        kept.places += u32::from(claim.promise.memory_permille > 0 && places_taken == 0);
+        kept.bytes += claim.bytes(device).saturating_sub(bytes_taken);
+    }
+    kept
+}
+
+fn promised(claims: &[Claim], id: PoolId, device_bytes: u64) -> u64 {
+    claims.iter().find(|claim| claim.pool == id).map_or(0, |claim| claim.promise.bytes(device_bytes))
+}

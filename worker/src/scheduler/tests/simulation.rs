@@ -1,0 +1,231 @@
+//! Ten thousand jobs against a clock of the test's own, and random events against what must always hold.
+
+use std::{
+    cmp::Reverse,
+    collections::{BinaryHeap, HashMap, HashSet},
+};
+
+use gpufleet_schema::Priority;
+use proptest::prelude::*;
+
+use super::{
+    super::{Action, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket},
+    with_pools,
+};
+
+const PLACES: u32 = 3;
+const BYTES: u64 = 100;
+
+/// Pools with endless work: whenever a job starts, another of its pool arrives.
+struct Endless {
+    scheduler: Scheduler,
+    now: u64,
+    /// When running jobs end.
+    ends: BinaryHeap<Reverse<(u64, u64)>>,
+    jobs: HashMap<u64, (u32, u64)>,
+    used: Vec<u64>,
+    started: u64,
+}
+
+impl Endless {
+    fn new(promises: &[Promise]) -> Self {
+        Self {
+            scheduler: with_pools(promises, PLACES, BYTES),
+            now: 0,
+            ends: BinaryHeap::new(),
+            jobs: HashMap::new(),
+            used: vec![0; promises.len()],
+            started: 0,
+        }
+    }
+
+    fn arrive(&mut self, pool: u32, length: u64, bytes: u64) {
+        let ticket = self.jobs.len() as u64;
+        self.jobs.insert(ticket, (pool, length));
+        let demand = Demand { pool: PoolId(pool), priority: Priority::Normal, bytes, alone: false };
+        let actions = self.scheduler.step(Event::Arrived(Ticket(ticket), demand));
+        self.follow(actions);
+    }
+
+    fn follow(&mut self, actions: Vec<Action>) {
+        for action in actions {
+            let Action::Start(ticket, _) = action else { panic!("unexpected {action:?}") };
+            self.started += 1;
+            self.ends.push(Reverse((self.now + self.jobs[&ticket.0].1, ticket.0)));
+        }
+    }
+
+    /// Ends the next job and gives its pool.
+    fn end_one(&mut self) -> u32 {
+        let Reverse((at, ticket)) = self.ends.pop().expect("something runs");
+        self.now = at;
+        let (pool, length) = self.jobs[&ticket];
+        self.used[pool as usize] += length;
+        let actions = self.scheduler.step(Event::Left { ticket: Ticket(ticket), used_us: length });
+        self.follow(actions);
+        pool
+    }
+}
+
+/// Jobs in hand for each pool: more than run at once, so that a pool always has work.
+const IN_HAND: usize = 2 * PLACES as usize;
+const JOBS: u64 = 10_000;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(32))]
+
+    #[test]
+    fn pools_with_endless_work_share_device_time_by_weight(
+        weights in prop::collection::vec(1..8_u32, 2..5),
+        lengths in prop::collection::vec(1..50_u64, 64),
+        slower in 1..40_u64,
+    ) {
+        let promises: Vec<_> = weights.iter().map(|weight| Promise { weight: *weight, memory_permille: 0 }).collect();
+        let mut world = Endless::new(&promises);
+        // Each pool has jobs of its own length, mixed.
+        let length = |pool: u32, count: u64| lengths[count as usize % lengths.len()] * 100 * (1 + u64::from(pool % 2) * slower);
+        for pool in 0..weights.len() as u32 {
+            for count in 0..IN_HAND as u64 {
+                world.arrive(pool, length(pool, count), 1);
+            }
+        }
+        // A job that is not measured yet is charged by guess: what runs in the end is outside the sums.
+        while world.started < JOBS {
+            let pool = world.end_one();
+            world.arrive(pool, length(pool, world.started), 1);
+        }
+        let (total, weight): (u64, u32) = (world.used.iter().sum(), weights.iter().sum());
+        for (pool, used) in world.used.iter().enumerate() {
+            let (share, fair) = (*used as f64 / total as f64, f64::from(weights[pool]) / f64::from(weight));
+            prop_assert!((share / fair - 1.0).abs() < 0.05, "pool {pool}: {share:.3} of the time, its weight is {fair:.3}");
+        }
+    }
+
+    #[test]
+    fn no_pool_with_work_waits_long_whatever_the_others_ask_for(
+        weights in prop::collection::vec(1..100_u32, 2..4),
+        budgets in prop::collection::vec(0..250_u32, 4),
+        bytes in prop::collection::vec(0..50_u64, 64),
+    ) {
+        let promises: Vec<_> = weights.iter().zip(&budgets)
+            .map(|(weight, budget)| Promise { weight: *weight, memory_permille: *budget }).collect();
+        // With a place for each budget, as a worker adds them.
+        let mut world = Endless::new(&promises);
+        for pool in 0..weights.len() as u32 {
+            for count in 0..IN_HAND {
+                world.arrive(pool, 1_000, bytes[count % bytes.len()]);
+            }
+        }
+        let mut last_seen = vec![0; weights.len()];
+        while world.started < JOBS / 10 {
+            let pool = world.end_one();
+            last_seen[pool as usize] = world.started;
+            world.arrive(pool, 1_000, bytes[world.started as usize % bytes.len()]);
+            for (pool, seen) in last_seen.iter().enumerate() {
+                let weight: u32 = weights.iter().sum();
+                let fair_gap = u64::from(weight / weights[pool] + 1);
+                prop_assert!(world.started - seen < 20 * fair_gap + 300, "pool {pool} had no job end for {} starts", world.started - seen);
+            }
+        }
+    }
+}
+
+#[derive(Debug, Clone)]
+enum Step {
+    Arrive(Demand),
+    Leave(prop::sample::Index, u64),
+    Down(u32, u32),
+    Up(u32, u32),
+}
+
+const POOLS: [Promise; 3] = [
+    Promise { weight: 1, memory_permille: 0 },
+    Promise { weight: 3, memory_permille: 250 },
+    Promise { weight: 2, memory_permille: 500 },
+];
+
+fn any_demand() -> impl Strategy<Value = Demand> {
+    let priority = prop::sample::select(Priority::ALL.to_vec());
+    (0..POOLS.len() as u32, priority, 0..=BYTES, prop::bool::weighted(0.1))
+        .prop_map(|(pool, priority, bytes, alone)| Demand { pool: PoolId(pool), priority, bytes, alone })
+}
+
+fn any_step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        4 => any_demand().prop_map(Step::Arrive),
+        4 => (any::<prop::sample::Index>(), 0..10_000_u64).prop_map(|(index, used)| Step::Leave(index, used)),
+        1 => (0..2_u32, 0..POOLS.len() as u32).prop_map(|(device, pool)| Step::Down(device, pool)),
+        1 => (0..2_u32, 0..POOLS.len() as u32).prop_map(|(device, pool)| Step::Up(device, pool)),
+    ]
+}
+
+/// What the driver of a scheduler can check from outside.
+struct World {
+    scheduler: Scheduler,
+    demands: Vec<Demand>,
+    running: Vec<(Ticket, DeviceId)>,
+    waiting: HashSet<Ticket>,
+}
+
+impl World {
+    fn new() -> Self {
+        let scheduler = with_pools(&POOLS, PLACES, BYTES);
+        let mut world = Self { scheduler, demands: Vec::new(), running: Vec::new(), waiting: HashSet::new() };
+        world.step(Event::Device { device: DeviceId(1), places: PLACES, bytes: BYTES });
+        world.all_up();
+        world
+    }
+
+    fn all_up(&mut self) {
+        for (device, pool) in (0..2).flat_map(|device| (0..POOLS.len() as u32).map(move |pool| (device, pool))) {
+            self.step(Event::ExecutorUp(DeviceId(device), PoolId(pool)));
+        }
+    }
+
+    fn step(&mut self, event: Event) {
+        for action in self.scheduler.step(event) {
+            let Action::Start(ticket, device) = action else { panic!("unexpected {action:?}") };
+            assert!(self.waiting.remove(&ticket), "{ticket:?} started twice or never arrived");
+            self.running.push((ticket, device));
+        }
+        for device in [DeviceId(0), DeviceId(1)] {
+            let here: Vec<Demand> =
+                self.running.iter().filter(|(_, d)| *d == device).map(|(t, _)| self.demands[t.0 as usize]).collect();
+            assert!(here.len() <= PLACES as usize);
+            assert!(here.iter().map(|demand| demand.bytes).sum::<u64>() <= BYTES);
+            for pool in (0..POOLS.len() as u32).map(PoolId) {
+                let mut of_pool = here.iter().filter(|demand| demand.pool == pool);
+                assert!(of_pool.clone().count() <= 1 || of_pool.all(|demand| !demand.alone));
+            }
+        }
+    }
+}
+
+proptest! {
+    #[test]
+    fn no_budget_is_exceeded_and_everything_runs_in_the_end(steps in prop::collection::vec(any_step(), 1..300)) {
+        let mut world = World::new();
+        for step in steps {
+            match step {
+                Step::Arrive(demand) => {
+                    let ticket = Ticket(world.demands.len() as u64);
+                    world.demands.push(demand);
+                    world.waiting.insert(ticket);
+                    world.step(Event::Arrived(ticket, demand));
+                }
+                Step::Leave(index, used_us) if !world.running.is_empty() => {
+                    let (ticket, _) = world.running.swap_remove(index.index(world.running.len()));
+                    world.step(Event::Left { ticket, used_us });
+                }
+                Step::Leave(..) => {}
+                Step::Down(device, pool) => world.step(Event::ExecutorDown(DeviceId(device), PoolId(pool))),
+                Step::Up(device, pool) => world.step(Event::ExecutorUp(DeviceId(device), PoolId(pool))),
+            }
+        }
+        world.all_up();
+        while let Some((ticket, _)) = world.running.pop() {
+            world.step(Event::Left { ticket, used_us: 1 });
+        }
+        prop_assert!(world.waiting.is_empty(), "left waiting: {:?}", world.waiting);
+    }
+}
