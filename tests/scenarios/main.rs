@@ -16,6 +16,7 @@ mod hostile_messages;
 mod limits;
 mod local_fleet;
 mod packing;
+mod pools;
 mod postgres_lost;
 mod queue_kinds;
 mod secrets;

@@ -1,0 +1,50 @@
+//! Pools on one worker: each gets its share of the device, and a fault in one ends nothing in another.
+
+use std::sync::{Arc, Mutex};
+
+use gpufleet_schema::JobState;
+use gpufleet_tests::{Ground, WAIT, busy, kernels};
+use tokio::task::JoinSet;
+
+/// Jobs of each pool: enough that the first of them, which are charged by guess, don't count.
+const JOBS: usize = 60;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn pools_with_work_share_the_device_by_weight() {
+    let ground = Ground::shared("weights").await;
+    let fleet = ground.client().await;
+    let order = Arc::new(Mutex::new(Vec::new()));
+    let mut waits = JoinSet::new();
+    for index in 0..2 * JOBS {
+        let pool = ["heavy", "light"][index % 2];
+        let mut handle = fleet.submit(busy::for_millis(20).pool(pool.parse().unwrap())).await.unwrap();
+        let order = Arc::clone(&order);
+        waits.spawn(async move {
+            handle.wait(WAIT).await.unwrap();
+            order.lock().unwrap().push(pool);
+        });
+    }
+    // Everything waits before the worker comes, so that no pool is without work while the other has some.
+    let _worker = ground.worker_with(&["--pool", "heavy:weight=3", "--pool", "light"]).await;
+    waits.join_all().await;
+    let order = order.lock().unwrap();
+    let heavy = order[..JOBS].iter().filter(|pool| **pool == "heavy").count();
+    assert!((38..=52).contains(&heavy), "of the first {JOBS} jobs, {heavy} were of the pool with three times the weight");
+    ground.check_history(2 * JOBS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fault_in_one_pool_leaves_the_jobs_of_another_running() {
+    let ground = Ground::shared("pool-faults").await;
+    let worker = ground.worker_with(&["--pool", "steady", "--pool", "wild"]).await;
+    let fleet = ground.client().await;
+    let mut steady = fleet.submit(busy::for_seconds(2).pool("steady".parse().unwrap())).await.unwrap();
+    ground.poll_job("running", steady.id(), |job| job.state == JobState::Running).await;
+    let wild = kernels::writes_beyond_its_buffer().pool("wild".parse().unwrap());
+    fleet.submit(wild).await.unwrap().wait(WAIT).await.unwrap_err();
+
+    let result = steady.wait(WAIT).await.unwrap();
+    assert_eq!(result.attempt, 1, "the fault was in another process");
+    assert!(worker.is_alive());
+    ground.check_history(2).await;
+}
