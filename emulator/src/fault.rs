@@ -1,9 +1,12 @@
 //! What can end a launch early, and the report a person reads about it. Nothing here decides whether a context
 //! becomes unusable: that is the driver's business.
+//!
+//! A report has one line that says what happened in which kernel, one for the place in the code, one for the threads,
+//! and a few more for what helps to understand it.
 
 use std::fmt::Write as _;
 
-use crate::memory::Memory;
+use crate::memory::{Memory, Nearest};
 
 /// Why a kernel was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +15,7 @@ pub enum FaultKind {
     IllegalAddress,
     /// An address that is not a multiple of the size of the access.
     MisalignedAddress,
-    /// `trap`, a barrier that not every thread can reach, or a call that cannot be made.
+    /// `trap`, a barrier that not every thread can reach, a call that cannot be made, or what a check has found.
     LaunchFailed,
     /// A failed `assert`.
     Assert,
@@ -37,11 +40,22 @@ pub struct Fault {
 pub struct Place<'a> {
     pub kernel: &'a str,
     pub function: &'a str,
+    /// Line of the PTX text.
     pub line: u32,
+    /// Line of the source, where the PTX tells it.
+    pub source: Option<String>,
     pub opcode: &'a str,
     pub block: [u32; 3],
     pub thread: [u32; 3],
+    /// Threads of the same warp that did the same, beside this one.
+    pub others: u32,
 }
+
+/// Below this an address is taken for a null pointer with an offset: no allocation lies there.
+const NULL_BYTES: u64 = 64 << 10;
+
+/// Nearer than this to a live allocation, an address in memory that was freed may as well be one past that one's end.
+const NEAR_BYTES: u64 = 4 << 10;
 
 impl FaultKind {
     /// The number of this kind in the CUDA driver's table of errors.
@@ -64,28 +78,77 @@ impl Fault {
         if place.function != place.kernel {
             let _ = write!(report, ", function `{}`", place.function);
         }
+        let _ = write!(report, "\n  at {}", code_place(place.source.as_deref(), place.line, place.opcode));
         let ([bx, by, bz], [tx, ty, tz]) = (place.block, place.thread);
-        let _ = write!(
-            report,
-            ", PTX line {}, `{}`, block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})",
-            place.line, place.opcode
-        );
+        let _ = write!(report, "\n  block ({bx}, {by}, {bz}), thread ({tx}, {ty}, {tz})");
+        match place.others {
+            0 => {}
+            1 => report.push_str(" and another one of its warp"),
+            others => {
+                let _ = write!(report, " and {others} others of its warp");
+            }
+        }
         Fault { kind, report }
+    }
+
+    /// The fault with another line in its report.
+    pub fn with_line(mut self, line: &str) -> Fault {
+        let _ = write!(self.report, "\n  {line}");
+        self
     }
 }
 
-/// Says where an address lies relative to the allocation nearest to it.
-pub fn describe_address(memory: &Memory, address: u64) -> String {
-    match memory.nearest(address) {
-        None => "no memory is allocated".to_owned(),
-        Some((base, bytes)) if address >= base && address - base < bytes => {
-            format!("{} bytes into the allocation of {bytes} bytes at {base:#x}", address - base)
+/// A place in the code as every report names it.
+pub fn code_place(source: Option<&str>, line: u32, opcode: &str) -> String {
+    match source {
+        Some(source) => format!("{source} (PTX line {line}, `{opcode}`)"),
+        None => format!("PTX line {line}, `{opcode}`"),
+    }
+}
+
+/// Says where an access of `bytes` lies relative to the allocation nearest to it, and to those that were freed.
+pub fn describe_access(memory: &Memory, address: u64, bytes: u64) -> String {
+    if address < NULL_BYTES {
+        return match address {
+            0 => "the address is a null pointer".to_owned(),
+            _ => format!("the address is {address} bytes from a null pointer"),
+        };
+    }
+    let live = memory.nearest(address);
+    let near = live.map(|live| describe_nearest(live, address, bytes));
+    match (memory.freed(address), live) {
+        (Some((base, size)), live) => {
+            let text =
+                format!("{} bytes into the {size}-byte allocation at {base:#x}, which was freed", address - base);
+            match near {
+                Some(near) if live.is_some_and(|live| live.distance(address) < NEAR_BYTES) => format!("{text}; {near}"),
+                _ => text,
+            }
         }
-        Some((base, bytes)) if address >= base => {
-            format!("{} bytes past the end of the allocation of {bytes} bytes at {base:#x}", address - base - bytes)
-        }
-        Some((base, bytes)) => {
-            format!("{} bytes before the allocation of {bytes} bytes at {base:#x}", base - address)
-        }
+        (None, _) => near.unwrap_or_else(|| "no memory is allocated".to_owned()),
+    }
+}
+
+/// Whether an access lies in memory that was freed, and not in any that is live.
+pub fn is_use_after_free(memory: &Memory, address: u64) -> bool {
+    memory.find(address).is_none() && memory.freed(address).is_some()
+}
+
+fn describe_nearest(Nearest { base, bytes: size, is_host }: Nearest, address: u64, bytes: u64) -> String {
+    let noun = if is_host { "range of host memory" } else { "allocation" };
+    let name = format!("the {size}-byte {noun} at {base:#x}");
+    if address < base {
+        return format!("{} bytes before {name}", base - address);
+    }
+    let offset = address - base;
+    if offset >= size {
+        return match offset - size {
+            0 => format!("right past the end of {name}"),
+            distance => format!("{distance} bytes past the end of {name}"),
+        };
+    }
+    match (offset + bytes).saturating_sub(size) {
+        0 => format!("{offset} bytes into {name}"),
+        surplus => format!("{offset} bytes into {name}, with {surplus} bytes past its end"),
     }
 }

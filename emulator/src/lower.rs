@@ -7,6 +7,7 @@ mod function;
 mod memory;
 mod modifiers;
 mod operand;
+mod source;
 mod symbols;
 mod writes;
 
@@ -53,7 +54,8 @@ pub fn load(ptx: &str, memory: &Arc<Memory>, target: ComputeCapability) -> Resul
     fill(&tree, &symbols, memory)?;
     let lowered = lower_all(&tree, &symbols, shared_end)?;
     let storage = Arc::new(storage);
-    let program = Arc::new(Program { accesses: lowered.accesses, functions: lowered.functions });
+    let files = tree.files.iter().map(|(number, name)| (*number, (*name).to_owned())).collect();
+    let program = Arc::new(Program { accesses: lowered.accesses, functions: lowered.functions, files });
     let mut entries = HashMap::new();
     for kernel in lowered.kernels {
         let name = program.functions[kernel.function].name.clone();

@@ -4,19 +4,29 @@
 //!
 //! Data races between kernels are the kernels' business, as on a device: this module only promises that a checked
 //! access touches nothing but the allocation it was checked against.
+//!
+//! So that mistakes come to light, a gap that nobody may touch follows each allocation, and what was freed is used
+//! again only when there is no other room. Neither counts as used memory, and neither makes an allocation fail.
+
+mod arena;
+mod freed;
 
 use std::collections::BTreeMap;
 use std::io;
 use std::ptr;
 use std::sync::{Mutex, PoisonError, RwLock};
 
+use self::arena::Arena;
+use self::freed::Freed;
+use crate::fault::describe_access;
+
 /// Every allocation starts at a multiple of this: the alignment that CUDA's own allocator keeps, which kernels rely
 /// on for vector accesses.
 pub const ALLOCATION_ALIGN: u64 = 512;
 
 /// Address space reserved for each byte of capacity: fragments never make an allocation fail that fits by its size,
-/// short of adversarial patterns.
-const RESERVE_FACTOR: u64 = 2;
+/// short of adversarial patterns. Half of it is for the gaps, so that allocations of 256 bytes and more all have one.
+const RESERVE_FACTOR: u64 = 4;
 
 /// One device's memory.
 #[derive(Debug)]
@@ -27,6 +37,7 @@ pub struct Memory {
     arena: Mutex<Arena>,
     /// Every range that may be accessed: allocations and mapped host memory, by start address.
     live: RwLock<BTreeMap<u64, Range>>,
+    freed: Mutex<Freed>,
 }
 
 /// Not enough memory is left.
@@ -45,16 +56,29 @@ pub struct NotAllocated {
 }
 
 /// A range that is not inside one live allocation.
-#[derive(Clone, Copy, Debug, thiserror::Error, PartialEq, Eq)]
-#[error("access {bytes} bytes at {address:#x}: not inside one allocation")]
+#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[error("access {bytes} bytes at {address:#x}: {nearest}")]
 pub struct BadAddress {
     pub address: u64,
     pub bytes: u64,
+    /// Where the address lies, in words.
+    pub nearest: String,
+}
+
+/// A live range that holds an address or is the nearest to it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Nearest {
+    pub base: u64,
+    pub bytes: u64,
+    /// Mapped host memory, and no allocation.
+    pub is_host: bool,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Range {
     bytes: u64,
+    /// What the arena gave for it, with the gap behind.
+    room: u64,
     owner: Owner,
 }
 
@@ -64,11 +88,11 @@ enum Owner {
     Host,
 }
 
-#[derive(Debug)]
-struct Arena {
-    /// Free address ranges, start to length, both multiples of the alignment; neighbours are merged.
-    holes: BTreeMap<u64, u64>,
-    used: u64,
+impl Nearest {
+    /// Bytes between the range and an address.
+    pub fn distance(self, address: u64) -> u64 {
+        address.saturating_sub(self.base + self.bytes).max(self.base.saturating_sub(address))
+    }
 }
 
 impl Memory {
@@ -95,13 +119,13 @@ impl Memory {
             return Err(io::Error::last_os_error());
         }
         let base = mapped as u64;
-        let holes = BTreeMap::from([(base, reserved)]);
         Ok(Memory {
             base,
             reserved,
             capacity,
-            arena: Mutex::new(Arena { holes, used: 0 }),
+            arena: Mutex::new(Arena::new(base, reserved, capacity)),
             live: RwLock::new(BTreeMap::new()),
+            freed: Mutex::default(),
         })
     }
 
@@ -113,31 +137,29 @@ impl Memory {
             return Err(out);
         }
         let room = bytes.max(1).next_multiple_of(ALLOCATION_ALIGN);
-        let (&start, &hole) = arena.holes.iter().find(|(_, hole)| **hole >= room).ok_or(out)?;
-        arena.holes.remove(&start);
-        if hole > room {
-            arena.holes.insert(start + room, hole - room);
-        }
+        let (start, room) = arena.take(room).ok_or(out)?;
         arena.used += bytes;
-        self.write_live().insert(start, Range { bytes, owner: Owner::Arena });
+        self.write_live().insert(start, Range { bytes, room, owner: Owner::Arena });
         Ok(start)
     }
 
     /// Gives an allocation back; its pages return to the host and read as zero when used again.
     pub fn free(&self, address: u64) -> Result<(), NotAllocated> {
         let mut arena = self.arena.lock().unwrap_or_else(PoisonError::into_inner);
-        let bytes = {
+        let Range { bytes, room, .. } = {
             let mut live = self.write_live();
-            match live.get(&address) {
-                Some(range) if range.owner == Owner::Arena => {}
+            match live.get(&address).copied() {
+                Some(range) if range.owner == Owner::Arena => {
+                    live.remove(&address);
+                    range
+                }
                 _ => return Err(NotAllocated { address }),
             }
-            live.remove(&address).map_or(0, |range| range.bytes)
         };
-        let room = bytes.max(1).next_multiple_of(ALLOCATION_ALIGN);
         self.release_pages(address, room);
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(address, bytes);
         arena.used -= bytes;
-        arena.add_hole(address, room);
+        arena.give(address, room);
         Ok(())
     }
 
@@ -155,15 +177,18 @@ impl Memory {
     }
 
     /// The range that holds `address` or is nearest to it, for reports.
-    pub fn nearest(&self, address: u64) -> Option<(u64, u64)> {
+    pub fn nearest(&self, address: u64) -> Option<Nearest> {
+        let nearest =
+            |(&base, range): (&u64, &Range)| Nearest { base, bytes: range.bytes, is_host: range.owner == Owner::Host };
         let live = self.live.read().unwrap_or_else(PoisonError::into_inner);
-        let below = live.range(..=address).next_back().map(|(&base, range)| (base, range.bytes));
-        let above = live.range(address..).next().map(|(&base, range)| (base, range.bytes));
-        match (below, above) {
-            (Some((base, bytes)), Some((next, _))) if address.saturating_sub(base + bytes) > next - address => above,
-            (Some(_), _) => below,
-            (None, above) => above,
-        }
+        let below = live.range(..=address).next_back().map(nearest);
+        let above = live.range(address..).next().map(nearest);
+        below.into_iter().chain(above).min_by_key(|range| range.distance(address))
+    }
+
+    /// The allocation that held `address` last and was freed, as far back as is remembered: its start and its bytes.
+    pub fn freed(&self, address: u64) -> Option<(u64, u64)> {
+        self.freed.lock().unwrap_or_else(PoisonError::into_inner).find(address)
     }
 
     /// Lets kernels reach `bytes` of host memory at its own address. The caller keeps that memory alive until
@@ -176,7 +201,7 @@ impl Memory {
         if overlaps || bytes == 0 {
             return false;
         }
-        live.insert(start, Range { bytes, owner: Owner::Host });
+        live.insert(start, Range { bytes, room: 0, owner: Owner::Host });
         true
     }
 
@@ -191,12 +216,15 @@ impl Memory {
 
     /// Whether `bytes` at `address` lie inside one live range.
     pub fn check(&self, address: u64, bytes: u64) -> Result<(), BadAddress> {
-        let bad = BadAddress { address, bytes };
-        if bytes == 0 {
+        if bytes == 0 || self.find(address).is_some_and(|(base, size)| bytes <= size - (address - base)) {
             return Ok(());
         }
-        let (base, size) = self.find(address).ok_or(bad)?;
-        if bytes <= size - (address - base) { Ok(()) } else { Err(bad) }
+        Err(self.bad(address, bytes))
+    }
+
+    #[cold]
+    fn bad(&self, address: u64, bytes: u64) -> BadAddress {
+        BadAddress { address, bytes, nearest: describe_access(self, address, bytes) }
     }
 
     /// Copies from the host into device memory.
@@ -247,7 +275,7 @@ impl Memory {
 
     fn fill<T: Copy>(&self, target: u64, value: T, count: u64) -> Result<(), BadAddress> {
         let size = size_of::<T>() as u64;
-        let bytes = count.checked_mul(size).ok_or(BadAddress { address: target, bytes: u64::MAX })?;
+        let bytes = count.checked_mul(size).ok_or_else(|| self.bad(target, u64::MAX))?;
         self.check(target, bytes)?;
         for index in 0..count {
             // SAFETY: the whole range was just checked.
@@ -283,21 +311,6 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made in `new` and nothing can use it any more.
         unsafe { libc::munmap(self.base as *mut libc::c_void, self.reserved as usize) };
-    }
-}
-
-impl Arena {
-    fn add_hole(&mut self, mut start: u64, mut room: u64) {
-        if let Some((&before, &length)) = self.holes.range(..start).next_back()
-            && before + length == start
-        {
-            self.holes.remove(&before);
-            (start, room) = (before, length + room);
-        }
-        if let Some(length) = self.holes.remove(&(start + room)) {
-            room += length;
-        }
-        self.holes.insert(start, room);
     }
 }
 

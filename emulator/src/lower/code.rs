@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::source::Lines;
 use crate::ops::lanes::{Lanes, Slots};
 use crate::ptx::types::Type;
 use crate::simt::access::AccessRun;
@@ -25,6 +26,8 @@ pub struct Program {
     pub functions: Vec<Function>,
     /// Memory instructions in the program: each has a cache of its own.
     pub accesses: u32,
+    /// Source files, by the numbers that lines name them with.
+    pub files: Vec<(u32, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -50,6 +53,7 @@ pub struct Function {
     pub results: Vec<u32>,
     pub calls: Calls,
     pub has_barrier: bool,
+    pub lines: Lines,
 }
 
 /// Whom a function calls.

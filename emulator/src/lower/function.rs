@@ -257,6 +257,9 @@ impl<'a, 'm> Emitter<'a, 'm> {
             Statement::Registers(registers) => self.registers(registers)?,
             Statement::Variable(variable) => self.variable(variable)?,
             Statement::Instruction(instruction) => self.instruction(instruction)?,
+            Statement::Location(location) => {
+                self.function.lines.push(self.function.code.len() as u32, *location);
+            }
             Statement::Targets(..) | Statement::Prototype | Statement::Open | Statement::Close => {}
         }
         Ok(())

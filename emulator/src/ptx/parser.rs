@@ -1,8 +1,9 @@
-//! Builds the tree of a PTX text: here the top level and the directives. Debug information is passed over; a directive
+//! Builds the tree of a PTX text: here the top level and the directives. Of debug information lines are kept, the rest is passed over; a directive
 //! that is not known is an error.
 
 mod cursor;
 mod functions;
+mod locations;
 mod operands;
 mod variables;
 
@@ -46,7 +47,11 @@ impl<'a> Parser<'a, '_> {
                     }
                     return Ok(());
                 }
-                "file" | "loc" => {
+                "file" => {
+                    tree.files.extend(self.file());
+                    return Ok(());
+                }
+                "loc" => {
                     self.skip_line();
                     return Ok(());
                 }

@@ -9,6 +9,8 @@ pub struct Tree<'a> {
     pub target: Option<Target>,
     pub variables: Vec<Variable<'a>>,
     pub functions: Vec<Function<'a>>,
+    /// Numbers and names of `.file` directives.
+    pub files: Vec<(u32, &'a str)>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -80,9 +82,27 @@ pub enum Statement<'a> {
     Variable(Variable<'a>),
     /// The labels of `name: .branchtargets`.
     Targets(&'a str, Vec<&'a str>),
+    /// `.loc`: where what follows stands in the source.
+    Location(Location),
     /// `name: .callprototype`, which tells only what the call's arguments tell too.
     Prototype,
     Instruction(Instruction<'a>),
+}
+
+/// A place in a source file, and the one that it was inlined at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Location {
+    pub at: Position,
+    pub inlined_at: Option<Position>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Position {
+    /// Number of a `.file` directive.
+    pub file: u32,
+    /// 0 where the compiler knows of no line.
+    pub line: u32,
+    pub column: u32,
 }
 
 /// `.reg .b32 %r<10>` or `.reg .b32 a, b`.

@@ -8,8 +8,8 @@ use super::access::{Range, View};
 use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
 use super::specials::dynamic_start;
-use super::warp::{Pause, Warp};
-use crate::fault::Fault;
+use super::warp::{Pause, Standing, Warp};
+use crate::fault::{Fault, FaultKind};
 use crate::lower::Program;
 use crate::memory::Memory;
 use crate::module::Entry;
@@ -23,6 +23,9 @@ const TURNS_OF_WARP: u32 = 4096;
 
 /// The same where blocks take turns too: who spins at a barrier of the grid should soon let the others come to it.
 const TURNS_OF_WARP_IN_TURN: u32 = 128;
+
+/// Places that are named where threads of a block stand; the others are only counted.
+const STANDINGS_MAX: usize = 3;
 
 /// Memory that `malloc` in a kernel may take in one launch: what a device allows unless told otherwise.
 const HEAP_BYTES_MAX: u64 = 8 << 20;
@@ -178,6 +181,8 @@ impl<'a> Context<'a> {
 pub struct BlockRun {
     /// Threads that have not exited.
     threads: u32,
+    /// Threads of the warps that have started.
+    started: u32,
     /// Warps that have started and not ended.
     waiting: Vec<Warp>,
 }
@@ -189,7 +194,7 @@ impl BlockRun {
         cx.barriers = [Arrivals::default(); BARRIERS];
         // SAFETY: the view's shared memory is the context's own, of that size.
         unsafe { cx.view.shared.write_bytes(0, cx.view.shared_bytes as usize) };
-        BlockRun { threads: cx.config.threads(), waiting: Vec::new() }
+        BlockRun { threads: cx.config.threads(), started: 0, waiting: Vec::new() }
     }
 
     fn warps(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<(), Fault> {
@@ -215,13 +220,15 @@ impl BlockRun {
         // one register file.
         for index in 0..total.div_ceil(LANES as u32) {
             let mut warp = spare.pop().unwrap_or_else(|| Warp::new(cx.entry.local_bytes));
-            warp.start(index, (total - index * LANES as u32).min(LANES as u32), cx);
+            let lanes = (total - index * LANES as u32).min(LANES as u32);
+            warp.start(index, lanes, cx);
+            self.started += lanes;
             let pause = self.step(&mut warp, cx);
             match pause {
                 Ok(Pause::Finished) => spare.push(warp),
                 _ => self.waiting.push(warp),
             }
-            pause?;
+            pause.map_err(|fault| self.told(fault, cx))?;
         }
         self.release(cx);
         Ok(())
@@ -257,7 +264,7 @@ impl BlockRun {
                 self.waiting.swap(index, last);
                 index += 1;
             }
-            pause?;
+            pause.map_err(|fault| self.told(fault, cx))?;
         }
         Ok(advanced)
     }
@@ -298,8 +305,52 @@ impl BlockRun {
 
     #[cold]
     fn deadlock(&mut self, cx: &Context) -> Fault {
-        let what = "barrier deadlock: not every thread of the block can reach the barrier";
+        let what = "barrier deadlock: not every thread of the block can reach the barrier,";
         let fault = self.waiting.iter_mut().find_map(|warp| warp.waiting_fault(what, cx));
-        fault.expect("a warp that is left and does not run waits at a barrier")
+        let fault = fault.expect("a warp that is left and does not run waits at a barrier");
+        self.tell_where(fault, cx)
     }
+
+    /// A launch that was ended from outside tells where all of the block's threads were.
+    fn told(&mut self, fault: Fault, cx: &Context) -> Fault {
+        match fault.kind {
+            FaultKind::Timeout => self.tell_where(fault, cx),
+            _ => fault,
+        }
+    }
+
+    /// Adds to a report where the threads of the block are.
+    fn tell_where(&mut self, mut fault: Fault, cx: &Context) -> Fault {
+        let standings = self.waiting.iter_mut().flat_map(|warp| warp.standings(cx)).collect();
+        for line in describe_standings(standings) {
+            fault = fault.with_line(&line);
+        }
+        let (total, live) = (cx.config.threads(), self.threads);
+        let rest = [(total - live, "exited"), (total - self.started, "not started")];
+        let rest = rest.iter().filter(|(count, _)| *count > 0).map(|(count, did)| format!("{count} {did}"));
+        let rest = rest.collect::<Vec<_>>().join(", ");
+        if rest.is_empty() { fault } else { fault.with_line(&format!("of the block's {total} threads: {rest}")) }
+    }
+}
+
+/// One line for each place where threads stand, those with the most first.
+pub fn describe_standings(standings: Vec<Standing>) -> Vec<String> {
+    let mut places: Vec<Standing> = Vec::new();
+    for standing in standings {
+        match places.iter_mut().find(|known| known.place == standing.place && known.does == standing.does) {
+            Some(known) => known.threads += standing.threads,
+            None => places.push(standing),
+        }
+    }
+    places.sort_by_key(|standing| u32::MAX - standing.threads);
+    let rest = places.split_off(places.len().min(STANDINGS_MAX));
+    let line = |Standing { place, does, threads }: &Standing| match threads {
+        1 => format!("1 thread is {does} {place}"),
+        _ => format!("{threads} threads are {does} {place}"),
+    };
+    let mut lines: Vec<String> = places.iter().map(line).collect();
+    if !rest.is_empty() {
+        lines.push(format!("{} threads are elsewhere", rest.iter().map(|standing| standing.threads).sum::<u32>()));
+    }
+    lines
 }

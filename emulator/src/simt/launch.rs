@@ -161,7 +161,7 @@ impl Run<'_> {
                 return;
             }
             let result = match cx.must_stop() {
-                Some(what) => Err(self.stopped(what)),
+                Some(what) => Err(self.stopped(what, index)),
                 None => cx.run_block(self.config.block_at(index), &mut warps),
             };
             if let Err(fault) = result {
@@ -186,7 +186,9 @@ impl Run<'_> {
         }
     }
 
-    fn stopped(&self, what: &str) -> Fault {
-        Fault { kind: FaultKind::Timeout, report: format!("{what}, in kernel `{}`", self.entry.name) }
+    fn stopped(&self, what: &str, block: u64) -> Fault {
+        let (name, blocks) = (&self.entry.name, self.config.blocks());
+        let report = format!("{what} in kernel `{name}`\n  before block {} of {blocks} was begun", block + 1);
+        Fault { kind: FaultKind::Timeout, report }
     }
 }

@@ -11,6 +11,7 @@ mod step;
 
 use std::time::Instant;
 
+pub use self::report::Standing;
 use self::step::{Step, Turns};
 use super::access::Local;
 use super::block::Context;

@@ -6,6 +6,8 @@ mod calls;
 #[cfg(test)]
 mod conversions;
 #[cfg(test)]
+mod diagnostics;
+#[cfg(test)]
 mod divergence;
 #[cfg(test)]
 mod faults;

@@ -54,7 +54,7 @@ fn an_illegal_access_sticks_until_the_process_ends() {
     assert_eq!(code(context.synchronize()), ILLEGAL_ADDRESS);
     let report = fault_report();
     assert!(report.contains("store") && report.contains("thread (16, 0, 0)"), "{report}");
-    assert!(report.contains("64 bytes"), "{report}");
+    assert!(report.contains("64-byte allocation"), "{report}");
 }
 
 #[test]

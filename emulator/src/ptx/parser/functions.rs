@@ -110,7 +110,8 @@ impl<'a> Parser<'a, '_> {
                 self.at += 1;
                 statements.push(Statement::Registers(self.registers(line)?));
             }
-            Some(Kind::Dot("loc" | "file")) => self.skip_line(),
+            Some(Kind::Dot("loc")) => statements.extend(self.location().map(Statement::Location)),
+            Some(Kind::Dot("file")) => self.skip_line(),
             Some(Kind::Dot("pragma")) => self.skip_to(';')?,
             Some(Kind::Dot("extern")) => {
                 self.at += 1;

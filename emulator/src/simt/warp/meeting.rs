@@ -5,7 +5,7 @@ use super::{Group, Pause, Step, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
 use crate::lower::code::{Barrier, BarrierKind, NO_SLOT, Op};
 use crate::ops::lanes::{FULL, put_lanes, store_mask};
-use crate::simt::block::Context;
+use crate::simt::block::{Context, describe_standings};
 use crate::simt::collective;
 
 impl Warp {
@@ -92,8 +92,8 @@ impl Warp {
     pub(super) fn check_waiting(&mut self, cx: &mut Context) -> Result<Pause, Fault> {
         let stuck = self.groups.iter().find(|group| matches!(group.wait, Wait::Lanes(_) | Wait::WarpBarrier(_)));
         if let Some(group) = stuck.copied() {
-            let what = "an instruction for several lanes waits for lanes that do not come to it";
-            return Err(self.fault(FaultKind::LaunchFailed, what, &group, cx));
+            let what = "an instruction for several lanes waits for lanes that do not come to it,";
+            return Err(self.stuck(what, &group, cx));
         }
         let first = self.groups[0];
         let elsewhere = self.groups.iter().find(|group| (group.frame, group.pc) != (first.frame, first.pc)).copied();
@@ -101,10 +101,27 @@ impl Warp {
             && self.barrier_is_aligned(&first, cx)
             && self.barrier_is_aligned(&group, cx)
         {
-            let what = "divergent barrier: the lanes of a warp wait at different barrier instructions";
-            return Err(self.fault(FaultKind::LaunchFailed, what, &group, cx));
+            let what = "divergent barrier: the lanes of a warp wait at different barrier instructions,";
+            return Err(self.stuck(what, &group, cx));
         }
         Ok(Pause::Waiting)
+    }
+
+    /// A fault of lanes that wait for others in their warp, and where all of them are.
+    #[cold]
+    fn stuck(&mut self, what: &str, group: &Group, cx: &Context) -> Fault {
+        let mut fault = self.fault(FaultKind::LaunchFailed, what, group, cx);
+        let missing = match group.wait {
+            Wait::Lanes(needed) | Wait::WarpBarrier(needed) => needed & self.live & !group.mask,
+            Wait::None | Wait::Barrier(_) => 0,
+        };
+        if missing != 0 {
+            fault = fault.with_line(&format!("it waits for lanes {missing:#010x} of warp {}", self.index));
+        }
+        for line in describe_standings(self.standings(cx)) {
+            fault = fault.with_line(&line);
+        }
+        fault
     }
 
     fn barrier_is_aligned(&mut self, group: &Group, cx: &Context) -> bool {
