@@ -17,14 +17,16 @@ pub(super) struct Collection {
     packages: &'static [&'static str],
 }
 
-/// NVRTC 12.9: version 13 writes PTX that the drivers of 12.x refuse. The other two hold headers (`cuda_fp16.h`, `cuda/std`).
+/// NVRTC 12.9: version 13 writes PTX that the drivers of 12.x refuse. The others hold headers: `cuda_fp16.h`, `cuda/std`, and those
+/// below `crt/` that `mma.h` is made of, which come with the assembler.
 pub(super) const COMPILER: Collection = Collection {
     folder: "python",
-    title: "NVRTC and CUDA headers (96 MB)",
+    title: "NVRTC and CUDA headers (137 MB)",
     packages: &[
         "nvidia-cuda-nvrtc-cu12==12.9.86",
         "nvidia-cuda-runtime-cu12==12.9.79",
         "nvidia-cuda-cccl-cu12==12.9.27",
+        "nvidia-cuda-nvcc-cu12==12.9.86",
     ],
 };
 

@@ -56,6 +56,7 @@ impl Nvrtc {
         let includes = existing([
             siblings.join("cuda_runtime/include"),
             siblings.join("cuda_cccl/include"),
+            siblings.join("cuda_nvcc/include"),
             package.join("include"),
             Path::new(TOOLKIT).join("include"),
         ]);

@@ -1,0 +1,77 @@
+//! The ways in which a source is compiled, and a check run over all of them.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use gpufleet_emulator::module::ComputeCapability;
+
+use super::device::Device;
+use super::nvrtc::compile;
+
+/// One way to compile, and what the device must be able to do.
+#[derive(Clone, Copy, Debug)]
+pub struct Build {
+    pub options: &'static [&'static str],
+    pub capability: ComputeCapability,
+    /// Approximations take the place of exact functions, and denormals are flushed.
+    pub fast: bool,
+}
+
+const fn build(major: u32, minor: u32, fast: bool, options: &'static [&'static str]) -> Build {
+    Build { options, capability: ComputeCapability { major, minor }, fast }
+}
+
+/// What everything must pass under.
+pub const EVERY: [Build; 7] = [
+    build(8, 0, false, &["--gpu-architecture=compute_80"]),
+    build(9, 0, false, &["--gpu-architecture=compute_90"]),
+    build(8, 0, true, &["--gpu-architecture=compute_80", "--use_fast_math"]),
+    build(9, 0, true, &["--gpu-architecture=compute_90", "--use_fast_math"]),
+    build(8, 0, false, &["--gpu-architecture=compute_80", "-G"]),
+    build(9, 0, false, &["--gpu-architecture=compute_90", "-G"]),
+    build(8, 6, false, &["--gpu-architecture=compute_80", "-lineinfo"]),
+];
+
+/// Other options that change what NVRTC emits.
+pub const OTHERS: [Build; 8] = [
+    build(7, 5, false, &["--gpu-architecture=compute_75"]),
+    build(8, 6, false, &["--gpu-architecture=compute_86", "--fmad=false"]),
+    build(8, 9, false, &["--gpu-architecture=compute_89", "--std=c++20", "--device-int128"]),
+    build(9, 0, false, &["--gpu-architecture=compute_90a", "--extra-device-vectorization"]),
+    build(8, 0, true, &["--gpu-architecture=compute_80", "--ftz=true", "--prec-div=false", "--prec-sqrt=false"]),
+    build(8, 0, false, &["--gpu-architecture=compute_80", "-G", "--dopt=on"]),
+    build(9, 0, true, &["--gpu-architecture=compute_90", "--use_fast_math", "-G"]),
+    build(9, 0, false, &["--gpu-architecture=compute_90", "--relocatable-device-code=true"]),
+];
+
+impl Build {
+    /// How far a result may be off, where the options allow different roundings.
+    pub fn choose<T>(&self, exact: T, fast: T) -> T {
+        if self.fast { fast } else { exact }
+    }
+}
+
+/// Compiles `source` in each way and runs `check` on it, with and without vector instructions.
+pub fn check(file: &str, source: &str, builds: &[Build], check: impl Fn(&Device, &Build)) {
+    let passes = |build: &Build| {
+        let ptx = compile(source, file, build.options).unwrap_or_else(|log| panic!("{log}"));
+        for vector in [true, false] {
+            check(&Device::new(&ptx, build.capability, vector), build);
+        }
+    };
+    // Every build is tried, so that one run shows all that is wrong.
+    let fails = |build: &&Build| catch_unwind(AssertUnwindSafe(|| passes(build))).is_err();
+    let failed: Vec<String> = builds.iter().filter(fails).map(|build| build.options.join(" ")).collect();
+    assert!(failed.is_empty(), "{file} fails with:\n  {}", failed.join("\n  "));
+}
+
+/// Checks a study kernel under every option.
+pub fn study(file: &str, source: &str, run: impl Fn(&Device, &Build)) {
+    study_since(0, file, source, run);
+}
+
+/// Checks one that needs a device of this major compute capability.
+pub fn study_since(major: u32, file: &str, source: &str, run: impl Fn(&Device, &Build)) {
+    let builds: Vec<Build> =
+        EVERY.iter().chain(&OTHERS).filter(|build| build.capability.major >= major).copied().collect();
+    check(file, source, &builds, run);
+}

@@ -1,0 +1,25 @@
+//! Compiles CUDA C by NVRTC in all the ways that people do, runs it in the emulator, and compares with what Rust
+//! computes. Needs what `cargo xtask setup` installs.
+
+#[cfg(test)]
+mod arrays;
+#[cfg(test)]
+mod builds;
+#[cfg(test)]
+mod catalog;
+#[cfg(test)]
+mod close;
+#[cfg(test)]
+mod counting;
+#[cfg(test)]
+mod device;
+#[cfg(test)]
+mod halves;
+#[cfg(test)]
+mod language;
+#[cfg(test)]
+mod models;
+#[cfg(test)]
+mod nvrtc;
+#[cfg(test)]
+mod products;

@@ -1,0 +1,24 @@
+//! Products of matrices.
+
+use super::builds::study;
+use super::device::args;
+
+#[test]
+fn tiled_and_naive_products_are_the_product() {
+    study("matmul_tiled.cu", include_str!("../../cases/study/matmul_tiled.cu"), |device, _| {
+        const M: usize = 35;
+        const N: usize = 50;
+        const K: usize = 29;
+        // Small whole numbers: every order of summation gives the same.
+        let a: Vec<f32> = (0..M * K).map(|i| (i * 7 % 23) as f32 - 11.0).collect();
+        let b: Vec<f32> = (0..K * N).map(|i| (i * 5 % 19) as f32 - 9.0).collect();
+        let expected: Vec<f32> =
+            (0..M * N).map(|i| (0..K).map(|k| a[i / N * K + k] * b[k * N + i % N]).sum()).collect();
+        for name in ["matmul_tiled", "matmul_naive"] {
+            let out = device.zeros::<f32>(M * N);
+            let args = args![device.upload(&a), device.upload(&b), out, M as i32, N as i32, K as i32];
+            device.run(name, [4, 3], [16, 16], args);
+            assert_eq!(device.download(&out), expected, "{name}");
+        }
+    });
+}
