@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bench;
+mod bench_emulator;
 mod ci;
 mod demo;
 mod interrupt;
@@ -43,6 +44,8 @@ enum Command {
     Sqlx(sqlx::Options),
     /// Set up, build with optimisation, and measure; arguments go to the benchmark
     Bench(bench::Options),
+    /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
+    BenchEmulator(bench_emulator::Options),
 }
 
 #[tokio::main]
@@ -55,6 +58,7 @@ async fn main() -> ExitCode {
         Command::Kernels(options) => kernels::run(&options).await,
         Command::Sqlx(options) => sqlx::run(&options).await,
         Command::Bench(options) => bench::run(&options).await,
+        Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
