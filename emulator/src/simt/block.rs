@@ -42,18 +42,34 @@ pub struct Signals {
     pub workspace: u64,
 }
 
+/// Lanes of one warp that come to a barrier.
+#[derive(Clone, Copy, Debug)]
+pub struct Coming {
+    pub lanes: u32,
+    /// Lanes of the warp that have exited and were not told of before.
+    pub exited: u32,
+    pub votes: u32,
+}
+
 /// What has come to one barrier.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Arrivals {
+    /// Threads that have come or count as if they had.
     threads: u32,
-    /// Threads that take part, where the instruction says so.
+    /// Threads that take part, in whole warps, where the instruction says so.
     expected: Option<u32>,
+    voters: u32,
     pub votes: u32,
 }
 
 impl Arrivals {
-    pub fn all_mask(self, threads: u32) -> u32 {
-        if self.votes == threads { FULL } else { 0 }
+    /// Threads exit whose warp waits at the barrier: where it counts warps, they count as come.
+    pub fn exit(&mut self, threads: u32) {
+        self.threads += if self.expected.is_some() { threads } else { 0 };
+    }
+
+    pub fn all_mask(self, voters: u32) -> u32 {
+        if self.votes == voters { FULL } else { 0 }
     }
 
     pub fn any_mask(self) -> u32 {
@@ -149,14 +165,18 @@ impl<'a> Context<'a> {
     }
 
     /// Threads come to a barrier.
-    pub fn arrive(&mut self, id: u32, threads: Option<u32>, count: u32, votes: u32) -> Result<(), &'static str> {
+    pub fn arrive(&mut self, id: u32, threads: Option<u32>, coming: Coming) -> Result<(), &'static str> {
+        if threads.is_some_and(|threads| threads == 0 || threads % LANES as u32 != 0) {
+            return Err("the thread count of a barrier is not a multiple of the warp size");
+        }
         let arrivals = self.barriers.get_mut(id as usize).ok_or("barrier number above 15")?;
         if arrivals.threads > 0 && arrivals.expected != threads {
             return Err("threads come to one barrier with different thread counts");
         }
         arrivals.expected = threads;
-        arrivals.threads += count;
-        arrivals.votes += votes;
+        arrivals.threads += coming.lanes + if threads.is_some() { coming.exited } else { 0 };
+        arrivals.voters += coming.lanes;
+        arrivals.votes += coming.votes;
         Ok(())
     }
 
@@ -229,6 +249,7 @@ impl BlockRun {
                 _ => self.waiting.push(warp),
             }
             pause.map_err(|fault| self.told(fault, cx))?;
+            self.release(cx);
         }
         self.release(cx);
         Ok(())
@@ -265,6 +286,8 @@ impl BlockRun {
                 index += 1;
             }
             pause.map_err(|fault| self.told(fault, cx))?;
+            // Before another warp comes to the same barrier, which would be for its next phase.
+            advanced |= self.release(cx);
         }
         Ok(advanced)
     }
@@ -294,7 +317,7 @@ impl BlockRun {
             let arrivals = cx.barriers[id];
             if self.complete(arrivals) {
                 for warp in &mut self.waiting {
-                    warp.release(id as u32, arrivals.threads, cx);
+                    warp.release(id as u32, arrivals.voters, cx);
                 }
                 cx.barriers[id] = Arrivals::default();
                 released = true;

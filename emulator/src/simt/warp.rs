@@ -115,9 +115,6 @@ impl Warp {
         let mut turns = Turns::new(cx.turns);
         loop {
             let Some(index) = self.choose() else {
-                if self.release_waiting() {
-                    continue;
-                }
                 return if self.groups.is_empty() { Ok(Pause::Finished) } else { self.check_waiting(cx) };
             };
             if turns.are_over() {
@@ -132,6 +129,8 @@ impl Warp {
                 }
                 Step::Gone => {}
             }
+            // At once: what else is ready may spin until those who wait go on.
+            self.release_waiting();
         }
     }
 

@@ -15,6 +15,7 @@ const DEPTH_MAX: u32 = 1024;
 impl Warp {
     pub(super) fn exit(&mut self, frame: usize, mask: u32, cx: &mut Context) {
         self.live &= !mask;
+        self.leave_barriers(mask, cx);
         let mut index = frame;
         while index != 0 {
             let parent = self.frame(index).parent;

@@ -4,26 +4,50 @@ use super::step::Turns;
 use super::{Group, Pause, Step, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
 use crate::lower::code::{Barrier, BarrierKind, NO_SLOT, Op};
-use crate::ops::lanes::{FULL, put_lanes, store_mask};
-use crate::simt::block::{Context, describe_standings};
+use crate::ops::lanes::{FULL, LANES, put_lanes, store_mask};
+use crate::simt::block::{Coming, Context, describe_standings};
 use crate::simt::collective;
 
 impl Warp {
     /// `bar.warp.sync`: goes on once all lanes that `slot` names are at such a barrier.
-    pub(super) fn meet(&mut self, group: &Group, mask: u32, slot: u32) -> Option<Step> {
-        let needed = self.lane_word(group.frame, slot, mask);
-        self.await_lanes(group, mask, needed, Wait::WarpBarrier(needed))
+    pub(super) fn meet(&mut self, group: &Group, mask: u32, slot: u32, cx: &Context) -> Result<Option<Step>, Fault> {
+        let (alike, needed) = self.members(group, mask, slot, cx)?;
+        let waits = self.await_lanes(&alike, mask & alike.mask, needed, Wait::WarpBarrier(needed));
+        Ok(waits.or_else(|| passed(&alike, group)))
     }
 
     /// Shuffles, votes and the like, which need all their lanes at this very instruction.
-    pub(super) fn exchange(&mut self, op: &Op, group: &Group, mask: u32) -> Option<Step> {
-        let needed = self.lane_word(group.frame, collective::member_slot(op), mask);
-        let waits = self.await_lanes(group, mask, needed, Wait::Lanes(needed));
+    pub(super) fn exchange(&mut self, op: &Op, group: &Group, mask: u32, cx: &Context) -> Result<Option<Step>, Fault> {
+        let (alike, needed) = self.members(group, mask, collective::member_slot(op), cx)?;
+        let mask = mask & alike.mask;
+        let waits = self.await_lanes(&alike, mask, needed, Wait::Lanes(needed));
         if waits.is_none() {
             let members = needed & self.live;
-            collective::run(op, &mut self.frame(group.frame).registers, mask, members);
+            collective::run(op, &mut self.frame(alike.frame).registers, mask, members);
         }
-        waits
+        Ok(waits.or_else(|| passed(&alike, group)))
+    }
+
+    /// The lanes of `mask` that name the same members as its first one does, and those members. Lanes that stand at
+    /// one instruction may well belong to different sets: then the others stay behind for now.
+    fn members(&mut self, group: &Group, mask: u32, slot: u32, cx: &Context) -> Result<(Group, u32), Fault> {
+        let words = *self.frame(group.frame).registers.words(slot);
+        let needed = words[mask.trailing_zeros() as usize];
+        let same = equal_lanes(&words, mask);
+        let strangers = same & !needed;
+        if strangers != 0 {
+            let what = format!("the lane is not in the mask {needed:#010x} of those that it says take part");
+            return Err(self.fault_in(FaultKind::LaunchFailed, &what, group, strangers.trailing_zeros(), cx));
+        }
+        Ok((if same == mask { *group } else { self.narrowed(group, same) }, needed))
+    }
+
+    /// The lanes of `mask` on their own; what is left of the group stays at the instruction.
+    fn narrowed(&mut self, group: &Group, mask: u32) -> Group {
+        if mask != group.mask {
+            self.add(Group { mask: group.mask & !mask, ..*group });
+        }
+        Group { mask, ..*group }
     }
 
     /// Lets the lanes of `mask` wait where others that they need have not come yet.
@@ -36,6 +60,9 @@ impl Warp {
     }
 
     /// Lanes come to a barrier of the block.
+    ///
+    /// A barrier for a number of threads counts whole warps: lanes that have exited count as soon as the first of
+    /// their warp has come.
     pub(super) fn arrive(
         &mut self,
         barrier: &Barrier,
@@ -44,9 +71,17 @@ impl Warp {
         turns: &mut Turns,
         cx: &mut Context,
     ) -> Result<Step, Fault> {
-        let group = self.detached(group, mask);
         let id = self.lane_word(group.frame, barrier.id, mask);
+        let mut same = equal_lanes(self.frame(group.frame).registers.words(barrier.id), mask);
         let threads = (barrier.threads != NO_SLOT).then(|| self.lane_word(group.frame, barrier.threads, mask));
+        if threads.is_some() {
+            same &= equal_lanes(self.frame(group.frame).registers.words(barrier.threads), mask);
+        }
+        let group = if same == mask { self.detached(group, mask) } else { self.narrowed(group, same) };
+        let mask = same;
+        if barrier.kind == BarrierKind::Arrive && self.live & !mask != 0 {
+            return Ok(Step::Kept(Group { wait: Wait::Lanes(self.live), ..group }));
+        }
         let votes = match barrier.kind {
             BarrierKind::Sync | BarrierKind::Arrive => 0,
             BarrierKind::Count | BarrierKind::And | BarrierKind::Or => {
@@ -54,7 +89,10 @@ impl Warp {
                 (self.frame(group.frame).registers.mask(barrier.p) ^ invert) & mask
             }
         };
-        if let Err(what) = cx.arrive(id, threads, mask.count_ones(), votes.count_ones()) {
+        let is_first = self.groups.iter().all(|other| other.wait != Wait::Barrier(id));
+        let exited = if is_first { LANES as u32 - self.live.count_ones() } else { 0 };
+        let coming = Coming { lanes: mask.count_ones(), exited, votes: votes.count_ones() };
+        if let Err(what) = cx.arrive(id, threads, coming) {
             return Err(self.fault(FaultKind::LaunchFailed, what, &group, cx));
         }
         if barrier.kind != BarrierKind::Arrive {
@@ -63,6 +101,19 @@ impl Warp {
         // The barrier may be complete now: those who wait at it should hear of it.
         turns.end();
         Ok(Step::Kept(Group { pc: group.pc + 1, ..group }))
+    }
+
+    /// Lanes exit, and others of the warp wait at barriers: those count the whole warp.
+    pub(super) fn leave_barriers(&self, mask: u32, cx: &mut Context) {
+        let mut told = 0u32;
+        for group in &self.groups {
+            if let Wait::Barrier(id) = group.wait
+                && told >> id & 1 == 0
+            {
+                told |= 1 << id;
+                cx.barriers[id as usize].exit(mask.count_ones());
+            }
+        }
     }
 
     /// Lets groups on whose awaited lanes have come, or have exited.
@@ -137,7 +188,7 @@ impl Warp {
     }
 
     /// Lets the lanes on that wait at barrier `id`, with the barrier's result.
-    pub fn release(&mut self, id: u32, count: u32, cx: &Context) {
+    pub fn release(&mut self, id: u32, voters: u32, cx: &Context) {
         for index in 0..self.groups.len() {
             let group = self.groups[index];
             if group.wait != Wait::Barrier(id) {
@@ -150,7 +201,7 @@ impl Warp {
                 match barrier.kind {
                     // SAFETY: the slots of an instruction lie inside the frame of its function.
                     BarrierKind::And => unsafe {
-                        store_mask(registers, barrier.d, outcome.all_mask(count), group.mask)
+                        store_mask(registers, barrier.d, outcome.all_mask(voters), group.mask)
                     },
                     // SAFETY: as above.
                     BarrierKind::Or => unsafe { store_mask(registers, barrier.d, outcome.any_mask(), group.mask) },
@@ -170,4 +221,16 @@ impl Warp {
     fn lane_word(&mut self, frame: usize, slot: u32, mask: u32) -> u32 {
         self.frame(frame).registers.words(slot)[mask.trailing_zeros() as usize]
     }
+}
+
+/// What is left to do for a group that was narrowed to `alike` and has run the instruction: those lanes go on. A
+/// group that was not goes on by itself.
+fn passed(alike: &Group, group: &Group) -> Option<Step> {
+    (alike.mask != group.mask).then(|| Step::Kept(Group { pc: alike.pc + 1, ..*alike }))
+}
+
+/// The lanes of `mask` whose word is that of the first of them.
+fn equal_lanes(words: &[u32; LANES], mask: u32) -> u32 {
+    let first = words[mask.trailing_zeros() as usize];
+    words.iter().enumerate().filter(|(_, word)| **word == first).fold(0, |found, (lane, _)| found | 1 << lane) & mask
 }

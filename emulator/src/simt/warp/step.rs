@@ -44,6 +44,17 @@ impl Turns {
         self.warp == 0
     }
 
+    /// Takes a turn; whether it was the group's last.
+    fn are_over_for_group(&mut self) -> bool {
+        self.warp = self.warp.saturating_sub(1);
+        self.group -= 1;
+        let over = self.group == 0;
+        if over {
+            self.group = TURNS_OF_GROUP;
+        }
+        over
+    }
+
     /// Another warp is to have its turn now.
     pub fn end(&mut self) {
         self.warp = 0;
@@ -61,7 +72,6 @@ impl Warp {
         };
         let code: &[Instruction] = &function.code;
         let vector = cx.vector;
-        turns.group = TURNS_OF_GROUP;
         let mut stop = self.next_stop(&group);
         while group.pc < stop {
             let instruction = &code[group.pc as usize];
@@ -131,15 +141,13 @@ impl Warp {
     /// Another turn of a loop: whether it was the last for now.
     #[inline(always)]
     fn turn(&self, group: &Group, turns: &mut Turns) -> Option<Step> {
-        turns.warp -= 1;
-        turns.group -= 1;
+        let over = turns.are_over_for_group();
         if turns.warp == 0 {
             return Some(Step::Kept(*group));
         }
-        if turns.group > 0 {
+        if !over {
             return None;
         }
-        turns.group = TURNS_OF_GROUP;
         self.groups.iter().any(|other| other.wait == Wait::None).then_some(Step::Tired(*group))
     }
 
@@ -167,10 +175,12 @@ impl Warp {
                 unsafe { atomic::copy_async(copy, registers, mask, &mut cx.view, local) }
                     .map_err(|refused| self.refusal(&refused, group, cx))?;
             }
-            Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_) => return Ok(self.exchange(op, group, mask)),
-            Op::WarpBarrier { mask: slot } => return Ok(self.meet(group, mask, *slot)),
+            Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_) => return self.exchange(op, group, mask, cx),
+            Op::WarpBarrier { mask: slot } => return self.meet(group, mask, *slot, cx),
             Op::Barrier(barrier) => return self.arrive(barrier, group, mask, turns, cx).map(Some),
-            Op::JumpTable { index, targets } => return self.jump_table(group, mask, *index, targets, cx).map(Some),
+            Op::JumpTable { index, targets } => {
+                return self.jump_table(group, mask, *index, targets, turns, cx).map(Some);
+            }
             Op::Call(call) => {
                 let group = self.detached(group, mask);
                 self.count(1, &group, cx)?;
@@ -234,6 +244,7 @@ impl Warp {
         mask: u32,
         index: u32,
         targets: &[u32],
+        turns: &mut Turns,
         cx: &mut Context,
     ) -> Result<Step, Fault> {
         let indices = *self.frame(group.frame).registers.words(index);
@@ -246,6 +257,10 @@ impl Warp {
                     return Err(self.fault_in(FaultKind::IllegalInstruction, &what, group, lane as u32, cx));
                 }
             }
+        }
+        // Any of them may be a way back.
+        if turns.are_over_for_group() {
+            self.favour_after(group.mask);
         }
         Ok(rest(group, mask))
     }
