@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Event, JobId, Reply, Task, VERSION, bounds::TASKS_PER_MESSAGE_MAX};
+use crate::{Event, JobId, Order, Reply, Task, VERSION, bounds::TASKS_PER_MESSAGE_MAX};
 
 mod scan;
 
@@ -169,6 +169,19 @@ pub fn decode_events(body: &[u8]) -> Result<Vec<Event>, DecodeError> {
         return Err(DecodeError::Empty);
     }
     Encoding::MessagePack.decode(body)
+}
+
+/// Orders are few and people look at them: always JSON.
+pub fn encode_order(order: &Order) -> Result<Vec<u8>, EncodeError> {
+    Encoding::Json.encode(order)
+}
+
+pub fn decode_order(body: &[u8]) -> Result<Order, DecodeError> {
+    let order: Order = Encoding::Json.decode(body).map_err(|error| Encoding::Json.blame_version(body, error))?;
+    match order.version {
+        VERSION => Ok(order),
+        found => Err(DecodeError::UnsupportedVersion { found: found.into() }),
+    }
 }
 
 /// One person-readable document, such as a task file.

@@ -14,6 +14,10 @@ pub const REPLIES: &str = "gpufleet.v1.replies";
 pub const EVENTS: &str = "gpufleet.v1.events";
 /// Direct: jobs that nobody will try again.
 pub const DEAD: &str = "gpufleet.v1.dead";
+/// Fanout: orders to all workers, into [`CONTROL_QUEUE`].
+pub const CONTROL: &str = "gpufleet.v1.control";
+/// A stream that every worker reads from its beginning: what is cancelled stays so for workers that start later.
+pub const CONTROL_QUEUE: &str = "gpufleet.v1.control";
 /// Fanout: the alternate exchange of [`REPLIES`].
 pub const UNCLAIMED_EXCHANGE: &str = "gpufleet.v1.unclaimed";
 /// Replies whose client had left, kept for [`UNCLAIMED_TTL_MS`].
@@ -27,6 +31,12 @@ pub const DEAD_KEY: &str = "dead";
 
 /// A day: long enough to come back for a result, short enough not to fill a disk.
 pub const UNCLAIMED_TTL_MS: u32 = 24 * 3600 * 1000;
+/// How long orders are kept. Jobs that wait longer than this in a queue outlive their cancellation.
+pub const CONTROL_MAX_AGE: &str = "7D";
+/// A stream forgets whole segments, so they are small.
+pub const CONTROL_SEGMENT_BYTES: u32 = 1 << 20;
+/// Room for hundreds of thousands of orders.
+pub const CONTROL_BYTES_MAX: u32 = 64 << 20;
 /// A reply queue without a consumer goes away after this long.
 pub const REPLY_QUEUE_EXPIRES_MS: u32 = 10 * 60 * 1000;
 
@@ -45,6 +55,7 @@ pub const HEADER_TRACEPARENT: &str = "traceparent";
 /// The AMQP `type` of each kind of body.
 pub const TYPE_TASK: &str = "gpufleet.task";
 pub const TYPE_REPLY: &str = "gpufleet.reply";
+pub const TYPE_ORDER: &str = "gpufleet.order";
 pub const TYPE_EVENTS: &str = "gpufleet.events";
 
 /// Which of a pool's queues a job waits in.

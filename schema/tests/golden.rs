@@ -8,9 +8,9 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use gpufleet_schema::{
-    Arg, AttemptFinished, AttemptState, Batch, Block, Buffer, Data, DeviceSeen, Dtype, Encoding, Event, Failure,
-    FailureCode, Grid, Inline, JobId, JobInfo, Launch, Limits, Number, Output, Priority, Program, RanOn, Reply,
-    Requires, Started, Submitted, Task, Timings, Verdict, WorkerSeen, encoding,
+    Arg, AttemptFinished, AttemptState, Batch, Block, Buffer, Command, Data, DeviceSeen, Dtype, Encoding, Event,
+    Failure, FailureCode, Grid, Inline, JobId, JobInfo, Launch, Limits, Number, Order, Output, Priority, Program,
+    RanOn, Reply, Requires, Selection, Started, Submitted, Task, Timings, Verdict, WorkerSeen, encoding,
 };
 
 fn id(last: u8) -> JobId {
@@ -283,4 +283,19 @@ fn a_person_may_write_numbers_and_leave_out_what_has_a_default() {
     assert_eq!(task.buffers[1].data, Data::Zeros);
     let Arg::Scalar(Dtype::F32, special) = task.launches[0].args[2] else { panic!("{:?}", task.launches) };
     assert_eq!(special, Number::Float(f64::INFINITY));
+}
+
+#[test]
+fn orders_of_version_1_read_as_they_always_did() {
+    let labels = BTreeMap::from([("team".to_owned(), "vision".to_owned())]);
+    let orders = [
+        ("order-cancel", Command::Cancel(Selection { jobs: vec![id(1), id(2)], labels })),
+        ("order-drain", Command::Drain { worker: "golden-worker".parse().unwrap() }),
+        ("order-mark", Command::Mark { id: "0190a5b8-7c00-7000-8000-0000000000ff".parse().unwrap() }),
+    ];
+    for (name, command) in orders {
+        let order = Order::new(1_700_000_000_000, Some("anna@laptop".into()), command);
+        let body = golden(name, "json", || encoding::encode_order(&order).unwrap());
+        assert_eq!(encoding::decode_order(&body).unwrap(), order, "{name}");
+    }
 }

@@ -7,6 +7,7 @@ use clap::Parser;
 use gpufleet_transport::LOG_DIRECTIVE;
 use tracing_subscriber::EnvFilter;
 
+mod cancel;
 mod complaint;
 mod completions;
 mod connection;
@@ -25,6 +26,7 @@ mod spec;
 mod submit;
 mod table;
 mod waiting;
+mod workers;
 
 use complaint::Complaint;
 use exit::Exit;
@@ -54,6 +56,8 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::History(options) => block_on(history::run(&options)),
         Command::Show(options) => block_on(show::run(&options)),
         Command::Local(options) => block_on(local::run(&options)),
+        Command::Cancel(options) => block_on(cancel::run(&options)),
+        Command::Workers(options) => block_on(workers::run(&options)),
         Command::Submit(options) => block_on(submit::run(*options)),
     }
 }

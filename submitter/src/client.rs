@@ -21,7 +21,7 @@ const REPLIES_PREFETCH: u16 = 64;
 /// A connection to a fleet. Clones share it, and handles of open jobs keep it alive.
 #[derive(Debug, Clone)]
 pub struct Fleet {
-    connection: Arc<Connection>,
+    pub(crate) connection: Arc<Connection>,
 }
 
 /// What a fleet is reached by.

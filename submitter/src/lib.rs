@@ -26,6 +26,7 @@ mod error;
 mod handle;
 mod inbox;
 mod job;
+mod orders;
 mod packing;
 mod submission;
 

@@ -137,6 +137,11 @@ impl TestWorker {
     /// Sends the signal and waits for the end; gives the exit code.
     pub async fn stop(&self, signal: Signal) -> Option<i32> {
         self.process().signal(signal);
+        self.ended().await
+    }
+
+    /// Waits for the end; gives the exit code.
+    pub async fn ended(&self) -> Option<i32> {
         assert!(self.process().wait(WAIT).await, "worker {} did not stop", self.name());
         self.process().exit_status().and_then(|status| status.code())
     }

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod broker_lost;
+mod cancelling;
 mod catalog;
 mod command;
 mod compiling;

@@ -8,6 +8,7 @@ use tokio_util::sync::DropGuard;
 
 use crate::{
     BrokerUrl, ConnectError, Consumer, DeclareError, Message, Options, PublishError, QueueDepth, QueueError, State,
+    consumer::Start,
     link::Link,
     publisher::Publisher,
     topology::{self, Declaration},
@@ -26,6 +27,9 @@ struct Inner {
     publisher: Publisher,
     _stop: DropGuard,
 }
+
+/// Messages of a stream on their way to a reader.
+const READ_AHEAD: u16 = 200;
 
 impl Broker {
     /// Connects once; an unreachable broker is an error after at most `connect_deadline`. From then on outages are bridged.
@@ -80,7 +84,13 @@ impl Broker {
 
     /// Consumes from a queue until stopped, through outages. `prefetch` bounds what is out unsettled; 0 counts as 1.
     pub fn consume(&self, queue: String, prefetch: u16) -> Consumer {
-        Consumer::start(self.inner.link.clone(), queue, prefetch)
+        Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Waiting)
+    }
+
+    /// Reads a stream from the first message that it still has, and again from there after an interruption. What is read stays
+    /// for others; settling it only asks for more.
+    pub fn read(&self, stream: String) -> Consumer {
+        Consumer::start(self.inner.link.clone(), stream, READ_AHEAD, Start::FirstKept)
     }
 
     pub(crate) fn confirm_deadline(&self) -> Duration {

@@ -24,6 +24,15 @@ pub struct Consumer {
     subscribed: watch::Receiver<bool>,
 }
 
+/// Where a subscription begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Start {
+    /// With what waits in the queue.
+    Waiting,
+    /// With the first message that a stream still has, after every interruption.
+    FirstKept,
+}
+
 /// What comes out of a [`Consumer`].
 #[derive(Debug)]
 #[expect(
@@ -40,12 +49,12 @@ pub enum Incoming {
 }
 
 impl Consumer {
-    pub(crate) fn start(link: Arc<Link>, queue: String, prefetch: u16) -> Self {
+    pub(crate) fn start(link: Arc<Link>, queue: String, prefetch: u16, from: Start) -> Self {
         // Unbounded, because the prefetch bounds what the broker sends.
         let (out, incoming) = mpsc::unbounded_channel();
         let (commands, orders) = mpsc::unbounded_channel();
         let (subscribing, subscribed) = watch::channel(false);
-        tokio::spawn(Subscriber::new(link, queue.clone(), prefetch, out, orders, subscribing).run());
+        tokio::spawn(Subscriber::new(link, queue.clone(), prefetch, from, out, orders, subscribing).run());
         Self { queue, incoming, commands, subscribed }
     }
 

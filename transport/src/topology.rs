@@ -61,7 +61,9 @@ impl Declaration {
         if let Some(client) = below(names::REPLIES) {
             return client.parse().ok().map(Self::Replies);
         }
-        [names::LEDGER_QUEUE, names::DEAD_QUEUE, names::UNCLAIMED_QUEUE].contains(&queue).then_some(Self::Base)
+        [names::LEDGER_QUEUE, names::DEAD_QUEUE, names::UNCLAIMED_QUEUE, names::CONTROL_QUEUE]
+            .contains(&queue)
+            .then_some(Self::Base)
     }
 
     fn what(&self) -> String {
@@ -189,10 +191,12 @@ fn base() -> Vec<Step> {
         exchange(names::TASKS, ExchangeKind::Direct, []),
         exchange(names::REPLIES, ExchangeKind::Direct, [("alternate-exchange", text(names::UNCLAIMED_EXCHANGE))]),
         exchange(names::EVENTS, ExchangeKind::Topic, []),
+        exchange(names::CONTROL, ExchangeKind::Fanout, []),
     ];
     // The record and the dead are worth replication whatever the tasks' queues are made of.
     steps.extend(bound(names::UNCLAIMED_QUEUE.into(), table(unclaimed_ttl), names::UNCLAIMED_EXCHANGE, String::new()));
     steps.extend(bound(names::LEDGER_QUEUE.into(), quorum_that_buries(), names::EVENTS, names::EVENTS_BINDING.into()));
+    steps.extend(bound(names::CONTROL_QUEUE.into(), log(), names::CONTROL, String::new()));
     steps.extend(bound(names::DEAD_QUEUE.into(), quorum([]), names::DEAD, names::DEAD_KEY.into()));
     steps
 }
@@ -246,6 +250,16 @@ fn quorum_that_buries() -> FieldTable {
 
 fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {
     table([("x-queue-type", text("quorum"))].into_iter().chain(arguments))
+}
+
+/// A stream: read by all, consumed by none.
+fn log() -> FieldTable {
+    table([
+        ("x-queue-type", text("stream")),
+        ("x-max-age", text(names::CONTROL_MAX_AGE)),
+        ("x-max-length-bytes", AMQPValue::LongLongInt(names::CONTROL_BYTES_MAX.into())),
+        ("x-stream-max-segment-size-bytes", AMQPValue::LongLongInt(names::CONTROL_SEGMENT_BYTES.into())),
+    ])
 }
 
 fn table(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {

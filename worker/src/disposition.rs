@@ -17,8 +17,19 @@ pub enum Ending {
         reason: String,
         suspect: bool,
     },
+    /// Somebody wants it no more.
+    Cancelled {
+        reason: String,
+    },
     /// It did not start: the worker is leaving.
     HandedBack,
+}
+
+impl Ending {
+    /// Whether a cancellation still changes anything: what has an outcome of its own keeps it.
+    pub fn can_be_cancelled(&self) -> bool {
+        matches!(self, Self::Cancelled { .. } | Self::Lost { .. })
+    }
 }
 
 /// What is done about it.
@@ -46,6 +57,10 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
         }
         Ending::Lost { reason, suspect } => {
             lost(reason, losses.saturating_add(u32::from(suspect)), attempts_max, delivery_count)
+        }
+        Ending::Cancelled { reason } => {
+            let failure = Failure::new(Verdict::User, FailureCode::Cancelled, reason);
+            Disposition::Final { state: AttemptState::Cancelled, failure: Some(failure), dead_letter: None }
         }
         Ending::HandedBack => Disposition::HandBack,
     }
@@ -84,6 +99,16 @@ mod tests {
     fn an_innocent_neighbour_loses_no_attempt() {
         assert!(matches!(lost_once(false, 0), Disposition::Again { losses: 0, .. }));
         assert!(matches!(lost_once(false, 2), Disposition::Again { losses: 2, .. }));
+    }
+
+    #[test]
+    fn what_is_cancelled_is_final_and_so_is_what_ended_before() {
+        let cancelled = dispose(Ending::Cancelled { reason: "cancelled by anna".into() }, 0, 3, 0);
+        let Disposition::Final { state, failure, dead_letter: None } = cancelled else { panic!("not final") };
+        assert_eq!((state, failure.unwrap().code), (AttemptState::Cancelled, FailureCode::Cancelled));
+        assert!(Ending::Lost { reason: String::new(), suspect: true }.can_be_cancelled());
+        assert!(!Ending::Succeeded.can_be_cancelled());
+        assert!(!Ending::HandedBack.can_be_cancelled(), "whoever gets it next reads the same log");
     }
 
     #[test]

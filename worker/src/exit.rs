@@ -7,7 +7,7 @@ use crate::supervisor::WorkerError;
 /// The table that `--help` shows.
 pub const TABLE: &str = "\
 Exit codes:
-   0  drained after SIGTERM or Ctrl-C
+   0  drained after SIGTERM, Ctrl-C or `gpufleet workers drain`
    1  internal error
    2  wrong usage
    7  the broker refused this worker (credentials, vhost, TLS, topology)
@@ -17,7 +17,7 @@ Exit codes:
 pub fn code(error: &WorkerError) -> ExitCode {
     ExitCode::from(match error {
         WorkerError::ReadyFile { .. } | WorkerError::Signals(_) => 1,
-        WorkerError::Connect(_) | WorkerError::Declare(_) => 7,
+        WorkerError::Connect(_) | WorkerError::Declare(_) | WorkerError::Orders(_) => 7,
         WorkerError::Device { .. } => 10,
         WorkerError::DevicesLost(_) => 11,
     })

@@ -74,6 +74,16 @@ pub fn declare_complaint(problem: &DeclareError) -> Complaint {
     }
 }
 
+/// Who gives an order, for people to read: `anna@laptop`.
+pub fn caller() -> Option<String> {
+    let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).filter(|user| !user.is_empty());
+    let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|host| host.trim().to_owned());
+    match (user, host) {
+        (Some(user), Some(host)) => Some(format!("{user}@{host}")),
+        (user, host) => user.or(host),
+    }
+}
+
 /// What a failed question to the ledger means.
 pub fn ledger_complaint(error: &LedgerError) -> Complaint {
     Complaint::new(Exit::Ledger, chain(error))

@@ -194,7 +194,7 @@ pub fn device(name: Option<&str>, emulated: Option<bool>) -> String {
     }
 }
 
-fn age(since: chrono::Duration) -> String {
+pub(super) fn age(since: chrono::Duration) -> String {
     match since.num_seconds() {
         ..0 => "0s".to_owned(),
         seconds @ 0..120 => format!("{seconds}s"),

@@ -5,7 +5,7 @@ use std::{convert::Infallible, fmt, str::FromStr};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpufleet::QueueKind;
 
-use super::{completions, environment, exit, history, kernels, local, show, submit};
+use super::{cancel, completions, environment, exit, history, kernels, local, show, submit, workers};
 
 /// Submit GPU jobs from a machine without a GPU, and see what became of them.
 #[derive(Debug, Parser)]
@@ -18,8 +18,10 @@ pub struct Options {
 #[derive(Debug, Subcommand)]
 pub enum Command {
     Submit(Box<submit::Options>),
+    Cancel(cancel::Options),
     History(history::Options),
     Show(show::Options),
+    Workers(workers::Options),
     Kernels(kernels::Options),
     Local(local::Options),
     Completions(completions::Options),

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use lapin::{
     Channel,
     options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions},
-    types::FieldTable,
+    types::{AMQPValue, FieldTable},
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -14,7 +14,7 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::Incoming;
+use super::{Incoming, Start};
 use crate::{
     Delivery,
     backoff::Backoff,
@@ -37,6 +37,7 @@ pub(super) struct Subscriber {
     link: Arc<Link>,
     queue: String,
     prefetch: u16,
+    from: Start,
     out: mpsc::UnboundedSender<Incoming>,
     commands: mpsc::UnboundedReceiver<Command>,
     /// Whether the reader knows of the outage that is on.
@@ -66,11 +67,12 @@ impl Subscriber {
         link: Arc<Link>,
         queue: String,
         prefetch: u16,
+        from: Start,
         out: mpsc::UnboundedSender<Incoming>,
         commands: mpsc::UnboundedReceiver<Command>,
         subscribed: watch::Sender<bool>,
     ) -> Self {
-        Self { link, queue, prefetch: prefetch.max(1), out, commands, told: false, subscribed, stopped: None }
+        Self { link, queue, prefetch: prefetch.max(1), from, out, commands, told: false, subscribed, stopped: None }
     }
 
     pub(super) async fn run(mut self) {
@@ -108,7 +110,9 @@ impl Subscriber {
         let _user = session.user();
         let prefetch = self.prefetch;
         let queue = self.queue.clone();
-        let Some(subscribed) = self.idle(open(&session, &queue, prefetch)).await else { return Broken::Stop };
+        let Some(subscribed) = self.idle(open(&session, &queue, prefetch, self.from)).await else {
+            return Broken::Stop;
+        };
         let mut subscription = match subscribed {
             Ok(subscription) => subscription,
             Err(broken) => return broken,
@@ -171,7 +175,7 @@ impl Subscriber {
     /// channel can still be settled.
     async fn renew(&mut self, subscription: &mut Subscription) -> Result<(), Broken> {
         self.cancel(subscription).await?;
-        let again = subscribe(&subscription.channel, &self.queue, self.prefetch);
+        let again = subscribe(&subscription.channel, &self.queue, self.prefetch, self.from);
         subscription.stream = within(again).await?;
         Ok(())
     }
@@ -237,21 +241,25 @@ impl Subscriber {
     }
 }
 
-async fn open(session: &Session, queue: &str, prefetch: u16) -> Result<Subscription, Broken> {
+async fn open(session: &Session, queue: &str, prefetch: u16, from: Start) -> Result<Subscription, Broken> {
     within(async {
         let channel = session.consume_channel().await?;
-        let stream = subscribe(&channel, queue, prefetch).await?;
+        let stream = subscribe(&channel, queue, prefetch, from).await?;
         Ok(Subscription { channel: Arc::new(channel), stream })
     })
     .await
 }
 
-async fn subscribe(channel: &Channel, queue: &str, prefetch: u16) -> lapin::Result<lapin::Consumer> {
+async fn subscribe(channel: &Channel, queue: &str, prefetch: u16, from: Start) -> lapin::Result<lapin::Consumer> {
     // Not global: the bound is on each subscription of the channel, so that an ended one's deliveries don't count.
     channel.basic_qos(prefetch, BasicQosOptions { global: false }).await?;
     let options = BasicConsumeOptions { no_local: false, no_ack: false, exclusive: false, nowait: false };
     // The broker names the subscription, afresh each time.
-    channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await
+    let mut arguments = FieldTable::default();
+    if from == Start::FirstKept {
+        arguments.insert("x-stream-offset".into(), AMQPValue::LongString("first".into()));
+    }
+    channel.basic_consume(queue.into(), "".into(), options, arguments).await
 }
 
 async fn within<T>(work: impl Future<Output = lapin::Result<T>>) -> Result<T, Broken> {

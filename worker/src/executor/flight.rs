@@ -9,6 +9,7 @@ use std::{
 
 use gpufleet_schema::{Failure, FailureCode, Program, Timings, Verdict};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     keeper::Keeper,
@@ -47,8 +48,8 @@ pub(super) struct State {
     pub pending: HashMap<u64, Pending>,
     pub programs: Programs,
     pub next_job: u64,
-    /// The job whose time limit made us kill the child.
-    pub timed_out: Option<u64>,
+    /// The job for whose sake we killed the child.
+    pub killed_for: Option<(u64, Cut)>,
     /// We made it stop; whatever happens to it now was wanted.
     pub stopping: bool,
     pub unpinned: Option<String>,
@@ -65,16 +66,25 @@ pub(super) struct Pending {
     pub _lanes: OwnedSemaphorePermit,
 }
 
+/// Why a job is ended together with its child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Cut {
+    TimeLimit,
+    Cancelled,
+}
+
 /// How a job left the child.
 #[derive(Debug)]
 pub(super) enum Ended {
     Finished { outcome: Result<(), Failure>, timings: Timings },
+    Cancelled,
     Lost(Loss),
 }
 
 /// Why an attempt ended early.
 pub(super) enum Stop {
     Failed(Box<Failure>, Box<Timings>),
+    Cancelled,
     Lost(Loss, bool),
 }
 
@@ -173,15 +183,17 @@ impl Shared {
         job: u64,
         ending: oneshot::Receiver<Ended>,
         time_limit: Duration,
+        cancel: &CancellationToken,
     ) -> Ended {
         let deadline = Instant::now() + time_limit;
-        Watched { shared: Arc::clone(self), job, deadline, ending: Some(ending) }.ended().await
+        let cancel = cancel.clone();
+        Watched { shared: Arc::clone(self), job, deadline, cancel, ending: Some(ending) }.ended().await
     }
 
-    fn time_out(&self, job: u64) {
+    fn kill_for(&self, job: u64, cut: Cut) {
         let mut state = self.state();
-        if state.pending.contains_key(&job) && state.timed_out.is_none() {
-            state.timed_out = Some(job);
+        if state.pending.contains_key(&job) && state.killed_for.is_none() {
+            state.killed_for = Some((job, cut));
             drop(state);
             self.keeper.kill();
         }
@@ -193,10 +205,15 @@ impl Shared {
         lost.clone().expect("that is what was waited for")
     }
 
-    /// Waits for something as long as the child lives.
-    pub(super) async fn or_lost<T>(&self, something: impl Future<Output = T>) -> Result<T, Stop> {
+    /// Waits for something as long as the child lives and the job is wanted.
+    pub(super) async fn unless_over<T>(
+        &self,
+        cancel: &CancellationToken,
+        something: impl Future<Output = T>,
+    ) -> Result<T, Stop> {
         tokio::select! {
             biased;
+            () = cancel.cancelled() => Err(Stop::Cancelled),
             loss = self.lost() => Err(Stop::Lost(loss, false)),
             got = something => Ok(got),
         }
@@ -208,16 +225,29 @@ struct Watched {
     shared: Arc<Shared>,
     job: u64,
     deadline: Instant,
+    cancel: CancellationToken,
     /// Taken once the job has ended.
     ending: Option<oneshot::Receiver<Ended>>,
 }
 
-/// Waits for a job's end, and kills the child if its time limit comes first.
-async fn ended(shared: &Shared, job: u64, deadline: Instant, ending: &mut oneshot::Receiver<Ended>) -> Ended {
-    let ended = match tokio::time::timeout_at(deadline.into(), &mut *ending).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            shared.time_out(job);
+/// Waits for a job's end, and kills the child if its time limit or its cancellation comes first.
+async fn ended(
+    shared: &Shared,
+    job: u64,
+    deadline: Instant,
+    cancel: &CancellationToken,
+    ending: &mut oneshot::Receiver<Ended>,
+) -> Ended {
+    let cut = tokio::select! {
+        biased;
+        ended = &mut *ending => Err(ended),
+        () = cancel.cancelled() => Ok(Cut::Cancelled),
+        () = tokio::time::sleep_until(deadline.into()) => Ok(Cut::TimeLimit),
+    };
+    let ended = match cut {
+        Err(ended) => ended,
+        Ok(cut) => {
+            shared.kill_for(job, cut);
             ending.await
         }
     };
@@ -230,7 +260,7 @@ async fn ended(shared: &Shared, job: u64, deadline: Instant, ending: &mut onesho
 impl Watched {
     async fn ended(mut self) -> Ended {
         let ending = self.ending.as_mut().expect("it is taken only at the end");
-        let ended = ended(&self.shared, self.job, self.deadline, ending).await;
+        let ended = ended(&self.shared, self.job, self.deadline, &self.cancel, ending).await;
         self.ending = None;
         ended
     }
@@ -243,8 +273,9 @@ impl Drop for Watched {
             return;
         };
         let (shared, job, deadline) = (Arc::clone(&self.shared), self.job, self.deadline);
+        let cancel = self.cancel.clone();
         runtime.spawn(async move {
-            ended(&shared, job, deadline, &mut ending).await;
+            ended(&shared, job, deadline, &cancel, &mut ending).await;
         });
     }
 }

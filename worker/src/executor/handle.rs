@@ -18,6 +18,7 @@ use tokio::{
     sync::{Semaphore, mpsc, oneshot, watch},
     time::timeout,
 };
+use tokio_util::sync::CancellationToken;
 
 use super::{
     CudaSpec,
@@ -79,6 +80,9 @@ pub struct ExecutorJob<'a> {
     pub time_limit: Duration,
     /// Run with nothing beside it, so that a fault can only be its own. For suspects ([`LostCause::Suspect`]).
     pub alone: bool,
+    /// Cancelled when nobody wants the outcome any more: a job that waits leaves the line, one that runs is ended with its executor,
+    /// for no API stops a kernel.
+    pub cancel: &'a CancellationToken,
 }
 
 /// A job that came to its end.
@@ -156,6 +160,7 @@ impl Executor {
             Err(Stop::Failed(failure, timings)) => {
                 Ok(Finished { outcome: Err(*failure), timings: *timings, waited: Duration::ZERO })
             }
+            Err(Stop::Cancelled) => Err(RunError::Cancelled),
             Err(Stop::Lost(loss, was_running)) => {
                 Err(RunError::Lost { cause: loss.cause, reason: loss.reason, was_running })
             }
@@ -209,14 +214,14 @@ impl Executor {
         let code = code(&job.task.program, compiled.as_deref())?;
         let layout = Layout::of(job.task).map_err(Stop::failed)?;
         let waiting = Instant::now();
-        let mut slot = shared.or_lost(shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
+        let mut slot = shared.unless_over(job.cancel, shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
         let id = shared.next_job();
         let mut run = layout.stage(job.task, &mut slot, id).map_err(Stop::failed)?;
         let headers = Header::of(job.task);
         let entries = run.launches.iter().map(|launch| launch.entry.clone()).collect();
         // Staging comes first and the lane second, always in this order: whoever holds a lane waits for nothing.
         let lanes = if job.alone { shared.lanes_max } else { 1 };
-        let permit = shared.or_lost(Arc::clone(&shared.lanes).acquire_many_owned(lanes as u32)).await?;
+        let permit = shared.unless_over(job.cancel, Arc::clone(&shared.lanes).acquire_many_owned(lanes as u32)).await?;
         let permit = permit.expect("the semaphore is never closed");
         let waited = waiting.elapsed();
         let slot = Arc::new(slot);
@@ -225,7 +230,7 @@ impl Executor {
         let started = Instant::now();
         run.job = id;
         shared.submit(run, pending, code)?;
-        let ended = shared.wait(id, ending, job.time_limit).await;
+        let ended = shared.wait(id, ending, job.time_limit, job.cancel).await;
         match ended {
             Ended::Finished { outcome, mut timings } => {
                 timings.compile_us = compile_us;
@@ -237,6 +242,7 @@ impl Executor {
                     .map_err(|failure| blame(failure, &job.task.program));
                 Ok(Finished { outcome, timings, waited })
             }
+            Ended::Cancelled => Err(Stop::Cancelled),
             Ended::Lost(loss) => Err(Stop::Lost(loss, true)),
         }
     }

@@ -12,7 +12,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    flight::{Ended, Pending, Shared},
+    flight::{Cut, Ended, Pending, Shared},
     keeper::Exit,
     loss::{Loss, LostCause},
 };
@@ -121,14 +121,15 @@ fn unpinned(shared: &Shared, segment: u32, reason: String) {
 fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit: &Exit) {
     let mut state = shared.state();
     let pending = std::mem::take(&mut state.pending);
-    let death = Death { poison, nonsense, timed_out: state.timed_out, stopping: state.stopping, exit };
+    let death = Death { poison, nonsense, killed_for: state.killed_for, stopping: state.stopping, exit };
     let loss = death.loss(pending.len());
     shared.lost.send_replace(Some(loss.clone()));
     drop(state);
     let answers = death.answers(&pending, &loss);
     for (job, pending) in pending {
         let ended = match answers.get(&job) {
-            Some(failure) => Ended::Finished { outcome: Err(failure.clone()), timings: Timings::default() },
+            Some(Some(failure)) => Ended::Finished { outcome: Err(failure.clone()), timings: Timings::default() },
+            Some(None) => Ended::Cancelled,
             None => Ended::Lost(death.loss_of(&pending, &loss, !answers.is_empty())),
         };
         drop(pending.answer.send(ended));
@@ -139,14 +140,14 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
 struct Death<'a> {
     poison: Option<Poison>,
     nonsense: Option<String>,
-    timed_out: Option<u64>,
+    killed_for: Option<(u64, Cut)>,
     stopping: bool,
     exit: &'a Exit,
 }
 
 impl Death<'_> {
     fn loss(&self, jobs: usize) -> Loss {
-        let cause = match (&self.poison, self.timed_out) {
+        let cause = match (&self.poison, self.killed_for) {
             (Some(poison), _) if poison.device => LostCause::Device,
             (Some(_), _) if jobs > 1 => LostCause::Suspect,
             (Some(_), _) | (None, Some(_)) => LostCause::Neighbour,
@@ -159,28 +160,31 @@ impl Death<'_> {
     fn reason(&self) -> String {
         match (&self.poison, &self.nonsense) {
             (Some(poison), _) => format!("the device's context is lost: {}", describe(poison)),
-            (None, _) if self.timed_out.is_some() => "the executor was killed at a job's time limit".to_owned(),
+            (None, _) if let Some((_, cut)) = self.killed_for => match cut {
+                Cut::TimeLimit => "the executor was killed at a job's time limit".to_owned(),
+                Cut::Cancelled => "the executor was killed to cancel a job".to_owned(),
+            },
             (None, Some(nonsense)) => format!("the executor spoke nonsense and was killed: {nonsense}"),
             (None, None) if self.stopping => "the executor was stopped".to_owned(),
             (None, None) => format!("the executor died: {}", self.exit.describe()),
         }
     }
 
-    /// The jobs that are known to be to blame, with what they are told.
-    fn answers(&self, pending: &HashMap<u64, Pending>, loss: &Loss) -> HashMap<u64, Failure> {
+    /// The jobs for whose sake the others are lost, with what they are told; nothing, if they were cancelled.
+    fn answers(&self, pending: &HashMap<u64, Pending>, loss: &Loss) -> HashMap<u64, Option<Failure>> {
         let time_limit = || {
             Failure::new(Verdict::Timeout, FailureCode::TimeLimit, "the time limit has passed; the executor was killed")
         };
         match &self.poison {
             Some(poison) if !poison.device => {
-                culprit(pending, poison).into_iter().map(|job| (job, fault(poison))).collect()
+                culprit(pending, poison).into_iter().map(|job| (job, Some(fault(poison)))).collect()
             }
             Some(_) => HashMap::new(),
             None if loss.cause == LostCause::Neighbour => self
-                .timed_out
+                .killed_for
                 .into_iter()
-                .filter(|job| pending.contains_key(job))
-                .map(|job| (job, time_limit()))
+                .filter(|(job, _)| pending.contains_key(job))
+                .map(|(job, cut)| (job, (cut == Cut::TimeLimit).then(time_limit)))
                 .collect(),
             None => HashMap::new(),
         }

@@ -7,6 +7,9 @@ use crate::ipc::message::Refusal;
 /// A job that came to no end, through no proven fault of its own.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RunError {
+    /// It was cancelled; if it ran, its executor was killed.
+    #[error("run the job: it was cancelled")]
+    Cancelled,
     #[error("run the job: {reason}")]
     Lost {
         cause: LostCause,

@@ -19,6 +19,7 @@ use super::{
     clock::{micros, unix_ms},
     devices::DeviceSlot,
     envelope::Envelope,
+    orders::Watch,
 };
 use crate::{
     compiler::CompileRequest,
@@ -53,10 +54,14 @@ impl Supervisor {
     /// its time limit, its outcome dropped.
     pub(super) async fn attempt(&self, task: &Task<'_>, envelope: &Envelope, encoding: Encoding) -> Attempt {
         let queued = envelope.received.since_submission(task.submitted_ms);
-        let mut attempt = match self.prepare_and_run(task, envelope, encoding).await {
+        let watch = self.orders.watch(task, unix_ms());
+        let mut attempt = match self.prepare_and_run(task, envelope, encoding, &watch).await {
             Ok(attempt) => attempt,
             Err(ending) => Attempt::not_run(ending),
         };
+        if let Some(reason) = watch.reason().filter(|_| attempt.ending.can_be_cancelled()) {
+            attempt.ending = Ending::Cancelled { reason };
+        }
         attempt.timings.queue_us = micros(queued);
         attempt
     }
@@ -66,18 +71,21 @@ impl Supervisor {
         task: &Task<'_>,
         envelope: &Envelope,
         encoding: Encoding,
+        watch: &Watch,
     ) -> Result<Attempt, Ending> {
+        // Whoever waits here is woken by a cancellation; `attempt` then says so.
+        let cancelled = || Ending::Cancelled { reason: String::new() };
         task.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         let bytes = plain.device_bytes().expect("the check has added them up");
         check_reply_size(&plain, encoding)?;
         self.check_requirements(&plain.requires)?;
-        let compile_us = self.compile(&plain.program).await?;
+        let compile_us = watch.or_cancelled(self.compile(&plain.program)).await.ok_or_else(cancelled)??;
 
         let (pool, priority) = (envelope.pool_id, envelope.priority);
         let demand = Demand { pool, priority, bytes, alone: envelope.losses > 0 };
-        let (permit, device) = match self.admission.admit(demand).await {
+        let (permit, device) = match watch.or_cancelled(self.admission.admit(demand)).await.ok_or_else(cancelled)? {
             Ok(granted) => granted,
             Err(Denied::HandedBack) => return Err(Ending::HandedBack),
             Err(Denied::TooLarge(too_large)) => {
@@ -97,7 +105,7 @@ impl Supervisor {
         let slot = self.device(device);
         let ran_on = slot.ran_on(self.config.name.clone());
         self.tell_started(task, envelope, &ran_on).await;
-        let mut attempt = run_on(slot.executor(pool), &plain, demand.alone, ran_on).await;
+        let mut attempt = run_on(slot.executor(pool), &plain, demand.alone, ran_on, watch).await;
         if attempt.timings.total_us > 0 {
             permit.leave(attempt.timings.total_us);
         }
@@ -157,10 +165,16 @@ impl Supervisor {
     }
 }
 
-async fn run_on(executor: Option<Arc<Executor>>, task: &Task<'_>, alone: bool, ran_on: RanOn) -> Attempt {
+async fn run_on(
+    executor: Option<Arc<Executor>>,
+    task: &Task<'_>,
+    alone: bool,
+    ran_on: RanOn,
+    watch: &Watch,
+) -> Attempt {
     let time_limit = Duration::from_millis(task.limits.time_limit_ms());
     let result = match executor {
-        Some(executor) => executor.run(ExecutorJob { task, time_limit, alone }).await,
+        Some(executor) => executor.run(ExecutorJob { task, time_limit, alone, cancel: watch.token() }).await,
         None => {
             let reason = "the executor ended before the job reached it".to_owned();
             Err(RunError::Lost { cause: LostCause::Neighbour, reason, was_running: false })
@@ -170,6 +184,9 @@ async fn run_on(executor: Option<Arc<Executor>>, task: &Task<'_>, alone: bool, r
         Ok(Finished { outcome: Ok(outputs), timings, waited }) => (Ending::Succeeded, outputs, timings, waited),
         Ok(Finished { outcome: Err(failure), timings, waited }) => {
             (Ending::Failed(failure), Vec::new(), timings, waited)
+        }
+        Err(RunError::Cancelled) => {
+            (Ending::Cancelled { reason: String::new() }, Vec::new(), Timings::default(), Duration::ZERO)
         }
         Err(RunError::Lost { cause, reason, was_running }) => {
             let suspect = was_running && is_suspicious(cause);

@@ -8,6 +8,7 @@ mod envelope;
 mod heartbeat;
 mod intake;
 mod job;
+mod orders;
 mod outbox;
 mod parcel;
 mod ready;
@@ -18,11 +19,13 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::{join_all, select_all};
 use gpufleet_schema::{Event, Priority, topology::task_queue};
-use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink};
+use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink, PublishError};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
-use self::{admission::Admission, devices::DeviceSlot, intake::Lane, ready::ReadyFile, signals::Signals};
+use self::{
+    admission::Admission, devices::DeviceSlot, intake::Lane, orders::Orders, ready::ReadyFile, signals::Signals,
+};
 use crate::{
     compiler::Compiler,
     config::Config,
@@ -43,6 +46,8 @@ pub enum WorkerError {
     ReadyFile { path: String, source: std::io::Error },
     #[error("failed to listen for signals: {0}")]
     Signals(#[source] std::io::Error),
+    #[error("failed to read the orders that were given before: {0}")]
+    Orders(#[source] PublishError),
     #[error("no device is left in service: {0}")]
     DevicesLost(String),
 }
@@ -56,6 +61,7 @@ pub(crate) struct Supervisor {
     admission: Arc<Admission>,
     devices: Vec<DeviceSlot>,
     compiler: Arc<Compiler>,
+    orders: Arc<Orders>,
 }
 
 /// What the last events and the broker's goodbye may take once nothing runs any more.
@@ -72,8 +78,9 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let compiler = Arc::new(Compiler::new(None));
     let devices = start::devices(&config, &admission, &compiler).await?;
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
-    let supervisor =
-        Arc::new(Supervisor { events: EventSink::new(broker.clone()), compiler, config, broker, admission, devices });
+    let orders = Orders::new(config.name.clone());
+    let events = EventSink::new(broker.clone());
+    let supervisor = Arc::new(Supervisor { events, compiler, config, broker, admission, devices, orders });
     supervisor.serve(&mut signals, ready).await
 }
 
@@ -81,8 +88,9 @@ impl Supervisor {
     async fn serve(self: Arc<Self>, signals: &mut Signals, ready: ReadyFile) -> Result<(), WorkerError> {
         let stop = CancellationToken::new();
         let handling = TaskTracker::new();
+        let following = tokio::spawn(Arc::clone(&self.orders).follow(self.broker.clone()));
         let intakes = tokio::select! {
-            intakes = self.open_intakes(&stop, &handling) => intakes,
+            intakes = self.open_intakes(&stop, &handling) => intakes?,
             // The broker went away in the meantime.
             _ = signals.next() => return Ok(()),
         };
@@ -95,6 +103,10 @@ impl Supervisor {
                 info!(signal, grace = ?self.config.grace, "draining");
                 Ok(())
             }
+            () = self.orders.drain() => {
+                info!(grace = ?self.config.grace, "draining");
+                Ok(())
+            }
             reason = self.all_devices_lost() => Err(WorkerError::DevicesLost(reason)),
         };
 
@@ -104,18 +116,20 @@ impl Supervisor {
         join_all(intakes).await;
         handling.close();
         self.finish_running(&handling, signals).await;
-        // It may be waiting for a broker that is away.
+        // They may be waiting for a broker that is away.
         heartbeat.abort();
+        following.abort();
         self.say_goodbye().await;
         end
     }
 
-    /// One consumer for each pool and priority, all subscribed when this returns.
+    /// One consumer for each pool and priority, all subscribed when this returns. Every order of before is known by then.
     async fn open_intakes(
         self: &Arc<Self>,
         stop: &CancellationToken,
         handling: &TaskTracker,
-    ) -> Vec<tokio::task::JoinHandle<()>> {
+    ) -> Result<Vec<tokio::task::JoinHandle<()>>, WorkerError> {
+        self.orders.catch_up(&self.broker).await.map_err(WorkerError::Orders)?;
         let mut intakes = Vec::new();
         for (id, pool) in (0..).map(PoolId).zip(&self.config.pools) {
             for priority in Priority::ALL {
@@ -131,7 +145,7 @@ impl Supervisor {
                 )));
             }
         }
-        intakes
+        Ok(intakes)
     }
 
     /// Resolves when the last device is out of service.

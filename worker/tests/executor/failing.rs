@@ -3,7 +3,8 @@
 use std::time::{Duration, Instant};
 
 use gpufleet_schema::{Block, Dtype, FailureCode, Grid, Program, Verdict};
-use gpufleet_worker::executor::{Executor, LostCause, RunError};
+use gpufleet_worker::executor::{Executor, ExecutorJob, ExecutorOptions, LostCause, RunError};
+use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
     PTX, add_one, buffer, fail, job, lose, misbehaving, options, ptx_task, start, succeed, u32_arg, u32s, zeros,
@@ -128,7 +129,7 @@ async fn a_fault_is_answered_with_its_report_and_a_new_executor_works() {
     let report = failure.detail.expect("the emulator accounts for it");
     assert!(report.contains("`write_beyond`") && report.contains("thread (0, 0, 0)"), "{report}");
     assert!(executor.lost().await.reason.contains("CUDA_ERROR_ILLEGAL_ADDRESS"));
-    let RunError::Lost { was_running, .. } = lose(&executor, &add_one(1, 1)).await;
+    let RunError::Lost { was_running, .. } = lose(&executor, &add_one(1, 1)).await else { panic!("not lost") };
     assert!(!was_running);
     still_works(&start().await).await;
 }
@@ -155,7 +156,7 @@ async fn a_time_limit_kills_the_executor_and_spares_the_neighbours_the_blame() {
     let failure = limited.outcome.unwrap_err();
     assert_eq!((failure.verdict, failure.code), (Verdict::Timeout, FailureCode::TimeLimit));
     assert!(started.elapsed() >= Duration::from_millis(300));
-    let RunError::Lost { cause, was_running, .. } = neighbour;
+    let RunError::Lost { cause, was_running, .. } = neighbour else { panic!("not lost") };
     assert_eq!((cause, was_running), (LostCause::Neighbour, true));
 }
 
@@ -165,7 +166,7 @@ async fn among_neighbours_the_emulator_names_the_one_to_blame() {
     let (spinning, faulting) = (misbehaving("spin"), misbehaving("write_beyond"));
     let (neighbour, failed) = tokio::join!(lose(&executor, &spinning), fail(&executor, &faulting));
     assert_eq!(failed.code, FailureCode::KernelFault);
-    let RunError::Lost { cause, .. } = neighbour;
+    let RunError::Lost { cause, .. } = neighbour else { panic!("not lost") };
     assert_eq!(cause, LostCause::Neighbour);
 }
 
@@ -183,7 +184,8 @@ async fn two_that_run_the_faulting_kernel_are_both_suspects_until_one_runs_alone
     later.args = vec![buffer("spare")];
     innocent.launches.push(later);
     let (first, second) = tokio::join!(lose(&executor, &innocent), lose(&executor, &faulting));
-    for RunError::Lost { cause, .. } in [first, second] {
+    for lost in [first, second] {
+        let RunError::Lost { cause, .. } = lost else { panic!("not lost") };
         assert_eq!(cause, LostCause::Suspect);
     }
     let executor = start().await;
@@ -213,4 +215,39 @@ async fn more_shared_memory_than_the_device_has_is_refused() {
     task.launches[0].shared_bytes = 100 << 10;
     task.launches[0].args = vec![buffer("data"), u32_arg(10)];
     assert_eq!(u32s(&succeed(&executor, &task).await[0]), [1; 10]);
+}
+
+#[tokio::test]
+async fn a_cancelled_job_ends_with_its_executor_and_spares_the_neighbours_the_blame() {
+    let executor = start().await;
+    let (spinning, waiting) = (misbehaving("spin"), misbehaving("spin"));
+    let cancel = CancellationToken::new();
+    let cancelled = executor.run(ExecutorJob { cancel: &cancel, ..job(&spinning) });
+    let neighbour = async {
+        let neighbour = lose(&executor, &waiting);
+        // Both have been sent by the time that the other was polled once.
+        cancel.cancel();
+        neighbour.await
+    };
+    let (cancelled, neighbour) = tokio::join!(cancelled, neighbour);
+    assert!(matches!(cancelled, Err(RunError::Cancelled)), "{cancelled:?}");
+    let RunError::Lost { cause, .. } = neighbour else { panic!("not lost") };
+    assert_eq!(cause, LostCause::Neighbour);
+}
+
+#[tokio::test]
+async fn a_job_that_is_cancelled_while_it_waits_for_a_lane_costs_nobody_anything() {
+    let executor = Executor::start(ExecutorOptions { lanes: 1, ..options() }).await.unwrap().0;
+    let (long, waiting) = (misbehaving("spin"), add_one(1, 1));
+    let limit = ExecutorJob { time_limit: Duration::from_secs(1), ..job(&long) };
+    let cancel = CancellationToken::new();
+    let (long, waiting) = tokio::join!(executor.run(limit), async {
+        let waiting = executor.run(ExecutorJob { cancel: &cancel, ..job(&waiting) });
+        let mut waiting = std::pin::pin!(waiting);
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        cancel.cancel();
+        waiting.await
+    });
+    assert!(matches!(waiting, Err(RunError::Cancelled)), "{waiting:?}");
+    assert_eq!(long.unwrap().outcome.unwrap_err().code, FailureCode::TimeLimit, "it ran to its own end");
 }

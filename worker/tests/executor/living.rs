@@ -69,7 +69,7 @@ async fn a_killed_child_loses_its_jobs_and_says_so() {
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };
     };
     let (lost, ()) = tokio::join!(lose(&executor, &task), killing);
-    let RunError::Lost { cause, reason, was_running } = lost;
+    let RunError::Lost { cause, reason, was_running } = lost else { panic!("not lost") };
     assert_eq!((cause, was_running), (LostCause::Died, true));
     assert!(reason.contains("signal: 9"), "{reason}");
     assert_eq!(executor.lost().await.cause, LostCause::Died);
@@ -83,7 +83,7 @@ async fn a_stopped_executor_finishes_what_runs_and_takes_no_more() {
     let (outputs, ()) = tokio::join!(biased(&executor, &task), executor.stop(Duration::from_secs(60)));
     assert_eq!(u32s(&outputs[0]), [20; 100_000]);
     assert!(!process_exists(pid));
-    let RunError::Lost { cause, was_running, .. } = lose(&executor, &add_one(1, 1)).await;
+    let RunError::Lost { cause, was_running, .. } = lose(&executor, &add_one(1, 1)).await else { panic!("not lost") };
     assert_eq!((cause, was_running), (LostCause::Stopped, false));
 }
 

@@ -1,0 +1,114 @@
+//! A cancelled job ends once, as cancelled, wherever it is: in a queue, on a device, or with nobody to take it yet.
+
+use std::collections::BTreeMap;
+
+use gpufleet::{FailedJob, JobError, JobHandle};
+use gpufleet_schema::{AttemptState, FailureCode, JobState, Selection};
+use gpufleet_tests::{Ground, WAIT, busy};
+
+fn only(handle: &JobHandle) -> Selection {
+    Selection { jobs: vec![handle.id()], ..Selection::default() }
+}
+
+async fn cancelled(handle: &mut JobHandle) -> FailedJob {
+    let error = handle.wait(WAIT).await.unwrap_err();
+    let JobError::Failed(failed) = error else { panic!("{error}") };
+    assert_eq!(failed.state, AttemptState::Cancelled);
+    assert_eq!(failed.failure.as_ref().unwrap().code, FailureCode::Cancelled);
+    *failed
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_job_is_ended_and_its_neighbour_loses_no_attempt() {
+    let ground = Ground::shared("cancel-running").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut endless = fleet.submit(busy::for_seconds(600)).await.unwrap();
+    let mut neighbour = fleet.submit(busy::for_seconds(2)).await.unwrap();
+    for job in [&endless, &neighbour] {
+        ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
+    }
+    fleet.cancel(only(&endless), Some("anna".into())).await.unwrap();
+    assert_eq!(cancelled(&mut endless).await.failure.unwrap().message, "cancelled by anna");
+    busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
+    assert!(worker.is_alive());
+    assert_eq!(ground.final_job(endless.id()).await.job.state, JobState::Cancelled);
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queued_job_never_runs_not_even_on_a_worker_that_comes_later() {
+    let ground = Ground::shared("cancel-queued").await;
+    let fleet = ground.client().await;
+    let mut unwanted = fleet.submit(busy::for_seconds(600)).await.unwrap();
+    let mut wanted = fleet.submit(busy::for_millis(1)).await.unwrap();
+    fleet.cancel(only(&unwanted), None).await.unwrap();
+    let _worker = ground.worker().await;
+    cancelled(&mut unwanted).await;
+    wanted.wait(WAIT).await.unwrap();
+    let detail = ground.final_job(unwanted.id()).await;
+    assert_eq!(detail.job.state, JobState::Cancelled);
+    assert!(detail.job.started_at.is_none(), "it never reached a device");
+    // Once more changes nothing: finals stand.
+    fleet.cancel(only(&unwanted), None).await.unwrap();
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_cancels_what_was_submitted_with_it_and_nothing_that_comes_after() {
+    let ground = Ground::shared("cancel-label").await;
+    let fleet = ground.client().await;
+    let sweep = |run: &str| busy::for_millis(1).label("run", run);
+    let mut handles = fleet.submit_many([sweep("7"), sweep("8"), sweep("7")]).await;
+    let labels = BTreeMap::from([("run".to_owned(), "7".to_owned())]);
+    fleet.cancel(Selection { labels, ..Selection::default() }, None).await.unwrap();
+    let mut after = fleet.submit(sweep("7")).await.unwrap();
+    let _worker = ground.worker().await;
+    for (index, handle) in handles.iter_mut().enumerate() {
+        let handle = handle.as_mut().unwrap();
+        if index == 1 {
+            handle.wait(WAIT).await.unwrap();
+        } else {
+            cancelled(handle).await;
+        }
+    }
+    after.wait(WAIT).await.unwrap();
+    ground.check_history(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_command_cancels_waits_and_tells_the_outcome() {
+    let ground = Ground::shared("cancel-command").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut job = fleet.submit(busy::for_seconds(600)).await.unwrap();
+    ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
+    let folder = tempfile::tempdir().unwrap();
+    let id = job.id().to_string();
+    let ended = ground.gpufleet(folder.path(), &["cancel", &id, "--wait"]).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, format!("{id}  cancelled\n").as_str()), "{}", ended.stderr);
+    cancelled(&mut job).await;
+
+    let ended = ground.gpufleet(folder.path(), &["cancel", "0123"]).await;
+    assert_eq!(ended.code, 9, "{}", ended.stderr);
+    let ended = ground.gpufleet(folder.path(), &["cancel"]).await;
+    assert_eq!(ended.code, 2, "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_is_listed_and_leaves_when_it_is_told_to_drain() {
+    let ground = Ground::shared("drain-order").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut running = fleet.submit(busy::for_seconds(1)).await.unwrap();
+    ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
+    let folder = tempfile::tempdir().unwrap();
+    let ended = ground.gpufleet(folder.path(), &["workers"]).await;
+    assert!(ended.stdout.contains(worker.name()) && ended.stdout.contains(" up "), "{}{}", ended.stdout, ended.stderr);
+
+    let ended = ground.gpufleet(folder.path(), &["workers", "drain", worker.name()]).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    busy::assert_done(&running.wait(WAIT).await.unwrap().outputs);
+    assert_eq!(worker.ended().await, Some(0));
+    ground.check_history(1).await;
+}
