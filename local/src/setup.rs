@@ -26,6 +26,8 @@ pub enum Part {
     Compiler,
     /// Another AMQP client than ours, for tests of the wire contract.
     Pika,
+    /// `ptxas`, for checking case files. Large, and only one command's need.
+    Assembler,
 }
 
 /// Why the machine could not be set up. The message says what to do by hand.
@@ -52,6 +54,7 @@ pub enum SetupError {
 }
 
 impl Part {
+    /// What a machine needs for building, running and testing.
     pub const ALL: [Self; 3] = [Self::Services, Self::Compiler, Self::Pika];
 
     /// Whether it is there already. Looks at files only.
@@ -60,6 +63,7 @@ impl Part {
             Self::Services => apt::missing_services().is_empty(),
             Self::Compiler => python::COMPILER.is_installed(),
             Self::Pika => python::PIKA.is_installed(),
+            Self::Assembler => python::ASSEMBLER.is_installed(),
         }
     }
 
@@ -68,6 +72,7 @@ impl Part {
             Self::Services => apt::install(&apt::missing_services(), progress),
             Self::Compiler => python::COMPILER.install(progress),
             Self::Pika => python::PIKA.install(progress),
+            Self::Assembler => python::ASSEMBLER.install(progress),
         }
     }
 }
@@ -92,6 +97,11 @@ pub fn install(parts: &[Part], progress: &dyn Progress) -> Result<Vec<Part>, Set
 /// The folder for `PYTHONPATH` where `pika` is.
 pub fn pika_folder() -> Result<PathBuf, SetupError> {
     python::PIKA.folder()
+}
+
+/// The path of `ptxas`.
+pub fn assembler() -> Result<PathBuf, SetupError> {
+    Ok(python::ASSEMBLER.folder()?.join("nvidia/cuda_nvcc/bin/ptxas"))
 }
 
 /// The folder that holds NVRTC and the CUDA headers, below the cache; the worker looks there.

@@ -10,6 +10,7 @@ mod ci;
 mod demo;
 mod interrupt;
 mod kernels;
+mod ptx_cases;
 mod setup;
 mod sqlx;
 mod terminal;
@@ -42,6 +43,8 @@ enum Command {
     Kernels(kernels::Options),
     /// Describe the ledger's queries anew, for builds without a database
     Sqlx(sqlx::Options),
+    /// Run the PTX case files on the emulator or on a GPU's driver, count proven forms, check them with ptxas
+    PtxCases(ptx_cases::Options),
     /// Set up, build with optimisation, and measure; arguments go to the benchmark
     Bench(bench::Options),
     /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
@@ -57,6 +60,7 @@ async fn main() -> ExitCode {
         Command::Ci => ci::run().await,
         Command::Kernels(options) => kernels::run(&options).await,
         Command::Sqlx(options) => sqlx::run(&options).await,
+        Command::PtxCases(options) => ptx_cases::run(&options).await,
         Command::Bench(options) => bench::run(&options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };

@@ -30,6 +30,13 @@ pub(super) const COMPILER: Collection = Collection {
     ],
 };
 
+/// `ptxas` of the same release, which says of any PTX whether it is legal.
+pub(super) const ASSEMBLER: Collection = Collection {
+    folder: "python-nvcc",
+    title: "NVIDIA's PTX assembler (94 MB)",
+    packages: &["nvidia-cuda-nvcc-cu12==12.9.86"],
+};
+
 pub(super) const PIKA: Collection =
     Collection { folder: "python-tests", title: "pika, an AMQP client for the tests", packages: &["pika==1.4.4"] };
 

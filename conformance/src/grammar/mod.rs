@@ -1,0 +1,47 @@
+//! The grammar of the instruction set, as far as PTX ISA 8.8 goes for architectures up to sm_90: for every mnemonic
+//! its types and modifiers, and beside each what it computes. One module for each chapter of the ISA.
+
+mod compare;
+mod float;
+mod half;
+mod integer;
+mod logic;
+
+use std::collections::HashMap;
+
+use crate::recipe::{Form, Recipe};
+
+/// All forms, by file.
+#[derive(Debug, Default)]
+pub struct Grammar {
+    recipes: Vec<Recipe>,
+    places: HashMap<String, usize>,
+}
+
+impl Grammar {
+    fn add(&mut self, form: Form) {
+        let name = format!("{}/{}", form.mnemonic(), form.file.replace("::", "-"));
+        match self.places.get(&name) {
+            Some(place) => {
+                let recipe = &mut self.recipes[*place];
+                assert_eq!(recipe.forms[0].inputs, form.inputs, "forms of one file have the same inputs: {name}");
+                recipe.forms.push(form);
+            }
+            None => {
+                self.places.insert(name.clone(), self.recipes.len());
+                self.recipes.push(Recipe { name, forms: vec![form] });
+            }
+        }
+    }
+}
+
+/// Everything, in the order of the ISA's chapters.
+pub fn recipes() -> Vec<Recipe> {
+    let mut grammar = Grammar::default();
+    integer::add(&mut grammar);
+    float::add(&mut grammar);
+    half::add(&mut grammar);
+    compare::add(&mut grammar);
+    logic::add(&mut grammar);
+    grammar.recipes
+}

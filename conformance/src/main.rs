@@ -1,0 +1,173 @@
+//! `ptx-cases`: runs the case files on a CUDA driver and says how far off it is.
+
+use std::{
+    collections::{BTreeMap, HashMap, HashSet},
+    fs,
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, bail};
+use clap::Parser;
+use gpufleet_conformance::{
+    assembler,
+    case::Case,
+    children,
+    driver::Driver,
+    files, grammar,
+    report::{self, Count},
+    verdict::{self, CaseVerdict},
+};
+
+/// The emulator's library, which Cargo puts beside this program.
+const EMULATOR: &str = "libgpufleet_emulator.so";
+
+#[derive(Debug, Parser)]
+#[command(about = "Runs PTX case files on a CUDA driver and prints how far off its results are", max_term_width = 100)]
+struct Options {
+    /// Case files, or folders of them [default: the cases of the checkout that this was built in]
+    paths: Vec<PathBuf>,
+    /// `emulated`, `system`, or the path of a libcuda
+    #[arg(long, default_value = "emulated")]
+    cuda: String,
+    /// Also write the table of differences to this file, in Markdown
+    #[arg(long, value_name = "FILE")]
+    table: Option<PathBuf>,
+    /// Print for each mnemonic how many of its forms are proven, refused, or neither
+    #[arg(long)]
+    summary: bool,
+    /// With `--summary`: name the forms that are refused
+    #[arg(long)]
+    refused: bool,
+    /// Write the case files anew, and run nothing
+    #[arg(long)]
+    write: bool,
+    /// Assemble the case files with this ptxas, and run nothing
+    #[arg(long, value_name = "PATH")]
+    ptxas: Option<PathBuf>,
+    /// Run the cases whose paths come on standard input
+    #[arg(long, hide = true)]
+    child: bool,
+}
+
+fn main() -> ExitCode {
+    match run(&Options::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Whether everything passed.
+fn run(options: &Options) -> anyhow::Result<bool> {
+    if options.write {
+        let changed = files::write(&grammar::recipes(), &files::folder())?;
+        eprintln!("{changed} files changed in {}", files::folder().display());
+        return Ok(true);
+    }
+    let folders = if options.paths.is_empty() { vec![files::folder()] } else { options.paths.clone() };
+    if let Some(ptxas) = &options.ptxas {
+        return assemble(ptxas, &folders);
+    }
+    let library = library(&options.cuda)?;
+    let driver = Driver::open(library.as_deref())?;
+    if options.child {
+        children::serve(&driver)?;
+        return Ok(true);
+    }
+    let verdicts = verdicts(options, &folders, &driver)?;
+    let table = report::differences(driver.name(), &verdicts);
+    if let Some(path) = &options.table {
+        fs::write(path, &table).with_context(|| format!("write {}", path.display()))?;
+    }
+    if options.summary {
+        print!("{}", report::summary(&counts(options, &driver, &verdicts)));
+    } else {
+        print!("{table}\n{}", report::failures(&verdicts));
+    }
+    let failed = verdicts.iter().filter(|case| !case.passed()).count();
+    println!("{} cases on {}: {} passed, {failed} failed", verdicts.len(), driver.name(), verdicts.len() - failed);
+    Ok(failed == 0)
+}
+
+fn assemble(ptxas: &Path, folders: &[PathBuf]) -> anyhow::Result<bool> {
+    let version = assembler::version(ptxas)?;
+    let paths = folders.iter().map(|folder| files::list(folder)).collect::<Result<Vec<_>, _>>()?.concat();
+    let refused = assembler::assemble(ptxas, &paths)?;
+    for (path, message) in &refused {
+        println!("{}: {message}", path.display());
+    }
+    println!("{} cases assembled by {version}: {} refused", paths.len(), refused.len());
+    Ok(refused.is_empty())
+}
+
+fn library(cuda: &str) -> anyhow::Result<Option<PathBuf>> {
+    match cuda {
+        "system" => Ok(None),
+        "emulated" => {
+            let me = std::env::current_exe().context("find this program")?;
+            let folder = me.parent().context("this program lies in no folder")?;
+            let path = folder.join(EMULATOR);
+            if !path.is_file() {
+                bail!("{} is not there: build gpufleet-emulator, or say --cuda PATH", path.display());
+            }
+            Ok(Some(path))
+        }
+        path => Ok(Some(Path::new(path).canonicalize().with_context(|| format!("find {path}"))?)),
+    }
+}
+
+/// Runs all cases that the device is new enough for.
+fn verdicts(options: &Options, folders: &[PathBuf], driver: &Driver) -> anyhow::Result<Vec<CaseVerdict>> {
+    let (mut paths, mut cases) = (Vec::new(), Vec::new());
+    for folder in folders {
+        for path in files::list(folder)? {
+            let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            let case = Case::parse(&text).with_context(|| format!("read {}", path.display()))?;
+            if case.target().is_some_and(|target| target <= driver.capability()) {
+                paths.push(path);
+                cases.push(case);
+            }
+        }
+    }
+    let arguments = ["--child".to_owned(), "--cuda".to_owned(), options.cuda.clone()];
+    let mut verdicts = Vec::new();
+    children::run(&arguments, &paths, |index, outcome| verdicts.push(verdict::judge(&cases[index], &outcome)))?;
+    Ok(verdicts)
+}
+
+/// How the forms of the grammar stand. Forms of a case that is refused as a whole are loaded one by one.
+fn counts(options: &Options, driver: &Driver, verdicts: &[CaseVerdict]) -> BTreeMap<String, Count> {
+    let by_name: HashMap<&str, &CaseVerdict> = verdicts.iter().map(|case| (case.name.as_str(), case)).collect();
+    let mut counts: BTreeMap<String, Count> = BTreeMap::new();
+    let mut counted = HashSet::new();
+    for recipe in grammar::recipes() {
+        let case = by_name.get(recipe.name.as_str());
+        for form in &recipe.forms {
+            // A form may have several cases; one that is not proven shows among the failures.
+            if !counted.insert(form.text.clone()) {
+                continue;
+            }
+            let count = counts.entry(form.mnemonic().to_owned()).or_default();
+            let verdict = case.and_then(|case| case.forms.iter().find(|verdict| verdict.form == form.text));
+            match verdict {
+                Some(verdict) if verdict.mismatches == 0 => count.proven += 1,
+                Some(_) => count.failed += 1,
+                None if form.needs.sm > driver.capability() => count.skipped += 1,
+                None => match driver.loads(&recipe.case(|other| other.text == form.text).ptx) {
+                    Ok(()) => count.unproven += 1,
+                    Err(error) => {
+                        count.refused += 1;
+                        if options.refused {
+                            println!("refused: {} ({error})", form.text);
+                        }
+                    }
+                },
+            }
+        }
+    }
+    counts
+}

@@ -1,0 +1,107 @@
+//! Every case on the emulator, in both builds of its interpreter.
+
+use std::{
+    fs,
+    sync::{Arc, atomic::AtomicBool},
+};
+
+use gpufleet_conformance::{
+    case::Case,
+    children::Outcome,
+    driver::{RunError, UNWRITTEN},
+    files, grammar, report,
+    verdict::{CaseVerdict, judge},
+};
+use gpufleet_emulator::{
+    memory::Memory,
+    module::{ComputeCapability, Module},
+    simt::{LaunchConfig, RunOptions, launch},
+};
+
+/// The newest architecture that the grammar knows.
+const TARGET: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
+const MEMORY_BYTES: u64 = 64 << 20;
+/// The longest case takes a few thousand instructions; this ends one that would run for ever.
+const INSTRUCTIONS_MAX: u64 = 10_000_000;
+
+fn words_as_bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+fn run(case: &Case, memory: &Arc<Memory>, vector: bool) -> Outcome {
+    let module = match Module::load(&case.ptx, memory, TARGET) {
+        Ok(module) => module,
+        Err(error) => return Outcome::Failed(RunError::Load(error.to_string())),
+    };
+    let input = words_as_bytes(&case.input_words());
+    let mut output = vec![UNWRITTEN; case.output_bytes() * case.rows.len()];
+    let on_device = memory.alloc(input.len() as u64).unwrap();
+    let results = memory.alloc(output.len() as u64).unwrap();
+    // SAFETY: both vectors are as long as what is copied.
+    unsafe {
+        memory.copy_in(on_device, input.as_ptr().cast(), input.len() as u64).unwrap();
+        memory.copy_in(results, output.as_ptr().cast(), output.len() as u64).unwrap();
+    }
+    let params = words_as_bytes(&[on_device, results]);
+    let config = LaunchConfig { grid: [1; 3], block: [case.rows.len() as u32, 1, 1], shared_bytes: 0, params: &params };
+    let options = RunOptions {
+        threads: 1,
+        cancel: &AtomicBool::new(false),
+        instructions_max: Some(INSTRUCTIONS_MAX),
+        print: &|_| {},
+        vector,
+    };
+    let entry = module.entry("test").expect("every case has this kernel");
+    let launched = launch(&entry, &config, memory, &options);
+    // SAFETY: the vector is as long as what is copied.
+    unsafe { memory.copy_out(output.as_mut_ptr().cast(), results, output.len() as u64).unwrap() };
+    memory.free(on_device).unwrap();
+    memory.free(results).unwrap();
+    match launched {
+        Ok(()) => Outcome::Ran(output.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()),
+        Err(fault) => Outcome::Failed(RunError::Run(fault.kind.code())),
+    }
+}
+
+fn verdicts(vector: bool) -> Vec<CaseVerdict> {
+    let memory = Arc::new(Memory::new(MEMORY_BYTES).unwrap());
+    let paths = files::list(&files::folder()).unwrap();
+    assert!(paths.len() > 500, "the cases lie elsewhere");
+    let case = |path| Case::parse(&fs::read_to_string(path).unwrap()).unwrap();
+    paths.iter().map(case).map(|case| judge(&case, &run(&case, &memory, vector))).collect()
+}
+
+/// What is refused is counted by `cargo xtask ptx-cases --summary`; here nothing may be wrong.
+fn nothing_is_wrong(vector: bool) {
+    let loaded: Vec<CaseVerdict> = verdicts(vector).into_iter().filter(|case| !case.is_refused).collect();
+    assert!(loaded.iter().all(CaseVerdict::passed), "\n{}", report::failures(&loaded));
+    // On f32 and smaller, devices answer one NaN, and so does the emulator.
+    let payloads: Vec<_> =
+        loaded.iter().flat_map(|case| &case.forms).filter(|form| form.payloads > 0).map(|form| &form.form).collect();
+    assert!(payloads.is_empty(), "NaN of other bits: {payloads:?}");
+}
+
+#[test]
+fn every_case_that_loads_passes_with_vector_instructions() {
+    nothing_is_wrong(true);
+}
+
+#[test]
+fn every_case_that_loads_passes_without_vector_instructions() {
+    nothing_is_wrong(false);
+}
+
+#[test]
+fn the_committed_cases_are_those_of_the_grammar() {
+    let stale = files::stale(&grammar::recipes(), &files::folder()).unwrap();
+    assert!(stale.is_empty(), "run `cargo xtask ptx-cases --write`; stale: {stale:?}");
+}
+
+#[test]
+fn a_case_survives_being_written_and_read() {
+    for recipe in grammar::recipes().into_iter().step_by(50) {
+        let text = recipe.case(|_| true).render();
+        let case = Case::parse(&text).unwrap();
+        assert_eq!(Case { ptx: recipe.case(|_| true).ptx, ..case }, recipe.case(|_| true));
+    }
+}
