@@ -13,6 +13,7 @@ use std::{
 };
 
 use super::{
+    capture,
     device::{Device, DeviceFault},
     driver,
     handle::{Handle, fresh},
@@ -125,8 +126,8 @@ impl Context {
     }
 
     /// Gives work a place in a stream that it keeps also after a fault. It must not unwind.
-    pub fn enqueue_regardless(&self, stream: &Stream, work: Work) -> Answer<Point> {
-        self.place(stream, Vec::new(), false, work)
+    pub fn enqueue_regardless(&self, stream: &Stream, after: Vec<Point>, work: Work) -> Answer<Point> {
+        self.place(stream, after, false, work)
     }
 
     /// The points that have to be reached for a stream to count as done.
@@ -151,6 +152,7 @@ impl Context {
     }
 
     fn place(&self, stream: &Stream, mut after: Vec<Point>, brief: bool, work: Work) -> Answer<Point> {
+        capture::forbid_running_in(self, stream)?;
         stream.queue.wait_for_room();
         let queues = self.queues();
         match stream.kind {
@@ -173,7 +175,8 @@ impl Context {
         blocking.map(|queue| queue.last()).collect()
     }
 
-    fn run(&self, work: impl FnOnce() -> Result<(), DeviceFault>) {
+    /// Runs work now, unless there was a fault, and keeps a fault of its own.
+    pub(super) fn run(&self, work: impl FnOnce() -> Result<(), DeviceFault>) {
         if self.device.fault().is_some() {
             return;
         }

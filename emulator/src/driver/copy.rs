@@ -1,4 +1,4 @@
-//! Copies between host and device, in one or two dimensions.
+//! Copies between host and device, in one to three dimensions.
 //!
 //! What the caller may count on: a copy *to* pageable memory has ended when the call returns, a copy *from* pageable
 //! memory has at least read it; copies of pinned memory are free to go on. Calls that are not asynchronous take the
@@ -7,11 +7,13 @@
 use std::sync::Arc;
 
 use super::{
+    capture,
     context::{Context, Job},
     device::{Device, DeviceFault},
     driver,
     handle::Handle,
     memory::device_of,
+    operation::Operation,
     status::{Answer, Status},
     stream::{self, Stream},
 };
@@ -31,15 +33,22 @@ pub enum Place {
     Host(usize),
 }
 
-/// A copy of rows; a plain copy is a single row.
+/// A place and the bytes from one row, and from one plane of rows, to the next.
+#[derive(Debug, Clone, Copy)]
+pub struct Side {
+    pub place: Place,
+    pub pitch: usize,
+    pub slice: usize,
+}
+
+/// A copy of planes of rows; a plain copy is a single row.
 #[derive(Debug, Clone, Copy)]
 pub struct Copy {
-    pub to: Place,
-    pub from: Place,
+    pub to: Side,
+    pub from: Side,
     pub width: usize,
     pub height: usize,
-    pub to_pitch: usize,
-    pub from_pitch: usize,
+    pub depth: usize,
 }
 
 /// When a call may return.
@@ -96,35 +105,36 @@ impl Place {
 impl Copy {
     /// A plain copy.
     pub fn linear(to: Place, from: Place, bytes: usize) -> Self {
-        Self { to, from, width: bytes, height: 1, to_pitch: bytes, from_pitch: bytes }
+        let side = |place| Side { place, pitch: bytes, slice: bytes };
+        Self { to: side(to), from: side(from), width: bytes, height: 1, depth: 1 }
     }
 
     /// Puts the copy into a stream and returns when the rules of this module allow it.
     pub fn submit(self, stream: Handle, returns: Return) -> Answer {
         let (context, stream) = stream::find(stream)?;
-        let (Some(to_extent), Some(from_extent)) = (self.extent(self.to_pitch), self.extent(self.from_pitch)) else {
-            return Err(Status::InvalidValue);
-        };
-        if self.width == 0 || self.height == 0 {
-            return Ok(());
+        let Some((to_extent, from_extent)) = self.check()? else { return Ok(()) };
+        if returns == Return::Done {
+            capture::forbid_running_in(&context, &stream)?;
+            capture::forbid_unsafe()?;
+        } else if let Some(taken) = capture::of(&stream)? {
+            return taken.add(Operation::Copy(self)).map(drop);
         }
-        self.to.check(to_extent)?;
-        self.from.check(from_extent)?;
-        let host_takes_part = [self.to, self.from].iter().any(|place| matches!(place, Place::Host(_)));
-        let reads_pageable = self.from.is_pageable(from_extent);
+        let (to, from) = (self.to.place, self.from.place);
+        let host_takes_part = [to, from].iter().any(|place| matches!(place, Place::Host(_)));
+        let reads_pageable = from.is_pageable(from_extent);
         let waits = match returns {
             Return::Done => host_takes_part,
-            Return::Early => self.to.is_pageable(to_extent) || reads_pageable,
+            Return::Early => to.is_pageable(to_extent) || reads_pageable,
         };
-        let stageable = returns == Return::Early && !self.to.is_pageable(to_extent) && from_extent <= STAGED_BYTES_MAX;
-        if let Place::Host(pointer) = self.from
+        let stageable = returns == Return::Early && !to.is_pageable(to_extent) && from_extent <= STAGED_BYTES_MAX;
+        if let Place::Host(pointer) = from
             && reads_pageable
             && stageable
             && !context.outstanding(&stream).is_empty()
         {
             return self.submit_staged(pointer, &context, &stream, from_extent);
         }
-        let brief = waits || self.width.saturating_mul(self.height) <= BRIEF_BYTES_MAX;
+        let brief = waits || self.bytes() <= BRIEF_BYTES_MAX;
         let job = Job { after: Vec::new(), brief, work: Box::new(move || self.perform()) };
         let point = context.enqueue(&stream, job)?;
         if waits {
@@ -134,28 +144,65 @@ impl Copy {
         Ok(())
     }
 
+    /// How far the copy reaches on both sides; nothing where it has no bytes.
+    pub fn check(&self) -> Answer<Option<(usize, usize)>> {
+        let (to_extent, from_extent) = (self.extent(&self.to), self.extent(&self.from));
+        let (to_extent, from_extent) = to_extent.zip(from_extent).ok_or(Status::InvalidValue)?;
+        if self.width == 0 || self.height == 0 || self.depth == 0 {
+            return Ok(None);
+        }
+        self.to.place.check(to_extent)?;
+        self.from.place.check(from_extent)?;
+        Ok(Some((to_extent, from_extent)))
+    }
+
+    /// Which sides are a device's.
+    pub fn kinds(&self) -> (bool, bool) {
+        let is_device = |side: &Side| matches!(side.place, Place::Device(..));
+        (is_device(&self.to), is_device(&self.from))
+    }
+
+    pub fn perform(&self) -> Result<(), DeviceFault> {
+        for plane in 0..self.depth {
+            for row in 0..self.height {
+                copy_row(self.to.row(plane, row), self.from.row(plane, row), self.width).map_err(freed_underway)?;
+            }
+        }
+        Ok(())
+    }
+
     fn submit_staged(self, pointer: usize, context: &Arc<Context>, stream: &Stream, extent: usize) -> Answer {
         let mut staged = vec![0u8; extent];
         // SAFETY: the caller vouches for the source, which is a host range of this extent.
         unsafe { std::ptr::copy_nonoverlapping(host(pointer), staged.as_mut_ptr(), extent) };
-        let work = Box::new(move || Self { from: Place::Host(staged.as_ptr().expose_provenance()), ..self }.perform());
+        let work = Box::new(move || {
+            let place = Place::Host(staged.as_ptr().expose_provenance());
+            Self { from: Side { place, ..self.from }, ..self }.perform()
+        });
         context.enqueue(stream, Job { after: Vec::new(), brief: false, work }).map(drop)
     }
 
-    /// From the first byte of the first row to the last of the last.
-    fn extent(&self, pitch: usize) -> Option<usize> {
-        if self.height > 1 && pitch < self.width {
-            return None;
-        }
-        pitch.checked_mul(self.height.saturating_sub(1))?.checked_add(self.width)
+    fn bytes(&self) -> usize {
+        self.width.saturating_mul(self.height).saturating_mul(self.depth)
     }
 
-    fn perform(&self) -> Result<(), DeviceFault> {
-        let rows = (0..self.height).map(|row| (self.to.at(row * self.to_pitch), self.from.at(row * self.from_pitch)));
-        for (to, from) in rows {
-            copy_row(to, from, self.width).map_err(freed_underway)?;
+    /// From the first byte of the first row to the last of the last.
+    fn extent(&self, side: &Side) -> Option<usize> {
+        if self.height > 1 && side.pitch < self.width {
+            return None;
         }
-        Ok(())
+        let plane = side.pitch.checked_mul(self.height.saturating_sub(1))?.checked_add(self.width)?;
+        if self.depth > 1 && side.slice < plane {
+            return None;
+        }
+        side.slice.checked_mul(self.depth.saturating_sub(1))?.checked_add(plane)
+    }
+}
+
+impl Side {
+    /// The start of a row; the extents were checked before.
+    fn row(&self, plane: usize, row: usize) -> Place {
+        self.place.at(plane * self.slice + row * self.pitch)
     }
 }
 

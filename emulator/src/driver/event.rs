@@ -6,9 +6,11 @@ use std::{
 };
 
 use super::{
+    capture::{self, Part},
     context::Job,
     current, driver,
     handle::{Handle, fresh},
+    operation::Operation,
     queue::Point,
     status::{Answer, Status},
     stream,
@@ -25,13 +27,18 @@ const FLAGS_MASK: u32 = 7;
 pub struct Event {
     pub context: Handle,
     timed: bool,
-    record: Mutex<Option<Record>>,
+    mark: Mutex<Option<Mark>>,
 }
 
+/// What an event was last recorded in.
 #[derive(Debug, Clone)]
-struct Record {
-    point: Point,
-    time: Arc<OnceLock<Instant>>,
+enum Mark {
+    Ran {
+        point: Point,
+        time: Arc<OnceLock<Instant>>,
+    },
+    /// A stream that was captured: the mark has a place in a graph, and none in time.
+    Captured(Part),
 }
 
 /// Makes an event in the current context.
@@ -43,7 +50,7 @@ pub fn create(flags: u32) -> Answer<Handle> {
         return Err(Status::NotSupported);
     }
     let context = current::context()?.handle;
-    let event = Event { context, timed: flags & DISABLE_TIMING == 0, record: Mutex::default() };
+    let event = Event { context, timed: flags & DISABLE_TIMING == 0, mark: Mutex::default() };
     let handle = fresh();
     driver()?.events.insert(handle, Arc::new(event));
     Ok(handle)
@@ -53,12 +60,20 @@ pub fn destroy(event: Handle) -> Answer {
     driver()?.events.remove(event).map(drop)
 }
 
-/// Marks the place that the stream has come to; an earlier mark of the event is forgotten.
-pub fn record(event: Handle, stream: Handle) -> Answer {
+/// Marks the place that the stream has come to; an earlier mark of the event is forgotten. In a stream that is captured
+/// an external mark is a node, which marks the event when the graph runs.
+pub fn record(handle: Handle, stream: Handle, external: bool) -> Answer {
     let (context, stream) = stream::find(stream)?;
-    let event = driver()?.events.get(event)?;
+    let event = driver()?.events.get(handle)?;
     if event.context != context.handle {
         return Err(Status::InvalidHandle);
+    }
+    if let Some(taken) = capture::of(&stream)? {
+        if external {
+            return taken.add(Operation::Record(handle)).map(drop);
+        }
+        *event.mark() = Some(Mark::Captured(taken.part().clone()));
+        return Ok(());
     }
     let time = Arc::new(OnceLock::new());
     let stamp = Arc::clone(&time);
@@ -67,33 +82,55 @@ pub fn record(event: Handle, stream: Handle) -> Answer {
         Ok(())
     });
     let point = context.enqueue(&stream, Job { after: Vec::new(), brief: true, work })?;
-    *event.record() = Some(Record { point, time });
+    *event.mark() = Some(Mark::Ran { point, time });
     Ok(())
 }
 
-/// Makes what comes next in the stream wait for the event's mark. An event without a mark holds up nothing.
-pub fn wait(stream: Handle, event: Handle) -> Answer {
-    let (context, stream) = stream::find(stream)?;
-    let Some(record) = driver()?.events.get(event)?.record().clone() else { return Ok(()) };
-    if record.point.is_reached() {
-        return Ok(());
+/// Marks a point that was given out already, with the place for its time.
+pub fn mark(event: Handle, point: Point, time: Arc<OnceLock<Instant>>) -> Answer {
+    *driver()?.events.get(event)?.mark() = Some(Mark::Ran { point, time });
+    Ok(())
+}
+
+/// The point that an event marks, if it was recorded in a stream that runs.
+pub fn point(event: Handle) -> Option<Point> {
+    match driver().ok()?.events.get(event).ok()?.mark().clone() {
+        Some(Mark::Ran { point, .. }) => Some(point),
+        _ => None,
     }
-    let job = Job { after: vec![record.point], brief: true, work: Box::new(|| Ok(())) };
-    context.enqueue(&stream, job).map(drop)
+}
+
+/// Makes what comes next in the stream wait for the event's mark. An event without a mark holds up nothing.
+///
+/// A stream that waits for a mark in a capture becomes part of that capture. One that is captured may wait for other
+/// marks only by a node, an external wait.
+pub fn wait(stream: Handle, event: Handle, external: bool) -> Answer {
+    let (context, stream) = stream::find(stream)?;
+    let mark = driver()?.events.get(event)?.mark().clone();
+    match (capture::of(&stream)?, mark) {
+        (Some(taken), _) if external => taken.add(Operation::Wait(event)).map(drop),
+        (Some(taken), Some(Mark::Captured(part))) => taken.join(&part),
+        (Some(taken), Some(Mark::Ran { .. })) => Err(taken.spoil(Status::StreamCaptureIsolation)),
+        (None, Some(Mark::Captured(part))) => capture::spread(&stream, &part),
+        (None, Some(Mark::Ran { point, .. })) if !point.is_reached() => {
+            let job = Job { after: vec![point], brief: true, work: Box::new(|| Ok(())) };
+            context.enqueue(&stream, job).map(drop)
+        }
+        (_, None) | (None, Some(Mark::Ran { .. })) => Ok(()),
+    }
 }
 
 /// Has the mark been reached? True for an event without one.
 pub fn query(event: Handle) -> Answer {
     let event = find(event)?;
-    let reached = event.record().as_ref().is_none_or(|record| record.point.is_reached());
+    let reached = event.ran()?.is_none_or(|(point, _)| point.is_reached());
     if reached { event.check() } else { Err(Status::NotReady) }
 }
 
 pub fn synchronize(event: Handle) -> Answer {
     let event = find(event)?;
-    let record = event.record().clone();
-    if let Some(record) = record {
-        record.point.wait();
+    if let Some((point, _)) = event.ran()? {
+        point.wait();
     }
     event.check()
 }
@@ -115,12 +152,27 @@ impl Event {
     }
 
     fn time(&self) -> Answer<Instant> {
-        let record = self.record().clone().filter(|_| self.timed).ok_or(Status::InvalidHandle)?;
-        record.time.get().copied().ok_or(Status::NotReady)
+        let (_, time) = self.ran()?.filter(|_| self.timed).ok_or(Status::InvalidHandle)?;
+        time.get().copied().ok_or(Status::NotReady)
     }
 
-    fn record(&self) -> MutexGuard<'_, Option<Record>> {
-        self.record.lock().unwrap_or_else(PoisonError::into_inner)
+    /// The mark in a stream that runs; asking about one in a capture is an error that spoils the capture.
+    fn ran(&self) -> Answer<Option<(Point, Arc<OnceLock<Instant>>)>> {
+        match self.mark().clone() {
+            None => Ok(None),
+            Some(Mark::Ran { point, time }) => {
+                capture::forbid_unsafe()?;
+                Ok(Some((point, time)))
+            }
+            Some(Mark::Captured(part)) => {
+                part.capture.invalidate();
+                Err(Status::CapturedEvent)
+            }
+        }
+    }
+
+    fn mark(&self) -> MutexGuard<'_, Option<Mark>> {
+        self.mark.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

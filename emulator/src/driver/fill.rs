@@ -1,10 +1,11 @@
 //! `cuMemset*`: a value of one, two or four bytes, over elements in rows.
 
 use super::{
-    context::Job,
+    context::Context,
     copy::Place,
     device::{Device, DeviceFault},
     handle::Handle,
+    operation::{self, Operation},
     status::{Answer, Status},
     stream,
 };
@@ -60,9 +61,16 @@ impl Fill {
     /// Puts the fill into a stream; the host never waits for it.
     pub fn submit(self, stream: Handle) -> Answer {
         let (context, stream) = stream::find(stream)?;
+        let Some(device) = self.check(&context)? else { return Ok(()) };
+        let brief = self.width.saturating_mul(self.height) * self.value.bytes() <= BRIEF_BYTES_MAX;
+        operation::submit(&context, &stream, Operation::Fill(self, device), brief).map(drop)
+    }
+
+    /// The device whose memory is filled; none where there is nothing to fill.
+    pub fn check(&self, context: &Context) -> Answer<Option<&'static Device>> {
         let extent = self.extent().ok_or(Status::InvalidValue)?;
         if self.width == 0 || self.height == 0 {
-            return Ok(());
+            return Ok(None);
         }
         if !self.address.is_multiple_of(self.value.bytes() as u64) {
             return Err(Status::InvalidValue);
@@ -73,9 +81,7 @@ impl Fill {
             Place::Host(_) => context.device,
         };
         device.memory.check(self.address, extent as u64).map_err(|_| Status::InvalidValue)?;
-        let brief = self.width.saturating_mul(self.height) * self.value.bytes() <= BRIEF_BYTES_MAX;
-        let work = Box::new(move || self.perform(device));
-        context.enqueue(&stream, Job { after: Vec::new(), brief, work }).map(drop)
+        Ok(Some(device))
     }
 
     fn extent(&self) -> Option<usize> {
@@ -86,7 +92,7 @@ impl Fill {
         self.pitch.checked_mul(self.height.saturating_sub(1))?.checked_add(row)
     }
 
-    fn perform(&self, device: &Device) -> Result<(), DeviceFault> {
+    pub fn perform(&self, device: &Device) -> Result<(), DeviceFault> {
         for row in 0..self.height as u64 {
             let address = self.address + row * self.pitch as u64;
             self.value.write(device, address, self.width as u64).map_err(|bad| DeviceFault {

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    current, driver,
+    capture, current, driver,
     handle::Handle,
     status::{Answer, Status},
 };
@@ -40,6 +40,7 @@ pub struct HostBlock {
 /// `cuMemHostAlloc`.
 pub fn alloc(bytes: usize, flags: u32) -> Answer<usize> {
     let context = current::context()?;
+    capture::forbid_unsafe()?;
     if bytes == 0 || flags & !ALLOCATE_FLAGS != 0 {
         return Err(Status::InvalidValue);
     }
@@ -56,7 +57,9 @@ pub fn alloc(bytes: usize, flags: u32) -> Answer<usize> {
 
 /// `cuMemFreeHost`: work in flight may still copy there, so it ends first.
 pub fn free(pointer: usize) -> Answer {
-    current::context()?.synchronize()?;
+    let context = current::context()?;
+    capture::forbid_unsafe()?;
+    context.synchronize()?;
     let block = driver()?.host.remove(pointer, |block| block.layout.is_some()).ok_or(Status::InvalidValue)?;
     release(block);
     Ok(())
@@ -65,6 +68,7 @@ pub fn free(pointer: usize) -> Answer {
 /// `cuMemHostRegister`.
 pub fn register(pointer: *mut u8, bytes: usize, flags: u32) -> Answer {
     let context = current::context()?;
+    capture::forbid_unsafe()?;
     if pointer.is_null() || bytes == 0 || flags & !(REGISTER_FLAGS | REGISTER_IO_MEMORY) != 0 {
         return Err(Status::InvalidValue);
     }
@@ -77,7 +81,9 @@ pub fn register(pointer: *mut u8, bytes: usize, flags: u32) -> Answer {
 
 /// `cuMemHostUnregister`.
 pub fn unregister(pointer: usize) -> Answer {
-    current::context()?.synchronize()?;
+    let context = current::context()?;
+    capture::forbid_unsafe()?;
+    context.synchronize()?;
     let removed = driver()?.host.remove(pointer, |block| block.layout.is_none());
     removed.map(drop).ok_or(Status::HostMemoryNotRegistered)
 }

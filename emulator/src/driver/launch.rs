@@ -1,12 +1,16 @@
 //! Launches: the parameters are gathered and everything is checked against the device before the call returns; the
 //! kernel then runs in its stream.
 
+use std::sync::{Arc, OnceLock};
+
 use super::{
-    context::{Context, Job},
+    context::Context,
     device::{Device, DeviceFault},
-    function::{self, Function},
+    driver,
+    function::Function,
     handle::Handle,
     occupancy,
+    operation::{self, Operation},
     status::{Answer, Status},
     stream,
 };
@@ -38,42 +42,89 @@ pub enum Arguments {
     None,
 }
 
+/// A kernel with its shape and its parameters, ready to run.
+#[derive(Debug)]
+pub struct Kernel {
+    pub context: Arc<Context>,
+    pub function: Arc<Function>,
+    pub request: Request,
+    pub params: Box<[u8]>,
+    /// Where each parameter stands, for callers that ask a node for them.
+    pointers: OnceLock<Box<[*const u8]>>,
+}
+
+// SAFETY: the pointers lead into the kernel's own parameters, which nobody changes.
+unsafe impl Send for Kernel {}
+// SAFETY: as above.
+unsafe impl Sync for Kernel {}
+
 /// Checks a launch and puts it into its stream.
 ///
 /// # Safety
 /// The arguments point to as many readable values, each as large as the kernel's parameter.
 pub unsafe fn launch(request: &Request, arguments: Arguments) -> Answer {
     let (context, stream) = stream::find(request.stream)?;
-    let function = function::find(request.function)?;
-    if function.context != context.handle {
-        return Err(Status::InvalidHandle);
-    }
-    check_shape(request, &function, context.device)?;
-    if request.cooperative {
-        check_residence(request, &function, context.device)?;
-    }
     // SAFETY: passed on to the caller.
-    let params = unsafe { gather(&function, arguments) }?;
-    let request = *request;
-    let runner = std::sync::Arc::clone(&context);
-    let work = Box::new(move || run(&runner, &request, &function, &params));
-    context.enqueue(&stream, Job { after: Vec::new(), brief: false, work }).map(drop)
+    let kernel = unsafe { Kernel::new(&context, request, arguments) }?;
+    operation::submit(&context, &stream, Operation::Kernel(Arc::new(kernel)), false).map(drop)
 }
 
-fn run(context: &Context, request: &Request, function: &Function, params: &[u8]) -> Result<(), DeviceFault> {
-    let device = context.device;
-    let config =
-        LaunchConfig { grid: request.grid, block: request.block, shared_bytes: request.dynamic_shared, params };
-    let print = |text: &str| device.printf.add(text);
-    let options = RunOptions {
-        threads: device.threads,
-        cancel: &context.cancel,
-        instructions_max: device.instructions_max,
-        print: &print,
-        vector: true,
-    };
-    let launch = if request.cooperative { simt::launch_cooperative } else { simt::launch };
-    launch(&function.entry, &config, &device.memory, &options).map_err(DeviceFault::from)
+impl Kernel {
+    /// Checks a launch in a context, whatever the stream.
+    ///
+    /// # Safety
+    /// As for [`launch`].
+    pub unsafe fn new(context: &Arc<Context>, request: &Request, arguments: Arguments) -> Answer<Self> {
+        let function = driver()?.functions.get(request.function)?;
+        if function.context != context.handle {
+            return Err(Status::InvalidHandle);
+        }
+        check_shape(request, &function, context.device)?;
+        if request.cooperative {
+            check_residence(request, &function, context.device)?;
+        }
+        // SAFETY: passed on to the caller.
+        let params = unsafe { gather(&function, arguments) }?.into_boxed_slice();
+        Ok(Self { context: Arc::clone(context), function, request: *request, params, pointers: OnceLock::new() })
+    }
+
+    /// The same, cooperative or not.
+    pub fn with_cooperative(&self, cooperative: bool) -> Answer<Self> {
+        let request = Request { cooperative, ..self.request };
+        if cooperative {
+            check_residence(&request, &self.function, self.context.device)?;
+        }
+        let (context, function) = (Arc::clone(&self.context), Arc::clone(&self.function));
+        Ok(Self { context, function, request, params: self.params.clone(), pointers: OnceLock::new() })
+    }
+
+    /// One pointer for each parameter, as a launch takes them; they last as long as this kernel.
+    pub fn argument_pointers(&self) -> &[*const u8] {
+        let place = |offset: u32| std::ptr::from_ref(&self.params[offset as usize]);
+        self.pointers.get_or_init(|| self.function.entry.params.iter().map(|param| place(param.offset)).collect())
+    }
+
+    /// Runs it to its end.
+    pub fn run(&self) -> Result<(), DeviceFault> {
+        let (context, request) = (&self.context, &self.request);
+        let device = context.device;
+        let config = LaunchConfig {
+            grid: request.grid,
+            block: request.block,
+            shared_bytes: request.dynamic_shared,
+            params: &self.params,
+        };
+        let print = |text: &str| device.printf.add(text);
+        let options = RunOptions {
+            threads: device.threads,
+            cancel: &context.cancel,
+            instructions_max: device.instructions_max,
+            print: &print,
+            vector: true,
+        };
+        let launch = if request.cooperative { simt::launch_cooperative } else { simt::launch };
+        launch(&self.function.entry, &config, &device.memory, &options).map_err(DeviceFault::from)
+    }
 }
 
 fn check_shape(request: &Request, function: &Function, device: &Device) -> Answer {

@@ -6,11 +6,14 @@ use std::{
 };
 
 use super::{
+    capture,
     context::{Context, Job},
     current,
     device::{Device, DeviceFault},
     driver,
+    graph::memory::GraphMemory,
     handle::Handle,
+    operation::Operation,
     status::{Answer, Status},
     stream,
 };
@@ -31,6 +34,16 @@ pub struct Allocation {
     pub pool: Option<Handle>,
     /// Made for host and device alike.
     pub managed: bool,
+    /// Owned by graphs, under this mark of theirs.
+    pub graph: Option<Handle>,
+}
+
+/// What an allocation is for.
+#[derive(Debug, Clone, Copy, Default)]
+struct Purpose {
+    pool: Option<Handle>,
+    managed: bool,
+    graph: Option<Handle>,
 }
 
 /// Rows with the room between them that suits aligned access.
@@ -42,7 +55,9 @@ pub struct Pitched {
 
 /// `cuMemAlloc`.
 pub fn alloc(bytes: usize) -> Answer<u64> {
-    allocate(&current::context()?, bytes, None, false)
+    let context = current::context()?;
+    capture::forbid_unsafe()?;
+    allocate(&context, bytes, Purpose::default())
 }
 
 /// `cuMemAllocManaged`: device addresses are host addresses here, so every allocation suits both.
@@ -52,7 +67,9 @@ pub fn alloc_managed(bytes: usize, flags: u32) -> Answer<u64> {
     if !FLAGS.contains(&flags) {
         return Err(Status::InvalidValue);
     }
-    allocate(&current::context()?, bytes, None, true)
+    let context = current::context()?;
+    capture::forbid_unsafe()?;
+    allocate(&context, bytes, Purpose { managed: true, ..Purpose::default() })
 }
 
 /// `cuMemAllocPitch`.
@@ -68,12 +85,17 @@ pub fn alloc_pitch(width_bytes: usize, height: usize, element_bytes: u32) -> Ans
 /// `cuMemAllocAsync` and `cuMemAllocFromPoolAsync`. The address is needed at once, so the memory is taken at once;
 /// that it is used in the stream's order is up to the caller.
 pub fn alloc_async(bytes: usize, pool: Option<Handle>, stream: Handle) -> Answer<u64> {
-    let (context, _) = stream::find(stream)?;
+    let (context, stream) = stream::find(stream)?;
+    if let Some(taken) = capture::of(&stream)? {
+        let memory = GraphMemory::new(&context, bytes).map_err(|status| taken.spoil(status))?;
+        let address = memory.address;
+        return taken.add(Operation::Allocate(memory)).map(|_| address);
+    }
     let pool = pool.unwrap_or_else(|| context.device.current_pool());
     if driver()?.pools.get(pool)?.device != context.device.ordinal {
         return Err(Status::InvalidValue);
     }
-    allocate(&context, bytes, Some(pool), false)
+    allocate(&context, bytes, Purpose { pool: Some(pool), ..Purpose::default() })
 }
 
 /// `cuMemFree`: work in flight may still use the memory, so it ends first.
@@ -83,16 +105,31 @@ pub fn free(address: u64) -> Answer {
         return Ok(());
     }
     let device = owner(address)?;
+    capture::forbid_unsafe()?;
     context.synchronize()?;
-    device.free(address)
+    device.free_for_caller(address)
+}
+
+/// Memory for a graph, which is in no pool and under the graph's mark.
+pub fn allocate_for_graph(context: &Arc<Context>, bytes: usize, mark: Handle) -> Answer<u64> {
+    allocate(context, bytes, Purpose { graph: Some(mark), ..Purpose::default() })
+}
+
+/// Does a graph own the allocation that starts here?
+pub fn is_of_graph(address: u64) -> Answer<bool> {
+    Ok(owner(address)?.allocations.get(address).is_some_and(|allocation| allocation.graph.is_some()))
 }
 
 /// `cuMemFreeAsync`: the memory goes back when the stream comes to it.
 pub fn free_async(address: u64, stream: Handle) -> Answer {
     let (context, stream) = stream::find(stream)?;
     let device = owner(address)?;
+    if let Some(taken) = capture::of(&stream)? {
+        let freed = if is_of_graph(address)? { Ok(Operation::Free(address)) } else { Err(Status::InvalidValue) };
+        return taken.add(freed.map_err(|status| taken.spoil(status))?).map(drop);
+    }
     let work = Box::new(move || {
-        device.free(address).map_err(|status| DeviceFault {
+        device.free_for_caller(address).map_err(|status| DeviceFault {
             status,
             report: format!("a stream came to a free of {address:#x}, which was already freed"),
         })
@@ -123,7 +160,8 @@ pub fn device_of(address: u64) -> Option<&'static Device> {
     driver.devices.iter().find(|device| device.memory.find(address).is_some())
 }
 
-fn allocate(context: &Arc<Context>, bytes: usize, pool: Option<Handle>, managed: bool) -> Answer<u64> {
+fn allocate(context: &Arc<Context>, bytes: usize, purpose: Purpose) -> Answer<u64> {
+    let Purpose { pool, managed, graph } = purpose;
     if bytes == 0 {
         return Err(Status::InvalidValue);
     }
@@ -140,7 +178,7 @@ fn allocate(context: &Arc<Context>, bytes: usize, pool: Option<Handle>, managed:
     if let Some(pool) = pool {
         driver()?.pools.get(pool)?.take(bytes);
     }
-    device.allocations.live().insert(address, Allocation { context: context.handle, bytes, pool, managed });
+    device.allocations.live().insert(address, Allocation { context: context.handle, bytes, pool, managed, graph });
     Ok(address)
 }
 
@@ -151,7 +189,15 @@ fn owner(address: u64) -> Answer<&'static Device> {
 }
 
 impl Device {
-    fn free(&self, address: u64) -> Answer {
+    /// What a graph owns stays until the graph is gone: it may be launched again.
+    fn free_for_caller(&self, address: u64) -> Answer {
+        match self.allocations.get(address) {
+            Some(Allocation { graph: Some(_), .. }) => Ok(()),
+            _ => self.free(address),
+        }
+    }
+
+    pub(super) fn free(&self, address: u64) -> Answer {
         let allocation = self.allocations.live().remove(&address).ok_or(Status::InvalidValue)?;
         self.memory.free(address).expect("a listed allocation is live in the memory that it came from");
         give_to_pool(allocation);

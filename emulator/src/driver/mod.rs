@@ -4,6 +4,7 @@
 //! what holds device memory are parts of the emulator's core and know nothing of this module.
 
 pub mod attribute;
+pub mod capture;
 pub mod context;
 pub mod copy;
 pub mod current;
@@ -11,6 +12,7 @@ pub mod device;
 pub mod event;
 pub mod fill;
 pub mod function;
+pub mod graph;
 pub mod handle;
 pub mod host;
 pub mod jit;
@@ -19,6 +21,7 @@ pub mod limits;
 pub mod memory;
 pub mod module;
 pub mod occupancy;
+pub mod operation;
 pub mod pointer;
 pub mod pool;
 pub mod printf;
@@ -33,6 +36,7 @@ use context::Context;
 use device::Device;
 use event::Event;
 use function::Function;
+use graph::{Graph, exec::Exec};
 use handle::Registry;
 use host::HostMemory;
 use module::Module;
@@ -53,6 +57,10 @@ pub struct Driver {
     pub modules: Registry<Module>,
     pub functions: Registry<Function>,
     pub pools: Registry<Pool>,
+    pub graphs: Registry<Graph>,
+    /// For each node of a graph the graph's handle.
+    pub nodes: Registry<handle::Handle>,
+    pub execs: Registry<Exec>,
 }
 
 /// Set once by the first `cuInit`, also when that fails: the environment is read only then.
@@ -91,6 +99,9 @@ impl Driver {
             modules: Registry::default(),
             functions: Registry::default(),
             pools,
+            graphs: Registry::default(),
+            nodes: Registry::default(),
+            execs: Registry::default(),
         })
     }
 

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    current, driver,
+    capture, current, driver,
     function::Function,
     handle::{Handle, fresh},
     jit::{self, JitError},
@@ -35,6 +35,7 @@ pub struct LoadedModule {
 pub fn load(image: &[u8]) -> Result<LoadedModule, JitError> {
     let silent = |status| JitError { status, log: String::new() };
     let context = current::context().map_err(silent)?;
+    capture::forbid_unsafe().map_err(silent)?;
     let jit::Loaded { module: program, log } = jit::load(context.device, image)?;
     let handle = fresh();
     let module = Module { handle, context: context.handle, program, functions: Mutex::default() };
@@ -46,6 +47,7 @@ pub fn load(image: &[u8]) -> Result<LoadedModule, JitError> {
 pub fn unload(module: Handle) -> Answer {
     let driver = driver()?;
     driver.modules.get(module)?;
+    capture::forbid_unsafe()?;
     let synchronized = current::context()?.synchronize();
     driver.functions.retain(|function| function.module != module);
     driver.modules.remove(module)?;

@@ -1,8 +1,9 @@
 //! Streams: a queue with a kind and a priority. The priority is kept and told, but threads of the host do not follow it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::{
+    capture::{self, Part},
     context::Context,
     current, driver,
     handle::{Handle, fresh},
@@ -33,11 +34,17 @@ pub struct Stream {
     pub kind: StreamKind,
     pub priority: i32,
     pub queue: Arc<Queue>,
+    part: Mutex<Option<Part>>,
 }
 
 impl Stream {
     pub fn new(context: Handle, kind: StreamKind, priority: i32) -> Self {
-        Self { handle: fresh(), context, kind, priority, queue: Queue::new() }
+        Self { handle: fresh(), context, kind, priority, queue: Queue::new(), part: Mutex::default() }
+    }
+
+    /// Its part in a capture, while it is captured.
+    pub fn part(&self) -> MutexGuard<'_, Option<Part>> {
+        self.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The flags that `cuStreamCreate` takes.
@@ -74,7 +81,9 @@ pub fn create(flags: u32, priority: i32) -> Answer<Handle> {
 
 /// Ends the handle; what is in flight still runs to its end.
 pub fn destroy(handle: Handle) -> Answer {
-    driver()?.streams.remove(handle).map(drop)
+    let stream = driver()?.streams.remove(handle)?;
+    capture::abandon(&stream);
+    Ok(())
 }
 
 /// The stream behind a handle, special ones included, with its context. Neither is faulted.
@@ -103,6 +112,7 @@ pub fn find(handle: Handle) -> Answer<(Arc<Context>, Arc<Stream>)> {
 /// Waits until everything in the stream has ended.
 pub fn synchronize(handle: Handle) -> Answer {
     let (context, stream) = find(handle)?;
+    capture::forbid_waiting_for(&context, &stream)?;
     context.outstanding(&stream).iter().for_each(|point| point.wait());
     context.check()
 }
@@ -110,5 +120,6 @@ pub fn synchronize(handle: Handle) -> Answer {
 /// Has everything in the stream ended?
 pub fn query(handle: Handle) -> Answer {
     let (context, stream) = find(handle)?;
+    capture::forbid_waiting_for(&context, &stream)?;
     if context.outstanding(&stream).is_empty() { context.check() } else { Err(Status::NotReady) }
 }

@@ -10,6 +10,7 @@ use super::{
     exports,
 };
 use crate::driver::{
+    capture,
     context::{Context, LIMITS},
     current, driver,
     handle::Handle,
@@ -98,7 +99,9 @@ exports! {
     }
 
     fn cuCtxSynchronize() {
-        current::context()?.synchronize()
+        let context = current::context()?;
+        capture::forbid_waiting_for_all(&context)?;
+        context.synchronize()
     }
 
     fn cuCtxGetLimit(value: Out<usize>, limit: u32) {

@@ -2,7 +2,7 @@
 
 use super::{call::In, exports};
 use crate::driver::{
-    copy::{Copy, Place, Return},
+    copy::{Copy, Place, Return, Side},
     handle::Handle,
     status::{Answer, Status},
 };
@@ -30,6 +30,34 @@ struct Rectangle {
     to_pitch: usize,
     width: usize,
     height: usize,
+}
+
+/// One end of `CUDA_MEMCPY3D`, and of `CUDA_MEMCPY3D_PEER`, where a context stands in the place that is reserved.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct End {
+    x: usize,
+    y: usize,
+    z: usize,
+    level: usize,
+    kind: u32,
+    host: usize,
+    device: u64,
+    array: usize,
+    context: usize,
+    pitch: usize,
+    height: usize,
+}
+
+/// `CUDA_MEMCPY3D`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Volume {
+    from: End,
+    to: End,
+    width: usize,
+    height: usize,
+    depth: usize,
 }
 
 /// `CUmemorytype`; the third is an array, which the emulator has not.
@@ -98,6 +126,23 @@ exports! {
     fn cuMemcpy2DAsync_v2(rectangle: In<Rectangle>, stream: Handle) {
         rectangle.get()?.copy()?.submit(stream, Return::Early)
     }
+
+    fn cuMemcpy3D_v2(volume: In<Volume>) {
+        volume.get()?.copy()?.submit(NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpy3DAsync_v2(volume: In<Volume>, stream: Handle) {
+        volume.get()?.copy()?.submit(stream, Return::Early)
+    }
+
+    /// Addresses tell by themselves which device they are of.
+    fn cuMemcpy3DPeer(volume: In<Volume>) {
+        volume.get()?.copy()?.submit(NO_STREAM, Return::Done)
+    }
+
+    fn cuMemcpy3DPeerAsync(volume: In<Volume>, stream: Handle) {
+        volume.get()?.copy()?.submit(stream, Return::Early)
+    }
 }
 
 fn unified(to: u64, from: u64, bytes: usize, stream: Handle, returns: Return) -> Answer {
@@ -129,19 +174,54 @@ fn transfer(bytes: usize, stream: Handle, returns: Return, places: impl FnOnce()
 impl Rectangle {
     fn copy(&self) -> Answer<Copy> {
         let (to_pitch, from_pitch) = (pitch(self.to_pitch, self.width), pitch(self.from_pitch, self.width));
+        let to = offset([self.to_x, self.to_y, 0], to_pitch, 0)?;
+        let from = offset([self.from_x, self.from_y, 0], from_pitch, 0)?;
+        let to = place(self.to_kind, self.to_host, self.to_device, to)?;
+        let from = place(self.from_kind, self.from_host, self.from_device, from)?;
+        let side = |place, pitch| Side { place, pitch, slice: 0 };
         Ok(Copy {
-            to: place(self.to_kind, self.to_host, self.to_device, offset(self.to_x, self.to_y, to_pitch)?)?,
-            from: place(
-                self.from_kind,
-                self.from_host,
-                self.from_device,
-                offset(self.from_x, self.from_y, from_pitch)?,
-            )?,
+            to: side(to, to_pitch),
+            from: side(from, from_pitch),
             width: self.width,
             height: self.height,
-            to_pitch,
-            from_pitch,
+            depth: 1,
         })
+    }
+}
+
+impl End {
+    /// The place of the first byte, of a copy with rows of this width in planes of this height.
+    fn side(&self, width: usize, height: usize) -> Answer<Side> {
+        if self.level != 0 {
+            return Err(Status::InvalidValue);
+        }
+        let pitch = pitch(self.pitch, width);
+        let rows = if self.height == 0 { height } else { self.height };
+        let slice = pitch.checked_mul(rows).ok_or(Status::InvalidValue)?;
+        let start = offset([self.x, self.y, self.z], pitch, slice)?;
+        Ok(Side { place: place(self.kind, self.host, self.device, start)?, pitch, slice })
+    }
+
+    fn of(side: &Side) -> Self {
+        let (kind, host, device) = match side.place {
+            Place::Host(pointer) => (HOST, pointer, 0),
+            Place::Device(_, address) => (DEVICE, 0, address),
+        };
+        let (pitch, height) = (side.pitch, side.slice.checked_div(side.pitch).unwrap_or(0));
+        Self { x: 0, y: 0, z: 0, level: 0, kind, host, device, array: 0, context: 0, pitch, height }
+    }
+}
+
+impl Volume {
+    pub(super) fn copy(&self) -> Answer<Copy> {
+        let Self { from, to, width, height, depth } = *self;
+        Ok(Copy { to: to.side(width, height)?, from: from.side(width, height)?, width, height, depth })
+    }
+
+    /// The same copy as the headers describe it, with its offsets in its addresses.
+    pub(super) fn of(copy: &Copy) -> Self {
+        let Copy { to, from, width, height, depth } = copy;
+        Self { from: End::of(from), to: End::of(to), width: *width, height: *height, depth: *depth }
     }
 }
 
@@ -150,8 +230,10 @@ fn pitch(pitch: usize, width: usize) -> usize {
     if pitch == 0 { width } else { pitch }
 }
 
-fn offset(x: usize, y: usize, pitch: usize) -> Answer<usize> {
-    y.checked_mul(pitch).and_then(|rows| rows.checked_add(x)).ok_or(Status::InvalidValue)
+fn offset([x, y, z]: [usize; 3], pitch: usize, slice: usize) -> Answer<usize> {
+    let (rows, planes) = (y.checked_mul(pitch), z.checked_mul(slice));
+    let sum = |rows: usize, planes: usize| rows.checked_add(planes)?.checked_add(x);
+    rows.zip(planes).and_then(|(rows, planes)| sum(rows, planes)).ok_or(Status::InvalidValue)
 }
 
 fn place(kind: u32, host: usize, device: u64, offset: usize) -> Answer<Place> {

@@ -3,8 +3,8 @@
 use super::{call::Out, exports};
 use crate::driver::{event, handle::Handle, status::Status};
 
-/// `CU_EVENT_RECORD_EXTERNAL` concerns captures, which the emulator has not.
-const RECORD_FLAGS_MAX: u32 = 1;
+/// `CU_EVENT_RECORD_EXTERNAL`.
+const EXTERNAL: u32 = 1;
 
 exports! {
     fn cuEventCreate(event: Out<Handle>, flags: u32) {
@@ -16,14 +16,14 @@ exports! {
     }
 
     fn cuEventRecord(event: Handle, stream: Handle) {
-        event::record(event, stream)
+        event::record(event, stream, false)
     }
 
     fn cuEventRecordWithFlags(event: Handle, stream: Handle, flags: u32) {
-        if flags > RECORD_FLAGS_MAX {
+        if flags & !EXTERNAL != 0 {
             return Err(Status::InvalidValue);
         }
-        event::record(event, stream)
+        event::record(event, stream, flags == EXTERNAL)
     }
 
     fn cuEventQuery(event: Handle) {

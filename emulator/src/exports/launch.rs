@@ -14,12 +14,12 @@ const EXTRA_BYTES: usize = 2;
 /// The list has at most both marks with their values, and the end.
 const EXTRA_LENGTH_MAX: usize = 5;
 /// `CU_LAUNCH_ATTRIBUTE_COOPERATIVE`.
-const COOPERATIVE: u32 = 2;
+pub(super) const COOPERATIVE: u32 = 2;
 /// Shapes of clusters, asked for and preferred.
-const CLUSTER_SHAPES: [u32; 2] = [4, 11];
+pub(super) const CLUSTER_SHAPES: [u32; 2] = [4, 11];
 /// Attributes that are hints, or allow what need not happen: nothing at all, access policy, synchronization policy,
 /// cluster scheduling, overlap with the kernel before, priority, domains of memory fences, the carve-out.
-const HINTS: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
+pub(super) const HINTS: [u32; 9] = [0, 1, 3, 5, 6, 8, 9, 10, 14];
 
 /// `CUlaunchConfig`.
 #[repr(C)]
@@ -115,20 +115,25 @@ exports! {
 }
 
 /// A cluster of one block is what every block is.
-fn check_cluster([x_y, z, ..]: [u64; 8]) -> Answer {
+pub(super) fn check_cluster([x_y, z, ..]: [u64; 8]) -> Answer {
     let shape = [x_y as u32, (x_y >> 32) as u32, z as u32];
     if shape == [1, 1, 1] { Ok(()) } else { Err(Status::InvalidClusterSize) }
 }
 
 fn submit(request: &Request, parameters: In<*const u8>, extra: In<usize>) -> Answer {
-    let arguments = match (parameters.is_null(), extra.is_null()) {
-        (false, true) => Arguments::Pointers(parameters.pointer()),
-        (true, false) => packed(extra)?,
-        (true, true) => Arguments::None,
-        (false, false) => return Err(Status::InvalidValue),
-    };
+    let arguments = arguments(parameters, extra)?;
     // SAFETY: the caller of the exported function vouches for its arguments.
     unsafe { launch(request, arguments) }
+}
+
+/// The arguments in the one or the other form.
+pub(super) fn arguments(parameters: In<*const u8>, extra: In<usize>) -> Answer<Arguments> {
+    match (parameters.is_null(), extra.is_null()) {
+        (false, true) => Ok(Arguments::Pointers(parameters.pointer())),
+        (true, false) => packed(extra),
+        (true, true) => Ok(Arguments::None),
+        (false, false) => Err(Status::InvalidValue),
+    }
 }
 
 fn packed(extra: In<usize>) -> Answer<Arguments> {

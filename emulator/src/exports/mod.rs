@@ -5,6 +5,7 @@
 //! the integration test, which looks up each name. Panics end at the boundary.
 
 mod call;
+mod capture;
 mod context;
 mod copy;
 mod device;
@@ -13,6 +14,9 @@ mod event;
 mod extra;
 mod fill;
 mod function;
+mod graph;
+mod graph_exec;
+mod graph_node;
 mod launch;
 mod memory;
 mod module;
@@ -47,6 +51,7 @@ use exports;
 /// All exported driver functions.
 pub(crate) fn symbols() -> Vec<Symbol> {
     let lists = [
+        capture::symbols(),
         context::symbols(),
         copy::symbols(),
         device::symbols(),
@@ -54,6 +59,9 @@ pub(crate) fn symbols() -> Vec<Symbol> {
         event::symbols(),
         fill::symbols(),
         function::symbols(),
+        graph::symbols(),
+        graph_exec::symbols(),
+        graph_node::symbols(),
         launch::symbols(),
         memory::symbols(),
         module::symbols(),

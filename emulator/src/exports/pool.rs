@@ -10,7 +10,7 @@ use crate::driver::{
     driver,
     handle::Handle,
     pool::{self, Pool, PoolAttribute},
-    status::Status,
+    status::{Answer, Status},
 };
 
 /// `CU_MEM_ALLOCATION_TYPE_PINNED` and `CU_MEM_LOCATION_TYPE_DEVICE`: the only kind that there is.
@@ -18,25 +18,40 @@ const PINNED: u32 = 1;
 const ON_DEVICE: u32 = 1;
 const NO_HANDLES: u32 = 0;
 
-/// The start of `CUmemPoolProps`; the rest has no meaning here.
+/// `CUmemPoolProps`; what comes after the location has no meaning here.
 #[repr(C)]
 #[derive(Clone, Copy)]
-struct Properties {
+pub(super) struct Properties {
     allocation_type: u32,
     handle_types: u32,
     location_type: u32,
     location_id: i32,
+    rest: [u64; 9],
+}
+
+impl Properties {
+    /// Those of memory on a device.
+    pub(super) fn on(location_id: i32) -> Self {
+        let (allocation_type, handle_types, location_type) = (PINNED, NO_HANDLES, ON_DEVICE);
+        Self { allocation_type, handle_types, location_type, location_id, rest: [0; 9] }
+    }
+
+    pub(super) fn check(&self) -> Answer {
+        if self.allocation_type != PINNED || self.location_type != ON_DEVICE {
+            return Err(Status::InvalidValue);
+        }
+        if self.handle_types == NO_HANDLES { Ok(()) } else { Err(Status::NotSupported) }
+    }
+
+    pub(super) fn device(&self) -> i32 {
+        self.location_id
+    }
 }
 
 exports! {
     fn cuMemPoolCreate(pool: Out<Handle>, properties: In<Properties>) {
         let properties = properties.get()?;
-        if properties.allocation_type != PINNED || properties.location_type != ON_DEVICE {
-            return Err(Status::InvalidValue);
-        }
-        if properties.handle_types != NO_HANDLES {
-            return Err(Status::NotSupported);
-        }
+        properties.check()?;
         pool.fill(|| pool::create(properties.location_id))
     }
 

@@ -3,15 +3,19 @@
 use std::ffi::c_void;
 
 use super::{call::Out, exports};
-use crate::driver::{context::Job, event, handle::Handle, status::Status, stream};
+use crate::driver::{
+    event,
+    handle::Handle,
+    operation::{self, HostCall, HostFunction, Operation},
+    status::Status,
+    stream,
+};
 
-/// `CUhostFn`.
-type HostFunction = unsafe extern "C" fn(data: *mut c_void);
 /// `CUstreamCallback`.
 type Callback = unsafe extern "C" fn(stream: Handle, status: i32, data: *mut c_void);
 
-/// `CU_STREAM_CAPTURE_STATUS_NONE`.
-const NOT_CAPTURING: u32 = 0;
+/// `CU_EVENT_WAIT_EXTERNAL`.
+const EXTERNAL: u32 = 1;
 
 /// What the caller passes through to its own function, on another thread.
 #[derive(Clone, Copy)]
@@ -42,8 +46,10 @@ exports! {
     }
 
     fn cuStreamWaitEvent(stream: Handle, event: Handle, flags: u32) {
-        let _ = flags;
-        event::wait(stream, event)
+        if flags & !EXTERNAL != 0 {
+            return Err(Status::InvalidValue);
+        }
+        event::wait(stream, event, flags == EXTERNAL)
     }
 
     fn cuStreamGetPriority(stream: Handle, priority: Out<i32>) {
@@ -66,22 +72,11 @@ exports! {
         device.fill(|| Ok(stream::find(stream)?.0.device.ordinal))
     }
 
-    fn cuStreamIsCapturing(stream: Handle, status: Out<u32>) {
-        status.fill(|| stream::find(stream).map(|_| NOT_CAPTURING))
-    }
-
     fn cuLaunchHostFunc(stream: Handle, function: Option<HostFunction>, data: *mut c_void) {
         let (context, stream) = stream::find(stream)?;
         let function = function.ok_or(Status::InvalidValue)?;
-        let data = CallerData(data);
-        let work = Box::new(move || {
-            data.pass_to(|data| {
-                // SAFETY: the caller vouches for its function and for what it passes through.
-                unsafe { function(data) };
-            });
-            Ok(())
-        });
-        context.enqueue(&stream, Job { after: Vec::new(), brief: false, work }).map(drop)
+        let call = HostCall { function, data: data.expose_provenance() };
+        operation::submit(&context, &stream, Operation::Host(call), false).map(drop)
     }
 
     /// Unlike a host function, a callback is also called after a fault, and is told of it.
@@ -94,7 +89,7 @@ exports! {
             // SAFETY: the caller vouches for its function and for what it passes through.
             data.pass_to(|data| unsafe { callback(handle, code, data) });
         });
-        context.enqueue_regardless(&stream, work).map(drop)
+        context.enqueue_regardless(&stream, Vec::new(), work).map(drop)
     }
 }
 

@@ -59,87 +59,20 @@ unsupported! {
     cuFuncSetSharedSize
     cuGetExportTable
     cuGraphAddBatchMemOpNode
-    cuGraphAddChildGraphNode
-    cuGraphAddDependencies
-    cuGraphAddDependencies_v2
-    cuGraphAddEmptyNode
-    cuGraphAddEventRecordNode
-    cuGraphAddEventWaitNode
     cuGraphAddExternalSemaphoresSignalNode
     cuGraphAddExternalSemaphoresWaitNode
-    cuGraphAddHostNode
-    cuGraphAddKernelNode_v2
-    cuGraphAddMemAllocNode
-    cuGraphAddMemFreeNode
-    cuGraphAddMemcpyNode
-    cuGraphAddMemsetNode
-    cuGraphAddNode
-    cuGraphAddNode_v2
     cuGraphBatchMemOpNodeGetParams
     cuGraphBatchMemOpNodeSetParams
-    cuGraphChildGraphNodeGetGraph
-    cuGraphClone
     cuGraphConditionalHandleCreate
-    cuGraphCreate
-    cuGraphDebugDotPrint
-    cuGraphDestroy
-    cuGraphDestroyNode
-    cuGraphEventRecordNodeGetEvent
-    cuGraphEventRecordNodeSetEvent
-    cuGraphEventWaitNodeGetEvent
-    cuGraphEventWaitNodeSetEvent
     cuGraphExecBatchMemOpNodeSetParams
-    cuGraphExecChildGraphNodeSetParams
-    cuGraphExecDestroy
-    cuGraphExecEventRecordNodeSetEvent
-    cuGraphExecEventWaitNodeSetEvent
     cuGraphExecExternalSemaphoresSignalNodeSetParams
     cuGraphExecExternalSemaphoresWaitNodeSetParams
-    cuGraphExecGetFlags
-    cuGraphExecHostNodeSetParams
-    cuGraphExecKernelNodeSetParams_v2
-    cuGraphExecMemcpyNodeSetParams
-    cuGraphExecMemsetNodeSetParams
-    cuGraphExecNodeSetParams
-    cuGraphExecUpdate_v2
     cuGraphExternalSemaphoresSignalNodeGetParams
     cuGraphExternalSemaphoresSignalNodeSetParams
     cuGraphExternalSemaphoresWaitNodeGetParams
     cuGraphExternalSemaphoresWaitNodeSetParams
-    cuGraphGetEdges
-    cuGraphGetEdges_v2
-    cuGraphGetNodes
-    cuGraphGetRootNodes
-    cuGraphHostNodeGetParams
-    cuGraphHostNodeSetParams
-    cuGraphInstantiateWithFlags
-    cuGraphInstantiateWithParams
-    cuGraphKernelNodeCopyAttributes
-    cuGraphKernelNodeGetAttribute
-    cuGraphKernelNodeGetParams_v2
-    cuGraphKernelNodeSetAttribute
-    cuGraphKernelNodeSetParams_v2
-    cuGraphLaunch
-    cuGraphMemAllocNodeGetParams
-    cuGraphMemFreeNodeGetParams
-    cuGraphMemcpyNodeGetParams
-    cuGraphMemcpyNodeSetParams
-    cuGraphMemsetNodeGetParams
-    cuGraphMemsetNodeSetParams
-    cuGraphNodeFindInClone
-    cuGraphNodeGetDependencies
-    cuGraphNodeGetDependencies_v2
-    cuGraphNodeGetDependentNodes
-    cuGraphNodeGetDependentNodes_v2
-    cuGraphNodeGetEnabled
-    cuGraphNodeGetType
-    cuGraphNodeSetEnabled
-    cuGraphNodeSetParams
     cuGraphReleaseUserObject
-    cuGraphRemoveDependencies
-    cuGraphRemoveDependencies_v2
     cuGraphRetainUserObject
-    cuGraphUpload
     cuGraphicsMapResources
     cuGraphicsResourceGetMappedMipmappedArray
     cuGraphicsResourceGetMappedPointer_v2
@@ -210,11 +143,7 @@ unsupported! {
     cuMemRetainAllocationHandle
     cuMemSetAccess
     cuMemUnmap
-    cuMemcpy3DAsync_v2
     cuMemcpy3DBatchAsync
-    cuMemcpy3DPeer
-    cuMemcpy3DPeerAsync
-    cuMemcpy3D_v2
     cuMemcpyAtoA_v2
     cuMemcpyAtoD_v2
     cuMemcpyAtoHAsync_v2
@@ -247,18 +176,11 @@ unsupported! {
     cuProfilerInitialize
     cuSignalExternalSemaphoresAsync
     cuStreamBatchMemOp_v2
-    cuStreamBeginCaptureToGraph
-    cuStreamBeginCapture_v2
     cuStreamCopyAttributes
-    cuStreamEndCapture
     cuStreamGetAttribute
-    cuStreamGetCaptureInfo_v2
-    cuStreamGetCaptureInfo_v3
     cuStreamGetCtx_v2
     cuStreamGetGreenCtx
     cuStreamSetAttribute
-    cuStreamUpdateCaptureDependencies
-    cuStreamUpdateCaptureDependencies_v2
     cuStreamWaitValue32_v2
     cuStreamWaitValue64_v2
     cuStreamWriteValue32_v2
@@ -304,7 +226,6 @@ unsupported! {
     cuTexRefSetMipmapLevelBias
     cuTexRefSetMipmapLevelClamp
     cuTexRefSetMipmappedArray
-    cuThreadExchangeStreamCaptureMode
     cuUserObjectCreate
     cuUserObjectRelease
     cuUserObjectRetain

@@ -4,6 +4,8 @@
 //! cudarc's first call; glibc then answers cudarc's own `dlopen("libcuda.so")` by the library's SONAME.
 
 #[cfg(test)]
+mod captures;
+#[cfg(test)]
 mod cooperative;
 #[cfg(test)]
 mod copies;
@@ -11,6 +13,8 @@ mod copies;
 mod device;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod graphs;
 #[cfg(test)]
 mod launches;
 #[cfg(test)]

@@ -33,6 +33,16 @@ pub fn context() -> Arc<CudaContext> {
     Arc::clone(context)
 }
 
+/// A context of the first device for one test alone, current on the calling thread, without cudarc's own events.
+pub fn separate_context() -> Arc<CudaContext> {
+    library();
+    let context = CudaContext::new_non_primary(0, 0).unwrap();
+    // SAFETY: each test waits for its streams itself.
+    unsafe { context.disable_event_tracking() };
+    context.bind_to_thread().unwrap();
+    context
+}
+
 /// The number of an error, which reads better in a failed assertion than cudarc's enum.
 pub fn code<T>(result: Result<T, DriverError>) -> i32 {
     result.map_or_else(|error| error.0, |_| cudaError_enum::CUDA_SUCCESS) as i32

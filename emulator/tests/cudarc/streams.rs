@@ -33,7 +33,7 @@ impl Gate {
     }
 }
 
-unsafe extern "C" fn wait_at_gate(held: *mut c_void) {
+pub unsafe extern "C" fn wait_at_gate(held: *mut c_void) {
     // SAFETY: `Gate::close` passes a receiver that nobody else has.
     let held = unsafe { Box::from_raw(held.cast::<Receiver<()>>()) };
     held.recv().unwrap();

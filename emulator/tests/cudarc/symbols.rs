@@ -23,9 +23,9 @@ fn every_symbol_that_cudarc_declares_is_exported() {
 #[test]
 fn what_is_not_implemented_says_so() {
     // SAFETY: an unsupported function looks at none of its arguments.
-    let graph_create = unsafe { library().get::<unsafe extern "C" fn() -> i32>(b"cuGraphCreate") }.unwrap();
+    let array_create = unsafe { library().get::<unsafe extern "C" fn() -> i32>(b"cuArrayCreate_v2") }.unwrap();
     // SAFETY: as above.
-    assert_eq!(unsafe { graph_create() }, NOT_SUPPORTED);
+    assert_eq!(unsafe { array_create() }, NOT_SUPPORTED);
 }
 
 #[test]

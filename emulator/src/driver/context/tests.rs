@@ -93,8 +93,8 @@ impl Program {
     fn run(&self, step: Step) {
         match step {
             Step::Work { stream, brief } => self.work(self.streams[stream], brief),
-            Step::Record { stream, event } => event::record(self.events[event], self.streams[stream]).unwrap(),
-            Step::Wait { stream, event } => event::wait(self.streams[stream], self.events[event]).unwrap(),
+            Step::Record { stream, event } => event::record(self.events[event], self.streams[stream], false).unwrap(),
+            Step::Wait { stream, event } => event::wait(self.streams[stream], self.events[event], false).unwrap(),
             Step::Synchronize { stream } => stream::synchronize(self.streams[stream]).unwrap(),
         }
     }

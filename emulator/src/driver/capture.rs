@@ -1,0 +1,344 @@
+//! Stream capture: what is put into a stream becomes nodes of a graph and does not run.
+//!
+//! A capture begins in one stream, its origin, and spreads to others that wait for an event recorded in it; they have
+//! to be joined to the origin again before it ends there. A call that breaks the rules invalidates the captures that
+//! it concerns: they then take no more work, and all that is left is to end them.
+
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+    thread::{self, ThreadId},
+};
+
+use super::{
+    context::Context,
+    graph::Graph,
+    handle::Handle,
+    operation::Operation,
+    status::{Answer, Status},
+    stream::{self, Stream, StreamKind},
+};
+
+/// Which calls that could disturb a capture are refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Those of every thread.
+    Global,
+    /// Those of the thread that began it.
+    ThreadLocal,
+    /// None.
+    Relaxed,
+}
+
+/// A capture under way.
+#[derive(Debug)]
+pub struct Capture {
+    pub id: u64,
+    pub graph: Arc<Graph>,
+    mode: Mode,
+    thread: ThreadId,
+    context: Handle,
+    origin: Handle,
+    /// The graph was the caller's before the capture, and stays the caller's when that fails.
+    graph_is_callers: bool,
+    invalid: AtomicBool,
+    /// Every stream that takes part.
+    streams: Mutex<Vec<Arc<Stream>>>,
+    /// The nodes that it has added.
+    added: Mutex<Vec<Handle>>,
+}
+
+/// A stream's part in a capture.
+#[derive(Debug, Clone)]
+pub struct Part {
+    pub capture: Arc<Capture>,
+    /// The nodes that the next one comes after.
+    pub dependencies: Vec<Handle>,
+}
+
+/// A stream that is captured, for the next node.
+#[derive(Debug)]
+pub struct Taken<'a> {
+    stream: &'a Stream,
+    part: Part,
+}
+
+/// What `cuStreamGetCaptureInfo` tells.
+#[derive(Debug)]
+pub enum State {
+    None,
+    Active(Part),
+    Invalidated(Part),
+}
+
+/// All captures under way in this process, and how many there are, so that whoever captures nothing pays little.
+static CAPTURES: Mutex<Vec<Arc<Capture>>> = Mutex::new(Vec::new());
+static COUNT: AtomicUsize = AtomicUsize::new(0);
+static NEXT_ID: AtomicU64 = AtomicU64::new(1);
+
+thread_local! {
+    /// What the calling thread wants to be kept from.
+    static INTERACTION: Cell<Mode> = const { Cell::new(Mode::Global) };
+}
+
+impl Mode {
+    pub fn from_number(number: u32) -> Answer<Self> {
+        [Self::Global, Self::ThreadLocal, Self::Relaxed].get(number as usize).copied().ok_or(Status::InvalidValue)
+    }
+
+    pub fn number(self) -> u32 {
+        self as u32
+    }
+}
+
+/// Sets the calling thread's mode and answers the one before.
+pub fn exchange_mode(mode: Mode) -> Mode {
+    INTERACTION.replace(mode)
+}
+
+/// Begins a capture into a new graph, or into one of the caller's behind some of its nodes.
+pub fn begin(stream: Handle, mode: Mode, into: Option<(Arc<Graph>, Vec<Handle>)>) -> Answer {
+    let (context, stream) = stream::find(stream)?;
+    if stream.kind == StreamKind::Legacy {
+        return Err(Status::StreamCaptureUnsupported);
+    }
+    if stream.part().is_some() {
+        return Err(Status::IllegalState);
+    }
+    let graph_is_callers = into.is_some();
+    let (graph, dependencies) = match into {
+        Some((graph, dependencies)) => {
+            graph.check_nodes(&dependencies)?;
+            (graph, dependencies)
+        }
+        None => (Graph::new(), Vec::new()),
+    };
+    let capture = Arc::new(Capture {
+        id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
+        graph,
+        mode,
+        thread: thread::current().id(),
+        context: context.handle,
+        origin: stream.handle,
+        graph_is_callers,
+        invalid: AtomicBool::new(false),
+        streams: Mutex::new(vec![Arc::clone(&stream)]),
+        added: Mutex::default(),
+    });
+    *stream.part() = Some(Part { capture: Arc::clone(&capture), dependencies });
+    let mut captures = captures();
+    captures.push(capture);
+    COUNT.store(captures.len(), Ordering::Release);
+    Ok(())
+}
+
+/// Ends the capture that began in a stream, and answers its graph.
+pub fn end(stream: Handle) -> Answer<Arc<Graph>> {
+    let (_, stream) = stream::find(stream)?;
+    let Part { capture, dependencies } = stream.part().clone().ok_or(Status::IllegalState)?;
+    if capture.origin != stream.handle {
+        capture.invalidate();
+        return Err(Status::StreamCaptureUnmatched);
+    }
+    if capture.mode != Mode::Relaxed && capture.thread != thread::current().id() {
+        return Err(Status::StreamCaptureWrongThread);
+    }
+    capture.close();
+    let joined = if capture.invalid.load(Ordering::Acquire) {
+        Err(Status::StreamCaptureInvalidated)
+    } else if capture.graph.reaches_all(&dependencies, &lock(&capture.added)) {
+        Ok(())
+    } else {
+        Err(Status::StreamCaptureUnjoined)
+    };
+    if joined.is_err() && !capture.graph_is_callers {
+        capture.graph.forget();
+    }
+    joined.map(|()| Arc::clone(&capture.graph))
+}
+
+/// The part that a stream has in a capture; an error where that was invalidated.
+pub fn of(stream: &Stream) -> Answer<Option<Taken<'_>>> {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return Ok(None);
+    }
+    let Some(part) = stream.part().clone() else { return Ok(None) };
+    part.capture.check()?;
+    Ok(Some(Taken { stream, part }))
+}
+
+/// What a stream's capture has come to.
+pub fn state(stream: Handle) -> Answer<State> {
+    let (context, stream) = stream::find(stream)?;
+    if stream.kind == StreamKind::Legacy && concerned(&context, StreamKind::Blocking).next().is_some() {
+        return Err(Status::StreamCaptureImplicit);
+    }
+    let part = stream.part().clone();
+    Ok(match part {
+        None => State::None,
+        Some(part) if part.capture.check().is_err() => State::Invalidated(part),
+        Some(part) => State::Active(part),
+    })
+}
+
+/// For calls that could disturb captures, of which the thread and its like may not know: memory, modules, waiting.
+pub fn forbid_unsafe() -> Answer {
+    let mode = INTERACTION.get();
+    if COUNT.load(Ordering::Acquire) == 0 || mode == Mode::Relaxed {
+        return Ok(());
+    }
+    let own = thread::current().id();
+    let forbids = |capture: &Arc<Capture>| match capture.mode {
+        Mode::Relaxed => false,
+        _ if capture.thread == own => true,
+        captured => captured == Mode::Global && mode == Mode::Global,
+    };
+    invalidate_all(captures().iter().filter(|capture| forbids(capture)).cloned().collect())
+}
+
+/// For calls that ask about, or wait for, work in a stream.
+pub fn forbid_waiting_for(context: &Context, stream: &Stream) -> Answer {
+    forbid_running_in(context, stream)?;
+    forbid_unsafe()
+}
+
+/// For calls that wait for a whole context.
+pub fn forbid_waiting_for_all(context: &Context) -> Answer {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return Ok(());
+    }
+    let all = captures().iter().filter(|capture| capture.context == context.handle).cloned().collect();
+    invalidate_all(all)?;
+    forbid_unsafe()
+}
+
+/// For work that really goes into a stream: not into one that is captured, and not into the legacy default stream
+/// while one is captured that it would wait for.
+pub fn forbid_running_in(context: &Context, stream: &Stream) -> Answer {
+    if COUNT.load(Ordering::Acquire) == 0 {
+        return Ok(());
+    }
+    let part = stream.part().clone();
+    invalidate_all(part.map(|part| part.capture).into_iter().collect())?;
+    if stream.kind != StreamKind::Legacy {
+        return Ok(());
+    }
+    let waited_for = concerned(context, StreamKind::Blocking).collect::<Vec<_>>();
+    invalidate_all(waited_for).map_err(|_| Status::StreamCaptureImplicit)
+}
+
+/// Takes a stream out that is destroyed: its capture can't be completed any more.
+pub fn abandon(stream: &Stream) {
+    let Some(Part { capture, .. }) = stream.part().clone() else { return };
+    capture.invalidate();
+    if capture.origin == stream.handle {
+        capture.close();
+    }
+}
+
+/// The captures with a stream of this kind in a context.
+fn concerned(context: &Context, kind: StreamKind) -> impl Iterator<Item = Arc<Capture>> + use<> {
+    let has_kind = |capture: &&Arc<Capture>| lock(&capture.streams).iter().any(|stream| stream.kind == kind);
+    let found = captures();
+    let found = found.iter().filter(|capture| capture.context == context.handle).filter(has_kind).cloned();
+    found.collect::<Vec<_>>().into_iter()
+}
+
+fn invalidate_all(broken: Vec<Arc<Capture>>) -> Answer {
+    if broken.is_empty() {
+        return Ok(());
+    }
+    broken.iter().for_each(|capture| capture.invalidate());
+    Err(Status::StreamCaptureUnsupported)
+}
+
+impl Capture {
+    /// Is it still good?
+    pub fn check(&self) -> Answer {
+        if self.invalid.load(Ordering::Acquire) { Err(Status::StreamCaptureInvalidated) } else { Ok(()) }
+    }
+
+    pub fn invalidate(&self) {
+        self.invalid.store(true, Ordering::Release);
+    }
+
+    /// Is it still under way?
+    pub fn is_open(&self) -> bool {
+        captures().iter().any(|capture| capture.id == self.id)
+    }
+
+    /// Lets all its streams run again.
+    fn close(&self) {
+        let streams = std::mem::take(&mut *lock(&self.streams));
+        streams.iter().for_each(|stream| *stream.part() = None);
+        let mut captures = captures();
+        captures.retain(|capture| capture.id != self.id);
+        COUNT.store(captures.len(), Ordering::Release);
+    }
+}
+
+impl Taken<'_> {
+    /// Adds a node behind what the stream has come to.
+    pub fn add(&self, work: Operation) -> Answer<Handle> {
+        let node = self.part.capture.graph.add(work, &self.part.dependencies)?;
+        lock(&self.part.capture.added).push(node);
+        self.depend_on(vec![node]);
+        Ok(node)
+    }
+
+    pub fn part(&self) -> &Part {
+        &self.part
+    }
+
+    /// Makes the stream wait for what an event marks in the same capture.
+    pub fn join(&self, mark: &Part) -> Answer {
+        if mark.capture.id != self.part.capture.id {
+            mark.capture.invalidate();
+            let status = if mark.capture.is_open() { Status::StreamCaptureMerge } else { Status::CapturedEvent };
+            return Err(self.spoil(status));
+        }
+        let mut dependencies = self.part.dependencies.clone();
+        dependencies.extend(mark.dependencies.iter().filter(|node| !self.part.dependencies.contains(node)));
+        self.depend_on(dependencies);
+        Ok(())
+    }
+
+    /// Sets what the next node comes after.
+    pub fn depend_on(&self, dependencies: Vec<Handle>) {
+        if let Some(part) = self.stream.part().as_mut() {
+            part.dependencies = dependencies;
+        }
+    }
+
+    /// Ends with an error that spoils the capture.
+    pub fn spoil(&self, status: Status) -> Status {
+        self.part.capture.invalidate();
+        status
+    }
+}
+
+/// Draws a stream into the capture that an event was recorded in.
+pub fn spread(stream: &Arc<Stream>, mark: &Part) -> Answer {
+    if !mark.capture.is_open() {
+        return Err(Status::CapturedEvent);
+    }
+    mark.capture.check()?;
+    if stream.kind == StreamKind::Legacy {
+        mark.capture.invalidate();
+        return Err(Status::StreamCaptureImplicit);
+    }
+    *stream.part() = Some(mark.clone());
+    lock(&mark.capture.streams).push(Arc::clone(stream));
+    Ok(())
+}
+
+fn captures() -> MutexGuard<'static, Vec<Arc<Capture>>> {
+    lock(&CAPTURES)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,228 @@
+//! Graphs: pieces of work and what has to come first. A graph is only a description; [`exec`] runs it.
+
+pub mod exec;
+pub mod memory;
+pub mod plan;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use super::{
+    driver,
+    handle::{Handle, fresh},
+    operation::Operation,
+    status::{Answer, Status},
+};
+
+/// A graph under its handle.
+#[derive(Debug)]
+pub struct Graph {
+    pub handle: Handle,
+    /// The copy that a node has of a graph: it goes with the node.
+    is_part: bool,
+    /// Handles grow, so this is the order in which nodes were added.
+    nodes: Mutex<BTreeMap<Handle, Node>>,
+}
+
+/// A piece of work and what comes before it.
+#[derive(Debug, Clone)]
+pub struct Node {
+    pub work: Operation,
+    pub dependencies: Vec<Handle>,
+    /// In a clone: the node that this one is a copy of.
+    origin: Option<Handle>,
+}
+
+/// An edge: what comes first, and what comes after it.
+pub type Edge = (Handle, Handle);
+
+impl Graph {
+    /// Makes an empty graph and registers it.
+    pub fn new() -> Arc<Self> {
+        Self::register(BTreeMap::new(), false)
+    }
+
+    fn register(nodes: BTreeMap<Handle, Node>, is_part: bool) -> Arc<Self> {
+        let graph = Arc::new(Self { handle: fresh(), is_part, nodes: Mutex::new(nodes) });
+        if let Ok(driver) = driver() {
+            let owner = Arc::new(graph.handle);
+            graph.nodes().keys().for_each(|node| driver.nodes.insert(*node, Arc::clone(&owner)));
+            driver.graphs.insert(graph.handle, Arc::clone(&graph));
+        }
+        graph
+    }
+
+    /// Adds a node behind others of the same graph.
+    pub fn add(&self, work: Operation, dependencies: &[Handle]) -> Answer<Handle> {
+        self.check_nodes(dependencies)?;
+        if dependencies.iter().collect::<BTreeSet<_>>().len() < dependencies.len() {
+            return Err(Status::InvalidValue);
+        }
+        let work = match work {
+            Operation::Graph(child) => Operation::Graph(child.copy(true)),
+            work => work,
+        };
+        let node = fresh();
+        self.nodes().insert(node, Node { work, dependencies: dependencies.to_vec(), origin: None });
+        driver()?.nodes.insert(node, Arc::new(self.handle));
+        Ok(node)
+    }
+
+    /// Are all of these its nodes?
+    pub fn check_nodes(&self, handles: &[Handle]) -> Answer {
+        let nodes = self.nodes();
+        if handles.iter().all(|handle| nodes.contains_key(handle)) { Ok(()) } else { Err(Status::InvalidValue) }
+    }
+
+    pub fn node(&self, handle: Handle) -> Answer<Node> {
+        self.nodes().get(&handle).cloned().ok_or(Status::InvalidValue)
+    }
+
+    /// Gives a node other work of the same kind.
+    pub fn set_work(&self, handle: Handle, work: Operation) -> Answer {
+        let mut nodes = self.nodes();
+        let node = nodes.get_mut(&handle).filter(|node| node.work.kind() == work.kind()).ok_or(Status::InvalidValue)?;
+        node.work = work;
+        Ok(())
+    }
+
+    /// All nodes in the order in which they were added.
+    pub fn handles(&self) -> Vec<Handle> {
+        self.nodes().keys().copied().collect()
+    }
+
+    /// The nodes that wait for nothing.
+    pub fn roots(&self) -> Vec<Handle> {
+        let nodes = self.nodes();
+        nodes.iter().filter(|(_, node)| node.dependencies.is_empty()).map(|(handle, _)| *handle).collect()
+    }
+
+    pub fn edges(&self) -> Vec<Edge> {
+        let nodes = self.nodes();
+        let of = |(to, node): (&Handle, &Node)| {
+            let to = *to;
+            node.dependencies.iter().map(move |from| (*from, to)).collect::<Vec<_>>()
+        };
+        nodes.iter().flat_map(of).collect()
+    }
+
+    /// Adds edges, or none where one of them is wrong or there already.
+    pub fn add_edges(&self, edges: &[Edge]) -> Answer {
+        let mut nodes = self.nodes();
+        let is_new = |(from, to): &Edge| {
+            let dependencies = nodes.get(to).map(|node| &node.dependencies);
+            from != to && nodes.contains_key(from) && dependencies.is_some_and(|known| !known.contains(from))
+        };
+        let distinct = edges.iter().collect::<BTreeSet<_>>().len() == edges.len();
+        if !(distinct && edges.iter().all(is_new)) {
+            return Err(Status::InvalidValue);
+        }
+        for (from, to) in edges {
+            nodes.entry(*to).and_modify(|node| node.dependencies.push(*from));
+        }
+        Ok(())
+    }
+
+    /// Takes edges away, or none where one of them is not there.
+    pub fn remove_edges(&self, edges: &[Edge]) -> Answer {
+        let mut nodes = self.nodes();
+        let is_there = |(from, to): &Edge| nodes.get(to).is_some_and(|node| node.dependencies.contains(from));
+        if !edges.iter().all(is_there) {
+            return Err(Status::InvalidValue);
+        }
+        for (from, to) in edges {
+            nodes.entry(*to).and_modify(|node| node.dependencies.retain(|known| known != from));
+        }
+        Ok(())
+    }
+
+    /// Takes a node away with its edges.
+    pub fn remove(&self, handle: Handle) -> Answer {
+        let mut nodes = self.nodes();
+        let removed = nodes.remove(&handle).ok_or(Status::InvalidValue)?;
+        nodes.values_mut().for_each(|node| node.dependencies.retain(|known| *known != handle));
+        drop(nodes);
+        if let Operation::Graph(child) = removed.work {
+            child.forget();
+        }
+        driver()?.nodes.remove(handle).map(drop)
+    }
+
+    /// A copy with handles of its own.
+    pub fn copy(&self, is_part: bool) -> Arc<Self> {
+        let nodes = self.nodes().clone();
+        let renamed = nodes.keys().map(|handle| (*handle, fresh())).collect::<BTreeMap<_, _>>();
+        let copy = |(handle, node): (Handle, Node)| {
+            let work = match node.work {
+                Operation::Graph(child) => Operation::Graph(child.copy(true)),
+                work => work,
+            };
+            let dependencies = node.dependencies.iter().map(|known| renamed[known]).collect();
+            (renamed[&handle], Node { work, dependencies, origin: Some(handle) })
+        };
+        Self::register(nodes.into_iter().map(copy).collect(), is_part)
+    }
+
+    /// In a clone: the copy of a node.
+    pub fn copy_of(&self, origin: Handle) -> Answer<Handle> {
+        let nodes = self.nodes();
+        let found = nodes.iter().find(|(_, node)| node.origin == Some(origin));
+        found.map(|(handle, _)| *handle).ok_or(Status::InvalidValue)
+    }
+
+    /// Does a walk back from some nodes come to all of these?
+    pub fn reaches_all(&self, from: &[Handle], all: &[Handle]) -> bool {
+        let nodes = self.nodes();
+        let (mut reached, mut open) = (BTreeSet::new(), from.to_vec());
+        while let Some(handle) = open.pop() {
+            if reached.insert(handle) {
+                open.extend(nodes.get(&handle).into_iter().flat_map(|node| &node.dependencies));
+            }
+        }
+        all.iter().all(|handle| reached.contains(handle) || !nodes.contains_key(handle))
+    }
+
+    /// Ends the handles of the graph and of its nodes; what was made of them lives on.
+    pub fn forget(&self) {
+        let Ok(driver) = driver() else { return };
+        for (handle, node) in &*self.nodes() {
+            // A handle may have ended before.
+            let _ = driver.nodes.remove(*handle);
+            if let Operation::Graph(child) = &node.work {
+                child.forget();
+            }
+        }
+        let _ = driver.graphs.remove(self.handle);
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, BTreeMap<Handle, Node>> {
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The graph behind a handle.
+pub fn find(graph: Handle) -> Answer<Arc<Graph>> {
+    driver()?.graphs.get(graph).map_err(|_| Status::InvalidValue)
+}
+
+/// The graph that a node stands in.
+pub fn of_node(node: Handle) -> Answer<Arc<Graph>> {
+    find(*driver()?.nodes.get(node).map_err(|_| Status::InvalidValue)?)
+}
+
+/// The work of a node.
+pub fn work_of(node: Handle) -> Answer<Operation> {
+    Ok(of_node(node)?.node(node)?.work)
+}
+
+/// `cuGraphDestroy`: not for the copy that a node has.
+pub fn destroy(graph: Handle) -> Answer {
+    let graph = find(graph)?;
+    if graph.is_part {
+        return Err(Status::InvalidValue);
+    }
+    graph.forget();
+    Ok(())
+}

@@ -1,0 +1,154 @@
+//! Graphs that can be launched. A launch is one task of its stream: the nodes run one after the other, in an order that
+//! keeps to the edges.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Instant,
+};
+
+use super::{
+    Graph,
+    plan::{Mismatch, Plan, Work, may_replace},
+};
+use crate::driver::{
+    capture,
+    context::Context,
+    driver, event,
+    handle::{Handle, fresh},
+    operation::Operation,
+    status::{Answer, Status},
+    stream,
+};
+
+/// Automatic free on launch, upload, use node priority; a launch from a device, the fourth, there is not.
+const FLAGS: u64 = 0b1011;
+const DEVICE_LAUNCH: u64 = 0b0100;
+
+/// A graph that can be launched.
+#[derive(Debug)]
+pub struct Exec {
+    pub flags: u64,
+    /// Kept as a template; a launch holds what it was at its time.
+    plan: Mutex<Arc<Plan>>,
+}
+
+/// Makes a graph ready to launch.
+pub fn instantiate(graph: &Arc<Graph>, flags: u64) -> Answer<Handle> {
+    if flags & !(FLAGS | DEVICE_LAUNCH) != 0 || flags & DEVICE_LAUNCH != 0 && flags & !DEVICE_LAUNCH != 0 {
+        return Err(Status::InvalidValue);
+    }
+    if flags & DEVICE_LAUNCH != 0 {
+        return Err(Status::NotSupported);
+    }
+    let plan = Plan::of(graph)?;
+    let handle = fresh();
+    let exec = Exec { flags, plan: Mutex::new(Arc::new(plan)) };
+    driver()?.execs.insert(handle, Arc::new(exec));
+    Ok(handle)
+}
+
+/// The graph behind a handle.
+pub fn find(exec: Handle) -> Answer<Arc<Exec>> {
+    driver()?.execs.get(exec).map_err(|_| Status::InvalidValue)
+}
+
+/// Ends the handle; launches in flight end as they would have.
+pub fn destroy(exec: Handle) -> Answer {
+    driver()?.execs.remove(exec).map(drop).map_err(|_| Status::InvalidValue)
+}
+
+/// Puts a graph into a stream as one piece of work, or as a node where the stream is captured.
+pub fn launch(exec: Handle, stream: Handle) -> Answer {
+    let exec = find(exec)?;
+    let (context, stream) = stream::find(stream)?;
+    let plan = Arc::clone(&exec.plan());
+    if let Some(taken) = capture::of(&stream)? {
+        let graph = plan.to_graph(false);
+        let added = taken.add(Operation::Graph(Arc::clone(&graph)));
+        graph.forget();
+        return added.map(drop);
+    }
+    let (mut after, mut marks, mut checked) = (Vec::new(), Vec::new(), Ok(()));
+    plan.for_each(&mut |work| match work {
+        Operation::Wait(event) => after.extend(event::point(*event)),
+        Operation::Record(event) => marks.push((*event, Arc::new(OnceLock::new()))),
+        work => checked = checked.and_then(|()| work.context().map_or(Ok(()), |own| own.check())),
+    });
+    checked?;
+    let times = marks.iter().map(|(_, time)| Arc::clone(time)).collect::<Vec<_>>();
+    let runner = Arc::clone(&context);
+    let point = context.enqueue_regardless(&stream, after, Box::new(move || run(&plan, &runner, &times)))?;
+    marks.into_iter().try_for_each(|(event, time)| event::mark(event, point.clone(), time))
+}
+
+fn run(plan: &Plan, context: &Context, times: &[Arc<OnceLock<Instant>>]) {
+    let mut times = times.iter();
+    plan.for_each(&mut |work| match work {
+        Operation::Record(_) => {
+            let time = times.next().expect("there is a time for each event that the plan marks");
+            time.get_or_init(Instant::now);
+        }
+        work => work.context().map_or(context, |own| &**own).run(|| work.perform()),
+    });
+}
+
+impl Exec {
+    /// Gives a node other work for the launches to come.
+    pub fn set_work(&self, node: Handle, work: Operation) -> Answer {
+        let replacement = match work {
+            Operation::Graph(child) => Work::Child(Plan::of(&child)?),
+            work => Work::Single(work),
+        };
+        let mut plan = self.plan();
+        let step = Arc::make_mut(&mut plan).step_mut(node).ok_or(Status::InvalidValue)?;
+        match (&mut step.work, replacement) {
+            (Work::Single(old), Work::Single(new)) if may_replace(old, &new) => *old = new,
+            (Work::Child(old), Work::Child(new)) => old.update(&new).map_err(|_| Status::GraphExecUpdateFailure)?,
+            _ => return Err(Status::InvalidValue),
+        }
+        Ok(())
+    }
+
+    /// The same for a kernel, which stays cooperative or not.
+    pub fn set_kernel(&self, node: Handle, work: Operation) -> Answer {
+        let cooperative = {
+            let mut plan = Plan::clone(&self.plan());
+            match plan.step_mut(node).map(|step| &step.work) {
+                Some(Work::Single(Operation::Kernel(kernel))) => kernel.request.cooperative,
+                _ => return Err(Status::InvalidValue),
+            }
+        };
+        let work = match work {
+            Operation::Kernel(kernel) => Operation::Kernel(Arc::new(kernel.with_cooperative(cooperative)?)),
+            work => work,
+        };
+        self.set_work(node, work)
+    }
+
+    /// Takes over the work of a graph with the same shape.
+    pub fn update(&self, graph: &Arc<Graph>) -> Answer<Result<(), Mismatch>> {
+        let new = Plan::of(graph)?;
+        let mut plan = self.plan();
+        Ok(Arc::make_mut(&mut plan).update(&new))
+    }
+
+    /// Only kernels, copies and fills can be switched off.
+    pub fn set_enabled(&self, node: Handle, enabled: bool) -> Answer {
+        let mut plan = self.plan();
+        let step = Arc::make_mut(&mut plan).step_mut(node).ok_or(Status::InvalidValue)?;
+        match step.work {
+            Work::Single(Operation::Kernel(_) | Operation::Copy(_) | Operation::Fill(..)) => step.enabled = enabled,
+            _ => return Err(Status::InvalidValue),
+        }
+        Ok(())
+    }
+
+    pub fn is_enabled(&self, node: Handle) -> Answer<bool> {
+        let mut plan = Plan::clone(&self.plan());
+        plan.step_mut(node).map(|step| step.enabled).ok_or(Status::InvalidValue)
+    }
+
+    fn plan(&self) -> MutexGuard<'_, Arc<Plan>> {
+        self.plan.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,156 @@
+//! A graph in the order in which it runs, with its children's plans in place.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
+
+use super::{Graph, Node};
+use crate::driver::{
+    handle::{Handle, fresh},
+    operation::Operation,
+    status::{Answer, Status},
+};
+
+/// A graph as it was when it was instantiated.
+#[derive(Debug, Clone, Default)]
+pub struct Plan {
+    /// Each comes after all that it depends on.
+    pub steps: Vec<Step>,
+}
+
+/// A node of a plan.
+#[derive(Debug, Clone)]
+pub struct Step {
+    pub node: Handle,
+    /// Places of the steps that it depends on, in order.
+    after: Vec<usize>,
+    pub enabled: bool,
+    pub work: Work,
+}
+
+#[derive(Debug, Clone)]
+pub enum Work {
+    Single(Operation),
+    Child(Plan),
+}
+
+/// Why a plan can't take the place of another, by the numbers of `CUgraphExecUpdateResult`, with the step's node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mismatch {
+    pub result: u32,
+    pub node: Handle,
+}
+
+const TOPOLOGY_CHANGED: u32 = 2;
+const KIND_CHANGED: u32 = 3;
+const PARAMETERS_CHANGED: u32 = 5;
+
+impl Plan {
+    /// Puts a graph in order: of those that are ready, the node that was added first comes first. A graph with a cycle
+    /// has no order.
+    pub fn of(graph: &Arc<Graph>) -> Answer<Self> {
+        let nodes = graph.handles().into_iter().map(|handle| Ok((handle, graph.node(handle)?)));
+        let mut left = nodes.collect::<Answer<BTreeMap<_, _>>>()?;
+        let mut places = BTreeMap::new();
+        let mut steps = Vec::new();
+        while !left.is_empty() {
+            let ready = |known: &Vec<Handle>| known.iter().all(|handle| places.contains_key(handle));
+            let next = left.iter().find(|(_, node)| ready(&node.dependencies)).map(|(handle, _)| *handle);
+            let handle = next.ok_or(Status::InvalidValue)?;
+            let node = left.remove(&handle).expect("the node was just found");
+            let after = node.dependencies.iter().map(|known| places[known]).collect::<BTreeSet<usize>>();
+            places.insert(handle, steps.len());
+            let work = match node.work {
+                Operation::Graph(child) => Work::Child(Self::of(&child)?),
+                work => Work::Single(work),
+            };
+            steps.push(Step { node: handle, after: after.into_iter().collect(), enabled: true, work });
+        }
+        Ok(Self { steps })
+    }
+
+    /// A graph of the same work, without what is disabled. It is a part where a node has it.
+    pub fn to_graph(&self, is_part: bool) -> Arc<Graph> {
+        let handles = self.steps.iter().map(|_| fresh()).collect::<Vec<_>>();
+        let node = |step: &Step| {
+            let work = match &step.work {
+                Work::Single(_) if !step.enabled => Operation::Empty,
+                Work::Single(work) => work.clone(),
+                Work::Child(plan) => Operation::Graph(plan.to_graph(true)),
+            };
+            let dependencies = step.after.iter().map(|place| handles[*place]).collect();
+            Node { work, dependencies, origin: None }
+        };
+        Graph::register(handles.iter().copied().zip(self.steps.iter().map(node)).collect(), is_part)
+    }
+
+    /// Every piece of work, in order, those of children in their places. What is disabled is left out.
+    pub fn for_each(&self, visit: &mut impl FnMut(&Operation)) {
+        for step in self.steps.iter().filter(|step| step.enabled) {
+            match &step.work {
+                Work::Single(work) => visit(work),
+                Work::Child(plan) => plan.for_each(visit),
+            }
+        }
+    }
+
+    /// The step of a node, here or in a child.
+    pub fn step_mut(&mut self, node: Handle) -> Option<&mut Step> {
+        self.steps.iter_mut().find_map(|step| {
+            if step.node == node {
+                return Some(step);
+            }
+            match &mut step.work {
+                Work::Single(_) => None,
+                Work::Child(plan) => plan.step_mut(node),
+            }
+        })
+    }
+
+    /// Takes the work of a plan with the same shape over. Nodes keep the handles that they have here.
+    pub fn update(&mut self, from: &Plan) -> Result<(), Mismatch> {
+        self.check_update(from)?;
+        for (step, new) in self.steps.iter_mut().zip(&from.steps) {
+            match (&mut step.work, &new.work) {
+                (Work::Child(plan), Work::Child(new)) => plan.update(new)?,
+                (work, new) => *work = new.clone(),
+            }
+        }
+        Ok(())
+    }
+
+    fn check_update(&self, from: &Plan) -> Result<(), Mismatch> {
+        if self.steps.len() != from.steps.len() {
+            return Err(Mismatch { result: TOPOLOGY_CHANGED, node: 0 });
+        }
+        for (step, new) in self.steps.iter().zip(&from.steps) {
+            let mismatch = |result| Err(Mismatch { result, node: new.node });
+            if step.after != new.after {
+                return mismatch(TOPOLOGY_CHANGED);
+            }
+            match (&step.work, &new.work) {
+                (Work::Child(plan), Work::Child(new)) => plan.check_update(new)?,
+                (Work::Single(old), Work::Single(new)) if old.kind() != new.kind() => return mismatch(KIND_CHANGED),
+                (Work::Single(old), Work::Single(new)) if !may_replace(old, new) => {
+                    return mismatch(PARAMETERS_CHANGED);
+                }
+                (Work::Single(_), Work::Single(_)) => {}
+                _ => return mismatch(KIND_CHANGED),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Work that may take the place of other work in a graph that was instantiated: of the same kind and context, and a copy
+/// between the same kinds of memory.
+pub fn may_replace(old: &Operation, new: &Operation) -> bool {
+    match (old, new) {
+        (Operation::Kernel(old), Operation::Kernel(new)) => old.context.handle == new.context.handle,
+        (Operation::Copy(old), Operation::Copy(new)) => old.kinds() == new.kinds(),
+        (Operation::Fill(_, old), Operation::Fill(_, new)) => old.ordinal == new.ordinal,
+        (Operation::Allocate(_) | Operation::Free(_), _) => false,
+        (old, new) => old.kind() == new.kind(),
+    }
+}

@@ -1,0 +1,110 @@
+//! What can be put into a stream: run at once, recorded while the stream is captured, or made a node of a graph.
+
+use std::{ffi::c_void, fmt, sync::Arc};
+
+use super::{
+    capture,
+    context::{Context, Job},
+    copy::Copy,
+    device::{Device, DeviceFault},
+    fill::Fill,
+    graph::{Graph, memory::GraphMemory},
+    handle::Handle,
+    launch::Kernel,
+    queue::Point,
+    status::Answer,
+    stream::Stream,
+};
+
+/// `CUhostFn`.
+pub type HostFunction = unsafe extern "C" fn(data: *mut c_void);
+
+/// A function of the caller's, which runs on another thread than that which passed it.
+#[derive(Clone, Copy)]
+pub struct HostCall {
+    pub function: HostFunction,
+    pub data: usize,
+}
+
+/// A piece of work.
+#[derive(Debug, Clone)]
+pub enum Operation {
+    Kernel(Arc<Kernel>),
+    Copy(Copy),
+    Fill(Fill, &'static Device),
+    Host(HostCall),
+    /// Another graph as a whole, of which the node has a copy.
+    Graph(Arc<Graph>),
+    Empty,
+    /// Waits for what the event marks when the graph is launched.
+    Wait(Handle),
+    /// Marks the event.
+    Record(Handle),
+    Allocate(Arc<GraphMemory>),
+    Free(u64),
+}
+
+impl Operation {
+    /// `CUgraphNodeType`.
+    pub fn kind(&self) -> u32 {
+        match self {
+            Self::Kernel(_) => 0,
+            Self::Copy(_) => 1,
+            Self::Fill(..) => 2,
+            Self::Host(_) => 3,
+            Self::Graph(_) => 4,
+            Self::Empty => 5,
+            Self::Wait(_) => 6,
+            Self::Record(_) => 7,
+            Self::Allocate(_) => 10,
+            Self::Free(_) => 11,
+        }
+    }
+
+    /// The context that it runs in, where it has one of its own.
+    pub fn context(&self) -> Option<&Arc<Context>> {
+        match self {
+            Self::Kernel(kernel) => Some(&kernel.context),
+            _ => None,
+        }
+    }
+
+    /// Does the work. A graph's parts are performed one by one, and events are the business of who launches it.
+    pub fn perform(&self) -> Result<(), DeviceFault> {
+        match self {
+            Self::Kernel(kernel) => kernel.run(),
+            Self::Copy(copy) => copy.perform(),
+            Self::Fill(fill, device) => fill.perform(device),
+            Self::Host(call) => {
+                call.run();
+                Ok(())
+            }
+            Self::Graph(_) | Self::Empty | Self::Wait(_) | Self::Record(_) | Self::Allocate(_) | Self::Free(_) => {
+                Ok(())
+            }
+        }
+    }
+}
+
+impl HostCall {
+    fn run(self) {
+        // SAFETY: the caller of the driver API vouches for its function and for what it passes through.
+        unsafe { (self.function)(std::ptr::with_exposed_provenance_mut(self.data)) };
+    }
+}
+
+impl fmt::Debug for HostCall {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.debug_struct("HostCall").field("data", &self.data).finish_non_exhaustive()
+    }
+}
+
+/// Puts work into a stream, or records it where the stream is captured; there is no point to wait for then.
+pub fn submit(context: &Arc<Context>, stream: &Arc<Stream>, work: Operation, brief: bool) -> Answer<Option<Point>> {
+    if let Some(taken) = capture::of(stream)? {
+        taken.add(work)?;
+        return Ok(None);
+    }
+    let job = Job { after: Vec::new(), brief, work: Box::new(move || work.perform()) };
+    context.enqueue(stream, job).map(Some)
+}

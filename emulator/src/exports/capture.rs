@@ -1,0 +1,169 @@
+//! Stream capture.
+
+use super::{
+    call::{In, Out},
+    exports,
+    graph::handles,
+};
+use crate::driver::{
+    capture::{self, Mode, Part, State},
+    graph,
+    handle::Handle,
+    status::{Answer, Status},
+    stream,
+};
+
+/// `CU_STREAM_CAPTURE_STATUS_*`.
+const NONE: u32 = 0;
+const ACTIVE: u32 = 1;
+const INVALIDATED: u32 = 2;
+/// `CU_STREAM_ADD_CAPTURE_DEPENDENCIES` and `CU_STREAM_SET_CAPTURE_DEPENDENCIES`.
+const ADD: u32 = 0;
+const SET: u32 = 1;
+
+thread_local! {
+    /// What `cuStreamGetCaptureInfo` pointed its caller to: valid until the thread asks again.
+    static DEPENDENCIES: std::cell::RefCell<Vec<Handle>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// The places for what `cuStreamGetCaptureInfo` tells; only the first is wanted by all.
+struct Info {
+    status: Out<u32>,
+    id: Out<u64>,
+    graph: Out<Handle>,
+    dependencies: Out<*const Handle>,
+    count: Out<usize>,
+}
+
+exports! {
+    fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) {
+        capture::begin(stream, Mode::from_number(mode)?, None)
+    }
+
+    fn cuStreamBeginCaptureToGraph(
+        stream: Handle,
+        graph: Handle,
+        dependencies: In<Handle>,
+        data: In<u64>,
+        count: usize,
+        mode: u32,
+    ) {
+        no_edge_data(data, count)?;
+        let dependencies = handles(dependencies, count)?;
+        capture::begin(stream, Mode::from_number(mode)?, Some((graph::find(graph)?, dependencies)))
+    }
+
+    /// The result is null when the capture failed.
+    fn cuStreamEndCapture(stream: Handle, graph: Out<Handle>) {
+        if graph.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        let ended = capture::end(stream);
+        graph.set(ended.as_ref().map_or(0, |graph| graph.handle));
+        ended.map(drop)
+    }
+
+    fn cuStreamIsCapturing(stream: Handle, status: Out<u32>) {
+        status.fill(|| Ok(number(&capture::state(stream)?)))
+    }
+
+    fn cuStreamGetCaptureInfo_v2(
+        stream: Handle,
+        status: Out<u32>,
+        id: Out<u64>,
+        graph: Out<Handle>,
+        dependencies: Out<*const Handle>,
+        count: Out<usize>,
+    ) {
+        tell(stream, &Info { status, id, graph, dependencies, count })
+    }
+
+    /// No edge carries data.
+    fn cuStreamGetCaptureInfo_v3(
+        stream: Handle,
+        status: Out<u32>,
+        id: Out<u64>,
+        graph: Out<Handle>,
+        dependencies: Out<*const Handle>,
+        data: Out<*const u64>,
+        count: Out<usize>,
+    ) {
+        data.set(std::ptr::null());
+        tell(stream, &Info { status, id, graph, dependencies, count })
+    }
+
+    fn cuStreamUpdateCaptureDependencies(stream: Handle, dependencies: In<Handle>, count: usize, flags: u32) {
+        update(stream, handles(dependencies, count)?, flags)
+    }
+
+    fn cuStreamUpdateCaptureDependencies_v2(
+        stream: Handle,
+        dependencies: In<Handle>,
+        data: In<u64>,
+        count: usize,
+        flags: u32,
+    ) {
+        no_edge_data(data, count)?;
+        update(stream, handles(dependencies, count)?, flags)
+    }
+
+    fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
+        let wanted = Mode::from_number(mode.input().get()?)?;
+        mode.fill(|| Ok(capture::exchange_mode(wanted).number()))
+    }
+}
+
+/// Edges with data, which serve kernels that start before others have ended, there are none of. Zeros are no data.
+pub(super) fn no_edge_data(data: In<u64>, count: usize) -> Answer {
+    if data.is_null() {
+        return Ok(());
+    }
+    for index in 0..count {
+        if data.at(index)? != 0 {
+            return Err(Status::NotSupported);
+        }
+    }
+    Ok(())
+}
+
+fn number(state: &State) -> u32 {
+    match state {
+        State::None => NONE,
+        State::Active(_) => ACTIVE,
+        State::Invalidated(_) => INVALIDATED,
+    }
+}
+
+fn tell(stream: Handle, info: &Info) -> Answer {
+    let state = capture::state(stream)?;
+    info.status.fill(|| Ok(number(&state)))?;
+    if let State::Active(Part { capture, dependencies }) = state {
+        info.id.set(capture.id);
+        info.graph.set(capture.graph.handle);
+        info.count.set(dependencies.len());
+        DEPENDENCIES.with_borrow_mut(|kept| {
+            *kept = dependencies;
+            info.dependencies.set(kept.as_ptr());
+        });
+    }
+    Ok(())
+}
+
+fn update(stream: Handle, dependencies: Vec<Handle>, flags: u32) -> Answer {
+    let (_, stream) = stream::find(stream)?;
+    let taken = capture::of(&stream)?.ok_or(Status::IllegalState)?;
+    let Part { capture, dependencies: known } = taken.part();
+    capture.graph.check_nodes(&dependencies)?;
+    let mut all = match flags {
+        ADD => known.clone(),
+        SET => Vec::new(),
+        _ => return Err(Status::InvalidValue),
+    };
+    for node in dependencies {
+        if !all.contains(&node) {
+            all.push(node);
+        }
+    }
+    taken.depend_on(all);
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Graphs that can be launched.
+
+use super::{
+    call::{In, Out},
+    copy::Volume,
+    exports,
+    graph_node::{AnyHead, FillParams, HostParams, KernelParams, any_work, copy_work, record_work, wait_work},
+};
+use crate::driver::{
+    graph::{self, exec, plan::Mismatch},
+    handle::Handle,
+    operation::Operation,
+    status::{Answer, Status},
+    stream,
+};
+
+/// `CUDA_GRAPH_INSTANTIATE_PARAMS`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct InstantiateParams {
+    flags: u64,
+    upload_stream: Handle,
+    error_node: Handle,
+    result: u32,
+}
+
+/// `CUgraphExecUpdateResultInfo`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct UpdateResult {
+    result: u32,
+    error_node: Handle,
+    error_from_node: Handle,
+}
+
+/// `CUDA_GRAPH_INSTANTIATE_SUCCESS`, `_ERROR` and `_INVALID_STRUCTURE`.
+const INSTANTIATED: u32 = 0;
+const INSTANTIATE_ERROR: u32 = 1;
+const INVALID_STRUCTURE: u32 = 2;
+/// `CUDA_GRAPH_INSTANTIATE_FLAG_UPLOAD`, which only the call that takes a stream for it takes.
+const UPLOAD: u64 = 2;
+
+exports! {
+    fn cuGraphInstantiateWithFlags(exec: Out<Handle>, graph: Handle, flags: u64) {
+        if flags & UPLOAD != 0 {
+            return Err(Status::InvalidValue);
+        }
+        exec.fill(|| exec::instantiate(&graph::find(graph)?, flags))
+    }
+
+    fn cuGraphInstantiateWithParams(exec: Out<Handle>, graph: Handle, place: Out<InstantiateParams>) {
+        let mut params = place.input().get()?;
+        if params.flags & UPLOAD != 0 {
+            stream::find(params.upload_stream)?;
+        }
+        let made = graph::find(graph).and_then(|graph| exec::instantiate(&graph, params.flags));
+        params.error_node = 0;
+        params.result = match made {
+            Ok(_) => INSTANTIATED,
+            Err(Status::InvalidValue) => INVALID_STRUCTURE,
+            Err(_) => INSTANTIATE_ERROR,
+        };
+        place.set(params);
+        exec.fill(|| made)
+    }
+
+    fn cuGraphExecGetFlags(exec: Handle, flags: Out<u64>) {
+        flags.fill(|| Ok(exec::find(exec)?.flags & !UPLOAD))
+    }
+
+    fn cuGraphExecDestroy(exec: Handle) {
+        exec::destroy(exec)
+    }
+
+    /// Nothing has to go to the device beforehand.
+    fn cuGraphUpload(exec: Handle, stream: Handle) {
+        exec::find(exec)?;
+        stream::find(stream).map(drop)
+    }
+
+    fn cuGraphLaunch(exec: Handle, stream: Handle) {
+        exec::launch(exec, stream)
+    }
+
+    fn cuGraphExecUpdate_v2(exec: Handle, graph: Handle, result: Out<UpdateResult>) {
+        let updated = exec::find(exec)?.update(&graph::find(graph)?)?;
+        let Mismatch { result: number, node } = updated.err().unwrap_or(Mismatch { result: 0, node: 0 });
+        result.set(UpdateResult { result: number, error_node: node, error_from_node: 0 });
+        updated.map_err(|_| Status::GraphExecUpdateFailure)
+    }
+
+    fn cuGraphExecKernelNodeSetParams_v2(exec: Handle, node: Handle, params: In<KernelParams>) {
+        exec::find(exec)?.set_kernel(node, params.get()?.work()?)
+    }
+
+    fn cuGraphExecMemcpyNodeSetParams(exec: Handle, node: Handle, params: In<Volume>, context: Handle) {
+        set(exec, node, || copy_work(params.get()?, context))
+    }
+
+    fn cuGraphExecMemsetNodeSetParams(exec: Handle, node: Handle, params: In<FillParams>, context: Handle) {
+        set(exec, node, || params.get()?.work(context))
+    }
+
+    fn cuGraphExecHostNodeSetParams(exec: Handle, node: Handle, params: In<HostParams>) {
+        set(exec, node, || params.get()?.work())
+    }
+
+    fn cuGraphExecChildGraphNodeSetParams(exec: Handle, node: Handle, child: Handle) {
+        set(exec, node, || Ok(Operation::Graph(graph::find(child)?)))
+    }
+
+    fn cuGraphExecEventRecordNodeSetEvent(exec: Handle, node: Handle, event: Handle) {
+        set(exec, node, || record_work(event))
+    }
+
+    fn cuGraphExecEventWaitNodeSetEvent(exec: Handle, node: Handle, event: Handle) {
+        set(exec, node, || wait_work(event))
+    }
+
+    fn cuGraphExecNodeSetParams(exec: Handle, node: Handle, params: Out<AnyHead>) {
+        match any_work(params)? {
+            work @ Operation::Kernel(_) => exec::find(exec)?.set_kernel(node, work),
+            work => set(exec, node, || Ok(work)),
+        }
+    }
+
+    fn cuGraphNodeSetEnabled(exec: Handle, node: Handle, enabled: u32) {
+        exec::find(exec)?.set_enabled(node, enabled != 0)
+    }
+
+    fn cuGraphNodeGetEnabled(exec: Handle, node: Handle, enabled: Out<u32>) {
+        enabled.fill(|| Ok(exec::find(exec)?.is_enabled(node)?.into()))
+    }
+}
+
+fn set(exec: Handle, node: Handle, work: impl FnOnce() -> Answer<Operation>) -> Answer {
+    exec::find(exec)?.set_work(node, work()?)
+}
