@@ -4,6 +4,7 @@ mod arithmetic;
 pub mod code;
 mod control;
 mod function;
+pub mod matrix;
 mod memory;
 mod modifiers;
 mod operand;

@@ -8,3 +8,4 @@ pub mod half;
 pub mod integer;
 pub mod lanes;
 pub mod math;
+pub mod matrix;

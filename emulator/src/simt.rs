@@ -12,6 +12,7 @@ mod collective;
 mod cooperative;
 mod frames;
 mod launch;
+mod matrix;
 mod print;
 mod specials;
 mod warp;

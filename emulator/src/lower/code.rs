@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use super::matrix::Matrix;
 use super::source::Lines;
 use crate::ops::lanes::{Lanes, Slots};
 use crate::ptx::types::Type;
@@ -164,6 +165,7 @@ pub enum Op {
     Vote(Box<Vote>),
     Match(Box<Match>),
     Reduce(Box<Reduce>),
+    Matrix(Matrix),
     WarpBarrier {
         mask: u32,
     },

@@ -399,6 +399,9 @@ impl<'a, 'm> Emitter<'a, 'm> {
             "match" => self.match_lanes(m, operands),
             "redux" => self.reduce(m, operands),
             "activemask" => self.active_mask(m, operands),
+            "wmma" | "mma" | "ldmatrix" | "stmatrix" | "movmatrix" | "wgmma" | "tcgen05" => {
+                self.matrix(name, m, operands)
+            }
             _ => self.arithmetic(name, m, operands),
         }
     }

@@ -24,7 +24,7 @@ fn reach(m: &mut Modifiers) -> Reach {
 }
 
 impl<'a> Emitter<'a, '_> {
-    fn address(&mut self, operand: &Operand<'a>, reach: Reach) -> Lowered<Address> {
+    pub(super) fn address(&mut self, operand: &Operand<'a>, reach: Reach) -> Lowered<Address> {
         let Operand::Address(base, offset) = operand else { return Err(self.syntax("an address is needed")) };
         let cache = *self.accesses;
         *self.accesses += 1;

@@ -45,6 +45,13 @@ impl<'a> Modifiers<'a> {
         Some(ty)
     }
 
+    /// Takes the first modifier that `parse` understands.
+    pub fn parsed<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let (index, found) = self.left.iter().enumerate().find_map(|(index, name)| Some((index, parse(name)?)))?;
+        self.left.remove(index);
+        Some(found)
+    }
+
     /// `rn`, `rz`, `rm` or `rp`.
     pub fn rounding(&mut self) -> Option<Rounding> {
         Some(match self.one_of(&["rn", "rz", "rm", "rp"])? {

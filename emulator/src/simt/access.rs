@@ -9,7 +9,7 @@ use crate::lower::code::{Access, NO_SLOT};
 use crate::ops::lanes::{FULL, LANES};
 use crate::ptx::types::Type;
 
-pub use self::reach::{Local, Range, Refused, View, host_address, portable as resolve};
+pub use self::reach::{Local, Range, Refused, View, host_address, portable as resolve, space_of};
 
 /// Lanes that are looked at together for a pattern in their addresses: blocks are rarely narrower.
 const TOGETHER: usize = 8;

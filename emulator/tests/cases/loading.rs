@@ -29,7 +29,7 @@ fn an_unknown_modifier_is_never_ignored() {
     for op in [
         "add.relu.s32 %r1, %r1, %r1",
         "tex.2d.v4.f32.s32 {%r1, %r2, %r3, %r4}, [%d1, {%r1, %r2}]",
-        "mma.sync.aligned.m8n8k4.row.col.f16.f16.f16.f16 {%r1}, {%r2}, {%r3}, {%r4}",
+        "mma.sync.aligned.m8n8k8.row.col.f16.f16.f16.f16 {%r1}, {%r2}, {%r3}, {%r4}",
         "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], 16, [%r2]",
         "ld.global.b128 %d1, [%d1]",
         "mul.s32 %r1, %r1, %r1",

@@ -22,6 +22,8 @@ mod integers;
 #[cfg(test)]
 mod loading;
 #[cfg(test)]
+mod matrix;
+#[cfg(test)]
 mod meetings;
 #[cfg(test)]
 mod programs;

@@ -211,7 +211,7 @@ impl Range {
     }
 }
 
-fn space_of(reach: Reach, address: u64) -> &'static str {
+pub fn space_of(reach: Reach, address: u64) -> &'static str {
     match (reach, address >> WINDOW_BITS << WINDOW_BITS) {
         (Reach::Shared, _) | (Reach::Generic, SHARED_WINDOW) => "shared",
         (Reach::Local, _) | (Reach::Generic, LOCAL_WINDOW) => "local",

@@ -4,9 +4,10 @@ use super::step::Turns;
 use super::{Group, Pause, Step, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
 use crate::lower::code::{Barrier, BarrierKind, NO_SLOT, Op};
+use crate::lower::matrix::Matrix;
 use crate::ops::lanes::{FULL, LANES, put_lanes, store_mask};
 use crate::simt::block::{Coming, Context, describe_standings};
-use crate::simt::collective;
+use crate::simt::{collective, matrix};
 
 impl Warp {
     /// `bar.warp.sync`: goes on once all lanes that `slot` names are at such a barrier.
@@ -48,6 +49,31 @@ impl Warp {
             self.add(Group { mask: group.mask & !mask, ..*group });
         }
         Group { mask, ..*group }
+    }
+
+    /// An instruction that the whole warp runs at once: waits until all lanes are at this very instruction.
+    pub(super) fn together(
+        &mut self,
+        matrix: &Matrix,
+        group: &Group,
+        mask: u32,
+        cx: &mut Context,
+    ) -> Result<Option<Step>, Fault> {
+        if self.live != FULL {
+            let what = format!("an instruction for whole warps in one with {} threads left", self.live.count_ones());
+            return Err(self.fault(FaultKind::LaunchFailed, &what, &Group { mask, ..*group }, cx));
+        }
+        let waits = self.await_lanes(group, mask, FULL, Wait::Lanes(FULL));
+        if waits.is_some() {
+            return Ok(waits);
+        }
+        let local = self.local();
+        let registers = &mut self.frame(group.frame).registers;
+        match matrix::run(matrix, registers, &mut cx.view, local) {
+            Ok(()) => Ok(None),
+            Err(matrix::Failed::Access(refused)) => Err(self.refusal(&refused, group, cx)),
+            Err(matrix::Failed::Operands(kind, what)) => Err(self.fault(kind, &what, group, cx)),
+        }
     }
 
     /// Lets the lanes of `mask` wait where others that they need have not come yet.

@@ -176,6 +176,7 @@ impl Warp {
                     .map_err(|refused| self.refusal(&refused, group, cx))?;
             }
             Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_) => return self.exchange(op, group, mask, cx),
+            Op::Matrix(matrix) => return self.together(matrix, group, mask, cx),
             Op::WarpBarrier { mask: slot } => return self.meet(group, mask, *slot, cx),
             Op::Barrier(barrier) => return self.arrive(barrier, group, mask, turns, cx).map(Some),
             Op::JumpTable { index, targets } => {

@@ -1,0 +1,93 @@
+//! The elements of matrices, some of them in formats that no other instruction computes with.
+
+use half::{bf16, f16};
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    F16,
+    Bf16,
+    Tf32,
+    F32,
+    F64,
+    E4m3,
+    E5m2,
+    U8,
+    S8,
+    U4,
+    S4,
+    B1,
+    S32,
+}
+
+impl Element {
+    /// The element that a modifier names.
+    pub fn parse(name: &str) -> Option<Element> {
+        Some(match name {
+            "f16" => Element::F16,
+            "bf16" => Element::Bf16,
+            "tf32" => Element::Tf32,
+            "f32" => Element::F32,
+            "f64" => Element::F64,
+            "e4m3" => Element::E4m3,
+            "e5m2" => Element::E5m2,
+            "u8" => Element::U8,
+            "s8" => Element::S8,
+            "u4" => Element::U4,
+            "s4" => Element::S4,
+            "b1" => Element::B1,
+            "s32" => Element::S32,
+            _ => return None,
+        })
+    }
+
+    /// Bits in memory and in registers.
+    pub fn bits(self) -> u32 {
+        match self {
+            Element::B1 => 1,
+            Element::U4 | Element::S4 => 4,
+            Element::E4m3 | Element::E5m2 | Element::U8 | Element::S8 => 8,
+            Element::F16 | Element::Bf16 => 16,
+            Element::Tf32 | Element::F32 | Element::S32 => 32,
+            Element::F64 => 64,
+        }
+    }
+
+    /// Elements that share a register.
+    pub fn per_register(self) -> u32 {
+        (32 / self.bits()).max(1)
+    }
+
+    /// The elements that take part in a product as one: single bits go by the word.
+    pub fn per_unit(self) -> u32 {
+        if self == Element::B1 { 32 } else { 1 }
+    }
+}
+
+pub fn half(bits: u32) -> f64 {
+    f16::from_bits(bits as u16).to_f64()
+}
+
+pub fn brain(bits: u32) -> f64 {
+    bf16::from_bits(bits as u16).to_f64()
+}
+
+/// The upper 19 bits of an f32 count.
+pub fn tensor(bits: u32) -> f64 {
+    f32::from_bits(bits & 0xffff_e000).into()
+}
+
+/// Four bits of exponent and three of fraction, without infinities.
+pub fn e4m3(bits: u32) -> f64 {
+    let (exponent, fraction) = (bits >> 3 & 15, f64::from(bits & 7));
+    let magnitude = match (exponent, bits & 7) {
+        (15, 7) => f64::NAN,
+        (0, _) => fraction / 512.0,
+        _ => (1.0 + fraction / 8.0) * f64::from(1 << exponent) / 128.0,
+    };
+    if bits & 0x80 != 0 { -magnitude } else { magnitude }
+}
+
+/// Five bits of exponent and two of fraction: the upper half of an f16.
+pub fn e5m2(bits: u32) -> f64 {
+    half((bits & 0xff) << 8)
+}

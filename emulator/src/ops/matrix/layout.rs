@@ -1,0 +1,151 @@
+//! Where the elements of a matrix lie in the registers of a warp.
+//!
+//! `mma` has its layouts in the PTX ISA: lanes in groups of four, a group to a row of A and a column of B, and blocks
+//! of eight rows, or of the columns that four lanes hold, one register after the other. For `wmma` the ISA leaves the
+//! layout open; here it is that of `mma` too, with tile after tile where the shape has several.
+//!
+//! Every layout is a sum: an element's place in the matrix is what its lane adds plus what its number in the lane
+//! adds.
+
+use crate::ops::lanes::LANES;
+
+/// Rows of a block, which the eight groups of four lanes hold.
+const BAND: u32 = 8;
+
+/// Rows and columns: A is m by k, B is k by n, C and D are m by n.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    pub m: u32,
+    pub n: u32,
+    pub k: u32,
+}
+
+impl Shape {
+    /// The shape of a modifier such as `m16n8k16`.
+    pub fn parse(name: &str) -> Option<Shape> {
+        let (m, rest) = name.strip_prefix('m')?.split_once('n')?;
+        let (n, k) = rest.split_once('k')?;
+        Some(Shape { m: m.parse().ok()?, n: n.parse().ok()?, k: k.parse().ok()? })
+    }
+
+    pub fn is(self, m: u32, n: u32, k: u32) -> bool {
+        self == Shape { m, n, k }
+    }
+
+    /// Rows and columns of a matrix.
+    pub fn extent(self, role: Role) -> (u32, u32) {
+        match role {
+            Role::A => (self.m, self.k),
+            Role::B => (self.k, self.n),
+            Role::C => (self.m, self.n),
+        }
+    }
+}
+
+/// What a matrix is for: a factor, or the sum and the result.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    A,
+    B,
+    C,
+}
+
+/// Which elements of a matrix are neighbours in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Major {
+    Row,
+    Column,
+}
+
+impl Major {
+    pub fn parse(name: &str) -> Option<Major> {
+        match name {
+            "row" => Some(Major::Row),
+            "col" => Some(Major::Column),
+            _ => None,
+        }
+    }
+}
+
+/// Indices into a matrix that is stored row after row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Layout {
+    pub lanes: [u16; LANES],
+    /// For the elements of a lane, from the low bits of its first register on.
+    pub elements: Box<[u16]>,
+}
+
+impl Layout {
+    /// The layout of `mma`, with `per` elements in a register.
+    pub fn tiled(role: Role, shape: Shape, per: u32) -> Layout {
+        let (rows, columns) = shape.extent(role);
+        let index = |row: u32, column: u32| (row * columns + column) as u16;
+        let lane = |lane: u32| match role {
+            Role::A => index(lane / 4, lane % 4 * per),
+            Role::B => index(lane % 4 * per, lane / 4),
+            Role::C => index(lane / 4, lane % 4 * 2),
+        };
+        // Two bands of rows take turns; with them, the elements of four lanes across make a tile.
+        let bands = if rows == BAND { 1 } else { 2 };
+        let across = shape.k / (4 * per).min(shape.k);
+        let element = |number: u32| match role {
+            Role::A => {
+                let (register, within) = (number / per, number % per);
+                let (band, tile) = (register % bands, register / bands);
+                index(tile / across * 2 * BAND + band * BAND, tile % across * 4 * per + within)
+            }
+            Role::B => {
+                let (register, within) = (number / per, number % per);
+                index(register % across * 4 * per + within, register / across * BAND)
+            }
+            Role::C => {
+                let (pair, within) = (number / 2, number % 2);
+                let (band, tile) = (pair % bands, pair / bands);
+                let wide = columns / BAND;
+                index(tile / wide * 2 * BAND + band * BAND, tile % wide * BAND + within)
+            }
+        };
+        let count = rows * columns / LANES as u32;
+        Layout { lanes: std::array::from_fn(|number| lane(number as u32)), elements: (0..count).map(element).collect() }
+    }
+
+    /// The same elements again until there are `count`: the ISA gives some fragments of `wmma` more registers than
+    /// they need.
+    pub fn repeated(mut self, count: usize) -> Layout {
+        self.elements = self.elements.iter().copied().cycle().take(count).collect();
+        self
+    }
+
+    /// The layout of `mma.m8n8k4` on f16: four products, each in a group of four lanes below 16 and one above.
+    /// Their matrices follow each other.
+    pub fn quads(role: Role, major: Major, accumulates_halves: bool) -> Layout {
+        let (rows, columns) = Shape { m: 8, n: 8, k: 4 }.extent(role);
+        let index = |row: u32, column: u32| (row * columns + column) as u16;
+        let lane = |lane: u32| match (role, major) {
+            (Role::A, Major::Row) => (lane % 4 + upper(lane), 0),
+            (Role::A, Major::Column) => (upper(lane), lane % 4),
+            (Role::B, Major::Row) => (lane % 4, upper(lane)),
+            (Role::B, Major::Column) => (0, lane % 4 + upper(lane)),
+            (Role::C, _) if accumulates_halves => (lane % 4 + upper(lane), 0),
+            (Role::C, _) => ((lane & 1) + upper(lane), lane & 2),
+        };
+        let element = |number: u32| match (role, major) {
+            (Role::A, Major::Row) | (Role::B, Major::Row) => index(0, number),
+            (Role::A, Major::Column) | (Role::B, Major::Column) => index(number, 0),
+            (Role::C, _) if accumulates_halves => index(0, number),
+            (Role::C, _) => index(number & 2, (number & 4) + (number & 1)),
+        };
+        let lanes = std::array::from_fn(|number| {
+            let number = number as u32;
+            let (row, column) = lane(number);
+            (number % 16 / 4 * rows * columns) as u16 + index(row, column)
+        });
+        // Eight lanes hold each matrix.
+        Layout { lanes, elements: (0..rows * columns / 8).map(element).collect() }
+    }
+}
+
+/// The second half of the warp holds the second four rows or columns.
+fn upper(lane: u32) -> u32 {
+    if lane < 16 { 0 } else { 4 }
+}

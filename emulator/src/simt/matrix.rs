@@ -1,0 +1,48 @@
+//! What a whole warp does with matrices. All 32 lanes are here when anything of this runs: the warp sees to it.
+
+mod multiply;
+mod rows;
+mod transfer;
+
+use super::access::{Local, Refused, View};
+use super::frames::Registers;
+use crate::fault::FaultKind;
+use crate::lower::code::{Address, Reach};
+use crate::lower::matrix::Matrix;
+use crate::ops::lanes::LANES;
+
+/// Why an instruction on matrices can't be run.
+#[derive(Debug)]
+pub enum Failed {
+    Access(Refused),
+    /// Operands that have no meaning, in words.
+    Operands(FaultKind, String),
+}
+
+impl From<Refused> for Failed {
+    fn from(refused: Refused) -> Failed {
+        Failed::Access(refused)
+    }
+}
+
+/// Runs the instruction for all lanes.
+pub fn run(matrix: &Matrix, registers: &mut Registers, view: &mut View, local: Local) -> Result<(), Failed> {
+    match matrix {
+        Matrix::Load(transfer) => transfer::load(transfer, registers, view, local)?,
+        Matrix::Store(transfer) => transfer::store(transfer, registers, view, local)?,
+        Matrix::Multiply(product) => multiply::multiply(product, registers),
+        Matrix::LoadRows(rows) => rows::load(rows, registers, view, local)?,
+        Matrix::StoreRows(rows) => rows::store(rows, registers, view, local)?,
+        Matrix::Transpose { d, a } => rows::transpose(*d, *a, registers),
+    }
+    Ok(())
+}
+
+/// The lanes' addresses.
+fn addresses(address: &Address, registers: &mut Registers) -> [u64; LANES] {
+    let base =
+        if address.wide { *registers.doubles(address.slot) } else { registers.words(address.slot).map(u64::from) };
+    // Addresses in shared memory have 32 bits: what is above is dropped, as for every other access.
+    let kept = if address.reach == Reach::Shared { 0xffff_ffff } else { u64::MAX };
+    base.map(|base| base.wrapping_add_signed(address.offset) & kept)
+}

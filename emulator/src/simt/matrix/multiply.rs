@@ -1,0 +1,154 @@
+//! Products: factors out of the registers, sums back into them.
+
+use crate::lower::matrix::{Arithmetic, Fragment, Multiply};
+use crate::ops::exact::Rounding;
+use crate::ops::float::{canonical, canonical64};
+use crate::ops::half::Small;
+use crate::ops::matrix::element::{Element, brain, e4m3, e5m2, half, tensor};
+use crate::ops::matrix::layout::Shape;
+use crate::ops::matrix::product::{self, BitOp};
+use crate::simt::frames::Registers;
+
+/// Elements of the largest factors, of m16n8k64 in integers and of m16n8k32 and m32n8k16 in floats, and of the
+/// largest sum.
+const INTEGERS_MAX: usize = 1024;
+const FLOATS_MAX: usize = 512;
+const SUMS_MAX: usize = 256;
+
+type Integers<T> = [T; INTEGERS_MAX];
+type Floats = [f64; FLOATS_MAX];
+type Sums<T> = [T; SUMS_MAX];
+
+pub fn multiply(product: &Multiply, registers: &mut Registers) {
+    match product.arithmetic {
+        Arithmetic::Floats => floats(product, registers),
+        Arithmetic::Doubles(rounding) => doubles(product, registers, rounding),
+        Arithmetic::Integers { saturate } => integers(product, registers, saturate),
+        Arithmetic::Bits(op) => bits(product, registers, op),
+    }
+}
+
+/// Takes a matrix out of the registers.
+fn gather<T, const N: usize>(
+    fragment: &Fragment,
+    registers: &mut Registers,
+    matrix: &mut [T; N],
+    decode: impl Fn(u32) -> T,
+) {
+    let bits = 32 / fragment.per;
+    for (slot, numbers) in fragment.slots.iter().zip(fragment.layout.elements.chunks_exact(fragment.per)) {
+        let words = registers.words(*slot);
+        for (within, number) in numbers.iter().enumerate() {
+            for (word, lane) in words.iter().zip(&fragment.layout.lanes) {
+                matrix[usize::from(lane + number)] = decode(word >> (within * bits));
+            }
+        }
+    }
+}
+
+/// Puts a matrix into the registers.
+fn scatter<T: Copy, const N: usize>(
+    fragment: &Fragment,
+    registers: &mut Registers,
+    matrix: &[T; N],
+    encode: impl Fn(T) -> u32,
+) {
+    let bits = 32 / fragment.per;
+    for (slot, numbers) in fragment.slots.iter().zip(fragment.layout.elements.chunks_exact(fragment.per)) {
+        let words = registers.words(*slot);
+        words.fill(0);
+        for (within, number) in numbers.iter().enumerate() {
+            for (word, lane) in words.iter_mut().zip(&fragment.layout.lanes) {
+                *word |= encode(matrix[usize::from(lane + number)]) << (within * bits);
+            }
+        }
+    }
+}
+
+/// Runs `step` on each of the independent products.
+fn each<T, S>(product: &Multiply, a: &[T], b: &[T], c: &mut [S], step: impl Fn(Shape, &[T], &[T], &mut [S])) {
+    let Shape { m, n, k } = product.shape;
+    let [a_size, b_size, c_size] = [m * k, k * n, m * n].map(|size| size as usize);
+    let factors = a.chunks_exact(a_size).zip(b.chunks_exact(b_size));
+    for ((a, b), c) in factors.zip(c.chunks_exact_mut(c_size)).take(product.count) {
+        step(product.shape, a, b, c);
+    }
+}
+
+fn gather_floats<const N: usize>(fragment: &Fragment, registers: &mut Registers, matrix: &mut [f64; N]) {
+    match fragment.element {
+        Element::F16 => gather(fragment, registers, matrix, half),
+        Element::Bf16 => gather(fragment, registers, matrix, brain),
+        Element::Tf32 => gather(fragment, registers, matrix, tensor),
+        Element::E4m3 => gather(fragment, registers, matrix, e4m3),
+        Element::E5m2 => gather(fragment, registers, matrix, e5m2),
+        Element::F32 => gather(fragment, registers, matrix, |bits| f32::from_bits(bits).into()),
+        _ => unreachable!("lowering makes no other product of floats"),
+    }
+}
+
+fn floats(product: &Multiply, registers: &mut Registers) {
+    let (mut a, mut b, mut c): (Floats, Floats, Sums<f64>) = ([0.0; _], [0.0; _], [0.0; _]);
+    gather_floats(&product.a, registers, &mut a);
+    gather_floats(&product.b, registers, &mut b);
+    gather_floats(&product.c, registers, &mut c);
+    each(product, &a, &b, &mut c, product::floats);
+    match product.d.element {
+        Element::F16 => scatter(&product.d, registers, &c, |sum| half::f16::rounded(sum).to_bits().into()),
+        _ => scatter(&product.d, registers, &c, |sum| canonical(sum as f32).to_bits()),
+    }
+}
+
+fn doubles(product: &Multiply, registers: &mut Registers, rounding: Rounding) {
+    let (mut a, mut b, mut c): (Floats, Floats, Sums<f64>) = ([0.0; _], [0.0; _], [0.0; _]);
+    gather_doubles(&product.a, registers, &mut a);
+    gather_doubles(&product.b, registers, &mut b);
+    gather_doubles(&product.c, registers, &mut c);
+    each(product, &a, &b, &mut c, |shape, a, b, c| product::doubles(shape, a, b, c, rounding));
+    let layout = &product.d.layout;
+    for (slot, number) in product.d.slots.iter().zip(&layout.elements) {
+        for (double, lane) in registers.doubles(*slot).iter_mut().zip(&layout.lanes) {
+            *double = canonical64(c[usize::from(lane + number)]).to_bits();
+        }
+    }
+}
+
+fn gather_doubles<const N: usize>(fragment: &Fragment, registers: &mut Registers, matrix: &mut [f64; N]) {
+    for (slot, number) in fragment.slots.iter().zip(&fragment.layout.elements) {
+        for (double, lane) in registers.doubles(*slot).iter().zip(&fragment.layout.lanes) {
+            matrix[usize::from(lane + number)] = f64::from_bits(*double);
+        }
+    }
+}
+
+fn gather_integers(fragment: &Fragment, registers: &mut Registers, matrix: &mut Integers<i32>) {
+    match fragment.element {
+        Element::U8 => gather(fragment, registers, matrix, |bits| i32::from(bits as u8)),
+        Element::S8 => gather(fragment, registers, matrix, |bits| i32::from(bits as i8)),
+        Element::U4 => gather(fragment, registers, matrix, |bits| (bits & 15) as i32),
+        Element::S4 => gather(fragment, registers, matrix, |bits| (bits << 28) as i32 >> 28),
+        _ => unreachable!("lowering makes no other product of integers"),
+    }
+}
+
+fn integers(product: &Multiply, registers: &mut Registers, saturate: bool) {
+    let (mut a, mut b, mut c): (Integers<i32>, Integers<i32>, Sums<i64>) = ([0; _], [0; _], [0; _]);
+    gather_integers(&product.a, registers, &mut a);
+    gather_integers(&product.b, registers, &mut b);
+    gather(&product.c, registers, &mut c, |bits| i64::from(bits as i32));
+    each(product, &a, &b, &mut c, product::integers);
+    if saturate {
+        scatter(&product.d, registers, &c, |sum| sum.clamp(i32::MIN.into(), i32::MAX.into()) as u32);
+    } else {
+        scatter(&product.d, registers, &c, |sum| sum as u32);
+    }
+}
+
+fn bits(product: &Multiply, registers: &mut Registers, op: BitOp) {
+    let (mut a, mut b, mut c): (Integers<u32>, Integers<u32>, Sums<i64>) = ([0; _], [0; _], [0; _]);
+    gather(&product.a, registers, &mut a, |bits| bits);
+    gather(&product.b, registers, &mut b, |bits| bits);
+    gather(&product.c, registers, &mut c, |bits| i64::from(bits as i32));
+    each(product, &a, &b, &mut c, |shape, a, b, c| product::bits(shape, op, a, b, c));
+    scatter(&product.d, registers, &c, |sum| sum as u32);
+}

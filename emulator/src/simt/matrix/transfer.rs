@@ -1,0 +1,180 @@
+//! Matrices between memory and registers, line by line.
+
+use super::{Failed, addresses};
+use crate::fault::FaultKind;
+use crate::lower::matrix::Transfer;
+use crate::ops::lanes::LANES;
+use crate::ops::matrix::layout::Major;
+use crate::simt::access::{Local, Refused, View, host_address, space_of};
+use crate::simt::frames::Registers;
+
+/// Lines of the largest matrix.
+const LINES_MAX: usize = 32;
+
+/// CUDA asks for lines that start at multiples of 16 bytes, PTX for multiples of the fragment, which may be more:
+/// the lesser of the two counts.
+const LINE_ALIGN_MAX: u64 = 16;
+
+pub fn load(transfer: &Transfer, registers: &mut Registers, view: &View, local: Local) -> Result<(), Failed> {
+    let lines = lines(transfer, registers, view, local, false)?;
+    let fragment = &transfer.fragment;
+    let bits = unit_bits(transfer);
+    for (slot, numbers) in fragment.slots.iter().zip(fragment.layout.elements.chunks_exact(fragment.per)) {
+        let mut plane = [0u64; LANES];
+        for (within, number) in numbers.iter().enumerate() {
+            for (word, lane) in plane.iter_mut().zip(&fragment.layout.lanes) {
+                let (line, position) = position(transfer, lane + number);
+                // SAFETY: the line was checked for all its elements.
+                *word |= unsafe { element(lines[line], position, bits) } << (within as u32 * bits);
+            }
+        }
+        if bits == 64 {
+            *registers.doubles(*slot) = plane;
+        } else {
+            *registers.words(*slot) = plane.map(|word| word as u32);
+        }
+    }
+    Ok(())
+}
+
+pub fn store(transfer: &Transfer, registers: &mut Registers, view: &View, local: Local) -> Result<(), Failed> {
+    let lines = lines(transfer, registers, view, local, true)?;
+    let fragment = &transfer.fragment;
+    let bits = unit_bits(transfer);
+    for (slot, numbers) in fragment.slots.iter().zip(fragment.layout.elements.chunks_exact(fragment.per)) {
+        let plane = if bits == 64 { *registers.doubles(*slot) } else { registers.words(*slot).map(u64::from) };
+        for (within, number) in numbers.iter().enumerate() {
+            for (word, lane) in plane.iter().zip(&fragment.layout.lanes) {
+                let (line, position) = position(transfer, lane + number);
+                // SAFETY: the line was checked for all its elements.
+                unsafe { put_element(lines[line], position, bits, word >> (within as u32 * bits)) };
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Bits of what the layout counts.
+fn unit_bits(transfer: &Transfer) -> u32 {
+    transfer.fragment.element.bits() * transfer.fragment.element.per_unit()
+}
+
+/// The line that an element lies in and its place there.
+#[inline(always)]
+fn position(transfer: &Transfer, index: u16) -> (usize, usize) {
+    // The columns of every matrix are a power of two, and indices go row by row.
+    let columns = if transfer.major == Major::Row { transfer.length } else { transfer.lines };
+    let (row, column) = (index >> columns.trailing_zeros(), u32::from(index) & (columns - 1));
+    let (row, column) = (usize::from(row), column as usize);
+    if transfer.major == Major::Row { (row, column) } else { (column, row) }
+}
+
+/// # Safety
+/// The line has an element at the position.
+#[inline(always)]
+unsafe fn element(line: u64, position: usize, bits: u32) -> u64 {
+    let at = line as *const u8;
+    // SAFETY: the caller vouches for the element. Others may write there: the kernel's race, as for every load.
+    unsafe {
+        match bits {
+            4 => u64::from(*at.add(position / 2) >> (position % 2 * 4) & 15),
+            8 => u64::from(*at.add(position)),
+            16 => u64::from(at.cast::<u16>().add(position).read_unaligned()),
+            32 => u64::from(at.cast::<u32>().add(position).read_unaligned()),
+            _ => at.cast::<u64>().add(position).read_unaligned(),
+        }
+    }
+}
+
+/// # Safety
+/// The line has an element at the position.
+#[inline(always)]
+unsafe fn put_element(line: u64, position: usize, bits: u32, value: u64) {
+    let at = line as *mut u8;
+    // SAFETY: the caller vouches for the element.
+    unsafe {
+        match bits {
+            16 => at.cast::<u16>().add(position).write_unaligned(value as u16),
+            32 => at.cast::<u32>().add(position).write_unaligned(value as u32),
+            _ => at.cast::<u64>().add(position).write_unaligned(value),
+        }
+    }
+}
+
+/// Where the lines lie on the host, after all checks.
+fn lines(
+    transfer: &Transfer,
+    registers: &mut Registers,
+    view: &View,
+    local: Local,
+    writes: bool,
+) -> Result<[u64; LINES_MAX], Failed> {
+    let bits = u64::from(unit_bits(transfer));
+    let bytes = u64::from(transfer.length) * bits / 8;
+    let start = start(transfer, registers)?;
+    let step = step(transfer, registers, bytes, writes)?;
+    let reach = transfer.address.reach;
+    let space = space_of(reach, start);
+    let refused = |address, kind| Refused { lane: 0, address, bytes, space, kind };
+    if !matches!(space, "global" | "shared") {
+        return Err(refused(start, FaultKind::IllegalAddress).into());
+    }
+    let whole = step * u64::from(transfer.lines - 1) + bytes;
+    let by = |number: u32| u64::from(number) * step;
+    match host_address(start, reach, whole, 0, view, local) {
+        Ok(first) => Ok(std::array::from_fn(|number| first + by(number as u32))),
+        Err(whole) => {
+            // The report is to name the first line that is out of reach, where it is one that is.
+            for number in 0..transfer.lines {
+                let address = start.checked_add(by(number)).ok_or(refused(start, FaultKind::IllegalAddress))?;
+                host_address(address, reach, bytes, 0, view, local)?;
+            }
+            Err(whole.into())
+        }
+    }
+}
+
+/// The address, which all lanes agree on.
+fn start(transfer: &Transfer, registers: &mut Registers) -> Result<u64, Failed> {
+    let starts = addresses(&transfer.address, registers);
+    let start = starts[0];
+    if let Some(other) = starts.iter().find(|other| **other != start) {
+        let what = format!("lanes with different addresses of a matrix, {start:#x} and {other:#x}");
+        return Err(Failed::Operands(FaultKind::IllegalInstruction, what));
+    }
+    let fragment = fragment_bytes(transfer);
+    if !start.is_multiple_of(fragment) {
+        let space = space_of(transfer.address.reach, start);
+        let kind = FaultKind::MisalignedAddress;
+        return Err(Refused { lane: 0, address: start, bytes: fragment, space, kind }.into());
+    }
+    Ok(start)
+}
+
+/// What the registers of one lane hold.
+fn fragment_bytes(transfer: &Transfer) -> u64 {
+    transfer.fragment.slots.len() as u64 * if unit_bits(transfer) == 64 { 8 } else { 4 }
+}
+
+/// Bytes from one line of `bytes` bytes to the next.
+fn step(transfer: &Transfer, registers: &mut Registers, bytes: u64, writes: bool) -> Result<u64, Failed> {
+    let Some(slot) = transfer.stride else { return Ok(bytes) };
+    let strides = *registers.words(slot);
+    let stride = strides[0];
+    if let Some(other) = strides.iter().find(|other| **other != stride) {
+        let what = format!("lanes with different strides of a matrix, {stride} and {other} elements");
+        return Err(Failed::Operands(FaultKind::IllegalInstruction, what));
+    }
+    let step_bits = u64::from(stride) * u64::from(transfer.fragment.element.bits());
+    let align = fragment_bytes(transfer).min(LINE_ALIGN_MAX);
+    if !step_bits.is_multiple_of(8 * align) {
+        let what = format!("a stride of {stride} elements, which is no multiple of {align} bytes");
+        return Err(Failed::Operands(FaultKind::MisalignedAddress, what));
+    }
+    let step = step_bits / 8;
+    if writes && step < bytes {
+        let what = format!("a stride of {stride} elements, by which the lines of the matrix overlap");
+        return Err(Failed::Operands(FaultKind::IllegalInstruction, what));
+    }
+    Ok(step)
+}
