@@ -5,6 +5,7 @@
 //! are a thin skin over that. An instruction that the emulator does not know is an error when the module is loaded,
 //! with its line: it never computes something else in silence.
 
+pub mod checks;
 pub mod driver;
 mod exports;
 pub mod fault;

@@ -1,6 +1,7 @@
 //! From a parsed PTX text to a module that can run: places variables, lowers functions, resolves every name.
 
 mod arithmetic;
+mod check;
 pub mod code;
 mod control;
 mod function;
@@ -15,7 +16,7 @@ mod writes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use self::code::{Callee, FUNCTION_STRIDE, FUNCTION_WINDOW, Function};
+use self::code::{Callee, FUNCTION_STRIDE, FUNCTION_WINDOW, Function, SharedVariable};
 use self::function::Emitter;
 use self::symbols::{Symbol, Symbols};
 use crate::memory::Memory;
@@ -56,7 +57,8 @@ pub fn load(ptx: &str, memory: &Arc<Memory>, target: ComputeCapability) -> Resul
     let lowered = lower_all(&tree, &symbols, shared_end)?;
     let storage = Arc::new(storage);
     let files = tree.files.iter().map(|(number, name)| (*number, (*name).to_owned())).collect();
-    let program = Arc::new(Program { accesses: lowered.accesses, functions: lowered.functions, files });
+    let program =
+        Arc::new(Program { accesses: lowered.accesses, functions: lowered.functions, files, shared: lowered.shared });
     let mut entries = HashMap::new();
     for kernel in lowered.kernels {
         let name = program.functions[kernel.function].name.clone();
@@ -107,14 +109,19 @@ fn declare<'a>(
     storage: &mut Storage,
     shared_end: &mut u32,
 ) -> Result<(Symbols<'a>, Globals), LoadError> {
-    let (mut symbols, mut globals) = (Symbols::default(), Globals::new());
+    let checked = memory.checks().any();
+    let (mut symbols, mut globals) = (Symbols { checked, ..Symbols::default() }, Globals::new());
     let constant_bytes = place_constants(tree, memory, storage, &mut symbols)?;
     let mut next_constant = constant_bytes;
     for variable in &tree.variables {
         let bytes = variable.count.saturating_mul(variable.ty.bytes().into());
         let symbol = match variable.space {
             Space::Shared if variable.count == 0 => Symbol::DynamicShared,
-            Space::Shared => Symbol::Shared { offset: place_shared(shared_end, variable)? },
+            Space::Shared => {
+                let offset = place_shared(shared_end, variable)?;
+                symbols.shared.push(source::shared_variable(variable, offset));
+                Symbol::Shared { offset }
+            }
             _ if variable.is_extern => {
                 let message = format!("unresolved external variable `{}`", variable.name);
                 return Err(LoadError::new(variable.line, LoadErrorKind::Unresolved, message));
@@ -164,6 +171,8 @@ fn place(memory: &Memory, storage: &mut Storage, bytes: u64, line: u32) -> Resul
         .alloc(bytes)
         .map_err(|error| LoadError::new(line, LoadErrorKind::OutOfMemory, format!("failed to {error}")))?;
     storage.addresses.push(address);
+    // What a variable's declaration does not say is zero.
+    memory.note_written(address, bytes);
     Ok(address)
 }
 
@@ -258,6 +267,7 @@ struct Lowered {
     functions: Vec<Function>,
     kernels: Vec<Kernel>,
     accesses: u32,
+    shared: Vec<SharedVariable>,
 }
 
 struct Kernel {
@@ -272,7 +282,8 @@ struct Kernel {
 
 fn lower_all<'a>(tree: &Tree<'a>, symbols: &Symbols<'a>, mut shared_start: u32) -> Result<Lowered, LoadError> {
     let bodies: Vec<_> = tree.functions.iter().filter(|function| function.body.is_some()).collect();
-    let mut lowered = Lowered { functions: Vec::new(), kernels: Vec::new(), accesses: 0 };
+    let mut lowered =
+        Lowered { functions: Vec::new(), kernels: Vec::new(), accesses: 0, shared: symbols.shared.clone() };
     lowered.functions.resize_with(bodies.len(), Function::default);
     // Functions first: the shared memory that they declare comes before that of any kernel.
     let order =
@@ -286,6 +297,7 @@ fn lower_all<'a>(tree: &Tree<'a>, symbols: &Symbols<'a>, mut shared_start: u32) 
         lowered.functions[index] = code;
         if !function.is_entry {
             shared_start = shared_bytes;
+            lowered.shared.append(&mut lowered.functions[index].shared);
             continue;
         }
         let limit = function.required.map(|shape| shape.iter().map(|n| u64::from(*n)).product());

@@ -10,6 +10,7 @@
 
 mod arena;
 mod freed;
+mod shadow;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,6 +19,8 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use self::arena::Arena;
 use self::freed::Freed;
+use self::shadow::Shadow;
+use crate::checks::Checks;
 use crate::fault::describe_access;
 
 /// Every allocation starts at a multiple of this: the alignment that CUDA's own allocator keeps, which kernels rely
@@ -38,6 +41,8 @@ pub struct Memory {
     /// Every range that may be accessed: allocations and mapped host memory, by start address.
     live: RwLock<BTreeMap<u64, Range>>,
     freed: Mutex<Freed>,
+    checks: Checks,
+    shadow: Option<Shadow>,
 }
 
 /// Not enough memory is left.
@@ -98,35 +103,48 @@ impl Nearest {
 impl Memory {
     /// Reserves address space for `bytes` of device memory. Pages are taken from the host when first touched.
     pub fn new(bytes: u64) -> io::Result<Memory> {
+        Memory::checked(bytes, Checks::default())
+    }
+
+    /// As [`Memory::new`], with checks for every kernel that runs over this memory.
+    pub fn checked(bytes: u64, checks: Checks) -> io::Result<Memory> {
         let capacity = bytes;
         let reserved = bytes
             .checked_next_multiple_of(ALLOCATION_ALIGN)
             .and_then(|b| b.max(ALLOCATION_ALIGN).checked_mul(RESERVE_FACTOR))
             .ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
-        let length = usize::try_from(reserved).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-        // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
-        let mapped = unsafe {
-            libc::mmap(
-                ptr::null_mut(),
-                length,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
-                -1,
-                0,
-            )
-        };
-        if mapped == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let base = mapped as u64;
-        Ok(Memory {
+        let base = map_reserved(reserved)?;
+        let mut memory = Memory {
             base,
             reserved,
             capacity,
             arena: Mutex::new(Arena::new(base, reserved, capacity)),
             live: RwLock::new(BTreeMap::new()),
             freed: Mutex::default(),
-        })
+            checks,
+            shadow: None,
+        };
+        if checks.uninitialised {
+            memory.shadow = Some(Shadow::new(base, reserved)?);
+        }
+        Ok(memory)
+    }
+
+    /// The checks for kernels that run over this memory.
+    pub fn checks(&self) -> Checks {
+        self.checks
+    }
+
+    /// Counts a range as written: someone is about to write it, or it is known to hold zeros.
+    pub fn note_written(&self, address: u64, bytes: u64) {
+        if let Some(shadow) = &self.shadow {
+            shadow.write(address, bytes);
+        }
+    }
+
+    /// How many bytes of a range come before the first that nobody has written, if there is one and that is watched.
+    pub fn first_unwritten(&self, address: u64, bytes: u64) -> Option<u64> {
+        self.shadow.as_ref()?.first_unwritten(address, bytes)
     }
 
     /// Allocates `bytes` (at least 1), zeroed, and gives the address.
@@ -156,7 +174,10 @@ impl Memory {
                 _ => return Err(NotAllocated { address }),
             }
         };
-        self.release_pages(address, room);
+        release_pages(address, room);
+        if let Some(shadow) = &self.shadow {
+            shadow.clear(address, room);
+        }
         self.freed.lock().unwrap_or_else(PoisonError::into_inner).push(address, bytes);
         arena.used -= bytes;
         arena.give(address, room);
@@ -235,6 +256,7 @@ impl Memory {
         self.check(target, bytes)?;
         // SAFETY: the target was just checked, the caller vouches for the source, and `copy` allows overlap.
         unsafe { ptr::copy(source, target as *mut u8, bytes as usize) };
+        self.note_written(target, bytes);
         Ok(())
     }
 
@@ -255,6 +277,9 @@ impl Memory {
         self.check(target, bytes)?;
         // SAFETY: both ranges were just checked.
         unsafe { ptr::copy(source as *const u8, target as *mut u8, bytes as usize) };
+        if let Some(shadow) = &self.shadow {
+            shadow.copy(target, source, bytes);
+        }
         Ok(())
     }
 
@@ -277,6 +302,7 @@ impl Memory {
         let size = size_of::<T>() as u64;
         let bytes = count.checked_mul(size).ok_or_else(|| self.bad(target, u64::MAX))?;
         self.check(target, bytes)?;
+        self.note_written(target, bytes);
         for index in 0..count {
             // SAFETY: the whole range was just checked.
             unsafe { ((target + index * size) as *mut T).write_unaligned(value) };
@@ -287,30 +313,48 @@ impl Memory {
     fn write_live(&self) -> std::sync::RwLockWriteGuard<'_, BTreeMap<u64, Range>> {
         self.live.write().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// Gives whole pages back to the host and zeroes what shares a page with a neighbour.
-    fn release_pages(&self, start: u64, room: u64) {
-        const PAGE: u64 = 4096;
-        let end = start + room;
-        let (first, last) = (start.next_multiple_of(PAGE).min(end), (end / PAGE * PAGE).max(start));
-        // SAFETY: the range lies inside the arena and belongs to no live allocation; private anonymous pages read as
-        // zero after MADV_DONTNEED.
-        unsafe {
-            if first < last {
-                ptr::write_bytes(start as *mut u8, 0, (first - start) as usize);
-                libc::madvise(first as *mut libc::c_void, (last - first) as usize, libc::MADV_DONTNEED);
-                ptr::write_bytes(last as *mut u8, 0, (end - last) as usize);
-            } else {
-                ptr::write_bytes(start as *mut u8, 0, room as usize);
-            }
-        }
-    }
 }
 
 impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: the mapping was made in `new` and nothing can use it any more.
         unsafe { libc::munmap(self.base as *mut libc::c_void, self.reserved as usize) };
+    }
+}
+
+/// Address space for as many bytes, all zero, that takes memory only where it is written.
+fn map_reserved(bytes: u64) -> io::Result<u64> {
+    let length = usize::try_from(bytes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    // SAFETY: an anonymous private mapping at an address of the kernel's choice touches no existing memory.
+    let mapped = unsafe {
+        libc::mmap(
+            ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE,
+            -1,
+            0,
+        )
+    };
+    if mapped == libc::MAP_FAILED { Err(io::Error::last_os_error()) } else { Ok(mapped as u64) }
+}
+
+/// Gives whole pages of such a mapping back to the host and zeroes what shares a page with a neighbour. Nobody else
+/// uses the range.
+fn release_pages(start: u64, room: u64) {
+    const PAGE: u64 = 4096;
+    let end = start + room;
+    let (first, last) = (start.next_multiple_of(PAGE).min(end), (end / PAGE * PAGE).max(start));
+    // SAFETY: the range lies inside a mapping of ours and belongs to nobody; private anonymous pages read as zero
+    // after MADV_DONTNEED.
+    unsafe {
+        if first < last {
+            ptr::write_bytes(start as *mut u8, 0, (first - start) as usize);
+            libc::madvise(first as *mut libc::c_void, (last - first) as usize, libc::MADV_DONTNEED);
+            ptr::write_bytes(last as *mut u8, 0, (end - last) as usize);
+        } else {
+            ptr::write_bytes(start as *mut u8, 0, room as usize);
+        }
     }
 }
 

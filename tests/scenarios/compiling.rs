@@ -59,3 +59,24 @@ async fn a_hosts_file_does_not_come_back_in_a_compile_log() {
     let told = format!("{} {}", failure.message, failure.detail.as_deref().unwrap_or_default());
     assert!(!told.contains("root:") && !told.contains("/bin/"), "{told}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_store_out_of_bounds_comes_back_with_its_line_in_cuda_c() {
+    let ground = Ground::shared("lines").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let wild = SQUARES.replace("y[i] = x[i] * x[i]", "\n        y[i + 100] = x[i] * x[i]");
+    let error = fleet.submit(squares(&wild)).await.unwrap().wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::KernelFault), "{failure:?}");
+    let report = failure.detail.as_deref().expect("the emulator reports the access");
+    let lines: Vec<&str> = report.lines().map(str::trim).collect();
+    assert!(lines[0].starts_with("illegal access of 4 bytes at 0x"), "{report}");
+    assert!(lines[0].ends_with(" in global memory in kernel `squares`"), "{report}");
+    assert!(lines[1].starts_with("at kernel.cu:5 (PTX line "), "{report}");
+    assert!(lines[1].ends_with(", `st.global.f32`)"), "{report}");
+    assert_eq!(lines[2], "block (0, 0, 0), thread (0, 0, 0) and 31 others of its warp");
+    assert!(lines[3].starts_with("right past the end of the 400-byte allocation at 0x"), "{report}");
+    assert_eq!(lines.len(), 4, "{report}");
+    ground.check_history(1).await;
+}

@@ -65,7 +65,7 @@ pub struct PrimaryState {
 
 impl Device {
     pub fn new(ordinal: u32, settings: &Settings, pools: &Registry<Pool>) -> Answer<Self> {
-        let memory = Memory::new(settings.memory_bytes).map_err(|error| {
+        let memory = Memory::checked(settings.memory_bytes, settings.checks).map_err(|error| {
             eprintln!("gpufleet emulator: failed to reserve {} bytes for a device: {error}", settings.memory_bytes);
             Status::OutOfMemory
         })?;

@@ -5,6 +5,7 @@ use std::{env, thread};
 
 use thiserror::Error;
 
+use crate::checks::{Checks, NAMES};
 use crate::module::ComputeCapability;
 
 /// How many devices the machine has.
@@ -19,6 +20,11 @@ pub const THREADS: &str = "GPUFLEET_EMULATOR_THREADS";
 /// then ends with `CUDA_ERROR_LAUNCH_TIMEOUT`. Without it only the end of its context or process ends such a kernel,
 /// as on a device.
 pub const INSTRUCTIONS_MAX: &str = "GPUFLEET_EMULATOR_INSTRUCTIONS_MAX";
+
+/// What the emulator looks for beyond what a device does, at several times the cost: `races` between threads of a
+/// block in shared memory, and reads of `uninitialised` memory; both with a comma between. A finding ends the launch
+/// with `CUDA_ERROR_LAUNCH_FAILED`.
+pub const CHECKS: &str = "GPUFLEET_EMULATOR_CHECKS";
 
 /// More devices than any machine holds: a larger number is a slip of the hand.
 const DEVICES_MAX: u32 = 64;
@@ -40,6 +46,7 @@ pub struct Settings {
     pub compute_capability: ComputeCapability,
     pub threads: usize,
     pub instructions_max: Option<u64>,
+    pub checks: Checks,
 }
 
 /// A variable whose value makes no sense.
@@ -70,6 +77,7 @@ impl Settings {
             )?,
             threads: setting(&lookup, THREADS, cores, |text| whole(text, 1, THREADS_MAX))? as usize,
             instructions_max: setting(&lookup, INSTRUCTIONS_MAX, None, |text| instructions(text).map(Some))?,
+            checks: setting(&lookup, CHECKS, Checks::default(), checks)?,
         })
     }
 }
@@ -106,6 +114,10 @@ fn memory_bytes(text: &str) -> Result<u64, String> {
     })
 }
 
+fn checks(text: &str) -> Result<Checks, String> {
+    Checks::parse(text).map_err(|error| format!("expected {}, with commas between: {error}", NAMES.join(" or ")))
+}
+
 fn compute_capability(text: &str) -> Result<ComputeCapability, String> {
     let parsed = text
         .split_once('.')
@@ -117,7 +129,7 @@ fn compute_capability(text: &str) -> Result<ComputeCapability, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{COMPUTE_CAPABILITY, DEVICES, INSTRUCTIONS_MAX, MEMORY, Settings, THREADS};
+    use super::{CHECKS, COMPUTE_CAPABILITY, DEVICES, INSTRUCTIONS_MAX, MEMORY, Settings, THREADS};
     use crate::module::ComputeCapability;
 
     fn read(pairs: &[(&'static str, &str)]) -> Result<Settings, String> {
@@ -142,6 +154,13 @@ mod tests {
     }
 
     #[test]
+    fn checks_are_off_unless_they_are_named() {
+        assert!(!read(&[]).unwrap().checks.any());
+        let both = read(&[(CHECKS, "uninitialised, races")]).unwrap().checks;
+        assert!(both.races && both.uninitialised);
+    }
+
+    #[test]
     fn a_malformed_value_is_named_with_what_was_expected() {
         for (name, value) in [
             (DEVICES, "0"),
@@ -152,6 +171,8 @@ mod tests {
             (COMPUTE_CAPABILITY, "8"),
             (COMPUTE_CAPABILITY, "80.0"),
             (THREADS, ""),
+            (CHECKS, "race"),
+            (CHECKS, "races,"),
             (INSTRUCTIONS_MAX, "0"),
             (INSTRUCTIONS_MAX, "1e9"),
         ] {

@@ -29,6 +29,16 @@ pub struct Program {
     pub accesses: u32,
     /// Source files, by the numbers that lines name them with.
     pub files: Vec<(u32, String)>,
+    /// Shared variables that every kernel has: those of the module's top level and of functions that are no kernels.
+    pub shared: Vec<SharedVariable>,
+}
+
+/// A variable in shared memory, for reports.
+#[derive(Clone, Debug)]
+pub struct SharedVariable {
+    pub name: String,
+    pub offset: u32,
+    pub bytes: u32,
 }
 
 #[derive(Debug, Default)]
@@ -54,6 +64,8 @@ pub struct Function {
     pub results: Vec<u32>,
     pub calls: Calls,
     pub has_barrier: bool,
+    /// A kernel's own shared variables.
+    pub shared: Vec<SharedVariable>,
     pub lines: Lines,
 }
 
@@ -161,6 +173,8 @@ pub enum Op {
     Store(Box<Access>),
     Atomic(Box<Atomic>),
     CopyAsync(Box<CopyAsync>),
+    /// Looks at what the next instruction is about to do to memory, where checks are on.
+    Check(Box<Check>),
     Shuffle(Box<Shuffle>),
     Vote(Box<Vote>),
     Match(Box<Match>),
@@ -241,6 +255,21 @@ pub struct CopyAsync {
     pub bytes: u32,
     /// Bytes that are read where fewer than are written; the rest is zero.
     pub source_bytes: Option<u32>,
+}
+
+/// An access of memory, for those who watch it.
+#[derive(Debug)]
+pub struct Check {
+    pub address: Address,
+    pub bytes: u32,
+    /// Bytes that are accessed of those, where a register tells.
+    pub length: Option<u32>,
+    pub reads: bool,
+    pub writes: bool,
+    /// Atomic, or volatile, relaxed, acquiring or releasing: not in a race with others of this kind.
+    pub strong: bool,
+    /// The slots of a store's values, and whether they are planes of 64 bits.
+    pub values: Option<(Vec<u32>, bool)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

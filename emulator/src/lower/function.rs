@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use super::code::{Function, Instruction, Layout, Op, Special};
 use super::modifiers::{Modifiers, unsupported};
+use super::source::shared_variable;
 use super::symbols::{Symbol, Symbols};
 use super::writes::Writes;
 use crate::module::{LoadError, LoadErrorKind};
@@ -313,6 +314,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
             Space::Shared if variable.count == 0 => Symbol::DynamicShared,
             Space::Shared => {
                 let offset = super::place_shared(&mut self.shared_end, variable)?;
+                self.function.shared.push(shared_variable(variable, offset));
                 Symbol::Shared { offset }
             }
             Space::Global | Space::Const => {

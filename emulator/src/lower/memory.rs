@@ -1,6 +1,7 @@
 //! Instructions that reach memory: loads, stores, atomics, copies, and the parameters of functions.
 
-use super::code::{Access, Address, Atomic, AtomicFunction, CopyAsync, NO_SLOT, Op, Reach, Special};
+use super::check::is_strong;
+use super::code::{Access, Address, Atomic, AtomicFunction, Check, CopyAsync, NO_SLOT, Op, Reach, Special};
 use super::function::{Emitter, Lowered, Width, width};
 use super::modifiers::Modifiers;
 use super::symbols::Symbol;
@@ -71,6 +72,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     pub fn load(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let strong = is_strong(m);
         let acquires = m.take("acquire");
         m.take_hints();
         let reach = reach(m);
@@ -112,6 +114,7 @@ impl<'a> Emitter<'a, '_> {
         if ty.bits() == 64 && !wide {
             return Err(self.syntax("result of the wrong size"));
         }
+        self.check(Check::load(address, ty.bytes() * elements.len() as u32, strong));
         let run = load_run(ty, wide);
         self.push(Op::Load(Box::new(Access { address, count: elements.len() as u32, slots, run })));
         if acquires {
@@ -121,6 +124,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     pub fn store(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let strong = is_strong(m);
         let releases = m.take("release");
         m.take_hints();
         let reach = reach(m);
@@ -156,6 +160,8 @@ impl<'a> Emitter<'a, '_> {
         if releases {
             self.push(Op::Fence);
         }
+        let count = elements.len();
+        self.check(Check::store(address, ty.bytes() * count as u32, strong, &slots[..count], wide));
         let run = store_run(ty, wide);
         self.push(Op::Store(Box::new(Access { address, count: elements.len() as u32, slots, run })));
         Ok(())
@@ -280,6 +286,7 @@ impl<'a> Emitter<'a, '_> {
         let c = if swap { self.source(&operands[first + 2], ty)? } else { b };
         let unused = reduction || matches!(operands[0], Operand::Sink);
         let d = if unused { NO_SLOT } else { self.target(&operands[0], ty)? };
+        self.check(Check::atomic(address, ty.bytes()));
         self.push(Op::Atomic(Box::new(Atomic { address, function, ty, d, b, c })));
         Ok(())
     }
@@ -311,6 +318,8 @@ impl<'a> Emitter<'a, '_> {
             Some(operand) => Some(self.source(operand, Type::U32)?),
             None => None,
         };
+        self.check(Check { length: source_bytes, ..Check::load(source, bytes, false) });
+        self.check(Check::store(target, bytes, false, &[], false));
         self.push(Op::CopyAsync(Box::new(CopyAsync { target, source, bytes, source_bytes })));
         Ok(())
     }

@@ -29,6 +29,11 @@ impl<'a> Modifiers<'a> {
         }
     }
 
+    /// Whether a modifier is there that nobody has taken yet.
+    pub fn has(&self, name: &str) -> bool {
+        self.left.contains(&name)
+    }
+
     /// Takes the first of several names that is there.
     pub fn one_of(&mut self, names: &[&'static str]) -> Option<&'static str> {
         names.iter().copied().find(|name| self.take(name))
@@ -40,14 +45,9 @@ impl<'a> Modifiers<'a> {
     }
 
     pub fn try_ty(&mut self) -> Option<Type> {
-        self.first(Type::parse)
-    }
-
-    /// Takes the first modifier that `parse` understands.
-    pub fn first<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
-        let (index, found) = self.left.iter().enumerate().find_map(|(index, name)| Some((index, parse(name)?)))?;
+        let (index, ty) = self.left.iter().enumerate().find_map(|(index, name)| Some((index, Type::parse(name)?)))?;
         self.left.remove(index);
-        Some(found)
+        Some(ty)
     }
 
     /// Takes the first modifier that `parse` understands.

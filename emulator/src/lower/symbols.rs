@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::code::Callee;
+use super::code::{Callee, SharedVariable};
 use super::function::Width;
 
 #[derive(Clone, Debug)]
@@ -37,6 +37,10 @@ pub struct Symbols<'a> {
     pub names: HashMap<&'a str, Symbol>,
     /// Words of arguments and of results of each function that is called by name.
     pub signatures: HashMap<&'a str, (usize, usize)>,
+    /// The shared variables among them.
+    pub shared: Vec<SharedVariable>,
+    /// Whether code gets the checks of the memory that it runs over.
+    pub checked: bool,
     /// Where the constants lie.
     pub constants: (u64, u64),
 }

@@ -5,6 +5,7 @@ use std::thread;
 use std::time::Instant;
 
 use super::access::{Range, View};
+use super::checks::BlockChecks;
 use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
 use super::specials::dynamic_start;
@@ -90,6 +91,8 @@ pub struct Context<'a> {
     pub block: [u32; 3],
     pub vector: bool,
     pub barriers: [Arrivals; BARRIERS],
+    /// There where the memory has checks.
+    pub checks: Option<Box<BlockChecks>>,
     pub spent: u64,
     /// Turns of loops that a warp has before the next one.
     pub turns: u32,
@@ -111,6 +114,9 @@ impl<'a> Context<'a> {
         // Two words more: the start is rounded up to the 16 bytes that the widest access needs.
         let mut shared = vec![0u64; shared_bytes.div_ceil(8) as usize + 2];
         let start = (shared.as_mut_ptr() as u64).next_multiple_of(16) as *mut u8;
+        let checks = memory.checks();
+        let local_bytes = u64::from(entry.local_bytes).next_multiple_of(16);
+        let block_checks = || Box::new(BlockChecks::new(checks, config.threads(), shared_bytes, local_bytes));
         let view = View {
             memory,
             shared: start,
@@ -129,6 +135,7 @@ impl<'a> Context<'a> {
             block: [0; 3],
             vector,
             barriers: [Arrivals::default(); BARRIERS],
+            checks: checks.any().then(block_checks),
             spent: 0,
             turns: if signals.workspace == 0 { TURNS_OF_WARP } else { TURNS_OF_WARP_IN_TURN },
             started: Instant::now(),
@@ -155,6 +162,25 @@ impl<'a> Context<'a> {
                 Some("the launch has spent its instructions")
             }
             _ => None,
+        }
+    }
+
+    /// Lanes of a warp have come together.
+    pub fn met(&mut self, warp: u32, lanes: u32) {
+        if let Some(checks) = &mut self.checks {
+            checks.clocks.meet(warp, lanes);
+        }
+    }
+
+    /// Names a place in the block's shared memory.
+    pub fn shared_place(&self, offset: u64) -> String {
+        let mut variables = self.program.shared.iter().chain(&self.program.functions[self.entry.function].shared);
+        let found = variables.find(|one| (one.offset.into()..u64::from(one.offset + one.bytes)).contains(&offset));
+        let place = format!("offset {offset} of shared memory");
+        match (found, offset.checked_sub(dynamic_start(self.entry))) {
+            (Some(one), _) => format!("{place}, {} bytes into `{}`", offset - u64::from(one.offset), one.name),
+            (None, Some(offset)) => format!("{place}, {offset} bytes into its dynamic part"),
+            (None, None) => place,
         }
     }
 
@@ -214,6 +240,9 @@ impl BlockRun {
         cx.barriers = [Arrivals::default(); BARRIERS];
         // SAFETY: the view's shared memory is the context's own, of that size.
         unsafe { cx.view.shared.write_bytes(0, cx.view.shared_bytes as usize) };
+        if let Some(checks) = &mut cx.checks {
+            checks.start_block();
+        }
         BlockRun { threads: cx.config.threads(), started: 0, waiting: Vec::new() }
     }
 
@@ -316,6 +345,9 @@ impl BlockRun {
         for id in 0..BARRIERS {
             let arrivals = cx.barriers[id];
             if self.complete(arrivals) {
+                if let Some(checks) = &mut cx.checks {
+                    self.order(id as u32, checks);
+                }
                 for warp in &mut self.waiting {
                     warp.release(id as u32, arrivals.voters, cx);
                 }
@@ -324,6 +356,22 @@ impl BlockRun {
             }
         }
         released
+    }
+
+    /// What came before barrier `id`, which opens, comes before what its threads do now. So does what threads did
+    /// that have exited.
+    #[cold]
+    fn order(&self, id: u32, checks: &mut BlockChecks) {
+        for index in 0..self.started.div_ceil(LANES as u32) {
+            let live = self.waiting.iter().find(|warp| warp.index == index).map_or(0, |warp| warp.live);
+            if live != FULL {
+                checks.clocks.arrive(id, index, !live);
+            }
+        }
+        for warp in &self.waiting {
+            checks.clocks.pass(id, warp.index, warp.waiting_at(id));
+        }
+        checks.clocks.open(id);
     }
 
     #[cold]

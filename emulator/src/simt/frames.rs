@@ -85,6 +85,18 @@ impl Registers {
         unsafe { &mut *self.start().add(slot as usize).cast::<[u64; LANES]>() }
     }
 
+    /// The bytes that a store of these planes puts into memory for one lane.
+    pub fn stored(&self, slots: &[u32], wide: bool, lane: usize, bytes: u64) -> Vec<u8> {
+        let size = bytes as usize / slots.len().max(1);
+        let element = |slot: u32| {
+            let at = slot as usize + lane * if wide { 8 } else { 4 };
+            assert!(at + size <= self.layout.size(), "slots lie inside their frame");
+            // SAFETY: checked above; the bytes are initialised, as all of a frame's are.
+            unsafe { std::slice::from_raw_parts(self.start().add(at), size) }
+        };
+        slots.iter().flat_map(|slot| element(*slot).iter().copied()).collect()
+    }
+
     pub fn mask(&self, slot: u32) -> u32 {
         assert!(slot as usize + 4 <= self.layout.size(), "slots lie inside their frame");
         // SAFETY: checked above.

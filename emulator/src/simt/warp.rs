@@ -5,6 +5,7 @@
 //! another group gets a turn, so that lanes that spin on a lock let its holder on.
 
 mod calls;
+mod check;
 mod meeting;
 mod report;
 mod step;
@@ -130,7 +131,7 @@ impl Warp {
                 Step::Gone => {}
             }
             // At once: what else is ready may spin until those who wait go on.
-            self.release_waiting();
+            self.release_waiting(cx);
         }
     }
 

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::Fault;
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Module};
@@ -34,7 +35,12 @@ pub enum Arg {
 
 impl Device {
     pub fn new(ptx: &str) -> Device {
-        let memory = Arc::new(Memory::new(MEMORY_BYTES).unwrap());
+        Device::checked(ptx, Checks::default())
+    }
+
+    /// A device that checks more than others.
+    pub fn checked(ptx: &str, checks: Checks) -> Device {
+        let memory = Arc::new(Memory::checked(MEMORY_BYTES, checks).unwrap());
         let module = Module::load(ptx, &memory, ComputeCapability { major: 8, minor: 6 }).unwrap();
         Device {
             memory,

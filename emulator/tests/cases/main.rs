@@ -4,6 +4,8 @@
 #[cfg(test)]
 mod calls;
 #[cfg(test)]
+mod checks;
+#[cfg(test)]
 mod conversions;
 #[cfg(test)]
 mod diagnostics;

@@ -209,6 +209,7 @@ impl Api {
         let mut arguments = vec![format!("--gpu-architecture=compute_{arch}")];
         arguments.extend(request.nvrtc.includes.iter().map(|folder| format!("--include-path={}", folder.display())));
         arguments.extend(request.options.iter().cloned());
+        arguments.extend(options::line_information(&request.options).map(str::to_owned));
         let strings: Result<Vec<CString>, _> = arguments.into_iter().map(CString::new).collect();
         let (Ok(strings), Ok(code)) = (strings, CString::new(request.code.as_str())) else {
             return Ok(Answer::Refused {

@@ -12,7 +12,7 @@
 //! | `-w`, `--disable-warnings`, `--restrict`, `--extra-device-vectorization` | |
 //!
 //! Everything else is refused: include paths and preincluded files reach into the worker's file system, and architectures are the
-//! worker's to choose.
+//! worker's to choose. Line information is always asked for.
 
 const PLAIN: [&str; 12] = [
     "--use_fast_math",
@@ -28,6 +28,8 @@ const PLAIN: [&str; 12] = [
     "--extra-device-vectorization",
     "-extra-device-vectorization",
 ];
+/// Those of them that put line numbers into the PTX.
+const LINES: [&str; 4] = ["-lineinfo", "--generate-line-info", "-G", "--device-debug"];
 const FLOAT: [&str; 4] = ["fmad", "ftz", "prec-div", "prec-sqrt"];
 /// Registers of one thread that any device has at most.
 const REGISTERS_MAX: u32 = 255;
@@ -41,6 +43,13 @@ pub(super) fn check(options: &[String]) -> Result<(), String> {
              --maxrregcount=, -w and --restrict are"
         )),
     }
+}
+
+/// The option by which the code's lines come into the PTX, where the user's options do not do so already. It changes no instruction,
+/// and a fault's report can name the line.
+pub(super) fn line_information(options: &[String]) -> Option<&'static str> {
+    let told = options.iter().any(|option| LINES.contains(&option.as_str()));
+    (!told).then_some(LINES[0])
 }
 
 fn is_allowed(option: &str) -> bool {
@@ -116,6 +125,15 @@ mod tests {
             assert!(allowed(option), "{option}");
         }
         assert!(allowed("--maxrregcount=64"));
+    }
+
+    #[test]
+    fn lines_are_asked_for_once() {
+        assert_eq!(line_information(&["-DN=1".to_owned()]), Some("-lineinfo"));
+        for option in LINES {
+            assert!(allowed(option));
+            assert_eq!(line_information(&[option.to_owned()]), None);
+        }
     }
 
     #[test]

@@ -103,6 +103,9 @@ impl Warp {
             let what = format!("stack overflow at a depth of {depth} calls");
             return Err(self.fault(FaultKind::IllegalAddress, &what, &group, cx));
         }
+        if let Some(checks) = &mut cx.checks {
+            checks.enter_frame(self.index, group.mask, local, callee.local_bytes.into());
+        }
         let mut registers = cx.registers(index, self.index, local as u32);
         for (from, to) in call.arguments.iter().zip(&callee.params) {
             *registers.words(*to) = *self.frame(group.frame).registers.words(*from);

@@ -11,20 +11,36 @@ use crate::simt::{collective, matrix};
 
 impl Warp {
     /// `bar.warp.sync`: goes on once all lanes that `slot` names are at such a barrier.
-    pub(super) fn meet(&mut self, group: &Group, mask: u32, slot: u32, cx: &Context) -> Result<Option<Step>, Fault> {
+    pub(super) fn meet(
+        &mut self,
+        group: &Group,
+        mask: u32,
+        slot: u32,
+        cx: &mut Context,
+    ) -> Result<Option<Step>, Fault> {
         let (alike, needed) = self.members(group, mask, slot, cx)?;
         let waits = self.await_lanes(&alike, mask & alike.mask, needed, Wait::WarpBarrier(needed));
+        if waits.is_none() {
+            cx.met(self.index, needed & self.live);
+        }
         Ok(waits.or_else(|| passed(&alike, group)))
     }
 
     /// Shuffles, votes and the like, which need all their lanes at this very instruction.
-    pub(super) fn exchange(&mut self, op: &Op, group: &Group, mask: u32, cx: &Context) -> Result<Option<Step>, Fault> {
+    pub(super) fn exchange(
+        &mut self,
+        op: &Op,
+        group: &Group,
+        mask: u32,
+        cx: &mut Context,
+    ) -> Result<Option<Step>, Fault> {
         let (alike, needed) = self.members(group, mask, collective::member_slot(op), cx)?;
         let mask = mask & alike.mask;
         let waits = self.await_lanes(&alike, mask, needed, Wait::Lanes(needed));
         if waits.is_none() {
             let members = needed & self.live;
             collective::run(op, &mut self.frame(alike.frame).registers, mask, members);
+            cx.met(self.index, members);
         }
         Ok(waits.or_else(|| passed(&alike, group)))
     }
@@ -121,6 +137,9 @@ impl Warp {
         if let Err(what) = cx.arrive(id, threads, coming) {
             return Err(self.fault(FaultKind::LaunchFailed, what, &group, cx));
         }
+        if let Some(checks) = &mut cx.checks {
+            checks.clocks.arrive(id, self.index, mask);
+        }
         if barrier.kind != BarrierKind::Arrive {
             return Ok(Step::Kept(Group { wait: Wait::Barrier(id), ..group }));
         }
@@ -143,11 +162,11 @@ impl Warp {
     }
 
     /// Lets groups on whose awaited lanes have come, or have exited.
-    pub(super) fn release_waiting(&mut self) -> bool {
+    pub(super) fn release_waiting(&mut self, cx: &mut Context) {
         let live = self.live;
         let at_barrier: u32 =
             self.groups.iter().filter(|g| matches!(g.wait, Wait::WarpBarrier(_))).map(|g| g.mask).sum();
-        let mut released = false;
+        let mut met = 0;
         for group in &mut self.groups {
             let come = match group.wait {
                 Wait::Lanes(needed) => needed & live & !group.mask == 0,
@@ -157,12 +176,14 @@ impl Warp {
             if come {
                 if matches!(group.wait, Wait::WarpBarrier(_)) {
                     group.pc += 1;
+                    met |= group.mask;
                 }
                 group.wait = Wait::None;
-                released = true;
             }
         }
-        released
+        if met != 0 {
+            cx.met(self.index, met);
+        }
     }
 
     /// Nothing can run: waiting at the block's barrier is fine where all lanes wait at the same one.
@@ -211,6 +232,11 @@ impl Warp {
     pub fn waiting_fault(&mut self, what: &str, cx: &Context) -> Option<Fault> {
         let group = self.groups.iter().find(|group| matches!(group.wait, Wait::Barrier(_))).copied()?;
         Some(self.fault(FaultKind::LaunchFailed, what, &group, cx))
+    }
+
+    /// The lanes that wait at barrier `id`.
+    pub fn waiting_at(&self, id: u32) -> u32 {
+        self.groups.iter().filter(|group| group.wait == Wait::Barrier(id)).fold(0, |lanes, group| lanes | group.mask)
     }
 
     /// Lets the lanes on that wait at barrier `id`, with the barrier's result.

@@ -33,7 +33,7 @@ impl Warp {
     }
 
     /// What one lane of `group` did, and so many others of the warp with it.
-    fn fault_among(
+    pub(super) fn fault_among(
         &mut self,
         kind: FaultKind,
         what: &str,
@@ -194,6 +194,7 @@ fn addresses(op: &Op) -> Vec<&Address> {
     match op {
         Op::Load(access) | Op::Store(access) => vec![&access.address],
         Op::Atomic(atomic) => vec![&atomic.address],
+        Op::Check(check) => vec![&check.address],
         Op::CopyAsync(copy) => vec![&copy.target, &copy.source],
         _ => Vec::new(),
     }

@@ -175,6 +175,7 @@ impl Warp {
                 unsafe { atomic::copy_async(copy, registers, mask, &mut cx.view, local) }
                     .map_err(|refused| self.refusal(&refused, group, cx))?;
             }
+            Op::Check(check) => self.check(check, group, mask, cx)?,
             Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_) => return self.exchange(op, group, mask, cx),
             Op::Matrix(matrix) => return self.together(matrix, group, mask, cx),
             Op::WarpBarrier { mask: slot } => return self.meet(group, mask, *slot, cx),

@@ -1,0 +1,43 @@
+//! What the emulator can look for beyond what a device does. The checks belong to a device's memory
+//! ([`crate::memory::Memory::checked`]), since what was written has to be known from the start; modules that are
+//! loaded over such memory carry the checks in their code, and all others run as if there were none.
+
+use thiserror::Error;
+
+/// Which checks are on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Checks {
+    /// Accesses of shared memory by threads of a block with nothing between that orders them.
+    pub races: bool,
+    /// Loads of bytes that nobody has written.
+    pub uninitialised: bool,
+}
+
+/// A word that names no check.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("unknown check `{name}`")]
+pub struct UnknownCheck {
+    pub name: String,
+}
+
+/// The checks by their names, as settings list them.
+pub const NAMES: [&str; 2] = ["races", "uninitialised"];
+
+impl Checks {
+    /// Reads names separated by commas; none at all is no check.
+    pub fn parse(text: &str) -> Result<Checks, UnknownCheck> {
+        let mut checks = Checks::default();
+        for name in text.split(',').map(str::trim).filter(|_| !text.trim().is_empty()) {
+            match name {
+                "races" => checks.races = true,
+                "uninitialised" => checks.uninitialised = true,
+                _ => return Err(UnknownCheck { name: name.to_owned() }),
+            }
+        }
+        Ok(checks)
+    }
+
+    pub fn any(self) -> bool {
+        self.races || self.uninitialised
+    }
+}

@@ -1,0 +1,34 @@
+//! Where checks are on, an instruction that looks at the access comes before each that reaches memory.
+
+use super::code::{Address, Check, Op};
+use super::function::Emitter;
+use super::modifiers::Modifiers;
+
+impl Emitter<'_, '_> {
+    /// Puts a check of the access that comes next.
+    pub fn check(&mut self, check: Check) {
+        if self.symbols.checked {
+            self.push(Op::Check(Box::new(check)));
+        }
+    }
+}
+
+/// Whether an access is a strong one in the terms of PTX's memory model.
+pub fn is_strong(m: &Modifiers) -> bool {
+    ["volatile", "relaxed", "acquire", "release", "mmio"].iter().any(|name| m.has(name))
+}
+
+impl Check {
+    pub fn load(address: Address, bytes: u32, strong: bool) -> Check {
+        Check { address, bytes, length: None, reads: true, writes: false, strong, values: None }
+    }
+
+    pub fn store(address: Address, bytes: u32, strong: bool, slots: &[u32], wide: bool) -> Check {
+        let values = Some((slots.to_vec(), wide));
+        Check { address, bytes, length: None, reads: false, writes: true, strong, values }
+    }
+
+    pub fn atomic(address: Address, bytes: u32) -> Check {
+        Check { address, bytes, length: None, reads: true, writes: true, strong: true, values: None }
+    }
+}

@@ -1,0 +1,200 @@
+//! Looks at what the lanes of a warp are about to do to memory, where checks are on.
+
+use super::{Group, Warp};
+use crate::fault::{Fault, FaultKind, code_place, describe_access};
+use crate::lower::code::Check;
+use crate::ops::lanes::LANES;
+use crate::simt::access::resolve;
+use crate::simt::block::Context;
+use crate::simt::checks::{Hazard, HazardKind, Stamp, Touch};
+
+/// Where an access lies, by the memory that it is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spot {
+    /// Offset in the block's shared memory.
+    Shared(u64),
+    /// Offset in the warp's local memory.
+    Local(u64),
+    Device(u64),
+}
+
+/// One lane's access.
+#[derive(Clone, Copy, Debug)]
+struct LaneAccess {
+    lane: usize,
+    spot: Spot,
+    pointer: u64,
+    bytes: u64,
+}
+
+impl Warp {
+    /// Checks an access before it is made, and remembers it.
+    #[cold]
+    pub(super) fn check(&mut self, check: &Check, group: &Group, mask: u32, cx: &mut Context) -> Result<(), Fault> {
+        let accesses = self.lane_accesses(check, group, mask, cx)?;
+        if check.reads {
+            self.check_written(&accesses, group, cx)?;
+        }
+        let Some(checks) = &mut cx.checks else { return Ok(()) };
+        checks.visit += 1;
+        if checks.checks.races {
+            for access in &accesses {
+                if let Some(hazard) = self.touch(check, access, group, cx) {
+                    return Err(self.race(check, access, &hazard, group, cx));
+                }
+            }
+        }
+        if check.writes {
+            accesses.iter().for_each(|access| self.note_written(access, cx));
+        }
+        Ok(())
+    }
+
+    /// What each lane accesses. What may not be accessed at all is a fault as without checks.
+    fn lane_accesses(
+        &mut self,
+        check: &Check,
+        group: &Group,
+        mask: u32,
+        cx: &mut Context,
+    ) -> Result<Vec<LaneAccess>, Fault> {
+        let local = self.local();
+        let registers = &mut self.frame(group.frame).registers;
+        let lengths = check.length.map(|slot| *registers.words(slot));
+        let length = |lane: usize| u64::from(lengths.map_or(check.bytes, |lengths| lengths[lane].min(check.bytes)));
+        let lanes = (0..LANES).filter(|lane| mask >> lane & 1 != 0 && length(*lane) > 0);
+        let mask = lanes.clone().fold(0, |mask, lane| mask | 1u32 << lane);
+        let (mut pointers, registers) = ([0; LANES], registers.start());
+        if mask != 0 {
+            // SAFETY: the slot lies in the frame, the view and the local memory are those of this block and warp.
+            unsafe { resolve(&mut pointers, &check.address, check.bytes.into(), registers, mask, &mut cx.view, local) }
+                .map_err(|refused| self.refusal(&refused, group, cx))?;
+        }
+        let (shared, shared_bytes) = (cx.view.shared as u64, cx.view.shared_bytes);
+        let (local_start, local_bytes) = (local.start as u64, local.lane_bytes * LANES as u64);
+        let spot = |pointer: u64| match (pointer.wrapping_sub(shared), pointer.wrapping_sub(local_start)) {
+            (offset, _) if offset < shared_bytes => Spot::Shared(offset),
+            (_, offset) if offset < local_bytes => Spot::Local(offset),
+            _ => Spot::Device(pointer),
+        };
+        let access = |lane: usize| {
+            let pointer = pointers[lane];
+            LaneAccess { lane, spot: spot(pointer), pointer, bytes: length(lane) }
+        };
+        Ok(lanes.map(access).collect())
+    }
+
+    /// Loads of what nobody has written are faults.
+    fn check_written(&mut self, accesses: &[LaneAccess], group: &Group, cx: &mut Context) -> Result<(), Fault> {
+        let memory = cx.view.memory;
+        let Some(checks) = cx.checks.as_mut().filter(|checks| checks.checks.uninitialised) else { return Ok(()) };
+        let warp = self.index;
+        let mut first_unwritten = |access: &LaneAccess| {
+            let unwritten = |bytes: &[bool]| bytes.iter().position(|written| !written).map(|offset| offset as u64);
+            match access.spot {
+                Spot::Shared(offset) => unwritten(checks.written.shared(offset..offset + access.bytes)),
+                Spot::Local(offset) => unwritten(checks.written.local(warp, offset..offset + access.bytes)),
+                Spot::Device(address) => memory.first_unwritten(address, access.bytes),
+            }
+        };
+        let found: Vec<_> = accesses.iter().filter_map(|access| Some((*access, first_unwritten(access)?))).collect();
+        let Some(((access, skipped), others)) = found.split_first().map(|(first, rest)| (*first, rest.len())) else {
+            return Ok(());
+        };
+        let bytes = access.bytes;
+        let (space, explained) = match access.spot {
+            Spot::Shared(offset) => {
+                ("shared", format!("at {}, which the block has not written", cx.shared_place(offset + skipped)))
+            }
+            Spot::Local(offset) => {
+                let offset = (offset + skipped) % self.lane_bytes;
+                (
+                    "local",
+                    format!("at offset {offset} of the thread's local memory, which its function has not written"),
+                )
+            }
+            Spot::Device(address) => {
+                let place = describe_access(memory, address + skipped, 1);
+                ("global", format!("{place}, where neither a kernel nor a copy nor a fill has written"))
+            }
+        };
+        let what = format!("read of {bytes} bytes that are not initialised in {space} memory");
+        let kind = FaultKind::LaunchFailed;
+        let fault = self.fault_among(kind, &what, group, access.lane as u32, others as u32, cx);
+        Err(fault.with_line(&explained))
+    }
+
+    fn note_written(&self, access: &LaneAccess, cx: &mut Context) {
+        let Some(checks) = cx.checks.as_mut().filter(|checks| checks.checks.uninitialised) else { return };
+        match access.spot {
+            Spot::Shared(offset) => checks.written.shared(offset..offset + access.bytes).fill(true),
+            Spot::Local(offset) => checks.written.local(self.index, offset..offset + access.bytes).fill(true),
+            Spot::Device(address) => cx.view.memory.note_written(address, access.bytes),
+        }
+    }
+
+    /// Takes a lane's access into account; what it is in a race with.
+    fn touch(&mut self, check: &Check, access: &LaneAccess, group: &Group, cx: &mut Context) -> Option<Hazard> {
+        let (warp, lane) = (self.index, access.lane as u32);
+        let function = self.frame(group.frame).function;
+        let registers = &self.frame(group.frame).registers;
+        let value =
+            |lane: usize| check.values.as_ref().map(|(slots, wide)| registers.stored(slots, *wide, lane, access.bytes));
+        let (mine, checks) = (value(access.lane), cx.checks.as_mut()?);
+        if let Spot::Shared(offset) = access.spot {
+            let (visit, pc) = (checks.visit, group.pc);
+            let touch = Touch {
+                thread: warp * LANES as u32 + lane,
+                function,
+                pc,
+                visit,
+                offset,
+                bytes: access.bytes,
+                reads: check.reads,
+                writes: check.writes,
+                strong: check.strong,
+            };
+            let same = |earlier: &Stamp, at: u64, bytes: u64| {
+                let Some(mine) = &mine else { return false };
+                let part = (at - offset) as usize..(at - offset + bytes) as usize;
+                if earlier.visit == visit {
+                    // Another lane of this very instruction, whose store is still to come.
+                    return value(usize::from(earlier.thread) % LANES)
+                        .is_some_and(|theirs| theirs[part.clone()] == mine[part]);
+                }
+                let stored = access.pointer + (at - offset);
+                // SAFETY: the whole access was checked; the shared memory is this block's alone.
+                let stored = unsafe { std::slice::from_raw_parts(stored as *const u8, bytes as usize) };
+                stored == &mine[part]
+            };
+            if let Err(hazard) = checks.races.touch(&touch, &checks.clocks, same) {
+                return Some(hazard);
+            }
+        }
+        if check.strong && !matches!(access.spot, Spot::Local(_)) {
+            checks.clocks.synchronise(access.pointer, warp, lane, check.reads, check.writes);
+        }
+        None
+    }
+
+    fn race(&mut self, check: &Check, access: &LaneAccess, hazard: &Hazard, group: &Group, cx: &Context) -> Fault {
+        let (what, did, does) = match hazard.kind {
+            HazardKind::ReadAfterWrite if check.writes => ("read after write", "wrote", "changes"),
+            HazardKind::ReadAfterWrite => ("read after write", "wrote", "reads"),
+            HazardKind::WriteAfterRead => ("write after read", "read", "writes"),
+            HazardKind::WriteAfterWrite => ("write after write", "wrote", "writes"),
+        };
+        let what = format!("race in shared memory: {what} with nothing between that orders them,");
+        let fault = self.fault_in(FaultKind::LaunchFailed, &what, group, access.lane as u32, cx);
+        let Stamp { thread, function, pc, .. } = hazard.earlier;
+        let function = &cx.program.functions[usize::from(function)];
+        let instruction = &function.code[pc as usize];
+        let source = function.lines.describe(pc, &cx.program.files);
+        let place = code_place(source.as_deref(), instruction.line, &function.texts[instruction.text as usize]);
+        let lanes = LANES as u32;
+        let [x, y, z] = cx.thread(u32::from(thread) / lanes, u32::from(thread) % lanes);
+        fault
+            .with_line(&format!("{does} {} bytes at {}", access.bytes, cx.shared_place(hazard.offset)))
+            .with_line(&format!("thread ({x}, {y}, {z}) {did} it at {place}"))
+    }
+}
