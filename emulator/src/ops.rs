@@ -1,7 +1,10 @@
 //! What instructions compute. Each operation is a plain function of one lane; [`lanes`] turns it into a function of
 //! 32 lanes, once with the vector instructions of the machine it was built for and once portable.
 
+pub mod bits;
+pub mod carry;
 pub mod convert;
+pub mod dot;
 pub mod exact;
 pub mod float;
 pub mod half;
@@ -9,3 +12,4 @@ pub mod integer;
 pub mod lanes;
 pub mod math;
 pub mod matrix;
+pub mod order;

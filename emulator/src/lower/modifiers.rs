@@ -45,9 +45,14 @@ impl<'a> Modifiers<'a> {
     }
 
     pub fn try_ty(&mut self) -> Option<Type> {
-        let (index, ty) = self.left.iter().enumerate().find_map(|(index, name)| Some((index, Type::parse(name)?)))?;
+        self.first(Type::parse)
+    }
+
+    /// Takes the first modifier that `parse` understands.
+    pub fn first<T>(&mut self, parse: impl Fn(&str) -> Option<T>) -> Option<T> {
+        let (index, found) = self.left.iter().enumerate().find_map(|(index, name)| Some((index, parse(name)?)))?;
         self.left.remove(index);
-        Some(ty)
+        Some(found)
     }
 
     /// Takes the first modifier that `parse` understands.

@@ -1,7 +1,8 @@
-//! Floating-point operations on f32 and f64.
+//! Floating-point arithmetic on f32 and f64.
 
 use super::exact::{self, DOUBLE, Down, Mode, Nearest, Rounding, SINGLE, Up, Zero, fma_single, narrow};
-use super::lanes::{Lanes, binary, binary_sparse, compare, ternary, ternary_sparse, unary, unary_sparse};
+use super::lanes::{Lanes, binary, binary_sparse, ternary, ternary_sparse, unary, unary_sparse};
+use super::order::{max32, max64, min32, min64};
 
 /// The modifiers that change what a floating-point operation computes.
 #[derive(Clone, Copy, Debug)]
@@ -130,9 +131,18 @@ pub fn single(name: &str, m: Modifiers) -> Option<Lanes> {
         "fma" => ternary32(m, f32::mul_add),
         "rcp" => unary32(m, |a| 1.0 / a),
         "sqrt" => unary32(m, f32::sqrt),
+        "div.approx" => binary32(m, near_quotient),
         _ => return None,
     })
 }
+
+/// `div.approx` multiplies by a reciprocal, which is zero where it would be subnormal: for divisors above 2^126.
+#[inline(always)]
+fn near_quotient(a: f32, b: f32) -> f32 {
+    if b.abs() > TWO_126 { a * 0f32.copysign(b) } else { a / b }
+}
+
+const TWO_126: f32 = f32::from_bits(0x7e80_0000);
 
 fn single_directed(name: &str, m: Modifiers) -> Option<Lanes> {
     Some(by_mode!(m.rounding, M => match name {
@@ -177,34 +187,6 @@ fn double_directed(name: &str, rounding: Rounding) -> Option<Lanes> {
     }))
 }
 
-/// The lesser of two numbers: -0 lies below +0, and a NaN counts only if both are (or always, with `NAN`).
-macro_rules! extreme {
-    ($name:ident, $t:ty, $canonical:ident, $less:tt, $zeros:tt) => {
-        #[inline(always)]
-        pub fn $name<const NAN: bool>(a: $t, b: $t) -> $t {
-            let ordered = if a $less b {
-                a
-            } else if a == b {
-                <$t>::from_bits(a.to_bits() $zeros b.to_bits())
-            } else {
-                b
-            };
-            if a.is_nan() {
-                if NAN { $canonical(a) } else { $canonical(b) }
-            } else if b.is_nan() {
-                if NAN { $canonical(b) } else { a }
-            } else {
-                ordered
-            }
-        }
-    };
-}
-
-extreme!(min32, f32, canonical, <, |);
-extreme!(max32, f32, canonical, >, &);
-extreme!(min64, f64, canonical64, <, |);
-extreme!(max64, f64, canonical64, >, &);
-
 /// f32 operations that are exact.
 pub fn single_exact(name: &str, m: Modifiers) -> Option<Lanes> {
     Some(match (name, m.flush) {
@@ -216,9 +198,20 @@ pub fn single_exact(name: &str, m: Modifiers) -> Option<Lanes> {
         ("max", _) => binary32(m, max32::<false>),
         ("min.NaN", _) => binary32(m, min32::<true>),
         ("max.NaN", _) => binary32(m, max32::<true>),
-        ("copysign", _) => binary(|a: f32, b: f32| b.copysign(a)),
+        ("min.xorsign", _) => binary32(m, |a, b| with_signs(a, b, min32::<false>)),
+        ("max.xorsign", _) => binary32(m, |a, b| with_signs(a, b, max32::<false>)),
+        ("min.NaN.xorsign", _) => binary32(m, |a, b| with_signs(a, b, min32::<true>)),
+        ("max.NaN.xorsign", _) => binary32(m, |a, b| with_signs(a, b, max32::<true>)),
+        ("copysign", false) => binary(|a: f32, b: f32| b.copysign(a)),
         _ => return None,
     })
+}
+
+/// The choice among the magnitudes, with the product of the signs.
+#[inline(always)]
+fn with_signs(a: f32, b: f32, choose: impl Fn(f32, f32) -> f32) -> f32 {
+    let signs = (a.to_bits() ^ b.to_bits()) & 0x8000_0000;
+    f32::from_bits(choose(a.abs(), b.abs()).to_bits() | signs)
 }
 
 pub fn double_exact(name: &str) -> Option<Lanes> {
@@ -230,58 +223,4 @@ pub fn double_exact(name: &str) -> Option<Lanes> {
         "copysign" => binary(|a: f64, b: f64| b.copysign(a)),
         _ => return None,
     })
-}
-
-/// Comparison of any floats: the plain ones are false with a NaN, those ending in u are true.
-macro_rules! comparisons {
-    ($name:expr, $t:ty, |$v:ident| $prepare:expr) => {{
-        #[inline(always)]
-        fn prepare($v: $t) -> $t {
-            $prepare
-        }
-        Some(match $name {
-            "eq" => compare(|a: $t, b: $t| prepare(a) == prepare(b)),
-            "ne" => compare(|a: $t, b: $t| prepare(a) < prepare(b) || prepare(a) > prepare(b)),
-            "lt" => compare(|a: $t, b: $t| prepare(a) < prepare(b)),
-            "le" => compare(|a: $t, b: $t| prepare(a) <= prepare(b)),
-            "gt" => compare(|a: $t, b: $t| prepare(a) > prepare(b)),
-            "ge" => compare(|a: $t, b: $t| prepare(a) >= prepare(b)),
-            "equ" => compare(|a: $t, b: $t| prepare(a) == prepare(b) || a.is_nan() || b.is_nan()),
-            "neu" => compare(|a: $t, b: $t| prepare(a) != prepare(b)),
-            "ltu" => compare(|a: $t, b: $t| prepare(a) < prepare(b) || a.is_nan() || b.is_nan()),
-            "leu" => compare(|a: $t, b: $t| prepare(a) <= prepare(b) || a.is_nan() || b.is_nan()),
-            "gtu" => compare(|a: $t, b: $t| prepare(a) > prepare(b) || a.is_nan() || b.is_nan()),
-            "geu" => compare(|a: $t, b: $t| prepare(a) >= prepare(b) || a.is_nan() || b.is_nan()),
-            "num" => compare(|a: $t, b: $t| !(a.is_nan() || b.is_nan())),
-            "nan" => compare(|a: $t, b: $t| a.is_nan() || b.is_nan()),
-            _ => return None,
-        })
-    }};
-}
-pub(crate) use comparisons;
-
-pub fn comparison32(name: &str, flushing: bool) -> Option<Lanes> {
-    if flushing { comparisons!(name, f32, |v| flush::<true>(v)) } else { comparisons!(name, f32, |v| v) }
-}
-
-pub fn comparison64(name: &str) -> Option<Lanes> {
-    comparisons!(name, f64, |v| v)
-}
-
-/// `testp`: the second operand is ignored.
-pub fn classification(name: &str, bits: u32) -> Option<Lanes> {
-    macro_rules! classes {
-        ($t:ty) => {
-            match name {
-                "finite" => compare(|a: $t, _: $t| a.is_finite()),
-                "infinite" => compare(|a: $t, _: $t| a.is_infinite()),
-                "number" => compare(|a: $t, _: $t| !a.is_nan()),
-                "notanumber" => compare(|a: $t, _: $t| a.is_nan()),
-                "normal" => compare(|a: $t, _: $t| a.is_normal()),
-                "subnormal" => compare(|a: $t, _: $t| a.is_subnormal()),
-                _ => return None,
-            }
-        };
-    }
-    Some(if bits == 64 { classes!(f64) } else { classes!(f32) })
 }

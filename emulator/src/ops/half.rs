@@ -4,8 +4,7 @@
 use half::{bf16, f16};
 
 use super::exact::{odd_single, odd_sum};
-use super::float::comparisons;
-use super::lanes::{Lane, Lanes, Pair, binary, compare, ternary, unary};
+use super::lanes::{Lane, Lanes, Pair, binary, ternary, unary};
 use crate::ptx::types::Type;
 
 /// What the operations need of a 16-bit float.
@@ -15,10 +14,11 @@ pub trait Small: Lane {
     fn raw(self) -> u16;
     fn from_raw(bits: u16) -> Self;
     const ONE: u16;
+    const INFINITY: u16;
 }
 
 macro_rules! small {
-    ($($t:ty, $one:expr;)*) => {$(
+    ($($t:ty, $one:expr, $infinity:expr;)*) => {$(
         impl Small for $t {
             #[inline(always)]
             fn wide(self) -> f64 { self.to_f64() }
@@ -34,21 +34,22 @@ macro_rules! small {
             #[inline(always)]
             fn from_raw(bits: u16) -> Self { <$t>::from_bits(bits) }
             const ONE: u16 = $one;
+            const INFINITY: u16 = $infinity;
         }
     )*};
 }
 
 small! {
-    f16, 0x3c00;
-    bf16, 0x3f80;
+    f16, 0x3c00, 0x7c00;
+    bf16, 0x3f80, 0x7f80;
 }
 
 /// The one NaN that operations on either format answer.
 pub const NAN: u16 = 0x7fff;
 
 #[inline(always)]
-fn flush<T: Small, const FLUSH: bool>(value: T) -> T {
-    if FLUSH && value.raw() & 0x7c00 == 0 { T::from_raw(value.raw() & 0x8000) } else { value }
+pub fn flush<T: Small, const FLUSH: bool>(value: T) -> T {
+    if FLUSH && value.raw() & T::INFINITY == 0 { T::from_raw(value.raw() & 0x8000) } else { value }
 }
 
 #[inline(always)]
@@ -74,16 +75,44 @@ fn fused<T: Small>(a: T, b: T, c: T) -> T {
     T::rounded(odd_sum(a.wide() * b.wide(), c.wide()))
 }
 
+/// What is not above zero becomes +0; a NaN stays one.
 #[inline(always)]
-fn extreme<T: Small, const MAX: bool, const NAN: bool>(a: T, b: T) -> T {
-    use super::float::{max64, min64};
-    let (x, y) = (a.wide(), b.wide());
-    T::rounded(match (MAX, NAN) {
-        (false, false) => min64::<false>(x, y),
-        (false, true) => min64::<true>(x, y),
-        (true, false) => max64::<false>(x, y),
-        (true, true) => max64::<true>(x, y),
-    })
+pub fn positive<T: Small>(value: T) -> T {
+    if is_nan(value) { T::from_raw(NAN) } else { T::from_raw((value.raw() as i16).max(0) as u16) }
+}
+
+#[inline(always)]
+pub fn is_nan<T: Small>(value: T) -> bool {
+    value.raw() & 0x7fff > T::INFINITY
+}
+
+/// The lesser or the greater: -0 lies below +0, and a NaN counts only if both are (or always, with `STRICT`).
+#[inline(always)]
+fn extreme<T: Small, const MAX: bool, const STRICT: bool>(a: T, b: T) -> T {
+    // As integers of 16 bits, negative numbers run the wrong way: all but their sign is turned over.
+    let rank = |value: T| {
+        let bits = value.raw() as i16;
+        bits ^ (bits >> 15 & 0x7fff)
+    };
+    let chosen = if (rank(a) < rank(b)) != MAX { a } else { b };
+    let none = if STRICT { is_nan(a) || is_nan(b) } else { is_nan(a) && is_nan(b) };
+    if none {
+        T::from_raw(NAN)
+    } else if is_nan(a) {
+        b
+    } else if is_nan(b) {
+        a
+    } else {
+        chosen
+    }
+}
+
+/// The choice among the magnitudes, with the product of the signs.
+#[inline(always)]
+fn signed_extreme<T: Small, const MAX: bool, const STRICT: bool>(a: T, b: T) -> T {
+    let chosen = extreme::<T, MAX, STRICT>(absolute(a), absolute(b));
+    let signs = (a.raw() ^ b.raw()) & 0x8000;
+    if is_nan(chosen) { chosen } else { T::from_raw(chosen.raw() | signs) }
 }
 
 #[inline(always)]
@@ -146,13 +175,21 @@ where
             let (a, b, c) = (flush::<T, FLUSH>(a), flush::<T, FLUSH>(b), flush::<T, FLUSH>(c));
             finish::<T, FLUSH, SATURATE>(fused(a, b, c))
         }),
+        "fma.relu" => three::<T, PAIR, _>(|a, b, c| {
+            let (a, b, c) = (flush::<T, FLUSH>(a), flush::<T, FLUSH>(b), flush::<T, FLUSH>(c));
+            positive(flush::<T, FLUSH>(fused(a, b, c)))
+        }),
         "min" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(extreme::<T, false, false>(a, b))),
         "max" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(extreme::<T, true, false>(a, b))),
         "min.NaN" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(extreme::<T, false, true>(a, b))),
         "max.NaN" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(extreme::<T, true, true>(a, b))),
+        "min.xorsign" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(signed_extreme::<T, false, false>(a, b))),
+        "max.xorsign" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(signed_extreme::<T, true, false>(a, b))),
+        "min.NaN.xorsign" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(signed_extreme::<T, false, true>(a, b))),
+        "max.NaN.xorsign" => two::<T, PAIR, _>(|a, b| flush::<T, FLUSH>(signed_extreme::<T, true, true>(a, b))),
         "neg" => one::<T, PAIR, _>(|a| flush::<T, FLUSH>(negated(a))),
         "abs" => one::<T, PAIR, _>(|a| flush::<T, FLUSH>(absolute(a))),
-        "ex2" => one::<T, PAIR, _>(|a| T::rounded(libm::exp2(flush::<T, FLUSH>(a).wide()))),
+        "ex2" => one::<T, PAIR, _>(|a| flush::<T, FLUSH>(T::rounded(libm::exp2(flush::<T, FLUSH>(a).wide())))),
         "tanh" => one::<T, PAIR, _>(|a| T::rounded(libm::tanh(a.wide()))),
         _ => return None,
     })
@@ -170,21 +207,14 @@ pub fn arithmetic(name: &str, ty: Type, flushing: bool, saturate: bool) -> Optio
             }
         };
     }
-    match ty {
-        Type::F16 => variants!(f16, false),
-        Type::F16x2 => variants!(f16, true),
-        // bf16 has the exponent of f32: there is no flushing and no clamping of it in PTX.
-        Type::Bf16 if !flushing && !saturate => operation::<bf16, false, false, false>(name),
-        Type::Bf16x2 if !flushing && !saturate => operation::<bf16, true, false, false>(name),
-        _ => None,
-    }
-}
-
-pub fn comparison(name: &str, ty: Type, flushing: bool) -> Option<Lanes> {
-    match (ty, flushing) {
-        (Type::F16, false) => comparisons!(name, f16, |v| v),
-        (Type::F16, true) => comparisons!(name, f16, |v| flush::<f16, true>(v)),
-        (Type::Bf16, false) => comparisons!(name, bf16, |v| v),
+    match (ty, flushing, saturate) {
+        (Type::F16, _, _) => variants!(f16, false),
+        (Type::F16x2, _, _) => variants!(f16, true),
+        (Type::Bf16, false, false) => operation::<bf16, false, false, false>(name),
+        (Type::Bf16x2, false, false) => operation::<bf16, true, false, false>(name),
+        // bf16 has the exponent of f32, so that nothing but the table of the device's exponentials flushes it.
+        (Type::Bf16, true, false) if name == "ex2" => operation::<bf16, false, true, false>(name),
+        (Type::Bf16x2, true, false) if name == "ex2" => operation::<bf16, true, true, false>(name),
         _ => None,
     }
 }

@@ -165,3 +165,44 @@ fn directed_f64_sums_and_products_round_as_the_mode_says() {
     let root = |mode: &str| run(&format!("sqrt.{mode}.f64"), D, &[D], &[[2f64.to_bits(), 0, 0]])[0];
     assert_eq!((root("rm"), root("rp")), (2f64.sqrt().next_down().to_bits(), 2f64.sqrt().to_bits()));
 }
+
+#[test]
+fn the_approximate_quotient_by_a_large_divisor_is_zero() {
+    let values =
+        [0, 0x3f80_0000, 0xbf80_0000, 0x7e80_0000, 0x7e80_0001, 0xff7f_ffff, 0x7f80_0000, 0x7fc0_0000, 0x7f00_0000];
+    for op in ["div.approx.f32", "div.approx.ftz.f32"] {
+        check(op, R, &[R, R], &values, |v| {
+            let (a, b) = (f(v[0]), f(v[1]));
+            let flushes = b.abs() > 2f32.powi(126) && b.is_finite();
+            single(if flushes { a * 0f32.copysign(b) } else { a / b })
+        });
+    }
+    check("div.full.f32", R, &[R, R], &values, |v| single(f(v[0]) / f(v[1])));
+}
+
+#[test]
+fn a_choice_among_magnitudes_takes_the_product_of_the_signs() {
+    for (name, max) in [("min", false), ("max", true)] {
+        for (nan, strict) in [("", false), (".NaN", true)] {
+            check(&format!("{name}{nan}.xorsign.abs.f32"), R, &[R, R], &SINGLES, |v| {
+                let (a, b) = (f(v[0]).abs(), f(v[1]).abs());
+                if a.is_nan() && b.is_nan() || strict && (a.is_nan() || b.is_nan()) {
+                    return 0x7fff_ffff;
+                }
+                let chosen = if max { a.max(b) } else { a.min(b) };
+                u64::from(chosen.to_bits()) | (v[0] ^ v[1]) & 0x8000_0000
+            });
+        }
+    }
+}
+
+#[test]
+fn selection_by_the_sign_of_a_float_takes_nan_as_negative() {
+    check("slct.f32.f32", R, &[R, R, R], &SINGLES, |v| if f(v[2]) >= 0.0 { v[0] } else { v[1] });
+    check("slct.ftz.b32.f32", R, &[R, R, R], &SINGLES, |v| {
+        if f(v[2]) >= 0.0 || f(v[2]).is_subnormal() { v[0] } else { v[1] }
+    });
+    check("slct.f64.s32 %dz, %da, %db, %rc; // ", D, &[D, D, R], &[0, 1, 0x8000_0000, 0xffff_ffff], |v| {
+        if v[2] as i32 >= 0 { v[0] } else { v[1] }
+    });
+}

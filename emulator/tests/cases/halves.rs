@@ -92,3 +92,137 @@ fn values_just_beside_the_middle_are_not_rounded_twice() {
     let near = [0x0101_0000_0000_0000, 0x0101_0000_0000_0001, 0x0100_ffff_ffff_ffff];
     check("cvt.rn.bf16.u64", H, &[D], &near, |v| if v[0] == near[1] { 0x5b81 } else { 0x5b80 });
 }
+
+fn h(bits: u64) -> f64 {
+    half::f16::from_bits(bits as u16).to_f64()
+}
+
+fn b(bits: u64) -> f64 {
+    half::bf16::from_bits(bits as u16).to_f64()
+}
+
+const SMALL: [u64; 12] = [0, 0x8000, 1, 0x8001, 0x3c00, 0xbc00, 0x3c01, 0x7bff, 0x7c00, 0xfc00, 0x7e01, 0xfd55];
+
+/// The extreme by the text of the ISA: zeros are ordered, NaN as the modifiers say.
+fn extreme(v: &[u64], max: bool, strict: bool, signs: bool, infinity: u64) -> u64 {
+    let sign = if signs { (v[0] ^ v[1]) & 0x8000 } else { 0 };
+    let [x, y] = [v[0], v[1]].map(|bits| if signs { bits & 0x7fff } else { bits & 0xffff });
+    let nan = |bits: u64| bits & 0x7fff > infinity;
+    let rank = |bits: u64| if bits & 0x8000 == 0 { bits as i64 } else { -1 - (bits & 0x7fff) as i64 };
+    let chosen = match (nan(x), nan(y)) {
+        (true, true) => return 0x7fff,
+        (true, false) | (false, true) if strict => return 0x7fff,
+        (true, false) => y,
+        (false, true) => x,
+        _ if (rank(x) < rank(y)) != max => x,
+        _ => y,
+    };
+    chosen | sign
+}
+
+#[test]
+fn extremes_of_halves_follow_their_modifiers() {
+    let flushed =
+        |v: &[u64]| v.iter().map(|bits| if bits & 0x7c00 == 0 { bits & 0x8000 } else { *bits }).collect::<Vec<_>>();
+    for (name, max) in [("min", false), ("max", true)] {
+        for (nan, strict) in [("", false), (".NaN", true)] {
+            for (abs, signs) in [("", false), (".xorsign.abs", true)] {
+                let op = format!("{name}{nan}{abs}");
+                check(&format!("{op}.f16"), H, &[H, H], &SMALL, |v| extreme(v, max, strict, signs, 0x7c00));
+                check(&format!("{op}.bf16"), H, &[H, H], &SMALL, |v| extreme(v, max, strict, signs, 0x7f80));
+                check(&format!("{name}.ftz{nan}{abs}.f16"), H, &[H, H], &SMALL, |v| {
+                    extreme(&flushed(&v[..2]), max, strict, signs, 0x7c00)
+                });
+                let pairs = [0x3c00_8000, 0x0000_bc01, 0x7e01_fc00, 0x8001_7fff];
+                for (ty, infinity) in [("f16x2", 0x7c00), ("bf16x2", 0x7f80)] {
+                    check(&format!("{op}.{ty}"), R, &[R, R], &pairs, |v| {
+                        let part = |by: u64| {
+                            extreme(&[v[0] >> by & 0xffff, v[1] >> by & 0xffff], max, strict, signs, infinity)
+                        };
+                        part(0) | part(16) << 16
+                    });
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn fused_products_of_halves_may_be_clamped() {
+    let values = [0x3c00, 0xbc00, 0x3555, 0x0001, 0x8000, 0x7c00, 0x7e00];
+    check("fma.rn.relu.f16", H, &[H, H, H], &values, |v| {
+        let sum = h(v[0]) * h(v[1]) + h(v[2]);
+        if sum <= 0.0 { 0 } else { nearest(sum, F16) }
+    });
+    check("fma.rn.sat.f16", H, &[H, H, H], &values, |v| {
+        let sum = h(v[0]) * h(v[1]) + h(v[2]);
+        if sum > 0.0 { nearest(sum.min(1.0), F16) } else { 0 }
+    });
+    check("fma.rn.relu.bf16", H, &[H, H, H], &[0x3f80, 0xbf80, 0x4049, 0x7f80, 0x7fc0], |v| {
+        let sum = b(v[0]) * b(v[1]) + b(v[2]);
+        if sum <= 0.0 { 0 } else { nearest(sum, BF16) }
+    });
+    check("fma.rn.relu.bf16x2", R, &[R, R, R], &[0x3f80_bf80, 0xbf80_3f80, 0x4000_c049], |v| {
+        let part = |by: u64| {
+            let sum = b(v[0] >> by) * b(v[1] >> by) + b(v[2] >> by);
+            if sum <= 0.0 { 0 } else { nearest(sum, BF16) }
+        };
+        part(0) | part(16) << 16
+    });
+    check("add.rn.ftz.sat.f16", H, &[H, H], &SMALL, |v| {
+        let flush = |bits: u64| if bits & 0x7c00 == 0 { 0.0 } else { h(bits) };
+        let sum = flush(v[0]) + flush(v[1]);
+        if sum > 0.0 { nearest(sum.min(1.0), F16) } else { 0 }
+    });
+}
+
+type Relation = (&'static str, fn(f64, f64) -> bool);
+
+const RELATIONS: [Relation; 14] = [
+    ("eq", |a, b| a == b),
+    ("ne", |a, b| a.partial_cmp(&b).is_some_and(|order| order.is_ne())),
+    ("lt", |a, b| a < b),
+    ("le", |a, b| a <= b),
+    ("gt", |a, b| a > b),
+    ("ge", |a, b| a >= b),
+    ("equ", |a, b| a.partial_cmp(&b).is_none_or(|order| order.is_eq())),
+    ("neu", |a, b| a != b),
+    ("ltu", |a, b| a.partial_cmp(&b).is_none_or(|order| order.is_lt())),
+    ("leu", |a, b| a.partial_cmp(&b).is_none_or(|order| order.is_le())),
+    ("gtu", |a, b| a.partial_cmp(&b).is_none_or(|order| order.is_gt())),
+    ("geu", |a, b| a.partial_cmp(&b).is_none_or(|order| order.is_ge())),
+    ("num", |a, b| a.partial_cmp(&b).is_some()),
+    ("nan", |a, b| a.partial_cmp(&b).is_none()),
+];
+
+#[test]
+fn halves_compare_by_every_relation() {
+    for (name, holds) in RELATIONS {
+        check(&format!("setp.{name}.f16"), P, &[H, H], &SMALL, |v| holds(h(v[0]), h(v[1])).into());
+        check(&format!("setp.{name}.bf16"), P, &[H, H], &SMALL, |v| holds(b(v[0]), b(v[1])).into());
+        check(&format!("set.{name}.u16.f16"), H, &[H, H], &SMALL, |v| u64::from(holds(h(v[0]), h(v[1]))) * 0xffff);
+        check(&format!("set.{name}.f16.f16"), H, &[H, H], &SMALL, |v| u64::from(holds(h(v[0]), h(v[1]))) * 0x3c00);
+        check(&format!("set.{name}.bf16.f32"), H, &[R, R], &SINGLES, |v| {
+            u64::from(holds(f(v[0]).into(), f(v[1]).into())) * 0x3f80
+        });
+        check(&format!("set.{name}.s32.bf16"), R, &[H, H], &SMALL, |v| {
+            u64::from(holds(b(v[0]), b(v[1]))) * 0xffff_ffff
+        });
+        let pairs = [0x3c00_bc00, 0xbc00_3c00, 0x7fff_0000, 0x8000_0000];
+        let both = |v: &[u64], one: u64| {
+            let part = |by: u64| u64::from(holds(h(v[0] >> by), h(v[1] >> by))) * one;
+            part(0) | part(16) << 16
+        };
+        check(&format!("set.{name}.f16x2.f16x2"), R, &[R, R], &pairs, |v| both(v, 0x3c00));
+        check(&format!("set.{name}.u32.f16x2"), R, &[R, R], &pairs, |v| both(v, 0xffff));
+        // The first predicate is that of the lower halves, the second that of the upper ones.
+        for (wanted, by) in [("%pz|%pb", 0), ("%pb|%pz", 16)] {
+            let text = format!("setp.{name}.and.f16x2 {wanted}, %ra, %rb, !%pc; // ");
+            check(&text, P, &[R, R, P], &pairs, |v| (holds(h(v[0] >> by), h(v[1] >> by)) && v[2] == 0).into());
+        }
+        check(&format!("set.{name}.or.bf16x2.bf16x2"), R, &[R, R, P], &pairs, |v| {
+            let part = |by: u64| u64::from(holds(b(v[0] >> by), b(v[1] >> by)) || v[2] != 0) * 0x3f80;
+            part(0) | part(16) << 16
+        });
+    }
+}

@@ -42,7 +42,7 @@ fn an_unknown_modifier_is_never_ignored() {
         "cvt.f32.f64 %r1, %d1",
         "cvt.rzi.rn.s32.f32 %r1, %r1",
         "cvt.relu.s32.s32 %r1, %r1",
-        "cvt.rn.ftz.bf16.f32 %h1, %r1",
+        "cvt.rm.relu.bf16.f32 %h1, %r1",
         "cvt.rn.relu.sat.f16.f32 %h1, %r1",
         "prefetch.global.L3 [%d1]",
         "prefetch.shared.L1 [%d1]",

@@ -1,0 +1,136 @@
+//! Conversions from and to integers.
+
+use half::{bf16, f16};
+
+use super::super::exact::{Down, Mode, Nearest, Rounding, Up, Zero};
+use super::super::float::{by_mode, flush, saturate};
+use super::super::half::Small;
+use super::super::integer::Integer;
+use super::super::lanes::{Lanes, unary};
+use super::narrow::to_small;
+use super::{Conversion, integral32, integral64, saturate64};
+use crate::ptx::types::Type;
+
+/// Evaluates an expression with a name bound to the Rust type of any integer type.
+macro_rules! by_any_integer {
+    ($type:expr, $t:ident => $body:expr) => {
+        match $type {
+            Type::U8 => {
+                type $t = u8;
+                Some($body)
+            }
+            Type::S8 => {
+                type $t = i8;
+                Some($body)
+            }
+            Type::U16 => {
+                type $t = u16;
+                Some($body)
+            }
+            Type::S16 => {
+                type $t = i16;
+                Some($body)
+            }
+            Type::U32 => {
+                type $t = u32;
+                Some($body)
+            }
+            Type::S32 => {
+                type $t = i32;
+                Some($body)
+            }
+            Type::U64 => {
+                type $t = u64;
+                Some($body)
+            }
+            Type::S64 => {
+                type $t = i64;
+                Some($body)
+            }
+            _ => None,
+        }
+    };
+}
+
+pub fn between(c: Conversion) -> Option<Lanes> {
+    by_any_integer!(c.from, S => from::<S>(c))?
+}
+
+fn from<S: Integer + 'static>(c: Conversion) -> Option<Lanes> {
+    by_any_integer!(c.to, D => if c.saturate {
+        unary(|a: S| a.to_i128().clamp(D::MIN.into(), D::MAX.into()) as D)
+    } else {
+        unary(|a: S| D::from_i128(a.to_i128()))
+    })
+}
+
+pub fn to_float(c: Conversion) -> Option<Lanes> {
+    by_any_integer!(c.from, S => float_from::<S>(c))?
+}
+
+fn float_from<S: Integer>(c: Conversion) -> Option<Lanes> {
+    by_mode!(c.rounding, M => Some(match (c.to, c.saturate) {
+        // No integer is subnormal: there is nothing to flush.
+        (Type::F32, false) => unary(|a: S| single_from::<M>(a.to_i128())),
+        (Type::F32, true) => unary(|a: S| saturate::<true>(single_from::<M>(a.to_i128()))),
+        (Type::F64, false) => unary(|a: S| double_from::<M>(a.to_i128())),
+        (Type::F64, true) => unary(|a: S| saturate64(double_from::<M>(a.to_i128()))),
+        (Type::F16, false) => unary(|a: S| small_from::<f16, M>(a.to_i128())),
+        (Type::F16, true) => unary(|a: S| f16::rounded(a.to_i128().clamp(0, 1) as f64)),
+        (Type::Bf16, false) => unary(|a: S| small_from::<bf16, M>(a.to_i128())),
+        _ => return None,
+    }))
+}
+
+/// An integer as a 16-bit float: cut to an f64 whose last bit tells whether something fell off, then rounded.
+#[inline(always)]
+fn small_from<T: Small, M: Mode>(value: i128) -> T {
+    let cut = double_from::<Zero>(value);
+    to_small::<T, M>(f64::from_bits(cut.to_bits() | u64::from(cut as i128 != value)))
+}
+
+#[inline(always)]
+fn single_from<M: Mode>(value: i128) -> f32 {
+    // Values of 64 bits: the nearest is a native conversion, the rest corrects it by comparing back.
+    let nearest = if value >= 0 { value as u64 as f32 } else { value as i64 as f32 };
+    let back = nearest as i128;
+    match M::ROUNDING {
+        Rounding::Zero if back.abs() > value.abs() => f32::from_bits(nearest.to_bits() - 1),
+        Rounding::Down if back > value => nearest.next_down(),
+        Rounding::Up if back < value => nearest.next_up(),
+        _ => nearest,
+    }
+}
+
+#[inline(always)]
+fn double_from<M: Mode>(value: i128) -> f64 {
+    let nearest = if value >= 0 { value as u64 as f64 } else { value as i64 as f64 };
+    let back = nearest as i128;
+    match M::ROUNDING {
+        Rounding::Zero if back.abs() > value.abs() => f64::from_bits(nearest.to_bits() - 1),
+        Rounding::Down if back > value => nearest.next_down(),
+        Rounding::Up if back < value => nearest.next_up(),
+        _ => nearest,
+    }
+}
+
+/// Float to integer, which always saturates. A NaN is 0, or the top bit alone where either side has 64 bits.
+pub fn of_float(c: Conversion) -> Option<Lanes> {
+    macro_rules! to {
+        ($source:ty, $m:ident, $integral:ident, |$v:ident| $prepare:expr) => {
+            by_any_integer!(c.to, D => if c.to.bits() == 64 || size_of::<$source>() == 8 {
+                unary(|$v: $source| if $v.is_nan() { D::from_i128(1i128 << (D::BITS - 1)) } else { $integral::<$m>($prepare) as D })
+            } else {
+                unary(|$v: $source| $integral::<$m>($prepare) as D)
+            })
+        };
+    }
+    by_mode!(c.rounding, M => match (c.from, c.flush) {
+        (Type::F32, false) => to!(f32, M, integral32, |v| v),
+        (Type::F32, true) => to!(f32, M, integral32, |v| flush::<true>(v)),
+        (Type::F64, _) => to!(f64, M, integral64, |v| v),
+        (Type::F16, _) => to!(f16, M, integral32, |v| v.to_f32()),
+        (Type::Bf16, _) => to!(bf16, M, integral32, |v| v.to_f32()),
+        _ => None,
+    })
+}
