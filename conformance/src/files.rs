@@ -44,6 +44,17 @@ pub fn write(recipes: &[Recipe], folder: &Path) -> anyhow::Result<usize> {
     Ok(changed.len())
 }
 
+/// Writes the cases that have no file of their own into a folder.
+pub fn write_hints(recipes: &[Recipe], folder: &Path) -> anyhow::Result<()> {
+    for case in recipes.iter().filter_map(Recipe::hints) {
+        let path = folder.join(format!("{}.ptx", case.name));
+        let parent = path.parent().context("a case lies in a folder")?;
+        fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
+        fs::write(&path, case.render()).with_context(|| format!("write {}", path.display()))?;
+    }
+    Ok(())
+}
+
 /// Files that are missing, differ or are left over.
 pub fn stale(recipes: &[Recipe], folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let texts = texts(recipes);

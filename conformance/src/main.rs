@@ -15,6 +15,7 @@ use gpufleet_conformance::{
     children,
     driver::Driver,
     files, grammar,
+    recipe::HINTS,
     report::{self, Count},
     verdict::{self, CaseVerdict},
 };
@@ -68,7 +69,13 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         eprintln!("{changed} files changed in {}", files::folder().display());
         return Ok(true);
     }
-    let folders = if options.paths.is_empty() { vec![files::folder()] } else { options.paths.clone() };
+    let hints = tempfile::tempdir().context("make a scratch folder")?;
+    let folders = if options.paths.is_empty() {
+        files::write_hints(&grammar::recipes(), hints.path())?;
+        vec![files::folder(), hints.path().to_owned()]
+    } else {
+        options.paths.clone()
+    };
     if let Some(ptxas) = &options.ptxas {
         return assemble(ptxas, &folders);
     }
@@ -145,13 +152,15 @@ fn counts(options: &Options, driver: &Driver, verdicts: &[CaseVerdict]) -> BTree
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     let mut counted = HashSet::new();
     for recipe in grammar::recipes() {
-        let case = by_name.get(recipe.name.as_str());
+        let kept = by_name.get(recipe.name.as_str());
+        let hints = by_name.get(format!("{}{HINTS}", recipe.name).as_str());
         for form in &recipe.forms {
             // A form may have several cases; one that is not proven shows among the failures.
             if !counted.insert(form.text.clone()) {
                 continue;
             }
             let count = counts.entry(form.mnemonic().to_owned()).or_default();
+            let case = if form.is_hint { hints } else { kept };
             let verdict = case.and_then(|case| case.forms.iter().find(|verdict| verdict.form == form.text));
             match verdict {
                 Some(verdict) if verdict.mismatches == 0 => count.proven += 1,

@@ -61,6 +61,8 @@ pub struct Form {
     pub scratch: usize,
     /// The status that a launch ends with.
     pub status: u32,
+    /// Differs from a form of the same file by a hint alone: it is run from memory, and not kept in the file.
+    pub is_hint: bool,
 }
 
 /// Where a form's rows come from.
@@ -108,6 +110,7 @@ pub fn forms(
         globals: String::new(),
         scratch: 0,
         status: 0,
+        is_hint: false,
     }
 }
 
@@ -193,11 +196,19 @@ impl Form {
         self
     }
 
+    pub fn hint(mut self, is_hint: bool) -> Form {
+        self.is_hint = is_hint;
+        self
+    }
+
     pub fn ends(mut self, status: u32) -> Form {
         self.status = status;
         self
     }
 }
+
+/// What follows a file's name in that of the case with its hints.
+pub const HINTS: &str = ".hints";
 
 /// Forms that share a file.
 #[derive(Clone, Debug)]
@@ -208,6 +219,19 @@ pub struct Recipe {
 }
 
 impl Recipe {
+    /// What its file holds, if it has one.
+    pub fn kept(&self) -> Option<Case> {
+        self.forms.iter().any(|form| !form.is_hint).then(|| self.case(|form| !form.is_hint))
+    }
+
+    /// What is run from memory alone.
+    pub fn hints(&self) -> Option<Case> {
+        self.forms.iter().any(|form| form.is_hint).then(|| {
+            let case = self.case(|form| form.is_hint);
+            Case { name: format!("{}{HINTS}", self.name), ..case }
+        })
+    }
+
     /// The case with the results of all forms, or of those that `keep` takes.
     pub fn case(&self, keep: impl Fn(&Form) -> bool) -> Case {
         let forms: Vec<&Form> = self.forms.iter().filter(|form| keep(form)).collect();

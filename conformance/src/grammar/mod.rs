@@ -2,10 +2,12 @@
 //! its types and modifiers, and beside each what it computes. One module for each chapter of the ISA.
 
 mod compare;
+mod convert;
 mod float;
 mod half;
 mod integer;
 mod logic;
+mod memory;
 
 use std::collections::HashMap;
 
@@ -42,6 +44,8 @@ pub fn recipes() -> Vec<Recipe> {
     float::add(&mut grammar);
     half::add(&mut grammar);
     compare::add(&mut grammar);
+    convert::add(&mut grammar);
     logic::add(&mut grammar);
+    memory::add(&mut grammar);
     grammar.recipes
 }
