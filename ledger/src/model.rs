@@ -106,6 +106,8 @@ pub struct AttemptRow {
     pub started_at: Option<DateTime<Utc>>,
     pub finished_at: Option<DateTime<Utc>>,
     pub failure: Option<FailureRow>,
+    /// When the job is tried again after this attempt was lost; none if at once.
+    pub retry_at: Option<DateTime<Utc>>,
     pub output_bytes: Option<u64>,
     /// Known once the attempt has ended.
     pub timings: Option<Timings>,

@@ -73,6 +73,9 @@ pub struct AttemptFinished {
     pub state: AttemptState,
     #[serde(default)]
     pub failure: Option<Failure>,
+    /// When the job is tried again after a loss; none if at once. Old workers leave it out.
+    #[serde(default)]
+    pub retry_at_ms: Option<i64>,
     pub output_bytes: u64,
     pub timings: Timings,
 }

@@ -31,6 +31,29 @@ pub const DEAD_KEY: &str = "dead";
 
 /// A day: long enough to come back for a result, short enough not to fill a disk.
 pub const UNCLAIMED_TTL_MS: u32 = 24 * 3600 * 1000;
+/// A queue in which a job waits before it is tried again. Its name is also that of the fanout exchange in front of it, so that a
+/// message keeps the routing key by which it goes back to the tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rung {
+    pub seconds: u32,
+    pub name: &'static str,
+}
+
+/// Longer waits for jobs that lost more attempts. Fixed times, because a quorum queue expires only what is at its head.
+pub const RETRY_LADDER: [Rung; 5] = [
+    Rung { seconds: 1, name: "gpufleet.v1.retry.1" },
+    Rung { seconds: 5, name: "gpufleet.v1.retry.5" },
+    Rung { seconds: 30, name: "gpufleet.v1.retry.30" },
+    Rung { seconds: 120, name: "gpufleet.v1.retry.120" },
+    Rung { seconds: 600, name: "gpufleet.v1.retry.600" },
+];
+
+/// The rung for a job that has lost so many attempts, at least one.
+pub fn retry_rung(losses: u32) -> Rung {
+    let index = (losses.saturating_sub(1) as usize).min(RETRY_LADDER.len() - 1);
+    RETRY_LADDER[index]
+}
+
 /// How long orders are kept. Jobs that wait longer than this in a queue outlive their cancellation.
 pub const CONTROL_MAX_AGE: &str = "7D";
 /// A stream forgets whole segments, so they are small.

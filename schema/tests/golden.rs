@@ -184,6 +184,7 @@ fn events() -> Vec<Event> {
             at_ms: 1_720_000_000_130,
             state: AttemptState::Failed,
             failure: failed().failure,
+            retry_at_ms: None,
             output_bytes: 0,
             timings: succeeded().timings,
         }),

@@ -11,6 +11,7 @@ mod cancel;
 mod complaint;
 mod completions;
 mod connection;
+mod dead;
 mod environment;
 mod exit;
 mod files;
@@ -57,6 +58,8 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::Show(options) => block_on(show::run(&options)),
         Command::Local(options) => block_on(local::run(&options)),
         Command::Cancel(options) => block_on(cancel::run(&options)),
+        Command::Dead(options) => block_on(dead::run(&options)),
+        Command::Retry(options) => block_on(dead::replay(&options)),
         Command::Workers(options) => block_on(workers::run(&options)),
         Command::Submit(options) => block_on(submit::run(*options)),
     }

@@ -21,6 +21,7 @@
 
 mod array;
 mod client;
+mod dead;
 mod element;
 mod error;
 mod handle;
@@ -32,6 +33,7 @@ mod submission;
 
 pub use array::{Array, ArrayError};
 pub use client::{Fleet, FleetBuilder, PoolDepth};
+pub use dead::{DeadBox, DeadError, DeadLetter, LETTERS_MAX, REPLAY_LABEL};
 pub use element::Element;
 pub use error::{ConnectError, PoolError, SubmitError};
 /// The contract's own types, for whoever reads replies or writes tasks.

@@ -1,11 +1,9 @@
 //! Orders to the fleet: cancel jobs, drain a worker. They go into a log that every worker reads from its beginning.
 
-use std::time::{SystemTime, UNIX_EPOCH};
-
 use gpufleet_schema::{Command, JobId, MessageId, Order, Selection, WorkerName, encoding, topology};
 use gpufleet_transport::{Message, Properties, PublishError};
 
-use crate::Fleet;
+use crate::{Fleet, submission::now_ms};
 
 /// Jobs in one order at most: some hundred kilobytes.
 const JOBS_PER_ORDER: usize = 10_000;
@@ -32,9 +30,8 @@ impl Fleet {
     }
 
     async fn order(&self, command: Command, by: Option<String>) -> Result<(), PublishError> {
-        let now_ms = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis() as i64);
         let body =
-            encoding::encode_order(&Order::new(now_ms, by, command)).expect("an order has only strings and numbers");
+            encoding::encode_order(&Order::new(now_ms(), by, command)).expect("an order has only strings and numbers");
         let properties = Properties {
             message_id: Some(MessageId::new().to_string()),
             content_type: Some("application/json".to_owned()),

@@ -138,7 +138,7 @@ impl Member {
 }
 
 /// By this machine's clock; workers compare it with theirs and never believe a negative wait.
-fn now_ms() -> i64 {
+pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

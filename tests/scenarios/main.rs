@@ -20,6 +20,7 @@ mod packing;
 mod pools;
 mod postgres_lost;
 mod queue_kinds;
+mod retrying;
 mod secrets;
 mod stopping;
 mod two_workers;

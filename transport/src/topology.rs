@@ -61,9 +61,9 @@ impl Declaration {
         if let Some(client) = below(names::REPLIES) {
             return client.parse().ok().map(Self::Replies);
         }
-        [names::LEDGER_QUEUE, names::DEAD_QUEUE, names::UNCLAIMED_QUEUE, names::CONTROL_QUEUE]
-            .contains(&queue)
-            .then_some(Self::Base)
+        let shared = [names::LEDGER_QUEUE, names::DEAD_QUEUE, names::UNCLAIMED_QUEUE, names::CONTROL_QUEUE];
+        let is_rung = names::RETRY_LADDER.iter().any(|rung| rung.name == queue);
+        (shared.contains(&queue) || is_rung).then_some(Self::Base)
     }
 
     fn what(&self) -> String {
@@ -196,8 +196,12 @@ fn base() -> Vec<Step> {
     // The record and the dead are worth replication whatever the tasks' queues are made of.
     steps.extend(bound(names::UNCLAIMED_QUEUE.into(), table(unclaimed_ttl), names::UNCLAIMED_EXCHANGE, String::new()));
     steps.extend(bound(names::LEDGER_QUEUE.into(), quorum_that_buries(), names::EVENTS, names::EVENTS_BINDING.into()));
+    for rung in names::RETRY_LADDER {
+        steps.push(exchange(rung.name, ExchangeKind::Fanout, []));
+        steps.extend(bound(rung.name.into(), delaying(rung.seconds), rung.name, String::new()));
+    }
     steps.extend(bound(names::CONTROL_QUEUE.into(), log(), names::CONTROL, String::new()));
-    steps.extend(bound(names::DEAD_QUEUE.into(), quorum([]), names::DEAD, names::DEAD_KEY.into()));
+    steps.extend(bound(names::DEAD_QUEUE.into(), kept(), names::DEAD, names::DEAD_KEY.into()));
     steps
 }
 
@@ -250,6 +254,23 @@ fn quorum_that_buries() -> FieldTable {
 
 fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {
     table([("x-queue-type", text("quorum"))].into_iter().chain(arguments))
+}
+
+/// Looking at the dead delivers them and hands them back, which RabbitMQ 4 would count until it drops them.
+const LOOKS_MAX: i32 = i32::MAX;
+
+fn kept() -> FieldTable {
+    quorum([("x-delivery-limit", AMQPValue::LongInt(LOOKS_MAX))])
+}
+
+/// Holds messages for a while and then gives them back to the tasks, under the routing key that they came with.
+fn delaying(seconds: u32) -> FieldTable {
+    quorum([
+        ("x-message-ttl", AMQPValue::LongUInt(seconds * 1000)),
+        ("x-dead-letter-exchange", text(names::TASKS)),
+        ("x-overflow", text("reject-publish")),
+        ("x-dead-letter-strategy", text("at-least-once")),
+    ])
 }
 
 /// A stream: read by all, consumed by none.

@@ -1,6 +1,10 @@
 //! What becomes of a job after an attempt: one exhaustive table.
 
-use gpufleet_schema::{AttemptState, Failure, FailureCode, Verdict, bounds::DELIVERIES_MAX};
+use gpufleet_schema::{
+    AttemptState, Failure, FailureCode, Verdict,
+    bounds::DELIVERIES_MAX,
+    topology::{Rung, retry_rung},
+};
 
 /// How an attempt ended, as its runner saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +21,8 @@ pub enum Ending {
         reason: String,
         suspect: bool,
     },
+    /// The scheduler had let it in, and still the device had too little memory, caches given up: others may have been there.
+    ShortOfMemory(Failure),
     /// Somebody wants it no more.
     Cancelled {
         reason: String,
@@ -37,8 +43,8 @@ impl Ending {
 pub enum Disposition {
     /// Reply and record; the job is over.
     Final { state: AttemptState, failure: Option<Failure>, dead_letter: Option<String> },
-    /// Publish it again as a message of its own, with so many losses, and record the lost attempt.
-    Again { losses: u32, failure: Failure },
+    /// Publish it again as a message of its own, with so many losses, at once or after a wait, and record the lost attempt.
+    Again { losses: u32, failure: Failure, after: Option<Rung> },
     /// Back to the queue, as if it had not come.
     HandBack,
 }
@@ -56,7 +62,14 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
             Disposition::Final { state: AttemptState::Expired, failure: Some(failure), dead_letter: None }
         }
         Ending::Lost { reason, suspect } => {
-            lost(reason, losses.saturating_add(u32::from(suspect)), attempts_max, delivery_count)
+            lost(reason, losses.saturating_add(u32::from(suspect)), suspect, attempts_max, delivery_count)
+        }
+        // Once more, alone. If that does not help, it never will.
+        Ending::ShortOfMemory(failure) if losses == 0 && attempts_max > 1 => {
+            Disposition::Again { losses: 1, failure, after: Some(retry_rung(1)) }
+        }
+        Ending::ShortOfMemory(failure) => {
+            Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
         }
         Ending::Cancelled { reason } => {
             let failure = Failure::new(Verdict::User, FailureCode::Cancelled, reason);
@@ -66,11 +79,12 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
     }
 }
 
-fn lost(reason: String, losses: u32, attempts_max: u32, delivery_count: u64) -> Disposition {
+/// An innocent job is tried again at once. A suspect waits, the longer the more it lost: what ailed its executor may pass.
+fn lost(reason: String, losses: u32, suspect: bool, attempts_max: u32, delivery_count: u64) -> Disposition {
     let poison = delivery_count >= DELIVERIES_MAX;
     if losses < attempts_max && !poison {
         let failure = Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, reason);
-        return Disposition::Again { losses, failure };
+        return Disposition::Again { losses, failure, after: suspect.then(|| retry_rung(losses)) };
     }
     let message = format!("gave up after {losses} lost executors; the last one: {reason}");
     let failure = Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, message.clone());
@@ -87,8 +101,14 @@ mod tests {
 
     #[test]
     fn a_lost_executor_means_another_attempt_until_there_were_too_many() {
-        assert!(matches!(lost_once(true, 0), Disposition::Again { losses: 1, .. }));
-        assert!(matches!(lost_once(true, 1), Disposition::Again { losses: 2, .. }));
+        assert!(matches!(
+            lost_once(true, 0),
+            Disposition::Again { losses: 1, after: Some(Rung { seconds: 1, .. }), .. }
+        ));
+        assert!(matches!(
+            lost_once(true, 1),
+            Disposition::Again { losses: 2, after: Some(Rung { seconds: 5, .. }), .. }
+        ));
         let Disposition::Final { state, dead_letter, failure } = lost_once(true, 2) else { panic!("not final") };
         assert_eq!(state, AttemptState::Dead);
         assert!(dead_letter.unwrap().contains("3 lost executors"));
@@ -97,8 +117,19 @@ mod tests {
 
     #[test]
     fn an_innocent_neighbour_loses_no_attempt() {
-        assert!(matches!(lost_once(false, 0), Disposition::Again { losses: 0, .. }));
+        assert!(matches!(lost_once(false, 0), Disposition::Again { losses: 0, after: None, .. }));
         assert!(matches!(lost_once(false, 2), Disposition::Again { losses: 2, .. }));
+    }
+
+    #[test]
+    fn a_job_that_found_no_memory_has_one_more_try_alone() {
+        let short = |losses, attempts_max| {
+            let failure = Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, "10 bytes wanted, 5 free");
+            dispose(Ending::ShortOfMemory(failure), losses, attempts_max, 0)
+        };
+        assert!(matches!(short(0, 3), Disposition::Again { losses: 1, after: Some(_), .. }));
+        assert!(matches!(short(1, 3), Disposition::Final { state: AttemptState::Failed, .. }));
+        assert!(matches!(short(0, 1), Disposition::Final { state: AttemptState::Failed, .. }));
     }
 
     #[test]

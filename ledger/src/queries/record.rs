@@ -67,6 +67,7 @@ pub(super) struct AttemptRecord {
     pub(super) total_us: Option<i64>,
     pub(super) device_bytes_peak: Option<i64>,
     pub(super) module_cached: Option<bool>,
+    pub(super) retry_at: Option<DateTime<Utc>>,
 }
 
 impl From<JobRecord> for JobRow {
@@ -121,6 +122,7 @@ impl From<AttemptRecord> for AttemptRow {
                 record.failure_detail,
                 record.failure_line,
             ),
+            retry_at: record.retry_at,
             output_bytes: record.output_bytes.map(i64::unsigned_abs),
         }
     }

@@ -79,6 +79,7 @@ pub(super) struct End {
     pub(super) place: Place,
     pub(super) failure: Option<Failure>,
     pub(super) failure_line: Option<i32>,
+    pub(super) retry_at: Option<DateTime<Utc>>,
     pub(super) output_bytes: i64,
     pub(super) timings: Spans,
 }
@@ -187,6 +188,7 @@ impl End {
             at: time("at_ms", event.at_ms)?,
             state: event.state,
             place: Place::of(&event.worker, event.device, event.ran_on.as_ref())?,
+            retry_at: event.retry_at_ms.map(|ms| time("retry_at_ms", ms)).transpose()?,
             failure_line: line.map(|line| int("failure.line", line)).transpose()?,
             failure,
             output_bytes: big("output_bytes", event.output_bytes)?,

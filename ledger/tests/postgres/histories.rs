@@ -141,6 +141,7 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         failure: failed.then(|| {
             Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, "the executor\0 left").with_detail("a log")
         }),
+        retry_at_ms: None,
         output_bytes: 4096,
         timings: Timings {
             queue_us: 10,

@@ -203,6 +203,7 @@ pub fn succeeded(job_id: JobId) -> Event {
         at_ms: 1_763_164_800_000,
         state: AttemptState::Succeeded,
         failure: None,
+        retry_at_ms: None,
         output_bytes: 16,
         timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
     })

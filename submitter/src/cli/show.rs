@@ -111,6 +111,9 @@ fn describe_attempt(attempt: &AttemptRow, width: Option<usize>) -> String {
     if let Some(failure) = &attempt.failure {
         text.push_str(&describe_failure(failure));
     }
+    if let Some(at) = attempt.retry_at {
+        text.push_str(&format!("  due again at {} UTC\n", at.format("%F %T")));
+    }
     if let Some(timings) = &attempt.timings {
         text.push_str(&breakdown(timings, width));
     }
@@ -191,6 +194,7 @@ mod tests {
             started_at: None,
             finished_at: None,
             failure: None,
+            retry_at: None,
             output_bytes: None,
             timings: Some(Timings {
                 queue_us: 1_500,
@@ -219,6 +223,7 @@ mod tests {
             attempt: 1,
             state: AttemptState::Lost,
             failure: Some(failure),
+            retry_at: chrono::DateTime::from_timestamp(1_700_000_005, 0),
             timings: None,
             device: None,
             ..attempt()

@@ -46,9 +46,13 @@ impl Supervisor {
 
     /// What the ledger learns, unless the job was not touched.
     pub(super) fn finished_event(&self, job: &Concluded<'_, '_>, envelope: &Envelope) -> Option<Event> {
-        let (state, failure) = match &job.disposition {
-            Disposition::Final { state, failure, .. } => (*state, failure.clone()),
-            Disposition::Again { failure, .. } => (AttemptState::Lost, Some(failure.clone())),
+        let now_ms = unix_ms();
+        let (state, failure, retry_at_ms) = match &job.disposition {
+            Disposition::Final { state, failure, .. } => (*state, failure.clone(), None),
+            Disposition::Again { failure, after, .. } => {
+                let retry_at_ms = after.map(|rung| now_ms + i64::from(rung.seconds) * 1000);
+                (AttemptState::Lost, Some(failure.clone()), retry_at_ms)
+            }
             Disposition::HandBack => return None,
         };
         Some(Event::AttemptFinished(AttemptFinished {
@@ -57,9 +61,10 @@ impl Supervisor {
             worker: self.config.name.clone(),
             device: job.ran_on.as_ref().map(|ran_on| ran_on.device),
             ran_on: job.ran_on.clone(),
-            at_ms: unix_ms(),
+            at_ms: now_ms,
             state,
             failure,
+            retry_at_ms,
             output_bytes: job.output_bytes() as u64,
             timings: job.timings.clone(),
         }))
@@ -119,8 +124,9 @@ fn tell(disposition: &Disposition, task: &Task<'_>, envelope: &Envelope) {
         Disposition::Final { state, failure: Some(failure), .. } => {
             info!(%job_id, attempt, %state, code = failure.code.name(), "job ended");
         }
-        Disposition::Again { losses, failure } => {
-            warn!(%job_id, attempt, losses, reason = failure.message, "job is tried again");
+        Disposition::Again { losses, failure, after } => {
+            let seconds = after.map_or(0, |rung| rung.seconds);
+            warn!(%job_id, attempt, losses, seconds, reason = failure.message, "job is tried again");
         }
         Disposition::HandBack => debug!(%job_id, "job handed back"),
     }

@@ -182,6 +182,9 @@ async fn run_on(
     };
     let (ending, outputs, mut timings, waited) = match result {
         Ok(Finished { outcome: Ok(outputs), timings, waited }) => (Ending::Succeeded, outputs, timings, waited),
+        Ok(Finished { outcome: Err(failure), timings, waited }) if failure.code == FailureCode::OutOfMemory => {
+            (Ending::ShortOfMemory(failure), Vec::new(), timings, waited)
+        }
         Ok(Finished { outcome: Err(failure), timings, waited }) => {
             (Ending::Failed(failure), Vec::new(), timings, waited)
         }

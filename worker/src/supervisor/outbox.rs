@@ -5,7 +5,7 @@ use gpufleet_schema::{
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
         DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON,
-        HEADER_TRACEPARENT, REPLIES, TASKS, TYPE_REPLY, task_key,
+        HEADER_TRACEPARENT, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
@@ -18,6 +18,14 @@ const REPLY_FRAME_BYTES: usize = 4 << 10;
 
 /// What is kept of a body that no message of ours can carry: enough to see whose it was.
 const OVERSIZE_KEPT_BYTES: usize = 64 << 10;
+
+/// How a task comes again.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Again {
+    pub(super) attempt: u32,
+    pub(super) losses: u32,
+    pub(super) after: Option<Rung>,
+}
 
 impl Supervisor {
     /// Sends each client its replies, in as few messages as their sizes allow.
@@ -89,21 +97,20 @@ impl Supervisor {
         }
     }
 
-    /// Puts one task back into its queue as a message of its own.
+    /// Puts one task back into its queue as a message of its own, at once or by way of the retry ladder.
     pub(super) async fn publish_task(
         &self,
         envelope: &Envelope,
         encoding: Encoding,
         task: &Task<'_>,
-        attempt: u32,
-        losses: u32,
+        again: Again,
     ) -> Result<(), PublishError> {
         let mut properties = envelope.reusable_properties();
         properties.message_id = Some(task.job_id.to_string());
-        properties.headers.insert(HEADER_ATTEMPT.to_owned(), attempt.into());
-        properties.headers.insert(HEADER_LOSSES.to_owned(), losses.into());
+        properties.headers.insert(HEADER_ATTEMPT.to_owned(), again.attempt.into());
+        properties.headers.insert(HEADER_LOSSES.to_owned(), again.losses.into());
         let message = Message {
-            exchange: TASKS,
+            exchange: again.after.map_or(TASKS, |rung| rung.name),
             routing_key: task_key(&envelope.pool, envelope.priority),
             body: encode_one(encoding, task),
             properties,

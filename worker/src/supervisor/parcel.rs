@@ -22,7 +22,7 @@ use gpufleet_schema::{
 use gpufleet_transport::{Delivery, PublishError, Settled};
 use tracing::{error, warn};
 
-use super::{Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope, intake::Lane};
+use super::{Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope, intake::Lane, outbox::Again};
 use crate::disposition::Disposition;
 
 /// A message that was given back this often leaves the queue and comes in anew, lest workers that come and go make it look like
@@ -170,12 +170,16 @@ impl Supervisor {
         let left_list = if as_list { u32::try_from(DELIVERIES_MAX).unwrap_or(u32::MAX) } else { 0 };
         let next = envelope.attempt.saturating_add(left_list);
         match &job.disposition {
-            Disposition::Again { losses, .. } => {
-                self.publish_task(envelope, encoding, job.task, next.saturating_add(1), *losses).await
+            Disposition::Again { losses, after, .. } => {
+                let again = Again { attempt: next.saturating_add(1), losses: *losses, after: *after };
+                self.publish_task(envelope, encoding, job.task, again).await
             }
             // The broker delivers the message again by itself.
             Disposition::HandBack if !envelope.is_live() => Ok(()),
-            Disposition::HandBack => self.publish_task(envelope, encoding, job.task, next, envelope.losses).await,
+            Disposition::HandBack => {
+                let again = Again { attempt: next, losses: envelope.losses, after: None };
+                self.publish_task(envelope, encoding, job.task, again).await
+            }
             Disposition::Final { dead_letter: Some(reason), .. } => {
                 self.publish_dead(envelope, encoding, job.task, reason).await
             }
@@ -222,6 +226,7 @@ impl Supervisor {
                 at_ms: unix_ms(),
                 state: AttemptState::Dead,
                 failure: Some(failure.clone()),
+                retry_at_ms: None,
                 output_bytes: 0,
                 timings: Timings::default(),
             })

@@ -69,20 +69,20 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
         insert into attempts as known
             (job_id, attempt, state, superseded, worker, device, device_name, emulated, finished_at, verdict, failure_code,
              failure_message, failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
-             launches_us, copy_out_us, total_us, device_bytes_peak, module_cached)
+             launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, retry_at)
         select new.job_id, new.attempt, new.state, new.state <> 'lost' and jobs.final_attempt <> new.attempt, new.worker,
                new.device, new.device_name, new.emulated, new.finished_at, new.verdict, new.failure_code,
                new.failure_message, new.failure_detail, new.failure_line, new.output_bytes, new.queue_us, new.wait_us,
                new.compile_us, new.load_us, new.copy_in_us, new.launches_us::bigint[], new.copy_out_us, new.total_us,
-               new.device_bytes_peak, new.module_cached
+               new.device_bytes_peak, new.module_cached, new.retry_at
         from unnest(
             $1::uuid[], $2::timestamptz[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
             $9::text[], $10::text[], $11::text[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
             $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[],
-            $24::text[], $25::bool[])
+            $24::text[], $25::bool[], $26::timestamptz[])
             as new (job_id, id_at, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
                     failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
-                    launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated)
+                    launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated, retry_at)
         join jobs using (job_id, id_at)
         on conflict (job_id, attempt) do update set
             state = excluded.state,
@@ -107,7 +107,8 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
             copy_out_us = excluded.copy_out_us,
             total_us = excluded.total_us,
             device_bytes_peak = excluded.device_bytes_peak,
-            module_cached = excluded.module_cached
+            module_cached = excluded.module_cached,
+            retry_at = excluded.retry_at
         where known.state = 'running' or (known.state = 'lost' and excluded.state <> 'lost')"#,
         &columns.job_id,
         &columns.id_at,
@@ -134,6 +135,7 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
         &columns.module_cached,
         &columns.device_name as &[Option<&str>],
         &columns.emulated as &[Option<bool>],
+        &columns.retry_at as &[Option<DateTime<Utc>>],
     )
     .execute(connection)
     .await?;
@@ -178,6 +180,7 @@ struct EndColumns<'a> {
     total_us: Vec<i64>,
     device_bytes_peak: Vec<i64>,
     module_cached: Vec<bool>,
+    retry_at: Vec<Option<DateTime<Utc>>>,
 }
 
 impl<'a> StartColumns<'a> {
@@ -210,6 +213,7 @@ impl<'a> EndColumns<'a> {
         self.failure_detail.push(failure.and_then(|failure| failure.detail.as_deref()));
         self.failure_line.push(end.failure_line);
         self.output_bytes.push(end.output_bytes);
+        self.retry_at.push(end.retry_at);
         self.push_timings(end);
     }
 

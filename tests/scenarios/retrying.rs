@@ -1,0 +1,68 @@
+//! What can be cured is tried again after a wait that history shows; what can't is kept with its reason, to be looked at, submitted
+//! again or thrown away. (fault 19)
+
+use gpufleet_schema::{AttemptState, JobState};
+use gpufleet_tests::{Ground, WAIT, busy, poll_until};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_suspect_waits_before_it_is_tried_again_and_history_says_until_when() {
+    let ground = Ground::shared("retry-wait").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(3)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    worker.kill_executor().await;
+    busy::assert_done(&handle.wait(WAIT).await.unwrap().outputs);
+
+    let detail = ground.final_job(handle.id()).await;
+    let [lost, done] = detail.attempts.as_slice() else { panic!("{:?}", detail.attempts) };
+    assert_eq!((lost.state, done.state), (AttemptState::Lost, AttemptState::Succeeded));
+    let due = lost.retry_at.expect("the loss says when it is due again");
+    assert_eq!((due - lost.finished_at.unwrap()).num_seconds(), 1);
+    // One clock, that of this machine: the broker does not give it back early.
+    assert!((done.started_at.unwrap() - due).num_milliseconds() > -50, "{detail:?}");
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_dead_are_listed_shown_submitted_again_and_thrown_away() {
+    let ground = Ground::shared("the-dead").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handles = Vec::new();
+    for _ in 0..2 {
+        let mut handle = fleet.submit(busy::for_seconds(2).attempts_max(1)).await.unwrap();
+        ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+        worker.kill_executor().await;
+        handle.wait(WAIT).await.unwrap_err();
+        handles.push(handle);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let [first, second] = [0, 1].map(|index| handles[index].id().to_string());
+    let list = ground.gpufleet(folder.path(), &["dead", "list"]).await;
+    assert!(list.stdout.contains(&first) && list.stdout.contains("default.normal"), "{}{}", list.stdout, list.stderr);
+    // Looking takes nothing away.
+    let shown = ground.gpufleet(folder.path(), &["dead", "show", &first]).await;
+    let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(json["jobs"][0], first.as_str());
+    assert!(json["reason"].as_str().unwrap().contains("1 lost executors"), "{json}");
+    assert_eq!(json["body"][0]["job_id"], first.as_str());
+
+    let again = ground.gpufleet(folder.path(), &["retry", &first]).await;
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let new = again.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    let detail = ground.final_job(new).await;
+    assert_eq!(detail.job.state, JobState::Succeeded);
+    assert_eq!(detail.job.labels["replay-of"], first);
+    assert_eq!(ground.final_job(handles[0].id()).await.job.state, JobState::Dead, "an outcome never changes");
+
+    let dropped = ground.gpufleet(folder.path(), &["dead", "drop", "--all"]).await;
+    assert_eq!(dropped.stdout, format!("dropped {second}\n"), "{}", dropped.stderr);
+    poll_until("nothing left", async || {
+        let list = ground.gpufleet(folder.path(), &["dead", "list", "-o", "json"]).await;
+        list.stdout.trim() == "[]"
+    })
+    .await;
+    let none = ground.gpufleet(folder.path(), &["dead", "replay", &second]).await;
+    assert_eq!(none.code, 9, "{}", none.stderr);
+}
