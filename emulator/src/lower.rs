@@ -21,7 +21,7 @@ use self::function::Emitter;
 use self::symbols::{Symbol, Symbols};
 use crate::memory::Memory;
 use crate::module::{ComputeCapability, Entry, LoadError, LoadErrorKind, Module, Param, Storage};
-use crate::ptx::parser::parse;
+use crate::ptx::parser::{parse, threads};
 use crate::ptx::tree::{self, Initial, Space, Tree, Variable};
 use crate::ptx::types::Type;
 
@@ -300,7 +300,7 @@ fn lower_all<'a>(tree: &Tree<'a>, symbols: &Symbols<'a>, mut shared_start: u32) 
             lowered.shared.append(&mut lowered.functions[index].shared);
             continue;
         }
-        let limit = function.required.map(|shape| shape.iter().map(|n| u64::from(*n)).product());
+        let limit = function.required.map(threads);
         let limit = limit.or(function.max_threads).unwrap_or(THREADS_MAX.into()).min(THREADS_MAX.into());
         lowered.kernels.push(Kernel {
             function: index,

@@ -8,6 +8,7 @@ mod bench;
 mod bench_emulator;
 mod ci;
 mod demo;
+mod fuzz;
 mod interrupt;
 mod kernels;
 mod ptx_cases;
@@ -37,6 +38,8 @@ enum Command {
     Demo(demo::Options),
     /// Set up, build, and run the whole test suite
     Test(test::Options),
+    /// Look for PTX texts that the emulator does not stand, with libFuzzer
+    Fuzz(fuzz::Options),
     /// What continuous integration runs: format, clippy, tests
     Ci,
     /// Build the catalog's PTX from its CUDA C
@@ -57,6 +60,7 @@ async fn main() -> ExitCode {
         Command::Setup => setup::run(),
         Command::Demo(options) => demo::run(&options).await,
         Command::Test(options) => test::run(&options).await,
+        Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,
         Command::Kernels(options) => kernels::run(&options).await,
         Command::Sqlx(options) => sqlx::run(&options).await,

@@ -19,6 +19,12 @@ const FRAME_BYTES_MAX: u32 = 8192 * 256;
 /// Local memory of one frame at most, as on a device.
 const LOCAL_BYTES_MAX: u64 = 512 << 10;
 
+/// Labels in all jumps of one function that name a list of them: `brx.idx` has one list each, as long as a `switch`.
+const JUMP_TARGETS_MAX: usize = 1 << 20;
+
+/// Declarations like `%r<9>` in one scope, each of which a name may belong to: the compiler has one for each type.
+const RANGES_MAX: usize = 256;
+
 /// Parameters of one device function at most: more are an error in PTX too.
 const PARAM_BYTES_MAX: u64 = 4 << 10;
 
@@ -31,6 +37,8 @@ pub struct Emitter<'a, 'm> {
     scopes: Vec<Scope<'a>>,
     labels: HashMap<(usize, &'a str), usize>,
     targets: HashMap<&'a str, Vec<&'a str>>,
+    /// Labels in the lists that were named.
+    jump_targets: usize,
     /// Where labels lie in the code, by label.
     positions: Vec<u32>,
     specials: HashMap<Special, u32>,
@@ -97,6 +105,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
             scopes: Vec::new(),
             labels: HashMap::new(),
             targets: HashMap::new(),
+            jump_targets: 0,
             positions: Vec::new(),
             specials: HashMap::new(),
             local_addresses: HashMap::new(),
@@ -218,8 +227,12 @@ impl<'a, 'm> Emitter<'a, 'm> {
         found.map(|label| *label as u32).ok_or_else(|| self.unresolved(name))
     }
 
-    pub fn label_list(&self, name: &str) -> Lowered<Vec<u32>> {
+    pub fn label_list(&mut self, name: &str) -> Lowered<Vec<u32>> {
         let names = self.targets.get(name).ok_or_else(|| self.unresolved(name))?;
+        self.jump_targets += names.len();
+        if self.jump_targets > JUMP_TARGETS_MAX {
+            return Err(self.syntax(format!("more than {JUMP_TARGETS_MAX} labels in lists of targets")));
+        }
         names.iter().map(|label| self.label(label)).collect()
     }
 
@@ -272,6 +285,12 @@ impl<'a, 'm> Emitter<'a, 'm> {
             match count {
                 Some(count) => {
                     let scope = self.scopes.last_mut().expect("the function's own scope stays open");
+                    if scope.ranges.len() == RANGES_MAX {
+                        return Err(LoadError::syntax(
+                            self.line,
+                            format!("more than {RANGES_MAX} ranges of registers"),
+                        ));
+                    }
                     scope.ranges.push((name, *count, registers.ty));
                 }
                 None => {

@@ -8,12 +8,19 @@ mod operands;
 mod variables;
 
 use self::cursor::{Parsed, Parser};
+pub use self::functions::threads;
 use super::lexer::{Kind, tokens};
 use super::tree::{Target, Tree};
 use crate::module::{LoadError, LoadErrorKind};
 
+/// A text at most: several times what the largest libraries have. The tree of a text takes some ten times its bytes.
+const TEXT_BYTES_MAX: usize = 64 << 20;
+
 /// Parses a PTX text.
 pub fn parse(text: &str) -> Result<Tree<'_>, LoadError> {
+    if text.len() > TEXT_BYTES_MAX {
+        return Err(LoadError::syntax(0, format!("the text has more than {TEXT_BYTES_MAX} bytes")));
+    }
     let tokens = tokens(text)?;
     let mut parser = Parser::new(text, &tokens);
     let mut tree = Tree::default();

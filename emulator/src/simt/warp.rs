@@ -60,6 +60,8 @@ pub struct Warp {
     groups: Vec<Group>,
     local: Vec<u64>,
     lane_bytes: u64,
+    /// Registers of the frames beyond the kernel's own.
+    call_bytes: u64,
     /// The group with this lane runs next, out of order.
     favoured: Option<u32>,
     /// When the warp goes on, where a kernel sent it to sleep.
@@ -76,6 +78,7 @@ impl Warp {
             groups: Vec::new(),
             local: vec![0; LANES * (lane_bytes / 8) as usize],
             lane_bytes,
+            call_bytes: 0,
             favoured: None,
             asleep: None,
         }

@@ -16,6 +16,8 @@ mod faults;
 #[cfg(test)]
 mod floats;
 #[cfg(test)]
+mod fuzzed;
+#[cfg(test)]
 mod halves;
 #[cfg(test)]
 mod harness;

@@ -11,6 +11,9 @@ use crate::ptx::types::Type;
 /// hundreds of megabytes.
 const REGISTERS_MAX: u64 = 1 << 20;
 
+/// Braces inside one another in a body: the compiler opens one for each call, and inline assembly a few.
+const NESTING_MAX: u32 = 256;
+
 impl<'a> Parser<'a, '_> {
     fn params(&mut self) -> Parsed<Vec<Variable<'a>>> {
         let mut params = Vec::new();
@@ -58,7 +61,7 @@ impl<'a> Parser<'a, '_> {
         let line = self.line();
         self.at += 1;
         match directive {
-            "maxntid" => function.max_threads = Some(self.shape()?.iter().map(|n| u64::from(*n)).product()),
+            "maxntid" => function.max_threads = Some(threads(self.shape()?)),
             "reqntid" => function.required = Some(self.shape()?),
             "minnctapersm" | "maxnctapersm" | "maxnreg" => {
                 self.integer()?;
@@ -96,6 +99,9 @@ impl<'a> Parser<'a, '_> {
                 statements.push(Statement::Close);
             } else if self.eat('{') {
                 depth += 1;
+                if depth > NESTING_MAX {
+                    return Err(self.error("braces nested too deeply"));
+                }
                 statements.push(Statement::Open);
             } else if !self.eat(';') {
                 self.statement(&mut statements)?;
@@ -183,4 +189,9 @@ impl<'a> Parser<'a, '_> {
             }
         }
     }
+}
+
+/// Threads of a block of this shape; as many as a number holds where there are more.
+pub fn threads(shape: [u32; 3]) -> u64 {
+    shape.iter().fold(1, |product: u64, n| product.saturating_mul(u64::from(*n)))
 }

@@ -12,6 +12,10 @@ use crate::simt::frames::Frame;
 /// Calls inside one another; a device's stack ends sooner.
 const DEPTH_MAX: u32 = 1024;
 
+/// Registers of all calls of a warp that are under way at once: a thousand frames of five hundred registers. Lanes
+/// that part ways have frames of their own, so that the depth alone is no bound.
+const CALL_BYTES_MAX: u64 = 64 << 20;
+
 impl Warp {
     pub(super) fn exit(&mut self, frame: usize, mask: u32, cx: &mut Context) {
         self.live &= !mask;
@@ -30,6 +34,7 @@ impl Warp {
         frame.lanes &= !mask;
         if frame.lanes == 0 {
             let frame = self.frames[index].take().expect("looked at just now");
+            self.call_bytes -= u64::from(cx.program.functions[frame.function].frame_bytes);
             cx.spare.give(frame.function, frame.registers);
         }
     }
@@ -99,13 +104,16 @@ impl Warp {
             let local = u64::from(caller.local) + frame_locals(&program.functions[caller.function]);
             (caller.depth + 1, local)
         };
-        if depth > DEPTH_MAX || local + u64::from(callee.local_bytes) > self.lane_bytes {
+        let call_bytes = self.call_bytes + u64::from(callee.frame_bytes);
+        let local_bytes = local + u64::from(callee.local_bytes);
+        if depth > DEPTH_MAX || call_bytes > CALL_BYTES_MAX || local_bytes > self.lane_bytes {
             let what = format!("stack overflow at a depth of {depth} calls");
             return Err(self.fault(FaultKind::IllegalAddress, &what, &group, cx));
         }
         if let Some(checks) = &mut cx.checks {
             checks.enter_frame(self.index, group.mask, local, callee.local_bytes.into());
         }
+        self.call_bytes = call_bytes;
         let mut registers = cx.registers(index, self.index, local as u32);
         for (from, to) in call.arguments.iter().zip(&callee.params) {
             *registers.words(*to) = *self.frame(group.frame).registers.words(*from);

@@ -1,0 +1,56 @@
+//! What the fuzz target does with a text, and what a test does again with every text that was once a finding.
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use gpufleet_emulator::memory::Memory;
+use gpufleet_emulator::module::{ComputeCapability, Entry, Module};
+use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
+
+/// Enough for a module's variables and a buffer; a text that asks for more is refused.
+const MEMORY_BYTES: u64 = 1 << 20;
+
+/// What a kernel's pointers point to.
+const BUFFER_BYTES: u64 = 4096;
+
+/// Kernels of one text that are run; others would only repeat them.
+const ENTRIES_MAX: usize = 3;
+
+/// Two warps, one of them partial.
+const THREADS: u32 = 37;
+
+/// Loops turn a few times; endless ones end soon.
+const INSTRUCTIONS_MAX: u64 = 3000;
+
+/// Loads a text and runs its kernels for a moment.
+pub fn exercise(data: &[u8]) {
+    let text = String::from_utf8_lossy(data);
+    let memory = Arc::new(Memory::new(MEMORY_BYTES).expect("the host reserves a megabyte of addresses"));
+    let Ok(module) = Module::load(&text, &memory, ComputeCapability { major: 9, minor: 0 }) else { return };
+    let Ok(buffer) = memory.alloc(BUFFER_BYTES) else { return };
+    let mut entries: Vec<_> = module.entries().collect();
+    // A text does the same every time.
+    entries.sort_by(|a, b| a.name.cmp(&b.name));
+    for entry in entries.into_iter().take(ENTRIES_MAX) {
+        for vector in [true, false] {
+            run(entry, &memory, buffer, vector);
+        }
+    }
+}
+
+fn run(entry: &Entry, memory: &Memory, buffer: u64, vector: bool) {
+    let mut params = vec![0u8; entry.params_bytes as usize];
+    for param in &entry.params {
+        let value = if param.bytes == 8 { buffer } else { u64::from(THREADS) };
+        let bytes = (param.bytes as usize).min(8);
+        params[param.offset as usize..][..bytes].copy_from_slice(&value.to_le_bytes()[..bytes]);
+    }
+    let cancel = AtomicBool::new(false);
+    let print = |_: &str| {};
+    let options =
+        RunOptions { threads: 1, cancel: &cancel, instructions_max: Some(INSTRUCTIONS_MAX), print: &print, vector };
+    let block = entry.required_block.unwrap_or([THREADS.min(entry.max_threads), 1, 1]);
+    let config = LaunchConfig { grid: [2, 1, 1], block, shared_bytes: 256, params: &params };
+    // A fault is a fine end.
+    let _ = launch(entry, &config, memory, &options);
+}

@@ -1,0 +1,95 @@
+//! `cargo xtask fuzz`: looks for PTX texts that make the emulator panic, hang, or take memory without end.
+//!
+//! The coverage that libFuzzer needs comes from a pass of LLVM that the stable compiler has too.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, bail};
+
+use crate::{
+    terminal::Terminal,
+    workspace::{self, cargo},
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// How long to look, on one core
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..))]
+    pub seconds: u32,
+}
+
+/// Counters on every edge, and what comparisons compare.
+const FLAGS: [&str; 5] = [
+    "-Cpasses=sancov-module",
+    "-Cllvm-args=-sanitizer-coverage-level=4",
+    "-Cllvm-args=-sanitizer-coverage-inline-8bit-counters",
+    "-Cllvm-args=-sanitizer-coverage-pc-table",
+    "-Cllvm-args=-sanitizer-coverage-trace-compares",
+];
+/// A text of this length takes a thousandth of this to load and run.
+const TIMEOUT_SECONDS: u32 = 10;
+/// The whole process; the corpus is most of it.
+const RESIDENT_MIB_MAX: u32 = 1024;
+/// One allocation: more than the 64 MiB that a warp's calls or its local memory may take.
+const ALLOCATION_MIB_MAX: u32 = 128;
+/// Longer texts only repeat shorter ones.
+const TEXT_BYTES_MAX: u32 = 16 << 10;
+/// Where texts lie that are loaded, refused, or once were findings.
+const SEEDS: [&str; 6] =
+    ["emulator/cases", "conformance/cases", "kernels", "worker/tests", "tests/harness", "fuzz/regressions"];
+
+pub async fn run(options: &Options) -> anyhow::Result<()> {
+    let terminal = Terminal::new();
+    terminal.heading("build the fuzz target");
+    let (root, target) = (workspace::root(), workspace::target()?.join("fuzz"));
+    // Named, so that the flags are not for build scripts and macros as well.
+    let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let mut build = cargo(["build", "--release", "--locked", "--target", &host, "--manifest-path", "fuzz/Cargo.toml"]);
+    build.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f")).env("CARGO_TARGET_DIR", &target);
+    workspace::run(build).await?;
+    let [corpus, seeds, findings] = ["corpus", "seeds", "findings"].map(|name| target.join(name));
+    if seeds.exists() {
+        fs::remove_dir_all(&seeds).with_context(|| format!("remove {}", seeds.display()))?;
+    }
+    for folder in [&corpus, &seeds, &findings] {
+        fs::create_dir_all(folder).with_context(|| format!("create {}", folder.display()))?;
+    }
+    for folder in SEEDS {
+        copy_texts(&root.join(folder), &seeds)?;
+    }
+    terminal.heading(&format!("fuzz for {} s", options.seconds));
+    let mut fuzz = tokio::process::Command::new(target.join(host).join("release/ptx"));
+    fuzz.arg(format!("-max_total_time={}", options.seconds))
+        .arg(format!("-timeout={TIMEOUT_SECONDS}"))
+        .arg(format!("-rss_limit_mb={RESIDENT_MIB_MAX}"))
+        .arg(format!("-malloc_limit_mb={ALLOCATION_MIB_MAX}"))
+        .arg(format!("-max_len={TEXT_BYTES_MAX}"))
+        .arg(format!("-dict={}", root.join("fuzz/ptx.dict").display()))
+        .arg(format!("-artifact_prefix={}/", findings.display()))
+        .args(["-print_final_stats=1", "-verbosity=1"])
+        .args([&corpus, &seeds]);
+    if let Err(error) = workspace::run(fuzz).await {
+        if error.is::<crate::interrupt::Interrupted>() {
+            return Err(error);
+        }
+        bail!("{error:#}; the text lies in {}: mend it, and keep the text in fuzz/regressions", findings.display());
+    }
+    Ok(())
+}
+
+/// Copies every PTX below `from`, under names that tell where it was.
+fn copy_texts(from: &Path, to: &Path) -> anyhow::Result<()> {
+    for entry in fs::read_dir(from).with_context(|| format!("list {}", from.display()))? {
+        let path: PathBuf = entry.with_context(|| format!("list {}", from.display()))?.path();
+        if path.is_dir() {
+            copy_texts(&path, to)?;
+        } else if path.extension().is_some_and(|extension| extension == "ptx") {
+            let name = path.strip_prefix(workspace::root()).unwrap_or(&path).display().to_string().replace('/', "-");
+            fs::copy(&path, to.join(name)).with_context(|| format!("copy {}", path.display()))?;
+        }
+    }
+    Ok(())
+}
