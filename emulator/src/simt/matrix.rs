@@ -25,12 +25,20 @@ impl From<Refused> for Failed {
     }
 }
 
-/// Runs the instruction for all lanes.
-pub fn run(matrix: &Matrix, registers: &mut Registers, view: &mut View, local: Local) -> Result<(), Failed> {
+/// Runs the instruction for all lanes, `vector` with the vector instructions of the machine, which has them then.
+pub fn run(
+    matrix: &Matrix,
+    registers: &mut Registers,
+    view: &mut View,
+    local: Local,
+    vector: bool,
+) -> Result<(), Failed> {
     match matrix {
         Matrix::Load(transfer) => transfer::load(transfer, registers, view, local)?,
         Matrix::Store(transfer) => transfer::store(transfer, registers, view, local)?,
-        Matrix::Multiply(product) => multiply::multiply(product, registers),
+        // SAFETY: the vector build is asked for only where the machine has what it needs.
+        Matrix::Multiply(product) if vector => unsafe { multiply::vector(product, registers) },
+        Matrix::Multiply(product) => multiply::portable(product, registers),
         Matrix::LoadRows(rows) => rows::load(rows, registers, view, local)?,
         Matrix::StoreRows(rows) => rows::store(rows, registers, view, local)?,
         Matrix::Transpose { d, a } => rows::transpose(*d, *a, registers),

@@ -34,12 +34,20 @@ pub fn text(body: &str) -> String {
     )
 }
 
-/// Runs such a kernel in one warp.
+/// Runs such a kernel in one warp, in both builds, which have to agree.
 pub fn run(body: &str, input: &[u32], out: &mut [u32]) -> Result<(), Fault> {
-    let device = hopper(&text(body));
-    let (from, to) = (device.upload(input), device.upload(out));
-    device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(from), Arg::U64(to)])?;
-    out.copy_from_slice(&device.download::<u32>(to, out.len()));
+    let mut device = hopper(&text(body));
+    let from = device.upload(input);
+    let answers = [false, true].map(|vector| {
+        device.vector = vector;
+        let to = device.upload(out);
+        device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(from), Arg::U64(to)])?;
+        Ok(device.download::<u32>(to, out.len()))
+    });
+    let [portable, vector] = answers;
+    let (portable, vector) = (portable?, vector?);
+    assert_eq!(portable, vector, "the builds disagree");
+    out.copy_from_slice(&vector);
     Ok(())
 }
 

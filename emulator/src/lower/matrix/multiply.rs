@@ -112,8 +112,11 @@ impl<'a> Emitter<'a, '_> {
     ) -> Lowered<()> {
         self.arity(operands, 4..=4)?;
         let [d, a, b, c] = layouts;
-        let a = self.fragment(&operands[1], false, product.a, a)?;
-        let b = self.fragment(&operands[2], false, product.b, b)?;
+        let mut a = self.fragment(&operands[1], false, product.a, a)?;
+        let mut b = self.fragment(&operands[2], false, product.b, b)?;
+        // Of elements that a lane has more than once, one is enough.
+        a.layout.distinct(Role::A, units(product.shape, product.a), count);
+        b.layout.distinct(Role::B, units(product.shape, product.b), count);
         let c = self.fragment(&operands[3], false, product.c, c)?;
         let d = self.fragment(&operands[0], true, product.d, d)?;
         let (shape, arithmetic) = (units(product.shape, product.a), product.arithmetic);

@@ -116,6 +116,12 @@ impl Layout {
         self
     }
 
+    /// Takes the repetitions away again, where `count` matrices follow each other.
+    pub fn distinct(&mut self, role: Role, shape: Shape, count: usize) {
+        let (rows, columns) = shape.extent(role);
+        self.elements = self.elements[..(rows * columns) as usize * count / LANES].into();
+    }
+
     /// The layout of `mma.m8n8k4` on f16: four products, each in a group of four lanes below 16 and one above.
     /// Their matrices follow each other.
     pub fn quads(role: Role, major: Major, accumulates_halves: bool) -> Layout {

@@ -7,7 +7,6 @@
 
 use super::layout::Shape;
 use crate::ops::exact::{self, DOUBLE, Rounding};
-use crate::ops::float::canonical64;
 
 /// What single bits are combined by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,40 +15,54 @@ pub enum BitOp {
     And,
 }
 
-/// `step` for each element of the sum with each pair of factors, those of a row of sums side by side.
+/// Sums that are made side by side: every shape has a multiple of these in a row.
+const ABREAST: usize = 8;
+
+/// `step` for each element of the sum with each pair of factors.
 #[inline(always)]
 fn along<T: Copy, S: Copy>(shape: Shape, a: &[T], b: &[T], c: &mut [S], step: impl Fn(T, T, S) -> S) {
     let (n, k) = (shape.n as usize, shape.k as usize);
     for (row, sums) in a.chunks_exact(k).zip(c.chunks_exact_mut(n)) {
-        for (factor, others) in row.iter().zip(b.chunks_exact(n)) {
-            for (sum, other) in sums.iter_mut().zip(others) {
-                *sum = step(*factor, *other, *sum);
+        for (number, sums) in sums.as_chunks_mut::<ABREAST>().0.iter_mut().enumerate() {
+            // A copy of their own, which the compiler keeps in vector registers for the whole row.
+            let mut kept = *sums;
+            for (factor, others) in row.iter().zip(b.chunks_exact(n)) {
+                let others = &others.as_chunks::<ABREAST>().0[number];
+                for (sum, other) in kept.iter_mut().zip(others) {
+                    *sum = step(*factor, *other, *sum);
+                }
             }
+            *sums = kept;
         }
     }
 }
 
 /// Sums of exact products.
+#[inline(always)]
 pub fn floats(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64]) {
     along(shape, a, b, c, |a, b, sum| sum + a * b);
 }
 
 /// Fused multiply-adds in a rounding mode.
+#[inline(always)]
 pub fn doubles(shape: Shape, a: &[f64], b: &[f64], c: &mut [f64], rounding: Rounding) {
     match rounding {
-        Rounding::Nearest => along(shape, a, b, c, |a, b, sum| canonical64(a.mul_add(b, sum))),
-        _ => along(shape, a, b, c, |a, b, sum| canonical64(exact::fma(a, b, sum, rounding, DOUBLE))),
+        Rounding::Nearest => along(shape, a, b, c, |a, b, sum| a.mul_add(b, sum)),
+        _ => along(shape, a, b, c, |a, b, sum| exact::fma(a, b, sum, rounding, DOUBLE)),
     }
 }
 
-pub fn integers(shape: Shape, a: &[i32], b: &[i32], c: &mut [i64]) {
-    along(shape, a, b, c, |a, b, sum| sum + i64::from(a) * i64::from(b));
+/// Products of at most eight bits each way: no sum of a row comes near the limits of an i32.
+#[inline(always)]
+pub fn integers(shape: Shape, a: &[i32], b: &[i32], c: &mut [i32]) {
+    along(shape, a, b, c, |a, b, sum| sum + a * b);
 }
 
 /// Counts the bits set in combined words; `k` counts words here.
-pub fn bits(shape: Shape, op: BitOp, a: &[u32], b: &[u32], c: &mut [i64]) {
+#[inline(always)]
+pub fn bits(shape: Shape, op: BitOp, a: &[u32], b: &[u32], c: &mut [i32]) {
     match op {
-        BitOp::Xor => along(shape, a, b, c, |a, b, sum| sum + i64::from((a ^ b).count_ones())),
-        BitOp::And => along(shape, a, b, c, |a, b, sum| sum + i64::from((a & b).count_ones())),
+        BitOp::Xor => along(shape, a, b, c, |a, b, sum| sum + (a ^ b).count_ones() as i32),
+        BitOp::And => along(shape, a, b, c, |a, b, sum| sum + (a & b).count_ones() as i32),
     }
 }

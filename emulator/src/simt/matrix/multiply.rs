@@ -19,7 +19,8 @@ type Integers<T> = [T; INTEGERS_MAX];
 type Floats = [f64; FLOATS_MAX];
 type Sums<T> = [T; SUMS_MAX];
 
-pub fn multiply(product: &Multiply, registers: &mut Registers) {
+#[inline(always)]
+fn body(product: &Multiply, registers: &mut Registers) {
     match product.arithmetic {
         Arithmetic::Floats => floats(product, registers),
         Arithmetic::Doubles(rounding) => doubles(product, registers, rounding),
@@ -28,7 +29,19 @@ pub fn multiply(product: &Multiply, registers: &mut Registers) {
     }
 }
 
+/// In the build for any machine.
+pub fn portable(product: &Multiply, registers: &mut Registers) {
+    body(product, registers);
+}
+
+/// As [`portable`], in the build for the machine's vectors, on one that has them.
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,bmi1,bmi2,lzcnt,popcnt"))]
+pub fn vector(product: &Multiply, registers: &mut Registers) {
+    body(product, registers);
+}
+
 /// Takes a matrix out of the registers.
+#[inline(always)]
 fn gather<T, const N: usize>(
     fragment: &Fragment,
     registers: &mut Registers,
@@ -39,14 +52,16 @@ fn gather<T, const N: usize>(
     for (slot, numbers) in fragment.slots.iter().zip(fragment.layout.elements.chunks_exact(fragment.per)) {
         let words = registers.words(*slot);
         for (within, number) in numbers.iter().enumerate() {
-            for (word, lane) in words.iter().zip(&fragment.layout.lanes) {
-                matrix[usize::from(lane + number)] = decode(word >> (within * bits));
+            let values = words.map(|word| decode(word >> (within * bits)));
+            for (value, lane) in values.into_iter().zip(&fragment.layout.lanes) {
+                matrix[usize::from(lane + number)] = value;
             }
         }
     }
 }
 
 /// Puts a matrix into the registers.
+#[inline(always)]
 fn scatter<T: Copy, const N: usize>(
     fragment: &Fragment,
     registers: &mut Registers,
@@ -58,23 +73,30 @@ fn scatter<T: Copy, const N: usize>(
         let words = registers.words(*slot);
         words.fill(0);
         for (within, number) in numbers.iter().enumerate() {
-            for (word, lane) in words.iter_mut().zip(&fragment.layout.lanes) {
-                *word |= encode(matrix[usize::from(lane + number)]) << (within * bits);
+            let values = fragment.layout.lanes.map(|lane| matrix[usize::from(lane + number)]);
+            for (word, value) in words.iter_mut().zip(values) {
+                *word |= encode(value) << (within * bits);
             }
         }
     }
 }
 
-/// Runs `step` on each of the independent products.
-fn each<T, S>(product: &Multiply, a: &[T], b: &[T], c: &mut [S], step: impl Fn(Shape, &[T], &[T], &mut [S])) {
+/// The independent products: A, B and C of each. No closure takes them: its body would not be built for the machine's
+/// vectors.
+#[inline(always)]
+fn each<'a, T, S>(
+    product: &Multiply,
+    a: &'a [T],
+    b: &'a [T],
+    c: &'a mut [S],
+) -> impl Iterator<Item = ((&'a [T], &'a [T]), &'a mut [S])> {
     let Shape { m, n, k } = product.shape;
     let [a_size, b_size, c_size] = [m * k, k * n, m * n].map(|size| size as usize);
     let factors = a.chunks_exact(a_size).zip(b.chunks_exact(b_size));
-    for ((a, b), c) in factors.zip(c.chunks_exact_mut(c_size)).take(product.count) {
-        step(product.shape, a, b, c);
-    }
+    factors.zip(c.chunks_exact_mut(c_size)).take(product.count)
 }
 
+#[inline(always)]
 fn gather_floats<const N: usize>(fragment: &Fragment, registers: &mut Registers, matrix: &mut [f64; N]) {
     match fragment.element {
         Element::F16 => gather(fragment, registers, matrix, half),
@@ -87,24 +109,30 @@ fn gather_floats<const N: usize>(fragment: &Fragment, registers: &mut Registers,
     }
 }
 
+#[inline(always)]
 fn floats(product: &Multiply, registers: &mut Registers) {
     let (mut a, mut b, mut c): (Floats, Floats, Sums<f64>) = ([0.0; _], [0.0; _], [0.0; _]);
     gather_floats(&product.a, registers, &mut a);
     gather_floats(&product.b, registers, &mut b);
     gather_floats(&product.c, registers, &mut c);
-    each(product, &a, &b, &mut c, product::floats);
+    for ((a, b), c) in each(product, &a, &b, &mut c) {
+        product::floats(product.shape, a, b, c);
+    }
     match product.d.element {
         Element::F16 => scatter(&product.d, registers, &c, |sum| half::f16::rounded(sum).to_bits().into()),
         _ => scatter(&product.d, registers, &c, |sum| canonical(sum as f32).to_bits()),
     }
 }
 
+#[inline(always)]
 fn doubles(product: &Multiply, registers: &mut Registers, rounding: Rounding) {
     let (mut a, mut b, mut c): (Floats, Floats, Sums<f64>) = ([0.0; _], [0.0; _], [0.0; _]);
     gather_doubles(&product.a, registers, &mut a);
     gather_doubles(&product.b, registers, &mut b);
     gather_doubles(&product.c, registers, &mut c);
-    each(product, &a, &b, &mut c, |shape, a, b, c| product::doubles(shape, a, b, c, rounding));
+    for ((a, b), c) in each(product, &a, &b, &mut c) {
+        product::doubles(product.shape, a, b, c, rounding);
+    }
     let layout = &product.d.layout;
     for (slot, number) in product.d.slots.iter().zip(&layout.elements) {
         for (double, lane) in registers.doubles(*slot).iter_mut().zip(&layout.lanes) {
@@ -113,6 +141,7 @@ fn doubles(product: &Multiply, registers: &mut Registers, rounding: Rounding) {
     }
 }
 
+#[inline(always)]
 fn gather_doubles<const N: usize>(fragment: &Fragment, registers: &mut Registers, matrix: &mut [f64; N]) {
     for (slot, number) in fragment.slots.iter().zip(&fragment.layout.elements) {
         for (double, lane) in registers.doubles(*slot).iter().zip(&fragment.layout.lanes) {
@@ -121,6 +150,7 @@ fn gather_doubles<const N: usize>(fragment: &Fragment, registers: &mut Registers
     }
 }
 
+#[inline(always)]
 fn gather_integers(fragment: &Fragment, registers: &mut Registers, matrix: &mut Integers<i32>) {
     match fragment.element {
         Element::U8 => gather(fragment, registers, matrix, |bits| i32::from(bits as u8)),
@@ -131,24 +161,35 @@ fn gather_integers(fragment: &Fragment, registers: &mut Registers, matrix: &mut 
     }
 }
 
+#[inline(always)]
 fn integers(product: &Multiply, registers: &mut Registers, saturate: bool) {
-    let (mut a, mut b, mut c): (Integers<i32>, Integers<i32>, Sums<i64>) = ([0; _], [0; _], [0; _]);
+    let (mut a, mut b, mut sum): (Integers<i32>, Integers<i32>, Sums<i32>) = ([0; _], [0; _], [0; _]);
     gather_integers(&product.a, registers, &mut a);
     gather_integers(&product.b, registers, &mut b);
-    gather(&product.c, registers, &mut c, |bits| i64::from(bits as i32));
-    each(product, &a, &b, &mut c, product::integers);
-    if saturate {
-        scatter(&product.d, registers, &c, |sum| sum.clamp(i32::MIN.into(), i32::MAX.into()) as u32);
-    } else {
-        scatter(&product.d, registers, &c, |sum| sum as u32);
+    for ((a, b), sum) in each(product, &a, &b, &mut sum) {
+        product::integers(product.shape, a, b, sum);
     }
+    add(product, registers, &sum, saturate);
 }
 
+#[inline(always)]
 fn bits(product: &Multiply, registers: &mut Registers, op: BitOp) {
-    let (mut a, mut b, mut c): (Integers<u32>, Integers<u32>, Sums<i64>) = ([0; _], [0; _], [0; _]);
+    let (mut a, mut b, mut sum): (Integers<u32>, Integers<u32>, Sums<i32>) = ([0; _], [0; _], [0; _]);
     gather(&product.a, registers, &mut a, |bits| bits);
     gather(&product.b, registers, &mut b, |bits| bits);
-    gather(&product.c, registers, &mut c, |bits| i64::from(bits as i32));
-    each(product, &a, &b, &mut c, |shape, a, b, c| product::bits(shape, op, a, b, c));
+    for ((a, b), sum) in each(product, &a, &b, &mut sum) {
+        product::bits(product.shape, op, a, b, sum);
+    }
+    add(product, registers, &sum, false);
+}
+
+/// D is what was summed, and C.
+#[inline(always)]
+fn add(product: &Multiply, registers: &mut Registers, sum: &Sums<i32>, saturate: bool) {
+    let mut c: Sums<i32> = [0; _];
+    gather(&product.c, registers, &mut c, |bits| bits as i32);
+    for (c, sum) in c.iter_mut().zip(sum) {
+        *c = if saturate { c.saturating_add(*sum) } else { c.wrapping_add(*sum) };
+    }
     scatter(&product.d, registers, &c, |sum| sum as u32);
 }

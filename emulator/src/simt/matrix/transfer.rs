@@ -17,41 +17,58 @@ const LINE_ALIGN_MAX: u64 = 16;
 
 pub fn load(transfer: &Transfer, registers: &mut Registers, view: &View, local: Local) -> Result<(), Failed> {
     let lines = lines(transfer, registers, view, local, false)?;
+    match unit_bits(transfer) {
+        4 => load_lines::<4>(transfer, &lines, registers),
+        8 => load_lines::<8>(transfer, &lines, registers),
+        16 => load_lines::<16>(transfer, &lines, registers),
+        32 => load_lines::<32>(transfer, &lines, registers),
+        _ => load_lines::<64>(transfer, &lines, registers),
+    }
+    Ok(())
+}
+
+fn load_lines<const BITS: u32>(transfer: &Transfer, lines: &[u64; LINES_MAX], registers: &mut Registers) {
     let fragment = &transfer.fragment;
-    let bits = unit_bits(transfer);
     for (slot, numbers) in fragment.slots.iter().zip(fragment.layout.elements.chunks_exact(fragment.per)) {
         let mut plane = [0u64; LANES];
         for (within, number) in numbers.iter().enumerate() {
             for (word, lane) in plane.iter_mut().zip(&fragment.layout.lanes) {
                 let (line, position) = position(transfer, lane + number);
                 // SAFETY: the line was checked for all its elements.
-                *word |= unsafe { element(lines[line], position, bits) } << (within as u32 * bits);
+                *word |= unsafe { element::<BITS>(lines[line], position) } << (within as u32 * BITS);
             }
         }
-        if bits == 64 {
+        if BITS == 64 {
             *registers.doubles(*slot) = plane;
         } else {
             *registers.words(*slot) = plane.map(|word| word as u32);
         }
     }
-    Ok(())
 }
 
 pub fn store(transfer: &Transfer, registers: &mut Registers, view: &View, local: Local) -> Result<(), Failed> {
     let lines = lines(transfer, registers, view, local, true)?;
+    match unit_bits(transfer) {
+        16 => store_lines::<16>(transfer, &lines, registers),
+        32 => store_lines::<32>(transfer, &lines, registers),
+        64 => store_lines::<64>(transfer, &lines, registers),
+        _ => unreachable!("accumulators have no smaller elements"),
+    }
+    Ok(())
+}
+
+fn store_lines<const BITS: u32>(transfer: &Transfer, lines: &[u64; LINES_MAX], registers: &mut Registers) {
     let fragment = &transfer.fragment;
-    let bits = unit_bits(transfer);
     for (slot, numbers) in fragment.slots.iter().zip(fragment.layout.elements.chunks_exact(fragment.per)) {
-        let plane = if bits == 64 { *registers.doubles(*slot) } else { registers.words(*slot).map(u64::from) };
+        let plane = if BITS == 64 { *registers.doubles(*slot) } else { registers.words(*slot).map(u64::from) };
         for (within, number) in numbers.iter().enumerate() {
             for (word, lane) in plane.iter().zip(&fragment.layout.lanes) {
                 let (line, position) = position(transfer, lane + number);
                 // SAFETY: the line was checked for all its elements.
-                unsafe { put_element(lines[line], position, bits, word >> (within as u32 * bits)) };
+                unsafe { put_element::<BITS>(lines[line], position, word >> (within as u32 * BITS)) };
             }
         }
     }
-    Ok(())
 }
 
 /// Bits of what the layout counts.
@@ -72,11 +89,11 @@ fn position(transfer: &Transfer, index: u16) -> (usize, usize) {
 /// # Safety
 /// The line has an element at the position.
 #[inline(always)]
-unsafe fn element(line: u64, position: usize, bits: u32) -> u64 {
+unsafe fn element<const BITS: u32>(line: u64, position: usize) -> u64 {
     let at = line as *const u8;
     // SAFETY: the caller vouches for the element. Others may write there: the kernel's race, as for every load.
     unsafe {
-        match bits {
+        match BITS {
             4 => u64::from(*at.add(position / 2) >> (position % 2 * 4) & 15),
             8 => u64::from(*at.add(position)),
             16 => u64::from(at.cast::<u16>().add(position).read_unaligned()),
@@ -89,11 +106,11 @@ unsafe fn element(line: u64, position: usize, bits: u32) -> u64 {
 /// # Safety
 /// The line has an element at the position.
 #[inline(always)]
-unsafe fn put_element(line: u64, position: usize, bits: u32, value: u64) {
+unsafe fn put_element<const BITS: u32>(line: u64, position: usize, value: u64) {
     let at = line as *mut u8;
     // SAFETY: the caller vouches for the element.
     unsafe {
-        match bits {
+        match BITS {
             16 => at.cast::<u16>().add(position).write_unaligned(value as u16),
             32 => at.cast::<u32>().add(position).write_unaligned(value as u32),
             _ => at.cast::<u64>().add(position).write_unaligned(value),

@@ -85,7 +85,7 @@ impl Warp {
         }
         let local = self.local();
         let registers = &mut self.frame(group.frame).registers;
-        match matrix::run(matrix, registers, &mut cx.view, local) {
+        match matrix::run(matrix, registers, &mut cx.view, local, cx.vector) {
             Ok(()) => Ok(None),
             Err(matrix::Failed::Access(refused)) => Err(self.refusal(&refused, group, cx)),
             Err(matrix::Failed::Operands(kind, what)) => Err(self.fault(kind, &what, group, cx)),
