@@ -2,6 +2,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::module::ComputeCapability;
 
 use super::device::Device;
@@ -50,12 +51,14 @@ impl Build {
     }
 }
 
-/// Compiles `source` in each way and runs `check` on it, with and without vector instructions.
+/// Compiles `source` in each way and runs `check` on it, with and without vector instructions, and with
+/// all checks, which must find nothing in sound kernels.
 pub fn check(file: &str, source: &str, builds: &[Build], check: impl Fn(&Device, &Build)) {
     let passes = |build: &Build| {
         let ptx = compile(source, file, build.options).unwrap_or_else(|log| panic!("{log}"));
-        for vector in [true, false] {
-            check(&Device::new(&ptx, build.capability, vector), build);
+        let none = Checks::default();
+        for (vector, checks) in [(true, none), (false, none), (true, Checks { races: true, uninitialised: true })] {
+            check(&Device::new(&ptx, build.capability, vector, checks), build);
         }
     };
     // Every build is tried, so that one run shows all that is wrong.

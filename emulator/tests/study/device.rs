@@ -4,6 +4,7 @@ use std::marker::PhantomData;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
+use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::Fault;
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Module};
@@ -92,8 +93,8 @@ impl Shape for [u32; 3] {
 }
 
 impl Device {
-    pub fn new(ptx: &str, capability: ComputeCapability, vector: bool) -> Device {
-        let memory = Arc::new(Memory::new(MEMORY_BYTES).unwrap());
+    pub fn new(ptx: &str, capability: ComputeCapability, vector: bool, checks: Checks) -> Device {
+        let memory = Arc::new(Memory::checked(MEMORY_BYTES, checks).unwrap());
         let module = Module::load(ptx, &memory, capability).unwrap_or_else(|error| panic!("{error}"));
         Device { memory, module, vector, printed: Mutex::default() }
     }

@@ -91,8 +91,9 @@ impl Clocks {
 
     /// Lanes that wait at a barrier go on.
     pub fn pass(&mut self, barrier: u32, warp: u32, lanes: u32) {
-        if let Some(told) = self.barriers.get(&barrier).cloned() {
+        if let Some(told) = self.barriers.remove(&barrier) {
             self.hear(&told, warp, lanes);
+            self.barriers.insert(barrier, told);
         }
     }
 
