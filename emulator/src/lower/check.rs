@@ -1,6 +1,6 @@
 //! Where checks are on, an instruction that looks at the access comes before each that reaches memory.
 
-use super::code::{Address, Check, Op};
+use super::code::{Address, Check, Kinds, Op};
 use super::function::Emitter;
 use super::modifiers::Modifiers;
 
@@ -20,15 +20,15 @@ pub fn is_strong(m: &Modifiers) -> bool {
 
 impl Check {
     pub fn load(address: Address, bytes: u32, strong: bool) -> Check {
-        Check { address, bytes, length: None, reads: true, writes: false, strong, values: None }
+        Check { address, bytes, length: None, kinds: Kinds { reads: true, writes: false, strong }, values: None }
     }
 
     pub fn store(address: Address, bytes: u32, strong: bool, slots: &[u32], wide: bool) -> Check {
         let values = Some((slots.to_vec(), wide));
-        Check { address, bytes, length: None, reads: false, writes: true, strong, values }
+        Check { address, bytes, length: None, kinds: Kinds { reads: false, writes: true, strong }, values }
     }
 
     pub fn atomic(address: Address, bytes: u32) -> Check {
-        Check { address, bytes, length: None, reads: true, writes: true, strong: true, values: None }
+        Check { address, bytes, length: None, kinds: Kinds { reads: true, writes: true, strong: true }, values: None }
     }
 }

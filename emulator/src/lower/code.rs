@@ -264,12 +264,18 @@ pub struct Check {
     pub bytes: u32,
     /// Bytes that are accessed of those, where a register tells.
     pub length: Option<u32>,
+    pub kinds: Kinds,
+    /// The slots of a store's values, and whether they are planes of 64 bits.
+    pub values: Option<(Vec<u32>, bool)>,
+}
+
+/// What an access does.
+#[derive(Clone, Copy, Debug)]
+pub struct Kinds {
     pub reads: bool,
     pub writes: bool,
     /// Atomic, or volatile, relaxed, acquiring or releasing: not in a race with others of this kind.
     pub strong: bool,
-    /// The slots of a store's values, and whether they are planes of 64 bits.
-    pub values: Option<(Vec<u32>, bool)>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

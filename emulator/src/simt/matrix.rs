@@ -46,6 +46,26 @@ pub fn run(
     Ok(())
 }
 
+/// Bytes that an instruction is about to access.
+#[derive(Clone, Copy, Debug)]
+pub struct Span {
+    /// Who gives the address, or one that stands for all.
+    pub lane: usize,
+    pub pointer: u64,
+    pub bytes: u64,
+}
+
+/// What the instruction will access, and whether it writes; nothing where it can't be run.
+pub fn spans(matrix: &Matrix, registers: &mut Registers, view: &mut View, local: Local) -> (Vec<Span>, bool) {
+    let spans = match matrix {
+        Matrix::Load(transfer) => transfer::spans(transfer, registers, view, local, false),
+        Matrix::Store(transfer) => transfer::spans(transfer, registers, view, local, true),
+        Matrix::LoadRows(rows) | Matrix::StoreRows(rows) => rows::spans(rows, registers, view, local),
+        Matrix::Multiply(_) | Matrix::Transpose { .. } => Ok(Vec::new()),
+    };
+    (spans.unwrap_or_default(), matches!(matrix, Matrix::Store(_) | Matrix::StoreRows(_)))
+}
+
 /// The lanes' addresses.
 fn addresses(address: &Address, registers: &mut Registers) -> [u64; LANES] {
     let base =

@@ -299,3 +299,24 @@ fn whole_programs_run_alike_under_all_checks() {
     let expected: Vec<i32> = values.chunks(256).map(|chunk| chunk.iter().sum()).collect();
     assert_eq!(device.download::<i32>(out, 4), expected);
 }
+
+#[test]
+fn matrices_are_watched_too() {
+    let registers = ".reg .f32 %f<8>;\n";
+    let store =
+        "wmma.store.d.sync.aligned.row.m16n16k16.shared.f32 [%r10], {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7};\n";
+    let load = "wmma.load.c.sync.aligned.row.m16n16k16.shared.f32 {%f0, %f1, %f2, %f3, %f4, %f5, %f6, %f7}, [%r10];\n";
+    let rows =
+        "mad.lo.u32 %r12, %r0, 16, %r10;\nldmatrix.sync.aligned.m8n8.x4.shared.b16 {%r1, %r2, %r3, %r4}, [%r12];\n";
+    let all = Checks { races: true, uninitialised: true };
+    let run = |body: &str, threads| run(all, &format!("{TILE}{registers}{body}"), threads);
+    run(&format!("{store}bar.warp.sync -1;\nld.shared.u32 %r12, [%r11];\n{load}{rows}"), 32).unwrap();
+    for reads in [load, rows] {
+        let fault = run(reads, 32).unwrap_err();
+        assert!(fault.report.starts_with("read of "), "{fault}");
+        assert!(fault.report.contains("0 bytes into `tile`, which the block has not written"), "{fault}");
+    }
+    let fault = run(store, 64).unwrap_err();
+    assert!(fault.report.starts_with("race in shared memory: write after write"), "{fault}");
+    assert!(fault.report.contains("writes 64 bytes at offset 0 of shared memory"), "{fault}");
+}

@@ -18,6 +18,8 @@ mod halves;
 #[cfg(test)]
 mod language;
 #[cfg(test)]
+mod mistakes;
+#[cfg(test)]
 mod models;
 #[cfg(test)]
 mod nvrtc;

@@ -4,6 +4,8 @@
 //! Words are looked at as a whole until someone touches a part of one; its bytes are on their own from then on.
 
 use super::clocks::Clocks;
+use crate::lower::code::Kinds;
+use crate::ops::lanes::LANES;
 
 const WORD: u64 = 4;
 
@@ -28,10 +30,7 @@ pub struct Touch {
     pub visit: u32,
     pub offset: u64,
     pub bytes: u64,
-    pub reads: bool,
-    pub writes: bool,
-    /// No race with others of this kind.
-    pub strong: bool,
+    pub kinds: Kinds,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,19 +130,19 @@ impl Hazard {
 impl Cell {
     fn touch(&mut self, touch: &Touch, clocks: &Clocks, same: impl Fn(&Stamp) -> bool) -> Result<(), Hazard> {
         let races = |earlier: &Stamp| {
-            let both_strong = earlier.strong && touch.strong;
+            let both_strong = earlier.strong && touch.kinds.strong;
             !both_strong && !clocks.ordered(earlier.thread.into(), earlier.time, touch.thread)
         };
         let hazard = |kind, earlier: Stamp| Err(Hazard { kind, earlier, offset: 0 });
         if let Some(writer) = self.writer.filter(|writer| races(writer)) {
-            if touch.reads {
+            if touch.kinds.reads {
                 return hazard(HazardKind::ReadAfterWrite, writer);
             }
             if !same(&writer) {
                 return hazard(HazardKind::WriteAfterWrite, writer);
             }
         }
-        if touch.writes
+        if touch.kinds.writes
             && let Some(reader) = self.readers.iter().flatten().find(|reader| races(reader))
         {
             return hazard(HazardKind::WriteAfterRead, *reader);
@@ -153,10 +152,10 @@ impl Cell {
             function: touch.function as u16,
             pc: touch.pc,
             visit: touch.visit,
-            time: clocks.now(touch.thread / crate::ops::lanes::LANES as u32),
-            strong: touch.strong,
+            time: clocks.now(touch.thread / LANES as u32),
+            strong: touch.kinds.strong,
         };
-        if touch.writes {
+        if touch.kinds.writes {
             self.writer = Some(stamp);
             self.readers = [None; 2];
         } else {
@@ -178,7 +177,7 @@ impl Cell {
 
 #[cfg(test)]
 mod tests {
-    use super::{Clocks, Hazard, HazardKind, Races, Touch};
+    use super::{Clocks, Hazard, HazardKind, Kinds, Races, Touch};
 
     const READ: Touch = Touch {
         thread: 0,
@@ -187,11 +186,9 @@ mod tests {
         visit: 0,
         offset: 0,
         bytes: 4,
-        reads: true,
-        writes: false,
-        strong: false,
+        kinds: Kinds { reads: true, writes: false, strong: false },
     };
-    const WRITE: Touch = Touch { reads: false, writes: true, ..READ };
+    const WRITE: Touch = Touch { kinds: Kinds { reads: false, writes: true, strong: false }, ..READ };
 
     fn run(touches: &[Touch]) -> Result<(), HazardKind> {
         let (mut races, clocks) = (Races::new(64), Clocks::new(64));
@@ -213,7 +210,7 @@ mod tests {
 
     #[test]
     fn strong_accesses_race_with_weak_ones_alone() {
-        let strong = Touch { strong: true, writes: true, ..READ };
+        let strong = Touch { kinds: Kinds { reads: true, writes: true, strong: true }, ..READ };
         assert_eq!(run(&[strong, Touch { thread: 1, ..strong }]), Ok(()));
         assert_eq!(run(&[strong, Touch { thread: 1, ..READ }]), Err(HazardKind::ReadAfterWrite));
         assert_eq!(run(&[WRITE, Touch { thread: 1, ..strong }]), Err(HazardKind::ReadAfterWrite));

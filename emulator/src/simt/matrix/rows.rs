@@ -1,7 +1,7 @@
 //! Matrices of 8 by 8 elements of 16 bits: a lane holds two neighbours of a row, or of a column where the matrix is
 //! transposed.
 
-use super::{Failed, addresses};
+use super::{Failed, Span, addresses};
 use crate::fault::FaultKind;
 use crate::lower::code::Reach;
 use crate::lower::matrix::Rows;
@@ -74,6 +74,13 @@ pub fn store(rows: &Rows, registers: &mut Registers, view: &mut View, local: Loc
         }
     }
     Ok(())
+}
+
+/// The rows, for those who watch memory.
+pub fn spans(rows: &Rows, registers: &mut Registers, view: &mut View, local: Local) -> Result<Vec<Span>, Failed> {
+    let pointers = pointers(rows, registers, view, local)?;
+    let span = |(lane, pointer): (usize, &u64)| Span { lane, pointer: *pointer, bytes: ROW_BYTES };
+    Ok(pointers.iter().take(rows.slots.len() * SIDE).enumerate().map(span).collect())
 }
 
 /// Where the rows lie on the host, after all checks. Lanes without a row may hold anything.

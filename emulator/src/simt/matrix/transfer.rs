@@ -1,6 +1,6 @@
 //! Matrices between memory and registers, line by line.
 
-use super::{Failed, addresses};
+use super::{Failed, Span, addresses};
 use crate::fault::FaultKind;
 use crate::lower::matrix::Transfer;
 use crate::ops::lanes::LANES;
@@ -116,6 +116,20 @@ unsafe fn put_element<const BITS: u32>(line: u64, position: usize, value: u64) {
             _ => at.cast::<u64>().add(position).write_unaligned(value),
         }
     }
+}
+
+/// The lines, for those who watch memory.
+pub fn spans(
+    transfer: &Transfer,
+    registers: &mut Registers,
+    view: &View,
+    local: Local,
+    writes: bool,
+) -> Result<Vec<Span>, Failed> {
+    let bytes = u64::from(transfer.length) * u64::from(unit_bits(transfer)) / 8;
+    let lines = lines(transfer, registers, view, local, writes)?;
+    let span = |(number, pointer): (usize, &u64)| Span { lane: number % LANES, pointer: *pointer, bytes };
+    Ok(lines.iter().take(transfer.lines as usize).enumerate().map(span).collect())
 }
 
 /// Where the lines lie on the host, after all checks.

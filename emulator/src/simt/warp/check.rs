@@ -2,11 +2,13 @@
 
 use super::{Group, Warp};
 use crate::fault::{Fault, FaultKind, code_place, describe_access};
-use crate::lower::code::Check;
-use crate::ops::lanes::LANES;
-use crate::simt::access::resolve;
+use crate::lower::code::{Check, Kinds};
+use crate::lower::matrix::Matrix;
+use crate::ops::lanes::{FULL, LANES};
+use crate::simt::access::{Local, resolve};
 use crate::simt::block::Context;
 use crate::simt::checks::{Hazard, HazardKind, Stamp, Touch};
+use crate::simt::matrix::{self, Span};
 
 /// Where an access lies, by the memory that it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,24 +29,68 @@ struct LaneAccess {
     bytes: u64,
 }
 
+/// The slots of a store's values, and whether they are planes of 64 bits.
+type Values = (Vec<u32>, bool);
+
+/// Where a checked pointer lies.
+fn spot(pointer: u64, local: Local, cx: &Context) -> Spot {
+    let (shared, local_bytes) = (pointer.wrapping_sub(cx.view.shared as u64), local.lane_bytes * LANES as u64);
+    match pointer.wrapping_sub(local.start as u64) {
+        _ if shared < cx.view.shared_bytes => Spot::Shared(shared),
+        offset if offset < local_bytes => Spot::Local(offset),
+        _ => Spot::Device(pointer),
+    }
+}
+
 impl Warp {
     /// Checks an access before it is made, and remembers it.
     #[cold]
     pub(super) fn check(&mut self, check: &Check, group: &Group, mask: u32, cx: &mut Context) -> Result<(), Fault> {
         let accesses = self.lane_accesses(check, group, mask, cx)?;
-        if check.reads {
-            self.check_written(&accesses, group, cx)?;
+        self.check_accesses(check.kinds, check.values.as_ref(), &accesses, group, cx)
+    }
+
+    /// The same for a matrix, which all lanes load or store together: they count as in order before and after.
+    #[cold]
+    pub(super) fn check_matrix(&mut self, matrix: &Matrix, group: &Group, cx: &mut Context) -> Result<(), Fault> {
+        let local = self.local();
+        let registers = &mut self.frame(group.frame).registers;
+        let (spans, writes) = matrix::spans(matrix, registers, &mut cx.view, local);
+        let kinds = Kinds { reads: !writes, writes, strong: false };
+        let access = |span: &Span| LaneAccess {
+            lane: span.lane,
+            spot: spot(span.pointer, local, cx),
+            pointer: span.pointer,
+            bytes: span.bytes,
+        };
+        let accesses: Vec<LaneAccess> = spans.iter().map(access).collect();
+        cx.met(self.index, FULL);
+        self.check_accesses(kinds, None, &accesses, group, cx)?;
+        cx.met(self.index, FULL);
+        Ok(())
+    }
+
+    fn check_accesses(
+        &mut self,
+        kinds: Kinds,
+        values: Option<&Values>,
+        accesses: &[LaneAccess],
+        group: &Group,
+        cx: &mut Context,
+    ) -> Result<(), Fault> {
+        if kinds.reads {
+            self.check_written(accesses, group, cx)?;
         }
         let Some(checks) = &mut cx.checks else { return Ok(()) };
         checks.visit += 1;
         if checks.checks.races {
-            for access in &accesses {
-                if let Some(hazard) = self.touch(check, access, group, cx) {
-                    return Err(self.race(check, access, &hazard, group, cx));
+            for access in accesses {
+                if let Some(hazard) = self.touch(kinds, values, access, group, cx) {
+                    return Err(self.race(kinds, access, &hazard, group, cx));
                 }
             }
         }
-        if check.writes {
+        if kinds.writes {
             accesses.iter().for_each(|access| self.note_written(access, cx));
         }
         Ok(())
@@ -70,16 +116,9 @@ impl Warp {
             unsafe { resolve(&mut pointers, &check.address, check.bytes.into(), registers, mask, &mut cx.view, local) }
                 .map_err(|refused| self.refusal(&refused, group, cx))?;
         }
-        let (shared, shared_bytes) = (cx.view.shared as u64, cx.view.shared_bytes);
-        let (local_start, local_bytes) = (local.start as u64, local.lane_bytes * LANES as u64);
-        let spot = |pointer: u64| match (pointer.wrapping_sub(shared), pointer.wrapping_sub(local_start)) {
-            (offset, _) if offset < shared_bytes => Spot::Shared(offset),
-            (_, offset) if offset < local_bytes => Spot::Local(offset),
-            _ => Spot::Device(pointer),
-        };
         let access = |lane: usize| {
             let pointer = pointers[lane];
-            LaneAccess { lane, spot: spot(pointer), pointer, bytes: length(lane) }
+            LaneAccess { lane, spot: spot(pointer, local, cx), pointer, bytes: length(lane) }
         };
         Ok(lanes.map(access).collect())
     }
@@ -134,26 +173,23 @@ impl Warp {
     }
 
     /// Takes a lane's access into account; what it is in a race with.
-    fn touch(&mut self, check: &Check, access: &LaneAccess, group: &Group, cx: &mut Context) -> Option<Hazard> {
+    fn touch(
+        &mut self,
+        kinds: Kinds,
+        values: Option<&Values>,
+        access: &LaneAccess,
+        group: &Group,
+        cx: &mut Context,
+    ) -> Option<Hazard> {
         let (warp, lane) = (self.index, access.lane as u32);
         let function = self.frame(group.frame).function;
         let registers = &self.frame(group.frame).registers;
-        let value =
-            |lane: usize| check.values.as_ref().map(|(slots, wide)| registers.stored(slots, *wide, lane, access.bytes));
+        let value = |lane: usize| values.map(|(slots, wide)| registers.stored(slots, *wide, lane, access.bytes));
         let (mine, checks) = (value(access.lane), cx.checks.as_mut()?);
         if let Spot::Shared(offset) = access.spot {
             let (visit, pc) = (checks.visit, group.pc);
-            let touch = Touch {
-                thread: warp * LANES as u32 + lane,
-                function,
-                pc,
-                visit,
-                offset,
-                bytes: access.bytes,
-                reads: check.reads,
-                writes: check.writes,
-                strong: check.strong,
-            };
+            let touch =
+                Touch { thread: warp * LANES as u32 + lane, function, pc, visit, offset, bytes: access.bytes, kinds };
             let same = |earlier: &Stamp, at: u64, bytes: u64| {
                 let Some(mine) = &mine else { return false };
                 let part = (at - offset) as usize..(at - offset + bytes) as usize;
@@ -171,15 +207,15 @@ impl Warp {
                 return Some(hazard);
             }
         }
-        if check.strong && !matches!(access.spot, Spot::Local(_)) {
-            checks.clocks.synchronise(access.pointer, warp, lane, check.reads, check.writes);
+        if kinds.strong && !matches!(access.spot, Spot::Local(_)) {
+            checks.clocks.synchronise(access.pointer, warp, lane, kinds.reads, kinds.writes);
         }
         None
     }
 
-    fn race(&mut self, check: &Check, access: &LaneAccess, hazard: &Hazard, group: &Group, cx: &Context) -> Fault {
+    fn race(&mut self, kinds: Kinds, access: &LaneAccess, hazard: &Hazard, group: &Group, cx: &Context) -> Fault {
         let (what, did, does) = match hazard.kind {
-            HazardKind::ReadAfterWrite if check.writes => ("read after write", "wrote", "changes"),
+            HazardKind::ReadAfterWrite if kinds.writes => ("read after write", "wrote", "changes"),
             HazardKind::ReadAfterWrite => ("read after write", "wrote", "reads"),
             HazardKind::WriteAfterRead => ("write after read", "read", "writes"),
             HazardKind::WriteAfterWrite => ("write after write", "wrote", "writes"),

@@ -83,6 +83,9 @@ impl Warp {
         if waits.is_some() {
             return Ok(waits);
         }
+        if cx.checks.is_some() {
+            self.check_matrix(matrix, group, cx)?;
+        }
         let local = self.local();
         let registers = &mut self.frame(group.frame).registers;
         match matrix::run(matrix, registers, &mut cx.view, local, cx.vector) {
