@@ -7,8 +7,8 @@ use super::{
     status::{Answer, Status},
 };
 
-/// The attributes of the 12.8 headers are 1 up to this.
-const ATTRIBUTE_MAX: i32 = 119;
+/// The attributes of the 12.9 headers are 1 up to this.
+const ATTRIBUTE_MAX: i32 = 143;
 /// A pitch of a 2-D copy may be as large as an `int` holds.
 const PITCH_MAX: i32 = i32::MAX;
 /// Addresses that texture units would like.
@@ -49,8 +49,9 @@ impl Device {
             81 => limits.shared_bytes_per_multiprocessor.cast_signed(),
             82 => limits.registers_per_multiprocessor.cast_signed(),
             // Copies and kernels overlap (15, 31, 40), pinned memory is mapped at its own address (19, 41, 91, 99),
-            // blocks can wait for each other (95), and memory pools exist (115).
-            15 | 19 | 31 | 40 | 41 | 78 | 79 | 80 | 91 | 95 | 99 | 115 => 1,
+            // managed memory is memory that both sides reach at any time (83, 89, 101), blocks can wait for each other
+            // (95), memory pools exist (115), and streams write words and wait for them (122, 123).
+            15 | 19 | 31 | 40 | 41 | 78 | 79 | 80 | 83 | 89 | 91 | 95 | 99 | 101 | 115 | 122 | 123 => 1,
             87 => 2,
             97 => limits.shared_bytes_opt_in.cast_signed(),
             106 => limits.blocks_per_multiprocessor.cast_signed(),

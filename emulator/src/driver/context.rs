@@ -7,7 +7,7 @@ use std::{
     any::Any,
     panic::{self, AssertUnwindSafe},
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError, Weak,
+        Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak,
         atomic::{AtomicBool, AtomicU32, Ordering},
     },
 };
@@ -30,6 +30,8 @@ pub struct Context {
     pub legacy: Arc<Stream>,
     /// Set when the context ends or faults: kernels that still run give up.
     pub cancel: AtomicBool,
+    /// Wakes who waits for `cancel`.
+    cancelled: (Mutex<()>, Condvar),
     pub limits: Mutex<[usize; LIMITS]>,
     pub cache_config: AtomicU32,
     ended: AtomicBool,
@@ -69,6 +71,7 @@ impl Context {
             device,
             legacy: Arc::new(legacy),
             cancel: AtomicBool::new(false),
+            cancelled: Default::default(),
             limits: Mutex::new(LIMITS_DEFAULT),
             cache_config: AtomicU32::new(0),
             ended: AtomicBool::new(false),
@@ -84,13 +87,27 @@ impl Context {
         if self.ended.swap(true, Ordering::AcqRel) {
             return Err(Status::ContextIsDestroyed);
         }
-        self.cancel.store(true, Ordering::Relaxed);
+        self.cancel_kernels();
         self.wait_for_all();
         let driver = driver()?;
         driver.forget_context(self.handle);
         driver.host.free_all_of(self.handle);
         self.device.allocations.free_all_of(self.handle, &self.device.memory);
         driver.contexts.remove(self.handle).map(drop)
+    }
+
+    /// Lets every kernel of the context end.
+    fn cancel_kernels(&self) {
+        let _held = self.cancelled.0.lock().unwrap_or_else(PoisonError::into_inner);
+        self.cancel.store(true, Ordering::Relaxed);
+        self.cancelled.1.notify_all();
+    }
+
+    /// Returns when kernels are cancelled, as a kernel would that never ends by itself.
+    pub fn wait_until_cancelled(&self) {
+        let held = self.cancelled.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let goes_on = |_: &mut ()| !self.cancel.load(Ordering::Relaxed);
+        drop(self.cancelled.1.wait_while(held, goes_on).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Usable: neither ended nor faulted?
@@ -188,7 +205,7 @@ impl Context {
         // A kernel that was cancelled because its context ends is no fault of the device.
         if !self.ended.load(Ordering::Acquire) {
             self.device.raise(fault);
-            self.cancel.store(true, Ordering::Relaxed);
+            self.cancel_kernels();
         }
     }
 

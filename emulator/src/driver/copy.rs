@@ -12,6 +12,7 @@ use super::{
     device::{Device, DeviceFault},
     driver,
     handle::Handle,
+    injection::{self, Site},
     memory::device_of,
     operation::Operation,
     status::{Answer, Status},
@@ -119,6 +120,7 @@ impl Copy {
         } else if let Some(taken) = capture::of(&stream)? {
             return taken.add(Operation::Copy(self)).map(drop);
         }
+        injection::call(&context, Site::Copy)?;
         let (to, from) = (self.to.place, self.from.place);
         let host_takes_part = [to, from].iter().any(|place| matches!(place, Place::Host(_)));
         let reads_pageable = from.is_pageable(from_extent);

@@ -71,7 +71,7 @@ impl Device {
         })?;
         let ordinal = ordinal.cast_signed();
         let default_pool = fresh();
-        pools.insert(default_pool, Arc::new(Pool::new(ordinal)));
+        pools.insert(default_pool, Arc::new(Pool::new(ordinal, 0)));
         Ok(Self {
             ordinal,
             capability: settings.compute_capability,

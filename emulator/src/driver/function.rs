@@ -11,8 +11,8 @@ use std::{
 use super::{
     current,
     device::Device,
-    driver,
     handle::Handle,
+    library,
     limits::SHARED_BYTES_DEFAULT,
     status::{Answer, Status},
 };
@@ -38,10 +38,9 @@ pub struct Function {
     carveout: AtomicI32,
 }
 
-/// The function behind a handle.
+/// The function behind a handle, which may also be that of a library's kernel.
 pub fn find(function: Handle) -> Answer<Arc<Function>> {
-    current::context()?;
-    driver()?.functions.get(function)
+    library::resolve(function, &current::context()?).map(|(_, function)| function)
 }
 
 impl Function {

@@ -6,10 +6,9 @@ use std::sync::{Arc, OnceLock};
 use super::{
     context::Context,
     device::{Device, DeviceFault},
-    driver,
     function::Function,
     handle::Handle,
-    occupancy,
+    injection, library, occupancy,
     operation::{self, Operation},
     status::{Answer, Status},
     stream,
@@ -18,6 +17,9 @@ use crate::{
     fault::Fault,
     simt::{self, LaunchConfig, RunOptions},
 };
+
+/// The largest alignment of a parameter, to which a buffer of parameters may be padded.
+const PARAMETERS_ALIGN: usize = 16;
 
 /// What a caller asks to run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,7 +77,7 @@ impl Kernel {
     /// # Safety
     /// As for [`launch`].
     pub unsafe fn new(context: &Arc<Context>, request: &Request, arguments: Arguments) -> Answer<Self> {
-        let function = driver()?.functions.get(request.function)?;
+        let (handle, function) = library::resolve(request.function, context)?;
         if function.context != context.handle {
             return Err(Status::InvalidHandle);
         }
@@ -85,7 +87,13 @@ impl Kernel {
         }
         // SAFETY: passed on to the caller.
         let params = unsafe { gather(&function, arguments) }?.into_boxed_slice();
-        Ok(Self { context: Arc::clone(context), function, request: *request, params, pointers: OnceLock::new() })
+        Ok(Self {
+            context: Arc::clone(context),
+            function,
+            request: Request { function: handle, ..*request },
+            params,
+            pointers: OnceLock::new(),
+        })
     }
 
     /// The same, cooperative or not.
@@ -107,6 +115,7 @@ impl Kernel {
     /// Runs it to its end.
     pub fn run(&self) -> Result<(), DeviceFault> {
         let (context, request) = (&self.context, &self.request);
+        injection::launch(context, &self.function.entry.name)?;
         let device = context.device;
         let config = LaunchConfig {
             grid: request.grid,
@@ -166,11 +175,13 @@ unsafe fn gather(function: &Function, arguments: Arguments) -> Answer<Vec<u8>> {
         Arguments::None if entry.params.is_empty() => {}
         Arguments::None => return Err(Status::InvalidValue),
         Arguments::Packed { pointer, bytes } => {
-            if bytes > block.len() || pointer.is_null() && bytes > 0 {
+            // A structure of the caller's may end with padding.
+            let most = block.len().next_multiple_of(PARAMETERS_ALIGN);
+            if !(block.len()..=most).contains(&bytes) || pointer.is_null() && bytes > 0 {
                 return Err(Status::InvalidValue);
             }
-            // SAFETY: the caller vouches for so many readable bytes; the block holds at least as many.
-            unsafe { std::ptr::copy_nonoverlapping(pointer, block.as_mut_ptr(), bytes) };
+            // SAFETY: the caller vouches for so many readable bytes, which are at least those of the block.
+            unsafe { std::ptr::copy_nonoverlapping(pointer, block.as_mut_ptr(), block.len()) };
         }
         Arguments::Pointers(pointers) => {
             for (index, param) in entry.params.iter().enumerate() {

@@ -13,6 +13,7 @@ use super::{
     driver,
     graph::memory::GraphMemory,
     handle::Handle,
+    injection::{self, Site},
     operation::Operation,
     status::{Answer, Status},
     stream,
@@ -165,21 +166,33 @@ fn allocate(context: &Arc<Context>, bytes: usize, purpose: Purpose) -> Answer<u6
     if bytes == 0 {
         return Err(Status::InvalidValue);
     }
+    injection::call(context, Site::Allocation)?;
     let device = context.device;
     let bytes = bytes as u64;
-    let address = match device.memory.alloc(bytes) {
-        Ok(address) => address,
+    let pool = pool.map(|pool| driver()?.pools.get(pool).map(|known| (pool, known))).transpose()?;
+    if let Some((_, pool)) = &pool {
+        pool.take(bytes)?;
+    }
+    let drawn = draw(context, bytes);
+    if let (Err(_), Some((_, pool))) = (&drawn, &pool) {
+        pool.give(bytes);
+    }
+    let (address, pool) = (drawn?, pool.map(|(handle, _)| handle));
+    device.allocations.live().insert(address, Allocation { context: context.handle, bytes, pool, managed, graph });
+    Ok(address)
+}
+
+/// Takes device memory.
+fn draw(context: &Context, bytes: u64) -> Answer<u64> {
+    let device = context.device;
+    match device.memory.alloc(bytes) {
+        Ok(address) => Ok(address),
         // What streams have yet to free may be enough.
         Err(_) => {
             context.synchronize()?;
-            device.memory.alloc(bytes).map_err(|_| Status::OutOfMemory)?
+            device.memory.alloc(bytes).map_err(|_| Status::OutOfMemory)
         }
-    };
-    if let Some(pool) = pool {
-        driver()?.pools.get(pool)?.take(bytes);
     }
-    device.allocations.live().insert(address, Allocation { context: context.handle, bytes, pool, managed, graph });
-    Ok(address)
 }
 
 /// The device that has an allocation starting right here.

@@ -15,8 +15,10 @@ pub mod function;
 pub mod graph;
 pub mod handle;
 pub mod host;
+pub mod injection;
 pub mod jit;
 pub mod launch;
+pub mod library;
 pub mod limits;
 pub mod memory;
 pub mod module;
@@ -29,6 +31,7 @@ pub mod queue;
 pub mod settings;
 pub mod status;
 pub mod stream;
+pub mod value;
 
 use std::sync::OnceLock;
 
@@ -39,6 +42,7 @@ use function::Function;
 use graph::{Graph, exec::Exec};
 use handle::Registry;
 use host::HostMemory;
+use injection::Injection;
 use module::Module;
 use pool::Pool;
 use settings::Settings;
@@ -49,6 +53,7 @@ use stream::Stream;
 #[derive(Debug)]
 pub struct Driver {
     pub settings: Settings,
+    pub injection: Injection,
     pub devices: Vec<Device>,
     pub host: HostMemory,
     pub contexts: Registry<Context>,
@@ -61,6 +66,8 @@ pub struct Driver {
     /// For each node of a graph the graph's handle.
     pub nodes: Registry<handle::Handle>,
     pub execs: Registry<Exec>,
+    pub libraries: Registry<library::Library>,
+    pub kernels: Registry<library::Kernel>,
 }
 
 /// Set once by the first `cuInit`, also when that fails: the environment is read only then.
@@ -90,6 +97,7 @@ impl Driver {
         let device = |ordinal| Device::new(ordinal, &settings, &pools);
         let devices = (0..settings.devices).map(device).collect::<Answer<_>>()?;
         Ok(Self {
+            injection: Injection::new(settings.faults.clone()),
             settings,
             devices,
             host: HostMemory::default(),
@@ -102,6 +110,8 @@ impl Driver {
             graphs: Registry::default(),
             nodes: Registry::default(),
             execs: Registry::default(),
+            libraries: Registry::default(),
+            kernels: Registry::default(),
         })
     }
 

@@ -6,7 +6,9 @@ use std::{
 };
 
 use super::{
-    capture, current, driver,
+    capture,
+    context::Context,
+    current, driver,
     function::Function,
     handle::{Handle, fresh},
     jit::{self, JitError},
@@ -35,6 +37,12 @@ pub struct LoadedModule {
 pub fn load(image: &[u8]) -> Result<LoadedModule, JitError> {
     let silent = |status| JitError { status, log: String::new() };
     let context = current::context().map_err(silent)?;
+    load_into(&context, image)
+}
+
+/// Loads an image into a context.
+pub fn load_into(context: &Context, image: &[u8]) -> Result<LoadedModule, JitError> {
+    let silent = |status| JitError { status, log: String::new() };
     capture::forbid_unsafe().map_err(silent)?;
     let jit::Loaded { module: program, log } = jit::load(context.device, image)?;
     let handle = fresh();
@@ -49,9 +57,22 @@ pub fn unload(module: Handle) -> Answer {
     driver.modules.get(module)?;
     capture::forbid_unsafe()?;
     let synchronized = current::context()?.synchronize();
-    driver.functions.retain(|function| function.module != module);
-    driver.modules.remove(module)?;
+    forget(module);
     synchronized
+}
+
+/// Ends the module's handle and those of its functions.
+pub fn forget(module: Handle) {
+    if let Ok(driver) = driver() {
+        driver.functions.retain(|function| function.module != module);
+        // It may have gone with its context before.
+        let _ = driver.modules.remove(module);
+    }
+}
+
+/// Is there still a module of this handle?
+pub fn is_loaded(module: Handle) -> bool {
+    driver().is_ok_and(|driver| driver.modules.get(module).is_ok())
 }
 
 /// The module behind a handle.

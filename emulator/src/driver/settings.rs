@@ -5,6 +5,7 @@ use std::{env, thread};
 
 use thiserror::Error;
 
+use super::injection::{self, Rule};
 use crate::checks::{Checks, NAMES};
 use crate::module::ComputeCapability;
 
@@ -20,6 +21,8 @@ pub const THREADS: &str = "GPUFLEET_EMULATOR_THREADS";
 /// then ends with `CUDA_ERROR_LAUNCH_TIMEOUT`. Without it only the end of its context or process ends such a kernel,
 /// as on a device.
 pub const INSTRUCTIONS_MAX: &str = "GPUFLEET_EMULATOR_INSTRUCTIONS_MAX";
+/// Faults on demand, for tests, as in `launch:7=illegal-address,alloc:3=out-of-memory`: see [`Rule`].
+pub const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";
 
 /// What the emulator looks for beyond what a device does, at several times the cost: `races` between threads of a
 /// block in shared memory, and reads of `uninitialised` memory; both with a comma between. A finding ends the launch
@@ -47,6 +50,7 @@ pub struct Settings {
     pub threads: usize,
     pub instructions_max: Option<u64>,
     pub checks: Checks,
+    pub faults: Vec<Rule>,
 }
 
 /// A variable whose value makes no sense.
@@ -78,6 +82,7 @@ impl Settings {
             threads: setting(&lookup, THREADS, cores, |text| whole(text, 1, THREADS_MAX))? as usize,
             instructions_max: setting(&lookup, INSTRUCTIONS_MAX, None, |text| instructions(text).map(Some))?,
             checks: setting(&lookup, CHECKS, Checks::default(), checks)?,
+            faults: setting(&lookup, FAULTS, Vec::new(), injection::rules)?,
         })
     }
 }
@@ -129,7 +134,7 @@ fn compute_capability(text: &str) -> Result<ComputeCapability, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CHECKS, COMPUTE_CAPABILITY, DEVICES, INSTRUCTIONS_MAX, MEMORY, Settings, THREADS};
+    use super::{CHECKS, COMPUTE_CAPABILITY, DEVICES, FAULTS, INSTRUCTIONS_MAX, MEMORY, Settings, THREADS};
     use crate::module::ComputeCapability;
 
     fn read(pairs: &[(&'static str, &str)]) -> Result<Settings, String> {
@@ -174,6 +179,7 @@ mod tests {
             (CHECKS, "race"),
             (CHECKS, "races,"),
             (INSTRUCTIONS_MAX, "0"),
+            (FAULTS, "sometimes"),
             (INSTRUCTIONS_MAX, "1e9"),
         ] {
             let message = read(&[(name, value)]).unwrap_err();

@@ -1,6 +1,12 @@
 //! Streams: a queue with a kind and a priority. The priority is kept and told, but threads of the host do not follow it.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    cell::Cell,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicI32, Ordering},
+    },
+};
 
 use super::{
     capture::{self, Part},
@@ -32,14 +38,31 @@ pub struct Stream {
     pub handle: Handle,
     pub context: Handle,
     pub kind: StreamKind,
-    pub priority: i32,
+    priority: AtomicI32,
     pub queue: Arc<Queue>,
     part: Mutex<Option<Part>>,
 }
 
 impl Stream {
     pub fn new(context: Handle, kind: StreamKind, priority: i32) -> Self {
-        Self { handle: fresh(), context, kind, priority, queue: Queue::new(), part: Mutex::default() }
+        Self {
+            handle: fresh(),
+            context,
+            kind,
+            priority: AtomicI32::new(priority),
+            queue: Queue::new(),
+            part: Mutex::default(),
+        }
+    }
+
+    pub fn priority(&self) -> i32 {
+        self.priority.load(Ordering::Relaxed)
+    }
+
+    /// Sets the priority, cut to the range of the device.
+    pub fn set_priority(&self, priority: i32) {
+        let (least, greatest) = PRIORITIES;
+        self.priority.store(priority.clamp(greatest, least), Ordering::Relaxed);
     }
 
     /// Its part in a capture, while it is captured.
@@ -69,6 +92,20 @@ impl StreamKind {
     }
 }
 
+thread_local! {
+    /// Whether null means the thread's own default stream, in the call that the thread is making.
+    static OWN_DEFAULT: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes a call in which null means the calling thread's own default stream.
+pub fn with_own_default<T>(call: impl FnOnce() -> T) -> T {
+    // A call of the caller's own may come in between, from a host function that runs on this thread.
+    let before = OWN_DEFAULT.replace(true);
+    let result = call();
+    OWN_DEFAULT.set(before);
+    result
+}
+
 /// Makes a stream in the current context.
 pub fn create(flags: u32, priority: i32) -> Answer<Handle> {
     let kind = StreamKind::from_flags(flags)?;
@@ -89,6 +126,7 @@ pub fn destroy(handle: Handle) -> Answer {
 /// The stream behind a handle, special ones included, with its context. Neither is faulted.
 pub fn find(handle: Handle) -> Answer<(Arc<Context>, Arc<Stream>)> {
     match handle {
+        0 if OWN_DEFAULT.get() => find(PER_THREAD),
         0 | LEGACY => {
             let context = current::context()?;
             let stream = Arc::clone(&context.legacy);

@@ -36,6 +36,13 @@ struct Info {
 }
 
 exports! {
+    fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
+        let wanted = Mode::from_number(mode.input().get()?)?;
+        mode.fill(|| Ok(capture::exchange_mode(wanted).number()))
+    }
+
+    per_thread "_ptsz":
+
     fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) {
         capture::begin(stream, Mode::from_number(mode)?, None)
     }
@@ -105,11 +112,6 @@ exports! {
     ) {
         no_edge_data(data, count)?;
         update(stream, handles(dependencies, count)?, flags)
-    }
-
-    fn cuThreadExchangeStreamCaptureMode(mode: Out<u32>) {
-        let wanted = Mode::from_number(mode.input().get()?)?;
-        mode.fill(|| Ok(capture::exchange_mode(wanted).number()))
     }
 }
 

@@ -148,9 +148,14 @@ exports! {
     }
 
     fn cuCtxEnablePeerAccess(peer: Handle, flags: u32) {
-        let _ = flags;
-        current::context()?;
-        driver()?.contexts.get(peer).map_err(|_| Status::InvalidContext)?;
+        let context = current::context()?;
+        let peer = driver()?.contexts.get(peer).map_err(|_| Status::InvalidContext)?;
+        if peer.handle == context.handle {
+            return Err(Status::InvalidContext);
+        }
+        if flags != 0 {
+            return Err(Status::InvalidValue);
+        }
         Err(Status::PeerAccessUnsupported)
     }
 

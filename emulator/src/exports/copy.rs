@@ -3,6 +3,7 @@
 use super::{call::In, exports};
 use crate::driver::{
     copy::{Copy, Place, Return, Side},
+    driver,
     handle::Handle,
     status::{Answer, Status},
 };
@@ -66,53 +67,27 @@ const DEVICE: u32 = 2;
 const UNIFIED: u32 = 4;
 
 exports! {
+    per_thread "_ptds":
+
     fn cuMemcpy(to: u64, from: u64, bytes: usize) {
         unified(to, from, bytes, NO_STREAM, Return::Done)
-    }
-
-    fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: Handle) {
-        unified(to, from, bytes, stream, Return::Early)
     }
 
     fn cuMemcpyHtoD_v2(to: u64, from: usize, bytes: usize) {
         to_device(to, from, bytes, NO_STREAM, Return::Done)
     }
 
-    fn cuMemcpyHtoDAsync_v2(to: u64, from: usize, bytes: usize, stream: Handle) {
-        to_device(to, from, bytes, stream, Return::Early)
-    }
-
     fn cuMemcpyDtoH_v2(to: usize, from: u64, bytes: usize) {
         to_host(to, from, bytes, NO_STREAM, Return::Done)
-    }
-
-    fn cuMemcpyDtoHAsync_v2(to: usize, from: u64, bytes: usize, stream: Handle) {
-        to_host(to, from, bytes, stream, Return::Early)
     }
 
     fn cuMemcpyDtoD_v2(to: u64, from: u64, bytes: usize) {
         on_device(to, from, bytes, NO_STREAM, Return::Done)
     }
 
-    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) {
-        on_device(to, from, bytes, stream, Return::Early)
-    }
-
     fn cuMemcpyPeer(to: u64, to_context: Handle, from: u64, from_context: Handle, bytes: usize) {
-        let _ = (to_context, from_context);
+        check_contexts([to_context, from_context])?;
         on_device(to, from, bytes, NO_STREAM, Return::Done)
-    }
-
-    fn cuMemcpyPeerAsync(
-        to: u64,
-        to_context: Handle,
-        from: u64,
-        from_context: Handle,
-        bytes: usize,
-        stream: Handle,
-    ) {
-        let _ = (to_context, from_context);
-        on_device(to, from, bytes, stream, Return::Early)
     }
 
     fn cuMemcpy2D_v2(rectangle: In<Rectangle>) {
@@ -123,16 +98,8 @@ exports! {
         rectangle.get()?.copy()?.submit(NO_STREAM, Return::Done)
     }
 
-    fn cuMemcpy2DAsync_v2(rectangle: In<Rectangle>, stream: Handle) {
-        rectangle.get()?.copy()?.submit(stream, Return::Early)
-    }
-
     fn cuMemcpy3D_v2(volume: In<Volume>) {
         volume.get()?.copy()?.submit(NO_STREAM, Return::Done)
-    }
-
-    fn cuMemcpy3DAsync_v2(volume: In<Volume>, stream: Handle) {
-        volume.get()?.copy()?.submit(stream, Return::Early)
     }
 
     /// Addresses tell by themselves which device they are of.
@@ -140,9 +107,54 @@ exports! {
         volume.get()?.copy()?.submit(NO_STREAM, Return::Done)
     }
 
+    per_thread "_ptsz":
+
+    fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: Handle) {
+        unified(to, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpyHtoDAsync_v2(to: u64, from: usize, bytes: usize, stream: Handle) {
+        to_device(to, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpyDtoHAsync_v2(to: usize, from: u64, bytes: usize, stream: Handle) {
+        to_host(to, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpyDtoDAsync_v2(to: u64, from: u64, bytes: usize, stream: Handle) {
+        on_device(to, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpyPeerAsync(
+        to: u64,
+        to_context: Handle,
+        from: u64,
+        from_context: Handle,
+        bytes: usize,
+        stream: Handle,
+    ) {
+        check_contexts([to_context, from_context])?;
+        on_device(to, from, bytes, stream, Return::Early)
+    }
+
+    fn cuMemcpy2DAsync_v2(rectangle: In<Rectangle>, stream: Handle) {
+        rectangle.get()?.copy()?.submit(stream, Return::Early)
+    }
+
+    fn cuMemcpy3DAsync_v2(volume: In<Volume>, stream: Handle) {
+        volume.get()?.copy()?.submit(stream, Return::Early)
+    }
+
     fn cuMemcpy3DPeerAsync(volume: In<Volume>, stream: Handle) {
         volume.get()?.copy()?.submit(stream, Return::Early)
     }
+}
+
+/// Addresses tell by themselves which device they are of; contexts have to be there all the same.
+fn check_contexts(contexts: [Handle; 2]) -> Answer {
+    let driver = driver()?;
+    let check = |context| driver.contexts.get(context).map_err(|_| Status::InvalidContext)?.check();
+    contexts.into_iter().try_for_each(check)
 }
 
 fn unified(to: u64, from: u64, bytes: usize, stream: Handle, returns: Return) -> Answer {

@@ -15,17 +15,6 @@ exports! {
         event::destroy(event)
     }
 
-    fn cuEventRecord(event: Handle, stream: Handle) {
-        event::record(event, stream, false)
-    }
-
-    fn cuEventRecordWithFlags(event: Handle, stream: Handle, flags: u32) {
-        if flags & !EXTERNAL != 0 {
-            return Err(Status::InvalidValue);
-        }
-        event::record(event, stream, flags == EXTERNAL)
-    }
-
     fn cuEventQuery(event: Handle) {
         event::query(event)
     }
@@ -40,5 +29,18 @@ exports! {
 
     fn cuEventElapsedTime_v2(milliseconds: Out<f32>, start: Handle, end: Handle) {
         milliseconds.fill(|| event::elapsed_milliseconds(start, end))
+    }
+
+    per_thread "_ptsz":
+
+    fn cuEventRecord(event: Handle, stream: Handle) {
+        event::record(event, stream, false)
+    }
+
+    fn cuEventRecordWithFlags(event: Handle, stream: Handle, flags: u32) {
+        if flags & !EXTERNAL != 0 {
+            return Err(Status::InvalidValue);
+        }
+        event::record(event, stream, flags == EXTERNAL)
     }
 }

@@ -7,6 +7,8 @@ use crate::driver::{
 };
 
 exports! {
+    per_thread "_ptds":
+
     fn cuMemsetD8_v2(address: u64, value: u8, count: usize) {
         Fill::linear(address, Value::One(value), count).submit(0)
     }
@@ -19,18 +21,6 @@ exports! {
         Fill::linear(address, Value::Four(value), count).submit(0)
     }
 
-    fn cuMemsetD8Async(address: u64, value: u8, count: usize, stream: Handle) {
-        Fill::linear(address, Value::One(value), count).submit(stream)
-    }
-
-    fn cuMemsetD16Async(address: u64, value: u16, count: usize, stream: Handle) {
-        Fill::linear(address, Value::Two(value), count).submit(stream)
-    }
-
-    fn cuMemsetD32Async(address: u64, value: u32, count: usize, stream: Handle) {
-        Fill::linear(address, Value::Four(value), count).submit(stream)
-    }
-
     fn cuMemsetD2D8_v2(address: u64, pitch: usize, value: u8, width: usize, height: usize) {
         Fill { address, value: Value::One(value), width, height, pitch }.submit(0)
     }
@@ -41,6 +31,20 @@ exports! {
 
     fn cuMemsetD2D32_v2(address: u64, pitch: usize, value: u32, width: usize, height: usize) {
         Fill { address, value: Value::Four(value), width, height, pitch }.submit(0)
+    }
+
+    per_thread "_ptsz":
+
+    fn cuMemsetD8Async(address: u64, value: u8, count: usize, stream: Handle) {
+        Fill::linear(address, Value::One(value), count).submit(stream)
+    }
+
+    fn cuMemsetD16Async(address: u64, value: u16, count: usize, stream: Handle) {
+        Fill::linear(address, Value::Two(value), count).submit(stream)
+    }
+
+    fn cuMemsetD32Async(address: u64, value: u32, count: usize, stream: Handle) {
+        Fill::linear(address, Value::Four(value), count).submit(stream)
     }
 
     fn cuMemsetD2D8Async(address: u64, pitch: usize, value: u8, width: usize, height: usize, stream: Handle) {

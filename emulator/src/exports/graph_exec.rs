@@ -48,38 +48,12 @@ exports! {
         exec.fill(|| exec::instantiate(&graph::find(graph)?, flags))
     }
 
-    fn cuGraphInstantiateWithParams(exec: Out<Handle>, graph: Handle, place: Out<InstantiateParams>) {
-        let mut params = place.input().get()?;
-        if params.flags & UPLOAD != 0 {
-            stream::find(params.upload_stream)?;
-        }
-        let made = graph::find(graph).and_then(|graph| exec::instantiate(&graph, params.flags));
-        params.error_node = 0;
-        params.result = match made {
-            Ok(_) => INSTANTIATED,
-            Err(Status::InvalidValue) => INVALID_STRUCTURE,
-            Err(_) => INSTANTIATE_ERROR,
-        };
-        place.set(params);
-        exec.fill(|| made)
-    }
-
     fn cuGraphExecGetFlags(exec: Handle, flags: Out<u64>) {
         flags.fill(|| Ok(exec::find(exec)?.flags & !UPLOAD))
     }
 
     fn cuGraphExecDestroy(exec: Handle) {
         exec::destroy(exec)
-    }
-
-    /// Nothing has to go to the device beforehand.
-    fn cuGraphUpload(exec: Handle, stream: Handle) {
-        exec::find(exec)?;
-        stream::find(stream).map(drop)
-    }
-
-    fn cuGraphLaunch(exec: Handle, stream: Handle) {
-        exec::launch(exec, stream)
     }
 
     fn cuGraphExecUpdate_v2(exec: Handle, graph: Handle, result: Out<UpdateResult>) {
@@ -130,6 +104,34 @@ exports! {
 
     fn cuGraphNodeGetEnabled(exec: Handle, node: Handle, enabled: Out<u32>) {
         enabled.fill(|| Ok(exec::find(exec)?.is_enabled(node)?.into()))
+    }
+
+    per_thread "_ptsz":
+
+    fn cuGraphInstantiateWithParams(exec: Out<Handle>, graph: Handle, place: Out<InstantiateParams>) {
+        let mut params = place.input().get()?;
+        if params.flags & UPLOAD != 0 {
+            stream::find(params.upload_stream)?;
+        }
+        let made = graph::find(graph).and_then(|graph| exec::instantiate(&graph, params.flags));
+        params.error_node = 0;
+        params.result = match made {
+            Ok(_) => INSTANTIATED,
+            Err(Status::InvalidValue) => INVALID_STRUCTURE,
+            Err(_) => INSTANTIATE_ERROR,
+        };
+        place.set(params);
+        exec.fill(|| made)
+    }
+
+    /// Nothing has to go to the device beforehand.
+    fn cuGraphUpload(exec: Handle, stream: Handle) {
+        exec::find(exec)?;
+        stream::find(stream).map(drop)
+    }
+
+    fn cuGraphLaunch(exec: Handle, stream: Handle) {
+        exec::launch(exec, stream)
     }
 }
 

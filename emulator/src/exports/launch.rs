@@ -43,6 +43,8 @@ struct Attribute {
 }
 
 exports! {
+    per_thread "_ptsz":
+
     fn cuLaunchKernel(
         function: Handle,
         grid_x: u32,

@@ -42,20 +42,8 @@ exports! {
         })
     }
 
-    fn cuMemAllocAsync(address: Out<u64>, bytes: usize, stream: Handle) {
-        address.fill(|| memory::alloc_async(bytes, None, stream))
-    }
-
-    fn cuMemAllocFromPoolAsync(address: Out<u64>, bytes: usize, pool: Handle, stream: Handle) {
-        address.fill(|| memory::alloc_async(bytes, Some(pool), stream))
-    }
-
     fn cuMemFree_v2(address: u64) {
         memory::free(address)
-    }
-
-    fn cuMemFreeAsync(address: u64, stream: Handle) {
-        memory::free_async(address, stream)
     }
 
     fn cuMemGetInfo_v2(free: Out<usize>, total: Out<usize>) {
@@ -122,6 +110,30 @@ exports! {
         Ok(())
     }
 
+    fn cuMemAdvise(address: u64, bytes: usize, advice: u32, device: i32) {
+        let _ = (advice, device);
+        managed_range(address, bytes)
+    }
+
+    fn cuMemAdvise_v2(address: u64, bytes: usize, advice: u32, location: Location) {
+        let _ = (advice, location.kind, location.id);
+        managed_range(address, bytes)
+    }
+
+    per_thread "_ptsz":
+
+    fn cuMemAllocAsync(address: Out<u64>, bytes: usize, stream: Handle) {
+        address.fill(|| memory::alloc_async(bytes, None, stream))
+    }
+
+    fn cuMemAllocFromPoolAsync(address: Out<u64>, bytes: usize, pool: Handle, stream: Handle) {
+        address.fill(|| memory::alloc_async(bytes, Some(pool), stream))
+    }
+
+    fn cuMemFreeAsync(address: u64, stream: Handle) {
+        memory::free_async(address, stream)
+    }
+
     fn cuMemPrefetchAsync(address: u64, bytes: usize, device: i32, stream: Handle) {
         let _ = device;
         stream::find(stream)?;
@@ -131,16 +143,6 @@ exports! {
     fn cuMemPrefetchAsync_v2(address: u64, bytes: usize, location: Location, flags: u32, stream: Handle) {
         let _ = (location.kind, location.id, flags);
         stream::find(stream)?;
-        managed_range(address, bytes)
-    }
-
-    fn cuMemAdvise(address: u64, bytes: usize, advice: u32, device: i32) {
-        let _ = (advice, device);
-        managed_range(address, bytes)
-    }
-
-    fn cuMemAdvise_v2(address: u64, bytes: usize, advice: u32, location: Location) {
-        let _ = (advice, location.kind, location.id);
         managed_range(address, bytes)
     }
 

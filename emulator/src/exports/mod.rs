@@ -18,6 +18,8 @@ mod graph;
 mod graph_exec;
 mod graph_node;
 mod launch;
+mod library;
+mod link;
 mod memory;
 mod module;
 mod pool;
@@ -29,20 +31,58 @@ mod unsupported;
 /// A name and its address.
 pub(crate) type Symbol = (&'static str, usize);
 
-/// Defines exported functions. A body answers an `Answer`; the function returns its code.
+/// Defines exported functions. A body answers an `Answer`; the function returns its code. Those under `per_thread` have
+/// a twin with that suffix, which takes the calling thread's own stream for the default stream, for programs that were
+/// built so.
 macro_rules! exports {
-    ($($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)+) => {
+    (
+        $($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*
+        $(
+            per_thread $suffix:literal:
+            $(
+                $(#[$twin_attribute:meta])*
+                fn $twin:ident($($twin_argument:ident: $twin_type:ty),* $(,)?) $twin_body:block
+            )+
+        )*
+    ) => {
         $(
             $(#[$attribute])*
             #[unsafe(no_mangle)]
             extern "C" fn $name($($argument: $type),*) -> i32 {
                 $crate::exports::call::boundary(move || $body)
             }
-        )+
+        )*
+
+        $($(
+            $(#[$twin_attribute])*
+            #[unsafe(no_mangle)]
+            extern "C" fn $twin($($twin_argument: $twin_type),*) -> i32 {
+                $crate::exports::call::boundary(move || $twin_body)
+            }
+        )+)*
+
+        /// The twins, under their own names so that those do not meet the functions'.
+        #[allow(non_snake_case, unused_imports, reason = "the names are those of the headers, and a file may have none")]
+        mod per_thread {
+            use super::*;
+
+            $($(
+                #[unsafe(export_name = concat!(stringify!($twin), $suffix))]
+                pub(super) extern "C" fn $twin($($twin_argument: $twin_type),*) -> i32 {
+                    $crate::driver::stream::with_own_default(|| super::$twin($($twin_argument),*))
+                }
+            )+)*
+        }
 
         /// What this file exports.
         pub(super) fn symbols() -> Vec<$crate::exports::Symbol> {
-            vec![$((stringify!($name), $name as *const () as usize)),+]
+            vec![
+                $((stringify!($name), $name as *const () as usize),)*
+                $($(
+                    (stringify!($twin), $twin as *const () as usize),
+                    (concat!(stringify!($twin), $suffix), per_thread::$twin as *const () as usize),
+                )+)*
+            ]
         }
     };
 }
@@ -63,6 +103,8 @@ pub(crate) fn symbols() -> Vec<Symbol> {
         graph_exec::symbols(),
         graph_node::symbols(),
         launch::symbols(),
+        library::symbols(),
+        link::symbols(),
         memory::symbols(),
         module::symbols(),
         pool::symbols(),

@@ -31,6 +31,15 @@ struct Log {
     length: Out<usize>,
 }
 
+/// The logs that a caller asked for.
+pub(super) struct Logs {
+    info: Option<Log>,
+    error: Option<Log>,
+}
+
+// SAFETY: whoever passes the buffers to a linking vouches for them until it ends, on whichever thread that goes on.
+unsafe impl Send for Logs {}
+
 exports! {
     fn cuModuleLoad(module: Out<Handle>, path: Text) {
         let path = Path::new(OsStr::from_bytes(path.bytes()?));
@@ -63,18 +72,10 @@ exports! {
     ) {
         module.fill(|| {
             current::context()?;
-            let (info, error) = logs(count as usize, options, values)?;
+            let logs = logs(count as usize, options, values)?;
             match module::load(image.bytes()?) {
-                Ok(LoadedModule { handle, log }) => {
-                    write(info, &log)?;
-                    write(error, "")?;
-                    Ok(handle)
-                }
-                Err(JitError { status, log }) => {
-                    write(info, "")?;
-                    write(error, &log)?;
-                    Err(status)
-                }
+                Ok(LoadedModule { handle, log }) => write_logs(&logs, &log, "").map(|()| handle),
+                Err(JitError { status, log }) => write_logs(&logs, "", &log).and(Err(status)),
             }
         })
     }
@@ -123,7 +124,7 @@ fn load(image: &[u8]) -> Answer<Handle> {
 }
 
 /// The log buffers among the options, for information and for errors.
-fn logs(count: usize, options: In<u32>, values: Out<usize>) -> Answer<(Option<Log>, Option<Log>)> {
+pub(super) fn logs(count: usize, options: In<u32>, values: Out<usize>) -> Answer<Logs> {
     if count > 0 && values.is_null() {
         return Err(Status::InvalidValue);
     }
@@ -147,7 +148,12 @@ fn logs(count: usize, options: In<u32>, values: Out<usize>) -> Answer<(Option<Lo
         let bytes = length.input().get()? as u32 as usize;
         Ok(Some(Log { room, bytes, length }))
     };
-    Ok((log(INFO_LOG, INFO_LOG_BYTES)?, log(ERROR_LOG, ERROR_LOG_BYTES)?))
+    Ok(Logs { info: log(INFO_LOG, INFO_LOG_BYTES)?, error: log(ERROR_LOG, ERROR_LOG_BYTES)? })
+}
+
+pub(super) fn write_logs(logs: &Logs, info: &str, error: &str) -> Answer {
+    write(logs.info, info)?;
+    write(logs.error, error)
 }
 
 /// Fills a log, if there is one with room, and tells how much of it is filled.

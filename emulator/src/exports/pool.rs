@@ -26,14 +26,32 @@ pub(super) struct Properties {
     handle_types: u32,
     location_type: u32,
     location_id: i32,
-    rest: [u64; 9],
+    security: usize,
+    bytes_max: u64,
+    rest: [u64; 7],
+}
+
+/// `CUmemLocation`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Location {
+    kind: u32,
+    id: i32,
+}
+
+/// `CUmemAccessDesc`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Access {
+    location: Location,
+    flags: u32,
 }
 
 impl Properties {
     /// Those of memory on a device.
     pub(super) fn on(location_id: i32) -> Self {
         let (allocation_type, handle_types, location_type) = (PINNED, NO_HANDLES, ON_DEVICE);
-        Self { allocation_type, handle_types, location_type, location_id, rest: [0; 9] }
+        Self { allocation_type, handle_types, location_type, location_id, security: 0, bytes_max: 0, rest: [0; 7] }
     }
 
     pub(super) fn check(&self) -> Answer {
@@ -52,7 +70,7 @@ exports! {
     fn cuMemPoolCreate(pool: Out<Handle>, properties: In<Properties>) {
         let properties = properties.get()?;
         properties.check()?;
-        pool.fill(|| pool::create(properties.location_id))
+        pool.fill(|| pool::create(properties.location_id, properties.bytes_max))
     }
 
     fn cuMemPoolDestroy(pool: Handle) {
@@ -63,6 +81,19 @@ exports! {
     fn cuMemPoolTrimTo(pool: Handle, bytes: usize) {
         let _ = bytes;
         driver()?.pools.get(pool).map(drop)
+    }
+
+    fn cuMemPoolGetAccess(flags: Out<u32>, pool: Handle, location: In<Location>) {
+        flags.fill(|| Ok(driver()?.pools.get(pool)?.access(location.get()?.device()?)))
+    }
+
+    fn cuMemPoolSetAccess(pool: Handle, accesses: In<Access>, count: usize) {
+        let pool = driver()?.pools.get(pool)?;
+        for index in 0..count {
+            let Access { location, flags } = accesses.at(index)?;
+            pool.set_access(location.device()?, flags)?;
+        }
+        Ok(())
     }
 
     fn cuMemPoolGetAttribute(pool: Handle, attribute: u32, value: Out<c_void>) {
@@ -80,5 +111,15 @@ exports! {
         let pool = driver()?.pools.get(pool)?;
         let value = if Pool::is_narrow(attribute) { value.cast::<u32>().get()?.into() } else { value.cast().get()? };
         pool.set_attribute(attribute, value)
+    }
+}
+
+impl Location {
+    /// The device, which is the only kind of place that there is.
+    fn device(self) -> Answer<i32> {
+        if self.kind != ON_DEVICE {
+            return Err(Status::InvalidValue);
+        }
+        Ok(driver()?.device(self.id)?.ordinal)
     }
 }

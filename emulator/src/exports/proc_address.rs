@@ -1,4 +1,5 @@
-//! `cuGetProcAddress`: functions by the names that the C headers give them, which leave the version out.
+//! `cuGetProcAddress`: functions by the names that the C headers give them, which leave the version out. A name means the
+//! latest version that is not later than the CUDA version that the caller was built for.
 
 use std::{collections::HashMap, sync::OnceLock};
 
@@ -8,44 +9,140 @@ use super::{
 };
 use crate::driver::status::{Answer, Status};
 
-/// Names for which the 12.8 headers mean the first version although there is a second.
-const FIRST_VERSION: [&str; 4] = ["cuEventElapsedTime", "cuMemPrefetchAsync", "cuMemAdvise", "cuStreamGetCtx"];
-/// `CU_GET_PROC_ADDRESS_SUCCESS` and `CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND`.
-const FOUND: u32 = 0;
-const NOT_FOUND: u32 = 1;
+/// For each function: its name in the headers, the CUDA version that brought it, and the symbol. The versions are those
+/// by which the headers name the functions' types.
+const VERSIONS: &str = include_str!("versions.txt");
+/// `CU_GET_PROC_ADDRESS_LEGACY_STREAM` and `CU_GET_PROC_ADDRESS_PER_THREAD_DEFAULT_STREAM`; neither means the first.
+const LEGACY_STREAM: u64 = 1;
+const PER_THREAD_STREAM: u64 = 2;
+/// The endings of functions that take the calling thread's own default stream.
+const PER_THREAD_SUFFIXES: [&str; 2] = ["_ptsz", "_ptds"];
+
+/// `CUdriverProcAddressQueryResult`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Found {
+    At(usize),
+    Nowhere,
+    OnlyLater,
+}
+
+/// A version of a function.
+#[derive(Debug, Clone, Copy)]
+struct Version {
+    since: i32,
+    symbol: &'static str,
+}
 
 exports! {
     fn cuGetProcAddress(name: Text, address: Out<usize>, version: i32, flags: u64) {
-        let _ = (version, flags);
-        address.fill(|| find(name.name()?))
+        let found = look_up(name, version, flags)?;
+        address.fill(|| Ok(found.address()))?;
+        if found.address() == 0 { Err(Status::NotFound) } else { Ok(()) }
     }
 
+    /// Unlike the version before, this one succeeds with null where there is no such function.
     fn cuGetProcAddress_v2(name: Text, address: Out<usize>, version: i32, flags: u64, status: Out<u32>) {
-        let _ = (version, flags);
-        let found = name.name().and_then(find);
-        status.set(if found.is_ok() { FOUND } else { NOT_FOUND });
-        address.set(found.unwrap_or(0));
-        found.map(drop)
+        let found = look_up(name, version, flags)?;
+        status.set(found.number());
+        address.fill(|| Ok(found.address()))
+    }
+
+    /// Tables between NVIDIA's own libraries: none is known here.
+    fn cuGetExportTable(table: Out<usize>, id: super::call::In<[u8; 16]>) {
+        let _ = id;
+        table.fill(|| Ok(0))?;
+        Err(Status::NotSupported)
     }
 }
 
-fn find(name: &str) -> Answer<usize> {
-    static TABLE: OnceLock<HashMap<&'static str, usize>> = OnceLock::new();
-    let table = TABLE.get_or_init(|| all_symbols().into_iter().collect());
-    let second = if FIRST_VERSION.contains(&name) { None } else { table.get(format!("{name}_v2").as_str()) };
-    second.or_else(|| table.get(name)).copied().ok_or(Status::NotFound)
+impl Found {
+    fn address(self) -> usize {
+        match self {
+            Self::At(address) => address,
+            Self::Nowhere | Self::OnlyLater => 0,
+        }
+    }
+
+    fn number(self) -> u32 {
+        match self {
+            Self::At(_) => 0,
+            Self::Nowhere => 1,
+            Self::OnlyLater => 2,
+        }
+    }
+}
+
+fn look_up(name: Text, version: i32, flags: u64) -> Answer<Found> {
+    let name = name.bytes()?;
+    let is_per_thread = match flags {
+        0 | LEGACY_STREAM => false,
+        PER_THREAD_STREAM => true,
+        _ => return Err(Status::InvalidValue),
+    };
+    Ok(std::str::from_utf8(name).map_or(Found::Nowhere, |name| find(name, version, is_per_thread)))
+}
+
+fn find(name: &str, version: i32, is_per_thread: bool) -> Found {
+    static ADDRESSES: OnceLock<HashMap<&'static str, usize>> = OnceLock::new();
+    static TABLE: OnceLock<HashMap<&'static str, Vec<Version>>> = OnceLock::new();
+    let addresses = ADDRESSES.get_or_init(|| all_symbols().into_iter().collect());
+    let Some(versions) = TABLE.get_or_init(versions).get(name) else { return Found::Nowhere };
+    let fitting = versions.iter().filter(|known| known.since <= version).max_by_key(|known| known.since);
+    let Some(Version { symbol, .. }) = fitting else { return Found::OnlyLater };
+    let twins = PER_THREAD_SUFFIXES.iter().map(|suffix| format!("{symbol}{suffix}"));
+    let twin = twins.filter(|_| is_per_thread).find_map(|twin| addresses.get(twin.as_str()));
+    twin.or_else(|| addresses.get(symbol)).map_or(Found::Nowhere, |address| Found::At(*address))
+}
+
+fn versions() -> HashMap<&'static str, Vec<Version>> {
+    let mut table = HashMap::<_, Vec<_>>::new();
+    for line in VERSIONS.lines() {
+        let mut words = line.split(' ');
+        if let (Some(name), Some(Ok(since)), Some(symbol)) = (words.next(), words.next().map(str::parse), words.next())
+        {
+            table.entry(name).or_default().push(Version { since, symbol });
+        }
+    }
+    table
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{all_symbols, find};
+    use std::collections::HashSet;
+
+    use super::{Found, VERSIONS, all_symbols, find, versions};
+
+    fn address(symbol: &str) -> Found {
+        let found = all_symbols().into_iter().find(|(known, _)| *known == symbol);
+        found.map_or(Found::Nowhere, |(_, address)| Found::At(address))
+    }
 
     #[test]
-    fn a_name_without_a_version_means_what_the_headers_mean() {
-        let address = |name: &str| all_symbols().iter().find(|(known, _)| *known == name).map(|(_, address)| *address);
-        assert_eq!(find("cuMemAlloc").ok(), address("cuMemAlloc_v2"));
-        assert_eq!(find("cuEventElapsedTime").ok(), address("cuEventElapsedTime"));
-        assert_eq!(find("cuLaunchKernel").ok(), address("cuLaunchKernel"));
-        assert!(find("cuMakeCoffee").is_err());
+    fn a_name_means_the_latest_version_that_the_caller_knows() {
+        assert_eq!(find("cuMemAlloc", 12_080, false), address("cuMemAlloc_v2"));
+        assert_eq!(find("cuMemAlloc", 3_010, false), Found::OnlyLater);
+        assert_eq!(find("cuMemPrefetchAsync", 12_010, false), address("cuMemPrefetchAsync"));
+        assert_eq!(find("cuMemPrefetchAsync", 12_020, false), address("cuMemPrefetchAsync_v2"));
+        assert_eq!(find("cuLaunchKernelEx", 11_050, false), Found::OnlyLater);
+        assert_eq!(find("cuGraphInstantiate", 12_000, false), address("cuGraphInstantiateWithFlags"));
+        assert_eq!(find("cuMemAlloc_v2", 12_080, false), Found::Nowhere);
+        assert_eq!(find("cuMakeCoffee", 12_080, false), Found::Nowhere);
+    }
+
+    #[test]
+    fn a_thread_of_its_own_default_stream_gets_the_twins() {
+        assert_eq!(find("cuLaunchKernel", 12_080, true), address("cuLaunchKernel_ptsz"));
+        assert_eq!(find("cuMemcpyHtoD", 12_080, true), address("cuMemcpyHtoD_v2_ptds"));
+        assert_eq!(find("cuMemAlloc", 12_080, true), address("cuMemAlloc_v2"));
+        assert_ne!(address("cuLaunchKernel_ptsz"), address("cuLaunchKernel"));
+    }
+
+    #[test]
+    fn every_exported_function_has_its_version() {
+        let known = versions().into_values().flatten().map(|version| version.symbol).collect::<HashSet<_>>();
+        assert_eq!(VERSIONS.lines().count(), versions().values().map(Vec::len).sum::<usize>());
+        let is_twin = |name: &&str| name.ends_with("_ptsz") || name.ends_with("_ptds");
+        let exported = all_symbols().into_iter().map(|(name, _)| name).filter(|name| !is_twin(name));
+        assert_eq!(exported.filter(|name| !known.contains(name)).collect::<Vec<_>>(), Vec::<&str>::new());
     }
 }

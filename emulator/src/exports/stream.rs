@@ -2,13 +2,17 @@
 
 use std::ffi::c_void;
 
-use super::{call::Out, exports};
+use super::{
+    call::{In, Out},
+    exports,
+};
 use crate::driver::{
     event,
     handle::Handle,
     operation::{self, HostCall, HostFunction, Operation},
-    status::Status,
+    status::{Answer, Status},
     stream,
+    value::{self, Word},
 };
 
 /// `CUstreamCallback`.
@@ -16,6 +20,25 @@ type Callback = unsafe extern "C" fn(stream: Handle, status: i32, data: *mut c_v
 
 /// `CU_EVENT_WAIT_EXTERNAL`.
 const EXTERNAL: u32 = 1;
+
+/// `CU_LAUNCH_ATTRIBUTE_PRIORITY`, and attributes that are hints here: access policy, synchronization policy, domains of
+/// memory fences.
+const PRIORITY: u32 = 8;
+const HINTS: [u32; 4] = [1, 3, 9, 10];
+
+/// `CUstreamBatchMemOpParams`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct WordOperation {
+    kind: u32,
+    /// Of the kinds without an address.
+    own_flags: u32,
+    address: u64,
+    value: u64,
+    flags: u32,
+    alias: u64,
+    rest: u64,
+}
 
 /// What the caller passes through to its own function, on another thread.
 #[derive(Clone, Copy)]
@@ -37,6 +60,57 @@ exports! {
         stream::destroy(stream)
     }
 
+    per_thread "_ptsz":
+
+    fn cuStreamGetAttribute(stream: Handle, attribute: u32, value: Out<[u64; 8]>) {
+        let (_, stream) = stream::find(stream)?;
+        value.fill(|| match attribute {
+            PRIORITY => Ok([u64::from(stream.priority().cast_unsigned()), 0, 0, 0, 0, 0, 0, 0]),
+            attribute if HINTS.contains(&attribute) => Ok([0; 8]),
+            _ => Err(Status::InvalidValue),
+        })
+    }
+
+    fn cuStreamSetAttribute(stream: Handle, attribute: u32, value: In<[u64; 8]>) {
+        let (_, stream) = stream::find(stream)?;
+        match attribute {
+            PRIORITY => stream.set_priority((value.get()?[0] as u32).cast_signed()),
+            attribute if HINTS.contains(&attribute) => {}
+            _ => return Err(Status::InvalidValue),
+        }
+        Ok(())
+    }
+
+    fn cuStreamCopyAttributes(target: Handle, source: Handle) {
+        let (_, source) = stream::find(source)?;
+        stream::find(target)?.1.set_priority(source.priority());
+        Ok(())
+    }
+
+    fn cuStreamWriteValue32_v2(stream: Handle, address: u64, value: u32, flags: u32) {
+        value::write(stream, Word::Narrow(address), value.into(), flags)
+    }
+
+    fn cuStreamWriteValue64_v2(stream: Handle, address: u64, value: u64, flags: u32) {
+        value::write(stream, Word::Wide(address), value, flags)
+    }
+
+    fn cuStreamWaitValue32_v2(stream: Handle, address: u64, value: u32, flags: u32) {
+        value::wait(stream, Word::Narrow(address), value.into(), flags)
+    }
+
+    fn cuStreamWaitValue64_v2(stream: Handle, address: u64, value: u64, flags: u32) {
+        value::wait(stream, Word::Wide(address), value, flags)
+    }
+
+    fn cuStreamBatchMemOp_v2(stream: Handle, count: u32, operations: In<WordOperation>, flags: u32) {
+        if flags != 0 {
+            return Err(Status::InvalidValue);
+        }
+        let all = (0..count as usize).map(|index| operations.at(index)).collect::<Answer<Vec<_>>>()?;
+        all.iter().try_for_each(|operation| operation.submit(stream))
+    }
+
     fn cuStreamSynchronize(stream: Handle) {
         stream::synchronize(stream)
     }
@@ -53,7 +127,7 @@ exports! {
     }
 
     fn cuStreamGetPriority(stream: Handle, priority: Out<i32>) {
-        priority.fill(|| Ok(stream::find(stream)?.1.priority))
+        priority.fill(|| Ok(stream::find(stream)?.1.priority()))
     }
 
     fn cuStreamGetFlags(stream: Handle, flags: Out<u32>) {
@@ -97,5 +171,21 @@ impl CallerData {
     /// Takes the whole wrapper along into a closure, which the bare pointer may not enter.
     fn pass_to(self, function: impl FnOnce(*mut c_void)) {
         function(self.0);
+    }
+}
+
+impl WordOperation {
+    fn submit(&self, stream: Handle) -> Answer {
+        let Self { kind, own_flags: _, address, value, flags, .. } = *self;
+        let narrow = value & u64::from(u32::MAX);
+        match kind {
+            1 => value::wait(stream, Word::Narrow(address), narrow, flags),
+            2 => value::write(stream, Word::Narrow(address), narrow, flags),
+            4 => value::wait(stream, Word::Wide(address), value, flags),
+            5 => value::write(stream, Word::Wide(address), value, flags),
+            // Flushes of remote writes and barriers: a stream's own order does it.
+            3 | 6 => stream::find(stream).map(drop),
+            _ => Err(Status::InvalidValue),
+        }
     }
 }

@@ -57,7 +57,6 @@ unsupported! {
     cuFlushGPUDirectRDMAWrites
     cuFuncSetBlockShape
     cuFuncSetSharedSize
-    cuGetExportTable
     cuGraphAddBatchMemOpNode
     cuGraphAddExternalSemaphoresSignalNode
     cuGraphAddExternalSemaphoresWaitNode
@@ -93,32 +92,10 @@ unsupported! {
     cuIpcGetMemHandle
     cuIpcOpenEventHandle
     cuIpcOpenMemHandle_v2
-    cuKernelGetAttribute
-    cuKernelGetFunction
-    cuKernelGetLibrary
-    cuKernelGetName
-    cuKernelGetParamInfo
-    cuKernelSetAttribute
-    cuKernelSetCacheConfig
     cuLaunch
     cuLaunchCooperativeKernelMultiDevice
     cuLaunchGrid
     cuLaunchGridAsync
-    cuLibraryEnumerateKernels
-    cuLibraryGetGlobal
-    cuLibraryGetKernel
-    cuLibraryGetKernelCount
-    cuLibraryGetManaged
-    cuLibraryGetModule
-    cuLibraryGetUnifiedFunction
-    cuLibraryLoadData
-    cuLibraryLoadFromFile
-    cuLibraryUnload
-    cuLinkAddData_v2
-    cuLinkAddFile_v2
-    cuLinkComplete
-    cuLinkCreate_v2
-    cuLinkDestroy
     cuMemAddressFree
     cuMemAddressReserve
     cuMemBatchDecompressAsync
@@ -133,10 +110,8 @@ unsupported! {
     cuMemMapArrayAsync
     cuMemPoolExportPointer
     cuMemPoolExportToShareableHandle
-    cuMemPoolGetAccess
     cuMemPoolImportFromShareableHandle
     cuMemPoolImportPointer
-    cuMemPoolSetAccess
     cuMemRangeGetAttribute
     cuMemRangeGetAttributes
     cuMemRelease
@@ -175,16 +150,8 @@ unsupported! {
     cuPointerSetAttribute
     cuProfilerInitialize
     cuSignalExternalSemaphoresAsync
-    cuStreamBatchMemOp_v2
-    cuStreamCopyAttributes
-    cuStreamGetAttribute
     cuStreamGetCtx_v2
     cuStreamGetGreenCtx
-    cuStreamSetAttribute
-    cuStreamWaitValue32_v2
-    cuStreamWaitValue64_v2
-    cuStreamWriteValue32_v2
-    cuStreamWriteValue64_v2
     cuSurfObjectCreate
     cuSurfObjectDestroy
     cuSurfObjectGetResourceDesc

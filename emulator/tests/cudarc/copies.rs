@@ -178,3 +178,75 @@ fn every_code_has_a_name_and_a_meaning() {
     assert_eq!(error.error_name().unwrap(), c"CUDA_ERROR_ILLEGAL_ADDRESS");
     assert!(error.error_string().unwrap().to_str().unwrap().contains("memory"));
 }
+
+#[test]
+fn a_box_is_copied_plane_by_plane() {
+    context();
+    // SAFETY: the descriptor's rows lie inside both sides.
+    unsafe {
+        // Planes of 4 rows with 8 bytes each, of which the inner 2 by 3 bytes go to planes of 3 rows with 16 bytes.
+        let address = result::malloc_sync(2 * 3 * 16).unwrap();
+        result::memset_d8_sync(address, 0xFF, 2 * 3 * 16).unwrap();
+        let sent = (0..2 * 4 * 8).collect::<Vec<u8>>();
+        let mut copy = sys::CUDA_MEMCPY3D {
+            srcXInBytes: 3,
+            srcY: 1,
+            srcZ: 0,
+            srcLOD: 0,
+            srcMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_HOST,
+            srcHost: sent.as_ptr().cast(),
+            srcDevice: 0,
+            srcArray: ptr::null_mut(),
+            reserved0: ptr::null_mut(),
+            srcPitch: 8,
+            srcHeight: 4,
+            dstXInBytes: 0,
+            dstY: 1,
+            dstZ: 0,
+            dstLOD: 0,
+            dstMemoryType: sys::CUmemorytype::CU_MEMORYTYPE_DEVICE,
+            dstHost: ptr::null_mut(),
+            dstDevice: address,
+            dstArray: ptr::null_mut(),
+            reserved1: ptr::null_mut(),
+            dstPitch: 16,
+            dstHeight: 3,
+            WidthInBytes: 3,
+            Height: 2,
+            Depth: 2,
+        };
+        assert_eq!(sys::cuMemcpy3D_v2(&copy) as i32, 0);
+        let mut got = [0u8; 2 * 3 * 16];
+        result::memcpy_dtoh_sync(&mut got, address).unwrap();
+        let mut expected = [0xFFu8; 2 * 3 * 16];
+        for (plane, row, byte) in (0..2).flat_map(|p| (0..2).flat_map(move |r| (0..3).map(move |b| (p, r, b)))) {
+            expected[(plane * 3 + row + 1) * 16 + byte] = sent[(plane * 4 + row + 1) * 8 + byte + 3];
+        }
+        assert_eq!(got, expected);
+        copy.Depth = 3;
+        assert_eq!(sys::cuMemcpy3D_v2(&copy) as i32, 1);
+        copy.srcMemoryType = sys::CUmemorytype::CU_MEMORYTYPE_ARRAY;
+        assert_eq!(sys::cuMemcpy3D_v2(&copy) as i32, 801);
+        result::free_sync(address).unwrap();
+    }
+}
+
+#[test]
+fn managed_memory_is_for_both_sides() {
+    let context = context();
+    let attribute = sys::CUdevice_attribute::CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY;
+    assert_eq!(context.attribute(attribute), Ok(1));
+    let mut address = 0;
+    // SAFETY: the memory has room for what is written and read.
+    unsafe {
+        assert_eq!(sys::cuMemAllocManaged(&mut address, 8, 1) as i32, 0);
+        (address as *mut u64).write(5);
+        let mut word = [0u64];
+        result::memcpy_dtoh_sync(&mut word, address).unwrap();
+        assert_eq!(word, [5]);
+        result::memset_d8_sync(address, 1, 8).unwrap();
+        result::ctx::synchronize().unwrap();
+        assert_eq!((address as *const u64).read(), 0x0101_0101_0101_0101);
+        assert_eq!(sys::cuMemAllocManaged(&mut address, 8, 0) as i32, 1);
+    }
+}

@@ -147,3 +147,43 @@ fn what_a_kernel_prints_can_be_taken() {
     // SAFETY: as above.
     assert_eq!(unsafe { take(text.as_mut_ptr().cast(), text.len()) }, 0);
 }
+
+#[test]
+fn a_buffer_of_the_wrong_size_is_refused() {
+    let context = context();
+    let store = function(&context, STORE, "store");
+    for (mut bytes, expected) in [(7usize, INVALID_VALUE), (33, INVALID_VALUE)] {
+        let mut buffer = [0u8; 64];
+        let mut extra = [
+            std::ptr::without_provenance_mut(1),
+            pointer(&mut buffer),
+            std::ptr::without_provenance_mut(2),
+            pointer(&mut bytes),
+            std::ptr::null_mut(),
+        ];
+        let (none, list) = (std::ptr::null_mut(), extra.as_mut_ptr());
+        // SAFETY: the buffer holds as many bytes as told; neither launch starts.
+        let status = unsafe { sys::cuLaunchKernel(store.cu_function(), 1, 1, 1, 1, 1, 1, 0, none, none.cast(), list) };
+        assert_eq!(status as i32, expected, "{bytes}");
+    }
+}
+
+#[test]
+fn a_launch_with_more_shared_memory_than_asked_for_is_refused() {
+    let context = context();
+    let store = function(&context, STORE, "store");
+    let attribute = sys::CUfunction_attribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+    let stream = context.new_stream().unwrap();
+    let mut memory = stream.alloc_zeros::<u32>(1).unwrap();
+    use cudarc::driver::{LaunchConfig, PushKernelArg};
+    let mut launch = |shared_mem_bytes| {
+        let shape = LaunchConfig { grid_dim: (1, 1, 1), block_dim: (1, 1, 1), shared_mem_bytes };
+        // SAFETY: the argument is the kernel's.
+        code(unsafe { stream.launch_builder(&store).arg(&mut memory).launch(shape) })
+    };
+    assert_eq!(launch(60 << 10), INVALID_VALUE);
+    store.set_attribute(attribute, 60 << 10).unwrap();
+    assert_eq!(launch(60 << 10), 0);
+    assert_eq!(launch((60 << 10) + 1), INVALID_VALUE);
+    stream.synchronize().unwrap();
+}

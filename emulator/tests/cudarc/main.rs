@@ -16,13 +16,21 @@ mod faults;
 #[cfg(test)]
 mod graphs;
 #[cfg(test)]
+mod injection;
+#[cfg(test)]
 mod launches;
+#[cfg(test)]
+mod libraries;
 #[cfg(test)]
 mod modules;
 #[cfg(test)]
 mod platform;
 #[cfg(test)]
+mod pools;
+#[cfg(test)]
 mod programs;
+#[cfg(test)]
+mod several;
 #[cfg(test)]
 mod streams;
 #[cfg(test)]

@@ -166,3 +166,73 @@ fn a_destroyed_stream_still_does_what_it_was_given() {
     assert_eq!(told.recv(), Ok("host function"));
     context.synchronize().unwrap();
 }
+
+#[test]
+fn a_stream_writes_a_word_and_another_waits_for_it() {
+    let context = context();
+    let (writer, waiter) = (context.new_stream().unwrap(), context.new_stream().unwrap());
+    // SAFETY: the memory outlives what is done with it.
+    unsafe {
+        let memory = result::malloc_sync(16).unwrap();
+        result::memset_d8_sync(memory, 0, 16).unwrap();
+        let gate = Gate::close(writer.cu_stream());
+        assert_eq!(sys::cuStreamWriteValue32_v2(writer.cu_stream(), memory, 5, 0) as i32, 0);
+        assert_eq!(sys::cuStreamWriteValue64_v2(writer.cu_stream(), memory + 8, 1 << 40, 0) as i32, 0);
+        assert_eq!(sys::cuStreamWaitValue32_v2(waiter.cu_stream(), memory, 4, 0) as i32, 0);
+        assert_eq!(sys::cuStreamWaitValue64_v2(waiter.cu_stream(), memory + 8, 1 << 40, 1) as i32, 0);
+        let after = waiter.record_event(None).unwrap();
+        assert!(!after.is_complete());
+        gate.open();
+        after.synchronize().unwrap();
+        let mut words = [0u32; 4];
+        result::memcpy_dtoh_sync(&mut words, memory).unwrap();
+        assert_eq!(words, [5, 0, 0, 1 << 8]);
+        assert_eq!(sys::cuStreamWriteValue32_v2(writer.cu_stream(), memory + 2, 5, 0) as i32, 1);
+        assert_eq!(sys::cuStreamWriteValue32_v2(writer.cu_stream(), memory + 4096, 5, 0) as i32, 1);
+        assert_eq!(sys::cuStreamWaitValue32_v2(waiter.cu_stream(), memory, 4, 9) as i32, 1);
+        result::free_sync(memory).unwrap();
+    }
+}
+
+#[test]
+fn priorities_are_kept_within_their_range() {
+    let context = context();
+    let (mut least, mut greatest, mut priority) = (9, 9, 9);
+    let mut stream = std::ptr::null_mut();
+    // SAFETY: all results have their places.
+    unsafe {
+        assert_eq!(sys::cuCtxGetStreamPriorityRange(&mut least, &mut greatest) as i32, 0);
+        assert!(greatest < least);
+        assert_eq!(sys::cuStreamCreateWithPriority(&mut stream, 1, greatest - 10) as i32, 0);
+        assert_eq!(sys::cuStreamGetPriority(stream, &mut priority) as i32, 0);
+        assert_eq!(priority, greatest);
+        let attribute = sys::CUlaunchAttributeID::CU_LAUNCH_ATTRIBUTE_PRIORITY;
+        let value = sys::CUlaunchAttributeValue { priority: -1 };
+        assert_eq!(sys::cuStreamSetAttribute(stream, attribute, &value) as i32, 0);
+        assert_eq!(sys::cuStreamGetPriority(stream, &mut priority) as i32, 0);
+        assert_eq!(priority, -1);
+        result::stream::destroy(stream).unwrap();
+        assert_eq!(sys::cuStreamCreateWithPriority(&mut stream, 2, 0) as i32, 1);
+    }
+    context.check_err().unwrap();
+}
+
+#[test]
+fn a_threads_own_default_stream_does_not_wait_for_blocking_streams() {
+    type Record = unsafe extern "C" fn(sys::CUevent, CUstream) -> i32;
+    let context = context();
+    let event = context.new_event(None).unwrap();
+    let blocking = result::stream::create(StreamKind::Default).unwrap();
+    let gate = Gate::close(blocking);
+    // SAFETY: the symbol has this signature; event and streams are live.
+    unsafe {
+        let twin = crate::platform::library().get::<Record>(b"cuEventRecord_ptsz").unwrap();
+        assert_eq!(twin(event.cu_event(), std::ptr::null_mut()), 0);
+        event.synchronize().unwrap();
+        result::event::record(event.cu_event(), std::ptr::null_mut()).unwrap();
+        assert!(!event.is_complete());
+        gate.open();
+        event.synchronize().unwrap();
+        result::stream::destroy(blocking).unwrap();
+    }
+}

@@ -1,0 +1,232 @@
+//! Faults on demand, for tests of what stands over the driver: a launch, an allocation or a copy that is named by its
+//! number or its kernel ends as it would on a sick device.
+//!
+//! A rule is `PLACE=FAULT`, rules are separated by commas, and the first that fits counts. Places are `launch:7` (the
+//! seventh kernel that the process starts, graphs' included), `launch:7+` (that one and all later), `launch@saxpy` (each
+//! start of that kernel), and likewise `alloc:3` (device memory, in pools or not) and `copy:2` (the calls that copy).
+
+use std::{
+    str::FromStr,
+    sync::atomic::{AtomicU64, Ordering},
+};
+
+use super::{
+    context::Context,
+    device::DeviceFault,
+    driver, settings,
+    status::{Answer, Status},
+};
+
+/// The faults to come, and how far each kind of place has been counted.
+#[derive(Debug, Default)]
+pub struct Injection {
+    rules: Vec<Rule>,
+    launches: AtomicU64,
+    allocations: AtomicU64,
+    copies: AtomicU64,
+}
+
+/// Where a fault comes, and which.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rule {
+    site: Site,
+    which: Which,
+    fault: Injected,
+}
+
+/// What can fail.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Site {
+    Launch,
+    Allocation,
+    Copy,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Which {
+    Number(u64),
+    From(u64),
+    Kernel(String),
+}
+
+/// What happens instead.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Injected {
+    /// The device is unusable from then on, with this code.
+    Sticky(Status),
+    /// The call fails and nothing else.
+    OutOfMemory,
+    /// The kernel goes on until its context ends.
+    Hang,
+}
+
+/// The faults by name. A device that is lost answers as one does that fell off its bus.
+const FAULTS: [(&str, Injected); 9] = [
+    ("illegal-address", Injected::Sticky(Status::IllegalAddress)),
+    ("misaligned-address", Injected::Sticky(Status::MisalignedAddress)),
+    ("trap", Injected::Sticky(Status::LaunchFailed)),
+    ("assert", Injected::Sticky(Status::Assert)),
+    ("timeout", Injected::Sticky(Status::LaunchTimeout)),
+    ("uncorrectable-memory", Injected::Sticky(Status::EccUncorrectable)),
+    ("device-lost", Injected::Sticky(Status::Unknown)),
+    ("out-of-memory", Injected::OutOfMemory),
+    ("hang", Injected::Hang),
+];
+
+impl Injection {
+    pub fn new(rules: Vec<Rule>) -> Self {
+        Self { rules, ..Self::default() }
+    }
+
+    /// Counts a place and answers what is to happen there, with its number.
+    fn next(&self, site: Site, kernel: Option<&str>) -> Option<(Injected, u64)> {
+        if self.rules.is_empty() {
+            return None;
+        }
+        let count = match site {
+            Site::Launch => &self.launches,
+            Site::Allocation => &self.allocations,
+            Site::Copy => &self.copies,
+        };
+        let number = count.fetch_add(1, Ordering::Relaxed) + 1;
+        let fits = |rule: &&Rule| {
+            rule.site == site
+                && match &rule.which {
+                    Which::Number(wanted) => *wanted == number,
+                    Which::From(first) => *first <= number,
+                    Which::Kernel(name) => kernel == Some(name.as_str()),
+                }
+        };
+        self.rules.iter().find(fits).map(|rule| (rule.fault, number))
+    }
+}
+
+/// A call that allocates or copies: fails where it is its turn.
+pub fn call(context: &Context, site: Site) -> Answer {
+    match driver()?.injection.next(site, None) {
+        None | Some((Injected::Hang, _)) => Ok(()),
+        Some((Injected::OutOfMemory, _)) => Err(Status::OutOfMemory),
+        Some((Injected::Sticky(status), number)) => {
+            let place = if site == Site::Copy { "copy" } else { "allocation" };
+            context.device.raise(DeviceFault { status, report: report(status, &format!("{place} {number}")) });
+            context.check()
+        }
+    }
+}
+
+/// A kernel that is about to start: the fault that it ends with, where it is its turn.
+pub fn launch(context: &Context, kernel: &str) -> Result<(), DeviceFault> {
+    let Some((fault, number)) = driver().ok().and_then(|driver| driver.injection.next(Site::Launch, Some(kernel)))
+    else {
+        return Ok(());
+    };
+    let status = match fault {
+        Injected::Sticky(status) => status,
+        Injected::OutOfMemory => Status::OutOfMemory,
+        Injected::Hang => {
+            context.wait_until_cancelled();
+            Status::LaunchTimeout
+        }
+    };
+    Err(DeviceFault { status, report: report(status, &format!("launch {number}, of kernel `{kernel}`")) })
+}
+
+fn report(status: Status, place: &str) -> String {
+    let name = status.name().to_string_lossy();
+    format!("{name} at {place}: asked for by {}", settings::FAULTS)
+}
+
+impl FromStr for Rule {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (place, fault) = text.split_once('=').ok_or_else(expected)?;
+        let named = FAULTS.iter().find(|(name, _)| *name == fault.trim());
+        let fault = named.map(|(_, fault)| *fault).ok_or_else(expected)?;
+        let place = place.trim();
+        let (site, which) = match place.split_once('@') {
+            Some(("launch", kernel)) if !kernel.is_empty() => (Site::Launch, Which::Kernel(kernel.to_owned())),
+            Some(_) => return Err(expected()),
+            None => {
+                let (site, number) = place.split_once(':').ok_or_else(expected)?;
+                (site.parse()?, number.parse()?)
+            }
+        };
+        let is_possible = match fault {
+            Injected::Sticky(_) => true,
+            Injected::OutOfMemory => site == Site::Allocation,
+            Injected::Hang => site == Site::Launch,
+        };
+        if is_possible { Ok(Self { site, which, fault }) } else { Err(expected()) }
+    }
+}
+
+impl FromStr for Site {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "launch" => Ok(Self::Launch),
+            "alloc" => Ok(Self::Allocation),
+            "copy" => Ok(Self::Copy),
+            _ => Err(expected()),
+        }
+    }
+}
+
+impl FromStr for Which {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (digits, is_first) = text.strip_suffix('+').map_or((text, false), |digits| (digits, true));
+        let number = digits.parse().ok().filter(|number| *number > 0).ok_or_else(expected)?;
+        Ok(if is_first { Self::From(number) } else { Self::Number(number) })
+    }
+}
+
+/// Rules, separated by commas.
+pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
+    text.split(',').map(|rule| rule.trim().parse()).collect()
+}
+
+fn expected() -> String {
+    let faults = FAULTS.map(|(name, _)| name).join(", ");
+    format!(
+        "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory or copy:1=device-lost, \
+         separated by commas, with one of the faults {faults}; hang is for launches, out-of-memory for allocations"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Injected, Injection, Site, rules};
+    use crate::driver::status::Status;
+
+    #[test]
+    fn rules_name_a_place_by_number_or_kernel() {
+        let injection = Injection::new(rules("launch:2=trap, launch@saxpy=hang,alloc:2+=out-of-memory").unwrap());
+        let launch = |name| injection.next(Site::Launch, Some(name)).map(|(fault, _)| fault);
+        assert_eq!(launch("store"), None);
+        assert_eq!(launch("saxpy"), Some(Injected::Sticky(Status::LaunchFailed)));
+        assert_eq!(launch("saxpy"), Some(Injected::Hang));
+        let allocations = (0..3).map(|_| injection.next(Site::Allocation, None).is_some());
+        assert_eq!(allocations.collect::<Vec<_>>(), [false, true, true]);
+    }
+
+    #[test]
+    fn a_rule_that_makes_no_sense_is_told_what_would() {
+        for text in [
+            "",
+            "launch",
+            "launch:0=trap",
+            "launch:x=trap",
+            "launch:1=fire",
+            "alloc@a=trap",
+            "copy:1=hang",
+            "launch@=trap",
+        ] {
+            assert!(rules(text).unwrap_err().contains("launch:7=illegal-address"), "{text}");
+        }
+        assert!(rules("launch:1=out-of-memory").is_err());
+    }
+}

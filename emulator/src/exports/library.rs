@@ -1,0 +1,159 @@
+//! Libraries and their kernels.
+
+use std::{
+    ffi::{OsStr, c_char},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+};
+
+use super::{
+    call::{In, Out, Text},
+    exports,
+    module::{logs, write_logs},
+};
+use crate::driver::{
+    current, driver,
+    function::Function,
+    handle::Handle,
+    jit::{self, JitError},
+    library::{self, Kernel, LoadedLibrary},
+    module,
+    status::{Answer, Status},
+};
+use std::sync::Arc;
+
+exports! {
+    /// Options of the library itself concern images that are kept by the caller, and change nothing here.
+    fn cuLibraryLoadData(
+        library: Out<Handle>,
+        image: Text,
+        options: In<u32>,
+        values: Out<usize>,
+        count: u32,
+        library_options: In<u32>,
+        library_values: In<usize>,
+        library_count: u32,
+    ) {
+        let _ = (library_options, library_values, library_count);
+        library.fill(|| load(image.bytes()?, options, values, count))
+    }
+
+    fn cuLibraryLoadFromFile(
+        library: Out<Handle>,
+        path: Text,
+        options: In<u32>,
+        values: Out<usize>,
+        count: u32,
+        library_options: In<u32>,
+        library_values: In<usize>,
+        library_count: u32,
+    ) {
+        let _ = (library_options, library_values, library_count);
+        let path = Path::new(OsStr::from_bytes(path.bytes()?));
+        library.fill(|| load(&jit::read(path)?, options, values, count))
+    }
+
+    fn cuLibraryUnload(library: Handle) {
+        library::unload(library)
+    }
+
+    fn cuLibraryGetKernel(kernel: Out<Handle>, library: Handle, name: Text) {
+        kernel.fill(|| library::find(library)?.kernel(name.name()?))
+    }
+
+    fn cuLibraryGetKernelCount(count: Out<u32>, library: Handle) {
+        count.fill(|| Ok(library::find(library)?.kernels().len() as u32))
+    }
+
+    fn cuLibraryEnumerateKernels(kernels: Out<Handle>, room: u32, library: Handle) {
+        if kernels.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        let library = library::find(library)?;
+        library.kernels().take(room as usize).enumerate().for_each(|(index, kernel)| kernels.at(index).set(kernel));
+        Ok(())
+    }
+
+    fn cuLibraryGetModule(module: Out<Handle>, library: Handle) {
+        module.fill(|| library::find(library)?.module(&current::context()?))
+    }
+
+    fn cuLibraryGetGlobal(address: Out<u64>, bytes: Out<usize>, library: Handle, name: Text) {
+        if address.is_null() && bytes.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        let module = library::find(library)?.module(&current::context()?)?;
+        let (start, length) = module::find(module)?.global(name.name()?)?;
+        address.set(start);
+        bytes.set(length);
+        Ok(())
+    }
+
+    /// PTX has no managed variables of its own: they are made by compilers for whole programs.
+    fn cuLibraryGetManaged(address: Out<u64>, bytes: Out<usize>, library: Handle, name: Text) {
+        let _ = (address, bytes, name.name()?);
+        library::find(library)?;
+        Err(Status::NotFound)
+    }
+
+    fn cuLibraryGetUnifiedFunction(pointer: Out<usize>, library: Handle, symbol: Text) {
+        let _ = (pointer, symbol.name()?);
+        library::find(library)?;
+        Err(Status::NotFound)
+    }
+
+    fn cuKernelGetFunction(function: Out<Handle>, kernel: Handle) {
+        function.fill(|| find(kernel)?.function(&current::context()?))
+    }
+
+    fn cuKernelGetLibrary(library: Out<Handle>, kernel: Handle) {
+        library.fill(|| Ok(find(kernel)?.library))
+    }
+
+    fn cuKernelGetName(name: Out<*const c_char>, kernel: Handle) {
+        name.fill(|| Ok(find(kernel)?.name.as_ptr()))
+    }
+
+    fn cuKernelGetParamInfo(kernel: Handle, index: usize, offset: Out<usize>, bytes: Out<usize>) {
+        let function = function_of(kernel)?;
+        let param = function.entry.params.get(index).ok_or(Status::InvalidValue)?;
+        offset.fill(|| Ok(param.offset as usize))?;
+        bytes.set(param.bytes as usize);
+        Ok(())
+    }
+
+    fn cuKernelGetAttribute(value: Out<i32>, attribute: u32, kernel: Handle, device: i32) {
+        value.fill(|| function_of(kernel)?.attribute(attribute, driver()?.device(device)?))
+    }
+
+    fn cuKernelSetAttribute(attribute: u32, value: i32, kernel: Handle, device: i32) {
+        let device = driver()?.device(device)?;
+        function_of(kernel)?.set_attribute(attribute, value, device)?;
+        find(kernel)?.set_attribute(attribute, value, device.ordinal);
+        Ok(())
+    }
+
+    fn cuKernelSetCacheConfig(kernel: Handle, config: u32, device: i32) {
+        let _ = config;
+        driver()?.device(device)?;
+        find(kernel).map(drop)
+    }
+}
+
+fn load(image: &[u8], options: In<u32>, values: Out<usize>, count: u32) -> Answer<Handle> {
+    let logs = logs(count as usize, options, values)?;
+    match library::load(image) {
+        Ok(LoadedLibrary { handle, log }) => write_logs(&logs, &log, "").map(|()| handle),
+        Err(JitError { status, log }) => write_logs(&logs, "", &log).and(Err(status)),
+    }
+}
+
+fn find(kernel: Handle) -> Answer<Arc<Kernel>> {
+    driver()?.kernels.get(kernel)
+}
+
+/// What a kernel is in the current context, which stands for all of them.
+fn function_of(kernel: Handle) -> Answer<Arc<Function>> {
+    find(kernel)?;
+    library::resolve(kernel, &current::context()?).map(|(_, function)| function)
+}
