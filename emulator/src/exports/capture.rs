@@ -41,7 +41,7 @@ exports! {
         mode.fill(|| Ok(capture::exchange_mode(wanted).number()))
     }
 
-    per_thread "_ptsz":
+    per_thread ptsz:
 
     fn cuStreamBeginCapture_v2(stream: Handle, mode: u32) {
         capture::begin(stream, Mode::from_number(mode)?, None)

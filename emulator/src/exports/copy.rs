@@ -67,7 +67,7 @@ const DEVICE: u32 = 2;
 const UNIFIED: u32 = 4;
 
 exports! {
-    per_thread "_ptds":
+    per_thread ptds:
 
     fn cuMemcpy(to: u64, from: u64, bytes: usize) {
         unified(to, from, bytes, NO_STREAM, Return::Done)
@@ -107,7 +107,7 @@ exports! {
         volume.get()?.copy()?.submit(NO_STREAM, Return::Done)
     }
 
-    per_thread "_ptsz":
+    per_thread ptsz:
 
     fn cuMemcpyAsync(to: u64, from: u64, bytes: usize, stream: Handle) {
         unified(to, from, bytes, stream, Return::Early)

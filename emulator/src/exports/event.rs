@@ -31,7 +31,7 @@ exports! {
         milliseconds.fill(|| event::elapsed_milliseconds(start, end))
     }
 
-    per_thread "_ptsz":
+    per_thread ptsz:
 
     fn cuEventRecord(event: Handle, stream: Handle) {
         event::record(event, stream, false)

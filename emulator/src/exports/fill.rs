@@ -7,7 +7,7 @@ use crate::driver::{
 };
 
 exports! {
-    per_thread "_ptds":
+    per_thread ptds:
 
     fn cuMemsetD8_v2(address: u64, value: u8, count: usize) {
         Fill::linear(address, Value::One(value), count).submit(0)
@@ -33,7 +33,7 @@ exports! {
         Fill { address, value: Value::Four(value), width, height, pitch }.submit(0)
     }
 
-    per_thread "_ptsz":
+    per_thread ptsz:
 
     fn cuMemsetD8Async(address: u64, value: u8, count: usize, stream: Handle) {
         Fill::linear(address, Value::One(value), count).submit(stream)

@@ -106,7 +106,7 @@ exports! {
         enabled.fill(|| Ok(exec::find(exec)?.is_enabled(node)?.into()))
     }
 
-    per_thread "_ptsz":
+    per_thread ptsz:
 
     fn cuGraphInstantiateWithParams(exec: Out<Handle>, graph: Handle, place: Out<InstantiateParams>) {
         let mut params = place.input().get()?;

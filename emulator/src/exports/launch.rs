@@ -43,7 +43,7 @@ struct Attribute {
 }
 
 exports! {
-    per_thread "_ptsz":
+    per_thread ptsz:
 
     fn cuLaunchKernel(
         function: Handle,

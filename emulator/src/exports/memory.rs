@@ -120,7 +120,7 @@ exports! {
         managed_range(address, bytes)
     }
 
-    per_thread "_ptsz":
+    per_thread ptsz:
 
     fn cuMemAllocAsync(address: Out<u64>, bytes: usize, stream: Handle) {
         address.fill(|| memory::alloc_async(bytes, None, stream))

@@ -32,13 +32,13 @@ mod unsupported;
 pub(crate) type Symbol = (&'static str, usize);
 
 /// Defines exported functions. A body answers an `Answer`; the function returns its code. Those under `per_thread` have
-/// a twin with that suffix, which takes the calling thread's own stream for the default stream, for programs that were
+/// a twin with that ending, which takes the calling thread's own stream for the default stream, for programs that were
 /// built so.
 macro_rules! exports {
     (
         $($(#[$attribute:meta])* fn $name:ident($($argument:ident: $type:ty),* $(,)?) $body:block)*
         $(
-            per_thread $suffix:literal:
+            per_thread $group:ident:
             $(
                 $(#[$twin_attribute:meta])*
                 fn $twin:ident($($twin_argument:ident: $twin_type:ty),* $(,)?) $twin_body:block
@@ -61,26 +61,19 @@ macro_rules! exports {
             }
         )+)*
 
-        /// The twins, under their own names so that those do not meet the functions'.
-        #[allow(non_snake_case, unused_imports, reason = "the names are those of the headers, and a file may have none")]
-        mod per_thread {
-            use super::*;
-
-            $($(
-                #[unsafe(export_name = concat!(stringify!($twin), $suffix))]
-                pub(super) extern "C" fn $twin($($twin_argument: $twin_type),*) -> i32 {
-                    $crate::driver::stream::with_own_default(|| super::$twin($($twin_argument),*))
-                }
-            )+)*
-        }
-
         /// What this file exports.
         pub(super) fn symbols() -> Vec<$crate::exports::Symbol> {
             vec![
                 $((stringify!($name), $name as *const () as usize),)*
                 $($(
                     (stringify!($twin), $twin as *const () as usize),
-                    (concat!(stringify!($twin), $suffix), per_thread::$twin as *const () as usize),
+                    {
+                        #[unsafe(export_name = concat!(stringify!($twin), "_", stringify!($group)))]
+                        extern "C" fn twin($($twin_argument: $twin_type),*) -> i32 {
+                            $crate::driver::stream::with_own_default(|| $twin($($twin_argument),*))
+                        }
+                        (concat!(stringify!($twin), "_", stringify!($group)), twin as *const () as usize)
+                    },
                 )+)*
             ]
         }

@@ -60,7 +60,7 @@ exports! {
         stream::destroy(stream)
     }
 
-    per_thread "_ptsz":
+    per_thread ptsz:
 
     fn cuStreamGetAttribute(stream: Handle, attribute: u32, value: Out<[u64; 8]>) {
         let (_, stream) = stream::find(stream)?;
