@@ -20,10 +20,8 @@ pub fn folder() -> PathBuf {
 
 /// Every file that the grammar gives, by its path below the folder.
 pub fn texts(recipes: &[Recipe]) -> BTreeMap<PathBuf, String> {
-    recipes
-        .iter()
-        .map(|recipe| (PathBuf::from(format!("{}.ptx", recipe.name)), recipe.case(|_| true).render()))
-        .collect()
+    let kept = recipes.iter().filter_map(Recipe::kept);
+    kept.map(|case| (PathBuf::from(format!("{}.ptx", case.name)), case.render())).collect()
 }
 
 /// Makes the folder what the grammar gives; answers how many files changed.
@@ -46,7 +44,7 @@ pub fn write(recipes: &[Recipe], folder: &Path) -> anyhow::Result<usize> {
 
 /// Writes the cases that have no file of their own into a folder.
 pub fn write_hints(recipes: &[Recipe], folder: &Path) -> anyhow::Result<()> {
-    for case in recipes.iter().filter_map(Recipe::hints) {
+    for case in recipes.iter().flat_map(Recipe::hints) {
         let path = folder.join(format!("{}.ptx", case.name));
         let parent = path.parent().context("a case lies in a folder")?;
         fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;

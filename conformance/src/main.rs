@@ -15,7 +15,6 @@ use gpufleet_conformance::{
     children,
     driver::Driver,
     files, grammar,
-    recipe::HINTS,
     report::{self, Count},
     verdict::{self, CaseVerdict},
 };
@@ -153,14 +152,13 @@ fn counts(options: &Options, driver: &Driver, verdicts: &[CaseVerdict]) -> BTree
     let mut counted = HashSet::new();
     for recipe in grammar::recipes() {
         let kept = by_name.get(recipe.name.as_str());
-        let hints = by_name.get(format!("{}{HINTS}", recipe.name).as_str());
         for form in &recipe.forms {
             // A form may have several cases; one that is not proven shows among the failures.
             if !counted.insert(form.text.clone()) {
                 continue;
             }
             let count = counts.entry(form.mnemonic().to_owned()).or_default();
-            let case = if form.is_hint { hints } else { kept };
+            let case = if form.is_hint { by_name.get(recipe.hints_name(form.needs.sm).as_str()) } else { kept };
             let verdict = case.and_then(|case| case.forms.iter().find(|verdict| verdict.form == form.text));
             match verdict {
                 Some(verdict) if verdict.mismatches == 0 => count.proven += 1,

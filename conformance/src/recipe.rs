@@ -1,6 +1,6 @@
 //! Recipes: what the tables of the grammar are made of, and how they become case files.
 
-use std::{fmt, rc::Rc};
+use std::{collections::BTreeSet, fmt, rc::Rc};
 
 use crate::{
     case::{Case, Output, Row},
@@ -63,6 +63,8 @@ pub struct Form {
     pub status: u32,
     /// Differs from a form of the same file by a hint alone: it is run from memory, and not kept in the file.
     pub is_hint: bool,
+    /// Legal, but what it gives is not in the ISA's text: it is counted, and has no case.
+    pub is_open: bool,
 }
 
 /// Where a form's rows come from.
@@ -111,6 +113,7 @@ pub fn forms(
         scratch: 0,
         status: 0,
         is_hint: false,
+        is_open: false,
     }
 }
 
@@ -196,6 +199,11 @@ impl Form {
         self
     }
 
+    pub fn open(mut self) -> Form {
+        (self.is_open, self.is_plain) = (true, false);
+        self
+    }
+
     pub fn hint(mut self, is_hint: bool) -> Form {
         self.is_hint = is_hint;
         self
@@ -206,9 +214,6 @@ impl Form {
         self
     }
 }
-
-/// What follows a file's name in that of the case with its hints.
-pub const HINTS: &str = ".hints";
 
 /// Forms that share a file.
 #[derive(Clone, Debug)]
@@ -221,15 +226,21 @@ pub struct Recipe {
 impl Recipe {
     /// What its file holds, if it has one.
     pub fn kept(&self) -> Option<Case> {
-        self.forms.iter().any(|form| !form.is_hint).then(|| self.case(|form| !form.is_hint))
+        let keep = |form: &Form| !form.is_hint && !form.is_open;
+        self.forms.iter().any(keep).then(|| self.case(keep))
     }
 
-    /// What is run from memory alone.
-    pub fn hints(&self) -> Option<Case> {
-        self.forms.iter().any(|form| form.is_hint).then(|| {
-            let case = self.case(|form| form.is_hint);
-            Case { name: format!("{}{HINTS}", self.name), ..case }
-        })
+    /// What is run from memory alone, apart for each architecture, so that an older device runs what it can.
+    pub fn hints(&self) -> Vec<Case> {
+        let keep = |form: &Form| form.is_hint && !form.is_open;
+        let targets: BTreeSet<u32> = self.forms.iter().filter(|form| keep(form)).map(|form| form.needs.sm).collect();
+        let case = |sm| Case { name: self.hints_name(sm), ..self.case(|form| keep(form) && form.needs.sm == sm) };
+        targets.into_iter().map(case).collect()
+    }
+
+    /// The name of the case with this recipe's hints for an architecture.
+    pub fn hints_name(&self, sm: u32) -> String {
+        format!("{}.hints.sm_{sm}", self.name)
     }
 
     /// The case with the results of all forms, or of those that `keep` takes.

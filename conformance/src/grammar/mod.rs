@@ -1,13 +1,19 @@
 //! The grammar of the instruction set, as far as PTX ISA 8.8 goes for architectures up to sm_90: for every mnemonic
 //! its types and modifiers, and beside each what it computes. One module for each chapter of the ISA.
 
+mod address;
+mod asynchronous;
+mod atomic;
 mod compare;
+mod control;
 mod convert;
 mod float;
 mod half;
 mod integer;
 mod logic;
 mod memory;
+mod synchronization;
+mod warp;
 
 use std::collections::HashMap;
 
@@ -47,5 +53,11 @@ pub fn recipes() -> Vec<Recipe> {
     convert::add(&mut grammar);
     logic::add(&mut grammar);
     memory::add(&mut grammar);
+    address::add(&mut grammar);
+    atomic::add(&mut grammar);
+    asynchronous::add(&mut grammar);
+    control::add(&mut grammar);
+    synchronization::add(&mut grammar);
+    warp::add(&mut grammar);
     grammar.recipes
 }

@@ -1,0 +1,224 @@
+//! Atomic operations. Each thread has a place of its own: what they are without others in the way, in every form.
+//! That no update is lost among many threads is a case for itself.
+
+use super::{
+    Grammar,
+    memory::{SPACES, Space},
+};
+use crate::{
+    kind::Kind::{self, *},
+    recipe::{Form, INPUTS, block, forms},
+    scalar::{
+        float::{Format, Mode, decode, encode, sum},
+        integer::{halves, int, wrap},
+    },
+};
+
+/// What an operation makes of the old value and its operands.
+type Update = fn(Kind, u64, &[u64]) -> u64;
+
+struct Operation {
+    name: &'static str,
+    kinds: &'static [Kind],
+    /// Operands beside the address.
+    operands: usize,
+    update: Update,
+    is_reduction: bool,
+}
+
+const OPERATIONS: [Operation; 9] = [
+    Operation { name: "and", kinds: &[B32, B64], operands: 1, update: |_, m, x| m & x[0], is_reduction: true },
+    Operation { name: "or", kinds: &[B32, B64], operands: 1, update: |_, m, x| m | x[0], is_reduction: true },
+    Operation { name: "xor", kinds: &[B32, B64], operands: 1, update: |_, m, x| m ^ x[0], is_reduction: true },
+    Operation { name: "exch", kinds: &[B32, B64], operands: 1, update: |_, _, x| x[0], is_reduction: false },
+    Operation {
+        name: "cas",
+        kinds: &[B16, B32, B64],
+        operands: 2,
+        update: |_, m, x| if m == x[0] { x[1] } else { m },
+        is_reduction: false,
+    },
+    Operation {
+        name: "inc",
+        kinds: &[U32],
+        operands: 1,
+        update: |_, m, x| if m >= x[0] { 0 } else { m + 1 },
+        is_reduction: true,
+    },
+    Operation {
+        name: "dec",
+        kinds: &[U32],
+        operands: 1,
+        update: |_, m, x| if m == 0 || m > x[0] { x[0] } else { m - 1 },
+        is_reduction: true,
+    },
+    Operation {
+        name: "min",
+        kinds: &[U32, S32, U64, S64],
+        operands: 1,
+        update: |k, m, x| wrap(k, int(k, m).min(int(k, x[0]))),
+        is_reduction: true,
+    },
+    Operation {
+        name: "max",
+        kinds: &[U32, S32, U64, S64],
+        operands: 1,
+        update: |k, m, x| wrap(k, int(k, m).max(int(k, x[0]))),
+        is_reduction: true,
+    },
+];
+
+/// Orders and scopes. Those of `red` lack what acquires.
+const ORDERS: [&str; 5] = ["", ".relaxed", ".acquire", ".release", ".acq_rel"];
+const SCOPES: [(&str, u32); 5] = [("", 70), (".cta", 70), (".gpu", 70), (".sys", 70), (".cluster", 90)];
+
+fn atomic_spaces() -> impl Iterator<Item = Space> {
+    SPACES.into_iter().filter(|space| space.name != ".local")
+}
+
+pub fn add(g: &mut Grammar) {
+    for operation in &OPERATIONS {
+        for k in operation.kinds {
+            let update = operation.update;
+            let (name, k) = (operation.name, *k);
+            one(g, name, "", k, operation.operands, operation.is_reduction, (70, 70), move |_, m, x| update(k, m, x));
+        }
+    }
+    for k in [U32, S32, U64] {
+        one(g, "add", "", k, 1, true, (70, 70), move |_, m, x| wrap(k, int(k, m) + int(k, x[0])));
+    }
+    floats(g);
+    whole(g);
+    contended(g);
+}
+
+/// All forms of one operation on one type.
+#[expect(clippy::too_many_arguments, reason = "a table's row, spelled out at each call")]
+fn one(
+    g: &mut Grammar,
+    name: &str,
+    suffix: &str,
+    k: Kind,
+    operands: usize,
+    is_reduction: bool,
+    (sm, ptx): (u32, u32),
+    update: impl Fn(Space, u64, &[u64]) -> u64 + Clone + 'static,
+) {
+    let columns = vec![k; operands + 1];
+    let bits = k.bits();
+    for space in atomic_spaces() {
+        for order in ORDERS {
+            for (scope, scope_sm) in SCOPES {
+                for mnemonic in ["atom", "red"] {
+                    if mnemonic == "red" && (!is_reduction || order.starts_with(".ac")) {
+                        continue;
+                    }
+                    let text = format!("{mnemonic}{order}{scope}{}.{name}{suffix}.{k}", space.name);
+                    let values = INPUTS[1..=operands].join(", ");
+                    let setup = space.setup;
+                    let own = space.name;
+                    let (update, before) = (update.clone(), format!("{setup}st{own}.b{bits} [%p], %a;\n"));
+                    let made = if mnemonic == "red" {
+                        forms(text.clone(), &[k], &columns, move |x| vec![update(space, x[0], &x[1..])])
+                            .code(format!("{before}{text} [%p], {values};\nld{own}.b{bits} %d, [%p];"))
+                    } else {
+                        forms(text.clone(), &[k, k], &columns, move |x| vec![x[0], update(space, x[0], &x[1..])])
+                            .code(format!("{before}{text} %d, [%p], {values};\nld{own}.b{bits} %q, [%p];"))
+                    };
+                    let made = if k == F32 { without_subnormals(made) } else { made };
+                    let newest = if scope_sm == 90 { 78 } else { 70 };
+                    g.add(
+                        made.file(format!("{name}.{k}"))
+                            .globals(space.globals)
+                            .scratch(2)
+                            .and(if name == "cas" { &[&[5, 5, 9], &[0, 0, 1], &[7, 8, 9]] } else { &[] })
+                            .count(24)
+                            .needs(sm.max(space.sm).max(scope_sm), ptx.max(space.ptx).max(newest))
+                            .hint(!order.is_empty() || !scope.is_empty() || space.name.contains("::")),
+                    );
+                }
+            }
+        }
+    }
+}
+
+fn without_subnormals(made: Form) -> Form {
+    let rows = crate::inputs::rows(&[F32, F32], &made.rows, "atomic sums");
+    let number = |x: &u64| !Format::of(F32).is_subnormal(*x);
+    made.given(rows.into_iter().filter(|row| row.iter().all(number)).collect())
+}
+
+fn plus(k: Kind, flushes: bool, a: u64, b: u64) -> u64 {
+    let f = Format::of(k);
+    let clean = |x: u64| if flushes { f.flush(x) } else { x };
+    clean(encode(f, sum(decode(f, clean(a)), decode(f, clean(b)), Mode::Nearest), Mode::Nearest))
+}
+
+fn floats(g: &mut Grammar) {
+    // In global memory, subnormals are flushed; in shared memory they are not.
+    one(g, "add", "", F32, 1, true, (70, 70), |space, m, x| plus(F32, !space.name.starts_with(".shared"), m, x[0]));
+    one(g, "add", "", F64, 1, true, (70, 70), |_, m, x| plus(F64, false, m, x[0]));
+    for (k, needs) in [(F16, (70, 70)), (Bf16, (90, 78))] {
+        one(g, "add", ".noftz", k, 1, true, needs, move |_, m, x| plus(k, false, m, x[0]));
+    }
+    for (k, e, needs) in [(F16x2, F16, (70, 70)), (Bf16x2, Bf16, (90, 78))] {
+        one(g, "add", ".noftz", k, 1, true, needs, move |_, m, x| halves(&[m, x[0]], |x| plus(e, false, x[0], x[1])));
+    }
+}
+
+/// 128 bits, which only exchange.
+fn whole(g: &mut Grammar) {
+    for space in atomic_spaces() {
+        for order in ORDERS {
+            for (scope, scope_sm) in SCOPES {
+                let ptx = if scope == ".sys" { 84 } else { 83 };
+                let (setup, own) = (space.setup, space.name);
+                let before = format!(
+                    "{setup}.reg .b128 %x, %y, %z;\nst{own}.v2.b64 [%p], {{%a, %b}};\nmov.b128 %x, {{%c, %e}};\n"
+                );
+                let after = format!("mov.b128 {{%d, %q}}, %z;\nld{own}.v2.b64 {{%s, %t}}, [%p];");
+                let text = format!("atom{order}{scope}{own}.exch.b128");
+                let made = forms(text.clone(), &[B64; 4], &[B64; 4], |x| vec![x[0], x[1], x[2], x[3]]);
+                let made = made.code(format!("{before}{text} %z, [%p], %x;\n{after}")).file("exch.b128").count(8);
+                let hint = !order.is_empty() || !scope.is_empty() || own.contains("::");
+                g.add(made.globals(space.globals).scratch(2).needs(scope_sm.max(90), ptx).hint(hint));
+                // The first two rows' memory is what is compared with, the others' is not.
+                let text = format!("atom{order}{scope}{own}.cas.b128");
+                let made = forms(text.clone(), &[B64; 4], &[B64, B64, B64, B64, Pred], |x| {
+                    if x[4] != 0 { vec![x[0], x[1], x[2], x[3]] } else { vec![x[0], x[1], x[0], x[1]] }
+                });
+                let compared =
+                    "{\n.reg .b64 %n;\nxor.b64 %n, %b, 1;\nselp.b64 %n, %b, %n, %f;\nmov.b128 %y, {%a, %n};\n}\n";
+                let made =
+                    made.code(format!("{before}{compared}{text} %z, [%p], %y, %x;\n{after}")).file("cas.b128").count(8);
+                g.add(made.globals(space.globals).scratch(2).needs(scope_sm.max(90), ptx).hint(hint));
+            }
+        }
+    }
+}
+
+/// All threads at once on one place: every update counts, and every old value is another.
+fn contended(g: &mut Grammar) {
+    const COUNTER: &str = ".shared .align 4 .b32 counter;\n";
+    let rows: Vec<Vec<u64>> = (0..96).map(|i| vec![i]).collect();
+    let made = block("atom.shared.add.u32", &[U32, U32], &[U32], |rows| {
+        // Old values come in any order: they are counted by the sum of their squares, and the total is told to all.
+        let count = rows.len() as u64;
+        rows.iter().map(|_| vec![count, (0..count).map(|i| i * i).sum()]).collect()
+    });
+    let code = ".reg .b32 %y, %z;\n.reg .pred %first;\n.shared .align 4 .b32 squares;\nmov.u32 %y, 0;\nst.shared.u32 [counter], %y;\n\
+                st.shared.u32 [squares], %y;\nbar.sync 0;\natom.shared.add.u32 %z, [counter], 1;\nmul.lo.u32 %z, %z, %z;\n\
+                red.shared.add.u32 [squares], %z;\nbar.sync 0;\nld.shared.u32 %d, [counter];\nld.shared.u32 %q, [squares];";
+    g.add(made.code(code).file("contended.u32").globals(COUNTER).given(rows.clone()));
+    // A lock that each thread takes in turn: what it guards is not atomic.
+    let made = block("atom.shared.cas.b32", &[U32], &[U32], |rows| {
+        let total: u64 = rows.iter().map(|row| row[0]).sum();
+        rows.iter().map(|_| vec![total]).collect()
+    });
+    let code = ".reg .b32 %y, %z;\n.reg .pred %held;\n.shared .align 4 .b32 total;\nmov.u32 %y, 0;\nst.shared.u32 [counter], %y;\n\
+                st.shared.u32 [total], %y;\nbar.sync 0;\nagain:\natom.acquire.cta.shared.cas.b32 %z, [counter], 0, 1;\n\
+                setp.ne.u32 %held, %z, 0;\n@%held bra again;\nld.volatile.shared.u32 %z, [total];\nadd.u32 %z, %z, %a;\n\
+                st.volatile.shared.u32 [total], %z;\nmembar.cta;\natom.release.cta.shared.exch.b32 %z, [counter], 0;\n\
+                bar.sync 0;\nld.shared.u32 %d, [total];";
+    g.add(made.code(code).file("lock.b32").globals(COUNTER).given(rows));
+}
