@@ -77,9 +77,13 @@ fn verdicts(vector: bool) -> Vec<CaseVerdict> {
 fn nothing_is_wrong(vector: bool) {
     let loaded: Vec<CaseVerdict> = verdicts(vector).into_iter().filter(|case| !case.is_refused).collect();
     assert!(loaded.iter().all(CaseVerdict::passed), "\n{}", report::failures(&loaded));
-    // On f32 and smaller, devices answer one NaN, and so does the emulator.
-    let payloads: Vec<_> =
-        loaded.iter().flat_map(|case| &case.forms).filter(|form| form.payloads > 0).map(|form| &form.form).collect();
+    // Arithmetic answers one NaN, as devices do; which one a conversion makes of another, the ISA leaves open.
+    let payloads: Vec<_> = loaded
+        .iter()
+        .flat_map(|case| &case.forms)
+        .filter(|form| form.payloads > 0 && !form.form.starts_with("cvt."))
+        .map(|form| &form.form)
+        .collect();
     assert!(payloads.is_empty(), "NaN of other bits: {payloads:?}");
 }
 
