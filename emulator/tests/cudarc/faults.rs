@@ -14,6 +14,7 @@ use crate::{
 };
 
 const ILLEGAL_ADDRESS: i32 = 700;
+const LAUNCH_FAILED: i32 = 719;
 const NOT_READY: i32 = 600;
 const LAUNCH_TIMEOUT: i32 = 702;
 
@@ -55,6 +56,42 @@ fn an_illegal_access_sticks_until_the_process_ends() {
     let report = fault_report();
     assert!(report.contains("store") && report.contains("thread (16, 0, 0)"), "{report}");
     assert!(report.contains("64-byte allocation"), "{report}");
+}
+
+/// A counter that nobody has set to zero, as CUDA C with line information.
+const COUNT: &str = ".version 8.0\n.target sm_80\n.address_size 64\n\
+    .visible .entry count(.param .u64 counter) {\n.reg .b64 %rd<2>;\nld.param.u64 %rd1, [counter];\n\
+    .loc 1 3 5\nred.global.add.u32 [%rd1], 1;\nret;\n}\n.file 1 \"/home/someone/count.cu\"\n";
+
+#[test]
+fn checks_are_switched_on_by_the_environment() {
+    const TEST: &str = "faults::checks_are_switched_on_by_the_environment";
+    if !is_child() {
+        assert_passed(&in_child(TEST, &[]));
+        return assert_passed(&in_child(TEST, &[("GPUFLEET_EMULATOR_CHECKS", "races,uninitialised")]));
+    }
+    let checked = std::env::var_os("GPUFLEET_EMULATOR_CHECKS").is_some();
+    let context = context();
+    let count = context.load_module(Ptx::from_src(COUNT)).unwrap().load_function("count").unwrap();
+    // SAFETY: the kernel adds to one word, for which there is room.
+    let (filled, fresh) = unsafe {
+        let launch = |mut counter: u64| {
+            let mut arguments = [std::ptr::from_mut(&mut counter).cast::<c_void>()];
+            let null = std::ptr::null_mut();
+            result::launch_kernel(count.cu_function(), (1, 1, 1), (32, 1, 1), 0, null, &mut arguments).unwrap();
+            code(result::stream::synchronize(null))
+        };
+        let counter = result::malloc_sync(4).unwrap();
+        result::memset_d8_sync(counter, 0, 4).unwrap();
+        (launch(counter), launch(result::malloc_sync(4).unwrap()))
+    };
+    assert_eq!((filled, fresh), (0, if checked { LAUNCH_FAILED } else { 0 }));
+    let report = fault_report();
+    assert_eq!(
+        report.contains("not initialised in global memory in kernel `count`\n  at count.cu:3 ("),
+        checked,
+        "{report}"
+    );
 }
 
 #[test]
