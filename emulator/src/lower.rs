@@ -110,7 +110,8 @@ fn declare<'a>(
     shared_end: &mut u32,
 ) -> Result<(Symbols<'a>, Globals), LoadError> {
     let checked = memory.checks().any();
-    let (mut symbols, mut globals) = (Symbols { checked, ..Symbols::default() }, Globals::new());
+    let target = tree.target.map_or(0, |target| 10 * target.major + target.minor);
+    let (mut symbols, mut globals) = (Symbols { checked, target, ..Symbols::default() }, Globals::new());
     let constant_bytes = place_constants(tree, memory, storage, &mut symbols)?;
     let mut next_constant = constant_bytes;
     for variable in &tree.variables {

@@ -13,3 +13,4 @@ pub mod lanes;
 pub mod math;
 pub mod matrix;
 pub mod order;
+pub mod rare;

@@ -8,6 +8,9 @@ mod convert;
 mod float;
 mod integer;
 mod moves;
+mod target;
+
+use std::ops::RangeInclusive;
 
 use super::function::{Emitter, Lowered};
 use super::modifiers::Modifiers;
@@ -22,12 +25,35 @@ impl<'a> Emitter<'a, '_> {
         self.arity(operands, sources.len() + 1..=sources.len() + 1)?;
         let mut slots = [0; 4];
         for (slot, (operand, ty)) in slots.iter_mut().zip(operands[1..].iter().zip(sources)) {
-            *slot = self.source(operand, *ty)?;
+            *slot = self.typed_source(operand, *ty)?;
         }
         let [a, b, c, e] = slots;
-        let d = self.target(&operands[0], d)?;
+        let d = self.typed_target(&operands[0], d)?;
         self.push_lanes(lanes, Slots { d, a, b, c, e });
         Ok(())
+    }
+
+    /// A source that is of the type, or a register declared as something that goes with it.
+    fn typed_source(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<u32> {
+        let slot = self.source(operand, ty)?;
+        self.check_type(slot, ty, ty.bits()..=ty.bits())?;
+        Ok(slot)
+    }
+
+    fn typed_target(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<u32> {
+        let slot = self.target(operand, ty)?;
+        self.check_type(slot, ty, ty.bits()..=ty.bits())?;
+        Ok(slot)
+    }
+
+    /// Checks what a register was declared as; what is no register has no declaration.
+    fn check_type(&self, slot: u32, ty: Type, bits: RangeInclusive<u32>) -> Lowered<()> {
+        match self.layout.declared.get(&slot) {
+            Some(declared) if !ty.accepts(*declared) || !bits.contains(&declared.bits()) => {
+                Err(self.syntax("a register of another type"))
+            }
+            _ => Ok(()),
+        }
     }
 
     /// What has no entry of its own in the list of mnemonics.

@@ -384,6 +384,8 @@ pub struct Layout {
     masks: HashMap<u32, u32>,
     /// Planes that no instruction writes: constants, and what the machine provides.
     pub fixed: HashSet<u32>,
+    /// What registers were declared as.
+    pub declared: HashMap<u32, Type>,
     pub constants: Vec<Constant>,
     pub registers: u32,
 }

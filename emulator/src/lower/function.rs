@@ -314,6 +314,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
             Width::Word => 1,
             Width::Double => 2,
         };
+        self.layout.declared.insert(slot, ty);
         Symbol::Register { slot, width }
     }
 
@@ -389,6 +390,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
             None => (self.layout.constant_mask(FULL), 0),
             Some((name, negated)) => (self.predicate_named(name)?, if negated { FULL } else { 0 }),
         };
+        self.check_target(instruction)?;
         let mut modifiers = Modifiers::of(instruction);
         self.dispatch(instruction.mnemonic, &mut modifiers, &instruction.operands)
     }

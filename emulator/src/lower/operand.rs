@@ -1,7 +1,5 @@
 //! Operands: which slot an instruction reads or writes for each of them.
 
-use half::{bf16, f16};
-
 use super::code::{Callee, FUNCTION_STRIDE, FUNCTION_WINDOW, Logic, Op, Special};
 use super::function::{Emitter, Lowered, Width, width};
 use super::symbols::Symbol;
@@ -51,19 +49,18 @@ impl<'a> Emitter<'a, '_> {
     }
 
     fn literal(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<(u32, Width)> {
+        let is_bits = |bits| ty.bits() == bits && !ty.is_float() && !ty.is_number();
         let bits = match (operand, ty) {
             (Operand::Integer(value), Type::Pred) => {
                 let mask = if *value == 0 { 0 } else { FULL };
                 return Ok((self.layout.constant_mask(mask), Width::Mask));
             }
-            (Operand::Integer(value), _) => *value,
+            (Operand::Integer(value), _) if !ty.is_float() => *value,
             (Operand::Single(bits), Type::F64) => f64::from(f32::from_bits(*bits)).to_bits(),
-            (Operand::Single(bits), _) => u64::from(*bits),
+            (Operand::Single(bits), _) if ty == Type::F32 || is_bits(32) => u64::from(*bits),
             (Operand::Double(value), Type::F32) => u64::from((*value as f32).to_bits()),
-            (Operand::Double(value), Type::F16) => u64::from(f16::from_f64(*value).to_bits()),
-            (Operand::Double(value), Type::Bf16) => u64::from(bf16::from_f64(*value).to_bits()),
-            (Operand::Double(value), _) => value.to_bits(),
-            _ => return Err(self.syntax("unexpected operand")),
+            (Operand::Double(value), _) if ty == Type::F64 || is_bits(64) => value.to_bits(),
+            _ => return Err(self.syntax("a literal of another type")),
         };
         Ok(match width(ty) {
             Width::Double => (self.layout.constant64(bits), Width::Double),

@@ -43,6 +43,8 @@ pub struct Symbols<'a> {
     pub checked: bool,
     /// Where the constants lie.
     pub constants: (u64, u64),
+    /// The architecture that the text is for, as the number in `sm_80`.
+    pub target: u32,
 }
 
 impl Symbols<'_> {

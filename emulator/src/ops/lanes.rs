@@ -172,7 +172,7 @@ pub fn put_lanes<T: Copy>(plane: &mut [T; LANES], value: T, mask: u32) {
 
 /// Makes a closure that captures nothing out of nothing.
 #[inline(always)]
-fn conjure<F: Copy>() -> F {
+pub(super) fn conjure<F: Copy>() -> F {
     const { assert!(size_of::<F>() == 0, "an operation captures nothing") };
     // SAFETY: a value of no size has no bytes to read; a copyable closure without captures has no invariant.
     unsafe { NonNull::<F>::dangling().as_ptr().read() }

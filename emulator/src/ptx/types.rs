@@ -75,6 +75,18 @@ impl Type {
         matches!(self, Type::S8 | Type::S16 | Type::S32 | Type::S64)
     }
 
+    /// Whether this is an integer with or without a sign, and not bits alone.
+    pub fn is_number(self) -> bool {
+        self.is_signed() || matches!(self, Type::U8 | Type::U16 | Type::U32 | Type::U64)
+    }
+
+    /// Whether an instruction on this type may name a register declared as `declared`, of the same size: bits go with
+    /// everything, signed and unsigned integers with each other, floats only with themselves.
+    pub fn accepts(self, declared: Type) -> bool {
+        let is_bits = |ty: Type| !ty.is_float() && !ty.is_number();
+        self == declared || is_bits(self) || is_bits(declared) || self.is_number() && declared.is_number()
+    }
+
     pub fn is_integer(self) -> bool {
         !self.is_float() && self != Type::Pred
     }

@@ -178,6 +178,18 @@ fn conversions_to_sixteen_bits_round_in_every_mode() {
 }
 
 #[test]
+fn bytes_convert_to_and_from_bf16() {
+    let brains = [0, 0x8000, 0x3f80, 0xbfc0, 0x42fe, 0x4300, 0xc302, 0x4380, 0x7f80, 0xff80, 0x7fc1];
+    let value = |bits: u64| half::bf16::from_bits(bits as u16).to_f32();
+    let text = |ty: &str| format!(".reg .b8 %q;\ncvt.rzi.{ty}.bf16 %q, %ha; mov.b16 %hz, {{%q, 0}}; // ");
+    check(&text("s8"), H, &[H], &brains, |v| (value(v[0]) as i8 as u8).into());
+    check(&text("u8"), H, &[H], &brains, |v| (value(v[0]) as u8).into());
+    let text = |ty: &str| format!(".reg .b8 %q, %s;\nmov.b16 {{%q, %s}}, %ha; cvt.rn.bf16.{ty} %hz, %q; // ");
+    check(&text("s8"), H, &[H], &HALVES, |v| bf16_bits(f64::from(v[0] as i8)));
+    check(&text("u8"), H, &[H], &HALVES, |v| bf16_bits(f64::from(v[0] as u8)));
+}
+
+#[test]
 fn limits_of_conversions_replace_negative_and_infinite_results() {
     let limit = |value: f64, relu: bool, finite: bool, top: f64| {
         let value = if relu && value <= 0.0 { 0.0 } else { value };

@@ -41,7 +41,7 @@ impl Device {
     /// A device that checks more than others.
     pub fn checked(ptx: &str, checks: Checks) -> Device {
         let memory = Arc::new(Memory::checked(MEMORY_BYTES, checks).unwrap());
-        let module = Module::load(ptx, &memory, ComputeCapability { major: 8, minor: 6 }).unwrap();
+        let module = Module::load(ptx, &memory, ComputeCapability { major: 9, minor: 0 }).unwrap();
         Device {
             memory,
             module,

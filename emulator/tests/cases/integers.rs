@@ -126,6 +126,17 @@ fn registers_are_packed_and_unpacked() {
     check("mov.b64 %dz, {%ra, %rb}; // ", D, &[R, R], &WORDS, |v| v[0] | v[1] << 32);
     check("mov.b64 {%ra, %rz}, %da; // ", R, &[D], &DOUBLES, |v| v[0] >> 32);
     check("mov.b32 %rz, {%hb, %ha}; // ", R, &[H, H], &HALVES, |v| v[1] | v[0] << 16);
+    check("mov.b64 %dz, {%ha, %hb, %hc, %ha}; // ", D, &[H, H, H], &HALVES, |v| {
+        v[0] | v[1] << 16 | v[2] << 32 | v[0] << 48
+    });
+    check("mov.b64 {%hc, _, %hb, %hz}, %da; // ", H, &[D], &DOUBLES, |v| v[0] >> 48);
+    let bytes = ".reg .b8 %q<4>;\nmov.b32 {%q0, %q1, %q2, %q3}, %ra;\n";
+    check(&format!("{bytes} mov.b32 %rz, {{%q3, %q2, %q1, %q0}}; // "), R, &[R], &WORDS, |v| {
+        (v[0] as u32).swap_bytes().into()
+    });
+    let bytes = ".reg .b8 %q<4>;\nmov.b16 {%q0, %q1}, %ha;\n";
+    check(&format!("{bytes} mov.b16 %hz, {{%q1, %q0}}; // "), H, &[H], &HALVES, |v| (v[0] as u16).swap_bytes().into());
+    check("mov.b32 {%hb, %ha}, %ra; cvt.u32.u16 %rz, %ha; // ", R, &[R], &WORDS, |v| v[0] >> 16);
     check("slct.u32.s32", R, &[R, R, R], &WORDS, |v| if v[2] as i32 >= 0 { v[0] } else { v[1] });
 }
 

@@ -31,6 +31,7 @@ mod matrix;
 mod meetings;
 #[cfg(test)]
 mod programs;
+mod refusals;
 #[cfg(test)]
 mod single;
 #[cfg(test)]

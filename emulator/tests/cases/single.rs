@@ -45,7 +45,7 @@ fn text(op: &str, result: Reg, operands: &[Reg]) -> String {
         D => "",
     };
     format!(
-        ".version 7.8\n.target sm_80\n.address_size 64\n\
+        ".version 8.8\n.target sm_90\n.address_size 64\n\
          .visible .entry kernel(.param .u64 in, .param .u64 out, .param .u32 rows) {{\n\
          .reg .pred %p<2>, %pa, %pb, %pc, %pz;\n.reg .b16 %ha, %hb, %hc, %hz;\n\
          .reg .b32 %r<4>, %ra, %rb, %rc, %rz;\n.reg .b64 %rd<5>, %da, %db, %dc, %dz;\n\

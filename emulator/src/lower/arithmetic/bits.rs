@@ -75,7 +75,7 @@ impl<'a> Emitter<'a, '_> {
         }
         let mut slots = [0; 4];
         for (slot, operand) in slots.iter_mut().zip(&operands[1..]) {
-            *slot = self.source(operand, Type::B32)?;
+            *slot = self.typed_source(operand, Type::B32)?;
         }
         let [a, b, c, e] = slots;
         let (result, predicate) = match (&operands[0], function) {
@@ -83,7 +83,7 @@ impl<'a> Emitter<'a, '_> {
             (Operand::Both(..), None) | (_, Some(_)) => return Err(self.syntax("the result is of another form")),
             (result, None) => (result.clone(), None),
         };
-        let d = self.target(&result, Type::B32)?;
+        let d = self.typed_target(&result, Type::B32)?;
         let Some((predicate, function)) = predicate else {
             self.push_lanes(lanes, Slots { d, a, b, c, e });
             return Ok(());

@@ -39,7 +39,7 @@ impl<'a> Emitter<'a, '_> {
         m.finish()?;
         let class = class.filter(|_| matches!(ty, Type::F32 | Type::F64)).ok_or_else(|| self.unsupported())?;
         self.arity(operands, 2..=2)?;
-        let a = self.source(&operands[1], ty)?;
+        let a = self.typed_source(&operands[1], ty)?;
         let d = self.target(&operands[0], Type::Pred)?;
         let lanes = order::classification(class, ty.bits()).ok_or_else(|| self.unsupported())?;
         self.push_lanes(lanes, Slots { d, a, b: a, ..Slots::default() });
@@ -92,7 +92,7 @@ impl<'a> Emitter<'a, '_> {
                 let one = one.ok_or_else(|| self.unsupported())?;
                 let mask = self.layout.mask();
                 self.join(mask, first, joined);
-                let d = self.target(target, result)?;
+                let d = self.typed_target(target, result)?;
                 self.write_truth(d, one, mask)
             }
         }
@@ -100,7 +100,7 @@ impl<'a> Emitter<'a, '_> {
 
     /// The predicate that the first two sources compare to.
     fn relation(&mut self, lanes: Lanes, ty: Type, operands: &[Operand<'a>]) -> Lowered<u32> {
-        let (a, b) = (self.source(&operands[1], ty)?, self.source(&operands[2], ty)?);
+        let (a, b) = (self.typed_source(&operands[1], ty)?, self.typed_source(&operands[2], ty)?);
         let d = self.layout.mask();
         self.push_lanes(lanes, Slots { d, a, b, ..Slots::default() });
         Ok(d)
@@ -132,7 +132,7 @@ impl<'a> Emitter<'a, '_> {
                     self.join(mask, both[index], joined);
                     self.write_truth(word, one << (16 * index), mask)?;
                 }
-                let d = self.target(target, result)?;
+                let d = self.typed_target(target, result)?;
                 self.push_lanes(
                     binary(|a: u32, b: u32| a | b),
                     Slots { d, a: words[0], b: words[1], ..Slots::default() },

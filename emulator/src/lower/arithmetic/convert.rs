@@ -140,8 +140,11 @@ impl<'a> Emitter<'a, '_> {
             finite: s.finite,
         };
         let lanes = convert::conversion(conversion).ok_or_else(|| self.unsupported())?;
+        let (source, _) = self.any_source(&operands[1], from)?;
+        self.check_type(source, from, from.bits()..=64)?;
         let a = self.loose_source(&operands[1], from)?;
         let (d, found) = self.any_target(&operands[0], to)?;
+        self.check_type(d, to, to.bits()..=64)?;
         if found == width(to) {
             self.push_lanes(lanes, Slots { d, a, ..Slots::default() });
             return Ok(());
@@ -170,10 +173,9 @@ fn is_known(to: Type, from: Type, s: &Spelled) -> bool {
     match (from.is_float(), to.is_float()) {
         (false, false) => !rounds && !integral && !s.flush && !limits && (!s.saturate || can_exceed(from, to)),
         (false, true) | (true, false) => {
-            let (float, other) = if from.is_float() { (from, to) } else { (to, from) };
+            let float = if from.is_float() { from } else { to };
             let rounds_once = if to.is_float() { rounds && !integral } else { integral && !rounds };
-            let brain = float == Type::Bf16;
-            rounds_once && !limits && (!s.flush || float == Type::F32) && !(brain && (s.saturate || other.bits() == 8))
+            rounds_once && !limits && (!s.flush || float == Type::F32) && (!s.saturate || float != Type::Bf16)
         }
         (true, true) if to == from => {
             let clamps = !s.saturate || to != Type::Bf16;

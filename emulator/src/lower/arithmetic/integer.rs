@@ -49,10 +49,10 @@ impl<'a> Emitter<'a, '_> {
         let lanes = carry::carrying(&spelled, ty).filter(|_| known).ok_or_else(|| self.unsupported())?;
         let sources = if multiplies { 3 } else { 2 };
         self.arity(operands, sources + 1..=sources + 1)?;
-        let a = self.source(&operands[1], ty)?;
-        let b = self.source(&operands[2], ty)?;
-        let c = if multiplies { self.source(&operands[3], ty)? } else { b };
-        let d = self.target(&operands[0], ty)?;
+        let a = self.typed_source(&operands[1], ty)?;
+        let b = self.typed_source(&operands[2], ty)?;
+        let c = if multiplies { self.typed_source(&operands[3], ty)? } else { b };
+        let d = self.typed_target(&operands[0], ty)?;
         let e = self.carry_slot();
         // Only `.cc` writes the carry; without it the flag of before stays.
         let flag = if writes { e } else { self.copied_mask(e) };

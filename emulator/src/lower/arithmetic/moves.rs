@@ -31,12 +31,12 @@ impl<'a> Emitter<'a, '_> {
             self.push(Op::Predicate { function: Logic::Copy, d, a, b: a, invert_b: false });
             return Ok(());
         }
-        let a = self.source(&operands[1], ty)?;
+        let a = self.typed_source(&operands[1], ty)?;
         if ty.bits() >= 32 && self.alias(&operands[0], a, width(ty)) {
             return Ok(());
         }
         let lanes = bits::copy("mov", ty).ok_or_else(|| self.unsupported())?;
-        let d = self.target(&operands[0], ty)?;
+        let d = self.typed_target(&operands[0], ty)?;
         self.push_lanes(lanes, Slots { d, a, ..Slots::default() });
         Ok(())
     }
@@ -77,19 +77,20 @@ impl<'a> Emitter<'a, '_> {
         };
         let mut slots = [0; 4];
         for (slot, operand) in slots.iter_mut().zip(parts) {
-            *slot = self.source(operand, part)?;
+            *slot = self.typed_source(operand, part)?;
         }
         let [a, b, c, e] = slots;
-        let d = self.target(whole, ty)?;
+        let d = self.typed_target(whole, ty)?;
         self.push_lanes(lanes, Slots { d, a, b, c, e });
         Ok(())
     }
 
     fn unpack(&mut self, parts: &[Operand<'a>], whole: &Operand<'a>, ty: Type) -> Lowered<()> {
-        let a = self.source(whole, ty)?;
+        let a = self.typed_source(whole, ty)?;
         let (part, lanes): (Type, Vec<Lanes>) = match (ty.bits(), parts.len()) {
             (64, 2) => (Type::B32, vec![unary(|a: u64| a as u32), unary(|a: u64| (a >> 32) as u32)]),
             (32, 2) => (Type::B16, vec![unary(|a: u32| a as u16), unary(|a: u32| (a >> 16) as u16)]),
+            (16, 2) => (Type::B8, vec![unary(|a: u16| a as u8), unary(|a: u16| (a >> 8) as u8)]),
             (64, 4) => (
                 Type::B16,
                 vec![
@@ -118,7 +119,7 @@ impl<'a> Emitter<'a, '_> {
             }
             let between = self.scratch(Width::Word);
             self.push_lanes(run, Slots { d: between, a, ..Slots::default() });
-            taken.push((self.target(operand, part)?, between));
+            taken.push((self.typed_target(operand, part)?, between));
         }
         for (d, a) in taken {
             self.push_lanes(unary(|a: u32| a), Slots { d, a, ..Slots::default() });

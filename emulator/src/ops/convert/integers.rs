@@ -3,12 +3,13 @@
 use half::{bf16, f16};
 
 use super::super::exact::{Down, Mode, Nearest, Rounding, Up, Zero};
-use super::super::float::{by_mode, flush, saturate};
+use super::super::float::{by_mode, flush};
 use super::super::half::Small;
 use super::super::integer::Integer;
 use super::super::lanes::{Lanes, unary};
+use super::super::rare::rare;
 use super::narrow::to_small;
-use super::{Conversion, integral32, integral64, saturate64};
+use super::{Conversion, integral32, integral64};
 use crate::ptx::types::Type;
 
 /// Evaluates an expression with a name bound to the Rust type of any integer type.
@@ -58,7 +59,7 @@ pub fn between(c: Conversion) -> Option<Lanes> {
 
 fn from<S: Integer + 'static>(c: Conversion) -> Option<Lanes> {
     by_any_integer!(c.to, D => if c.saturate {
-        unary(|a: S| a.to_i128().clamp(D::MIN.into(), D::MAX.into()) as D)
+        rare(|a: S| a.to_i128().clamp(D::MIN.into(), D::MAX.into()) as D)
     } else {
         unary(|a: S| D::from_i128(a.to_i128()))
     })
@@ -69,15 +70,21 @@ pub fn to_float(c: Conversion) -> Option<Lanes> {
 }
 
 fn float_from<S: Integer>(c: Conversion) -> Option<Lanes> {
+    match (c.to, c.saturate, c.rounding) {
+        (Type::F32, false, Rounding::Nearest) => return Some(unary(|a: S| single_from::<Nearest>(a.to_i128()))),
+        (Type::F64, false, Rounding::Nearest) => return Some(unary(|a: S| double_from::<Nearest>(a.to_i128()))),
+        _ => {}
+    }
     by_mode!(c.rounding, M => Some(match (c.to, c.saturate) {
         // No integer is subnormal: there is nothing to flush.
-        (Type::F32, false) => unary(|a: S| single_from::<M>(a.to_i128())),
-        (Type::F32, true) => unary(|a: S| saturate::<true>(single_from::<M>(a.to_i128()))),
-        (Type::F64, false) => unary(|a: S| double_from::<M>(a.to_i128())),
-        (Type::F64, true) => unary(|a: S| saturate64(double_from::<M>(a.to_i128()))),
-        (Type::F16, false) => unary(|a: S| small_from::<f16, M>(a.to_i128())),
-        (Type::F16, true) => unary(|a: S| f16::rounded(a.to_i128().clamp(0, 1) as f64)),
-        (Type::Bf16, false) => unary(|a: S| small_from::<bf16, M>(a.to_i128())),
+        (Type::F32, false) => rare(|a: S| single_from::<M>(a.to_i128())),
+        (Type::F64, false) => rare(|a: S| double_from::<M>(a.to_i128())),
+        // Between 0 and 1 no integer is rounded.
+        (Type::F32, true) => rare(|a: S| a.to_i128().clamp(0, 1) as f32),
+        (Type::F64, true) => rare(|a: S| a.to_i128().clamp(0, 1) as f64),
+        (Type::F16, true) => rare(|a: S| f16::rounded(a.to_i128().clamp(0, 1) as f64)),
+        (Type::F16, false) => rare(|a: S| small_from::<f16, M>(a.to_i128())),
+        (Type::Bf16, false) => rare(|a: S| small_from::<bf16, M>(a.to_i128())),
         _ => return None,
     }))
 }
@@ -117,20 +124,20 @@ fn double_from<M: Mode>(value: i128) -> f64 {
 /// Float to integer, which always saturates. A NaN is 0, or the top bit alone where either side has 64 bits.
 pub fn of_float(c: Conversion) -> Option<Lanes> {
     macro_rules! to {
-        ($source:ty, $m:ident, $integral:ident, |$v:ident| $prepare:expr) => {
+        ($make:ident, $source:ty, $m:ident, $integral:ident, |$v:ident| $prepare:expr) => {
             by_any_integer!(c.to, D => if c.to.bits() == 64 || size_of::<$source>() == 8 {
-                unary(|$v: $source| if $v.is_nan() { D::from_i128(1i128 << (D::BITS - 1)) } else { $integral::<$m>($prepare) as D })
+                $make(|$v: $source| if $v.is_nan() { D::from_i128(1i128 << (D::BITS - 1)) } else { $integral::<$m>($prepare) as D })
             } else {
-                unary(|$v: $source| $integral::<$m>($prepare) as D)
+                $make(|$v: $source| $integral::<$m>($prepare) as D)
             })
         };
     }
     by_mode!(c.rounding, M => match (c.from, c.flush) {
-        (Type::F32, false) => to!(f32, M, integral32, |v| v),
-        (Type::F32, true) => to!(f32, M, integral32, |v| flush::<true>(v)),
-        (Type::F64, _) => to!(f64, M, integral64, |v| v),
-        (Type::F16, _) => to!(f16, M, integral32, |v| v.to_f32()),
-        (Type::Bf16, _) => to!(bf16, M, integral32, |v| v.to_f32()),
+        (Type::F32, false) => to!(unary, f32, M, integral32, |v| v),
+        (Type::F32, true) => to!(unary, f32, M, integral32, |v| flush::<true>(v)),
+        (Type::F64, _) => to!(unary, f64, M, integral64, |v| v),
+        (Type::F16, _) => to!(rare, f16, M, integral32, |v| v.to_f32()),
+        (Type::Bf16, _) => to!(rare, bf16, M, integral32, |v| v.to_f32()),
         _ => None,
     })
 }

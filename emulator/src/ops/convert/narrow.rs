@@ -6,6 +6,7 @@ use super::super::exact::{Down, Mode, Nearest, Rounding, Up, Zero};
 use super::super::float::{by_mode, flush, saturate};
 use super::super::half::{Small, positive};
 use super::super::lanes::{Lane, Lanes, Pair, binary, unary};
+use super::super::rare::rare;
 use super::{Conversion, integral32, saturate64};
 use crate::ptx::types::Type;
 
@@ -66,13 +67,13 @@ pub fn conversion(c: Conversion) -> Option<Lanes> {
 fn to<T: Small>(c: Conversion) -> Option<Lanes> {
     match c.from {
         Type::F32 => Some(of_single::<T>(c)),
-        Type::F64 if c.saturate => Some(by_mode!(c.rounding, M => unary(|a: f64| to_small::<T, M>(saturate64(a))))),
-        Type::F64 => Some(by_mode!(c.rounding, M => unary(|a: f64| to_small::<T, M>(a)))),
+        Type::F64 if c.saturate => Some(by_mode!(c.rounding, M => rare(|a: f64| to_small::<T, M>(saturate64(a))))),
+        Type::F64 => Some(by_mode!(c.rounding, M => rare(|a: f64| to_small::<T, M>(a)))),
         from if from != c.to && from == Type::F16 => {
-            Some(by_mode!(c.rounding, M => unary(|a: f16| to_small::<T, M>(a.wide()))))
+            Some(by_mode!(c.rounding, M => rare(|a: f16| to_small::<T, M>(a.wide()))))
         }
         from if from != c.to && from == Type::Bf16 => {
-            Some(by_mode!(c.rounding, M => unary(|a: bf16| to_small::<T, M>(a.wide()))))
+            Some(by_mode!(c.rounding, M => rare(|a: bf16| to_small::<T, M>(a.wide()))))
         }
         Type::F16 | Type::Bf16 => Some(itself::<T>(c)),
         _ => None,
@@ -80,11 +81,14 @@ fn to<T: Small>(c: Conversion) -> Option<Lanes> {
 }
 
 fn of_single<T: Small>(c: Conversion) -> Lanes {
+    if c.rounding == Rounding::Nearest && !(c.flush || c.saturate || c.relu || c.finite) {
+        return unary(shortened::<T, Nearest, false, false>);
+    }
     by_mode!(c.rounding, M => match (c.flush, c.saturate) {
-        (true, true) => unary(|a: f32| to_small::<T, M>(saturate::<true>(flush::<true>(a)).into())),
-        (true, false) => unary(|a: f32| to_small::<T, M>(flush::<true>(a).into())),
-        (false, true) => unary(|a: f32| to_small::<T, M>(saturate::<true>(a).into())),
-        (false, false) => by_limits!(c.relu, c.finite, RELU, FINITE => unary(shortened::<T, M, RELU, FINITE>)),
+        (true, true) => rare(|a: f32| to_small::<T, M>(saturate::<true>(flush::<true>(a)).into())),
+        (true, false) => rare(|a: f32| to_small::<T, M>(flush::<true>(a).into())),
+        (false, true) => rare(|a: f32| to_small::<T, M>(saturate::<true>(a).into())),
+        (false, false) => by_limits!(c.relu, c.finite, RELU, FINITE => rare(shortened::<T, M, RELU, FINITE>)),
     })
 }
 
@@ -100,9 +104,9 @@ fn itself<T: Small>(c: Conversion) -> Lanes {
     }
     match (c.integral, c.saturate) {
         (false, false) => unary(|a: T| a),
-        (false, true) => unary(clamped::<T>),
-        (true, false) => by_mode!(c.rounding, M => unary(integral::<T, M>)),
-        (true, true) => by_mode!(c.rounding, M => unary(|a: T| clamped(integral::<T, M>(a)))),
+        (false, true) => rare(clamped::<T>),
+        (true, false) => by_mode!(c.rounding, M => rare(integral::<T, M>)),
+        (true, true) => by_mode!(c.rounding, M => rare(|a: T| clamped(integral::<T, M>(a)))),
     }
 }
 

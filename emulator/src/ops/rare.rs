@@ -1,0 +1,22 @@
+//! Operations that programs seldom have. They are compiled once and lane by lane: of the hundreds of conversions few
+//! are worth the time that two vectorised copies of each take to build.
+
+use super::lanes::{LANES, Lane, Lanes, Slots, conjure, load, store};
+
+/// `d = f(a)`.
+pub fn rare<A: Lane, R: Lane, F: Fn(A) -> R + Copy>(_: F) -> Lanes {
+    /// # Safety
+    /// As for [`super::lanes::Run`].
+    unsafe fn run<A: Lane, R: Lane, F: Fn(A) -> R + Copy>(frame: *mut u8, slots: &Slots, mask: u32) {
+        let f = conjure::<F>();
+        // SAFETY: the caller of the operation vouches for the frame and the slots.
+        let a = unsafe { load::<A>(frame, slots.a) };
+        let mut d = [R::zero(); LANES];
+        for lane in (0..LANES).filter(|lane| mask >> lane & 1 != 0) {
+            d[lane] = f(A::read(a[lane])).plane();
+        }
+        // SAFETY: the same contract.
+        unsafe { store::<R>(frame, slots.d, &d, mask) };
+    }
+    Lanes { portable: run::<A, R, F>, vector: run::<A, R, F> }
+}
