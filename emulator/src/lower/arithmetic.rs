@@ -61,6 +61,9 @@ impl<'a> Emitter<'a, '_> {
         if matches!(name, "fns" | "bmsk" | "szext") {
             return self.bits(name, m, operands);
         }
+        if matches!(name, "vabsdiff2" | "vabsdiff4") {
+            return self.differences(name, m, operands);
+        }
         let Some(sources) = source_count(name) else { return Err(self.unsupported()) };
         if let Some(pair) = m.one_of(&["u16x2", "s16x2"]) {
             return self.paired_integers(name, pair == "s16x2", m, operands);

@@ -35,6 +35,25 @@ pub fn dot(name: &str, a_signed: bool, b_signed: bool) -> Option<Lanes> {
     })
 }
 
+/// `vabsdiff2` and `vabsdiff4` on unsigned parts of `bits` bits: the differences side by side, or their sum on top of
+/// the third operand.
+pub fn differences(bits: u32, sum: bool) -> Option<Lanes> {
+    #[inline(always)]
+    fn parts<const BITS: u32>(a: u32, b: u32, join: impl Fn(u32, u32) -> u32) -> u32 {
+        let part = |value: u32, at: u32| value >> at & ((1 << BITS) - 1);
+        (0..32 / BITS)
+            .map(|i| i * BITS)
+            .fold(0, |all, at| all.wrapping_add(join(part(a, at).abs_diff(part(b, at)), at)))
+    }
+    Some(match (bits, sum) {
+        (8, false) => ternary(|a: u32, b: u32, _: u32| parts::<8>(a, b, |part, at| part << at)),
+        (16, false) => ternary(|a: u32, b: u32, _: u32| parts::<16>(a, b, |part, at| part << at)),
+        (8, true) => ternary(|a: u32, b: u32, c: u32| c.wrapping_add(parts::<8>(a, b, |part, _| part))),
+        (16, true) => ternary(|a: u32, b: u32, c: u32| c.wrapping_add(parts::<16>(a, b, |part, _| part))),
+        _ => return None,
+    })
+}
+
 /// `cvt.pack.sat`: two saturated integers side by side, below the low bits of a third word where they leave room.
 pub fn pack(name: &str) -> Option<Lanes> {
     #[inline(always)]

@@ -266,3 +266,20 @@ fn carries_pass_in_every_width_and_sign() {
         high.wrapping_add(5).wrapping_add(carry.into())
     });
 }
+
+#[test]
+fn differences_of_parts_lie_side_by_side_or_are_summed() {
+    for (name, bits) in [("vabsdiff4", 8), ("vabsdiff2", 16)] {
+        let differences = move |v: &[u64]| {
+            let part = move |value: u64, i: u64| value >> (i * bits) & ((1 << bits) - 1);
+            (0..32 / bits).map(|i| part(v[0], i).abs_diff(part(v[1], i))).collect::<Vec<_>>()
+        };
+        let values = [0, 1, 0x80ff_7f01, 0x00ff_ff00, 0xffff_ffff, 0x1234_fedc];
+        check(&format!("{name}.u32.u32.u32"), R, &[R, R, R], &values, |v| {
+            differences(v).iter().rev().fold(0, |sum, part| sum << bits | part)
+        });
+        check(&format!("{name}.u32.u32.u32.add"), R, &[R, R, R], &values, |v| {
+            (differences(v).iter().sum::<u64>() + v[2]) & 0xffff_ffff
+        });
+    }
+}

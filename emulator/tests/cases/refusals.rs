@@ -17,7 +17,7 @@ fn load(instruction: &str, target: &str) -> Result<Module, LoadError> {
          .reg .f16 %fh<9>; .reg .f16x2 %fx<9>; .reg .f32 %f<9>; .reg .f64 %fd<9>;\n\
          {instruction}\nret;\n}}\n"
     );
-    let memory = Arc::new(Memory::new(1 << 24).unwrap());
+    let memory = Arc::new(Memory::new(1 << 24).expect("16 MiB are there"));
     Module::load(&text, &memory, ComputeCapability { major: 9, minor: 0 })
 }
 

@@ -80,6 +80,21 @@ impl<'a> Emitter<'a, '_> {
         self.emit(integer::paired(&spelled, signed), operands, Type::B32, &[Type::B32; 2])
     }
 
+    /// The only video instructions that the compiler still makes, for `__vabsdiffu4`, `__vsadu2` and the like.
+    pub(super) fn differences(
+        &mut self,
+        name: &'a str,
+        m: &mut Modifiers<'a>,
+        operands: &[Operand<'a>],
+    ) -> Lowered<()> {
+        let sum = m.take("add");
+        let types = [m.ty()?, m.ty()?, m.ty()?];
+        m.finish()?;
+        let bits = if name == "vabsdiff2" { 16 } else { 8 };
+        let lanes = dot::differences(bits, sum).filter(|_| types == [Type::U32; 3]);
+        self.emit(lanes, operands, Type::U32, &[Type::U32; 3])
+    }
+
     pub fn dot(&mut self, name: &'a str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let part = m.one_of(&["lo", "hi"]);
         let (a, b) = (m.ty()?, m.ty()?);
