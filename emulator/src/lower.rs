@@ -1,6 +1,7 @@
 //! From a parsed PTX text to a module that can run: places variables, lowers functions, resolves every name.
 
 mod arithmetic;
+mod atomic;
 mod check;
 pub mod code;
 mod control;
@@ -9,8 +10,12 @@ pub mod matrix;
 mod memory;
 mod modifiers;
 mod operand;
+mod phases;
+mod qualifiers;
 mod source;
 mod symbols;
+mod transfer;
+mod tuple;
 mod writes;
 
 use std::collections::HashMap;

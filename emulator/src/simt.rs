@@ -11,11 +11,14 @@ mod builtin;
 mod checks;
 mod collective;
 mod cooperative;
+mod copy;
 mod frames;
 mod launch;
 mod matrix;
+mod phases;
 mod print;
 mod specials;
 mod warp;
+mod wide;
 
 pub use self::launch::{LaunchConfig, RunOptions, launch, launch_cooperative};

@@ -2,7 +2,6 @@
 
 use super::code::{Address, Check, Kinds, Op};
 use super::function::Emitter;
-use super::modifiers::Modifiers;
 
 impl Emitter<'_, '_> {
     /// Puts a check of the access that comes next.
@@ -11,11 +10,6 @@ impl Emitter<'_, '_> {
             self.push(Op::Check(Box::new(check)));
         }
     }
-}
-
-/// Whether an access is a strong one in the terms of PTX's memory model.
-pub fn is_strong(m: &Modifiers) -> bool {
-    ["volatile", "relaxed", "acquire", "release", "mmio"].iter().any(|name| m.has(name))
 }
 
 impl Check {

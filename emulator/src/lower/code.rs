@@ -103,6 +103,7 @@ pub enum Special {
     /// Offset of the dynamic shared memory, as a 64-bit address.
     DynamicSharedStart,
     Zero,
+    ZeroDouble,
     One,
     /// An environment register: 1 and 2 are the high and low half of the address of a cooperative launch's workspace,
     /// as `cooperative_groups` reads it.
@@ -184,6 +185,12 @@ pub enum Op {
         mask: u32,
     },
     Barrier(Box<Barrier>),
+    Elect(Box<Elect>),
+    Phase(Box<Phase>),
+    /// `barrier.cluster`: coming to it, or waiting for the others.
+    Cluster {
+        waits: bool,
+    },
     Call(Box<Call>),
 }
 
@@ -228,11 +235,20 @@ pub struct Access {
 pub struct Atomic {
     pub address: Address,
     pub function: AtomicFunction,
+    /// The type of an element; that of a half where `quad`.
     pub ty: Type,
-    pub d: u32,
-    pub b: u32,
-    pub c: u32,
+    /// Elements side by side, each atomic by itself.
+    pub count: usize,
+    /// 128 bits at once, in two registers of 64.
+    pub quad: bool,
+    pub d: [u32; ELEMENTS_MAX],
+    pub b: [u32; ELEMENTS_MAX],
+    /// What compare-and-swap writes.
+    pub c: [u32; 2],
 }
+
+/// Elements of one atomic operation at most.
+pub const ELEMENTS_MAX: usize = 8;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AtomicFunction {
@@ -246,6 +262,9 @@ pub enum AtomicFunction {
     Max,
     Increment,
     Decrement,
+    /// Of 128 bits alone: smaller loads and stores are whole by themselves.
+    Load,
+    Store,
 }
 
 #[derive(Debug)]
@@ -255,6 +274,8 @@ pub struct CopyAsync {
     pub bytes: u32,
     /// Bytes that are read where fewer than are written; the rest is zero.
     pub source_bytes: Option<u32>,
+    /// A predicate, and whether it is negated, where nothing is to be read.
+    pub ignore: Option<(u32, bool)>,
 }
 
 /// An access of memory, for those who watch it.
@@ -354,6 +375,48 @@ pub struct Barrier {
     pub p: u32,
     pub invert: bool,
 }
+
+/// One lane of several: its number, and a predicate that is set for it alone.
+#[derive(Debug)]
+pub struct Elect {
+    pub d: u32,
+    pub p: u32,
+    pub mask: u32,
+}
+
+/// An operation on a barrier in shared memory.
+#[derive(Debug)]
+pub struct Phase {
+    pub address: Address,
+    pub action: PhaseAction,
+    /// The state before, or whether the phase is over.
+    pub d: u32,
+    /// A count, or the phase that is asked for.
+    pub a: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PhaseAction {
+    Init,
+    Invalidate,
+    /// That there is one.
+    Look,
+    Arrive {
+        drops: bool,
+        /// The count is of transactions to expect, and one thread arrives.
+        expects: bool,
+        completes: bool,
+    },
+    Expect,
+    Complete,
+    Test {
+        parity: bool,
+    },
+}
+
+/// Where the pending count lies in such a barrier and in the state that it answers, and what it is at most.
+pub const PENDING_BIT: u32 = 20;
+pub const PENDING_MAX: u32 = (1 << 20) - 1;
 
 #[derive(Debug)]
 pub struct Call {

@@ -1,10 +1,10 @@
 //! Branches, calls, barriers, and what the lanes of a warp do together.
 
+use super::atomic::reduction_function;
 use super::code::{
-    Barrier, BarrierKind, Call, Callee, Match, NO_SLOT, Op, Reduce, Shuffle, ShuffleMode, Vote, VoteMode,
+    Barrier, BarrierKind, Call, Callee, Elect, Match, NO_SLOT, Op, Reduce, Shuffle, ShuffleMode, Vote, VoteMode,
 };
 use super::function::{Emitter, Lowered, Width};
-use super::memory::atomic_function;
 use super::modifiers::Modifiers;
 use super::symbols::Symbol;
 use crate::ptx::tree::Operand;
@@ -101,6 +101,9 @@ impl<'a> Emitter<'a, '_> {
             }
             self.push(Op::WarpBarrier { mask });
             return Ok(());
+        }
+        if m.take("cluster") {
+            return self.cluster_barrier(m, operands);
         }
         let is_bar = self.text.split('.').next() == Some("bar");
         m.take("cta");
@@ -225,13 +228,24 @@ impl<'a> Emitter<'a, '_> {
         let name = m.one_of(&["add", "min", "max", "and", "or", "xor"]).unwrap_or_default();
         let ty = m.ty()?;
         m.finish()?;
-        let function = atomic_function(name, ty).filter(|_| ty.bits() == 32 && !ty.is_float() && synchronizes);
+        let function = reduction_function(name, ty).filter(|_| synchronizes);
         let function = function.ok_or_else(|| self.unsupported())?;
         self.arity(operands, 3..=3)?;
         let d = self.target(&operands[0], ty)?;
         let a = self.source(&operands[1], ty)?;
         let mask = self.source(&operands[2], Type::B32)?;
         self.push(Op::Reduce(Box::new(Reduce { function, ty, d, a, mask })));
+        Ok(())
+    }
+
+    pub fn elect(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let synchronizes = m.take("sync");
+        m.finish()?;
+        let (true, [Operand::Both(d, p), mask]) = (synchronizes, operands) else { return Err(self.unsupported()) };
+        let d = if *d == "_" { NO_SLOT } else { self.target(&Operand::Name(d), Type::B32)? };
+        let p = self.target(&Operand::Name(p), Type::Pred)?;
+        let mask = self.source(mask, Type::B32)?;
+        self.push(Op::Elect(Box::new(Elect { d, p, mask })));
         Ok(())
     }
 

@@ -10,7 +10,7 @@ use super::symbols::{Symbol, Symbols};
 use super::writes::Writes;
 use crate::module::{LoadError, LoadErrorKind};
 use crate::ops::lanes::{FULL, Lanes, Slots};
-use crate::ptx::tree::{self, Operand, Space, Statement, Variable};
+use crate::ptx::tree::{self, Operand, Shape, Space, Statement, Variable};
 use crate::ptx::types::Type;
 
 /// A function's registers may take this much for each warp: 8192 64-bit registers, 30 times what a device has.
@@ -58,19 +58,19 @@ pub struct Emitter<'a, 'm> {
 struct Scope<'a> {
     number: usize,
     names: HashMap<&'a str, Symbol>,
-    ranges: Vec<(&'a str, u32, Type)>,
+    ranges: Vec<(&'a str, u32, (Type, Shape))>,
 }
 
 impl Scope<'_> {
     /// The type of a register that is declared as one of a number.
-    fn numbered(&self, name: &str) -> Option<Type> {
+    fn numbered(&self, name: &str) -> Option<(Type, Shape)> {
         let prefix = name.trim_end_matches(|c: char| c.is_ascii_digit());
         let number = name[prefix.len()..].parse::<u32>().ok()?;
         // A prefix may itself end in digits (`%f1<3>`), so that every split of the name is tried.
-        self.ranges.iter().find_map(|(start, count, ty)| {
+        self.ranges.iter().find_map(|(start, count, kind)| {
             let rest = name.strip_prefix(start)?;
             let number = if *start == prefix { number } else { rest.parse().ok()? };
-            (number < *count).then_some(*ty)
+            (number < *count).then_some(*kind)
         })
     }
 }
@@ -291,10 +291,10 @@ impl<'a, 'm> Emitter<'a, 'm> {
                             format!("more than {RANGES_MAX} ranges of registers"),
                         ));
                     }
-                    scope.ranges.push((name, *count, registers.ty));
+                    scope.ranges.push((name, *count, (registers.ty, registers.shape)));
                 }
                 None => {
-                    let symbol = self.new_register(registers.ty);
+                    let symbol = self.new_register(registers.ty, registers.shape);
                     self.declare(name, symbol);
                 }
             }
@@ -302,20 +302,31 @@ impl<'a, 'm> Emitter<'a, 'm> {
         Ok(())
     }
 
-    fn new_register(&mut self, ty: Type) -> Symbol {
+    fn new_register(&mut self, ty: Type, shape: Shape) -> Symbol {
         let width = width(ty);
-        let slot = match width {
-            Width::Mask => self.layout.mask(),
-            Width::Word => self.layout.word(),
-            Width::Double => self.layout.double(),
+        let count = match shape {
+            Shape::Scalar => 1,
+            Shape::Vector(count) => count,
+            Shape::Quad => 2,
         };
-        self.layout.registers += match width {
-            Width::Mask => 0,
-            Width::Word => 1,
-            Width::Double => 2,
-        };
-        self.layout.declared.insert(slot, ty);
-        Symbol::Register { slot, width }
+        self.layout.registers += count
+            * match width {
+                Width::Mask => 0,
+                Width::Word => 1,
+                Width::Double => 2,
+            };
+        match shape {
+            Shape::Scalar => {
+                let slot = self.scratch(width);
+                self.layout.declared.insert(slot, ty);
+                Symbol::Register { slot, width }
+            }
+            _ => {
+                let slots: Vec<u32> = (0..count).map(|_| self.scratch(width)).collect();
+                self.layout.declared.extend(slots.iter().map(|slot| (*slot, ty)));
+                Symbol::Tuple { slots, width, quad: shape == Shape::Quad }
+            }
+        }
     }
 
     fn variable(&mut self, variable: &Variable<'a>) -> Lowered<()> {
@@ -352,8 +363,8 @@ impl<'a, 'm> Emitter<'a, 'm> {
             if let Some(symbol) = self.scopes[index].names.get(name) {
                 return Ok(symbol.clone());
             }
-            if let Some(ty) = self.scopes[index].numbered(name) {
-                let symbol = self.new_register(ty);
+            if let Some((ty, shape)) = self.scopes[index].numbered(name) {
+                let symbol = self.new_register(ty, shape);
                 self.scopes[index].names.insert(name, symbol.clone());
                 return Ok(symbol);
             }
@@ -373,7 +384,10 @@ impl<'a, 'm> Emitter<'a, 'm> {
             if scope.names.contains_key(name) {
                 return false;
             }
-            if let Some(ty) = scope.numbered(name) {
+            if let Some((ty, shape)) = scope.numbered(name) {
+                if shape != Shape::Scalar {
+                    return false;
+                }
                 if width(ty) == wanted {
                     scope.names.insert(name, Symbol::Register { slot, width: wanted });
                 }
@@ -397,14 +411,19 @@ impl<'a, 'm> Emitter<'a, 'm> {
 
     fn dispatch(&mut self, name: &'a str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         match name {
+            "mov" if m.take("b128") => {
+                m.finish()?;
+                self.move_quad(operands)
+            }
             "mov" => self.mov(m, operands),
-            "ld" | "ldu" => self.load(m, operands),
+            "ld" | "ldu" => self.load(name == "ldu", m, operands),
             "st" => self.store(m, operands),
             "cvta" => self.cvta(m, operands),
             "isspacep" => self.is_space(m, operands),
             "prefetch" | "prefetchu" | "discard" | "applypriority" => self.advise(name, m, operands),
             "atom" | "red" => self.atomic(name == "red", m, operands),
             "cp" => self.copy_async(m, operands),
+            "createpolicy" => self.create_policy(m, operands),
             "cvt" => self.convert(m, operands),
             "setp" | "set" => self.compare(name, m, operands),
             "testp" => self.classify(m, operands),
@@ -414,13 +433,18 @@ impl<'a, 'm> Emitter<'a, 'm> {
             "dp4a" | "dp2a" => self.dot(name, m, operands),
             "bra" | "brx" | "ret" | "exit" | "trap" | "brkpt" | "call" => self.control(name, m, operands),
             "bar" | "barrier" => self.barrier(m, operands),
-            "membar" | "fence" => self.fence(m),
+            "membar" | "fence" => self.fence(name == "membar", m, operands),
             "nanosleep" => self.sleep(m, operands),
             "pmevent" => self.monitor(m, operands),
             "shfl" => self.shuffle(m, operands),
             "vote" => self.vote(m, operands),
             "match" => self.match_lanes(m, operands),
             "redux" => self.reduce(m, operands),
+            "elect" => self.elect(m, operands),
+            "mbarrier" => self.phase_barrier(m, operands),
+            "mapa" => self.map_address(m, operands),
+            "getctarank" => self.rank_of_address(m, operands),
+            "griddepcontrol" => self.grid_dependency(m, operands),
             "activemask" => self.active_mask(m, operands),
             "wmma" | "mma" | "ldmatrix" | "stmatrix" | "movmatrix" | "wgmma" | "tcgen05" => {
                 self.matrix(name, m, operands)

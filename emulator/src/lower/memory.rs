@@ -1,23 +1,24 @@
-//! Instructions that reach memory: loads, stores, atomics, copies, and the parameters of functions.
+//! Instructions that reach memory: loads, stores, fences, and the parameters of functions.
 
-use super::check::is_strong;
-use super::code::{Access, Address, Atomic, AtomicFunction, Check, CopyAsync, NO_SLOT, Op, Reach, Special};
+use super::code::{Access, Address, AtomicFunction, Check, NO_SLOT, Op, Reach, Special};
 use super::function::{Emitter, Lowered, Width, width};
 use super::modifiers::Modifiers;
+use super::qualifiers::Order;
 use super::symbols::Symbol;
 use crate::ops::lanes::{Slots, binary, quaternary, ternary, unary};
 use crate::ptx::tree::{Base, Operand};
 use crate::ptx::types::Type;
 use crate::simt::access::{load_run, store_run};
 
-/// What `discard` and `applypriority` speak about: one line of a device's cache.
-const ADVICE_BYTES: u64 = 128;
+/// A cluster has one block here, whose shared memory is all that there is.
+const SPACES: [&str; 9] =
+    ["global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func"];
 
 /// Spaces as instructions name them; without one the address is generic.
-fn reach(m: &mut Modifiers) -> Reach {
-    match m.one_of(&["global", "const", "shared", "shared::cta", "local", "param", "param::entry", "param::func"]) {
+pub fn reach(m: &mut Modifiers) -> Reach {
+    match m.one_of(&SPACES) {
         Some("global" | "const") => Reach::Global,
-        Some("shared" | "shared::cta") => Reach::Shared,
+        Some("shared" | "shared::cta" | "shared::cluster") => Reach::Shared,
         Some("local") => Reach::Local,
         Some(_) => Reach::Param,
         None => Reach::Generic,
@@ -25,7 +26,7 @@ fn reach(m: &mut Modifiers) -> Reach {
 }
 
 impl<'a> Emitter<'a, '_> {
-    pub(super) fn address(&mut self, operand: &Operand<'a>, reach: Reach) -> Lowered<Address> {
+    pub fn address(&mut self, operand: &Operand<'a>, reach: Reach) -> Lowered<Address> {
         let Operand::Address(base, offset) = operand else { return Err(self.syntax("an address is needed")) };
         let cache = *self.accesses;
         *self.accesses += 1;
@@ -57,32 +58,42 @@ impl<'a> Emitter<'a, '_> {
         if fits { Ok(()) } else { Err(self.syntax("the variable lies in another space")) }
     }
 
-    /// `v2` or `v4` and the elements of the register operand.
-    fn elements(&self, m: &mut Modifiers<'a>, operand: &Operand<'a>) -> Lowered<Vec<Operand<'a>>> {
+    /// What a load or a store moves: its elements, their type, and whether they are the halves of 128 bits.
+    fn moved(&mut self, m: &mut Modifiers<'a>, operand: &Operand<'a>) -> Lowered<(Vec<Operand<'a>>, Type, bool)> {
+        if m.take("b128") {
+            m.finish()?;
+            return Ok((self.halves(operand)?, Type::B64, true));
+        }
         let count = match m.one_of(&["v2", "v4"]) {
             Some("v2") => 2,
             Some(_) => 4,
             None => 1,
         };
-        let elements = match operand {
-            Operand::Vector(elements) => elements.clone(),
-            single => vec![single.clone()],
-        };
-        if elements.len() == count { Ok(elements) } else { Err(self.syntax("wrong number of vector elements")) }
-    }
-
-    pub fn load(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        let strong = is_strong(m);
-        let acquires = m.take("acquire");
-        m.take_hints();
-        let reach = reach(m);
-        self.arity(operands, 2..=2)?;
-        let elements = self.elements(m, &operands[0])?;
         let ty = m.ty()?;
         m.finish()?;
-        if ty == Type::Pred {
+        // Bits and integers, and floats of 32 and 64 bits.
+        let known = ty != Type::Pred && !matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2);
+        if !known || count as u32 * ty.bytes() > 16 {
             return Err(self.unsupported());
         }
+        Ok((self.elements(operand, count)?, ty, false))
+    }
+
+    pub fn load(&mut self, uniform: bool, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let constant = m.take("nc");
+        let qualifiers = m.access(&["ca", "cg", "cs", "lu", "cv"], Order::Acquire);
+        let qualifiers = qualifiers.ok_or_else(|| self.unsupported())?;
+        m.prefetch_size();
+        let reach = reach(m);
+        let plain = qualifiers.order == Order::Weak;
+        let ordered_fits = plain || matches!(reach, Reach::Generic | Reach::Global | Reach::Shared);
+        let uniform_fits = !uniform || plain && matches!(reach, Reach::Generic | Reach::Global);
+        if !ordered_fits || !uniform_fits || constant && !(plain && reach == Reach::Global) {
+            return Err(self.unsupported());
+        }
+        let operands = self.without_policy(operands, qualifiers.has_policy)?;
+        self.arity(operands, 2..=2)?;
+        let (elements, ty, quad) = self.moved(m, &operands[0])?;
         if reach == Reach::Param
             && let Operand::Address(Base::Name(name), offset) = &operands[1]
         {
@@ -98,6 +109,11 @@ impl<'a> Emitter<'a, '_> {
             return Err(self.unsupported());
         }
         let address = self.address(&operands[1], reach)?;
+        if quad && !plain {
+            let slots = self.quad(&operands[0])?;
+            self.strong_quad(AtomicFunction::Load, address, slots);
+            return Ok(());
+        }
         let mut slots = [NO_SLOT; 4];
         let mut wide = None;
         for (slot, element) in slots.iter_mut().zip(&elements) {
@@ -114,27 +130,29 @@ impl<'a> Emitter<'a, '_> {
         if ty.bits() == 64 && !wide {
             return Err(self.syntax("result of the wrong size"));
         }
-        self.check(Check::load(address, ty.bytes() * elements.len() as u32, strong));
+        self.check(Check::load(address, ty.bytes() * elements.len() as u32, !plain));
         let run = load_run(ty, wide);
         self.push(Op::Load(Box::new(Access { address, count: elements.len() as u32, slots, run })));
-        if acquires {
+        if qualifiers.order == Order::Acquire {
             self.push(Op::Fence);
         }
         Ok(())
     }
 
     pub fn store(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        let strong = is_strong(m);
-        let releases = m.take("release");
-        m.take_hints();
-        let reach = reach(m);
-        self.arity(operands, 2..=2)?;
-        let elements = self.elements(m, &operands[1])?;
-        let ty = m.ty()?;
-        m.finish()?;
-        if ty == Type::Pred {
+        let qualifiers = m.access(&["wb", "cg", "cs", "wt"], Order::Release);
+        let qualifiers = qualifiers.ok_or_else(|| self.unsupported())?;
+        if m.take("const") {
             return Err(self.unsupported());
         }
+        let reach = reach(m);
+        let plain = qualifiers.order == Order::Weak;
+        if !plain && !matches!(reach, Reach::Generic | Reach::Global | Reach::Shared) {
+            return Err(self.unsupported());
+        }
+        let operands = self.without_policy(operands, qualifiers.has_policy)?;
+        self.arity(operands, 2..=2)?;
+        let (elements, ty, quad) = self.moved(m, &operands[1])?;
         if let (Reach::Param, Operand::Address(Base::Name(name), offset)) = (reach, &operands[0])
             && let Symbol::ParamWords(words) = self.symbol(name)?
         {
@@ -144,6 +162,11 @@ impl<'a> Emitter<'a, '_> {
             return Err(self.unsupported());
         }
         let address = self.address(&operands[0], reach)?;
+        if quad && !plain {
+            let slots = self.quad(&operands[1])?;
+            self.strong_quad(AtomicFunction::Store, address, slots);
+            return Ok(());
+        }
         let mut slots = [NO_SLOT; 4];
         let mut wide = None;
         for (slot, element) in slots.iter_mut().zip(&elements) {
@@ -157,13 +180,13 @@ impl<'a> Emitter<'a, '_> {
         if ty.bits() == 64 && !wide {
             return Err(self.syntax("operand of the wrong size"));
         }
-        if releases {
+        if qualifiers.order == Order::Release {
             self.push(Op::Fence);
         }
         let count = elements.len();
-        self.check(Check::store(address, ty.bytes() * count as u32, strong, &slots[..count], wide));
+        self.check(Check::store(address, ty.bytes() * count as u32, !plain, &slots[..count], wide));
         let run = store_run(ty, wide);
-        self.push(Op::Store(Box::new(Access { address, count: elements.len() as u32, slots, run })));
+        self.push(Op::Store(Box::new(Access { address, count: count as u32, slots, run })));
         Ok(())
     }
 
@@ -262,119 +285,38 @@ impl<'a> Emitter<'a, '_> {
         Ok(())
     }
 
-    pub fn atomic(&mut self, reduction: bool, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        // Every atomic is sequentially consistent, so that orders and scopes are satisfied as they are.
-        m.take_hints();
-        let flush_is_told = m.take("noftz");
-        let reach = reach(m);
-        let name = m.one_of(&["add", "and", "or", "xor", "exch", "cas", "min", "max", "inc", "dec"]);
-        let ty = m.ty()?;
-        m.finish()?;
-        let function = atomic_function(name.unwrap_or_default(), ty).ok_or_else(|| self.unsupported())?;
-        let is_half = matches!(ty, Type::F16 | Type::F16x2 | Type::Bf16 | Type::Bf16x2);
-        if is_half != flush_is_told || !matches!(reach, Reach::Generic | Reach::Global | Reach::Shared) {
-            return Err(self.unsupported());
-        }
-        let swap = function == AtomicFunction::CompareAndSwap;
-        let first = usize::from(!reduction);
-        self.arity(operands, first + 2 + usize::from(swap)..=first + 2 + usize::from(swap))?;
-        if reduction && matches!(function, AtomicFunction::CompareAndSwap | AtomicFunction::Exchange) {
-            return Err(self.unsupported());
-        }
-        let address = self.address(&operands[first], reach)?;
-        let b = self.source(&operands[first + 1], ty)?;
-        let c = if swap { self.source(&operands[first + 2], ty)? } else { b };
-        let unused = reduction || matches!(operands[0], Operand::Sink);
-        let d = if unused { NO_SLOT } else { self.target(&operands[0], ty)? };
-        self.check(Check::atomic(address, ty.bytes()));
-        self.push(Op::Atomic(Box::new(Atomic { address, function, ty, d, b, c })));
-        Ok(())
-    }
-
-    /// `cp.async`: the copy is made at once, so that committing and waiting have nothing left to do.
-    pub fn copy_async(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        if !m.take("async") {
-            return Err(self.unsupported());
-        }
-        if m.one_of(&["commit_group", "wait_group", "wait_all"]).is_some() {
-            return m.finish();
-        }
-        let by_cache = m.one_of(&["ca", "cg"]).is_some();
-        let shared = m.one_of(&["shared", "shared::cta"]).is_some();
-        let global = m.take("global");
-        m.take_hints();
-        m.finish()?;
-        if !(by_cache && shared && global) {
-            return Err(self.unsupported());
-        }
-        self.arity(operands, 3..=4)?;
-        let bytes = match operands[2] {
-            Operand::Integer(bytes @ (4 | 8 | 16)) => bytes as u32,
-            _ => return Err(self.unsupported()),
-        };
-        let target = self.address(&operands[0], Reach::Shared)?;
-        let source = self.address(&operands[1], Reach::Global)?;
-        let source_bytes = match operands.get(3) {
-            Some(operand) => Some(self.source(operand, Type::U32)?),
-            None => None,
-        };
-        self.check(Check { length: source_bytes, ..Check::load(source, bytes, false) });
-        self.check(Check::store(target, bytes, false, &[], false));
-        self.push(Op::CopyAsync(Box::new(CopyAsync { target, source, bytes, source_bytes })));
-        Ok(())
-    }
-
-    /// Advice about caches, of which there are none here. That the instruction is a valid one is still checked.
-    pub fn advise(&mut self, name: &str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        let reach = reach(m);
-        let known = match name {
-            "prefetch" if m.take("L1") => matches!(reach, Reach::Generic | Reach::Global | Reach::Local),
-            "prefetch" => {
-                let hinted = m.one_of(&["L2::evict_last", "L2::evict_normal"]).is_some();
-                hinted && reach == Reach::Global || m.take("L2") && matches!(reach, Reach::Generic | Reach::Global)
-            }
-            "prefetchu" => m.take("L1") && reach == Reach::Generic,
-            "discard" => m.take("L2") && matches!(reach, Reach::Generic | Reach::Global),
-            _ => m.take("L2::evict_normal") && matches!(reach, Reach::Generic | Reach::Global),
+    /// Fences and `membar`. Accesses and copies of every kind are made in order here, so that a fence between them
+    /// needs to be no more than one between threads.
+    pub fn fence(&mut self, is_membar: bool, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        self.arity(operands, 0..=0)?;
+        let known = if m.take("proxy") {
+            m.take("alias") || !is_membar && self.proxy(m)
+        } else if is_membar {
+            m.one_of(&["cta", "gl", "sys"]).is_some()
+        } else if m.take("mbarrier_init") {
+            m.take("release") && m.take("cluster")
+        } else {
+            let order = m.one_of(&["sc", "acq_rel", "acquire", "release"]);
+            let restricted = m.one_of(&["sync_restrict::shared::cta", "sync_restrict::shared::cluster"]).is_some();
+            m.scope() && (!restricted || matches!(order, Some("acquire" | "release")))
         };
         m.finish()?;
         if !known {
             return Err(self.unsupported());
         }
-        let address = match (name, operands) {
-            ("prefetch" | "prefetchu", [address]) => address,
-            ("discard" | "applypriority", [address, Operand::Integer(ADVICE_BYTES)]) => address,
-            _ => return Err(self.syntax("unexpected operands")),
-        };
-        self.address(address, reach).map(drop)
-    }
-
-    pub fn fence(&mut self, m: &mut Modifiers<'a>) -> Lowered<()> {
-        m.take_hints();
-        m.finish()?;
         self.push(Op::Fence);
         Ok(())
     }
-}
 
-/// The function of an atomic, where PTX has it for the type.
-pub fn atomic_function(name: &str, ty: Type) -> Option<AtomicFunction> {
-    use AtomicFunction as F;
-    use Type as T;
-    let integer = matches!(ty, T::U32 | T::S32 | T::U64 | T::S64);
-    let bits = matches!(ty, T::B32 | T::B64);
-    let number = integer || ty.is_float();
-    Some(match name {
-        "add" if number => F::Add,
-        "and" if bits => F::And,
-        "or" if bits => F::Or,
-        "xor" if bits => F::Xor,
-        "exch" if bits => F::Exchange,
-        "cas" if bits || ty == T::B16 => F::CompareAndSwap,
-        "min" if integer => F::Min,
-        "max" if integer => F::Max,
-        "inc" if ty == T::U32 => F::Increment,
-        "dec" if ty == T::U32 => F::Decrement,
-        _ => return None,
-    })
+    /// A fence between the proxies of ordinary accesses and of asynchronous copies.
+    fn proxy(&mut self, m: &mut Modifiers<'a>) -> bool {
+        if m.take("async") {
+            m.one_of(&["global", "shared::cta", "shared::cluster"]);
+            return true;
+        }
+        m.take("async::generic")
+            && m.one_of(&["acquire", "release"]).is_some()
+            && m.one_of(&["sync_restrict::shared::cta", "sync_restrict::shared::cluster"]).is_some()
+            && m.take("cluster")
+    }
 }

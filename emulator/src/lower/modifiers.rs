@@ -29,11 +29,6 @@ impl<'a> Modifiers<'a> {
         }
     }
 
-    /// Whether a modifier is there that nobody has taken yet.
-    pub fn has(&self, name: &str) -> bool {
-        self.left.contains(&name)
-    }
-
     /// Takes the first of several names that is there.
     pub fn one_of(&mut self, names: &[&'static str]) -> Option<&'static str> {
         names.iter().copied().find(|name| self.take(name))
@@ -70,38 +65,6 @@ impl<'a> Modifiers<'a> {
             "rm" => Rounding::Down,
             _ => Rounding::Up,
         })
-    }
-
-    /// Scopes, memory orders and cache hints, which change nothing here: every access is coherent, and the memory
-    /// order of what is left is that of the strongest.
-    pub fn take_hints(&mut self) {
-        self.left.retain(|name| {
-            let hint = matches!(
-                *name,
-                "weak"
-                    | "volatile"
-                    | "relaxed"
-                    | "acquire"
-                    | "release"
-                    | "acq_rel"
-                    | "sc"
-                    | "mmio"
-                    | "cta"
-                    | "cluster"
-                    | "gpu"
-                    | "sys"
-                    | "gl"
-                    | "nc"
-                    | "ca"
-                    | "cg"
-                    | "cs"
-                    | "lu"
-                    | "cv"
-                    | "wb"
-                    | "wt"
-            );
-            !(hint || name.starts_with("L1::") || name.starts_with("L2::"))
-        });
     }
 
     /// Every modifier has to be understood.

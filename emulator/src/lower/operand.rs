@@ -33,10 +33,10 @@ impl<'a> Emitter<'a, '_> {
         match operand {
             Operand::Name(name) => self.named_source(name, 0, ty),
             Operand::Offset(name, offset) => self.named_source(name, *offset, ty),
-            Operand::Element(name, element) => {
-                let special = special_vector(name, element).ok_or_else(|| self.unresolved(name))?;
-                Ok((self.special(special, Width::Word), Width::Word))
-            }
+            Operand::Element(name, element) => match special_vector(name, element) {
+                Some(special) => Ok((self.special(special, Width::Word), Width::Word)),
+                None => self.part(name, element),
+            },
             Operand::Negated(name) => {
                 let slot = self.predicate_named(name)?;
                 let d = self.layout.mask();
@@ -75,6 +75,9 @@ impl<'a> Emitter<'a, '_> {
         if name == "WARP_SZ" {
             return Ok((self.layout.constant(32), Width::Word));
         }
+        if name == "%is_explicit_cluster" {
+            return Ok((self.layout.constant_mask(if self.symbols.explicit_clusters { FULL } else { 0 }), Width::Mask));
+        }
         if let Some((special, width)) = special_scalar(name) {
             return Ok((self.special(special, width), width));
         }
@@ -102,7 +105,7 @@ impl<'a> Emitter<'a, '_> {
             Symbol::Function(Callee::Function(index)) => FUNCTION_WINDOW + *index as u64 * FUNCTION_STRIDE,
             Symbol::Local { offset: start } => return Ok((self.plus(Place::Local(*start), offset), None)),
             Symbol::DynamicShared => return Ok((self.plus(Place::Dynamic, offset), None)),
-            Symbol::ParamWords(_) | Symbol::Function(_) | Symbol::Register { .. } => {
+            Symbol::ParamWords(_) | Symbol::Function(_) | Symbol::Register { .. } | Symbol::Tuple { .. } => {
                 return Err(self.unsupported());
             }
         };
@@ -133,6 +136,7 @@ impl<'a> Emitter<'a, '_> {
     pub fn any_target(&mut self, operand: &Operand<'a>, ty: Type) -> Lowered<(u32, Width)> {
         match operand {
             Operand::Sink => Ok((self.scratch(width(ty)), width(ty))),
+            Operand::Element(name, part) => self.part(name, part),
             Operand::Name("_") => Ok((self.scratch(width(ty)), width(ty))),
             Operand::Name(name) => match self.symbol(name)? {
                 Symbol::Register { slot, width } => Ok((slot, width)),
@@ -169,20 +173,26 @@ enum Place {
     Dynamic,
 }
 
+/// A cluster is one block: clusters are numbered as blocks are, and in each there is one block, the first.
 fn special_vector(name: &str, element: &str) -> Option<Special> {
     let axis = match element {
         "x" | "r" => 0,
         "y" | "g" => 1,
         "z" | "b" => 2,
+        // The fourth is not used.
+        "w" | "a" => 3,
         _ => return None,
     };
-    Some(match name {
+    let special = match name {
         "%tid" => Special::Thread(axis),
         "%ntid" => Special::BlockSize(axis),
-        "%ctaid" => Special::Block(axis),
-        "%nctaid" => Special::GridSize(axis),
+        "%ctaid" | "%clusterid" => Special::Block(axis),
+        "%nctaid" | "%nclusterid" => Special::GridSize(axis),
+        "%cluster_ctaid" => Special::Zero,
+        "%cluster_nctaid" => Special::One,
         _ => return None,
-    })
+    };
+    Some(if axis == 3 { Special::Zero } else { special })
 }
 
 fn special_scalar(name: &str) -> Option<(Special, Width)> {
@@ -196,12 +206,19 @@ fn special_scalar(name: &str) -> Option<(Special, Width)> {
         "%lanemask_gt" => Special::LanesAbove,
         "%lanemask_ge" => Special::LanesFrom,
         "%dynamic_smem_size" => Special::DynamicShared,
-        "%total_smem_size" => Special::TotalShared,
+        // The system reserves none for itself.
+        "%total_smem_size" | "%aggr_smem_size" => Special::TotalShared,
+        "%reserved_smem_offset_begin" | "%reserved_smem_offset_end" | "%reserved_smem_offset_cap" => Special::Zero,
+        "%reserved_smem_offset_0" | "%reserved_smem_offset_1" => Special::Zero,
+        "%cluster_ctarank" => Special::Zero,
+        "%cluster_nctarank" => Special::One,
         "%smid" => Special::Zero,
         "%nsmid" => Special::One,
         "%envreg0" => Special::Environment(0),
         "%envreg1" => Special::Environment(1),
         "%envreg2" => Special::Environment(2),
+        // No launch belongs to a graph that launches itself from the device.
+        "%current_graph_exec" => return Some((Special::ZeroDouble, Width::Double)),
         "%gridid" => return Some((Special::GridId, Width::Double)),
         _ => return None,
     };

@@ -11,6 +11,12 @@ pub enum Symbol {
         slot: u32,
         width: Width,
     },
+    /// A vector register, or where `quad` one of 128 bits.
+    Tuple {
+        slots: Vec<u32>,
+        width: Width,
+        quad: bool,
+    },
     /// A variable in device memory, at its address; constants lie there too.
     Global {
         address: u64,
@@ -41,6 +47,8 @@ pub struct Symbols<'a> {
     pub shared: Vec<SharedVariable>,
     /// Whether code gets the checks of the memory that it runs over.
     pub checked: bool,
+    /// Whether kernels say that they run in clusters, of one block each.
+    pub explicit_clusters: bool,
     /// Where the constants lie.
     pub constants: (u64, u64),
     /// The architecture that the text is for, as the number in `sm_80`.

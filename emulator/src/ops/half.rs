@@ -88,7 +88,7 @@ pub fn is_nan<T: Small>(value: T) -> bool {
 
 /// The lesser or the greater: -0 lies below +0, and a NaN counts only if both are (or always, with `STRICT`).
 #[inline(always)]
-fn extreme<T: Small, const MAX: bool, const STRICT: bool>(a: T, b: T) -> T {
+pub fn extreme<T: Small, const MAX: bool, const STRICT: bool>(a: T, b: T) -> T {
     // As integers of 16 bits, negative numbers run the wrong way: all but their sign is turned over.
     let rank = |value: T| {
         let bits = value.raw() as i16;

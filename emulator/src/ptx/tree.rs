@@ -110,7 +110,18 @@ pub struct Position {
 pub struct Registers<'a> {
     pub line: u32,
     pub ty: Type,
+    pub shape: Shape,
     pub names: Vec<(&'a str, Option<u32>)>,
+}
+
+/// How many values of its type a register holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Shape {
+    Scalar,
+    /// `.v2` or `.v4`.
+    Vector(u32),
+    /// `.b128`: two halves of 64 bits.
+    Quad,
 }
 
 #[derive(Clone, Debug)]

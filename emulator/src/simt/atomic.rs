@@ -1,13 +1,14 @@
-//! Atomic operations and asynchronous copies, lane by lane.
+//! Atomic operations, lane by lane.
 
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use half::{bf16, f16};
 
 use super::access::{Local, Refused, View, resolve};
-use crate::lower::code::{Atomic, AtomicFunction, CopyAsync, NO_SLOT};
-use crate::ops::float::{canonical, canonical64};
-use crate::ops::half::{Small, sum};
+use super::wide;
+use crate::lower::code::{Atomic, AtomicFunction, ELEMENTS_MAX, NO_SLOT};
+use crate::ops::float::{canonical, canonical64, flush};
+use crate::ops::half::{Small, extreme, sum};
 use crate::ops::lanes::LANES;
 use crate::ptx::types::Type;
 
@@ -23,10 +24,19 @@ pub fn combine(function: AtomicFunction, ty: Type, old: u64, b: u64, c: u64) -> 
         (F::Add, Type::F16x2) => add::<f16>(old, b) | add::<f16>(old >> 16, b >> 16) << 16,
         (F::Add, Type::Bf16x2) => add::<bf16>(old, b) | add::<bf16>(old >> 16, b >> 16) << 16,
         (F::Add, _) => old.wrapping_add(b),
+        (F::Min, Type::F16) => least::<f16>(old, b),
+        (F::Max, Type::F16) => greatest::<f16>(old, b),
+        (F::Min, Type::Bf16) => least::<bf16>(old, b),
+        (F::Max, Type::Bf16) => greatest::<bf16>(old, b),
+        (F::Min, Type::F16x2) => least::<f16>(old, b) | least::<f16>(old >> 16, b >> 16) << 16,
+        (F::Max, Type::F16x2) => greatest::<f16>(old, b) | greatest::<f16>(old >> 16, b >> 16) << 16,
+        (F::Min, Type::Bf16x2) => least::<bf16>(old, b) | least::<bf16>(old >> 16, b >> 16) << 16,
+        (F::Max, Type::Bf16x2) => greatest::<bf16>(old, b) | greatest::<bf16>(old >> 16, b >> 16) << 16,
         (F::And, _) => old & b,
         (F::Or, _) => old | b,
         (F::Xor, _) => old ^ b,
-        (F::Exchange, _) => b,
+        (F::Exchange | F::Store, _) => b,
+        (F::Load, _) => old,
         (F::CompareAndSwap, _) => {
             if old == b {
                 c
@@ -62,32 +72,99 @@ fn add<T: Small>(a: u64, b: u64) -> u64 {
     sum(T::from_raw(a as u16), T::from_raw(b as u16)).raw().into()
 }
 
+fn least<T: Small>(a: u64, b: u64) -> u64 {
+    extreme::<T, false, false>(T::from_raw(a as u16), T::from_raw(b as u16)).raw().into()
+}
+
+fn greatest<T: Small>(a: u64, b: u64) -> u64 {
+    extreme::<T, true, false>(T::from_raw(a as u16), T::from_raw(b as u16)).raw().into()
+}
+
+/// A sum of f32 as devices make it in global memory: without subnormal numbers.
+fn flushed_sum(a: u32, b: u32) -> u32 {
+    let sum = flush::<true>(f32::from_bits(a)) + flush::<true>(f32::from_bits(b));
+    flush::<true>(canonical(sum)).to_bits()
+}
+
 /// # Safety
 /// The slots are planes of the frame, and the view and the local memory are live.
 pub unsafe fn run(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, local: Local) -> Result<(), Refused> {
-    let bytes = u64::from(atomic.ty.bytes());
+    let size = u64::from(atomic.ty.bytes());
+    let bytes = if atomic.quad { 2 * size } else { size * atomic.count as u64 };
     // SAFETY: the caller vouches for frame, slots, view and local memory; every pointer is checked for the bytes of
     // the operation and aligned to them.
     unsafe {
         let mut pointers = [0; LANES];
         resolve(&mut pointers, &atomic.address, bytes, frame, mask, view, local)?;
+        let shared = view.shared as u64..view.shared as u64 + view.shared_bytes;
         let mut left = mask;
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
             left &= left - 1;
-            let (b, c) = (operand(frame, atomic.b, lane, bytes), operand(frame, atomic.c, lane, bytes));
-            let old = apply(atomic, pointers[lane], b, c);
-            if atomic.d != NO_SLOT {
-                let target = frame.add(atomic.d as usize);
-                if bytes == 8 {
-                    *target.cast::<u64>().add(lane) = old;
-                } else {
-                    *target.cast::<u32>().add(lane) = old as u32;
-                }
+            if atomic.quad {
+                run_quad(atomic, frame, lane, pointers[lane]);
+                continue;
+            }
+            let flushes =
+                atomic.ty == Type::F32 && atomic.function == AtomicFunction::Add && !shared.contains(&pointers[lane]);
+            let c = operand(frame, atomic.c[0], lane, size);
+            // All operands are read before a result is written that may be one of them.
+            let mut b = [0; ELEMENTS_MAX];
+            for (b, slot) in b.iter_mut().zip(&atomic.b[..atomic.count]) {
+                *b = operand(frame, *slot, lane, size);
+            }
+            for index in 0..atomic.count {
+                let old = apply(atomic, pointers[lane] + size * index as u64, b[index], c, flushes);
+                put(frame, atomic.d[index], lane, size, old);
             }
         }
     }
     Ok(())
+}
+
+/// An operation on 128 bits.
+///
+/// # Safety
+/// As for [`run`]; the pointer was checked.
+unsafe fn run_quad(atomic: &Atomic, frame: *mut u8, lane: usize, pointer: u64) {
+    // SAFETY: the caller vouches for slots and pointer.
+    unsafe {
+        let both = |slots: &[u32]| {
+            u128::from(operand(frame, slots[0], lane, 8)) | u128::from(operand(frame, slots[1], lane, 8)) << 64
+        };
+        let (b, c) = (both(&atomic.b), both(&atomic.c));
+        let old = wide::update(pointer as *mut u128, |old| match atomic.function {
+            AtomicFunction::Load => old,
+            AtomicFunction::CompareAndSwap => {
+                if old == b {
+                    c
+                } else {
+                    old
+                }
+            }
+            _ => b,
+        });
+        put(frame, atomic.d[0], lane, 8, old as u64);
+        put(frame, atomic.d[1], lane, 8, (old >> 64) as u64);
+    }
+}
+
+/// # Safety
+/// The slot, if it is one, is a plane of the frame.
+#[inline(always)]
+unsafe fn put(frame: *mut u8, slot: u32, lane: usize, bytes: u64, value: u64) {
+    if slot == NO_SLOT {
+        return;
+    }
+    // SAFETY: the caller vouches for the slot.
+    unsafe {
+        let target = frame.add(slot as usize);
+        if bytes == 8 {
+            *target.cast::<u64>().add(lane) = value;
+        } else {
+            *target.cast::<u32>().add(lane) = value as u32;
+        }
+    }
 }
 
 /// # Safety
@@ -108,7 +185,7 @@ unsafe fn operand(frame: *mut u8, slot: u32, lane: usize, bytes: u64) -> u64 {
 /// # Safety
 /// The pointer is valid for the type's bytes and aligned to them.
 #[inline(always)]
-unsafe fn apply(atomic: &Atomic, pointer: u64, b: u64, c: u64) -> u64 {
+unsafe fn apply(atomic: &Atomic, pointer: u64, b: u64, c: u64, flushes: bool) -> u64 {
     let Atomic { function, ty, .. } = *atomic;
     let order = Ordering::SeqCst;
     // SAFETY: the caller vouches for the pointer; all other accesses to the place are atomic or the kernel's race.
@@ -126,7 +203,13 @@ unsafe fn apply(atomic: &Atomic, pointer: u64, b: u64, c: u64) -> u64 {
                 if function == AtomicFunction::Add && !ty.is_float() {
                     return place.fetch_add(b as u32, order).into();
                 }
-                let update = |old| Some(combine(function, ty, u64::from(old), b, c) as u32);
+                let update = |old| {
+                    Some(if flushes {
+                        flushed_sum(old, b as u32)
+                    } else {
+                        combine(function, ty, u64::from(old), b, c) as u32
+                    })
+                };
                 place.fetch_update(order, order, update).unwrap_or_default().into()
             }
             _ => {
@@ -136,41 +219,6 @@ unsafe fn apply(atomic: &Atomic, pointer: u64, b: u64, c: u64) -> u64 {
             }
         }
     }
-}
-
-/// # Safety
-/// As for [`run`].
-pub unsafe fn copy_async(
-    copy: &CopyAsync,
-    frame: *mut u8,
-    mask: u32,
-    view: &mut View,
-    local: Local,
-) -> Result<(), Refused> {
-    let bytes = u64::from(copy.bytes);
-    // SAFETY: as for `run`; a source of which nothing is read is not looked at.
-    unsafe {
-        let (mut targets, mut sources) = ([0; LANES], [0; LANES]);
-        resolve(&mut targets, &copy.target, bytes, frame, mask, view, local)?;
-        let wanted = |lane: usize| match copy.source_bytes {
-            Some(slot) => (*frame.add(slot as usize).cast::<u32>().add(lane)).min(copy.bytes),
-            None => copy.bytes,
-        };
-        let reading = (0..LANES).filter(|lane| mask >> lane & 1 != 0 && wanted(*lane) > 0);
-        let reading = reading.fold(0, |found, lane| found | 1 << lane);
-        if reading != 0 {
-            resolve(&mut sources, &copy.source, bytes, frame, reading, view, local)?;
-        }
-        for lane in (0..LANES).filter(|lane| mask >> lane & 1 != 0) {
-            let target = targets[lane] as *mut u8;
-            let length = wanted(lane) as usize;
-            if length > 0 {
-                std::ptr::copy(sources[lane] as *const u8, target, length);
-            }
-            std::ptr::write_bytes(target.add(length), 0, copy.bytes as usize - length);
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

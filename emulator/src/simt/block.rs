@@ -1,5 +1,6 @@
 //! One block: its warps in turn, its barriers, and what all its instructions share.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 use std::time::Instant;
@@ -96,7 +97,6 @@ pub struct Context<'a> {
     pub spent: u64,
     /// Turns of loops that a warp has before the next one.
     pub turns: u32,
-    started: Instant,
     /// What the view's shared memory lies in.
     _shared: Vec<u64>,
 }
@@ -138,14 +138,15 @@ impl<'a> Context<'a> {
             checks: checks.any().then(block_checks),
             spent: 0,
             turns: if signals.workspace == 0 { TURNS_OF_WARP } else { TURNS_OF_WARP_IN_TURN },
-            started: Instant::now(),
             _shared: shared,
         }
     }
 
-    /// Nanoseconds since the launch: they stand in for clock cycles.
+    /// Nanoseconds since the first that anybody asked for: they stand in for clock cycles, the same ones for all
+    /// blocks and launches.
     pub fn clock(&self) -> u64 {
-        self.started.elapsed().as_nanos() as u64
+        static START: LazyLock<Instant> = LazyLock::new(Instant::now);
+        START.elapsed().as_nanos() as u64
     }
 
     /// Why the launch has to end now, if it has to.
@@ -354,6 +355,13 @@ impl BlockRun {
                 cx.barriers[id] = Arrivals::default();
                 released = true;
             }
+        }
+        if self.started == cx.config.threads() && self.waiting.iter().any(|warp| warp.at_cluster().0) {
+            let all = self.waiting.iter().all(|warp| warp.at_cluster().1);
+            if all {
+                self.waiting.iter_mut().for_each(Warp::release_cluster);
+            }
+            released |= all;
         }
         released
     }

@@ -2,7 +2,7 @@
 
 use super::atomic::combine;
 use super::frames::Registers;
-use crate::lower::code::{Match, NO_SLOT, Op, Reduce, Shuffle, ShuffleMode, Vote, VoteMode};
+use crate::lower::code::{Elect, Match, NO_SLOT, Op, Reduce, Shuffle, ShuffleMode, Vote, VoteMode};
 use crate::ops::lanes::{FULL, LANES, put_lanes};
 
 /// The slot of the mask of lanes that take part.
@@ -12,6 +12,7 @@ pub fn member_slot(op: &Op) -> u32 {
         Op::Vote(vote) => vote.mask,
         Op::Match(matching) => matching.mask,
         Op::Reduce(reduce) => reduce.mask,
+        Op::Elect(elect) => elect.mask,
         _ => unreachable!("only operations of several lanes come here"),
     }
 }
@@ -23,6 +24,7 @@ pub fn run(op: &Op, registers: &mut Registers, mask: u32, members: u32) {
         Op::Vote(vote) => run_vote(vote, registers, mask, members),
         Op::Match(matching) => run_match(matching, registers, mask, members),
         Op::Reduce(reduce) => run_reduce(reduce, registers, mask, members),
+        Op::Elect(elect) => run_elect(elect, registers, mask, members),
         _ => unreachable!("only operations of several lanes come here"),
     }
 }
@@ -103,4 +105,13 @@ fn run_reduce(reduce: &Reduce, registers: &mut Registers, mask: u32, members: u3
     let first = lanes.next().unwrap_or_default();
     let result = lanes.fold(first, |sum, value| combine(reduce.function, reduce.ty, sum, value, 0));
     put_lanes(registers.words(reduce.d), result as u32, mask);
+}
+
+/// The lowest of the members is elected.
+fn run_elect(elect: &Elect, registers: &mut Registers, mask: u32, members: u32) {
+    let leader = members.trailing_zeros();
+    if elect.d != NO_SLOT {
+        put_lanes(registers.words(elect.d), leader, mask);
+    }
+    put_mask(registers, elect.p, 1 << leader, mask);
 }

@@ -32,6 +32,7 @@ impl Context<'_> {
             match *special {
                 Special::DynamicSharedStart => registers.put_double(*slot, dynamic_start(self.entry)),
                 Special::GridId => registers.put_double(*slot, 1),
+                Special::ZeroDouble => registers.put_double(*slot, 0),
                 Special::Parameter { offset, bytes, signed, wide: true } => {
                     registers.put_double(*slot, self.parameter(offset, bytes, signed));
                 }

@@ -7,11 +7,13 @@
 mod calls;
 mod check;
 mod meeting;
+mod phases;
 mod report;
 mod step;
 
 use std::time::Instant;
 
+use self::phases::Cluster;
 pub use self::report::Standing;
 use self::step::{Step, Turns};
 use super::access::Local;
@@ -39,6 +41,8 @@ enum Wait {
     WarpBarrier(u32),
     /// At the block's barrier of this number.
     Barrier(u32),
+    /// At the cluster's barrier.
+    Cluster,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +68,7 @@ pub struct Warp {
     call_bytes: u64,
     /// The group with this lane runs next, out of order.
     favoured: Option<u32>,
+    cluster: Cluster,
     /// When the warp goes on, where a kernel sent it to sleep.
     pub asleep: Option<Instant>,
 }
@@ -80,6 +85,7 @@ impl Warp {
             lane_bytes,
             call_bytes: 0,
             favoured: None,
+            cluster: Cluster::default(),
             asleep: None,
         }
     }
@@ -90,6 +96,7 @@ impl Warp {
         self.live = if lanes >= LANES as u32 { FULL } else { (1 << lanes) - 1 };
         self.groups.clear();
         self.favoured = None;
+        self.cluster = Cluster::default();
         self.asleep = None;
         let live = self.live;
         let kernel = cx.entry.function;

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex};
 use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::Fault;
 use gpufleet_emulator::memory::Memory;
-use gpufleet_emulator::module::{ComputeCapability, Module};
+use gpufleet_emulator::module::{ComputeCapability, LoadError, Module};
 use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
 
 /// The kernels of `programs.cu`.
@@ -51,6 +51,12 @@ impl Device {
             cancel: AtomicBool::new(false),
             printed: Mutex::new(String::new()),
         }
+    }
+
+    /// Why a text is refused, if it is.
+    pub fn try_new(ptx: &str) -> Result<Module, LoadError> {
+        let memory = Arc::new(Memory::new(MEMORY_BYTES).unwrap());
+        Module::load(ptx, &memory, ComputeCapability { major: 8, minor: 6 })
     }
 
     pub fn programs() -> Device {

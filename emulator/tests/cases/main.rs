@@ -2,6 +2,10 @@
 //! link; the modules say `cfg(test)` so that clippy knows their helpers for tests.
 
 #[cfg(test)]
+mod accesses;
+#[cfg(test)]
+mod atomics;
+#[cfg(test)]
 mod calls;
 #[cfg(test)]
 mod checks;
@@ -29,6 +33,8 @@ mod loading;
 mod matrix;
 #[cfg(test)]
 mod meetings;
+#[cfg(test)]
+mod phases;
 #[cfg(test)]
 mod programs;
 mod refusals;

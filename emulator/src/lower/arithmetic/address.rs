@@ -8,12 +8,16 @@ use crate::ops::lanes::{Slots, binary, compare, unary};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 
+/// Spaces that generic addresses are told apart by. A cluster has one block here.
+const SPACES: [&str; 8] =
+    ["global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry"];
+
 impl<'a> Emitter<'a, '_> {
     pub fn cvta(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let to = m.take("to");
-        let window = match m.one_of(&["global", "const", "shared", "shared::cta", "local", "param", "param::entry"]) {
+        let window = match m.one_of(&SPACES) {
             Some("global" | "const") => 0,
-            Some("shared" | "shared::cta") => SHARED_WINDOW,
+            Some("shared" | "shared::cta" | "shared::cluster") => SHARED_WINDOW,
             Some("local") => LOCAL_WINDOW,
             Some(_) => PARAM_WINDOW,
             None => return Err(self.unsupported()),
@@ -37,7 +41,7 @@ impl<'a> Emitter<'a, '_> {
     }
 
     pub fn is_space(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
-        let space = m.one_of(&["global", "const", "shared", "shared::cta", "local", "param", "param::entry"]);
+        let space = m.one_of(&SPACES);
         m.finish()?;
         self.arity(operands, 2..=2)?;
         let a = match &operands[1] {
@@ -52,7 +56,7 @@ impl<'a> Emitter<'a, '_> {
         let (start, bytes) = match space {
             Some("const") => (start, bytes),
             Some("global") => window(0),
-            Some("shared" | "shared::cta") => window(1),
+            Some("shared" | "shared::cta" | "shared::cluster") => window(1),
             Some("local") => window(2),
             Some("param" | "param::entry") => window(3),
             _ => return Err(self.unsupported()),

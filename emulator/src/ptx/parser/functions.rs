@@ -4,7 +4,7 @@ use super::cursor::{Parsed, Parser};
 use super::unsupported;
 use crate::module::LoadError;
 use crate::ptx::lexer::Kind;
-use crate::ptx::tree::{Function, Registers, Space, Statement, Variable};
+use crate::ptx::tree::{Function, Registers, Shape, Space, Statement, Variable};
 use crate::ptx::types::Type;
 
 /// Registers in one `%r<N>` declaration. The compiler numbers them one by one, so that more would be a text of
@@ -161,14 +161,20 @@ impl<'a> Parser<'a, '_> {
     }
 
     fn registers(&mut self, line: u32) -> Parsed<Registers<'a>> {
-        let name = match self.next()? {
-            Kind::Dot(name) => name,
-            _ => {
-                self.at -= 1;
-                return self.unexpected("a register type");
+        let (mut ty, mut shape) = (None, Shape::Scalar);
+        while let Some(Kind::Dot(name)) = self.peek() {
+            self.at += 1;
+            match name {
+                "v2" => shape = Shape::Vector(2),
+                "v4" => shape = Shape::Vector(4),
+                "b128" => (ty, shape) = (Some(Type::B64), Shape::Quad),
+                _ => ty = Some(Type::parse(name).ok_or_else(|| unsupported(line, name))?),
             }
-        };
-        let ty = Type::parse(name).ok_or_else(|| unsupported(line, name))?;
+        }
+        let Some(ty) = ty else { return self.unexpected("a register type") };
+        if ty == Type::Pred && shape != Shape::Scalar {
+            return Err(LoadError::syntax(line, "a vector of predicates"));
+        }
         let mut names = Vec::new();
         loop {
             let name = self.word()?;
@@ -185,7 +191,7 @@ impl<'a> Parser<'a, '_> {
             names.push((name, count));
             if !self.eat(',') {
                 self.expect(';')?;
-                return Ok(Registers { line, ty, names });
+                return Ok(Registers { line, ty, shape, names });
             }
         }
     }

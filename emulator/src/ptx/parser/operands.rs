@@ -134,6 +134,8 @@ impl<'a> Parser<'a, '_> {
         };
         let offset = self.offset()?;
         if self.eat(']') {
+            // The address is the same in all lanes, or so it says: a hint.
+            self.at += usize::from(self.peek() == Some(Kind::Dot("unified")));
             return Ok(Operand::Address(base, offset));
         }
         // Texture and tensor operands; the instructions that take them are refused by name later.

@@ -174,7 +174,7 @@ impl Warp {
             let come = match group.wait {
                 Wait::Lanes(needed) => needed & live & !group.mask == 0,
                 Wait::WarpBarrier(needed) => needed & live & !at_barrier == 0,
-                Wait::None | Wait::Barrier(_) => false,
+                Wait::None | Wait::Barrier(_) | Wait::Cluster => false,
             };
             if come {
                 if matches!(group.wait, Wait::WarpBarrier(_)) {
@@ -214,7 +214,7 @@ impl Warp {
         let mut fault = self.fault(FaultKind::LaunchFailed, what, group, cx);
         let missing = match group.wait {
             Wait::Lanes(needed) | Wait::WarpBarrier(needed) => needed & self.live & !group.mask,
-            Wait::None | Wait::Barrier(_) => 0,
+            Wait::None | Wait::Barrier(_) | Wait::Cluster => 0,
         };
         if missing != 0 {
             fault = fault.with_line(&format!("it waits for lanes {missing:#010x} of warp {}", self.index));
@@ -231,9 +231,9 @@ impl Warp {
         matches!(op, Op::Barrier(barrier) if barrier.aligned)
     }
 
-    /// The place of the first group that waits at barrier `id`, for reports.
+    /// The place of the first group that waits at a barrier of the block or the cluster, for reports.
     pub fn waiting_fault(&mut self, what: &str, cx: &Context) -> Option<Fault> {
-        let group = self.groups.iter().find(|group| matches!(group.wait, Wait::Barrier(_))).copied()?;
+        let group = self.groups.iter().find(|group| matches!(group.wait, Wait::Barrier(_) | Wait::Cluster)).copied()?;
         Some(self.fault(FaultKind::LaunchFailed, what, &group, cx))
     }
 

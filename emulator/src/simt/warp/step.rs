@@ -10,8 +10,8 @@ use super::{Group, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
 use crate::lower::code::{Function, Instruction, Logic, Op};
 use crate::ops::lanes::{FULL, load_mask, put_lanes, store_mask};
-use crate::simt::atomic;
 use crate::simt::block::Context;
+use crate::simt::{atomic, copy};
 
 /// Turns of a loop after which another group of the same warp gets its turn.
 const TURNS_OF_GROUP: u32 = 256;
@@ -172,14 +172,18 @@ impl Warp {
             }
             Op::CopyAsync(copy) => {
                 // SAFETY: as above.
-                unsafe { atomic::copy_async(copy, registers, mask, &mut cx.view, local) }
+                unsafe { copy::run(copy, registers, mask, &mut cx.view, local) }
                     .map_err(|refused| self.refusal(&refused, group, cx))?;
             }
             Op::Check(check) => self.check(check, group, mask, cx)?,
-            Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_) => return self.exchange(op, group, mask, cx),
             Op::Matrix(matrix) => return self.together(matrix, group, mask, cx),
+            Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_) | Op::Elect(_) => {
+                return self.exchange(op, group, mask, cx);
+            }
             Op::WarpBarrier { mask: slot } => return self.meet(group, mask, *slot, cx),
             Op::Barrier(barrier) => return self.arrive(barrier, group, mask, turns, cx).map(Some),
+            Op::Phase(operation) => return self.phase(operation, group, mask, turns, cx),
+            Op::Cluster { waits } => return self.cluster(*waits, group, mask, turns, cx),
             Op::JumpTable { index, targets } => {
                 return self.jump_table(group, mask, *index, targets, turns, cx).map(Some);
             }

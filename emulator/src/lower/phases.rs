@@ -1,0 +1,187 @@
+//! Barriers in shared memory (`mbarrier`), and what a cluster of one block comes to.
+
+use super::code::{NO_SLOT, Op, PENDING_BIT, PENDING_MAX, Phase, PhaseAction, Reach};
+use super::function::{Emitter, Lowered, Width, width};
+use super::memory::reach;
+use super::modifiers::Modifiers;
+use super::qualifiers::Order;
+use crate::ops::lanes::{Slots, binary, unary};
+use crate::ptx::tree::Operand;
+use crate::ptx::types::Type;
+
+/// An address that no block has, for those of another rank.
+const NOWHERE: u64 = 0xf000_0000_ffff_fff0;
+
+impl<'a> Emitter<'a, '_> {
+    pub fn phase_barrier(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let names = [
+            "init",
+            "inval",
+            "arrive",
+            "arrive_drop",
+            "expect_tx",
+            "complete_tx",
+            "test_wait",
+            "try_wait",
+            "pending_count",
+        ];
+        let name = m.one_of(&names).ok_or_else(|| self.unsupported())?;
+        let arrives = matches!(name, "arrive" | "arrive_drop");
+        let expects = arrives && m.take("expect_tx");
+        let completes = !(arrives && m.take("noComplete"));
+        let waits = matches!(name, "test_wait" | "try_wait");
+        let parity = waits && m.take("parity");
+        let order = m.order();
+        let has_scope = m.one_of(&["cta", "cluster"]).is_some();
+        let reach = reach(m);
+        let ty = m.ty()?;
+        m.finish()?;
+        let order_fits = match order {
+            None => !has_scope || !arrives,
+            Some(Order::Release) => arrives && has_scope,
+            Some(Order::Acquire) => waits,
+            Some(Order::Relaxed) => !matches!(name, "init" | "inval" | "pending_count"),
+            Some(_) => false,
+        };
+        let known = ty == Type::B64 && matches!(reach, Reach::Generic | Reach::Shared) && order_fits;
+        if !known || expects && !completes {
+            return Err(self.unsupported());
+        }
+        match (name, operands) {
+            ("pending_count", [d, state]) => self.pending_count(d, state),
+            ("init", [address, count]) => self.phase(PhaseAction::Init, reach, None, address, Some(count)),
+            ("inval", [address]) => self.phase(PhaseAction::Invalidate, reach, None, address, None),
+            ("expect_tx", [address, count]) => self.phase(PhaseAction::Expect, reach, None, address, Some(count)),
+            ("complete_tx", [address, count]) => self.phase(PhaseAction::Complete, reach, None, address, Some(count)),
+            ("arrive" | "arrive_drop", [state, address, rest @ ..]) if rest.len() <= 1 => {
+                if rest.is_empty() && (expects || !completes) {
+                    return Err(self.syntax("wrong number of operands"));
+                }
+                let action = PhaseAction::Arrive { drops: name == "arrive_drop", expects, completes };
+                self.phase(action, reach, Some(state), address, rest.first())
+            }
+            ("test_wait" | "try_wait", [done, address, phase, rest @ ..]) => {
+                match rest {
+                    [] => {}
+                    [hint] if name == "try_wait" => drop(self.source(hint, Type::U32)?),
+                    _ => return Err(self.syntax("wrong number of operands")),
+                }
+                self.phase(PhaseAction::Test { parity }, reach, Some(done), address, Some(phase))
+            }
+            _ => Err(self.syntax("wrong number of operands")),
+        }
+    }
+
+    fn phase(
+        &mut self,
+        action: PhaseAction,
+        reach: Reach,
+        d: Option<&Operand<'a>>,
+        address: &Operand<'a>,
+        a: Option<&Operand<'a>>,
+    ) -> Lowered<()> {
+        let (d_type, a_type) = match action {
+            PhaseAction::Test { parity: false } => (Type::Pred, Type::B64),
+            PhaseAction::Test { parity: true } => (Type::Pred, Type::U32),
+            _ => (Type::B64, Type::U32),
+        };
+        let a = match a {
+            Some(a) => self.source(a, a_type)?,
+            None => self.layout.constant(1),
+        };
+        let address = self.address(address, reach)?;
+        let d = match d {
+            None | Some(Operand::Sink) => NO_SLOT,
+            Some(d) => self.target(d, d_type)?,
+        };
+        self.push(Op::Phase(Box::new(Phase { address, action, d, a })));
+        Ok(())
+    }
+
+    /// What an arrival's state says was pending before it.
+    fn pending_count(&mut self, d: &Operand<'a>, state: &Operand<'a>) -> Lowered<()> {
+        let a = self.source(state, Type::B64)?;
+        let d = self.target(d, Type::U32)?;
+        let count = unary(|state: u64| (state >> PENDING_BIT) as u32 & PENDING_MAX);
+        self.push_lanes(count, Slots { d, a, ..Slots::default() });
+        Ok(())
+    }
+
+    /// `cp.async.mbarrier.arrive`: the copies before it are done, so that it arrives at once. Without `noinc` it would
+    /// first have counted itself in, which changes nothing then.
+    pub fn arrive_after_copies(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let (arrives, counted) = (m.take("arrive"), m.take("noinc"));
+        let reach = reach(m);
+        let ty = m.ty()?;
+        m.finish()?;
+        if !arrives || ty != Type::B64 || !matches!(reach, Reach::Generic | Reach::Shared) {
+            return Err(self.unsupported());
+        }
+        self.arity(operands, 1..=1)?;
+        let action = if counted {
+            PhaseAction::Arrive { drops: false, expects: false, completes: true }
+        } else {
+            PhaseAction::Look
+        };
+        self.phase(action, reach, None, &operands[0], None)
+    }
+
+    /// `barrier.cluster`, behind its name.
+    pub fn cluster_barrier(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let waits = m.one_of(&["arrive", "wait"]).ok_or_else(|| self.unsupported())? == "wait";
+        m.one_of(if waits { &["acquire"] } else { &["release", "relaxed"] });
+        m.take("aligned");
+        m.finish()?;
+        self.arity(operands, 0..=0)?;
+        self.push(Op::Cluster { waits });
+        Ok(())
+    }
+
+    /// `mapa`: the address that another block of the cluster has for the same variable. There is one block.
+    pub fn map_address(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        m.take("shared::cluster");
+        let ty = m.ty()?;
+        m.finish()?;
+        self.arity(operands, 3..=3)?;
+        if !matches!(ty, Type::U32 | Type::U64) {
+            return Err(self.unsupported());
+        }
+        let (a, b) = (self.source(&operands[1], ty)?, self.source(&operands[2], Type::U32)?);
+        let d = self.target(&operands[0], ty)?;
+        let lanes = match width(ty) {
+            Width::Double => {
+                let wide = self.scratch(Width::Double);
+                self.push_lanes(unary(|b: u32| u64::from(b)), Slots { d: wide, a: b, ..Slots::default() });
+                let lanes = binary(|a: u64, rank: u64| if rank == 0 { a } else { NOWHERE });
+                self.push_lanes(lanes, Slots { d, a, b: wide, ..Slots::default() });
+                return Ok(());
+            }
+            _ => binary(|a: u32, rank: u32| if rank == 0 { a } else { NOWHERE as u32 }),
+        };
+        self.push_lanes(lanes, Slots { d, a, b, ..Slots::default() });
+        Ok(())
+    }
+
+    /// `getctarank`: the first and only block.
+    pub fn rank_of_address(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        m.take("shared::cluster");
+        let ty = m.ty()?;
+        m.finish()?;
+        self.arity(operands, 2..=2)?;
+        if !matches!(ty, Type::U32 | Type::U64) {
+            return Err(self.unsupported());
+        }
+        self.source(&operands[1], ty)?;
+        let (d, a) = (self.target(&operands[0], Type::U32)?, self.layout.constant(0));
+        self.push_lanes(unary(|a: u32| a), Slots { d, a, ..Slots::default() });
+        Ok(())
+    }
+
+    /// `griddepcontrol`: a launch begins when those before it have ended, so that there is nothing to wait for.
+    pub fn grid_dependency(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let known = m.one_of(&["launch_dependents", "wait"]).is_some();
+        m.finish()?;
+        self.arity(operands, 0..=0)?;
+        if known { Ok(()) } else { Err(self.unsupported()) }
+    }
+}

@@ -1,0 +1,70 @@
+//! What an access to memory says about order, scope, caches and hints.
+//!
+//! Every access here is coherent and as ordered as the machine makes it, so that scopes and hints change nothing; a
+//! combination that PTX does not have is still refused.
+
+use super::modifiers::Modifiers;
+
+const SCOPES: [&str; 4] = ["cta", "cluster", "gpu", "sys"];
+const EVICTIONS: [&str; 5] =
+    ["L1::evict_normal", "L1::evict_unchanged", "L1::evict_first", "L1::evict_last", "L1::no_allocate"];
+const PREFETCHES: [&str; 3] = ["L2::64B", "L2::128B", "L2::256B"];
+
+/// How an access is ordered with others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    Weak,
+    Volatile,
+    Relaxed,
+    Acquire,
+    Release,
+    Both,
+}
+
+/// The qualifiers of a load or a store.
+#[derive(Clone, Copy, Debug)]
+pub struct Qualifiers {
+    pub order: Order,
+    /// A cache policy is among the operands.
+    pub has_policy: bool,
+}
+
+impl Modifiers<'_> {
+    pub fn order(&mut self) -> Option<Order> {
+        Some(match self.one_of(&["weak", "volatile", "relaxed", "acquire", "release", "acq_rel"])? {
+            "weak" => Order::Weak,
+            "volatile" => Order::Volatile,
+            "relaxed" => Order::Relaxed,
+            "acquire" => Order::Acquire,
+            "release" => Order::Release,
+            _ => Order::Both,
+        })
+    }
+
+    pub fn scope(&mut self) -> bool {
+        self.one_of(&SCOPES).is_some()
+    }
+
+    /// Those of `ld` with its cache operators, or of `st` with its own; `None` for a combination that PTX lacks.
+    pub fn access(&mut self, operators: &[&'static str], ordered: Order) -> Option<Qualifiers> {
+        let is_mapped = self.take("mmio");
+        let order = self.order().unwrap_or(Order::Weak);
+        let of_system = self.take("sys");
+        let has_scope = of_system || self.scope();
+        let operator = self.one_of(operators).is_some();
+        let eviction = self.one_of(&EVICTIONS).is_some();
+        let has_policy = self.take("L2::cache_hint");
+        let fits = match order {
+            Order::Weak => !has_scope && !(operator && eviction),
+            Order::Volatile => !has_scope && !operator && !eviction,
+            _ => (order == Order::Relaxed || order == ordered) && has_scope && !operator,
+        };
+        let mapped_fits = !is_mapped || order == Order::Relaxed && of_system;
+        (fits && mapped_fits).then_some(Qualifiers { order, has_policy })
+    }
+
+    /// How much of what follows should come to the cache too.
+    pub fn prefetch_size(&mut self) -> bool {
+        self.one_of(&PREFETCHES).is_some()
+    }
+}

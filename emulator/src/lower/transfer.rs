@@ -1,0 +1,136 @@
+//! Copies that run on their own, and advice about caches.
+
+use super::code::{Check, CopyAsync, Op, Reach};
+use super::function::{Emitter, Lowered};
+use super::memory::reach;
+use super::modifiers::Modifiers;
+use crate::ops::lanes::{Slots, unary};
+use crate::ptx::tree::Operand;
+use crate::ptx::types::Type;
+
+/// What `discard` and `applypriority` speak about: one line of a device's cache.
+const ADVICE_BYTES: u64 = 128;
+
+/// What is preferred to stay in the cache, as `createpolicy` names it.
+const PRIMARY: [&str; 4] = ["L2::evict_last", "L2::evict_normal", "L2::evict_first", "L2::evict_unchanged"];
+
+impl<'a> Emitter<'a, '_> {
+    /// `cp.async`: the copy is made at once, so that committing and waiting have nothing left to do.
+    pub fn copy_async(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        if !m.take("async") {
+            return Err(self.unsupported());
+        }
+        match m.one_of(&["commit_group", "wait_group", "wait_all", "mbarrier"]) {
+            Some("mbarrier") => return self.arrive_after_copies(m, operands),
+            Some(name) => {
+                m.finish()?;
+                return match (name, operands) {
+                    ("wait_group", [Operand::Integer(_)]) | ("commit_group" | "wait_all", []) => Ok(()),
+                    _ => Err(self.syntax("unexpected operands")),
+                };
+            }
+            None => {}
+        }
+        let cache = m.one_of(&["ca", "cg"]);
+        let shared = m.one_of(&["shared", "shared::cta"]).is_some();
+        let global = m.take("global");
+        let has_policy = m.take("L2::cache_hint");
+        m.prefetch_size();
+        m.finish()?;
+        let (Some(cache), true, true) = (cache, shared, global) else { return Err(self.unsupported()) };
+        let operands = self.without_policy(operands, has_policy)?;
+        self.arity(operands, 3..=4)?;
+        let bytes = match operands[2] {
+            Operand::Integer(bytes @ (4 | 8 | 16)) if cache == "ca" || bytes == 16 => bytes as u32,
+            _ => return Err(self.unsupported()),
+        };
+        let target = self.address(&operands[0], Reach::Shared)?;
+        let source = self.address(&operands[1], Reach::Global)?;
+        let (mut source_bytes, mut ignore) = (None, None);
+        match operands.get(3) {
+            Some(operand) if self.is_predicate(operand) => ignore = Some(self.predicate(operand)?),
+            Some(operand) => source_bytes = Some(self.source(operand, Type::U32)?),
+            None => {}
+        }
+        if ignore.is_none() {
+            self.check(Check { length: source_bytes, ..Check::load(source, bytes, false) });
+        }
+        self.check(Check::store(target, bytes, false, &[], false));
+        self.push(Op::CopyAsync(Box::new(CopyAsync { target, source, bytes, source_bytes, ignore })));
+        Ok(())
+    }
+
+    fn is_predicate(&mut self, operand: &Operand<'a>) -> bool {
+        matches!(operand, Operand::Name(_) | Operand::Negated(_)) && self.predicate(operand).is_ok()
+    }
+
+    /// The operands without the cache policy at their end, which is looked at and not used.
+    pub fn without_policy<'o>(&mut self, operands: &'o [Operand<'a>], has: bool) -> Lowered<&'o [Operand<'a>]> {
+        match operands {
+            [rest @ .., policy] if has => {
+                self.source(policy, Type::B64)?;
+                Ok(rest)
+            }
+            _ if has => Err(self.syntax("a cache policy is needed")),
+            _ => Ok(operands),
+        }
+    }
+
+    /// Advice about caches, of which there are none here. That the instruction is a valid one is still checked.
+    pub fn advise(&mut self, name: &str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let reach = reach(m);
+        let known = match name {
+            "prefetch" if m.one_of(&["L1", "L2"]).is_some() => {
+                matches!(reach, Reach::Generic | Reach::Global | Reach::Local)
+            }
+            "prefetch" => m.one_of(&["L2::evict_last", "L2::evict_normal"]).is_some() && reach == Reach::Global,
+            "prefetchu" => m.take("L1") && reach == Reach::Generic,
+            "discard" => m.take("L2") && matches!(reach, Reach::Generic | Reach::Global),
+            _ => m.take("L2::evict_normal") && matches!(reach, Reach::Generic | Reach::Global),
+        };
+        m.finish()?;
+        if !known {
+            return Err(self.unsupported());
+        }
+        let address = match (name, operands) {
+            ("prefetch" | "prefetchu", [address]) => address,
+            ("discard" | "applypriority", [address, Operand::Integer(ADVICE_BYTES)]) => address,
+            _ => return Err(self.syntax("unexpected operands")),
+        };
+        self.address(address, reach).map(drop)
+    }
+
+    /// `createpolicy`: a value that only serves as a hint, and is zero here.
+    pub fn create_policy(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let form = m.one_of(&["fractional", "range", "cvt"]).ok_or_else(|| self.unsupported())?;
+        let known = match form {
+            "cvt" => m.take("L2"),
+            _ => {
+                m.take("global");
+                let primary = m.one_of(&PRIMARY).is_some();
+                m.one_of(&["L2::evict_first", "L2::evict_unchanged"]);
+                primary
+            }
+        };
+        let ty = m.ty()?;
+        m.finish()?;
+        if !known || ty != Type::B64 {
+            return Err(self.unsupported());
+        }
+        match (form, operands) {
+            ("fractional", [_]) => {}
+            ("fractional", [_, fraction]) => drop(self.source(fraction, Type::F32)?),
+            ("cvt", [_, property]) => drop(self.source(property, Type::B64)?),
+            ("range", [_, address, primary, total]) => {
+                self.address(address, Reach::Global)?;
+                self.source(primary, Type::U32)?;
+                self.source(total, Type::U32)?;
+            }
+            _ => return Err(self.syntax("wrong number of operands")),
+        }
+        let d = self.target(&operands[0], ty)?;
+        let a = self.layout.constant64(0);
+        self.push_lanes(unary(|a: u64| a), Slots { d, a, ..Slots::default() });
+        Ok(())
+    }
+}

@@ -1,0 +1,91 @@
+//! Registers of several parts: vectors, whose parts have names, and `.b128`, which is two halves of 64 bits here.
+
+use super::function::{Emitter, Lowered, Width};
+use super::symbols::Symbol;
+use crate::ops::lanes::{Slots, unary};
+use crate::ptx::tree::Operand;
+use crate::ptx::types::Type;
+
+/// Names of a vector's parts, in order.
+const PARTS: [&str; 4] = ["x", "y", "z", "w"];
+const COLORS: [&str; 4] = ["r", "g", "b", "a"];
+
+/// Names that the halves of 128 bits go by here; PTX has none for them.
+const HALVES: [&str; 2] = ["low", "high"];
+
+fn part_index(name: &str, quad: bool) -> Option<usize> {
+    let place = |names: &[&str]| names.iter().position(|part| *part == name);
+    if quad { place(&HALVES) } else { place(&PARTS).or_else(|| place(&COLORS)) }
+}
+
+impl<'a> Emitter<'a, '_> {
+    /// One part of a vector register.
+    pub fn part(&mut self, name: &'a str, part: &str) -> Lowered<(u32, Width)> {
+        let found = match self.symbol(name)? {
+            Symbol::Tuple { slots, width, quad } => {
+                part_index(part, quad).and_then(|index| slots.get(index).map(|slot| (*slot, width)))
+            }
+            _ => None,
+        };
+        found.ok_or_else(|| self.syntax(format!("`{name}` has no part `{part}`")))
+    }
+
+    /// The parts of `{a, b}`, of a vector register, or of a single operand.
+    pub fn elements(&mut self, operand: &Operand<'a>, count: usize) -> Lowered<Vec<Operand<'a>>> {
+        let elements = match operand {
+            Operand::Vector(elements) => elements.clone(),
+            Operand::Name(name) if count > 1 => match self.symbol(name)? {
+                Symbol::Tuple { slots, quad: false, .. } => {
+                    PARTS.iter().take(slots.len()).map(|part| Operand::Element(name, part)).collect()
+                }
+                _ => vec![operand.clone()],
+            },
+            single => vec![single.clone()],
+        };
+        if elements.len() == count { Ok(elements) } else { Err(self.syntax("wrong number of vector elements")) }
+    }
+
+    /// The halves of a `.b128` register, the lower one first.
+    pub fn quad(&mut self, operand: &Operand<'a>) -> Lowered<[u32; 2]> {
+        let Operand::Name(name) = operand else { return Err(self.syntax("a register of 128 bits is needed")) };
+        match self.symbol(name)? {
+            Symbol::Tuple { slots, quad: true, .. } => Ok([slots[0], slots[1]]),
+            _ => Err(self.syntax(format!("`{name}` is not a register of 128 bits"))),
+        }
+    }
+
+    /// The halves of a `.b128` register as operands of 64 bits.
+    pub fn halves(&mut self, operand: &Operand<'a>) -> Lowered<Vec<Operand<'a>>> {
+        self.quad(operand)?;
+        match operand {
+            Operand::Name(name) => Ok(HALVES.map(|half| Operand::Element(name, half)).into()),
+            _ => Err(self.syntax("a register of 128 bits is needed")),
+        }
+    }
+
+    /// `mov.b128`, between registers of 128 bits and pairs of 64.
+    pub fn move_quad(&mut self, operands: &[Operand<'a>]) -> Lowered<()> {
+        let [d, a] = operands else { return Err(self.syntax("wrong number of operands")) };
+        let a = match a {
+            Operand::Vector(parts) if parts.len() == 2 => {
+                [self.source(&parts[0], Type::B64)?, self.source(&parts[1], Type::B64)?]
+            }
+            single => self.quad(single)?,
+        };
+        // All is read before anything is written: the halves may change places.
+        let held = [self.scratch(Width::Double), self.scratch(Width::Double)];
+        for (d, a) in held.into_iter().zip(a) {
+            self.push_lanes(unary(|a: u64| a), Slots { d, a, ..Slots::default() });
+        }
+        let d = match d {
+            Operand::Vector(parts) if parts.len() == 2 => {
+                [self.target(&parts[0], Type::B64)?, self.target(&parts[1], Type::B64)?]
+            }
+            single => self.quad(single)?,
+        };
+        for (d, a) in d.into_iter().zip(held) {
+            self.push_lanes(unary(|a: u64| a), Slots { d, a, ..Slots::default() });
+        }
+        Ok(())
+    }
+}

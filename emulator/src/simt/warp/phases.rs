@@ -1,0 +1,98 @@
+//! Lanes at barriers in shared memory and at that of the cluster.
+
+use super::step::Turns;
+use super::{Group, Step, Wait, Warp};
+use crate::fault::{Fault, FaultKind};
+use crate::lower::code::Phase;
+use crate::simt::block::Context;
+use crate::simt::phases::{self, Failed};
+
+/// How lanes stand to the cluster's barrier, by lane.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Cluster {
+    /// They have come, others have not.
+    come: u32,
+    /// All had come; they have yet to wait.
+    over: u32,
+}
+
+impl Warp {
+    /// An operation on a barrier in memory. Lanes that ask for a phase that is not over let others have their turn.
+    pub(super) fn phase(
+        &mut self,
+        operation: &Phase,
+        group: &Group,
+        mask: u32,
+        turns: &mut Turns,
+        cx: &mut Context,
+    ) -> Result<Option<Step>, Fault> {
+        let local = self.local();
+        let registers = self.frame(group.frame).registers.start();
+        // SAFETY: the slots lie in the frame; the view and the local memory are those of this block and warp.
+        match unsafe { phases::run(operation, registers, mask, &mut cx.view, local) } {
+            Ok(0) => Ok(None),
+            Ok(_) => {
+                self.count(1, group, cx)?;
+                turns.end();
+                Ok(Some(Step::Tired(Group { pc: group.pc + 1, ..*group })))
+            }
+            Err(Failed::Access(refused)) => Err(self.refusal(&refused, group, cx)),
+            Err(Failed::Misuse(lane, what)) => {
+                Err(self.fault_in(FaultKind::LaunchFailed, what, group, lane as u32, cx))
+            }
+        }
+    }
+
+    /// `barrier.cluster`: coming and waiting are two instructions.
+    pub(super) fn cluster(
+        &mut self,
+        waits: bool,
+        group: &Group,
+        mask: u32,
+        turns: &mut Turns,
+        cx: &Context,
+    ) -> Result<Option<Step>, Fault> {
+        if !waits {
+            let twice = mask & (self.cluster.come | self.cluster.over);
+            if twice != 0 {
+                let what = "a thread comes to the cluster's barrier again without having waited";
+                return Err(self.fault_in(FaultKind::LaunchFailed, what, group, twice.trailing_zeros(), cx));
+            }
+            self.cluster.come |= mask;
+            turns.end();
+            return Ok(Some(Step::Kept(Group { pc: group.pc + 1, ..*group })));
+        }
+        let early = mask & !self.cluster.over;
+        let strangers = early & !self.cluster.come;
+        if strangers != 0 {
+            let what = "a thread waits at the cluster's barrier that has not come to it";
+            return Err(self.fault_in(FaultKind::LaunchFailed, what, group, strangers.trailing_zeros(), cx));
+        }
+        self.cluster.over &= !mask;
+        if early == 0 {
+            return Ok(None);
+        }
+        let waiting = self.detached(group, early);
+        Ok(Some(Step::Kept(Group { wait: Wait::Cluster, ..waiting })))
+    }
+
+    /// Whether one has come to the cluster's barrier, and whether all have.
+    pub fn at_cluster(&self) -> (bool, bool) {
+        let come = self.cluster.come & self.live;
+        (come != 0, come == self.live)
+    }
+
+    /// All threads have come to the cluster's barrier.
+    pub fn release_cluster(&mut self) {
+        self.cluster.over |= self.cluster.come & self.live;
+        self.cluster.come = 0;
+        for group in self.groups.iter_mut().filter(|group| group.wait == Wait::Cluster) {
+            group.wait = Wait::None;
+            group.pc += 1;
+            self.cluster.over &= !group.mask;
+        }
+        for group in std::mem::take(&mut self.groups) {
+            self.add(group);
+        }
+    }
+}
