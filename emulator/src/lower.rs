@@ -122,7 +122,7 @@ fn declare<'a>(
     for variable in &tree.variables {
         let bytes = variable.count.saturating_mul(variable.ty.bytes().into());
         let symbol = match variable.space {
-            Space::Shared if variable.count == 0 => Symbol::DynamicShared,
+            Space::Shared if variable.is_extern || variable.count == 0 => Symbol::DynamicShared,
             Space::Shared => {
                 let offset = place_shared(shared_end, variable)?;
                 symbols.shared.push(source::shared_variable(variable, offset));
@@ -147,6 +147,7 @@ fn declare<'a>(
             return Err(LoadError::syntax(variable.line, format!("`{}` is defined twice", variable.name)));
         }
     }
+    symbols.explicit_clusters = tree.functions.iter().any(|function| function.explicit_cluster);
     declare_functions(tree, &mut symbols)?;
     Ok((symbols, globals))
 }
@@ -207,6 +208,17 @@ fn declare_functions<'a>(tree: &Tree<'a>, symbols: &mut Symbols<'a>) -> Result<(
             index += 1;
         }
     }
+    for (alias, name) in &tree.aliases {
+        let function = symbols.names.get(name).filter(|symbol| matches!(symbol, Symbol::Function(_))).cloned();
+        let Some(function) = function else {
+            let message = format!("unresolved function `{name}` of the alias `{alias}`");
+            return Err(LoadError::new(0, LoadErrorKind::Unresolved, message));
+        };
+        symbols.names.insert(alias, function);
+        if let Some(signature) = symbols.signatures.get(name).copied() {
+            symbols.signatures.insert(alias, signature);
+        }
+    }
     for function in &tree.functions {
         if symbols.names.contains_key(function.name) {
             continue;
@@ -253,20 +265,28 @@ fn initial_bits(initial: &Initial, variable: &Variable, symbols: &Symbols) -> Re
         (Initial::Double(value), Type::F32) => u64::from((*value as f32).to_bits()),
         (Initial::Double(value), _) => value.to_bits(),
         (Initial::Symbol { name, offset }, _) => {
-            let address = match symbols.get(name) {
-                Some(Symbol::Global { address }) => address,
-                Some(Symbol::Function(Callee::Function(index))) => FUNCTION_WINDOW + index as u64 * FUNCTION_STRIDE,
-                _ => {
-                    let message = format!("unresolved name `{name}` in an initial value");
-                    return Err(LoadError::new(variable.line, LoadErrorKind::Unresolved, message));
-                }
-            };
             if variable.ty.bits() != 64 {
                 return Err(LoadError::syntax(variable.line, "an address needs 64 bits"));
             }
-            address.wrapping_add_signed(*offset)
+            initial_address(name, variable, symbols)?.wrapping_add_signed(*offset)
+        }
+        (Initial::Byte { shift, name, offset }, _) => {
+            let start = name.map_or(Ok(0), |name| initial_address(name, variable, symbols))?;
+            start.wrapping_add_signed(*offset) >> shift & 0xff
         }
     })
+}
+
+/// The address of a variable or a function that an initial value names.
+fn initial_address(name: &str, variable: &Variable, symbols: &Symbols) -> Result<u64, LoadError> {
+    match symbols.get(name) {
+        Some(Symbol::Global { address }) => Ok(address),
+        Some(Symbol::Function(Callee::Function(index))) => Ok(FUNCTION_WINDOW + index as u64 * FUNCTION_STRIDE),
+        _ => {
+            let message = format!("unresolved name `{name}` in an initial value");
+            Err(LoadError::new(variable.line, LoadErrorKind::Unresolved, message))
+        }
+    }
 }
 
 struct Lowered {

@@ -342,7 +342,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
                 self.function.local_bytes = offset + bytes as u32;
                 Symbol::Local { offset }
             }
-            Space::Shared if variable.count == 0 => Symbol::DynamicShared,
+            Space::Shared if variable.is_extern || variable.count == 0 => Symbol::DynamicShared,
             Space::Shared => {
                 let offset = super::place_shared(&mut self.shared_end, variable)?;
                 self.function.shared.push(shared_variable(variable, offset));

@@ -69,6 +69,13 @@ impl<'a> Parser<'a, '_> {
                     return self.skip_braces();
                 }
                 "pragma" => return self.skip_to(';'),
+                "alias" => {
+                    self.at += 1;
+                    let alias = self.word()?;
+                    self.expect(',')?;
+                    tree.aliases.push((alias, self.word()?));
+                    return self.expect(';');
+                }
                 "visible" | "weak" | "common" => self.at += 1,
                 "extern" => {
                     is_extern = true;

@@ -9,6 +9,8 @@ pub struct Tree<'a> {
     pub target: Option<Target>,
     pub variables: Vec<Variable<'a>>,
     pub functions: Vec<Function<'a>>,
+    /// Other names of functions, with the names that they stand for.
+    pub aliases: Vec<(&'a str, &'a str)>,
     /// Numbers and names of `.file` directives.
     pub files: Vec<(u32, &'a str)>,
 }
@@ -57,6 +59,12 @@ pub enum Initial<'a> {
         name: &'a str,
         offset: i64,
     },
+    /// One byte of such an address, or of a number where there is no name.
+    Byte {
+        shift: u32,
+        name: Option<&'a str>,
+        offset: i64,
+    },
 }
 
 /// A kernel or a function; without a body it is a declaration.
@@ -69,6 +77,8 @@ pub struct Function<'a> {
     pub params: Vec<Variable<'a>>,
     pub max_threads: Option<u64>,
     pub required: Option<[u32; 3]>,
+    /// It says that it runs in clusters, of one block each.
+    pub explicit_cluster: bool,
     pub body: Option<Vec<Statement<'a>>>,
 }
 

@@ -42,3 +42,5 @@ mod refusals;
 mod single;
 #[cfg(test)]
 mod synchronization;
+#[cfg(test)]
+mod variables;

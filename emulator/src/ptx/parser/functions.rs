@@ -2,7 +2,7 @@
 
 use super::cursor::{Parsed, Parser};
 use super::unsupported;
-use crate::module::LoadError;
+use crate::module::{LoadError, LoadErrorKind};
 use crate::ptx::lexer::Kind;
 use crate::ptx::tree::{Function, Registers, Shape, Space, Statement, Variable};
 use crate::ptx::types::Type;
@@ -39,8 +39,17 @@ impl<'a> Parser<'a, '_> {
         let results = if self.is('(') { self.params()? } else { Vec::new() };
         let name = self.word()?;
         let params = if self.is('(') { self.params()? } else { Vec::new() };
-        let mut function =
-            Function { line, name, is_entry, results, params, max_threads: None, required: None, body: None };
+        let mut function = Function {
+            line,
+            name,
+            is_entry,
+            results,
+            params,
+            max_threads: None,
+            required: None,
+            explicit_cluster: false,
+            body: None,
+        };
         loop {
             match self.peek() {
                 Some(Kind::Dot(directive)) => self.performance(directive, &mut function)?,
@@ -63,7 +72,15 @@ impl<'a> Parser<'a, '_> {
         match directive {
             "maxntid" => function.max_threads = Some(threads(self.shape()?)),
             "reqntid" => function.required = Some(self.shape()?),
-            "minnctapersm" | "maxnctapersm" | "maxnreg" => {
+            "explicitcluster" => function.explicit_cluster = true,
+            "reqnctapercluster" => {
+                function.explicit_cluster = true;
+                if self.shape()? != [1; 3] {
+                    let message = "a cluster of more than one block";
+                    return Err(LoadError::new(line, LoadErrorKind::UnsupportedDirective, message));
+                }
+            }
+            "minnctapersm" | "maxnctapersm" | "maxnreg" | "maxclusterrank" => {
                 self.integer()?;
             }
             "noreturn" => {}

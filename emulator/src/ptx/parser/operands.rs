@@ -97,7 +97,7 @@ impl<'a> Parser<'a, '_> {
     }
 
     /// `+ 4`, `- 4`, `+-4` or nothing.
-    fn offset(&mut self) -> Parsed<i64> {
+    pub(super) fn offset(&mut self) -> Parsed<i64> {
         let mut negative = false;
         if !self.is('+') && !self.is('-') {
             return Ok(0);

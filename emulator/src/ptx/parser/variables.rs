@@ -10,6 +10,11 @@ use crate::ptx::types::Type;
 /// Braces inside one another in an initial value; PTX has no use for more than a few.
 const NESTING_MAX: u32 = 16;
 
+/// Zeros that short rows of an initial value leave before the next: more would be an array of many megabytes.
+const PADDING_MAX: u64 = 1 << 20;
+
+const TOO_LARGE: &str = "array too large";
+
 impl<'a> Parser<'a, '_> {
     pub(super) fn space(&mut self) -> Parsed<Space> {
         let line = self.line();
@@ -48,10 +53,7 @@ impl<'a> Parser<'a, '_> {
                 "v4" => vector = 4,
                 "ptr" => pointer = true,
                 "global" | "const" | "shared" | "local" | "generic" if pointer => {}
-                "attribute" => {
-                    self.expect('(')?;
-                    self.skip_to(')')?;
-                }
+                "attribute" => self.skip_parentheses()?,
                 _ => ty = Some(Type::parse(name).ok_or_else(|| unsupported(line, name))?),
             }
         }
@@ -60,15 +62,35 @@ impl<'a> Parser<'a, '_> {
         Ok((ty, align.unwrap_or(natural).max(1), vector.into()))
     }
 
+    fn skip_parentheses(&mut self) -> Parsed<()> {
+        self.expect('(')?;
+        let mut depth = 1;
+        while depth > 0 {
+            match self.next()? {
+                Kind::Punct('(') => depth += 1,
+                Kind::Punct(')') => depth -= 1,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// The dimensions behind a name: elements, 0 where one is left open.
     pub(super) fn dimensions(&mut self) -> Parsed<u64> {
-        let mut count = 1u64;
+        let lengths = self.lengths()?;
+        lengths.iter().try_fold(1u64, |count, length| count.checked_mul(*length)).ok_or_else(|| self.error(TOO_LARGE))
+    }
+
+    fn lengths(&mut self) -> Parsed<Vec<u64>> {
+        let mut lengths = Vec::new();
         while self.eat('[') {
-            let length = if self.is(']') { 0 } else { self.integer()? };
-            count = count.checked_mul(length).ok_or_else(|| self.error("array too large"))?;
+            lengths.push(if self.is(']') { 0 } else { self.integer()? });
             self.expect(']')?;
+            if lengths.len() > NESTING_MAX as usize {
+                return Err(self.error("too many dimensions"));
+            }
         }
-        Ok(count)
+        Ok(lengths)
     }
 
     /// One or more variables of one type, up to and with the semicolon.
@@ -83,12 +105,26 @@ impl<'a> Parser<'a, '_> {
                 let message = format!("numbered variables like `{name}<N>` outside .reg");
                 return Err(LoadError::new(line, LoadErrorKind::UnsupportedDirective, message));
             }
-            let count = self.dimensions()?.checked_mul(vector).ok_or_else(|| self.error("array too large"))?;
+            let mut lengths = self.lengths()?;
+            if vector > 1 {
+                lengths.push(vector);
+            }
+            // Elements below each place of every dimension.
+            let mut sizes = vec![1u64];
+            for length in lengths.iter().rev() {
+                let below = *sizes.last().expect("there is one from the start");
+                sizes.push(below.checked_mul(*length).ok_or_else(|| self.error(TOO_LARGE))?);
+            }
+            sizes.reverse();
             let mut initial = Vec::new();
             if self.eat('=') {
-                self.initial(&mut initial, 0)?;
+                self.initial(&mut initial, &sizes, 0)?;
             }
-            let count = if count == 0 && !is_extern { initial.len() as u64 } else { count };
+            let row = sizes.get(1).copied().unwrap_or(1).max(1);
+            let count = match sizes[0] {
+                0 if !is_extern => (initial.len() as u64).next_multiple_of(row),
+                count => count,
+            };
             if initial.len() as u64 > count {
                 return Err(LoadError::syntax(line, format!("`{name}` has more initial values than elements")));
             }
@@ -100,37 +136,79 @@ impl<'a> Parser<'a, '_> {
         }
     }
 
-    fn initial(&mut self, values: &mut Vec<Initial<'a>>, depth: u32) -> Parsed<()> {
+    /// A value, or values in braces. `sizes` has the elements of this and of each dimension below; a list that is
+    /// too short leaves the rest of its dimension zero.
+    fn initial(&mut self, values: &mut Vec<Initial<'a>>, sizes: &[u64], depth: u32) -> Parsed<()> {
         if depth > NESTING_MAX {
             return Err(self.error("initial value nested too deeply"));
         }
-        if self.eat('{') {
-            loop {
-                if self.eat('}') {
-                    return Ok(());
+        if !self.eat('{') {
+            let value = self.initial_value(depth)?;
+            values.push(value);
+            return Ok(());
+        }
+        let below = sizes.get(1..).unwrap_or_default();
+        let start = values.len() as u64;
+        loop {
+            if self.eat('}') {
+                return Ok(());
+            }
+            if self.is('{') {
+                // A row begins at a multiple of its size, however many values the one before had.
+                let row = below.first().copied().unwrap_or(1).max(1);
+                let place = start + (values.len() as u64 - start).next_multiple_of(row);
+                if place - values.len() as u64 > PADDING_MAX {
+                    return Err(self.error(TOO_LARGE));
                 }
-                self.initial(values, depth + 1)?;
-                if !self.eat(',') {
-                    return self.expect('}');
-                }
+                values.resize(place as usize, Initial::Integer(0));
+            }
+            let before = values.len() as u64;
+            let is_row = self.is('{');
+            self.initial(values, below, depth + 1)?;
+            if is_row && values.len() as u64 - before > below.first().copied().unwrap_or(1) {
+                return Err(self.error("more initial values than the dimension has elements"));
+            }
+            if !self.eat(',') {
+                return self.expect('}');
             }
         }
-        let generic = self.peek() == Some(Kind::Word("generic")) && self.peek_at(1) == Some(Kind::Punct('('));
-        if generic {
+    }
+
+    /// A number, an address with an offset, or one byte of either: `5`, `generic(a)+4`, `0xFF00(generic(a))`.
+    fn initial_value(&mut self, depth: u32) -> Parsed<Initial<'a>> {
+        if depth > NESTING_MAX {
+            return Err(self.error("initial value nested too deeply"));
+        }
+        if let (Some(Kind::Integer(mask)), Some(Kind::Punct('('))) = (self.peek(), self.peek_at(1)) {
+            let shift = mask.trailing_zeros();
+            if mask == 0 || shift % 8 != 0 || mask >> shift != 0xff {
+                return Err(self.error("the mask is not one of a byte"));
+            }
             self.at += 2;
-        }
-        let value = self.operand(0)?;
-        if generic {
+            let value = self.initial_value(depth + 1)?;
             self.expect(')')?;
+            return Ok(match value {
+                Initial::Symbol { name, offset } => Initial::Byte { shift, name: Some(name), offset },
+                Initial::Integer(number) => Initial::Byte { shift, name: None, offset: number as i64 },
+                _ => return Err(self.error("unsupported initial value")),
+            });
         }
-        values.push(match value {
+        if self.peek() == Some(Kind::Word("generic")) && self.peek_at(1) == Some(Kind::Punct('(')) {
+            self.at += 2;
+            let inner = self.initial_value(depth + 1)?;
+            self.expect(')')?;
+            let Initial::Symbol { name, offset } = inner else {
+                return Err(self.error("unsupported initial value"));
+            };
+            return Ok(Initial::Symbol { name, offset: offset.wrapping_add(self.offset()?) });
+        }
+        Ok(match self.operand(0)? {
             Operand::Integer(value) => Initial::Integer(value),
             Operand::Single(bits) => Initial::Single(bits),
             Operand::Double(value) => Initial::Double(value),
             Operand::Name(name) => Initial::Symbol { name, offset: 0 },
             Operand::Offset(name, offset) => Initial::Symbol { name, offset },
             _ => return Err(self.error("unsupported initial value")),
-        });
-        Ok(())
+        })
     }
 }
