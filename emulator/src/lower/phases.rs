@@ -1,6 +1,6 @@
 //! Barriers in shared memory (`mbarrier`), and what a cluster of one block comes to.
 
-use super::code::{NO_SLOT, Op, PENDING_BIT, PENDING_MAX, Phase, PhaseAction, Reach};
+use super::code::{Check, NO_SLOT, Op, PENDING_BIT, PENDING_MAX, Phase, PhaseAction, Reach};
 use super::function::{Emitter, Lowered, Width, width};
 use super::memory::reach;
 use super::modifiers::Modifiers;
@@ -94,6 +94,11 @@ impl<'a> Emitter<'a, '_> {
             None | Some(Operand::Sink) => NO_SLOT,
             Some(d) => self.target(d, d_type)?,
         };
+        self.check(match action {
+            PhaseAction::Init | PhaseAction::Invalidate => Check::store(address, 8, true, &[], true),
+            PhaseAction::Test { .. } | PhaseAction::Look => Check::load(address, 8, true),
+            _ => Check::atomic(address, 8),
+        });
         self.push(Op::Phase(Box::new(Phase { address, action, d, a })));
         Ok(())
     }

@@ -20,6 +20,9 @@ use crate::ops::lanes::{FULL, LANES};
 /// Barriers of a block, as on every device.
 const BARRIERS: usize = 16;
 
+/// The number of the cluster's barrier among them, for checks.
+const CLUSTER: u32 = BARRIERS as u32;
+
 /// Turns of loops after which another warp gets its turn.
 const TURNS_OF_WARP: u32 = 4096;
 
@@ -359,6 +362,11 @@ impl BlockRun {
         if self.started == cx.config.threads() && self.waiting.iter().any(|warp| warp.at_cluster().0) {
             let all = self.waiting.iter().all(|warp| warp.at_cluster().1);
             if all {
+                if let Some(checks) = &mut cx.checks {
+                    self.waiting.iter().for_each(|warp| checks.clocks.arrive(CLUSTER, warp.index, FULL));
+                    self.waiting.iter().for_each(|warp| checks.clocks.pass(CLUSTER, warp.index, FULL));
+                    checks.clocks.open(CLUSTER);
+                }
                 self.waiting.iter_mut().for_each(Warp::release_cluster);
             }
             released |= all;

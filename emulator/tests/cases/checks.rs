@@ -320,3 +320,20 @@ fn matrices_are_watched_too() {
     assert!(fault.report.starts_with("race in shared memory: write after write"), "{fault}");
     assert!(fault.report.contains("writes 64 bytes at offset 0 of shared memory"), "{fault}");
 }
+
+#[test]
+fn barriers_in_memory_and_that_of_the_cluster_order_who_comes_to_them() {
+    let meet = "setp.eq.u32 %p1, %r0, 0;\n@%p1 mbarrier.init.shared.b64 [%r10+512], 64;\nbar.sync 0;\n";
+    let arrive = "mbarrier.arrive.shared.b64 %d4, [%r10+512];\n";
+    let wait = "A:\nmbarrier.test_wait.shared.b64 %p2, [%r10+512], %d4;\n@!%p2 bra A;\n";
+    assert_no_race(&format!("{meet}{WRITE}{arrive}{wait}{READ_FAR}"), 64);
+    assert_race(&format!("{meet}{arrive}{wait}{WRITE}{READ_FAR}"), 64, "write after read");
+    let text = |body: &str| kernel(&format!("{TILE}{body}")).replace(".target sm_80", ".target sm_90");
+    let cluster = "barrier.cluster.arrive;\nbarrier.cluster.wait;\n";
+    let run = |body: String| {
+        let device = Device::checked(&text(&body), RACES);
+        device.launch("kernel", [1; 3], [64, 1, 1], &[Arg::U64(0)])
+    };
+    run(format!("{WRITE}{cluster}{READ_FAR}")).unwrap();
+    run(format!("{cluster}{WRITE}{READ_FAR}")).unwrap_err();
+}

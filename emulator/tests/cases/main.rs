@@ -37,6 +37,7 @@ mod meetings;
 mod phases;
 #[cfg(test)]
 mod programs;
+#[cfg(test)]
 mod refusals;
 #[cfg(test)]
 mod single;
