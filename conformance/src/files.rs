@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::Context as _;
 
-use crate::recipe::Recipe;
+use crate::{case::Case, recipe::Recipe};
 
 /// Cases that once failed: written by hand or by a random run, and left alone by [`write`].
 pub const REGRESSIONS: &str = "regressions";
@@ -42,13 +42,18 @@ pub fn write(recipes: &[Recipe], folder: &Path) -> anyhow::Result<usize> {
     Ok(changed.len())
 }
 
+/// Writes a case where it stays.
+pub fn keep(case: &Case, path: &Path) -> anyhow::Result<()> {
+    let parent = path.parent().context("a case lies in a folder")?;
+    fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
+    fs::write(path, case.render()).with_context(|| format!("write {}", path.display()))
+}
+
 /// Writes the cases that have no file of their own into a folder.
 pub fn write_hints(recipes: &[Recipe], folder: &Path) -> anyhow::Result<()> {
     for case in recipes.iter().flat_map(Recipe::hints) {
         let path = folder.join(format!("{}.ptx", case.name));
-        let parent = path.parent().context("a case lies in a folder")?;
-        fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
-        fs::write(&path, case.render()).with_context(|| format!("write {}", path.display()))?;
+        keep(&case, &path)?;
     }
     Ok(())
 }

@@ -13,6 +13,7 @@ pub mod files;
 pub mod grammar;
 pub mod inputs;
 pub mod kind;
+pub mod random;
 pub mod recipe;
 pub mod report;
 pub mod scalar;

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::ExitCode,
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context as _, bail};
@@ -12,9 +13,10 @@ use clap::Parser;
 use gpufleet_conformance::{
     assembler,
     case::Case,
-    children,
+    children::{self, Outcome},
     driver::Driver,
     files, grammar,
+    random::{Pool, Program},
     report::{self, Count},
     verdict::{self, CaseVerdict},
 };
@@ -42,6 +44,12 @@ struct Options {
     /// Write the case files anew, and run nothing
     #[arg(long)]
     write: bool,
+    /// Run random programs for so many seconds; one that fails is made small and kept among the cases
+    #[arg(long, value_name = "SECONDS")]
+    random: Option<u64>,
+    /// The seed of the first random program [default: the time]
+    #[arg(long, requires = "random")]
+    seed: Option<u64>,
     /// Assemble the case files with this ptxas, and run nothing
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,
@@ -84,6 +92,9 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         children::serve(&driver)?;
         return Ok(true);
     }
+    if let Some(seconds) = options.random {
+        return random_programs(&driver, Duration::from_secs(seconds), options.seed);
+    }
     let verdicts = verdicts(options, &folders, &driver)?;
     let table = report::differences(driver.name(), &verdicts);
     if let Some(path) = &options.table {
@@ -124,6 +135,34 @@ fn library(cuda: &str) -> anyhow::Result<Option<PathBuf>> {
         }
         path => Ok(Some(Path::new(path).canonicalize().with_context(|| format!("find {path}"))?)),
     }
+}
+
+/// Runs programs of one seed after the other, until the time is over or one fails.
+fn random_programs(driver: &Driver, time: Duration, seed: Option<u64>) -> anyhow::Result<bool> {
+    let start = Instant::now();
+    let clock = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
+    let first = seed.unwrap_or(clock << 20);
+    let pool = Pool::new();
+    let judged = |case: &Case| match driver.run(case) {
+        Ok(words) => verdict::judge(case, &Outcome::Ran(words)),
+        Err(error) => verdict::judge(case, &Outcome::Failed(error)),
+    };
+    let mut seed = first;
+    while start.elapsed() < time {
+        let program = Program::new(seed, &pool);
+        let found = judged(&program.case());
+        if !found.passed() {
+            let small = program.shrunk(|case| !judged(case).passed()).case();
+            let path = files::folder().join(format!("{}.ptx", small.name));
+            files::keep(&small, &path)?;
+            print!("{}", report::failures(&[found]));
+            println!("seed {seed} failed on {}; the program is kept in {}", driver.name(), path.display());
+            return Ok(false);
+        }
+        seed += 1;
+    }
+    println!("{} random programs from seed {first} on {}: all passed", seed - first, driver.name());
+    Ok(true)
 }
 
 /// Runs all cases that the device is new enough for.

@@ -153,6 +153,12 @@ impl Form {
         self
     }
 
+    /// Its instructions, though not the one over all inputs, are for random programs too.
+    pub fn plain(mut self) -> Form {
+        self.is_plain = true;
+        self
+    }
+
     /// Not for random programs: some inputs of the right kind are not legal.
     pub fn composed(mut self) -> Form {
         self.is_plain = false;

@@ -90,13 +90,13 @@ fn comparisons(g: &mut Grammar, k: Kind) {
                 let text = format!("setp.{relation}{join}{ftz}.{k}");
                 if k.element().is_some_and(|k| k.bits() == 16) {
                     let made = form(text.clone(), Pred, &[k, k, Pred], move |x| joined(first(x), x[2] != 0).into());
-                    g.add(made.file(&file).code(format!("{text} %d, %a, %b{third};")).needs(sm, ptx));
+                    g.add(made.file(&file).code(format!("{text} %d, %a, %b{third};")).plain().needs(sm, ptx));
                 } else {
                     // With both results: the second joins the opposite of the comparison.
                     let both = forms(text.clone(), &[Pred, Pred], &[k, k, Pred], move |x| {
                         vec![joined(first(x), x[2] != 0).into(), joined(!first(x), x[2] != 0).into()]
                     });
-                    g.add(both.file(&file).code(format!("{text} %d|%q, %a, %b{third};")).needs(sm, ptx));
+                    g.add(both.file(&file).code(format!("{text} %d|%q, %a, %b{third};")).plain().needs(sm, ptx));
                 }
                 let words = [(U32, 0xffff_ffff), (S32, 0xffff_ffff)];
                 let more = match k {
@@ -118,7 +118,7 @@ fn comparisons(g: &mut Grammar, k: Kind) {
                                 if joined(first(x), x[2] != 0) { one } else { 0 }
                             },
                         );
-                    let made = made.code(format!("{text} %d, %a, %b{third};")).needs(sm, ptx);
+                    let made = made.code(format!("{text} %d, %a, %b{third};")).plain().needs(sm, ptx);
                     g.add(match result {
                         // In a file of its own, so that older devices run the others.
                         Bf16 => made.file(format!("{file}.bf16")).needs(90, 78),
@@ -150,14 +150,14 @@ fn pairs(g: &mut Grammar) {
                     let both = forms(text.clone(), &[Pred, Pred], &[k, k, Pred], move |x| {
                         vec![half(x, 0).into(), half(x, 16).into()]
                     });
-                    g.add(both.file(&file).code(format!("{text} %d|%q, %a, %b{third};")).needs(sm, ptx));
+                    g.add(both.file(&file).code(format!("{text} %d|%q, %a, %b{third};")).plain().needs(sm, ptx));
                     for (result, one) in [(k, one), (U32, 0xffff), (S32, 0xffff)] {
                         let text = format!("set.{relation}{join}{ftz}.{result}.{k}");
                         let made = form(text.clone(), result, &[k, k, Pred], move |x| {
                             let value = |shift| if half(x, shift) { one } else { 0 };
                             value(0) | value(16) << 16
                         });
-                        g.add(made.file(&file).code(format!("{text} %d, %a, %b{third};")).needs(sm, ptx));
+                        g.add(made.file(&file).code(format!("{text} %d, %a, %b{third};")).plain().needs(sm, ptx));
                     }
                 }
             }

@@ -17,6 +17,12 @@ pub fn add(g: &mut Grammar) {
 }
 
 fn branches(g: &mut Grammar) {
+    // A guard that is itself a result: both results go by what it was.
+    let made = forms("setp.gt.u32", &[Pred, Pred], &[U32, U32, Pred], |x| {
+        let is_greater = u64::from(x[0] > x[1]);
+        if x[2] != 0 { vec![is_greater, 1 - is_greater] } else { vec![0, 1] }
+    });
+    g.add(made.code("mov.pred %d, %c;\nnot.pred %q, %c;\n@%d setp.gt.u32 %d|%q, %a, %b;").file("guard.replaced"));
     let choose = |x: &[u64]| if x[0] != 0 { 1 } else { 2 };
     for (guard, swap) in [("@%a", false), ("@!%a", true)] {
         let made = form("bra", U32, &[Pred], move |x| if swap { 3 - choose(x) } else { choose(x) });

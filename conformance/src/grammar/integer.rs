@@ -298,14 +298,16 @@ fn carries(g: &mut Grammar) {
                     let sum = int(u, x[0]) + int(u, x[1]) + i128::from(before(x));
                     vec![wrap(u, sum), kept(sum, before(x))]
                 })
-                .code(format!("{set}addc{end}.{k} %d, %a, %b;\n{take}")),
+                .code(format!("{set}addc{end}.{k} %d, %a, %b;\n{take}"))
+                .plain(),
             );
             g.add(
                 forms(format!("subc{end}.{k}"), &[k, u], &[k; 3], move |x| {
                     let sum = int(u, x[0]) - int(u, x[1]) - i128::from(borrowed(x));
                     vec![wrap(u, sum), all(kept(sum, borrowed(x)))]
                 })
-                .code(format!("{borrow}subc{end}.{k} %d, %a, %b;\n{take_borrow}")),
+                .code(format!("{borrow}subc{end}.{k} %d, %a, %b;\n{take_borrow}"))
+                .plain(),
             );
             for hi in [false, true] {
                 let half = if hi { "hi" } else { "lo" };
@@ -316,7 +318,8 @@ fn carries(g: &mut Grammar) {
                         let sum = int(u, product(x)) + int(u, x[2]) + i128::from(before(x));
                         vec![wrap(u, sum), kept(sum, before(x))]
                     })
-                    .code(format!("{set}madc.{half}{end}.{k} %d, %a, %b, %c;\n{take}")),
+                    .code(format!("{set}madc.{half}{end}.{k} %d, %a, %b, %c;\n{take}"))
+                    .plain(),
                 );
                 if cc {
                     g.add(
@@ -324,7 +327,8 @@ fn carries(g: &mut Grammar) {
                             let sum = int(u, product(x)) + int(u, x[2]);
                             vec![wrap(u, sum), out(sum)]
                         })
-                        .code(format!("mad.{half}.cc.{k} %d, %a, %b, %c;\n{take}")),
+                        .code(format!("mad.{half}.cc.{k} %d, %a, %b, %c;\n{take}"))
+                        .plain(),
                     );
                 }
             }
@@ -334,14 +338,16 @@ fn carries(g: &mut Grammar) {
                 let sum = int(u, x[0]) + int(u, x[1]);
                 vec![wrap(u, sum), out(sum)]
             })
-            .code(format!("add.cc.{k} %d, %a, %b;\naddc.{u} %q, 0, 0;")),
+            .code(format!("add.cc.{k} %d, %a, %b;\naddc.{u} %q, 0, 0;"))
+            .plain(),
         );
         g.add(
             forms(format!("sub.cc.{k}"), &[k, u], &[k; 2], move |x| {
                 let sum = int(u, x[0]) - int(u, x[1]);
                 vec![wrap(u, sum), if sum < 0 { u.mask() } else { 0 }]
             })
-            .code(format!("sub.cc.{k} %d, %a, %b;\nsubc.{u} %q, 0, 0;")),
+            .code(format!("sub.cc.{k} %d, %a, %b;\nsubc.{u} %q, 0, 0;"))
+            .plain(),
         );
     }
 }

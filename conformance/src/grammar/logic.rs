@@ -55,6 +55,7 @@ fn tables(g: &mut Grammar) {
         g.add(
             form("lop3.b32", B32, &[B32; 3], move |x| look_up(table, x))
                 .code(code)
+                .plain()
                 .file(format!("b32.{table:02x}"))
                 .count(16),
         );
@@ -65,7 +66,7 @@ fn tables(g: &mut Grammar) {
             let value = look_up(0x96, x);
             vec![value, joined(value != 0, x[3] != 0).into()]
         });
-        g.add(made.code(format!("{text} %d|%q, %a, %b, %c, 0x96, %e;")).needs(70, 82));
+        g.add(made.code(format!("{text} %d|%q, %a, %b, %c, 0x96, %e;")).plain().needs(70, 82));
     }
 }
 

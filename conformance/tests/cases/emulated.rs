@@ -20,7 +20,7 @@ use gpufleet_emulator::{
 
 /// The newest architecture that the grammar knows.
 const TARGET: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
-const MEMORY_BYTES: u64 = 64 << 20;
+pub const MEMORY_BYTES: u64 = 64 << 20;
 /// The longest case takes a few thousand instructions; this ends one that would run for ever.
 const INSTRUCTIONS_MAX: u64 = 10_000_000;
 
@@ -28,7 +28,7 @@ fn words_as_bytes(words: &[u64]) -> Vec<u8> {
     words.iter().flat_map(|word| word.to_le_bytes()).collect()
 }
 
-fn run(case: &Case, memory: &Arc<Memory>, vector: bool) -> Outcome {
+pub fn run(case: &Case, memory: &Arc<Memory>, vector: bool) -> Outcome {
     let module = match Module::load(&case.ptx, memory, TARGET) {
         Ok(module) => module,
         Err(error) => return Outcome::Failed(RunError::Load(error.to_string())),

@@ -2,3 +2,5 @@
 
 #[cfg(test)]
 mod emulated;
+#[cfg(test)]
+mod random;

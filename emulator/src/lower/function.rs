@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::code::{Function, Instruction, Layout, Op, Special};
+use super::code::{Function, Instruction, Layout, Logic, Op, Special};
 use super::modifiers::{Modifiers, unsupported};
 use super::source::shared_variable;
 use super::symbols::{Symbol, Symbols};
@@ -405,8 +405,24 @@ impl<'a, 'm> Emitter<'a, 'm> {
             Some((name, negated)) => (self.predicate_named(name)?, if negated { FULL } else { 0 }),
         };
         self.check_target(instruction)?;
+        self.keep_guard(instruction);
         let mut modifiers = Modifiers::of(instruction);
         self.dispatch(instruction.mnemonic, &mut modifiers, &instruction.operands)
+    }
+
+    /// Two results are written one after the other: where one of them is the guard, the other still goes by what it was.
+    fn keep_guard(&mut self, instruction: &tree::Instruction<'a>) {
+        let (Some((name, _)), Some(Operand::Both(first, second))) = (instruction.guard, instruction.operands.first())
+        else {
+            return;
+        };
+        if [*first, *second].contains(&name) {
+            let ((slot, invert), always) = (self.guard, (self.layout.constant_mask(FULL), 0));
+            let copy = self.layout.mask();
+            self.guard = always;
+            self.push(Op::Predicate { function: Logic::Copy, d: copy, a: slot, b: slot, invert_b: false });
+            self.guard = (copy, invert);
+        }
     }
 
     fn dispatch(&mut self, name: &'a str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
