@@ -193,20 +193,22 @@ fn counts(options: &Options, driver: &Driver, verdicts: &[CaseVerdict]) -> BTree
         let kept = by_name.get(recipe.name.as_str());
         for form in &recipe.forms {
             // A form may have several cases; one that is not proven shows among the failures.
-            if !counted.insert(form.text.clone()) {
+            let new =
+                std::iter::once(&form.text).chain(&form.also).filter(|text| counted.insert((*text).clone())).count();
+            if new == 0 {
                 continue;
             }
             let count = counts.entry(form.mnemonic().to_owned()).or_default();
             let case = if form.is_hint { by_name.get(recipe.hints_name(form.needs.sm).as_str()) } else { kept };
             let verdict = case.and_then(|case| case.forms.iter().find(|verdict| verdict.form == form.text));
             match verdict {
-                Some(verdict) if verdict.mismatches == 0 => count.proven += 1,
-                Some(_) => count.failed += 1,
-                None if form.needs.sm > driver.capability() => count.skipped += 1,
+                Some(verdict) if verdict.mismatches == 0 => count.proven += new,
+                Some(_) => count.failed += new,
+                None if form.needs.sm > driver.capability() => count.skipped += new,
                 None => match driver.loads(&recipe.case(|other| other.text == form.text).ptx) {
-                    Ok(()) => count.unproven += 1,
+                    Ok(()) => count.unproven += new,
                     Err(error) => {
-                        count.refused += 1;
+                        count.refused += new;
                         if options.refused {
                             println!("refused: {} ({error})", form.text);
                         }

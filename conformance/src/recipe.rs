@@ -44,6 +44,8 @@ impl fmt::Debug for Eval {
 #[derive(Clone, Debug)]
 pub struct Form {
     pub text: String,
+    /// Other opcodes that its instructions prove with it.
+    pub also: Vec<String>,
     /// The file that it shares with forms of the same inputs.
     pub file: String,
     pub needs: Needs,
@@ -77,7 +79,8 @@ pub enum Rows {
 }
 
 /// Names of the registers that hold a row's values.
-pub const INPUTS: [&str; 8] = ["%a", "%b", "%c", "%e", "%f", "%g", "%h", "%i"];
+pub const INPUTS: [&str; 16] =
+    ["%a", "%b", "%c", "%e", "%f", "%g", "%h", "%i", "%j", "%k", "%l", "%aa", "%ab", "%ac", "%ae", "%af"];
 /// Names of the registers that results are taken from.
 pub const OUTPUTS: [&str; 8] = ["%d", "%q", "%s", "%t", "%u", "%v", "%w", "%x"];
 
@@ -101,6 +104,7 @@ pub fn forms(
     let code = format!("{text} {}, {};", OUTPUTS[0], INPUTS[..inputs.len()].join(", "));
     Form {
         text,
+        also: Vec::new(),
         file,
         needs: OLDEST,
         inputs: inputs.to_vec(),
@@ -133,6 +137,11 @@ pub fn block(
 impl Form {
     pub fn mnemonic(&self) -> &str {
         self.text.split(['.', ' ']).next().unwrap_or_default()
+    }
+
+    pub fn also(mut self, texts: impl IntoIterator<Item = String>) -> Form {
+        self.also.extend(texts);
+        self
     }
 
     pub fn file(mut self, file: impl Into<String>) -> Form {

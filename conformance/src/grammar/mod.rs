@@ -11,8 +11,10 @@ mod float;
 mod half;
 mod integer;
 mod logic;
+mod matrix;
 mod memory;
 mod synchronization;
+mod tiles;
 mod warp;
 
 use std::collections::HashMap;
@@ -59,5 +61,7 @@ pub fn recipes() -> Vec<Recipe> {
     control::add(&mut grammar);
     synchronization::add(&mut grammar);
     warp::add(&mut grammar);
+    matrix::add(&mut grammar);
+    tiles::add(&mut grammar);
     grammar.recipes
 }

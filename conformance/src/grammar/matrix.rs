@@ -1,0 +1,407 @@
+//! Products of matrices by a warp. All numbers are small and whole, so that every sum is exact in whatever order it is
+//! made; which lane has which element is as the ISA's tables of fragments say.
+
+use super::Grammar;
+use crate::{
+    inputs::Random,
+    kind::Kind::{self, *},
+    recipe::{Form, INPUTS, OUTPUTS, block},
+    scalar::{
+        eight,
+        float::{BRAIN, DOUBLE, Format, HALF, Mode, SINGLE, approximate, decode, encode},
+    },
+};
+
+const LANES: usize = 32;
+
+/// What a matrix is made of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Element {
+    Half,
+    Brain,
+    Tensor,
+    Single,
+    Double,
+    /// Integers of so many bits, with a sign or without.
+    Integer(u32, bool),
+    Word,
+    Bit,
+    Eight(Kind),
+}
+
+use Element::{Bit, Brain, Double, Eight, Half, Integer, Single, Tensor, Word};
+
+impl Element {
+    pub fn name(self) -> &'static str {
+        match self {
+            Half => "f16",
+            Brain => "bf16",
+            Tensor => "tf32",
+            Single => "f32",
+            Double => "f64",
+            Integer(8, true) => "s8",
+            Integer(8, false) => "u8",
+            Integer(_, true) => "s4",
+            Integer(_, false) => "u4",
+            Word => "s32",
+            Bit => "b1",
+            Eight(E4m3x2) => "e4m3",
+            Eight(_) => "e5m2",
+        }
+    }
+
+    pub fn bits(self) -> u32 {
+        match self {
+            Half | Brain => 16,
+            Tensor | Single | Word => 32,
+            Double => 64,
+            Integer(bits, _) => bits,
+            Bit => 1,
+            Eight(_) => 8,
+        }
+    }
+
+    /// The register that holds one or several.
+    pub fn register(self) -> Kind {
+        if self == Double { B64 } else { B32 }
+    }
+
+    fn format(self) -> Option<Format> {
+        match self {
+            Half => Some(HALF),
+            Brain => Some(BRAIN),
+            Tensor | Single => Some(SINGLE),
+            Double => Some(DOUBLE),
+            _ => None,
+        }
+    }
+
+    pub fn decode(self, bits: u64) -> i64 {
+        match self {
+            Word => i64::from(bits as i32),
+            Bit | Integer(_, false) => bits as i64,
+            Integer(width, true) => (bits << (64 - width)) as i64 >> (64 - width),
+            Eight(kind) => eight::decode(kind, bits) as i64,
+            _ => approximate(self.format().expect("a float"), bits) as i64,
+        }
+    }
+
+    pub fn encode(self, value: i64) -> u64 {
+        match self {
+            Eight(kind) => eight::encode(kind, value as f64),
+            _ => match self.format() {
+                Some(format) => encode(format, decode(DOUBLE, (value as f64).to_bits()), Mode::Nearest),
+                None => value as u64 & u64::MAX >> (64 - self.bits()),
+            },
+        }
+    }
+
+    /// A number whose products with others of its kind all results can hold.
+    pub fn small(self, random: &mut Random) -> i64 {
+        match self {
+            Bit => (random.draw() & 1) as i64,
+            Integer(bits, true) => (random.draw() << (64 - bits)) as i64 >> (64 - bits),
+            Integer(bits, false) => (random.draw() >> (64 - bits)) as i64,
+            Word => (random.draw() % 2_000_001) as i64 - 1_000_000,
+            _ => (random.draw() % 9) as i64 - 4,
+        }
+    }
+}
+
+/// A place in a matrix: row and column.
+type Place = (usize, usize);
+
+/// The product of fragments: `m` by `k` times `k` by `n`.
+#[derive(Clone, Copy, Debug)]
+struct Shape {
+    m: usize,
+    n: usize,
+    k: usize,
+}
+
+/// Where the first factor's element lies: the `i`-th of register `r` of a lane.
+fn place_a(e: usize, lane: usize, r: usize, i: usize) -> Place {
+    (lane / 4 + 8 * (r % 2), lane % 4 * e + i + r / 2 * 4 * e)
+}
+
+/// With eight rows, one register after the other goes on to the right.
+fn place_a_short(e: usize, lane: usize, r: usize, i: usize) -> Place {
+    (lane / 4, lane % 4 * e + i + r * 4 * e)
+}
+
+fn place_b(e: usize, lane: usize, r: usize, i: usize) -> Place {
+    (lane % 4 * e + i + r * 4 * e, lane / 4)
+}
+
+/// The `i`-th element of a lane in the third matrix and in the result.
+fn place_c(lane: usize, i: usize) -> Place {
+    (lane / 4 + 8 * (i / 2), lane % 4 * 2 + i % 2)
+}
+
+/// One form of `mma`.
+struct Product {
+    text: String,
+    shape: Shape,
+    a: Element,
+    b: Element,
+    c: Element,
+    d: Element,
+    needs: (u32, u32),
+    /// How bits are multiplied.
+    bits: &'static str,
+    saturates: bool,
+}
+
+pub fn add(g: &mut Grammar) {
+    for product in products() {
+        g.add(case(product));
+    }
+    transposed(g);
+    moved(g);
+}
+
+fn products() -> Vec<Product> {
+    let mut all = Vec::new();
+    let mut list = |m, n, ks: &[usize], types: &[(Element, Element, Element, Element)], needs| {
+        for k in ks {
+            for (d, a, b, c) in types {
+                all.push(product(Shape { m, n, k: *k }, (*d, *a, *b, *c), needs, "", false));
+            }
+        }
+    };
+    list(16, 8, &[8], &[(Half, Half, Half, Half), (Single, Half, Half, Single)], (75, 70));
+    list(16, 8, &[16], &[(Half, Half, Half, Half), (Single, Half, Half, Single)], (80, 70));
+    list(16, 8, &[8, 16], &[(Single, Brain, Brain, Single)], (80, 70));
+    list(16, 8, &[4, 8], &[(Single, Tensor, Tensor, Single)], (80, 70));
+    list(8, 8, &[4], &[(Double, Double, Double, Double)], (80, 70));
+    list(16, 8, &[4, 8, 16], &[(Double, Double, Double, Double)], (90, 78));
+    for (a, b) in [(E4m3x2, E4m3x2), (E4m3x2, E5m2x2), (E5m2x2, E4m3x2), (E5m2x2, E5m2x2)] {
+        list(16, 8, &[32], &[(Single, Eight(a), Eight(b), Single)], (89, 84));
+    }
+    for (bits, k) in [(8, [16, 16, 32]), (4, [32, 32, 64])] {
+        for a in [false, true] {
+            for b in [false, true] {
+                for saturates in [false, true] {
+                    let types = (Word, Integer(bits, a), Integer(bits, b), Word);
+                    let [short, low, high] = k;
+                    all.push(product(Shape { m: 8, n: 8, k: short }, types, (75, 70), "", saturates));
+                    all.push(product(Shape { m: 16, n: 8, k: low }, types, (80, 70), "", saturates));
+                    all.push(product(Shape { m: 16, n: 8, k: high }, types, (80, 70), "", saturates));
+                }
+            }
+        }
+    }
+    for (join, needs) in [("xor", (75, 70)), ("and", (80, 71))] {
+        for (m, k) in [(8, 128), (16, 128), (16, 256)] {
+            let needs = if m == 16 { (80, needs.1) } else { needs };
+            all.push(product(Shape { m, n: 8, k }, (Word, Bit, Bit, Word), needs, join, false));
+        }
+    }
+    all
+}
+
+fn product(
+    shape: Shape,
+    (d, a, b, c): (Element, Element, Element, Element),
+    needs: (u32, u32),
+    bits: &'static str,
+    saturates: bool,
+) -> Product {
+    let Shape { m, n, k } = shape;
+    let sat = if saturates { ".satfinite" } else { "" };
+    let end = if bits.is_empty() { String::new() } else { format!(".{bits}.popc") };
+    let types = [d, a, b, c].map(Element::name).join(".");
+    let text = format!("mma.sync.aligned.m{m}n{n}k{k}.row.col{sat}.{types}{end}");
+    Product { text, shape, a, b, c, d, needs, bits, saturates }
+}
+
+/// Registers of a fragment with so many elements in all.
+fn registers(element: Element, elements: usize) -> usize {
+    elements * element.bits() as usize / LANES / element.register().bits() as usize
+}
+
+fn packed(element: Element) -> usize {
+    (element.register().bits() / element.bits()) as usize
+}
+
+fn part(element: Element, register: u64, i: usize) -> i64 {
+    let bits = element.bits();
+    element.decode(register >> (bits * i as u32) & u64::MAX >> (64 - bits))
+}
+
+fn pack(element: Element, values: &[i64]) -> u64 {
+    values.iter().rev().fold(0, |register, value| (register << (element.bits() % 64)) | element.encode(*value))
+}
+
+/// One product of whole matrices.
+pub fn multiplied(bits: &str, a: i64, b: i64) -> i64 {
+    match bits {
+        "xor" => a ^ b,
+        _ => a * b,
+    }
+}
+
+pub fn limited(saturates: bool, sum: i64) -> i64 {
+    if saturates { sum.clamp(i32::MIN.into(), i32::MAX.into()) } else { sum }
+}
+
+fn case(product: Product) -> Form {
+    let Product { text, shape, a, b, c, d, needs: (sm, ptx), bits, saturates } = product;
+    let Shape { m, n, k } = shape;
+    let counts = [registers(a, m * k), registers(b, n * k), registers(c, m * n), registers(d, m * n)];
+    let inputs: Vec<Kind> = [(a, counts[0]), (b, counts[1]), (c, counts[2])]
+        .iter()
+        .flat_map(|(e, count)| vec![e.register(); *count])
+        .collect();
+    let mut random = Random::named(&text);
+    let mut register = |element: Element| {
+        let values: Vec<i64> = (0..packed(element)).map(|_| element.small(&mut random)).collect();
+        // Sums that do not fit, for what saturates and for what wraps.
+        if element == Word && random.below(4) == 0 {
+            let edge = if random.below(2) == 0 { i32::MAX } else { i32::MIN };
+            return u64::from(edge as u32);
+        }
+        pack(element, &values)
+    };
+    let rows: Vec<Vec<u64>> = (0..LANES)
+        .map(|_| {
+            [(a, counts[0]), (b, counts[1]), (c, counts[2])]
+                .iter()
+                .flat_map(|(element, count)| (0..*count).map(|_| register(*element)).collect::<Vec<_>>())
+                .collect()
+        })
+        .collect();
+    let eval = move |rows: &[Vec<u64>]| {
+        let (mut left, mut right) = (vec![vec![0; k]; m], vec![vec![0; n]; k]);
+        for (lane, row) in rows.iter().enumerate() {
+            for r in 0..counts[0] {
+                for i in 0..packed(a) {
+                    let (y, x) =
+                        if m == 16 { place_a(packed(a), lane, r, i) } else { place_a_short(packed(a), lane, r, i) };
+                    left[y][x] = part(a, row[r], i);
+                }
+            }
+            for r in 0..counts[1] {
+                for i in 0..packed(b) {
+                    let (y, x) = place_b(packed(b), lane, r, i);
+                    right[y][x] = part(b, row[counts[0] + r], i);
+                }
+            }
+        }
+        let result = |lane: usize, row: &[u64], i: usize| {
+            let (y, x) = place_c(lane, i);
+            let third = &row[counts[0] + counts[1]..];
+            let start = part(c, third[i / packed(c)], i % packed(c));
+            let sum = start + (0..k).map(|j| multiplied(bits, left[y][j], right[j][x])).sum::<i64>();
+            limited(saturates, sum)
+        };
+        rows.iter()
+            .enumerate()
+            .map(|(lane, row)| {
+                let values: Vec<i64> = (0..counts[3] * packed(d)).map(|i| result(lane, row, i)).collect();
+                values.chunks(packed(d)).map(|chunk| pack(d, chunk)).collect()
+            })
+            .collect()
+    };
+    let outputs = vec![d.register(); counts[3]];
+    let list = |names: &[&str]| format!("{{{}}}", names.join(", "));
+    let (first, second) = (counts[0], counts[0] + counts[1]);
+    let code = format!(
+        "{text} {}, {}, {}, {};",
+        list(&OUTPUTS[..counts[3]]),
+        list(&INPUTS[..first]),
+        list(&INPUTS[first..second]),
+        list(&INPUTS[second..second + counts[2]])
+    );
+    block(text, &outputs, &inputs, eval).code(code).given(rows).needs(sm, ptx)
+}
+
+const SHARED: &str = ".shared .align 128 .b8 tiles[1024];\n";
+
+/// Tiles of eight by eight, from shared memory and back: each lane's inputs are one row of 16 bytes, of which it gives
+/// the address.
+fn transposed(g: &mut Grammar) {
+    for (count, v) in [(1usize, "x1"), (2, "x2"), (4, "x4")] {
+        for (trans, turned) in [("", false), (".trans", true)] {
+            for space in ["", ".shared", ".shared::cta"] {
+                let setup = ".reg .b64 %p, %y;\nmov.u64 %y, tiles;\nmad.wide.u32 %p, %thread, 16, %y;\n";
+                let generic = if space.is_empty() { "cvta.shared.u64 %p, %p;\n" } else { "" };
+                let ptx = if space.is_empty() || space == ".shared" { 70 } else { 78 };
+                let names = |all: &[&str]| format!("{{{}}}", all.join(", "));
+                // Element `x` of row `y` of tile `t`, where the rows lie in lanes' inputs.
+                let element =
+                    |rows: &[Vec<u64>], t: usize, y: usize, x: usize| rows[8 * t + y][x / 4] >> (16 * (x % 4)) & 0xffff;
+                let text = format!("ldmatrix.sync.aligned.m8n8.{v}{trans}{space}.b16");
+                let loaded = block(text.clone(), &vec![B32; count], &[B64, B64], move |rows| {
+                    (0..LANES)
+                        .map(|lane| {
+                            (0..count)
+                                .map(|t| {
+                                    let at = |i: usize| {
+                                        let (y, x) = (lane / 4, lane % 4 * 2 + i);
+                                        if turned { element(rows, t, x, y) } else { element(rows, t, y, x) }
+                                    };
+                                    at(0) | at(1) << 16
+                                })
+                                .collect()
+                        })
+                        .collect()
+                });
+                let code = format!(
+                    "{setup}st.shared.v2.b64 [%p], {{%a, %b}};\nbar.warp.sync 0xffffffff;\n{generic}{text} {}, [%p];",
+                    names(&OUTPUTS[..count])
+                );
+                let rows: Vec<Vec<u64>> = {
+                    let mut random = Random::named(v);
+                    (0..LANES).map(|_| vec![random.draw(), random.draw()]).collect()
+                };
+                let tail = if space.is_empty() { "generic" } else { &space[1..] };
+                let file = format!("{v}{trans}.{tail}");
+                g.add(loaded.code(code).globals(SHARED).given(rows).needs(75, ptx).file(file.clone()));
+                let text = format!("stmatrix.sync.aligned.m8n8.{v}{trans}{space}.b16");
+                let stored = block(text.clone(), &[B64, B64], &vec![B32; count], move |rows| {
+                    (0..LANES)
+                        .map(|lane| {
+                            let (t, y) = (lane / 8, lane % 8);
+                            let at = |x: usize| {
+                                if t >= count {
+                                    return 0;
+                                }
+                                let (y, x) = if turned { (x, y) } else { (y, x) };
+                                rows[y * 4 + x / 2][t] >> (16 * (x % 2)) & 0xffff
+                            };
+                            (0..2).map(|half| (0..4).fold(0, |word, x| word | at(4 * half + x) << (16 * x))).collect()
+                        })
+                        .collect()
+                });
+                let code = format!(
+                    "{setup}st.shared.v2.b64 [%p], {{0, 0}};\nbar.warp.sync 0xffffffff;\n{}{text} [{}], {};\n\
+                     bar.warp.sync 0xffffffff;\nld.shared.v2.b64 {{%d, %q}}, [%p];",
+                    if space.is_empty() { "cvta.shared.u64 %y, %p;\n" } else { "" },
+                    if space.is_empty() { "%y" } else { "%p" },
+                    names(&INPUTS[..count])
+                );
+                let rows = {
+                    let mut random = Random::named(v);
+                    (0..LANES).map(|_| (0..count).map(|_| random.draw() & 0xffff_ffff).collect()).collect()
+                };
+                g.add(stored.code(code).globals(SHARED).given(rows).needs(90, 78).file(file));
+            }
+        }
+    }
+}
+
+/// A tile in registers, turned over its diagonal.
+fn moved(g: &mut Grammar) {
+    let made = block("movmatrix.sync.aligned.m8n8.trans.b16", &[B32], &[B32], |rows| {
+        let at = |y: usize, x: usize| rows[y * 4 + x / 2][0] >> (16 * (x % 2)) & 0xffff;
+        (0..LANES)
+            .map(|lane| {
+                let (y, x) = (lane / 4, lane % 4 * 2);
+                vec![at(x, y) | at(x + 1, y) << 16]
+            })
+            .collect()
+    });
+    let mut random = Random::named("movmatrix");
+    g.add(made.given((0..LANES).map(|_| vec![random.draw() & 0xffff_ffff]).collect()).needs(75, 78));
+}
