@@ -55,7 +55,7 @@ impl Modifiers<'_> {
         let eviction = self.one_of(&EVICTIONS).is_some();
         let has_policy = self.take("L2::cache_hint");
         let fits = match order {
-            Order::Weak => !has_scope && !(operator && eviction),
+            Order::Weak => !(has_scope || operator && eviction),
             Order::Volatile => !has_scope && !operator && !eviction,
             _ => (order == Order::Relaxed || order == ordered) && has_scope && !operator,
         };

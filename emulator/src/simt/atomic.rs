@@ -113,9 +113,11 @@ pub unsafe fn run(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, l
             for (b, slot) in b.iter_mut().zip(&atomic.b[..atomic.count]) {
                 *b = operand(frame, *slot, lane, size);
             }
-            for index in 0..atomic.count {
-                let old = apply(atomic, pointers[lane] + size * index as u64, b[index], c, flushes);
-                put(frame, atomic.d[index], lane, size, old);
+            let mut place = pointers[lane];
+            for (b, d) in b.iter().zip(atomic.d).take(atomic.count) {
+                let old = apply(atomic, place, *b, c, flushes);
+                put(frame, d, lane, size, old);
+                place += size;
             }
         }
     }
