@@ -13,6 +13,7 @@ use std::{
 use super::{
     context::Context,
     driver,
+    graph::memory::GraphBytes,
     handle::{Handle, Registry, fresh},
     limits::Limits,
     memory::Allocations,
@@ -36,6 +37,8 @@ pub struct Device {
     pub allocations: Allocations,
     pub printf: Printf,
     pub default_pool: Handle,
+    /// What graphs have allocated, and the most of it.
+    pub graph_bytes: GraphBytes,
     current_pool: AtomicUsize,
     fault: OnceLock<DeviceFault>,
     primary: Mutex<Primary>,
@@ -82,6 +85,7 @@ impl Device {
             allocations: Allocations::default(),
             printf: Printf::default(),
             default_pool,
+            graph_bytes: GraphBytes::default(),
             current_pool: AtomicUsize::new(default_pool),
             fault: OnceLock::new(),
             primary: Mutex::default(),

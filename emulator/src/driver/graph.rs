@@ -3,6 +3,7 @@
 pub mod exec;
 pub mod memory;
 pub mod plan;
+pub mod user_object;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -15,6 +16,7 @@ use super::{
     operation::Operation,
     status::{Answer, Status},
 };
+use user_object::UserObject;
 
 /// A graph under its handle.
 #[derive(Debug)]
@@ -24,6 +26,8 @@ pub struct Graph {
     is_part: bool,
     /// Handles grow, so this is the order in which nodes were added.
     nodes: Mutex<BTreeMap<Handle, Node>>,
+    /// Objects of the caller's, with the graph's references to each.
+    held: Mutex<Vec<(Arc<UserObject>, u32)>>,
 }
 
 /// A piece of work and what comes before it.
@@ -41,11 +45,12 @@ pub type Edge = (Handle, Handle);
 impl Graph {
     /// Makes an empty graph and registers it.
     pub fn new() -> Arc<Self> {
-        Self::register(BTreeMap::new(), false)
+        Self::register(BTreeMap::new(), Vec::new(), false)
     }
 
-    fn register(nodes: BTreeMap<Handle, Node>, is_part: bool) -> Arc<Self> {
-        let graph = Arc::new(Self { handle: fresh(), is_part, nodes: Mutex::new(nodes) });
+    fn register(nodes: BTreeMap<Handle, Node>, held: Vec<(Arc<UserObject>, u32)>, is_part: bool) -> Arc<Self> {
+        let (nodes, held) = (Mutex::new(nodes), Mutex::new(held));
+        let graph = Arc::new(Self { handle: fresh(), is_part, nodes, held });
         if let Ok(driver) = driver() {
             let owner = Arc::new(graph.handle);
             graph.nodes().keys().for_each(|node| driver.nodes.insert(*node, Arc::clone(&owner)));
@@ -162,7 +167,7 @@ impl Graph {
             let dependencies = node.dependencies.iter().map(|known| renamed[known]).collect();
             (renamed[&handle], Node { work, dependencies, origin: Some(handle) })
         };
-        Self::register(nodes.into_iter().map(copy).collect(), is_part)
+        Self::register(nodes.into_iter().map(copy).collect(), self.held().clone(), is_part)
     }
 
     /// In a clone: the copy of a node.
@@ -195,6 +200,40 @@ impl Graph {
             }
         }
         let _ = driver.graphs.remove(self.handle);
+    }
+
+    /// Takes references to an object of the caller's.
+    pub fn hold(&self, object: &Arc<UserObject>, count: u32) -> Answer {
+        let mut held = self.held();
+        let place = held.iter_mut().find(|(known, _)| known.handle() == object.handle());
+        match place {
+            _ if count == 0 => return Err(Status::InvalidValue),
+            Some((_, references)) => *references = references.checked_add(count).ok_or(Status::InvalidValue)?,
+            None => held.push((Arc::clone(object), count)),
+        }
+        Ok(())
+    }
+
+    /// Gives references back.
+    pub fn let_go(&self, object: Handle, count: u32) -> Answer {
+        let mut held = self.held();
+        let place = held.iter().position(|(known, _)| known.handle() == object).ok_or(Status::InvalidValue)?;
+        let left = held[place].1.checked_sub(count).filter(|_| count > 0).ok_or(Status::InvalidValue)?;
+        held[place].1 = left;
+        // The object may go with this reference, and its owner be called: not under the lock.
+        let gone = (left == 0).then(|| held.swap_remove(place));
+        drop(held);
+        drop(gone);
+        Ok(())
+    }
+
+    /// The objects that whatever is made of this graph has to keep.
+    pub fn held_objects(&self) -> Vec<Arc<UserObject>> {
+        self.held().iter().map(|(object, _)| Arc::clone(object)).collect()
+    }
+
+    fn held(&self) -> MutexGuard<'_, Vec<(Arc<UserObject>, u32)>> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn nodes(&self) -> MutexGuard<'_, BTreeMap<Handle, Node>> {

@@ -39,7 +39,7 @@ use context::Context;
 use device::Device;
 use event::Event;
 use function::Function;
-use graph::{Graph, exec::Exec};
+use graph::{Graph, exec::Exec, user_object::UserObject};
 use handle::Registry;
 use host::HostMemory;
 use injection::Injection;
@@ -66,6 +66,7 @@ pub struct Driver {
     /// For each node of a graph the graph's handle.
     pub nodes: Registry<handle::Handle>,
     pub execs: Registry<Exec>,
+    pub user_objects: Registry<UserObject>,
     pub libraries: Registry<library::Library>,
     pub kernels: Registry<library::Kernel>,
 }
@@ -110,6 +111,7 @@ impl Driver {
             graphs: Registry::default(),
             nodes: Registry::default(),
             execs: Registry::default(),
+            user_objects: Registry::default(),
             libraries: Registry::default(),
             kernels: Registry::default(),
         })

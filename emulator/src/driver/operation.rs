@@ -87,7 +87,7 @@ impl Operation {
 }
 
 impl HostCall {
-    fn run(self) {
+    pub fn run(self) {
         // SAFETY: the caller of the driver API vouches for its function and for what it passes through.
         unsafe { (self.function)(std::ptr::with_exposed_provenance_mut(self.data)) };
     }

@@ -22,6 +22,9 @@ use crate::driver::{
 const API_VERSION: u32 = 3020;
 /// Shared memory banks are four bytes wide.
 const FOUR_BYTE_BANKS: u32 = 1;
+/// `CU_CTX_FLAGS_MASK`, and of these how threads wait: spinning, yielding, blocked.
+const FLAGS: u32 = 0xFF;
+const WAITING: u32 = 0b111;
 /// Device-side launches, which the emulator has not.
 const DEVICE_RUNTIME_LIMITS: std::ops::RangeInclusive<u32> = 3..=4;
 
@@ -94,6 +97,7 @@ exports! {
     }
 
     fn cuCtxSetFlags(flags: u32) {
+        check_flags(flags)?;
         current::context()?.set_flags(flags);
         Ok(())
     }
@@ -166,7 +170,13 @@ exports! {
     }
 }
 
+/// How a thread waits is one choice of several; the other flags are free.
+pub(super) fn check_flags(flags: u32) -> Answer {
+    if flags & !FLAGS != 0 || (flags & WAITING).count_ones() > 1 { Err(Status::InvalidValue) } else { Ok(()) }
+}
+
 fn create(flags: u32, device: i32) -> Answer<Handle> {
+    check_flags(flags)?;
     let context = Context::create(driver()?.device(device)?, flags)?;
     current::push(context.handle)?;
     Ok(context.handle)

@@ -1,7 +1,8 @@
 //! Devices and their primary contexts.
 
 use super::{
-    call::{Out, Text, TextRoom},
+    call::{In, Out, Text, TextRoom},
+    context::check_flags,
     exports,
 };
 use crate::driver::{
@@ -90,6 +91,25 @@ exports! {
         value.fill(|| Ok(0))
     }
 
+    fn cuDeviceGetExecAffinitySupport(supported: Out<i32>, kind: u32, device: i32) {
+        let _ = kind;
+        driver()?.device(device)?;
+        supported.fill(|| Ok(0))
+    }
+
+    fn cuDeviceGetGraphMemAttribute(device: i32, attribute: u32, value: Out<u64>) {
+        value.fill(|| driver()?.device(device)?.graph_bytes.attribute(attribute))
+    }
+
+    fn cuDeviceSetGraphMemAttribute(device: i32, attribute: u32, value: In<u64>) {
+        driver()?.device(device)?.graph_bytes.reset(attribute, value.get()?)
+    }
+
+    /// Nothing is kept back, so there is nothing to give up.
+    fn cuDeviceGraphMemTrim(device: i32) {
+        driver()?.device(device).map(drop)
+    }
+
     fn cuDevicePrimaryCtxRetain(context: Out<Handle>, device: i32) {
         context.fill(|| Ok(driver()?.device(device)?.retain_primary()?.handle))
     }
@@ -103,6 +123,7 @@ exports! {
     }
 
     fn cuDevicePrimaryCtxSetFlags_v2(device: i32, flags: u32) {
+        check_flags(flags)?;
         driver()?.device(device)?.set_primary_flags(flags);
         Ok(())
     }

@@ -4,7 +4,8 @@ use super::{
     call::{In, Out},
     copy::Volume,
     exports,
-    graph_node::{AnyHead, FillParams, HostParams, KernelParams, any_work, copy_work, record_work, wait_work},
+    graph_kernel::KernelParams,
+    graph_node::{AnyHead, FillParams, HostParams, any_work, copy_work, record_work, wait_work},
 };
 use crate::driver::{
     graph::{self, exec, plan::Mismatch},

@@ -16,6 +16,7 @@ mod fill;
 mod function;
 mod graph;
 mod graph_exec;
+mod graph_kernel;
 mod graph_node;
 mod launch;
 mod library;
@@ -27,6 +28,7 @@ mod proc_address;
 mod start;
 mod stream;
 mod unsupported;
+mod user_object;
 
 /// A name and its address.
 pub(crate) type Symbol = (&'static str, usize);
@@ -94,6 +96,7 @@ pub(crate) fn symbols() -> Vec<Symbol> {
         function::symbols(),
         graph::symbols(),
         graph_exec::symbols(),
+        graph_kernel::symbols(),
         graph_node::symbols(),
         launch::symbols(),
         library::symbols(),
@@ -105,6 +108,7 @@ pub(crate) fn symbols() -> Vec<Symbol> {
         start::symbols(),
         stream::symbols(),
         unsupported::symbols(),
+        user_object::symbols(),
     ];
     lists.concat()
 }

@@ -48,6 +48,10 @@ struct CallerData(*mut c_void);
 unsafe impl Send for CallerData {}
 
 exports! {
+    fn cuStreamGetGreenCtx(stream: Handle, part: Out<Handle>) {
+        part.fill(|| stream::find(stream).map(|_| 0))
+    }
+
     fn cuStreamCreate(stream: Out<Handle>, flags: u32) {
         stream.fill(|| stream::create(flags, 0))
     }
@@ -140,6 +144,15 @@ exports! {
 
     fn cuStreamGetCtx(stream: Handle, context: Out<Handle>) {
         context.fill(|| Ok(stream::find(stream)?.0.handle))
+    }
+
+    /// The second result is for contexts of a part of a device, which there are none of.
+    fn cuStreamGetCtx_v2(stream: Handle, context: Out<Handle>, part: Out<Handle>) {
+        if part.is_null() {
+            return Err(Status::InvalidValue);
+        }
+        context.fill(|| Ok(stream::find(stream)?.0.handle))?;
+        part.fill(|| Ok(0))
     }
 
     fn cuStreamGetDevice(stream: Handle, device: Out<i32>) {

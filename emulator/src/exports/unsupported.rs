@@ -44,13 +44,9 @@ unsupported! {
     cuDevResourceGenerateDesc
     cuDevSmResourceSplitByCount
     cuDeviceGetDevResource
-    cuDeviceGetExecAffinitySupport
-    cuDeviceGetGraphMemAttribute
     cuDeviceGetLuid
     cuDeviceGetTexture1DLinearMaxWidth
-    cuDeviceGraphMemTrim
     cuDeviceRegisterAsyncNotification
-    cuDeviceSetGraphMemAttribute
     cuDeviceUnregisterAsyncNotification
     cuExternalMemoryGetMappedBuffer
     cuExternalMemoryGetMappedMipmappedArray
@@ -70,8 +66,6 @@ unsupported! {
     cuGraphExternalSemaphoresSignalNodeSetParams
     cuGraphExternalSemaphoresWaitNodeGetParams
     cuGraphExternalSemaphoresWaitNodeSetParams
-    cuGraphReleaseUserObject
-    cuGraphRetainUserObject
     cuGraphicsMapResources
     cuGraphicsResourceGetMappedMipmappedArray
     cuGraphicsResourceGetMappedPointer_v2
@@ -150,8 +144,6 @@ unsupported! {
     cuPointerSetAttribute
     cuProfilerInitialize
     cuSignalExternalSemaphoresAsync
-    cuStreamGetCtx_v2
-    cuStreamGetGreenCtx
     cuSurfObjectCreate
     cuSurfObjectDestroy
     cuSurfObjectGetResourceDesc
@@ -193,8 +185,5 @@ unsupported! {
     cuTexRefSetMipmapLevelBias
     cuTexRefSetMipmapLevelClamp
     cuTexRefSetMipmappedArray
-    cuUserObjectCreate
-    cuUserObjectRelease
-    cuUserObjectRetain
     cuWaitExternalSemaphoresAsync
 }

@@ -30,6 +30,8 @@ mod pools;
 #[cfg(test)]
 mod programs;
 #[cfg(test)]
+mod refusals;
+#[cfg(test)]
 mod several;
 #[cfg(test)]
 mod streams;

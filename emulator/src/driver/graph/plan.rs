@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use super::{Graph, Node};
+use super::{Graph, Node, user_object::UserObject};
 use crate::driver::{
     handle::{Handle, fresh},
     operation::Operation,
@@ -17,6 +17,8 @@ use crate::driver::{
 pub struct Plan {
     /// Each comes after all that it depends on.
     pub steps: Vec<Step>,
+    /// What the graph kept, kept as long as this.
+    objects: Vec<Arc<UserObject>>,
 }
 
 /// A node of a plan.
@@ -67,7 +69,7 @@ impl Plan {
             };
             steps.push(Step { node: handle, after: after.into_iter().collect(), enabled: true, work });
         }
-        Ok(Self { steps })
+        Ok(Self { steps, objects: graph.held_objects() })
     }
 
     /// A graph of the same work, without what is disabled. It is a part where a node has it.
@@ -82,7 +84,8 @@ impl Plan {
             let dependencies = step.after.iter().map(|place| handles[*place]).collect();
             Node { work, dependencies, origin: None }
         };
-        Graph::register(handles.iter().copied().zip(self.steps.iter().map(node)).collect(), is_part)
+        let held = self.objects.iter().map(|object| (Arc::clone(object), 1)).collect();
+        Graph::register(handles.iter().copied().zip(self.steps.iter().map(node)).collect(), held, is_part)
     }
 
     /// Every piece of work, in order, those of children in their places. What is disabled is left out.
@@ -111,6 +114,7 @@ impl Plan {
     /// Takes the work of a plan with the same shape over. Nodes keep the handles that they have here.
     pub fn update(&mut self, from: &Plan) -> Result<(), Mismatch> {
         self.check_update(from)?;
+        self.objects.clone_from(&from.objects);
         for (step, new) in self.steps.iter_mut().zip(&from.steps) {
             match (&mut step.work, &new.work) {
                 (Work::Child(plan), Work::Child(new)) => plan.update(new)?,

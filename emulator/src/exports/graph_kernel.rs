@@ -1,0 +1,125 @@
+//! Kernel nodes of graphs, and their parameters.
+
+use std::sync::Arc;
+
+use super::{
+    call::{In, Out},
+    exports,
+    graph_node::{add, context_of},
+    launch,
+};
+use crate::driver::{
+    graph,
+    handle::Handle,
+    launch::{Kernel, Request},
+    operation::Operation,
+    status::{Answer, Status},
+};
+
+/// `CUDA_KERNEL_NODE_PARAMS`, in its second and third version.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct KernelParams {
+    function: Handle,
+    grid: [u32; 3],
+    block: [u32; 3],
+    shared_bytes: u32,
+    parameters: In<*const u8>,
+    extra: In<usize>,
+    kernel: Handle,
+    context: Handle,
+}
+
+exports! {
+    fn cuGraphAddKernelNode_v2(
+        node: Out<Handle>,
+        graph: Handle,
+        dependencies: In<Handle>,
+        count: usize,
+        params: In<KernelParams>,
+    ) {
+        add(node, graph, dependencies, count, || params.get()?.work())
+    }
+
+    fn cuGraphKernelNodeGetParams_v2(node: Handle, params: Out<KernelParams>) {
+        params.fill(|| KernelParams::of(&*kernel_of(node)?))
+    }
+
+    fn cuGraphKernelNodeSetParams_v2(node: Handle, params: In<KernelParams>) {
+        let kernel = kernel_of(node)?;
+        graph::of_node(node)?.set_work(node, params.get()?.work()?)?;
+        // Parameters say nothing of it, so a node stays what it was.
+        set_cooperative(node, &*kernel_of(node)?, kernel.request.cooperative)
+    }
+
+    fn cuGraphKernelNodeGetAttribute(node: Handle, attribute: u32, value: Out<[u64; 8]>) {
+        value.fill(|| {
+            let kernel = kernel_of(node)?;
+            match attribute {
+                launch::COOPERATIVE => Ok([kernel.request.cooperative.into(), 0, 0, 0, 0, 0, 0, 0]),
+                attribute if launch::HINTS.contains(&attribute) => Ok([0; 8]),
+                attribute if launch::CLUSTER_SHAPES.contains(&attribute) => Ok([1 << 32 | 1, 1, 0, 0, 0, 0, 0, 0]),
+                _ => Err(Status::InvalidValue),
+            }
+        })
+    }
+
+    fn cuGraphKernelNodeSetAttribute(node: Handle, attribute: u32, value: In<[u64; 8]>) {
+        let kernel = kernel_of(node)?;
+        match attribute {
+            launch::COOPERATIVE => set_cooperative(node, &kernel, value.get()?[0] as u32 != 0),
+            attribute if launch::HINTS.contains(&attribute) => Ok(()),
+            attribute if launch::CLUSTER_SHAPES.contains(&attribute) => launch::check_cluster(value.get()?),
+            _ => Err(Status::InvalidValue),
+        }
+    }
+
+    fn cuGraphKernelNodeCopyAttributes(target: Handle, source: Handle) {
+        set_cooperative(target, &*kernel_of(target)?, kernel_of(source)?.request.cooperative)
+    }
+}
+
+fn kernel_of(node: Handle) -> Answer<Arc<Kernel>> {
+    match graph::work_of(node)? {
+        Operation::Kernel(kernel) => Ok(kernel),
+        _ => Err(Status::InvalidValue),
+    }
+}
+
+fn set_cooperative(node: Handle, kernel: &Kernel, cooperative: bool) -> Answer {
+    let changed = kernel.with_cooperative(cooperative)?;
+    graph::of_node(node)?.set_work(node, Operation::Kernel(Arc::new(changed)))
+}
+
+impl KernelParams {
+    pub(super) fn work(&self) -> Answer<Operation> {
+        let request = Request {
+            function: if self.function == 0 { self.kernel } else { self.function },
+            grid: self.grid,
+            block: self.block,
+            dynamic_shared: self.shared_bytes,
+            stream: 0,
+            cooperative: false,
+        };
+        let arguments = launch::arguments(self.parameters, self.extra)?;
+        let context = context_of(self.context)?;
+        // SAFETY: the caller of the exported function vouches for the arguments.
+        let kernel = unsafe { Kernel::new(&context, &request, arguments) }?;
+        Ok(Operation::Kernel(Arc::new(kernel)))
+    }
+
+    fn of(kernel: &Kernel) -> Answer<Self> {
+        let Request { function, grid, block, dynamic_shared, .. } = kernel.request;
+        Ok(Self {
+            function,
+            grid,
+            block,
+            shared_bytes: dynamic_shared,
+            // The node keeps the values as long as it has these parameters.
+            parameters: In::from_address(kernel.argument_pointers().as_ptr().expose_provenance()),
+            extra: In::from_address(0),
+            kernel: 0,
+            context: kernel.context.handle,
+        })
+    }
+}

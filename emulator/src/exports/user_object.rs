@@ -1,0 +1,50 @@
+//! Objects that live as long as graphs need them.
+
+use std::ffi::c_void;
+
+use super::{call::Out, exports};
+use crate::driver::{
+    graph::{self, user_object},
+    handle::Handle,
+    operation::{HostCall, HostFunction},
+    status::Status,
+};
+
+/// `CU_USER_OBJECT_NO_DESTRUCTOR_SYNC`, which has to be said.
+const NO_DESTRUCTOR_SYNC: u32 = 1;
+/// `CU_GRAPH_USER_OBJECT_MOVE`: the references become the graph's.
+const MOVE: u32 = 1;
+
+exports! {
+    fn cuUserObjectCreate(
+        object: Out<Handle>,
+        data: *mut c_void,
+        destroy: Option<HostFunction>,
+        references: u32,
+        flags: u32,
+    ) {
+        let function = destroy.filter(|_| flags == NO_DESTRUCTOR_SYNC).ok_or(Status::InvalidValue)?;
+        let destroy = HostCall { function, data: data.expose_provenance() };
+        object.fill(|| user_object::create(destroy, references))
+    }
+
+    fn cuUserObjectRetain(object: Handle, count: u32) {
+        user_object::retain(object, count)
+    }
+
+    fn cuUserObjectRelease(object: Handle, count: u32) {
+        user_object::release(object, count)
+    }
+
+    fn cuGraphRetainUserObject(graph: Handle, object: Handle, count: u32, flags: u32) {
+        if flags & !MOVE != 0 {
+            return Err(Status::InvalidValue);
+        }
+        graph::find(graph)?.hold(&user_object::find(object)?, count)?;
+        if flags == MOVE { user_object::release(object, count) } else { Ok(()) }
+    }
+
+    fn cuGraphReleaseUserObject(graph: Handle, object: Handle, count: u32) {
+        graph::find(graph)?.let_go(object, count)
+    }
+}
