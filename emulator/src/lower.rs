@@ -38,6 +38,9 @@ const KERNEL_PARAM_BYTES_MAX: u64 = 32_764;
 /// Shared memory of a block at most: what the largest devices have.
 const SHARED_BYTES_MAX: u64 = 227 << 10;
 
+/// Shared memory that cooperative groups find reserved for them, where a text asks where it is; they need 288 bytes.
+const RESERVED_SHARED_BYTES: u32 = 512;
+
 /// Local memory for the frames of functions that call one another in circles or through pointers, whose depth can't
 /// be told beforehand.
 const RECURSION_BYTES: u32 = 64 << 10;
@@ -56,14 +59,15 @@ pub fn load(ptx: &str, memory: &Arc<Memory>, target: ComputeCapability) -> Resul
     let tree = parse(ptx)?;
     check_target(&tree, target)?;
     let mut storage = Storage { memory: Arc::clone(memory), addresses: Vec::new() };
-    let mut shared_end = 0;
+    let reserved_shared = if ptx.contains("%reserved_smem_offset_") { RESERVED_SHARED_BYTES } else { 0 };
+    let mut shared_end = reserved_shared;
     let (symbols, globals) = declare(&tree, memory, &mut storage, &mut shared_end)?;
     fill(&tree, &symbols, memory)?;
     let lowered = lower_all(&tree, &symbols, shared_end)?;
     let storage = Arc::new(storage);
     let files = tree.files.iter().map(|(number, name)| (*number, (*name).to_owned())).collect();
-    let program =
-        Arc::new(Program { accesses: lowered.accesses, functions: lowered.functions, files, shared: lowered.shared });
+    let Lowered { accesses, functions, shared, .. } = lowered;
+    let program = Arc::new(Program { accesses, functions, files, reserved_shared, shared });
     let mut entries = HashMap::new();
     for kernel in lowered.kernels {
         let name = program.functions[kernel.function].name.clone();

@@ -29,6 +29,8 @@ pub struct Program {
     pub accesses: u32,
     /// Source files, by the numbers that lines name them with.
     pub files: Vec<(u32, String)>,
+    /// Bytes at the start of shared memory that the machine provides, zeroed, to cooperative groups.
+    pub reserved_shared: u32,
     /// Shared variables that every kernel has: those of the module's top level and of functions that are no kernels.
     pub shared: Vec<SharedVariable>,
 }

@@ -1,4 +1,9 @@
 //! Operations that read or write the carry.
+//!
+//! A subtraction adds the complement, as devices do it: its carry is set where nothing is borrowed, and `subc` takes
+//! one away where the carry is not set. The PTX ISA speaks of a borrow in the same flag, which is the same as long as
+//! subtractions and additions do not follow each other; NVRTC's division of 128-bit integers reads the carry of a
+//! subtraction by `addc`.
 
 use super::integer::{Integer, by_word};
 use super::lanes::{Lanes, carry};
@@ -8,11 +13,14 @@ pub fn carrying(name: &str, ty: Type) -> Option<Lanes> {
     match name {
         "add" => by_word!(ty, T => carry(|a: T, _: T, c: T, _| a.overflowing_add(c))),
         "addc" => by_word!(ty, T => carry(|a: T, _: T, c: T, carry| with_carry(a.to_i128() + c.to_i128(), carry))),
-        "sub" => by_word!(ty, T => carry(|a: T, _: T, c: T, _| a.overflowing_sub(c))),
+        "sub" => by_word!(ty, T => carry(|a: T, _: T, c: T, _| {
+            let (difference, borrow) = a.overflowing_sub(c);
+            (difference, !borrow)
+        })),
         "subc" => by_word!(ty, T => carry(|a: T, _: T, c: T, carry| {
             let (first, one) = a.overflowing_sub(c);
-            let (second, two) = first.overflowing_sub(carry.into());
-            (second, one | two)
+            let (second, two) = first.overflowing_sub((!carry).into());
+            (second, !(one | two))
         })),
         "mad.lo" => by_word!(ty, T => carry(|a: T, b: T, c: T, _| a.wrapping_mul(b).overflowing_add(c))),
         "mad.hi" => by_word!(ty, T => carry(|a: T, b: T, c: T, _| a.mul_high(b).overflowing_add(c))),

@@ -119,7 +119,8 @@ impl<'a> Context<'a> {
         let start = (shared.as_mut_ptr() as u64).next_multiple_of(16) as *mut u8;
         let checks = memory.checks();
         let local_bytes = u64::from(entry.local_bytes).next_multiple_of(16);
-        let block_checks = || Box::new(BlockChecks::new(checks, config.threads(), shared_bytes, local_bytes));
+        let reserved = entry.program.reserved_shared;
+        let block_checks = || Box::new(BlockChecks::new(checks, config.threads(), shared_bytes, local_bytes, reserved));
         let view = View {
             memory,
             shared: start,

@@ -24,12 +24,13 @@ pub struct BlockChecks {
 }
 
 impl BlockChecks {
-    pub fn new(checks: Checks, threads: u32, shared_bytes: u64, local_bytes: u64) -> BlockChecks {
+    /// `reserved` bytes at the start of shared memory are the machine's, and hold something.
+    pub fn new(checks: Checks, threads: u32, shared_bytes: u64, local_bytes: u64, reserved: u32) -> BlockChecks {
         BlockChecks {
             checks,
             clocks: Clocks::new(threads),
             races: Races::new(if checks.races { shared_bytes } else { 0 }),
-            written: Written::new(if checks.uninitialised { shared_bytes } else { 0 }, local_bytes),
+            written: Written::new(if checks.uninitialised { shared_bytes } else { 0 }, local_bytes, reserved),
             visit: 0,
         }
     }

@@ -121,6 +121,20 @@ fn carries_pass_from_one_instruction_to_the_next() {
     });
 }
 
+/// NVRTC's own division of 128-bit integers reads the carry of a subtraction so.
+#[test]
+fn the_carry_of_a_subtraction_is_set_where_nothing_is_borrowed() {
+    check("sub.cc.u32 %rz, %ra, %rb; addc.u32 %rz, %rc, 0; // ", R, &[R, R, R], &WORDS, |v| {
+        (v[2] + u64::from(v[0] >= v[1])) & 0xffff_ffff
+    });
+    check("add.cc.u32 %rz, %ra, %rb; subc.u32 %rz, %rc, 0; // ", R, &[R, R, R], &WORDS, |v| {
+        v[2].wrapping_sub(u64::from(v[0] + v[1] <= 0xffff_ffff)) & 0xffff_ffff
+    });
+    check("sub.cc.u32 %rz, %ra, %rb; subc.cc.u32 %rz, %rc, 0; addc.u32 %rz, 0, 0; // ", R, &[R, R, R], &WORDS, |v| {
+        u64::from(v[2] >= u64::from(v[0] < v[1]))
+    });
+}
+
 #[test]
 fn registers_are_packed_and_unpacked() {
     check("mov.b64 %dz, {%ra, %rb}; // ", D, &[R, R], &WORDS, |v| v[0] | v[1] << 32);

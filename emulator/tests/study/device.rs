@@ -8,7 +8,7 @@ use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::Fault;
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Module};
-use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch};
+use gpufleet_emulator::simt::{LaunchConfig, RunOptions, launch, launch_cooperative};
 
 const MEMORY_BYTES: u64 = 256 << 20;
 
@@ -134,6 +134,11 @@ impl Device {
         self.try_run(name, blocks, threads, 0, args).unwrap_or_else(|fault| panic!("{}", fault.report));
     }
 
+    /// As `run`, with blocks that may wait for each other.
+    pub fn run_cooperative(&self, name: &str, blocks: impl Shape, threads: impl Shape, args: &[Vec<u8>]) {
+        self.start(name, blocks, threads, 0, args, true).unwrap_or_else(|fault| panic!("{}", fault.report));
+    }
+
     pub fn try_run(
         &self,
         name: &str,
@@ -141,6 +146,18 @@ impl Device {
         threads: impl Shape,
         shared_bytes: u32,
         args: &[Vec<u8>],
+    ) -> Result<(), Fault> {
+        self.start(name, blocks, threads, shared_bytes, args, false)
+    }
+
+    fn start(
+        &self,
+        name: &str,
+        blocks: impl Shape,
+        threads: impl Shape,
+        shared_bytes: u32,
+        args: &[Vec<u8>],
+        cooperative: bool,
     ) -> Result<(), Fault> {
         let entry = self.module.entry(name).unwrap_or_else(|| panic!("there is no kernel `{name}`"));
         assert_eq!(entry.params.len(), args.len());
@@ -159,7 +176,8 @@ impl Device {
             vector: self.vector,
         };
         let config = LaunchConfig { grid: blocks.shape(), block: threads.shape(), shared_bytes, params: &params };
-        launch(&entry, &config, &self.memory, &options)
+        let run = if cooperative { launch_cooperative } else { launch };
+        run(&entry, &config, &self.memory, &options)
     }
 
     pub fn take_printed(&self) -> String {

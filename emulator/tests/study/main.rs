@@ -14,9 +14,13 @@ mod counting;
 #[cfg(test)]
 mod device;
 #[cfg(test)]
+mod groups;
+#[cfg(test)]
 mod halves;
 #[cfg(test)]
 mod language;
+#[cfg(test)]
+mod libraries;
 #[cfg(test)]
 mod mistakes;
 #[cfg(test)]
@@ -25,3 +29,5 @@ mod models;
 mod nvrtc;
 #[cfg(test)]
 mod products;
+#[cfg(test)]
+mod warps;

@@ -1,6 +1,8 @@
-//! Products of matrices.
+//! Products of matrices, plain, tiled, and by the tensor cores' instructions.
 
-use super::builds::study;
+use half::f16;
+
+use super::builds::{EVERY, check, study};
 use super::device::args;
 
 #[test]
@@ -19,6 +21,23 @@ fn tiled_and_naive_products_are_the_product() {
             let args = args![device.upload(&a), device.upload(&b), out, M as i32, N as i32, K as i32];
             device.run(name, [4, 3], [16, 16], args);
             assert_eq!(device.download(&out), expected, "{name}");
+        }
+    });
+}
+
+#[test]
+fn a_warp_multiplies_tiles() {
+    check("wmma.cu", include_str!("../../cases/study/wmma.cu"), &EVERY, |device, _| {
+        const LD: usize = 24;
+        let a: Vec<f16> = (0..16 * LD).map(|i| f16::from_f32((i * 7 % 23) as f32 - 11.0)).collect();
+        let b: Vec<f16> = (0..16 * LD).map(|i| f16::from_f32((i * 5 % 19) as f32 * 0.5)).collect();
+        let out = device.zeros::<f32>(16 * LD);
+        device.run("wmma16", 1, 32, args![device.upload(&a), device.upload(&b), out, LD as i32]);
+        let got = device.download(&out);
+        for (row, column) in (0..256).map(|i| (i / 16, i % 16)) {
+            // Products of few bits: the sum is exact in every order.
+            let products = (0..16).map(|k| a[row * LD + k].to_f32() * b[column * LD + k].to_f32());
+            assert_eq!(got[row * LD + column], products.sum::<f32>(), "row {row}, column {column}");
         }
     });
 }

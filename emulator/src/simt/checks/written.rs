@@ -11,15 +11,18 @@ pub struct Written {
     /// Local memory by warp: each lane's bytes in a row, as the warp has them.
     local: HashMap<u32, Vec<bool>>,
     lane_bytes: u64,
+    /// Shared memory at the start that holds something from the beginning.
+    reserved: u32,
 }
 
 impl Written {
-    pub fn new(shared_bytes: u64, lane_bytes: u64) -> Written {
-        Written { shared: vec![false; shared_bytes as usize], local: HashMap::new(), lane_bytes }
+    pub fn new(shared_bytes: u64, lane_bytes: u64, reserved: u32) -> Written {
+        Written { shared: vec![false; shared_bytes as usize], local: HashMap::new(), lane_bytes, reserved }
     }
 
     pub fn start_block(&mut self) {
         self.shared.fill(false);
+        self.shared.iter_mut().take(self.reserved as usize).for_each(|byte| *byte = true);
         self.local.values_mut().for_each(|lanes| lanes.fill(false));
     }
 
