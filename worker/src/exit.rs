@@ -12,7 +12,8 @@ Exit codes:
    2  wrong usage
    7  the broker refused this worker (credentials, vhost, TLS, topology)
   10  no usable CUDA driver or device
-  11  the last device went out of service";
+  11  the last device went out of service
+  12  selftest: the device is not fit for work";
 
 pub fn code(error: &WorkerError) -> ExitCode {
     ExitCode::from(match error {

@@ -11,5 +11,6 @@ pub mod exit;
 pub mod ipc;
 mod own_executable;
 pub mod scheduler;
+pub mod selftest;
 pub mod supervisor;
 pub mod telemetry;

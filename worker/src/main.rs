@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use gpufleet_worker::{compiler, config, executor, exit, supervisor, telemetry};
+use gpufleet_worker::{compiler, config, executor, exit, selftest, supervisor, telemetry};
 
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ", after_long_help = exit::TABLE)]
@@ -16,6 +16,8 @@ struct Cli {
 enum Role {
     /// Take jobs and run them until SIGTERM or Ctrl-C
     Run(config::Options),
+    /// Check that a device works, and measure what jobs cost on it; needs no broker
+    Selftest(selftest::Options),
     /// Compile CUDA C to PTX with NVRTC, as the worker does for jobs
     Compile(compiler::CompileOptions),
     /// The process that owns a device; only a worker starts it
@@ -29,10 +31,16 @@ enum Role {
 fn main() -> ExitCode {
     match Cli::parse().role {
         Role::Run(options) => run(options),
+        Role::Selftest(options) => check(options),
         Role::Compile(options) => compiler::compile_file(&options),
         Role::Executor(args) => executor::main(args),
         Role::CompileChild => compiler::main(),
     }
+}
+
+#[tokio::main]
+async fn check(options: selftest::Options) -> ExitCode {
+    selftest::run(options).await
 }
 
 #[tokio::main]

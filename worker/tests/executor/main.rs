@@ -7,3 +7,4 @@ mod failing;
 mod harness;
 mod living;
 mod running;
+mod selftest;

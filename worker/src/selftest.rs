@@ -1,0 +1,110 @@
+//! `gpufleet-worker selftest`: is this device fit for work? It needs no broker.
+//!
+//! Everything goes the way of a real job: through an executor child, staged, launched and copied back. The catalog's results are
+//! compared with the CPU's and, on a GPU, with the emulator's; faults are provoked and have to be survived; and what a job costs
+//! here is measured.
+
+mod catalog;
+mod faults;
+mod measures;
+mod runner;
+mod tasks;
+
+use std::{process::ExitCode, time::Duration};
+
+use clap::Args;
+
+use self::runner::Runner;
+use crate::{
+    config::env,
+    executor::{CudaSpec, ExecutorOptions, StartError},
+};
+
+/// Options of `gpufleet-worker selftest`.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The CUDA driver: system, emulated, auto (the system's if it has a device, else emulated), or a path to a libcuda
+    #[arg(long, value_name = "DRIVER", env = env::CUDA, default_value = "system")]
+    cuda: CudaSpec,
+
+    /// The device's number
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    device: u32,
+}
+
+/// Why a device is not fit.
+#[derive(Debug, thiserror::Error)]
+enum Unfit {
+    #[error("failed to {0}")]
+    Start(#[from] StartError),
+    #[error("{wrong} of {all} checks failed")]
+    Wrong { wrong: usize, all: usize },
+}
+
+/// How many checks there were, and how many failed.
+#[derive(Debug, Default)]
+struct Tally {
+    all: usize,
+    wrong: usize,
+}
+
+impl Tally {
+    /// Counts a check and gives the word that stands for its outcome.
+    fn count(&mut self, passed: bool) -> &'static str {
+        self.all += 1;
+        self.wrong += usize::from(!passed);
+        if passed { "ok" } else { "WRONG" }
+    }
+}
+
+/// Runs all checks and prints what they find.
+pub async fn run(options: Options) -> ExitCode {
+    match check_all(&options).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            match error {
+                Unfit::Start(_) => ExitCode::from(10),
+                Unfit::Wrong { .. } => ExitCode::from(12),
+            }
+        }
+    }
+}
+
+async fn check_all(options: &Options) -> Result<(), Unfit> {
+    let mut runner = Runner::start(ExecutorOptions::new(options.device, options.cuda.clone())).await?;
+    let device = runner.device().clone();
+    let (major, minor) = device.compute_capability;
+    println!(
+        "device {}: {}, compute capability {major}.{minor}, {} MiB, driver {}{}",
+        device.ordinal,
+        device.name,
+        device.memory_bytes >> 20,
+        device.driver_version,
+        if device.emulated { ", emulated" } else { "" }
+    );
+    println!("library: {}", device.library);
+    let mut emulator = if device.emulated { None } else { emulator().await };
+    let mut tally = Tally::default();
+    catalog::check(&mut runner, emulator.as_mut(), &mut tally).await?;
+    faults::check(&mut runner, &mut tally).await?;
+    measures::print(&mut runner).await?;
+    println!("\n{} checks, {} wrong", tally.all, tally.wrong);
+    if tally.wrong > 0 { Err(Unfit::Wrong { wrong: tally.wrong, all: tally.all }) } else { Ok(()) }
+}
+
+/// For comparison; where it isn't installed there is none.
+async fn emulator() -> Option<Runner> {
+    match Runner::start(ExecutorOptions::new(0, CudaSpec::Emulated)).await {
+        Ok(runner) => Some(runner),
+        Err(error) => {
+            println!("not compared with the emulator: failed to {error}");
+            None
+        }
+    }
+}
+
+/// Microseconds, for people.
+fn micros(time: Duration) -> String {
+    format!("{:.1} µs", time.as_secs_f64() * 1e6)
+}

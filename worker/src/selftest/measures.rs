@@ -1,0 +1,83 @@
+//! What a job costs on this device: copies, launches, and everything around them.
+
+use std::time::{Duration, Instant};
+
+use gpufleet_schema::{Task, Timings};
+
+use super::{
+    Unfit, micros,
+    runner::{Outcome, Runner},
+    tasks,
+};
+
+/// As much as a message carries, less its frame.
+const COPY_BYTES: usize = 15 << 20;
+const COPIES: usize = 20;
+/// Launches of one task: the clock's own steps don't count then.
+const LAUNCHES: u32 = 1000;
+const TINY_JOBS: usize = 2000;
+
+pub(super) async fn print(runner: &mut Runner) -> Result<(), Unfit> {
+    println!("\ncosts");
+    let copies = timings(runner, &tasks::copies(COPY_BYTES), COPIES).await?;
+    let bandwidth = |us: fn(&Timings) -> u64| {
+        let best = copies.iter().map(us).min().unwrap_or_default().max(1);
+        format!("{:.2} GB/s", COPY_BYTES as f64 / best as f64 / 1e3)
+    };
+    println!(
+        "  copy in {}, copy out {} (best of {COPIES}, {} MiB)",
+        bandwidth(|t| t.copy_in_us),
+        bandwidth(|t| t.copy_out_us),
+        COPY_BYTES >> 20
+    );
+    let launches = timings(runner, &tasks::nothing(LAUNCHES), 5).await?;
+    let best = launches.iter().map(Timings::kernel_us).min().unwrap_or_default();
+    println!(
+        "  launch {:.2} µs (best of 5 times {LAUNCHES} empty kernels in a row)",
+        best as f64 / f64::from(LAUNCHES)
+    );
+    let mut times = whole_jobs(runner, &tasks::nothing(1), TINY_JOBS).await?;
+    times.sort_unstable();
+    let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or_default();
+    println!(
+        "  a warm job of one empty kernel, supervisor to executor and back: p50 {}, p99 {} ({TINY_JOBS} jobs)",
+        micros(at(0.5)),
+        micros(at(0.99))
+    );
+    Ok(())
+}
+
+async fn timings(runner: &mut Runner, task: &Task<'_>, count: usize) -> Result<Vec<Timings>, Unfit> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        if let Outcome::Done { timings, .. } = outcome(runner, task).await? {
+            all.push(timings);
+        }
+    }
+    Ok(all)
+}
+
+async fn whole_jobs(runner: &mut Runner, task: &Task<'_>, count: usize) -> Result<Vec<Duration>, Unfit> {
+    let mut all = Vec::new();
+    for _ in 0..count {
+        let started = Instant::now();
+        if let Outcome::Done { .. } = outcome(runner, task).await? {
+            all.push(started.elapsed());
+        }
+    }
+    Ok(all)
+}
+
+/// A measure of what failed would be a lie, so it is left out and told.
+async fn outcome(runner: &mut Runner, task: &Task<'_>) -> Result<Outcome, Unfit> {
+    let outcome = runner.run(task).await;
+    match &outcome {
+        Outcome::Done { .. } => {}
+        Outcome::Failed(failure) => println!("  failed: {}", failure.message),
+        Outcome::Lost(reason) => {
+            println!("  lost: {reason}");
+            runner.replace().await?;
+        }
+    }
+    Ok(outcome)
+}

@@ -1,0 +1,61 @@
+//! Runs tasks on a device, with a fresh executor after each one that is lost.
+
+use std::time::Duration;
+
+use gpufleet_schema::{Failure, Task, Timings};
+use tokio_util::sync::CancellationToken;
+
+use crate::executor::{DeviceInfo, Executor, ExecutorJob, ExecutorOptions, OutputBytes, RunError, StartError};
+
+/// No check takes this long on any device.
+const TIME_LIMIT: Duration = Duration::from_secs(60);
+
+pub(super) struct Runner {
+    options: ExecutorOptions,
+    executor: Executor,
+}
+
+/// What became of a task.
+pub(super) enum Outcome {
+    Done {
+        outputs: Vec<OutputBytes>,
+        timings: Timings,
+    },
+    Failed(Failure),
+    /// The executor went away under it.
+    Lost(String),
+}
+
+impl Runner {
+    pub(super) async fn start(options: ExecutorOptions) -> Result<Self, StartError> {
+        let (executor, _) = Executor::start(options.clone()).await?;
+        Ok(Self { options, executor })
+    }
+
+    pub(super) fn device(&self) -> &DeviceInfo {
+        self.executor.device()
+    }
+
+    pub(super) async fn run(&self, task: &Task<'_>) -> Outcome {
+        self.run_within(task, TIME_LIMIT).await
+    }
+
+    pub(super) async fn run_within(&self, task: &Task<'_>, time_limit: Duration) -> Outcome {
+        let cancel = CancellationToken::new();
+        match self.executor.run(ExecutorJob { task, time_limit, alone: false, cancel: &cancel }).await {
+            Ok(finished) => match finished.outcome {
+                Ok(outputs) => Outcome::Done { outputs, timings: finished.timings },
+                Err(failure) => Outcome::Failed(failure),
+            },
+            Err(RunError::Cancelled) => unreachable!("nobody else has the token"),
+            Err(RunError::Lost { reason, .. }) => Outcome::Lost(reason),
+        }
+    }
+
+    /// Starts another executor once the one before has ended.
+    pub(super) async fn replace(&mut self) -> Result<(), StartError> {
+        self.executor.lost().await;
+        self.executor = Executor::start(self.options.clone()).await?.0;
+        Ok(())
+    }
+}

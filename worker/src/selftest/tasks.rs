@@ -1,0 +1,38 @@
+//! The small programs that a device is tried with.
+
+use gpufleet_schema::{Block, Buffer, Data, Dtype, Grid, Inline, Launch, Program, Task};
+
+/// Kernels that do nothing, write where nothing is, and never end. Of the oldest dialect that every driver reads.
+const PTX: &str = include_str!("selftest.ptx");
+
+fn task(entry: &str, repeat: u32, buffers: Vec<Buffer<'static>>, outputs: Vec<String>) -> Task<'static> {
+    let launch = Launch {
+        entry: entry.to_owned(),
+        grid: Grid::Blocks(vec![1]),
+        block: Block::Threads(vec![32]),
+        shared_bytes: 0,
+        args: Vec::new(),
+        repeat,
+    };
+    Task { buffers, launches: vec![launch], outputs, ..Task::new(Program::Ptx(PTX.into())) }
+}
+
+/// Launches an empty kernel so many times.
+pub(super) fn nothing(repeat: u32) -> Task<'static> {
+    task("nothing", repeat, Vec::new(), Vec::new())
+}
+
+pub(super) fn writes_nowhere() -> Task<'static> {
+    task("write_nowhere", 1, Vec::new(), Vec::new())
+}
+
+pub(super) fn never_ends() -> Task<'static> {
+    task("never_end", 1, Vec::new(), Vec::new())
+}
+
+/// Copies so many bytes in and out again around an empty kernel.
+pub(super) fn copies(bytes: usize) -> Task<'static> {
+    let data = Data::Inline(Inline::from(vec![0xa5; bytes]));
+    let buffer = Buffer { name: "bytes".to_owned(), dtype: Dtype::U8, shape: vec![bytes as u64], data };
+    task("nothing", 1, vec![buffer], vec!["bytes".to_owned()])
+}
