@@ -215,7 +215,6 @@ fn special_scalar(name: &str) -> Option<(Special, Width)> {
         "%smid" => Special::Zero,
         "%nsmid" => Special::One,
         // The region that the machine keeps for cooperative groups lies in front of all shared variables.
-        "%reserved_smem_offset_begin" | "%reserved_smem_offset_1" => Special::Zero,
         "%envreg0" => Special::Environment(0),
         "%envreg1" => Special::Environment(1),
         "%envreg2" => Special::Environment(2),
