@@ -102,6 +102,8 @@ pub enum Special {
     LanesFrom,
     DynamicShared,
     TotalShared,
+    /// Bytes that the machine provides at the start of shared memory.
+    ReservedShared,
     /// Offset of the dynamic shared memory, as a 64-bit address.
     DynamicSharedStart,
     Zero,

@@ -206,15 +206,14 @@ fn special_scalar(name: &str) -> Option<(Special, Width)> {
         "%lanemask_gt" => Special::LanesAbove,
         "%lanemask_ge" => Special::LanesFrom,
         "%dynamic_smem_size" => Special::DynamicShared,
-        // The system reserves none for itself.
         "%total_smem_size" | "%aggr_smem_size" => Special::TotalShared,
-        "%reserved_smem_offset_begin" | "%reserved_smem_offset_end" | "%reserved_smem_offset_cap" => Special::Zero,
-        "%reserved_smem_offset_0" | "%reserved_smem_offset_1" => Special::Zero,
+        // The region that the machine keeps for cooperative groups lies in front of all shared variables.
+        "%reserved_smem_offset_begin" | "%reserved_smem_offset_0" | "%reserved_smem_offset_1" => Special::Zero,
+        "%reserved_smem_offset_end" | "%reserved_smem_offset_cap" => Special::ReservedShared,
         "%cluster_ctarank" => Special::Zero,
         "%cluster_nctarank" => Special::One,
         "%smid" => Special::Zero,
         "%nsmid" => Special::One,
-        // The region that the machine keeps for cooperative groups lies in front of all shared variables.
         "%envreg0" => Special::Environment(0),
         "%envreg1" => Special::Environment(1),
         "%envreg2" => Special::Environment(2),

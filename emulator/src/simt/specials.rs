@@ -58,6 +58,7 @@ impl Context<'_> {
             Special::Warps => self.config.threads().div_ceil(LANES as u32),
             Special::DynamicShared => self.config.shared_bytes,
             Special::TotalShared => self.view.shared_bytes as u32,
+            Special::ReservedShared => self.program.reserved_shared,
             Special::Parameter { offset, bytes, signed, .. } => self.parameter(offset, bytes, signed) as u32,
             Special::One => 1,
             Special::Environment(1) => (self.signals.workspace >> 32) as u32,

@@ -224,10 +224,11 @@ fn special_registers_of_a_cluster_of_one_and_of_sizes() {
         ("%dynamic_smem_size", 100),
         ("%total_smem_size", 148),
         ("%aggr_smem_size", 148),
+        // A text that names it has it, in front of its own variables.
         ("%reserved_smem_offset_begin", 0),
-        ("%reserved_smem_offset_end", 0),
-        ("%reserved_smem_offset_cap", 0),
-        ("%reserved_smem_offset_0", 0),
+        ("%reserved_smem_offset_end", 512),
+        ("%reserved_smem_offset_cap", 512),
+        ("%reserved_smem_offset_1", 0),
     ] {
         assert_eq!(read(name), expected, "{name}");
     }

@@ -4,6 +4,10 @@
 #[cfg(test)]
 mod arrays;
 #[cfg(test)]
+mod atomics;
+#[cfg(test)]
+mod barriers;
+#[cfg(test)]
 mod builds;
 #[cfg(test)]
 mod catalog;
