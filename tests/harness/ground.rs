@@ -4,7 +4,7 @@ use std::{fs, ops::Deref, sync::Arc};
 
 use gpufleet::Fleet as Client;
 use gpufleet_ledger::{DatabaseUrl, Ledger};
-use gpufleet_local::{Endpoints, Fleet, QueueKind, Services, Signal, Worker};
+use gpufleet_local::{Endpoints, Fleet, FleetBuilder, QueueKind, Services, Signal, Worker};
 use gpufleet_transport::{Broker, Options};
 use tokio::sync::OnceCell;
 
@@ -41,8 +41,19 @@ impl Ground {
         Self::on(&start_services().await, label, QueueKind::default()).await
     }
 
+    /// With more in the environment of its workers.
+    pub async fn with_environment(label: &str, environment: &[(&str, &str)]) -> Self {
+        let services = SERVICES.get_or_init(start_services).await;
+        let builder = Fleet::builder().label(label).on(services);
+        Self::of(environment.iter().fold(builder, |builder, (name, value)| builder.worker_env(*name, *value))).await
+    }
+
     async fn on(services: &Arc<Services>, label: &str, kind: QueueKind) -> Self {
-        let fleet = Fleet::builder().label(label).on(services).queue_kind(kind).workers(0).start().await;
+        Self::of(Fleet::builder().label(label).on(services).queue_kind(kind)).await
+    }
+
+    async fn of(builder: FleetBuilder) -> Self {
+        let fleet = builder.workers(0).start().await;
         // Its text has the end of the log of what did not start.
         let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
         let url: DatabaseUrl = fleet.endpoints().database_url.parse().unwrap();

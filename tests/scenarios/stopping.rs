@@ -50,3 +50,28 @@ async fn a_worker_waits_for_a_broker_that_is_not_there_yet_and_can_be_stopped_me
     worker.wait_ready().await.unwrap();
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_service_manager_is_told_of_readiness_of_life_and_of_the_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("notify");
+    let socket = tokio::net::UnixDatagram::bind(&path).unwrap();
+    let environment = [("NOTIFY_SOCKET", path.to_str().unwrap()), ("WATCHDOG_USEC", "200000")];
+    let ground = Ground::with_environment("systemd", &environment).await;
+    let worker = ground.worker().await;
+    let mut told = String::new();
+    // Twice alive: it is no single word at the start.
+    while !(told.contains("READY=1") && told.matches("WATCHDOG=1").count() >= 2) {
+        told.push_str(&datagram(&socket).await);
+    }
+    assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
+    while !told.contains("STOPPING=1") {
+        told.push_str(&datagram(&socket).await);
+    }
+}
+
+async fn datagram(socket: &tokio::net::UnixDatagram) -> String {
+    let mut buffer = [0; 512];
+    let bytes = tokio::time::timeout(WAIT, socket.recv(&mut buffer)).await.expect("it is told in time").unwrap();
+    String::from_utf8_lossy(&buffer[..bytes]).into_owned()
+}

@@ -81,6 +81,11 @@ impl Admission {
         self.running.send_replace(inner.scheduler.running());
     }
 
+    /// Passes through the scheduler's lock.
+    pub(super) fn touch(&self) {
+        drop(self.lock());
+    }
+
     pub(super) fn running(&self) -> usize {
         *self.running.borrow()
     }

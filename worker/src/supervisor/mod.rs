@@ -12,6 +12,7 @@ mod orders;
 mod outbox;
 mod parcel;
 mod ready;
+mod service;
 mod signals;
 mod start;
 
@@ -96,6 +97,8 @@ impl Supervisor {
         };
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), stop.clone()));
         ready.announce()?;
+        service::ready(self.config.name.as_str());
+        let watchdog = tokio::spawn(service::feed_watchdog(Arc::clone(&self.admission)));
         info!(worker = %self.config.name, pools = %pool_names(&self.config), devices = self.devices.len(), "ready");
 
         let end = tokio::select! {
@@ -111,6 +114,7 @@ impl Supervisor {
         };
 
         drop(ready);
+        service::stopping();
         stop.cancel();
         self.admission.tell(scheduler::Event::Draining);
         join_all(intakes).await;
@@ -120,6 +124,7 @@ impl Supervisor {
         heartbeat.abort();
         following.abort();
         self.say_goodbye().await;
+        watchdog.abort();
         end
     }
 

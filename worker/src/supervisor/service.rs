@@ -1,0 +1,36 @@
+//! What a service manager is told: that the worker takes jobs, that it still lives, that it stops. Outside of systemd nobody listens.
+
+use std::sync::Arc;
+
+use sd_notify::NotifyState;
+use tracing::warn;
+
+use super::admission::Admission;
+
+/// Tells that the worker takes jobs.
+pub(super) fn ready(worker: &str) {
+    tell(&[NotifyState::Ready, NotifyState::Status(&format!("{worker} takes jobs"))]);
+}
+
+/// Tells that it takes no more.
+pub(super) fn stopping() {
+    tell(&[NotifyState::Stopping, NotifyState::Status("finishing what runs")]);
+}
+
+/// Feeds the watchdog, where the manager keeps one, at half of its patience and for as long as jobs can be scheduled.
+pub(super) async fn feed_watchdog(admission: Arc<Admission>) {
+    let Some(patience) = sd_notify::watchdog_enabled() else { return };
+    let mut interval = tokio::time::interval(patience / 2);
+    loop {
+        interval.tick().await;
+        // A scheduler that somebody holds for ever lets nobody pass here.
+        admission.touch();
+        tell(&[NotifyState::Watchdog]);
+    }
+}
+
+fn tell(states: &[NotifyState<'_>]) {
+    if let Err(error) = sd_notify::notify(states) {
+        warn!(%error, "the service manager was not told");
+    }
+}
