@@ -82,7 +82,8 @@ pub enum Rows {
 pub const INPUTS: [&str; 16] =
     ["%a", "%b", "%c", "%e", "%f", "%g", "%h", "%i", "%j", "%k", "%l", "%aa", "%ab", "%ac", "%ae", "%af"];
 /// Names of the registers that results are taken from.
-pub const OUTPUTS: [&str; 8] = ["%d", "%q", "%s", "%t", "%u", "%v", "%w", "%x"];
+pub const OUTPUTS: [&str; 16] =
+    ["%d", "%q", "%s", "%t", "%u", "%v", "%w", "%x", "%da", "%db", "%dc", "%de", "%df", "%dg", "%dh", "%di"];
 
 /// Rows of an ordinary case: enough for every edge value a few times, and small enough for a file to be read.
 const ROWS: usize = 32;

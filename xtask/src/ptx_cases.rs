@@ -15,6 +15,10 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
+/// The emulated device is the newest that the cases know, unless told otherwise. Other drivers do not read this.
+const CAPABILITY_VARIABLE: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
+const CAPABILITY: &str = "9.0";
+
 /// Stands for a `--ptxas` without a path.
 const INSTALLED: &str = "";
 
@@ -35,5 +39,8 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     terminal.heading("run the cases");
     let mut command = Command::new(workspace::programs()?.join("ptx-cases"));
     command.args(arguments);
+    if std::env::var_os(CAPABILITY_VARIABLE).is_none() {
+        command.env(CAPABILITY_VARIABLE, CAPABILITY);
+    }
     workspace::run(command).await
 }

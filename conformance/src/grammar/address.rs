@@ -169,6 +169,26 @@ fn generic(g: &mut Grammar) {
             g.add(made.file(format!("{space}.u64")).needs(70, ptx).given(vec![vec![0]]));
         }
     }
+    let made = form("ld.param::entry.u64", Pred, &[U32], |_| 1);
+    let code = ".reg .b64 %y, %z;\nld.param.u64 %y, [in];\nld.param::entry.u64 %z, [in];\nsetp.eq.u64 %d, %y, %z;";
+    g.add(made.code(code).needs(70, 83).given(vec![vec![0]]));
+    // In a cluster of one block every address of shared memory is that of block 0.
+    for (space, setup) in [("", "cvta.shared.u64 %z, %z;\n"), (".shared::cluster", "")] {
+        for (k, register) in [(U32, "b32"), (U64, "b64")] {
+            if k == U32 && space.is_empty() {
+                continue;
+            }
+            let narrow = if k == U32 { "cvt.u32.u64 %n, %z;\n" } else { "mov.b64 %n, %z;\n" };
+            let setup = format!(".reg .b64 %z;\n.reg .{register} %n, %o;\nmov.u64 %z, shared_bytes;\n{setup}{narrow}");
+            let text = format!("mapa{space}.{k}");
+            let made = form(text.clone(), Pred, &[U32], |_| 1)
+                .code(format!("{setup}{text} %o, %n, %a;\nsetp.eq.{k} %d, %n, %o;"));
+            g.add(made.needs(90, 78).globals(SHARED).given(vec![vec![0]]));
+            let text = format!("getctarank{space}.{k}");
+            let made = form(text.clone(), U32, &[U32], |_| 0).code(format!("{setup}{text} %d, %n;"));
+            g.add(made.needs(90, 78).globals(SHARED).given(vec![vec![0]]));
+        }
+    }
     let made = form("mov.u64", B64, &[B64], |_| 0xfedc_ba98_7654_3210)
         .code(".reg .b64 %y;\nmov.u64 %y, variable;\nld.global.b64 %d, [%y];");
     g.add(made.file("u64.variable").globals(GLOBAL).given(vec![vec![0]]));

@@ -3,11 +3,13 @@
 
 use super::{
     Grammar,
+    float::extreme,
     memory::{SPACES, Space},
 };
 use crate::{
+    inputs::Random,
     kind::Kind::{self, *},
-    recipe::{Form, INPUTS, block, forms},
+    recipe::{INPUTS, OUTPUTS, block, forms},
     scalar::{
         float::{Format, Mode, decode, encode, sum},
         integer::{halves, int, wrap},
@@ -88,6 +90,7 @@ pub fn add(g: &mut Grammar) {
         one(g, "add", "", k, 1, true, (70, 70), move |_, m, x| wrap(k, int(k, m) + int(k, x[0])));
     }
     floats(g);
+    vectors(g);
     whole(g);
     contended(g);
 }
@@ -125,7 +128,6 @@ fn one(
                         forms(text.clone(), &[k, k], &columns, move |x| vec![x[0], update(space, x[0], &x[1..])])
                             .code(format!("{before}{text} %d, [%p], {values};\nld{own}.b{bits} %q, [%p];"))
                     };
-                    let made = if k == F32 { without_subnormals(made) } else { made };
                     let newest = if scope_sm == 90 { 78 } else { 70 };
                     g.add(
                         made.file(format!("{name}.{k}"))
@@ -140,12 +142,6 @@ fn one(
             }
         }
     }
-}
-
-fn without_subnormals(made: Form) -> Form {
-    let rows = crate::inputs::rows(&[F32, F32], &made.rows, "atomic sums");
-    let number = |x: &u64| !Format::of(F32).is_subnormal(*x);
-    made.given(rows.into_iter().filter(|row| row.iter().all(number)).collect())
 }
 
 fn plus(k: Kind, flushes: bool, a: u64, b: u64) -> u64 {
@@ -164,6 +160,98 @@ fn floats(g: &mut Grammar) {
     for (k, e, needs) in [(F16x2, F16, (70, 70)), (Bf16x2, Bf16, (90, 78))] {
         one(g, "add", ".noftz", k, 1, true, needs, move |_, m, x| halves(&[m, x[0]], |x| plus(e, false, x[0], x[1])));
     }
+}
+
+/// Kinds, how many at once, operations, and what follows their names.
+type Vectors = (&'static [Kind], &'static [usize], &'static [&'static str], &'static str);
+
+/// Several at once, each for itself.
+fn vectors(g: &mut Grammar) {
+    let tables: [Vectors; 3] = [
+        (&[F32], &[2, 4], &["add"], ""),
+        (&[F16, Bf16], &[2, 4, 8], &["add", "min", "max"], ".noftz"),
+        (&[F16x2, Bf16x2], &[2, 4], &["add", "min", "max"], ".noftz"),
+    ];
+    for (kinds, counts, names, suffix) in tables {
+        for (k, count, name) in product(kinds, counts, names) {
+            let columns = vec![k; 2 * count];
+            let mut random = Random::named(name);
+            // What is no ordinary number may come out one way or another.
+            let ordinary = |x: u64| {
+                let e = k.element().unwrap_or(k);
+                let f = Format::of(e);
+                (0..k.lanes())
+                    .map(|lane| x >> (lane * e.bits()) & e.mask())
+                    .all(|x| !f.is_nan(x) && !f.is_infinite(x) && !f.is_zero(x) && !f.is_subnormal(x))
+            };
+            let mut value = || loop {
+                let value = random.value(k);
+                if ordinary(value) {
+                    return value;
+                }
+            };
+            let rows: Vec<Vec<u64>> = (0..8).map(|_| (0..2 * count).map(|_| value()).collect()).collect();
+            let one = move |e: Kind, a: u64, b: u64| match name {
+                "add" => plus(e, false, a, b),
+                _ => extreme(Format::of(e), name == "max", false, &[a, b]),
+            };
+            let each = move |a: u64, b: u64| match k {
+                F16x2 => halves(&[a, b], |x| one(F16, x[0], x[1])),
+                Bf16x2 => halves(&[a, b], |x| one(Bf16, x[0], x[1])),
+                _ => one(k, a, b),
+            };
+            let list = |names: &[&str]| format!("{{{}}}", names.join(", "));
+            let halfway = |text: &str, names: &[&str]| {
+                // A vector of eight goes as two of four.
+                let bits = k.bits();
+                let chunks: Vec<String> = names
+                    .chunks(4)
+                    .enumerate()
+                    .map(|(i, chunk)| {
+                        let (place, v) = (format!("[%p+{}]", i as u32 * 4 * bits / 8), chunk.len());
+                        match text {
+                            "st" => format!("st.global.v{v}.b{bits} {place}, {};\n", list(chunk)),
+                            _ => format!("ld.global.v{v}.b{bits} {}, {place};\n", list(chunk)),
+                        }
+                    })
+                    .collect();
+                chunks.concat()
+            };
+            for space in &SPACES[..2] {
+                for (order, scope) in [("", ""), (".relaxed", ".gpu")] {
+                    for is_reduction in [false, true] {
+                        let mnemonic = if is_reduction { "red" } else { "atom" };
+                        let text = format!("{mnemonic}{order}{scope}{}.{name}{suffix}.v{count}.{k}", space.name);
+                        let before = format!("{}{}", space.setup, halfway("st", &INPUTS[..count]));
+                        let operands = list(&INPUTS[count..2 * count]);
+                        let sums = move |x: &[u64]| (0..count).map(|i| each(x[i], x[count + i])).collect::<Vec<_>>();
+                        let made = if is_reduction {
+                            forms(text.clone(), &columns[..count], &columns, sums)
+                                .code(format!("{before}{text} [%p], {operands};\n{}", halfway("ld", &OUTPUTS[..count])))
+                        } else {
+                            let old = list(&OUTPUTS[..count]);
+                            let after = halfway("ld", &OUTPUTS[count..2 * count]);
+                            forms(text.clone(), &columns, &columns, move |x| [&x[..count], &sums(x)].concat())
+                                .code(format!("{before}{text} {old}, [%p], {operands};\n{after}"))
+                        };
+                        let hint = space.name.is_empty() || !order.is_empty();
+                        let made = made.given(rows.clone()).needs(90, 81).scratch(2).hint(hint);
+                        g.add(made.file(format!("{name}.v{count}.{k}")));
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn product(
+    kinds: &'static [Kind],
+    counts: &'static [usize],
+    names: &'static [&'static str],
+) -> impl Iterator<Item = (Kind, usize, &'static str)> {
+    kinds
+        .iter()
+        .flat_map(move |k| counts.iter().flat_map(move |count| names.iter().map(move |name| (*k, *count, *name))))
 }
 
 /// 128 bits, which only exchange.

@@ -274,17 +274,17 @@ fn case(product: Product) -> Form {
     let eval = move |rows: &[Vec<u64>]| {
         let (mut left, mut right) = (vec![vec![0; k]; m], vec![vec![0; n]; k]);
         for (lane, row) in rows.iter().enumerate() {
-            for r in 0..counts[0] {
+            for (r, register) in row[..counts[0]].iter().enumerate() {
                 for i in 0..packed(a) {
                     let (y, x) =
                         if m == 16 { place_a(packed(a), lane, r, i) } else { place_a_short(packed(a), lane, r, i) };
-                    left[y][x] = part(a, row[r], i);
+                    left[y][x] = part(a, *register, i);
                 }
             }
-            for r in 0..counts[1] {
+            for (r, register) in row[counts[0]..][..counts[1]].iter().enumerate() {
                 for i in 0..packed(b) {
                     let (y, x) = place_b(packed(b), lane, r, i);
-                    right[y][x] = part(b, row[counts[0] + r], i);
+                    right[y][x] = part(b, *register, i);
                 }
             }
         }

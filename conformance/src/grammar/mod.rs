@@ -1,6 +1,7 @@
 //! The grammar of the instruction set, as far as PTX ISA 8.8 goes for architectures up to sm_90: for every mnemonic
 //! its types and modifiers, and beside each what it computes. One module for each chapter of the ISA.
 
+mod absent;
 mod address;
 mod asynchronous;
 mod atomic;
@@ -63,5 +64,6 @@ pub fn recipes() -> Vec<Recipe> {
     warp::add(&mut grammar);
     matrix::add(&mut grammar);
     tiles::add(&mut grammar);
+    absent::add(&mut grammar);
     grammar.recipes
 }

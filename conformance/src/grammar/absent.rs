@@ -1,0 +1,39 @@
+//! What the emulator refuses by name: textures and surfaces, tensor copies, the instructions of one architecture, and
+//! the video instructions that no compiler emits any more. One legal form of each mnemonic stands for all of them.
+
+use super::Grammar;
+use crate::{kind::Kind::*, recipe::form};
+
+pub fn add(g: &mut Grammar) {
+    let registers = ".reg .b32 %x<8>;\n.reg .b64 %y<4>;\n.reg .pred %z;\n.reg .f32 %f<8>;\n";
+    for (text, operands, sm, ptx) in [
+        ("tex.2d.v4.f32.s32", "{%f0, %f1, %f2, %f3}, [%y0, {%x0, %x1}]", 70, 70),
+        ("tld4.r.2d.v4.f32.f32", "{%f0, %f1, %f2, %f3}, [%y0, {%f4, %f5}]", 70, 70),
+        ("txq.width.b32", "%x0, [%y0]", 70, 70),
+        ("suld.b.1d.b32.trap", "%x0, [%y0, {%x1}]", 70, 70),
+        ("sust.b.1d.b32.trap", "[%y0, {%x1}], %x0", 70, 70),
+        ("sured.b.add.1d.u32.trap", "[%y0, {%x1}], %x0", 70, 70),
+        ("suq.width.b32", "%x0, [%y0]", 70, 70),
+        ("istypep.texref", "%z, %y0", 70, 70),
+        ("vadd.s32.s32.s32", "%x0, %x1, %x2", 70, 70),
+        ("vsub.s32.s32.s32", "%x0, %x1, %x2", 70, 70),
+        ("vabsdiff.s32.s32.s32", "%x0, %x1, %x2", 70, 70),
+        ("vmin.s32.s32.s32", "%x0, %x1, %x2", 70, 70),
+        ("vmax.s32.s32.s32", "%x0, %x1, %x2", 70, 70),
+        ("vshl.s32.s32.u32.clamp", "%x0, %x1, %x2", 70, 70),
+        ("vshr.s32.s32.u32.clamp", "%x0, %x1, %x2", 70, 70),
+        ("vmad.s32.s32.s32", "%x0, %x1, %x2, %x3", 70, 70),
+        ("vset.s32.s32.eq", "%x0, %x1, %x2", 70, 70),
+        ("vadd2.s32.s32.s32", "%x0, %x1, %x2, %x3", 70, 70),
+        ("vset4.s32.s32.eq", "%x0, %x1, %x2, %x3", 70, 70),
+        ("multimem.ld_reduce.global.add.f32", "%f0, [%y0]", 90, 81),
+        ("cp.async.bulk.commit_group", "", 90, 80),
+        ("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes", "[%y0], [%y1], 16, [%y2]", 90, 80),
+        ("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group", "[%y0, {%x0}], [%y1]", 90, 80),
+        ("alloca.u64", "%y0, 16", 70, 73),
+        ("stacksave.u64", "%y0", 70, 73),
+        ("stackrestore.u64", "%y0", 70, 73),
+    ] {
+        g.add(form(text, U32, &[U32], |_| 0).code(format!("{registers}{text} {operands};")).needs(sm, ptx).open());
+    }
+}
