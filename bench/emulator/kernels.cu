@@ -108,16 +108,29 @@ static __device__ unsigned scan_block(unsigned own, unsigned* total) {
     return in_warp - own + (warp > 0 ? warps[warp - 1] : 0);
 }
 
-// Each block scans a tile of 1024 values in place and tells its sum.
+// Four times four values of a thread, in its registers.
+#define QUADS 4
+
+// Each block scans a tile of 4096 values in place and tells its sum. A thread has 16 of them.
 extern "C" __global__ void scan_tiles(uint4* values, unsigned* sums) {
-    const unsigned i = blockIdx.x * 256 + threadIdx.x;
-    uint4 v = values[i];
-    v.y += v.x;
-    v.z += v.y;
-    v.w += v.z;
+    uint4* own = values + (blockIdx.x * 256 + threadIdx.x) * QUADS;
+    uint4 v[QUADS];
+    unsigned sum = 0;
+#pragma unroll
+    for (int quad = 0; quad < QUADS; ++quad) {
+        v[quad] = own[quad];
+        v[quad].x += sum;
+        v[quad].y += v[quad].x;
+        v[quad].z += v[quad].y;
+        v[quad].w += v[quad].z;
+        sum = v[quad].w;
+    }
     unsigned total;
-    const unsigned before = scan_block(v.w, &total);
-    values[i] = make_uint4(before + v.x, before + v.y, before + v.z, before + v.w);
+    const unsigned before = scan_block(sum, &total);
+#pragma unroll
+    for (int quad = 0; quad < QUADS; ++quad) {
+        own[quad] = make_uint4(before + v[quad].x, before + v[quad].y, before + v[quad].z, before + v[quad].w);
+    }
     if (threadIdx.x == 0) {
         sums[blockIdx.x] = total;
     }
@@ -139,9 +152,13 @@ extern "C" __global__ void scan_sums(unsigned* sums, unsigned tiles) {
 }
 
 extern "C" __global__ void scan_add(uint4* values, const unsigned* sums) {
-    const unsigned i = blockIdx.x * 256 + threadIdx.x, before = sums[blockIdx.x];
-    const uint4 v = values[i];
-    values[i] = make_uint4(before + v.x, before + v.y, before + v.z, before + v.w);
+    uint4* own = values + (blockIdx.x * 256 + threadIdx.x) * QUADS;
+    const unsigned before = sums[blockIdx.x];
+#pragma unroll
+    for (int quad = 0; quad < QUADS; ++quad) {
+        const uint4 v = own[quad];
+        own[quad] = make_uint4(before + v.x, before + v.y, before + v.z, before + v.w);
+    }
 }
 
 extern "C" __global__ void histogram(const unsigned char* data, unsigned* bins, unsigned n) {

@@ -12,6 +12,7 @@ mod modifiers;
 mod operand;
 mod phases;
 mod qualifiers;
+pub mod repeats;
 mod source;
 mod symbols;
 mod transfer;

@@ -209,7 +209,7 @@ fn reduce(random: &mut Random, n: u32) -> Case {
 }
 
 fn scan(random: &mut Random, n: u32) -> Case {
-    let tiles = n / 1024;
+    let tiles = n / 4096;
     let values = (0..n).map(|_| random.word()).collect::<Vec<_>>().into_iter();
     let launch = |kernel, blocks, arguments| Launch { kernel, grid: [blocks, 1, 1], block: [256, 1, 1], arguments };
     let both = vec![Argument::Buffer(0), Argument::Buffer(1)];

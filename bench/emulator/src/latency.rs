@@ -47,7 +47,7 @@ pub struct Latency {
     /// Microseconds of one launch: without the driver API, and through it to the end of `cuCtxSynchronize`.
     pub bare_us: Spread,
     pub driver_us: Spread,
-    /// Milliseconds to load [`LINES`] lines, as a share of a module of `lines`.
+    /// Milliseconds of CPU to load [`LINES`] lines, as a share of a module of `lines`.
     pub load_ms: Spread,
     pub lines: usize,
 }
@@ -57,7 +57,7 @@ pub fn measure(machine: &Machine, emulator: &Path) -> anyhow::Result<Latency> {
     let share = LINES / lines as f64;
     let load_ms = repeated(|| {
         let (module, took) = time(|| Machine::load(machine.memory()));
-        module.map(|_| took.wall * 1e3 * share)
+        module.map(|_| took.cpu * 1e3 * share)
     })?;
     Ok(Latency { bare_us: bare(machine.memory())?, driver_us: through_driver(emulator)?, load_ms, lines })
 }

@@ -97,8 +97,13 @@ impl<'a> Emitter<'a, '_> {
         }
         let elements = self.elements(operand, form.count)?;
         for (slot, element) in slots.iter_mut().zip(&elements) {
-            if !matches!(element, Operand::Sink) {
-                *slot = self.target(element, form.ty)?;
+            if matches!(element, Operand::Sink) {
+                continue;
+            }
+            let target = self.target(element, form.ty)?;
+            // Compilers write `atom` with a register that nobody reads, for what could be `red`.
+            if !self.is_unread(element) {
+                *slot = target;
             }
         }
         Ok(slots)

@@ -227,9 +227,20 @@ pub struct Address {
     pub cache: u32,
 }
 
+/// Whether an access is by an address whose pattern is known, or will be wanted again: by a number in a stretch of code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Repeat {
+    No,
+    First(u8),
+    Again(u8),
+}
+
 #[derive(Debug)]
 pub struct Access {
     pub address: Address,
+    /// Volatile, or with a memory order stronger than weak: atomic by the element for the host's other threads.
+    pub ordered: bool,
+    pub repeat: Repeat,
     pub count: u32,
     pub slots: [u32; 4],
     pub run: AccessRun,

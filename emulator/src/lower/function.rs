@@ -150,6 +150,8 @@ impl<'a, 'm> Emitter<'a, 'm> {
         self.text = "ret";
         self.push(Op::Return);
         self.resolve_labels();
+        let always = self.layout.constant_mask(FULL);
+        super::repeats::find(&mut self.function, always);
         self.function.frame_bytes = self.layout.bytes;
         self.function.constants = std::mem::take(&mut self.layout.constants);
         let specials = self.specials.iter().map(|(special, slot)| (*slot, *special));
@@ -370,6 +372,11 @@ impl<'a, 'm> Emitter<'a, 'm> {
             }
         }
         self.symbols.get(name).ok_or_else(|| self.unresolved(name))
+    }
+
+    /// Whether a result goes to a register that nothing reads.
+    pub fn is_unread(&self, target: &Operand<'a>) -> bool {
+        matches!(target, Operand::Name(name) if self.writes.unread(name))
     }
 
     /// Makes a register another name for a plane that never changes, so that nothing needs to be copied. That is so

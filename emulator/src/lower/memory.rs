@@ -1,6 +1,6 @@
 //! Instructions that reach memory: loads, stores, fences, and the parameters of functions.
 
-use super::code::{Access, Address, AtomicFunction, Check, NO_SLOT, Op, Reach, Special};
+use super::code::{Access, Address, AtomicFunction, Check, NO_SLOT, Op, Reach, Repeat, Special};
 use super::function::{Emitter, Lowered, Width, width};
 use super::modifiers::Modifiers;
 use super::qualifiers::Order;
@@ -132,7 +132,14 @@ impl<'a> Emitter<'a, '_> {
         }
         self.check(Check::load(address, ty.bytes() * elements.len() as u32, !plain));
         let run = load_run(ty, wide);
-        self.push(Op::Load(Box::new(Access { address, count: elements.len() as u32, slots, run })));
+        self.push(Op::Load(Box::new(Access {
+            address,
+            ordered: !plain,
+            repeat: Repeat::No,
+            count: elements.len() as u32,
+            slots,
+            run,
+        })));
         if qualifiers.order == Order::Acquire {
             self.push(Op::Fence);
         }
@@ -186,7 +193,14 @@ impl<'a> Emitter<'a, '_> {
         let count = elements.len();
         self.check(Check::store(address, ty.bytes() * count as u32, !plain, &slots[..count], wide));
         let run = store_run(ty, wide);
-        self.push(Op::Store(Box::new(Access { address, count: count as u32, slots, run })));
+        self.push(Op::Store(Box::new(Access {
+            address,
+            ordered: !plain,
+            repeat: Repeat::No,
+            count: count as u32,
+            slots,
+            run,
+        })));
         Ok(())
     }
 

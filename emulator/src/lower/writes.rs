@@ -1,24 +1,28 @@
-//! How many instructions of a function write each register.
+//! How many instructions of a function write each register, and how often each is named at all.
 
 use std::collections::HashMap;
 
-use crate::ptx::tree::{Operand, Statement};
+use crate::ptx::tree::{Base, Operand, Statement};
 
 /// Counts by name. A name counts too often where scopes share it, and for an instruction that only reads its first
 /// operand: both err on the safe side.
 #[derive(Debug, Default)]
 pub struct Writes<'a> {
     counts: HashMap<&'a str, u32>,
+    mentions: HashMap<&'a str, u32>,
 }
 
 impl<'a> Writes<'a> {
     pub fn of(body: &[Statement<'a>]) -> Writes<'a> {
         let mut writes = Writes::default();
         for statement in body {
-            if let Statement::Instruction(instruction) = statement
-                && let Some(first) = instruction.operands.first()
-            {
-                writes.count(first);
+            let Statement::Instruction(instruction) = statement else { continue };
+            if let Some(first) = instruction.operands.first() {
+                count_written(&mut writes.counts, first);
+            }
+            instruction.operands.iter().for_each(|operand| count(&mut writes.mentions, operand));
+            if let Some((guard, _)) = instruction.guard {
+                *writes.mentions.entry(guard).or_default() += 1;
             }
         }
         writes
@@ -29,15 +33,37 @@ impl<'a> Writes<'a> {
         self.counts.get(name) == Some(&1)
     }
 
-    fn count(&mut self, operand: &Operand<'a>) {
-        match operand {
-            Operand::Name(name) => *self.counts.entry(name).or_default() += 1,
-            Operand::Both(one, other) => {
-                *self.counts.entry(one).or_default() += 1;
-                *self.counts.entry(other).or_default() += 1;
-            }
-            Operand::Vector(parts) | Operand::List(parts) => parts.iter().for_each(|part| self.count(part)),
-            _ => {}
+    /// Whether nothing but the instruction that writes the register names it.
+    pub fn unread(&self, name: &str) -> bool {
+        self.mentions.get(name) == Some(&1)
+    }
+}
+
+/// An address is read, even where it comes first.
+fn count_written<'a>(counts: &mut HashMap<&'a str, u32>, operand: &Operand<'a>) {
+    match operand {
+        Operand::Name(_) | Operand::Both(..) => count(counts, operand),
+        Operand::Vector(parts) | Operand::List(parts) => parts.iter().for_each(|part| count_written(counts, part)),
+        _ => {}
+    }
+}
+
+fn count<'a>(counts: &mut HashMap<&'a str, u32>, operand: &Operand<'a>) {
+    match operand {
+        Operand::Name(name)
+        | Operand::Negated(name)
+        | Operand::Element(name, _)
+        | Operand::Offset(name, _)
+        | Operand::Address(Base::Name(name), _) => *counts.entry(name).or_default() += 1,
+        Operand::Both(one, other) => {
+            *counts.entry(one).or_default() += 1;
+            *counts.entry(other).or_default() += 1;
         }
+        Operand::Vector(parts) | Operand::List(parts) => parts.iter().for_each(|part| count(counts, part)),
+        Operand::Address(Base::Integer(_), _)
+        | Operand::Integer(_)
+        | Operand::Single(_)
+        | Operand::Double(_)
+        | Operand::Sink => {}
     }
 }

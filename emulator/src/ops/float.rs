@@ -51,7 +51,7 @@ fn finish<const FLUSH: bool, const SATURATE: bool>(value: f32) -> f32 {
     saturate::<SATURATE>(flush::<FLUSH>(canonical(value)))
 }
 
-fn unary32<F: Fn(f32) -> f32 + Copy>(m: Modifiers, f: F) -> Lanes {
+pub fn unary32<F: Fn(f32) -> f32 + Copy>(m: Modifiers, f: F) -> Lanes {
     if m.flush {
         unary(move |a: f32| finish::<true, false>(f(flush::<true>(a))))
     } else {

@@ -4,7 +4,11 @@
 //! The functions here take closures without captures: a closure of no size can be made again out of nothing inside a
 //! plain function pointer, which is what an instruction keeps.
 
+mod word;
+
 use std::ptr::NonNull;
+
+pub use self::word::{Word, flags_of, mask_of};
 
 /// Threads that run in step.
 pub const LANES: usize = 32;
@@ -38,7 +42,7 @@ pub struct Lanes {
 
 /// A value as it lies in a plane. Narrow integers are read from the low bits and stored extended.
 pub trait Lane: Copy {
-    type Plane: Copy;
+    type Plane: Word;
     fn read(plane: Self::Plane) -> Self;
     fn plane(self) -> Self::Plane;
     fn zero() -> Self::Plane;
@@ -122,16 +126,18 @@ pub unsafe fn load<T: Lane>(frame: *mut u8, slot: u32) -> [T::Plane; LANES] {
 /// Writes the lanes of `mask`.
 ///
 /// # Safety
-/// As for [`Run`].
+/// As for [`Run`]; with `VECTOR`, the machine has what [`vector_available`] asks for.
 #[inline(always)]
-pub unsafe fn store<T: Lane>(frame: *mut u8, slot: u32, values: &[T::Plane; LANES], mask: u32) {
-    // SAFETY: the caller vouches for the slot; no other reference to the frame is alive here.
-    let target = unsafe { &mut *frame.add(slot as usize).cast::<[T::Plane; LANES]>() };
-    if mask == FULL {
-        *target = *values;
-    } else {
-        for lane in 0..LANES {
-            target[lane] = if mask >> lane & 1 != 0 { values[lane] } else { target[lane] };
+pub unsafe fn store<T: Lane, const VECTOR: bool>(frame: *mut u8, slot: u32, values: &[T::Plane; LANES], mask: u32) {
+    // SAFETY: the caller vouches for the slot and the machine; no other reference to the frame is alive here.
+    unsafe {
+        let target = &mut *frame.add(slot as usize).cast::<[T::Plane; LANES]>();
+        if mask == FULL {
+            *target = *values;
+        } else {
+            // The copy leaves the compiler free to keep `values` in registers where all lanes are on.
+            let values = *values;
+            T::Plane::merge::<VECTOR>(target, &values, mask);
         }
     }
 }
@@ -187,19 +193,23 @@ macro_rules! operation {
             /// # Safety
             /// As for [`Run`].
             #[inline(always)]
-            unsafe fn body<$($g: Lane,)* F: $($bound)* + Copy>($frame: *mut u8, $slots: &Slots, $mask: u32) {
+            unsafe fn body<$($g: Lane,)* F: $($bound)* + Copy, const VECTOR: bool>(
+                $frame: *mut u8,
+                $slots: &Slots,
+                $mask: u32,
+            ) {
                 let $f = conjure::<F>();
                 // SAFETY: the caller of the operation vouches for the frame and the slots.
                 unsafe { $body }
             }
             unsafe fn portable<$($g: Lane,)* F: $($bound)* + Copy>(frame: *mut u8, slots: &Slots, mask: u32) {
                 // SAFETY: the same contract.
-                unsafe { body::<$($g,)* F>(frame, slots, mask) }
+                unsafe { body::<$($g,)* F, false>(frame, slots, mask) }
             }
             #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,fma,f16c,bmi1,bmi2,lzcnt,popcnt"))]
             unsafe fn vector<$($g: Lane,)* F: $($bound)* + Copy>(frame: *mut u8, slots: &Slots, mask: u32) {
-                // SAFETY: the same contract.
-                unsafe { body::<$($g,)* F>(frame, slots, mask) }
+                // SAFETY: the same contract, on a machine with these vectors.
+                unsafe { body::<$($g,)* F, { cfg!(target_arch = "x86_64") }>(frame, slots, mask) }
             }
             Lanes { portable: portable::<$($g,)* F>, vector: vector::<$($g,)* F> }
         }
@@ -214,7 +224,7 @@ operation! {
         for lane in 0..LANES {
             d[lane] = f(A::read(a[lane])).plane();
         }
-        store::<R>(frame, slots.d, &d, mask);
+        store::<R, VECTOR>(frame, slots.d, &d, mask);
     }
 }
 
@@ -228,7 +238,7 @@ operation! {
                 d[lane] = f(A::read(a[lane])).plane();
             }
         }
-        store::<R>(frame, slots.d, &d, mask);
+        store::<R, VECTOR>(frame, slots.d, &d, mask);
     }
 }
 
@@ -240,7 +250,7 @@ operation! {
         for lane in 0..LANES {
             d[lane] = f(A::read(a[lane]), B::read(b[lane])).plane();
         }
-        store::<R>(frame, slots.d, &d, mask);
+        store::<R, VECTOR>(frame, slots.d, &d, mask);
     }
 }
 
@@ -254,7 +264,7 @@ operation! {
                 d[lane] = f(A::read(a[lane]), B::read(b[lane])).plane();
             }
         }
-        store::<R>(frame, slots.d, &d, mask);
+        store::<R, VECTOR>(frame, slots.d, &d, mask);
     }
 }
 
@@ -266,7 +276,7 @@ operation! {
         for lane in 0..LANES {
             d[lane] = f(A::read(a[lane]), B::read(b[lane]), C::read(c[lane])).plane();
         }
-        store::<R>(frame, slots.d, &d, mask);
+        store::<R, VECTOR>(frame, slots.d, &d, mask);
     }
 }
 
@@ -280,7 +290,7 @@ operation! {
                 d[lane] = f(A::read(a[lane]), B::read(b[lane]), C::read(c[lane])).plane();
             }
         }
-        store::<R>(frame, slots.d, &d, mask);
+        store::<R, VECTOR>(frame, slots.d, &d, mask);
     }
 }
 
@@ -293,7 +303,7 @@ operation! {
         for lane in 0..LANES {
             d[lane] = f(A::read(a[lane]), B::read(b[lane]), C::read(c[lane]), E::read(e[lane])).plane();
         }
-        store::<R>(frame, slots.d, &d, mask);
+        store::<R, VECTOR>(frame, slots.d, &d, mask);
     }
 }
 
@@ -301,11 +311,11 @@ operation! {
     /// The predicate `d = f(a, b)`.
     compare [A, B] (Fn(A, B) -> bool) |frame, slots, mask, f| {
         let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
-        let mut bits = 0;
+        let mut flags = [0; LANES];
         for lane in 0..LANES {
-            bits |= u32::from(f(A::read(a[lane]), B::read(b[lane]))) << lane;
+            flags[lane] = if f(A::read(a[lane]), B::read(b[lane])) { u32::MAX } else { 0 };
         }
-        store_mask(frame, slots.d, bits, mask);
+        store_mask(frame, slots.d, mask_of(&flags), mask);
     }
 }
 
@@ -313,12 +323,12 @@ operation! {
     /// `d = f(a, b, c)` where `c` is a predicate.
     choose [A, B, R] (Fn(A, B, bool) -> R) |frame, slots, mask, f| {
         let (a, b) = (load::<A>(frame, slots.a), load::<B>(frame, slots.b));
-        let c = load_mask(frame, slots.c);
+        let c = flags_of(load_mask(frame, slots.c));
         let mut d = [R::zero(); LANES];
         for lane in 0..LANES {
-            d[lane] = f(A::read(a[lane]), B::read(b[lane]), c >> lane & 1 != 0).plane();
+            d[lane] = f(A::read(a[lane]), B::read(b[lane]), c[lane] != 0).plane();
         }
-        store::<R>(frame, slots.d, &d, mask);
+        store::<R, VECTOR>(frame, slots.d, &d, mask);
     }
 }
 
@@ -334,7 +344,7 @@ operation! {
             d[lane] = value.plane();
             carry_out |= u32::from(out) << lane;
         }
-        store::<A>(frame, slots.d, &d, mask);
+        store::<A, VECTOR>(frame, slots.d, &d, mask);
         store_mask(frame, slots.e, carry_out, mask);
     }
 }

@@ -1,7 +1,7 @@
 //! The approximate functions. They are computed in f64 and rounded once, which is closer than a device comes, and by
 //! `libm`, so that every machine gives the same bits.
 
-use super::float::{Modifiers, canonical64, sparse32};
+use super::float::{Modifiers, canonical64, sparse32, unary32};
 use super::lanes::{Lanes, unary};
 
 /// f32 functions of one argument.
@@ -12,7 +12,7 @@ pub fn single(name: &str, m: Modifiers) -> Option<Lanes> {
         "lg2" => sparse32(m, |a| libm::log2(a.into()) as f32),
         "ex2" => sparse32(m, |a| libm::exp2(a.into()) as f32),
         "tanh" => sparse32(m, |a| libm::tanh(a.into()) as f32),
-        "rsqrt" => sparse32(m, |a| (1.0 / f64::from(a).sqrt()) as f32),
+        "rsqrt" => unary32(m, |a| (1.0 / f64::from(a).sqrt()) as f32),
         _ => return None,
     })
 }

@@ -16,7 +16,7 @@ pub fn rare<A: Lane, R: Lane, F: Fn(A) -> R + Copy>(_: F) -> Lanes {
             d[lane] = f(A::read(a[lane])).plane();
         }
         // SAFETY: the same contract.
-        unsafe { store::<R>(frame, slots.d, &d, mask) };
+        unsafe { store::<R, false>(frame, slots.d, &d, mask) };
     }
     Lanes { portable: run::<A, R, F>, vector: run::<A, R, F> }
 }

@@ -1,18 +1,24 @@
 //! Loads and stores of whole warps. Every address is checked against what it may reach before the first byte moves.
+//!
+//! Most warps reach rows: neighbouring lanes reach neighbouring elements, or all the same one. Those are found and
+//! checked at once ([`rows`]); anything else, and whatever is wrong, goes lane by lane ([`lanes`]).
+//!
+//! Blocks on other threads may reach the same memory. What is volatile or has a memory order is atomic by the element,
+//! with a fence where the order is acquire or release. Weak accesses are plain ones through pointers that nothing else is
+//! known about: a race between them, which CUDA leaves undefined too, gives some mixture of what was and is there.
 
 mod element;
+mod lanes;
 mod reach;
+mod rows;
+#[cfg(target_arch = "x86_64")]
+mod turn;
 
 use self::element::{Element, Plane};
-use self::reach::{WIDTH, any_bit};
-use crate::lower::code::{Access, NO_SLOT};
-use crate::ops::lanes::{FULL, LANES};
+use crate::lower::code::Access;
 use crate::ptx::types::Type;
 
-pub use self::reach::{Local, Range, Refused, View, host_address, portable as resolve, space_of};
-
-/// Lanes that are looked at together for a pattern in their addresses: blocks are rarely narrower.
-const TOGETHER: usize = 8;
+pub use self::reach::{Local, Range, Refused, View, host_address, portable as resolve, shared_offsets, space_of};
 
 /// A load or a store of one element type, in its two builds.
 #[derive(Clone, Copy, Debug)]
@@ -25,20 +31,6 @@ pub struct AccessRun {
 /// The frame and the slots are as for the operations on lanes; the view's pointers are live for its sizes.
 pub type Move = unsafe fn(&Access, *mut u8, u32, &mut View, Local) -> Result<(), Refused>;
 
-/// Whether lane `n` reaches `n` steps behind lane 0.
-#[inline(always)]
-fn regular<const COUNT: usize>(pointers: &[u64], step: u64) -> bool {
-    let mut differs = [0; WIDTH];
-    let mut expected: [u64; WIDTH] = std::array::from_fn(|lane| pointers[0].wrapping_add(lane as u64 * step));
-    for part in pointers[..COUNT].chunks_exact(WIDTH) {
-        for lane in 0..WIDTH {
-            differs[lane] |= part[lane] ^ expected[lane];
-            expected[lane] = expected[lane].wrapping_add(WIDTH as u64 * step);
-        }
-    }
-    any_bit(differs) == 0
-}
-
 #[inline(always)]
 unsafe fn load<E: Element, P: Plane, const VECTOR: bool>(
     access: &Access,
@@ -47,82 +39,19 @@ unsafe fn load<E: Element, P: Plane, const VECTOR: bool>(
     view: &mut View,
     local: Local,
 ) -> Result<(), Refused> {
-    let size = size_of::<E>() as u64;
-    let bytes = size * u64::from(access.count);
-    // SAFETY: every pointer was checked for the bytes of the access and is aligned to them; the slots are planes of
-    // the frame. Other threads may write the same memory: the kernel's race, of whole elements on every processor
-    // that this runs on. The vector build calls the vector build.
+    // SAFETY: the caller vouches for frame, slots, view and local memory, and for the machine.
     unsafe {
-        let mut pointers = [0; LANES];
-        let resolve = if VECTOR { reach::vector } else { reach::portable };
-        resolve(&mut pointers, &access.address, bytes, frame, mask, view, local)?;
-        if access.count == 1 {
-            let values = if regular::<LANES>(&pointers, size) {
-                (*(pointers[0] as *const [E; LANES])).map(P::from_element)
-            } else {
-                gather::<E, P>(&pointers, size)
-            };
-            if access.slots[0] != NO_SLOT {
-                put(frame, access.slots[0], &values, mask);
-            }
-            return Ok(());
-        }
-        // All components are read before any register is written: the address may be one of them.
-        let mut values = [[P::from_element(*(pointers[0] as *const E)); LANES]; 4];
-        let count = access.count as usize;
-        for (index, plane) in values.iter_mut().take(count).enumerate() {
-            for (value, pointer) in plane.iter_mut().zip(&pointers) {
-                *value = P::from_element(*(*pointer as *const E).add(index));
-            }
-        }
-        for (plane, slot) in values.iter().zip(access.slots).take(count) {
-            if slot != NO_SLOT {
-                put(frame, slot, plane, mask);
-            }
-        }
-    }
-    Ok(())
-}
-
-/// One element for each lane. Rows and repetitions, which narrow blocks make, move as a whole.
-///
-/// # Safety
-/// The pointers can be read and are aligned.
-#[inline(always)]
-unsafe fn gather<E: Element, P: Plane>(pointers: &[u64; LANES], size: u64) -> [P; LANES] {
-    // SAFETY: the caller vouches for the pointers; those of a row or a repetition are among them.
-    unsafe {
-        let mut values = [P::from_element(*(pointers[0] as *const E)); LANES];
-        for (values, pointers) in values.chunks_exact_mut(TOGETHER).zip(pointers.chunks_exact(TOGETHER)) {
-            let first = pointers[0] as *const E;
-            if regular::<TOGETHER>(pointers, size) {
-                let row = &*first.cast::<[E; TOGETHER]>();
-                for lane in 0..TOGETHER {
-                    values[lane] = P::from_element(row[lane]);
+        let stride = size_of::<E>() as u64 * u64::from(access.count);
+        match rows::find(access, stride, frame, mask, view) {
+            Some(halves) => {
+                match access.count {
+                    1 => rows::load::<E, P, 1, VECTOR>(&halves, access, frame),
+                    2 => rows::load::<E, P, 2, VECTOR>(&halves, access, frame),
+                    _ => rows::load::<E, P, 4, VECTOR>(&halves, access, frame),
                 }
-            } else if regular::<TOGETHER>(pointers, 0) {
-                values.fill(P::from_element(*first));
-            } else {
-                for lane in 0..TOGETHER {
-                    values[lane] = P::from_element(*(pointers[lane] as *const E));
-                }
+                Ok(())
             }
-        }
-        values
-    }
-}
-
-/// # Safety
-/// The slot is a plane of the frame.
-#[inline(always)]
-unsafe fn put<P: Plane>(frame: *mut u8, slot: u32, values: &[P; LANES], mask: u32) {
-    // SAFETY: the caller vouches for the slot.
-    let target = unsafe { &mut *frame.add(slot as usize).cast::<[P; LANES]>() };
-    if mask == FULL {
-        *target = *values;
-    } else {
-        for lane in 0..LANES {
-            target[lane] = if mask >> lane & 1 != 0 { values[lane] } else { target[lane] };
+            None => lanes::load::<E, P, VECTOR>(access, frame, mask, view, local),
         }
     }
 }
@@ -135,32 +64,21 @@ unsafe fn store<E: Element, P: Plane, const VECTOR: bool>(
     view: &mut View,
     local: Local,
 ) -> Result<(), Refused> {
-    let size = size_of::<E>() as u64;
-    let bytes = size * u64::from(access.count);
     // SAFETY: as for loads.
     unsafe {
-        let mut pointers = [0; LANES];
-        let resolve = if VECTOR { reach::vector } else { reach::portable };
-        resolve(&mut pointers, &access.address, bytes, frame, mask, view, local)?;
-        if access.count == 1 && mask == FULL && regular::<LANES>(&pointers, size) {
-            let values = &*frame.add(access.slots[0] as usize).cast::<[P; LANES]>();
-            let row = &mut *(pointers[0] as *mut [E; LANES]);
-            for lane in 0..LANES {
-                row[lane] = values[lane].to_element();
+        let stride = size_of::<E>() as u64 * u64::from(access.count);
+        match rows::find(access, stride, frame, mask, view) {
+            Some(halves) => {
+                match access.count {
+                    1 => rows::store::<E, P, 1, VECTOR>(&halves, access, frame),
+                    2 => rows::store::<E, P, 2, VECTOR>(&halves, access, frame),
+                    _ => rows::store::<E, P, 4, VECTOR>(&halves, access, frame),
+                }
+                Ok(())
             }
-            return Ok(());
-        }
-        let mut left = mask;
-        while left != 0 {
-            let lane = left.trailing_zeros() as usize;
-            left &= left - 1;
-            for index in 0..access.count as usize {
-                let values = frame.add(access.slots[index] as usize).cast::<P>();
-                *(pointers[lane] as *mut E).add(index) = (*values.add(lane)).to_element();
-            }
+            None => lanes::store::<E, P, VECTOR>(access, frame, mask, view, local),
         }
     }
-    Ok(())
 }
 
 /// Defines a maker of accesses: the body for any machine, and for the machine's vectors.
@@ -176,7 +94,7 @@ macro_rules! builds {
                 local: Local,
             ) -> Result<(), Refused> {
                 // SAFETY: the same contract.
-                unsafe { $body::<E, P, true>(access, frame, mask, view, local) }
+                unsafe { $body::<E, P, { cfg!(target_arch = "x86_64") }>(access, frame, mask, view, local) }
             }
             AccessRun { portable: $body::<E, P, false>, vector: vector::<E, P> }
         }

@@ -4,12 +4,12 @@ use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 use half::{bf16, f16};
 
-use super::access::{Local, Refused, View, resolve};
+use super::access::{Local, Refused, View, resolve, shared_offsets};
 use super::wide;
 use crate::lower::code::{Atomic, AtomicFunction, ELEMENTS_MAX, NO_SLOT};
 use crate::ops::float::{canonical, canonical64, flush};
 use crate::ops::half::{Small, extreme, sum};
-use crate::ops::lanes::LANES;
+use crate::ops::lanes::{FULL, LANES};
 use crate::ptx::types::Type;
 
 /// What an atomic writes, given what it found and its operands.
@@ -94,6 +94,13 @@ pub unsafe fn run(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, l
     // SAFETY: the caller vouches for frame, slots, view and local memory; every pointer is checked for the bytes of
     // the operation and aligned to them.
     unsafe {
+        if atomic.function == AtomicFunction::Add && bytes == 4 && atomic.count == 1 && !atomic.ty.is_float() {
+            let mut offsets = [0; LANES];
+            if shared_offsets(&mut offsets, &atomic.address, bytes as u32, frame, mask, view) {
+                add_words(atomic, &offsets, frame, mask, view.shared);
+                return Ok(());
+            }
+        }
         let mut pointers = [0; LANES];
         resolve(&mut pointers, &atomic.address, bytes, frame, mask, view, local)?;
         let shared = view.shared as u64..view.shared as u64 + view.shared_bytes;
@@ -122,6 +129,37 @@ pub unsafe fn run(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, l
         }
     }
     Ok(())
+}
+
+/// The most frequent of all: sums in shared memory, which belongs to the block's own thread, so that nobody sees what lies
+/// between reading and writing.
+///
+/// # Safety
+/// As for [`run`]; the offsets were checked.
+unsafe fn add_words(atomic: &Atomic, offsets: &[u32; LANES], frame: *mut u8, mask: u32, shared: *mut u8) {
+    // SAFETY: the caller vouches for slots and offsets, which are aligned to the type.
+    unsafe {
+        let (values, d) = (frame.add(atomic.b[0] as usize).cast::<u32>(), atomic.d[0]);
+        let add = |lane: usize| {
+            let place = shared.add(offsets[lane] as usize).cast::<u32>();
+            let old = *place;
+            *place = old.wrapping_add(*values.add(lane));
+            old
+        };
+        if mask == FULL && d == NO_SLOT {
+            for lane in 0..LANES {
+                add(lane);
+            }
+            return;
+        }
+        let mut left = mask;
+        while left != 0 {
+            let lane = left.trailing_zeros() as usize;
+            left &= left - 1;
+            let old = add(lane);
+            put(frame, d, lane, 4, old.into());
+        }
+    }
 }
 
 /// An operation on 128 bits.

@@ -10,7 +10,7 @@ use super::checks::BlockChecks;
 use super::frames::Spare;
 use super::launch::{LaunchConfig, RunOptions};
 use super::specials::dynamic_start;
-use super::warp::{Pause, Standing, Warp};
+use super::warp::{Pause, Standing, Warp, Warps};
 use crate::fault::{Fault, FaultKind};
 use crate::lower::Program;
 use crate::memory::Memory;
@@ -97,6 +97,8 @@ pub struct Context<'a> {
     pub barriers: [Arrivals; BARRIERS],
     /// There where the memory has checks.
     pub checks: Option<Box<BlockChecks>>,
+    /// The numbers of those barriers that somebody has come to, as bits.
+    come: u32,
     pub spent: u64,
     /// Turns of loops that a warp has before the next one.
     pub turns: u32,
@@ -127,6 +129,7 @@ impl<'a> Context<'a> {
             shared_bytes,
             params: config.params,
             caches: vec![Range::default(); entry.program.accesses as usize],
+            patterns: Default::default(),
         };
         Context {
             program: &entry.program,
@@ -140,6 +143,7 @@ impl<'a> Context<'a> {
             vector,
             barriers: [Arrivals::default(); BARRIERS],
             checks: checks.any().then(block_checks),
+            come: 0,
             spent: 0,
             turns: if signals.workspace == 0 { TURNS_OF_WARP } else { TURNS_OF_WARP_IN_TURN },
             _shared: shared,
@@ -204,6 +208,7 @@ impl<'a> Context<'a> {
         if arrivals.threads > 0 && arrivals.expected != threads {
             return Err("threads come to one barrier with different thread counts");
         }
+        self.come |= 1 << id;
         arrivals.expected = threads;
         arrivals.threads += coming.lanes + if threads.is_some() { coming.exited } else { 0 };
         arrivals.voters += coming.lanes;
@@ -212,7 +217,7 @@ impl<'a> Context<'a> {
     }
 
     /// Runs one block to its end. `warps` are those of blocks before, to be used again.
-    pub fn run_block(&mut self, block: [u32; 3], warps: &mut Vec<Warp>) -> Result<(), Fault> {
+    pub fn run_block(&mut self, block: [u32; 3], warps: &mut Warps) -> Result<(), Fault> {
         let mut run = BlockRun::new(block, self);
         let result = run.warps(self, warps);
         warps.append(&mut run.waiting);
@@ -220,9 +225,11 @@ impl<'a> Context<'a> {
         result
     }
 
-    /// Adds what was spent here to what the launch has spent.
+    /// Adds what was spent here to what the launch has spent, where anybody asks.
     pub fn account(&mut self) {
-        self.signals.spent.fetch_add(self.spent, Ordering::Relaxed);
+        if self.options.instructions_max.is_some() {
+            self.signals.spent.fetch_add(self.spent, Ordering::Relaxed);
+        }
         self.spent = 0;
     }
 }
@@ -235,7 +242,7 @@ pub struct BlockRun {
     /// Threads of the warps that have started.
     started: u32,
     /// Warps that have started and not ended.
-    waiting: Vec<Warp>,
+    waiting: Warps,
 }
 
 impl BlockRun {
@@ -243,6 +250,7 @@ impl BlockRun {
     pub fn new(block: [u32; 3], cx: &mut Context) -> BlockRun {
         cx.block = block;
         cx.barriers = [Arrivals::default(); BARRIERS];
+        cx.come = 0;
         // SAFETY: the view's shared memory is the context's own, of that size.
         unsafe { cx.view.shared.write_bytes(0, cx.view.shared_bytes as usize) };
         if let Some(checks) = &mut cx.checks {
@@ -251,7 +259,7 @@ impl BlockRun {
         BlockRun { threads: cx.config.threads(), started: 0, waiting: Vec::new() }
     }
 
-    fn warps(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<(), Fault> {
+    fn warps(&mut self, cx: &mut Context, spare: &mut Warps) -> Result<(), Fault> {
         self.start(cx, spare)?;
         while !self.is_finished() {
             if let Some(first) = self.asleep_until() {
@@ -268,12 +276,12 @@ impl BlockRun {
     }
 
     /// Gives every warp its first turn.
-    pub fn start(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<(), Fault> {
+    pub fn start(&mut self, cx: &mut Context, spare: &mut Warps) -> Result<(), Fault> {
         let total = cx.config.threads();
         // Each warp runs as far as it gets before the next one starts, so that a kernel without barriers keeps to
         // one register file.
         for index in 0..total.div_ceil(LANES as u32) {
-            let mut warp = spare.pop().unwrap_or_else(|| Warp::new(cx.entry.local_bytes));
+            let mut warp = spare.pop().unwrap_or_else(|| Box::new(Warp::new(cx.entry.local_bytes)));
             let lanes = (total - index * LANES as u32).min(LANES as u32);
             warp.start(index, lanes, cx);
             self.started += lanes;
@@ -290,14 +298,14 @@ impl BlockRun {
     }
 
     /// Gives every warp that can go on a turn.
-    pub fn turn(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<(), Fault> {
+    pub fn turn(&mut self, cx: &mut Context, spare: &mut Warps) -> Result<(), Fault> {
         let advanced = self.round(cx, spare)?;
         let released = self.release(cx);
         if advanced || released || self.is_finished() { Ok(()) } else { Err(self.deadlock(cx)) }
     }
 
     /// Gives every warp a turn; whether one of them came further.
-    fn round(&mut self, cx: &mut Context, spare: &mut Vec<Warp>) -> Result<bool, Fault> {
+    fn round(&mut self, cx: &mut Context, spare: &mut Warps) -> Result<bool, Fault> {
         let mut advanced = false;
         let mut index = 0;
         while index < self.waiting.len() {
@@ -330,7 +338,7 @@ impl BlockRun {
     pub fn asleep_until(&self) -> Option<Instant> {
         let awake = |warp: &Warp| warp.asleep.is_none() && !warp.waits();
         let first = self.waiting.iter().filter_map(|warp| warp.asleep).min()?;
-        (!self.waiting.iter().any(awake)).then_some(first)
+        (!self.waiting.iter().any(|warp| awake(warp))).then_some(first)
     }
 
     fn step(&mut self, warp: &mut Warp, cx: &mut Context) -> Result<Pause, Fault> {
@@ -346,17 +354,20 @@ impl BlockRun {
     }
 
     fn release(&mut self, cx: &mut Context) -> bool {
-        let mut released = false;
-        for id in 0..BARRIERS {
-            let arrivals = cx.barriers[id];
+        let (mut released, mut left) = (false, cx.come);
+        while left != 0 {
+            let id = left.trailing_zeros();
+            left &= left - 1;
+            let arrivals = cx.barriers[id as usize];
             if self.complete(arrivals) {
                 if let Some(checks) = &mut cx.checks {
-                    self.order(id as u32, checks);
+                    self.order(id, checks);
                 }
                 for warp in &mut self.waiting {
-                    warp.release(id as u32, arrivals.voters, cx);
+                    warp.release(id, arrivals.voters, cx);
                 }
-                cx.barriers[id] = Arrivals::default();
+                cx.barriers[id as usize] = Arrivals::default();
+                cx.come &= !(1 << id);
                 released = true;
             }
         }
@@ -368,7 +379,7 @@ impl BlockRun {
                     self.waiting.iter().for_each(|warp| checks.clocks.pass(CLUSTER, warp.index, FULL));
                     checks.clocks.open(CLUSTER);
                 }
-                self.waiting.iter_mut().for_each(Warp::release_cluster);
+                self.waiting.iter_mut().for_each(|warp| warp.release_cluster());
             }
             released |= all;
         }

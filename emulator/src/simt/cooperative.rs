@@ -11,7 +11,7 @@ use std::{ptr::NonNull, sync::atomic::Ordering, thread};
 
 use super::block::{BlockRun, Context};
 use super::launch::Run;
-use super::warp::Warp;
+use super::warp::Warps;
 use crate::fault::Fault;
 use crate::memory::Memory;
 
@@ -54,7 +54,7 @@ struct Resident<'a> {
     index: u64,
     cx: Context<'a>,
     run: BlockRun,
-    spare: Vec<Warp>,
+    spare: Warps,
 }
 
 impl Resident<'_> {

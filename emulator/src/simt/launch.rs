@@ -16,6 +16,11 @@ use crate::ops::lanes::vector_available;
 /// Threads below which a launch stays on the caller's thread: starting another costs more than so few take.
 const THREADS_WORTH_SHARING: u64 = 4096;
 
+/// Blocks are taken so many times by each thread, so that all end at about the same time; more often where blocks are
+/// few, and at most so many at once. What threads count together is a place that they wait for each other at.
+const TAKES_OF_THREAD: u64 = 16;
+const TAKEN_MAX: u64 = 32;
+
 /// The shape of a launch and the kernel's parameters, laid out as [`Entry::params`] says.
 #[derive(Clone, Copy, Debug)]
 pub struct LaunchConfig<'a> {
@@ -124,8 +129,10 @@ fn start(
     let small = blocks.saturating_mul(config.threads().into()) < THREADS_WORTH_SHARING;
     let helpers = if small { 0 } else { (options.threads.max(1) as u64 - 1).min(blocks - 1) };
     let (run, cooperative, team) = (&run, signals.workspace != 0, helpers as usize + 1);
-    let work =
-        |member: u64| if cooperative { run.together((member..blocks).step_by(team)) } else { run.blocks(blocks) };
+    let taken = (blocks / (team as u64 * TAKES_OF_THREAD)).clamp(1, TAKEN_MAX);
+    let work = |member: u64| {
+        if cooperative { run.together((member..blocks).step_by(team)) } else { run.blocks(blocks, taken) }
+    };
     thread::scope(|scope| {
         for member in 1..=helpers {
             scope.spawn(move || work(member));
@@ -151,21 +158,27 @@ pub(super) struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Takes blocks until there are none left or one has failed.
-    fn blocks(&self, blocks: u64) {
+    /// Takes blocks, so many at a time, until there are none left or one has failed. Each is run to its end in the order
+    /// of their numbers, so that a block may wait for those before it.
+    fn blocks(&self, blocks: u64, taken: u64) {
         let mut cx = self.context();
         let mut warps = Vec::new();
         loop {
-            let index = self.next.fetch_add(1, Ordering::Relaxed);
-            if index >= blocks || self.signals.stop.load(Ordering::Relaxed) {
+            let first = self.next.fetch_add(taken, Ordering::Relaxed);
+            if first >= blocks {
                 return;
             }
-            let result = match cx.must_stop() {
-                Some(what) => Err(self.stopped(what, index)),
-                None => cx.run_block(self.config.block_at(index), &mut warps),
-            };
-            if let Err(fault) = result {
-                return self.fail(index, fault);
+            for index in first..blocks.min(first + taken) {
+                if self.signals.stop.load(Ordering::Relaxed) {
+                    return;
+                }
+                let result = match cx.must_stop() {
+                    Some(what) => Err(self.stopped(what, index)),
+                    None => cx.run_block(self.config.block_at(index), &mut warps),
+                };
+                if let Err(fault) = result {
+                    return self.fail(index, fault);
+                }
             }
         }
     }

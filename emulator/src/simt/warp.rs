@@ -73,6 +73,9 @@ pub struct Warp {
     pub asleep: Option<Instant>,
 }
 
+/// Warps change hands at every barrier, and are large to copy: so they stay where they are.
+pub type Warps = Vec<Box<Warp>>;
+
 impl Warp {
     pub fn new(lane_bytes: u32) -> Warp {
         let lane_bytes = u64::from(lane_bytes).next_multiple_of(16);
@@ -99,6 +102,8 @@ impl Warp {
         self.cluster = Cluster::default();
         self.asleep = None;
         let live = self.live;
+        // Some time before it is read: processors are slow to read at once what was written piece by piece just now.
+        self.groups.push(Group { frame: 0, depth: 0, pc: 0, mask: live, wait: Wait::None });
         let kernel = cx.entry.function;
         if self.frames.is_empty() {
             let registers = cx.registers(kernel, index, 0);
@@ -110,7 +115,6 @@ impl Warp {
             frame.lanes = live;
             cx.place(&mut frame.registers, &cx.program.functions[kernel], index);
         }
-        self.groups.push(Group { frame: 0, depth: 0, pc: 0, mask: live, wait: Wait::None });
     }
 
     pub fn local(&mut self) -> Local {

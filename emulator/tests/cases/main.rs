@@ -40,6 +40,10 @@ mod programs;
 #[cfg(test)]
 mod refusals;
 #[cfg(test)]
+mod repeats;
+#[cfg(test)]
+mod rows;
+#[cfg(test)]
 mod single;
 #[cfg(test)]
 mod synchronization;

@@ -73,6 +73,12 @@ impl<'a> Emitter<'a, '_> {
             _ => integer::comparison(relation, ty).filter(|_| !flush),
         };
         let lanes = lanes.ok_or_else(|| self.unsupported())?;
+        if let (target @ Operand::Name(_), None, None) = (&operands[0], result, joined) {
+            let (a, b) = (self.typed_source(&operands[1], ty)?, self.typed_source(&operands[2], ty)?);
+            let d = self.target(target, Type::Pred)?;
+            self.push_lanes(lanes, Slots { d, a, b, ..Slots::default() });
+            return Ok(());
+        }
         let first = self.relation(lanes, ty, operands)?;
         match (&operands[0], result) {
             // Two results of one comparison are not for 16-bit floats, whose pairs have them.

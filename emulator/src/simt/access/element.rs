@@ -1,5 +1,7 @@
 //! Elements in memory, and the planes of registers that they go to or come from.
 
+use std::sync::atomic::{AtomicI8, AtomicI16, AtomicI32, AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
+
 use crate::ops::lanes::Lane;
 
 /// An element in memory. The trait is over its bytes; what the register makes of it is the plane's business.
@@ -8,23 +10,43 @@ pub trait Element: Copy {
     fn double(self) -> u64;
     fn of_word(plane: u32) -> Self;
     fn of_double(plane: u64) -> Self;
+    /// Reads an element that other threads may write meanwhile. Its order among other accesses is up to fences.
+    ///
+    /// # Safety
+    /// The place can be read and is aligned.
+    unsafe fn load_atomic(place: *const Self) -> Self;
+    /// Writes an element that other threads may look at meanwhile.
+    ///
+    /// # Safety
+    /// The place can be written and is aligned.
+    unsafe fn store_atomic(place: *mut Self, element: Self);
 }
 
 macro_rules! element {
-    ($($t:ty)*) => {$(
+    ($($t:ty: $atomic:ty;)*) => {$(
         impl Element for $t {
             #[inline(always)] fn word(self) -> u32 { self as u32 }
             #[inline(always)] fn double(self) -> u64 { self as u64 }
             #[inline(always)] fn of_word(plane: u32) -> Self { plane as $t }
             #[inline(always)] fn of_double(plane: u64) -> Self { plane as $t }
+            #[inline(always)]
+            unsafe fn load_atomic(place: *const Self) -> Self {
+                // SAFETY: the caller vouches for the place.
+                unsafe { <$atomic>::from_ptr(place.cast_mut()) }.load(Ordering::Relaxed)
+            }
+            #[inline(always)]
+            unsafe fn store_atomic(place: *mut Self, element: Self) {
+                // SAFETY: the caller vouches for the place.
+                unsafe { <$atomic>::from_ptr(place) }.store(element, Ordering::Relaxed);
+            }
         }
     )*};
 }
 
-element! { u8 i8 u16 i16 u32 i32 u64 }
+element! { u8: AtomicU8; i8: AtomicI8; u16: AtomicU16; i16: AtomicI16; u32: AtomicU32; i32: AtomicI32; u64: AtomicU64; }
 
 /// A plane of registers that elements go to or come from.
-pub trait Plane: Lane {
+pub trait Plane: Lane<Plane = Self> {
     fn from_element<E: Element>(element: E) -> Self;
     fn to_element<E: Element>(self) -> E;
 }

@@ -1,9 +1,11 @@
 //! From the addresses of a warp to host addresses, after all checks.
 
+use super::rows::Pattern;
 use crate::fault::FaultKind;
 use crate::lower::code::{Address, FUNCTION_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, Reach, SHARED_WINDOW, WINDOW_BITS};
+use crate::lower::repeats::REMEMBERED_MAX;
 use crate::memory::Memory;
-use crate::ops::lanes::{FULL, LANES};
+use crate::ops::lanes::{FULL, LANES, Word, flags_of};
 
 /// Addresses in a vector register. Loops over addresses go in such steps: those over all lanes at once are unrolled
 /// before they are vectorised, and some of them then are not.
@@ -18,6 +20,8 @@ pub struct View<'a> {
     pub params: &'a [u8],
     /// What each memory instruction of the program reached last.
     pub caches: Vec<Range>,
+    /// What addresses of the stretch of code that runs look like, by the numbers of `Repeat`.
+    pub patterns: [Pattern; REMEMBERED_MAX],
 }
 
 /// Addresses that may be used, and where they lie on the host.
@@ -51,7 +55,7 @@ pub struct Refused {
 /// # Safety
 /// The slot lies inside the frame.
 #[inline(always)]
-unsafe fn addresses(found: &mut [u64; LANES], address: &Address, frame: *mut u8, mask: u32) {
+unsafe fn addresses<const VECTOR: bool>(found: &mut [u64; LANES], address: &Address, frame: *mut u8, mask: u32) {
     // Addresses in shared and local memory have 32 bits: what is above is dropped, as devices do.
     let kept = if matches!(address.reach, Reach::Shared | Reach::Local) { 0xffff_ffff } else { u64::MAX };
     // SAFETY: the caller vouches for the slot.
@@ -73,10 +77,9 @@ unsafe fn addresses(found: &mut [u64; LANES], address: &Address, frame: *mut u8,
         }
     }
     if mask != FULL {
-        let first = found[mask.trailing_zeros() as usize & 31];
-        for (lane, one) in found.iter_mut().enumerate() {
-            *one = if mask >> lane & 1 != 0 { *one } else { first };
-        }
+        let on = std::mem::replace(found, [found[mask.trailing_zeros() as usize & 31]; LANES]);
+        // SAFETY: the caller vouches for the machine.
+        unsafe { u64::merge::<VECTOR>(found, &on, mask) };
     }
 }
 
@@ -91,7 +94,7 @@ pub fn any_bit(parts: [u64; WIDTH]) -> u64 {
 /// # Safety
 /// The slot lies inside the frame; the view's and the local memory's pointers are live for their sizes.
 #[inline(always)]
-unsafe fn body(
+unsafe fn body<const VECTOR: bool>(
     found: &mut [u64; LANES],
     address: &Address,
     bytes: u64,
@@ -101,9 +104,9 @@ unsafe fn body(
     local: Local,
 ) -> Result<(), Refused> {
     // SAFETY: the caller vouches for the slot.
-    unsafe { addresses(found, address, frame, mask) };
+    unsafe { addresses::<VECTOR>(found, address, frame, mask) };
     let range = match address.reach {
-        Reach::Shared => Range { start: 0, bytes: view.shared_bytes, host: view.shared as u64 },
+        Reach::Shared => Range::shared(view),
         Reach::Local => Range { start: 0, bytes: local.lane_bytes, host: local.start as u64 },
         Reach::Global | Reach::Generic | Reach::Param => view.caches[address.cache as usize],
     };
@@ -152,7 +155,7 @@ pub unsafe fn portable(
     local: Local,
 ) -> Result<(), Refused> {
     // SAFETY: the same contract.
-    unsafe { body(found, address, bytes, frame, mask, view, local) }
+    unsafe { body::<false>(found, address, bytes, frame, mask, view, local) }
 }
 
 /// As [`portable`], in the build for the machine's vectors.
@@ -170,7 +173,7 @@ pub unsafe fn vector(
     local: Local,
 ) -> Result<(), Refused> {
     // SAFETY: the same contract.
-    unsafe { body(found, address, bytes, frame, mask, view, local) }
+    unsafe { body::<{ cfg!(target_arch = "x86_64") }>(found, address, bytes, frame, mask, view, local) }
 }
 
 /// Each address for itself. The range that the last one lies in is remembered for the next time.
@@ -204,7 +207,60 @@ fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View
     Ok(())
 }
 
+/// The offsets of the lanes' elements in shared memory, where the access names it and all may be used. Those of lanes
+/// that are off are zero.
+///
+/// # Safety
+/// The slot lies inside the frame.
+#[inline(always)]
+pub unsafe fn shared_offsets(
+    found: &mut [u32; LANES],
+    address: &Address,
+    bytes: u32,
+    frame: *mut u8,
+    mask: u32,
+    view: &View,
+) -> bool {
+    if address.reach != Reach::Shared || view.shared_bytes < u64::from(bytes) {
+        return false;
+    }
+    // SAFETY: the caller vouches for the slot.
+    unsafe {
+        let plane = frame.add(address.slot as usize);
+        if address.wide {
+            // Addresses in shared memory have 32 bits: what is above is dropped.
+            let addresses = &*plane.cast::<[u64; LANES]>();
+            for lane in 0..LANES {
+                found[lane] = addresses[lane] as u32;
+            }
+        } else {
+            *found = *plane.cast::<[u32; LANES]>();
+        }
+    }
+    let flags = flags_of(mask);
+    let offset = address.offset as u32;
+    let (mut most, mut bits) = (0, 0);
+    for lane in 0..LANES {
+        found[lane] = found[lane].wrapping_add(offset) & flags[lane];
+        most = found[lane].max(most);
+        bits |= found[lane];
+    }
+    u64::from(most) <= view.shared_bytes - u64::from(bytes) && bits & (bytes - 1) == 0
+}
+
 impl Range {
+    pub fn shared(view: &View) -> Range {
+        Range { start: 0, bytes: view.shared_bytes, host: view.shared as u64 }
+    }
+
+    /// Where `bytes` at `address` lie on the host, if all of them may be used.
+    #[inline(always)]
+    pub fn host(&self, address: u64, bytes: u64) -> Option<u64> {
+        let offset = address.wrapping_sub(self.start);
+        let last = self.bytes.checked_sub(bytes)?;
+        (offset <= last).then(|| self.host.wrapping_add(offset))
+    }
+
     fn holds(&self, address: u64, bytes: u64) -> bool {
         let offset = address.wrapping_sub(self.start);
         offset < self.bytes && self.bytes - offset >= bytes

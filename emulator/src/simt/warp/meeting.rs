@@ -5,7 +5,7 @@ use super::{Group, Pause, Step, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
 use crate::lower::code::{Barrier, BarrierKind, NO_SLOT, Op};
 use crate::lower::matrix::Matrix;
-use crate::ops::lanes::{FULL, LANES, put_lanes, store_mask};
+use crate::ops::lanes::{FULL, LANES, mask_of, put_lanes, store_mask};
 use crate::simt::block::{Coming, Context, describe_standings};
 use crate::simt::{collective, matrix};
 
@@ -39,10 +39,24 @@ impl Warp {
         let waits = self.await_lanes(&alike, mask, needed, Wait::Lanes(needed));
         if waits.is_none() {
             let members = needed & self.live;
-            collective::run(op, &mut self.frame(alike.frame).registers, mask, members);
+            collective::run(op, &mut self.frame(alike.frame).registers, mask, members, cx.vector);
             cx.met(self.index, members);
         }
         Ok(waits.or_else(|| passed(&alike, group)))
+    }
+
+    /// As [`Warp::exchange`], where all members are here and agree on who they are; otherwise nothing is done.
+    pub(super) fn exchange_at_once(&mut self, op: &Op, frame: usize, mask: u32, cx: &mut Context) -> bool {
+        let live = self.live;
+        let registers = &mut self.frame(frame).registers;
+        let words = registers.words(collective::member_slot(op));
+        let needed = words[mask.trailing_zeros() as usize];
+        if equal_lanes(words, mask) != mask || mask & !needed != 0 || needed & live & !mask != 0 {
+            return false;
+        }
+        collective::run(op, registers, mask, needed & live, cx.vector);
+        cx.met(self.index, needed & live);
+        true
     }
 
     /// The lanes of `mask` that name the same members as its first one does, and those members. Lanes that stand at
@@ -268,8 +282,10 @@ impl Warp {
             self.groups[index].pc += 1;
         }
         // Groups that came to the barrier one after the other leave it together.
-        for group in std::mem::take(&mut self.groups) {
-            self.add(group);
+        if self.groups.len() > 1 {
+            for group in std::mem::take(&mut self.groups) {
+                self.add(group);
+            }
         }
     }
 
@@ -287,5 +303,9 @@ fn passed(alike: &Group, group: &Group) -> Option<Step> {
 /// The lanes of `mask` whose word is that of the first of them.
 fn equal_lanes(words: &[u32; LANES], mask: u32) -> u32 {
     let first = words[mask.trailing_zeros() as usize];
-    words.iter().enumerate().filter(|(_, word)| **word == first).fold(0, |found, (lane, _)| found | 1 << lane) & mask
+    let mut flags = [0; LANES];
+    for lane in 0..LANES {
+        flags[lane] = if words[lane] == first { u32::MAX } else { 0 };
+    }
+    mask_of(&flags) & mask
 }

@@ -63,7 +63,7 @@ impl Turns {
 
 impl Warp {
     /// Runs one group until it ends, waits, splits off what comes first, or had its turns.
-    pub(super) fn run_group(&mut self, mut group: Group, turns: &mut Turns, cx: &mut Context) -> Result<Step, Fault> {
+    pub(super) fn run_group(&mut self, group: Group, turns: &mut Turns, cx: &mut Context) -> Result<Step, Fault> {
         let program = cx.program;
         let local = self.local();
         let (function, registers): (&Function, *mut u8) = {
@@ -73,12 +73,14 @@ impl Warp {
         let code: &[Instruction] = &function.code;
         let vector = cx.vector;
         let mut stop = self.next_stop(&group);
-        while group.pc < stop {
-            let instruction = &code[group.pc as usize];
+        // What changes stays apart from the group, whose address others take: so it can live in registers.
+        let (mut pc, mut active) = (group.pc, group.mask);
+        while pc < stop {
+            let instruction = &code[pc as usize];
             // SAFETY: here and below, the slots of an instruction lie inside the frame of its function, with planes
             // of the width that it uses: lowering hands them out and checks the widths.
             let guard = unsafe { load_mask(registers, instruction.guard) } ^ instruction.invert;
-            let mask = group.mask & guard;
+            let mask = active & guard;
             match &instruction.op {
                 _ if mask == 0 => {}
                 Op::Lanes { run, slots } => {
@@ -97,45 +99,63 @@ impl Warp {
                 Op::Load(access) | Op::Store(access) => {
                     let run = if vector { access.run.vector } else { access.run.portable };
                     // SAFETY: see above; the view and the local memory are those of this block and warp.
-                    unsafe { run(access, registers, mask, &mut cx.view, local) }
-                        .map_err(|refused| self.refusal(&refused, &group, cx))?;
+                    let result = unsafe { run(access, registers, mask, &mut cx.view, local) };
+                    if let Err(refused) = result {
+                        return Err(self.refusal(&refused, &Group { pc, mask: active, ..group }, cx));
+                    }
                 }
                 Op::Jump(target) => {
-                    let backward = *target <= group.pc;
-                    let length = u64::from(group.pc.wrapping_sub(*target)) + 1;
-                    self.jump(&mut group, mask, *target, &mut stop);
-                    if backward {
+                    let (from, target) = (pc, *target);
+                    if mask == active {
+                        pc = target;
+                    } else {
+                        let split = self.split(Group { pc, mask: active, ..group }, mask, target);
+                        (pc, active) = (split.pc, split.mask);
+                        stop = stop.min(target.max(from + 1));
+                    }
+                    if target <= from {
+                        let group = Group { pc, mask: active, ..group };
                         stop = self.next_stop(&group);
-                        self.count(length, &group, cx)?;
+                        self.count(u64::from(from - target) + 1, &group, cx)?;
                         if let Some(step) = self.turn(&group, turns) {
                             return Ok(step);
                         }
                     }
                     continue;
                 }
+                Op::Atomic(operation) => {
+                    // SAFETY: as for loads.
+                    let result = unsafe { atomic::run(operation, registers, mask, &mut cx.view, local) };
+                    if let Err(refused) = result {
+                        return Err(self.refusal(&refused, &Group { pc, mask: active, ..group }, cx));
+                    }
+                }
+                Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_)
+                    if self.exchange_at_once(&instruction.op, group.frame, mask, cx) => {}
+                // The whole warp at once, which is how most end.
+                Op::Exit | Op::Return if group.frame == 0 && mask == self.live => {
+                    self.live = 0;
+                    return Ok(Step::Gone);
+                }
                 op => {
+                    let group = Group { pc, mask: active, ..group };
                     if let Some(step) = self.other(op, &group, registers, mask, turns, cx)? {
                         return Ok(step);
                     }
                 }
             }
-            group.pc += 1;
+            pc += 1;
         }
-        Ok(Step::Kept(group))
+        Ok(Step::Kept(Group { pc, mask: active, ..group }))
     }
 
-    /// Sends the lanes of `mask` to `target`. Of a group that splits, the part with the lower place goes on.
-    #[inline(always)]
-    fn jump(&mut self, group: &mut Group, mask: u32, target: u32, stop: &mut u32) {
-        if mask == group.mask {
-            group.pc = target;
-            return;
-        }
-        let (taken, passed) = ((target, mask), (group.pc + 1, group.mask & !mask));
+    /// Sends the lanes of `mask`, which are not all of the group's, to `target`. The part with the lower place goes on.
+    fn split(&mut self, group: Group, mask: u32, target: u32) -> Group {
+        let taken = Group { pc: target, mask, ..group };
+        let passed = Group { pc: group.pc + 1, mask: group.mask & !mask, ..group };
         let (first, second) = if target <= group.pc { (taken, passed) } else { (passed, taken) };
-        self.add(Group { pc: second.0, mask: second.1, ..*group });
-        (group.pc, group.mask) = first;
-        *stop = (*stop).min(second.0);
+        self.add(second);
+        first
     }
 
     /// Another turn of a loop: whether it was the last for now.
@@ -165,13 +185,8 @@ impl Warp {
     ) -> Result<Option<Step>, Fault> {
         let local = self.local();
         match op {
-            Op::Atomic(operation) => {
-                // SAFETY: the slots lie in the frame, the view and the local memory are those of this block and warp.
-                unsafe { atomic::run(operation, registers, mask, &mut cx.view, local) }
-                    .map_err(|refused| self.refusal(&refused, group, cx))?;
-            }
             Op::CopyAsync(copy) => {
-                // SAFETY: as above.
+                // SAFETY: the slots lie in the frame, the view and the local memory are those of this block and warp.
                 unsafe { copy::run(copy, registers, mask, &mut cx.view, local) }
                     .map_err(|refused| self.refusal(&refused, group, cx))?;
             }
@@ -220,7 +235,7 @@ impl Warp {
                 }
             }
             Op::ActiveMask { d } => put_lanes(self.frame(group.frame).registers.words(*d), mask, mask),
-            Op::Lanes { .. } | Op::Predicate { .. } | Op::Load(_) | Op::Store(_) | Op::Jump(_) => {
+            Op::Lanes { .. } | Op::Predicate { .. } | Op::Load(_) | Op::Store(_) | Op::Atomic(_) | Op::Jump(_) => {
                 unreachable!("the loop itself handles these")
             }
         }

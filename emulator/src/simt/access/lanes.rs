@@ -1,0 +1,82 @@
+//! Accesses lane by lane: for addresses without a pattern, for local memory and parameters, for those that other
+//! threads are told to see in order, and for finding out what is wrong.
+
+use super::element::{Element, Plane};
+use super::reach::{self, Local, Refused, View};
+use crate::lower::code::{Access, NO_SLOT};
+use crate::ops::lanes::{LANES, store as put};
+
+/// Lanes whose elements are gathered into one vector.
+const TOGETHER: usize = 8;
+
+/// # Safety
+/// As for [`super::Move`]; with `VECTOR`, on a machine that has what the vector build needs.
+#[inline(always)]
+pub unsafe fn load<E: Element, P: Plane, const VECTOR: bool>(
+    access: &Access,
+    frame: *mut u8,
+    mask: u32,
+    view: &mut View,
+    local: Local,
+) -> Result<(), Refused> {
+    let bytes = size_of::<E>() as u64 * u64::from(access.count);
+    // SAFETY: every pointer was checked for the bytes of the access and is aligned to them; the slots are planes of
+    // the frame. Other threads may write the same memory: the kernel's race, of whole elements on every processor
+    // that this runs on, and atomic where the kernel asks for an order.
+    unsafe {
+        let mut pointers = [0; LANES];
+        let resolve = if VECTOR { reach::vector } else { reach::portable };
+        resolve(&mut pointers, &access.address, bytes, frame, mask, view, local)?;
+        // All components are read before any register is written: the address may be one of them.
+        let mut values = [[P::zero(); LANES]; 4];
+        for (index, plane) in values.iter_mut().take(access.count as usize).enumerate() {
+            if access.ordered {
+                for (value, pointer) in plane.iter_mut().zip(&pointers) {
+                    *value = P::from_element(E::load_atomic((*pointer as *const E).add(index)));
+                }
+                continue;
+            }
+            for (values, pointers) in plane.chunks_exact_mut(TOGETHER).zip(pointers.chunks_exact(TOGETHER)) {
+                let gathered: [P; TOGETHER] =
+                    std::array::from_fn(|lane| P::from_element(*(pointers[lane] as *const E).add(index)));
+                values.copy_from_slice(&gathered);
+            }
+        }
+        for (plane, slot) in values.iter().zip(access.slots).take(access.count as usize) {
+            if slot != NO_SLOT {
+                put::<P, VECTOR>(frame, slot, plane, mask);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// # Safety
+/// As for [`load`].
+#[inline(always)]
+pub unsafe fn store<E: Element, P: Plane, const VECTOR: bool>(
+    access: &Access,
+    frame: *mut u8,
+    mask: u32,
+    view: &mut View,
+    local: Local,
+) -> Result<(), Refused> {
+    let bytes = size_of::<E>() as u64 * u64::from(access.count);
+    // SAFETY: as for loads.
+    unsafe {
+        let mut pointers = [0; LANES];
+        let resolve = if VECTOR { reach::vector } else { reach::portable };
+        resolve(&mut pointers, &access.address, bytes, frame, mask, view, local)?;
+        let mut left = mask;
+        while left != 0 {
+            let lane = left.trailing_zeros() as usize;
+            left &= left - 1;
+            for index in 0..access.count as usize {
+                let element = (*frame.add(access.slots[index] as usize).cast::<P>().add(lane)).to_element::<E>();
+                let place = (pointers[lane] as *mut E).add(index);
+                if access.ordered { E::store_atomic(place, element) } else { *place = element }
+            }
+        }
+    }
+    Ok(())
+}

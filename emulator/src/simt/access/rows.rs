@@ -1,0 +1,291 @@
+//! Accesses to rows. Half a warp at a time, since blocks are often 16 threads wide: its lanes that are on are the
+//! first ones, and reach elements one behind the other, or so many bytes apart, or all the same element.
+
+use super::element::{Element, Plane};
+use super::reach::{Range, View};
+#[cfg(target_arch = "x86_64")]
+use super::turn;
+use crate::lower::code::{Access, Address, NO_SLOT, Reach, Repeat};
+use crate::ops::lanes::LANES;
+
+/// Lanes that are looked at together.
+pub const HALF: usize = LANES / 2;
+
+/// What half a warp reaches, checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Half {
+    /// Lanes that are on: none before the last of them is off.
+    pub lanes: usize,
+    /// Where on the host the first lane's elements are.
+    pub first: u64,
+    /// Bytes from lane to lane: none, those of the access, or more.
+    pub step: u64,
+}
+
+/// How the addresses of half a warp lie to each other, before anything is added to them or checked.
+#[derive(Clone, Copy, Debug, Default)]
+struct Row {
+    lanes: usize,
+    first: u64,
+    step: u64,
+}
+
+/// The addresses in a register, where they have a pattern.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Pattern {
+    /// The lanes that were looked at; none where there is no pattern, and no access is by none.
+    mask: u32,
+    halves: [Row; 2],
+}
+
+/// The rows that the lanes reach, where they do and may. It never says what is wrong.
+///
+/// # Safety
+/// The slot lies inside the frame.
+#[inline(always)]
+pub unsafe fn find(access: &Access, stride: u64, frame: *mut u8, mask: u32, view: &mut View) -> Option<[Half; 2]> {
+    let address = &access.address;
+    let range = match address.reach {
+        _ if access.ordered => return None,
+        Reach::Shared => Range::shared(view),
+        Reach::Global | Reach::Generic => *view.caches.get(address.cache as usize)?,
+        Reach::Local | Reach::Param => return None,
+    };
+    let allowed = Allowed { range, stride, truncate: address.reach == Reach::Shared };
+    let halves = match access.repeat {
+        Repeat::Again(number) if view.patterns[usize::from(number)].mask == mask => {
+            view.patterns[usize::from(number)].halves
+        }
+        // SAFETY: the caller vouches for the slot.
+        Repeat::Again(_) | Repeat::No => unsafe { rows(address, frame, mask) }?,
+        Repeat::First(number) => {
+            // SAFETY: as above.
+            let halves = unsafe { rows(address, frame, mask) };
+            let found = halves.map_or(Pattern::default(), |halves| Pattern { mask, halves });
+            view.patterns[usize::from(number)] = found;
+            halves?
+        }
+    };
+    Some([allowed.half(halves[0], address.offset)?, allowed.half(halves[1], address.offset)?])
+}
+
+/// # Safety
+/// The slot lies inside the frame.
+#[inline(always)]
+unsafe fn rows(address: &Address, frame: *mut u8, mask: u32) -> Option<[Row; 2]> {
+    let masks = [mask & 0xffff, mask >> HALF];
+    // SAFETY: the caller vouches for the slot.
+    unsafe {
+        let plane = frame.add(address.slot as usize);
+        if address.wide {
+            let [low, high] = &*plane.cast::<[[u64; HALF]; 2]>();
+            Some([row64(low, masks[0])?, row64(high, masks[1])?])
+        } else if address.reach == Reach::Shared {
+            let [low, high] = &*plane.cast::<[[u32; HALF]; 2]>();
+            Some([row32(low, masks[0])?, row32(high, masks[1])?])
+        } else {
+            None
+        }
+    }
+}
+
+/// What a row has to keep to.
+struct Allowed {
+    range: Range,
+    stride: u64,
+    /// Addresses have 32 bits.
+    truncate: bool,
+}
+
+impl Allowed {
+    /// The half whose addresses are those of `row` and `offset`, if all of it may be reached.
+    #[inline(always)]
+    fn half(&self, row: Row, offset: i64) -> Option<Half> {
+        let Row { lanes, first, step } = row;
+        if lanes == 0 {
+            return Some(Half { lanes, first: 0, step });
+        }
+        let address = first.wrapping_add_signed(offset);
+        let address = if self.truncate { address & 0xffff_ffff } else { address };
+        // Steps have 32 bits, so that this does not overflow; nor does the row, where it fits.
+        let bytes = (lanes as u64 - 1) * step + self.stride;
+        let first = self.range.host(address, bytes)?;
+        ((address | step) & (self.stride - 1) == 0).then_some(Half { lanes, first, step })
+    }
+}
+
+/// Defines the search for a row among addresses of one width. Addresses wrap around at that width; a row that does
+/// is outside of any range.
+macro_rules! row {
+    ($name:ident, $word:ty, $width:literal) => {
+        #[inline(always)]
+        fn $name(plane: &[$word; HALF], mask: u32) -> Option<Row> {
+            let lanes = mask.trailing_ones() as usize;
+            if lanes == 0 || mask >> lanes != 0 {
+                return (mask == 0).then_some(Row::default());
+            }
+            let first = plane[0];
+            let step = if lanes > 1 { plane[1].wrapping_sub(first) } else { 0 };
+            // Rows from behind to the front are rare, and look like enormous steps.
+            if u64::from(step) > u64::from(u32::MAX) {
+                return None;
+            }
+            if lanes == HALF {
+                const WIDTH: usize = $width;
+                let mut expected: [$word; WIDTH] =
+                    std::array::from_fn(|lane| first.wrapping_add(step.wrapping_mul(lane as $word)));
+                let mut differs = [0; WIDTH];
+                for part in plane.chunks_exact(WIDTH) {
+                    for lane in 0..WIDTH {
+                        differs[lane] |= part[lane] ^ expected[lane];
+                        expected[lane] = expected[lane].wrapping_add(step.wrapping_mul(WIDTH as $word));
+                    }
+                }
+                if differs.iter().fold(0, |all, bits| all | bits) != 0 {
+                    return None;
+                }
+            } else {
+                let expected = |lane: usize| first.wrapping_add(step.wrapping_mul(lane as $word));
+                if (1..lanes).any(|lane| plane[lane] != expected(lane)) {
+                    return None;
+                }
+            }
+            Some(Row { lanes, first: first.into(), step: step.into() })
+        }
+    };
+}
+
+row!(row32, u32, 8);
+row!(row64, u64, 4);
+
+/// Loads `COUNT` elements for each lane.
+///
+/// # Safety
+/// The halves come from [`find`] for this access and frame; with `VECTOR`, the machine has its vectors.
+#[inline(always)]
+pub unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    halves: &[Half; 2],
+    access: &Access,
+    frame: *mut u8,
+) {
+    let mut unwanted = [[P::zero(); LANES]; COUNT];
+    for (index, half) in halves.iter().enumerate() {
+        let first = half.first as *const [E; COUNT];
+        // SAFETY: the rows were checked and are aligned, the slots are planes of the frame; other threads' writes to
+        // the same memory are the kernel's race, as for single lanes.
+        unsafe {
+            let targets: [*mut P; COUNT] = std::array::from_fn(|component| match access.slots[component] {
+                NO_SLOT => unwanted[component].as_mut_ptr().add(index * HALF),
+                slot => frame.add(slot as usize).cast::<P>().add(index * HALF),
+            });
+            if half.lanes < HALF {
+                for lane in 0..half.lanes {
+                    let elements = *first.byte_add(lane * half.step as usize);
+                    for component in 0..COUNT {
+                        *targets[component].add(lane) = P::from_element(elements[component]);
+                    }
+                }
+            } else if half.step == 0 {
+                let elements = *first;
+                for component in 0..COUNT {
+                    *targets[component].cast::<[P; HALF]>() = [P::from_element(elements[component]); HALF];
+                }
+            } else {
+                load_row::<E, P, COUNT, VECTOR>(first, half.step as usize, targets);
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The row can be read, and the targets have room for half a plane each; the vectors as for [`load`].
+#[inline(always)]
+unsafe fn load_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    first: *const [E; COUNT],
+    step: usize,
+    targets: [*mut P; COUNT],
+) {
+    // SAFETY: the caller vouches for all pointers. Elements and registers of four bytes are words for `turn`.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
+            turn::split(first.cast(), step, std::array::from_fn(|component| targets[component].cast()));
+            return;
+        }
+        if step == size_of::<[E; COUNT]>() {
+            let row = &*first.cast::<[[E; COUNT]; HALF]>();
+            for (component, target) in targets.into_iter().enumerate() {
+                let plane: [P; HALF] = std::array::from_fn(|lane| P::from_element(row[lane][component]));
+                *target.cast::<[P; HALF]>() = plane;
+            }
+            return;
+        }
+        for (component, target) in targets.into_iter().enumerate() {
+            let element = |lane: usize| *first.byte_add(lane * step).cast::<E>().add(component);
+            let plane: [P; HALF] = std::array::from_fn(|lane| P::from_element(element(lane)));
+            *target.cast::<[P; HALF]>() = plane;
+        }
+    }
+}
+
+/// Stores `COUNT` elements of each lane. Where lanes reach the same place, the last one's are there in the end.
+///
+/// # Safety
+/// As for [`load`].
+#[inline(always)]
+pub unsafe fn store<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    halves: &[Half; 2],
+    access: &Access,
+    frame: *mut u8,
+) {
+    for (index, half) in halves.iter().enumerate() {
+        let first = half.first as *mut [E; COUNT];
+        // SAFETY: as for loads.
+        unsafe {
+            let sources: [*const P; COUNT] = std::array::from_fn(|component| {
+                frame.add(access.slots[component] as usize).cast::<P>().add(index * HALF).cast_const()
+            });
+            let elements = |lane: usize| -> [E; COUNT] {
+                std::array::from_fn(|component| (*sources[component].add(lane)).to_element())
+            };
+            match half.lanes {
+                0 => {}
+                lanes if half.step == 0 => *first = elements(lanes - 1),
+                HALF => store_row::<E, P, COUNT, VECTOR>(first, half.step as usize, sources),
+                lanes => {
+                    for lane in 0..lanes {
+                        *first.byte_add(lane * half.step as usize) = elements(lane);
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// # Safety
+/// The row can be written, and the sources hold half a plane each; the vectors as for [`load`].
+#[inline(always)]
+unsafe fn store_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    first: *mut [E; COUNT],
+    step: usize,
+    sources: [*const P; COUNT],
+) {
+    // SAFETY: as for loading a row.
+    unsafe {
+        #[cfg(target_arch = "x86_64")]
+        if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
+            turn::join(std::array::from_fn(|component| sources[component].cast()), first.cast(), step);
+            return;
+        }
+        let planes: [[P; HALF]; COUNT] = std::array::from_fn(|component| *sources[component].cast::<[P; HALF]>());
+        let elements =
+            |lane: usize| -> [E; COUNT] { std::array::from_fn(|component| planes[component][lane].to_element()) };
+        if step == size_of::<[E; COUNT]>() {
+            *first.cast::<[[E; COUNT]; HALF]>() = std::array::from_fn(elements);
+            return;
+        }
+        for lane in 0..HALF {
+            *first.byte_add(lane * step) = elements(lane);
+        }
+    }
+}
