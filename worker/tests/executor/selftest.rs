@@ -5,8 +5,12 @@ use std::process::Command;
 use crate::harness::executable;
 
 fn selftest(arguments: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(executable()).arg("selftest").args(arguments).output().unwrap();
-    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    let output = Command::new(executable())
+        .arg("selftest")
+        .args(arguments)
+        .output()
+        .expect("the worker was built for this test");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints UTF-8");
     (output.status.code(), text(output.stdout), text(output.stderr))
 }
 
