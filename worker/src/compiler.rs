@@ -1,8 +1,8 @@
 //! Compiles CUDA C to PTX in a child process that is gone a moment later.
 //!
 //! NVRTC is a C++ front end that reads text from strangers: it may crash, loop or eat memory, and what it includes shows in its log. So it
-//! runs in a child with limits on time, memory and files ([`child`]), without our environment, and with the file system closed to all but
-//! CUDA's own headers where the kernel can do that ([`sandbox`]). Options come from an allow list ([`options`]).
+//! runs in a child with limits on time, memory and files ([`child`]), without our environment, and with all closed but CUDA's own headers, as
+//! far as the kernel can do that ([`sandbox`]). Options come from an allow list ([`options`]).
 //!
 //! Results are kept, bounded, by code, options and architecture ([`cache`]), and so is the word that code is wrong; equal requests at the same time are
 //! compiled once, well or not.
@@ -11,13 +11,14 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use gpufleet_schema::{Failure, FailureCode, Verdict};
-use tokio::sync::Semaphore;
+use tokio::{sync::Semaphore, time::timeout};
 
 mod cache;
+mod check;
 mod child;
 mod diagnostics;
 pub mod library;
@@ -25,8 +26,10 @@ mod options;
 mod parent;
 mod sandbox;
 
+pub use check::Checked;
 pub use child::TIME_LIMIT;
 pub use library::{NVRTC_VARIABLE, Nvrtc};
+pub use sandbox::{Closed, Sandbox};
 
 use cache::Cache;
 
@@ -68,13 +71,16 @@ pub enum CompileError {
     /// An option or an include that is not allowed.
     #[error("compile: {0}")]
     Refused(String),
-    #[error("compile: it took longer than {} s", TIME_LIMIT.as_secs())]
-    Timeout,
+    #[error("compile: it took longer than {} s", limit.as_secs())]
+    Timeout { limit: Duration },
     /// The compiler crashed over this code, or ran into its limits.
     #[error("compile: the compiler died: {0}")]
     Died(String),
     #[error("compile: NVRTC is not there: {0}")]
     NotFound(String),
+    /// The kernel can't close the compiler's sandbox, and the worker insists on it.
+    #[error("compile: the kernel has no {0}")]
+    Open(String),
     #[error("compile: {0}")]
     Internal(String),
 }
@@ -84,6 +90,8 @@ pub enum CompileError {
 pub struct Compiler {
     executable: Option<PathBuf>,
     nvrtc: Option<PathBuf>,
+    sandbox: Sandbox,
+    time_limit: Duration,
     cache: Cache,
     compilers: Semaphore,
 }
@@ -91,7 +99,14 @@ pub struct Compiler {
 impl Compiler {
     /// `nvrtc` is the library or its folder; without it, it is looked for.
     pub fn new(nvrtc: Option<PathBuf>) -> Self {
-        Self { executable: None, nvrtc, cache: Cache::default(), compilers: Semaphore::new(COMPILERS_MAX) }
+        Self {
+            executable: None,
+            nvrtc,
+            sandbox: Sandbox::default(),
+            time_limit: TIME_LIMIT,
+            cache: Cache::default(),
+            compilers: Semaphore::new(COMPILERS_MAX),
+        }
     }
 
     /// The worker's executable, where it is not the one that runs.
@@ -99,6 +114,24 @@ impl Compiler {
     pub fn with_executable(mut self, executable: PathBuf) -> Self {
         self.executable = Some(executable);
         self
+    }
+
+    #[must_use]
+    pub fn with_sandbox(mut self, sandbox: Sandbox) -> Self {
+        self.sandbox = sandbox;
+        self
+    }
+
+    /// A shorter time for one compilation than [`TIME_LIMIT`].
+    #[must_use]
+    pub fn with_time_limit(mut self, limit: Duration) -> Self {
+        self.time_limit = limit.min(TIME_LIMIT);
+        self
+    }
+
+    /// Has a child close everything that compilers have closed, and try what it can still do. Cancelling ends the child.
+    pub async fn check_sandbox(&self) -> Result<Checked, CompileError> {
+        parent::check(self.executable.as_deref()).await
     }
 
     /// The PTX of `request`, compiled or kept. Cancelling kills the compiler, unless another request waits for the same.
@@ -110,7 +143,11 @@ impl Compiler {
         let outcome = cell
             .get_or_init(|| async {
                 let _permit = self.compilers.acquire().await.expect("the semaphore is never closed");
-                parent::compile(&request, self.executable.as_deref()).await.map(Arc::new)
+                let compiled = parent::compile(&request, self.sandbox, self.executable.as_deref());
+                match timeout(self.time_limit, compiled).await {
+                    Ok(compiled) => compiled.map(Arc::new),
+                    Err(_) => Err(CompileError::Timeout { limit: self.time_limit }),
+                }
             })
             .await;
         if outcome.as_ref().is_err_and(CompileError::may_pass) {
@@ -124,15 +161,15 @@ impl CompileError {
     /// Whether the same request may end otherwise another time.
     fn may_pass(&self) -> bool {
         match self {
-            Self::Source { .. } | Self::Refused(_) => false,
-            Self::Timeout | Self::Died(_) | Self::NotFound(_) | Self::Internal(_) => true,
+            Self::Source { .. } | Self::Refused(_) | Self::Open(_) => false,
+            Self::Timeout { .. } | Self::Died(_) | Self::NotFound(_) | Self::Internal(_) => true,
         }
     }
 }
 
 /// Compiles once, keeping nothing.
 pub async fn compile(request: CompileRequest) -> Result<Compiled, CompileError> {
-    parent::compile(&request, None).await
+    parent::compile(&request, Sandbox::default(), None).await
 }
 
 /// `gpufleet-worker compile FILE.cu --arch compute_80 -o out.ptx`.
@@ -213,14 +250,26 @@ impl From<CompileError> for Failure {
     fn from(error: CompileError) -> Self {
         let (verdict, detail, line) = match &error {
             CompileError::Source { log, line, .. } => (Verdict::User, Some(log.clone()), *line),
-            CompileError::Refused(_) | CompileError::Timeout | CompileError::Died(_) => (Verdict::User, None, None),
-            CompileError::NotFound(_) | CompileError::Internal(_) => (Verdict::Infrastructure, None, None),
+            CompileError::Refused(_) | CompileError::Timeout { .. } | CompileError::Died(_) => {
+                (Verdict::User, None, None)
+            }
+            CompileError::NotFound(_) | CompileError::Open(_) | CompileError::Internal(_) => {
+                (Verdict::Infrastructure, None, None)
+            }
         };
         let message = match error {
             CompileError::Source { message, .. } => message,
             CompileError::NotFound(why) => format!(
                 "NVRTC was not found on the worker ({why}); install it there (the PyPI package nvidia-cuda-nvrtc-cu12 will do) and point \
                  {NVRTC_VARIABLE} at it, or submit PTX"
+            ),
+            CompileError::Open(missing) => format!(
+                "this worker compiles no CUDA C: it was told --sandbox strict, and its kernel has no {missing}; submit PTX"
+            ),
+            CompileError::Died(why) => format!(
+                "could not compile: the compiler died, as it does when it needs more than {} GiB or {} s: {why}",
+                child::ADDRESS_SPACE_BYTES_MAX >> 30,
+                TIME_LIMIT.as_secs()
             ),
             other => format!("could not {other}"),
         };

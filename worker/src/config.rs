@@ -9,7 +9,7 @@ use gpufleet_schema::WorkerName;
 use gpufleet_transport::{BrokerUrl, QueueKind};
 
 pub use self::pool::{PoolSpec, PoolsError};
-use crate::executor::CudaSpec;
+use crate::{compiler::Sandbox, executor::CudaSpec};
 
 /// Names of the environment variables that this program reads.
 pub mod env {
@@ -19,6 +19,8 @@ pub mod env {
     pub const DEVICES: &str = "GPUFLEET_DEVICES";
     pub const WORKER_NAME: &str = "GPUFLEET_WORKER_NAME";
     pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
+    pub const SANDBOX: &str = "GPUFLEET_SANDBOX";
+    pub const EXECUTOR_USER: &str = "GPUFLEET_EXECUTOR_USER";
 }
 
 /// Options of `gpufleet-worker run`.
@@ -61,6 +63,14 @@ pub struct Options {
     #[arg(long, value_name = "KIND", env = env::QUEUE_KIND, default_value = "quorum")]
     queue_kind: QueueKind,
 
+    /// Where the kernel can't close the compiler's sandbox: best-effort compiles all the same and says so, strict compiles no CUDA C
+    #[arg(long, value_name = "MODE", env = env::SANDBOX, default_value = "best-effort")]
+    sandbox: Sandbox,
+
+    /// Whom executors become when the worker is root, by name or number; the device's nodes must be open to them [default: nobody]
+    #[arg(long, value_name = "USER", env = env::EXECUTOR_USER)]
+    executor_user: Option<String>,
+
     /// A file that is made once the worker takes jobs
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
@@ -88,6 +98,8 @@ pub struct Config {
     pub prefetch: u16,
     pub jobs_per_device: u32,
     pub grace: Duration,
+    pub sandbox: Sandbox,
+    pub executor_user: Option<String>,
     pub ready_file: Option<PathBuf>,
 }
 
@@ -109,6 +121,8 @@ impl TryFrom<Options> for Config {
             prefetch: options.prefetch,
             jobs_per_device: options.jobs_per_device,
             grace: options.grace,
+            sandbox: options.sandbox,
+            executor_user: options.executor_user,
             ready_file: options.ready_file,
         })
     }

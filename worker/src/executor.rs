@@ -51,6 +51,9 @@ pub struct Args {
     /// Device memory that jobs may have together; without it, all there is.
     #[arg(long)]
     pub memory_bytes_max: Option<u64>,
+    /// Whom to become when started by root.
+    #[arg(long)]
+    pub user: Option<String>,
 }
 
 /// The life of an executor child. Only `handle` starts one.

@@ -10,6 +10,7 @@ pub mod executor;
 pub mod exit;
 pub mod ipc;
 mod own_executable;
+mod privileges;
 pub mod scheduler;
 pub mod selftest;
 pub mod supervisor;

@@ -15,7 +15,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Role {
     /// Take jobs and run them until SIGTERM or Ctrl-C
-    Run(config::Options),
+    Run(Box<config::Options>),
     /// Check that a device works, and measure what jobs cost on it; needs no broker
     Selftest(selftest::Options),
     /// Compile CUDA C to PTX with NVRTC, as the worker does for jobs
@@ -30,7 +30,7 @@ enum Role {
 
 fn main() -> ExitCode {
     match Cli::parse().role {
-        Role::Run(options) => run(options),
+        Role::Run(options) => run(*options),
         Role::Selftest(options) => check(options),
         Role::Compile(options) => compiler::compile_file(&options),
         Role::Executor(args) => executor::main(args),

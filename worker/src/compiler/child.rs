@@ -1,9 +1,9 @@
-//! The compiler child: limits itself, closes the file system, compiles once, answers, exits.
+//! The compiler child: limits itself, closes everything but its pipes and CUDA's headers, compiles once, answers, exits.
 
 use std::{
     ffi::{CString, c_char, c_int, c_void},
     io::{self, Read, Write},
-    path::Path,
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -12,10 +12,13 @@ use libloading::Library;
 use serde::{Deserialize, Serialize};
 
 use super::{
+    check::{self, Checked},
     diagnostics::FILE_NAME,
-    library::{Nvrtc, SYSTEM_NAMES},
-    options, sandbox,
+    library::{Nvrtc, SYSTEM_NAMES, builtins},
+    options,
+    sandbox::{self, Closed},
 };
+use crate::privileges;
 
 /// For one compilation. Ordinary kernels take tens of milliseconds, heavy templates seconds.
 pub const TIME_LIMIT: Duration = Duration::from_secs(30);
@@ -24,16 +27,25 @@ pub(super) const ANSWER_BYTES_MAX: usize = 48 << 20;
 /// The code has its own bound in a task; this is that and its options.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
 /// NVRTC maps some hundred megabytes and takes little more; a template bomb takes all it gets.
-const ADDRESS_SPACE_BYTES_MAX: u64 = 4 << 30;
+pub(super) const ADDRESS_SPACE_BYTES_MAX: u64 = 4 << 30;
 /// The libraries, a few headers at a time, and the pipes.
 const OPEN_FILES_MAX: u64 = 64;
 
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Request {
+pub(super) enum Request {
+    Compile(Job),
+    /// Close everything, then try what must not be possible.
+    Check,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Job {
     pub code: String,
     pub options: Vec<String>,
     pub arch: (u32, u32),
     pub nvrtc: Nvrtc,
+    /// Compile only where everything is closed.
+    pub strict: bool,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -54,6 +66,9 @@ pub(super) enum Answer {
         line: u32,
     },
     NoLibrary(String),
+    /// The kernel lacks this, and the job is strict.
+    Open(String),
+    Checked(Checked),
     Failed(String),
 }
 
@@ -69,9 +84,12 @@ pub(super) fn main() -> ExitCode {
 
 fn serve() -> io::Result<()> {
     limit_resources()?;
-    let request = read_request()?;
-    exit_with_parent()?;
-    let answer = rmp_serde::to_vec(&compile(&request)).map_err(io::Error::other)?;
+    privileges::refuse_new().map_err(io::Error::other)?;
+    let answer = match read_request()? {
+        Request::Compile(job) => compile(&job),
+        Request::Check => close(&[]).map_or_else(failed, |closed| Answer::Checked(check::try_everything(closed))),
+    };
+    let answer = rmp_serde::to_vec(&answer).map_err(io::Error::other)?;
     let mut stdout = io::stdout().lock();
     stdout.write_all(&(answer.len() as u32).to_le_bytes())?;
     stdout.write_all(&answer)?;
@@ -79,13 +97,14 @@ fn serve() -> io::Result<()> {
 }
 
 fn limit_resources() -> io::Result<()> {
+    // When memory runs out, the kernel takes the compiler and not its neighbours. Some containers forbid to say so.
+    let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let cpu_seconds = TIME_LIMIT.as_secs();
     let limits = [
         (libc::RLIMIT_CPU, cpu_seconds),
         (libc::RLIMIT_AS, ADDRESS_SPACE_BYTES_MAX),
         (libc::RLIMIT_NOFILE, OPEN_FILES_MAX),
         (libc::RLIMIT_FSIZE, 0),
-        (libc::RLIMIT_CORE, 0),
     ];
     for (resource, value) in limits {
         let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
@@ -110,30 +129,50 @@ fn read_request() -> io::Result<Request> {
     rmp_serde::from_slice(&body).map_err(io::Error::other)
 }
 
-/// The supervisor keeps our standard input open as long as it wants the answer.
+/// The supervisor keeps our standard input open as long as it wants the answer. When this returns the thread is up, and has no more
+/// use for the calls by which threads start.
 fn exit_with_parent() -> io::Result<()> {
-    std::thread::Builder::new().name("parent-watch".into()).spawn(|| {
+    let (up, started) = std::sync::mpsc::channel();
+    std::thread::Builder::new().name("parent-watch".into()).spawn(move || {
+        drop(up);
         let mut byte = [0];
         drop(io::stdin().lock().read(&mut byte));
         // SAFETY: _exit ends the process without running anything of it.
         unsafe { libc::_exit(1) }
     })?;
+    // An error is what it says: its end is gone.
+    let _up: Result<(), _> = started.recv();
     Ok(())
 }
 
-fn compile(request: &Request) -> Answer {
-    let nvrtc = match Api::open(&request.nvrtc.library) {
+/// The library comes first, for it lies where nothing can be read afterwards; the code is looked at last.
+fn compile(job: &Job) -> Answer {
+    let nvrtc = match Api::open(&job.nvrtc.library) {
         Ok(nvrtc) => nvrtc,
         Err(why) => return Answer::NoLibrary(why),
     };
-    let sandboxed = match sandbox::close_file_system(&request.nvrtc) {
-        Ok(sandboxed) => sandboxed,
-        Err(error) => return Answer::Failed(format!("close the file system: {error}")),
+    let readable: Vec<_> = nvrtc.load_builtins().into_iter().chain(job.nvrtc.includes.iter().cloned()).collect();
+    let closed = match close(&readable) {
+        Ok(closed) => closed,
+        Err(error) => return failed(error),
     };
-    if let Err((line, message)) = options::check_includes(&request.code, sandboxed) {
+    if let Some(missing) = closed.missing().filter(|_| job.strict) {
+        return Answer::Open(missing.to_owned());
+    }
+    if let Err((line, message)) = options::check_includes(&job.code, closed.files) {
         return Answer::Refused { message, line };
     }
-    nvrtc.compile(request)
+    nvrtc.compile(job)
+}
+
+fn close(readable: &[PathBuf]) -> io::Result<Closed> {
+    let closed = sandbox::close_files_and_network(readable)?;
+    exit_with_parent()?;
+    sandbox::close_calls(closed)
+}
+
+fn failed(error: io::Error) -> Answer {
+    Answer::Failed(format!("close the sandbox: {error}"))
 }
 
 /// The newest architecture that NVRTC knows and the device runs.
@@ -194,14 +233,26 @@ impl Api {
         Err(problem)
     }
 
-    fn compile(&self, request: &Request) -> Answer {
+    /// NVRTC opens its builtins by name while it compiles; loaded before, they are found without a look at any folder.
+    fn load_builtins(&self) -> Vec<PathBuf> {
+        let files = self.version().map(|version| builtins(self.create as *const c_void, &version)).unwrap_or_default();
+        for file in &files {
+            // SAFETY: the builtins are NVRTC's own, and their initialisers only set up tables. They stay for as long as the process.
+            if let Ok(library) = unsafe { Library::new(file) } {
+                std::mem::forget(library);
+            }
+        }
+        files
+    }
+
+    fn compile(&self, request: &Job) -> Answer {
         match self.try_compile(request) {
             Ok(answer) => answer,
             Err(code) => Answer::Failed(format!("NVRTC answered {}", self.text(code))),
         }
     }
 
-    fn try_compile(&self, request: &Request) -> Result<Answer, c_int> {
+    fn try_compile(&self, request: &Job) -> Result<Answer, c_int> {
         let Some(arch) = choose_arch(&self.architectures()?, request.arch) else {
             let (major, minor) = request.arch;
             return Ok(Answer::Failed(format!("NVRTC knows no architecture for compute capability {major}.{minor}")));

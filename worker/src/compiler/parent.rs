@@ -12,27 +12,49 @@ use crate::own_executable;
 
 use super::{
     CompileError, CompileRequest, Compiled,
-    child::{ANSWER_BYTES_MAX, Answer, Request, TIME_LIMIT},
+    check::Checked,
+    child::{ANSWER_BYTES_MAX, Answer, Job, Request, TIME_LIMIT},
     diagnostics::{cut, first_error},
     library::Nvrtc,
     micros_since, options,
+    sandbox::Sandbox,
 };
 
 /// What a compiler that dies may have said about it.
 const STDERR_BYTES_MAX: u64 = 4 << 10;
 
-pub(super) async fn compile(request: &CompileRequest, executable: Option<&Path>) -> Result<Compiled, CompileError> {
+pub(super) async fn compile(
+    request: &CompileRequest,
+    sandbox: Sandbox,
+    executable: Option<&Path>,
+) -> Result<Compiled, CompileError> {
     let started = Instant::now();
     options::check(&request.options).map_err(CompileError::Refused)?;
     let nvrtc = Nvrtc::locate(request.nvrtc.as_deref()).map_err(CompileError::NotFound)?;
+    let job = Job {
+        code: request.code.clone(),
+        options: request.options.clone(),
+        arch: request.arch,
+        nvrtc,
+        strict: sandbox == Sandbox::Strict,
+    };
+    understand(ask(&Request::Compile(job), executable).await?, started)
+}
+
+/// Has a child close everything and try what it still can do.
+pub(super) async fn check(executable: Option<&Path>) -> Result<Checked, CompileError> {
+    match ask(&Request::Check, executable).await? {
+        Answer::Checked(checked) => Ok(checked),
+        Answer::Failed(why) => Err(CompileError::Internal(why)),
+        _ => Err(CompileError::Internal("the compiler answered something else".to_owned())),
+    }
+}
+
+async fn ask(request: &Request, executable: Option<&Path>) -> Result<Answer, CompileError> {
     let child =
         start(&own_executable::or_running(executable)).map_err(|error| internal("start the compiler", &error))?;
-    let request = Request { code: request.code.clone(), options: request.options.clone(), arch: request.arch, nvrtc };
     // Dropping the child kills it: at the time limit, and when nobody waits any more.
-    match timeout(TIME_LIMIT, converse(child, &request)).await {
-        Ok(answer) => understand(answer?, started),
-        Err(_) => Err(CompileError::Timeout),
-    }
+    timeout(TIME_LIMIT, converse(child, request)).await.unwrap_or(Err(CompileError::Timeout { limit: TIME_LIMIT }))
 }
 
 fn internal(what: &str, error: &dyn std::fmt::Display) -> CompileError {
@@ -101,6 +123,8 @@ fn understand(answer: Answer, started: Instant) -> Result<Compiled, CompileError
             Err(CompileError::Source { message, log: String::new(), line: Some(line) })
         }
         Answer::NoLibrary(why) => Err(CompileError::NotFound(why)),
+        Answer::Open(missing) => Err(CompileError::Open(missing)),
+        Answer::Checked(_) => Err(CompileError::Internal("the compiler answered something else".to_owned())),
         Answer::Failed(why) => Err(CompileError::Internal(why)),
     }
 }

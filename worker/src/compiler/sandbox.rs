@@ -1,89 +1,75 @@
-//! Closes the file system to this process, as far as the kernel can: Landlock, by its three system calls.
+//! Closes the world to the compiler child, before it reads a stranger's code.
 //!
-//! After [`close_file_system`] only CUDA's headers, NVRTC's own folder and the system's libraries can be read, and nothing can be
-//! written. Processes and the network are not closed here: the compiler child has no use for either and runs no code of the
-//! user's, it only reads it.
+//! | layer | closes | by | where the kernel can't |
+//! | --- | --- | --- | --- |
+//! | [`files`] | every file but CUDA's headers and NVRTC's builtins | Landlock | `strict` refuses; else includes are checked as text |
+//! | [`calls`] | every system call that compiling does not need: sockets, processes, threads, signals to others | seccomp | `strict` refuses |
+//! | [`network`] | all that has an address | a network namespace | no loss: `calls` allows no socket |
+//!
+//! Beneath them the child has no capabilities, can get no new ones, has no environment, and has limits on its memory, time and
+//! files ([`super::child`]).
 
-use std::{
-    fs::File,
-    io,
-    os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
-        unix::fs::OpenOptionsExt,
-    },
-    path::{Path, PathBuf},
-};
+use std::{io, path::PathBuf, str::FromStr};
 
-use super::library::Nvrtc;
+use serde::{Deserialize, Serialize};
 
-/// From `linux/landlock.h`; version 1 of the interface, which every kernel with Landlock has.
-const ACCESS_EXECUTE: u64 = 1;
-const ACCESS_READ_FILE: u64 = 1 << 2;
-const ACCESS_READ_DIR: u64 = 1 << 3;
-const ACCESS_ALL_OF_VERSION_1: u64 = (1 << 13) - 1;
-const RULE_PATH_BENEATH: u32 = 1;
+use crate::privileges;
 
-#[repr(C)]
-struct RulesetAttributes {
-    handled_access_fs: u64,
+mod calls;
+mod files;
+mod network;
+
+/// What to do where the kernel can't close everything.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Sandbox {
+    /// Compile all the same, and say so in the log.
+    #[default]
+    BestEffort,
+    /// Compile nothing.
+    Strict,
 }
 
-#[repr(C, packed)]
-struct PathBeneathAttributes {
-    allowed_access: u64,
-    parent_fd: i32,
+/// What is closed to a compiler child.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Closed {
+    pub files: bool,
+    pub calls: bool,
+    pub network: bool,
 }
 
-/// Answers whether the kernel could do it. `false` is for kernels without Landlock; an error is a sandbox that should have closed
-/// and did not.
-pub(super) fn close_file_system(nvrtc: &Nvrtc) -> io::Result<bool> {
-    // SAFETY: the attribute is a live structure of the size that is passed.
-    let ruleset = unsafe {
-        let attributes = RulesetAttributes { handled_access_fs: ACCESS_ALL_OF_VERSION_1 };
-        libc::syscall(libc::SYS_landlock_create_ruleset, &raw const attributes, size_of::<RulesetAttributes>(), 0)
-    };
-    if ruleset < 0 {
-        let error = io::Error::last_os_error();
-        return match error.raw_os_error() {
-            Some(libc::ENOSYS | libc::EOPNOTSUPP | libc::EPERM) => Ok(false),
-            _ => Err(error),
-        };
-    }
-    // SAFETY: the kernel has just opened it, and nobody else has it.
-    let ruleset = unsafe { OwnedFd::from_raw_fd(ruleset as i32) };
-    for folder in readable(nvrtc) {
-        allow(&ruleset, &folder)?;
-    }
-    // SAFETY: both calls take integers only.
-    unsafe {
-        if libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0
-            || libc::syscall(libc::SYS_landlock_restrict_self, ruleset.as_raw_fd(), 0) != 0
-        {
-            return Err(io::Error::last_os_error());
+impl FromStr for Sandbox {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "best-effort" => Ok(Self::BestEffort),
+            "strict" => Ok(Self::Strict),
+            _ => Err("it is strict or best-effort".to_owned()),
         }
     }
-    Ok(true)
 }
 
-/// NVRTC opens its builtins while it compiles, so its folder stays open to it.
-fn readable(nvrtc: &Nvrtc) -> Vec<PathBuf> {
-    let own = nvrtc.library.parent().filter(|folder| folder.is_absolute()).map(Path::to_owned);
-    let system = ["/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/local/cuda/lib64", "/etc/ld.so.cache"];
-    own.into_iter().chain(nvrtc.includes.iter().cloned()).chain(system.map(PathBuf::from)).collect()
+impl Closed {
+    /// What `strict` insists on and is missing. A network without sockets is closed.
+    pub fn missing(self) -> Option<&'static str> {
+        match (self.files, self.calls) {
+            (true, true) => None,
+            (false, true) => Some("Landlock, which closes the file system"),
+            (true, false) => Some("seccomp, which closes system calls"),
+            (false, false) => Some("Landlock and seccomp, which close the file system and system calls"),
+        }
+    }
 }
 
-/// A path that is not there needs no rule.
-fn allow(ruleset: &OwnedFd, path: &Path) -> io::Result<()> {
-    let opened = File::options().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path);
-    let Ok(parent) = opened else { return Ok(()) };
-    let directory = if parent.metadata()?.is_dir() { ACCESS_READ_DIR } else { 0 };
-    let rule = PathBeneathAttributes {
-        allowed_access: ACCESS_EXECUTE | ACCESS_READ_FILE | directory,
-        parent_fd: parent.as_raw_fd(),
-    };
-    // SAFETY: the rule is a live structure of the kind that is named, and its descriptor is open.
-    let added = unsafe {
-        libc::syscall(libc::SYS_landlock_add_rule, ruleset.as_raw_fd(), RULE_PATH_BENEATH, &raw const rule, 0)
-    };
-    if added == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+/// The layers that need a process of one thread; only `readable` can be read afterwards. An error is a layer that should have closed
+/// and did not.
+pub(super) fn close_files_and_network(readable: &[PathBuf]) -> io::Result<Closed> {
+    let network = network::close();
+    privileges::drop_capabilities().map_err(io::Error::other)?;
+    Ok(Closed { files: files::close(readable)?, calls: false, network })
+}
+
+/// The last layer: afterwards this process starts no thread. It holds for the threads that there are.
+pub(super) fn close_calls(closed: Closed) -> io::Result<Closed> {
+    Ok(Closed { calls: calls::close()?, ..closed })
 }

@@ -1,4 +1,9 @@
-//! The life of an executor child: open the device, say so, then run what the supervisor sends until it stops or is gone.
+//! The life of an executor child: give up every privilege, open the device, say so, then run what the supervisor sends until it stops or
+//! is gone.
+//!
+//! What runs here is strangers' code on the device, and on the emulator in this very process: the child is nobody, can become nobody else,
+//! and holds nothing but its socket and its output. The driver's library is loaded before root is left, since it may lie where only
+//! root can look; the driver's first call comes after.
 //!
 //! The main thread reads frames. Each lane is a thread with a stream; it takes a job, runs it, and writes the answer itself. The supervisor
 //! sends no more jobs at a time than there are lanes, so the queue between them stays short.
@@ -28,10 +33,13 @@ use super::{
         program::{Program, Shelf},
     },
 };
-use crate::ipc::{
-    FromExecutor, ToExecutor,
-    frame::{self, FrameError},
-    message::{Contents, Refusal, Run},
+use crate::{
+    ipc::{
+        FromExecutor, ToExecutor,
+        frame::{self, FrameError},
+        message::{Contents, Refusal, Run},
+    },
+    privileges::{self, PrivilegeError},
 };
 
 const EXIT_PANICKED: i32 = 101;
@@ -68,6 +76,7 @@ enum ChildError {
 
 fn serve(args: &Args) -> Result<(), ChildError> {
     ignore_signals();
+    let locked = privileges::close_inherited().and_then(|()| privileges::refuse_new());
     // A broken invariant in one lane ends the process, and with it the doubt about the others.
     std::panic::set_hook(Box::new(|info| {
         eprintln!("{info}");
@@ -75,7 +84,7 @@ fn serve(args: &Args) -> Result<(), ChildError> {
     }));
     let incoming = socket().map_err(ChildError::NoSocket)?;
     let outgoing = Arc::new(Mutex::new(incoming.try_clone().map_err(ChildError::NoSocket)?));
-    let common = match open(args) {
+    let common = match locked.map_err(Refusal::from).and_then(|()| open(args)) {
         Ok(common) => Arc::new(common),
         Err(refusal) => {
             frame::write(&incoming, &FromExecutor::Refused(refusal))?;
@@ -108,11 +117,23 @@ fn socket() -> io::Result<UnixStream> {
 }
 
 fn open(args: &Args) -> Result<Common, Refusal> {
-    let library = DriverLibrary::open(&args.cuda)?;
+    let library = DriverLibrary::open(&args.cuda, || privileges::leave_root(args.user.as_deref()))?;
     let device = Device::open(&library, args.device)?;
     let sizes = if library.is_emulator() { Sizes::Exact } else { Sizes::Classes };
     let arena = Arena::new(sizes, args.memory_bytes_max.unwrap_or(u64::MAX));
     Ok(Common { library, device, arena, shelf: Shelf::default() })
+}
+
+impl From<PrivilegeError> for Refusal {
+    fn from(error: PrivilegeError) -> Self {
+        let way_out = match &error {
+            PrivilegeError::NoUser(_) | PrivilegeError::NotRoot(_) | PrivilegeError::Become { .. } => {
+                "; run the worker as a user without privileges, or choose with --executor-user whom its executors become (root stays root)"
+            }
+            PrivilegeError::Call { .. } | PrivilegeError::Orphaned => "",
+        };
+        Self::Privileges { problem: format!("{error}{way_out}") }
+    }
 }
 
 fn say(socket: &Mutex<UnixStream>, message: &FromExecutor) -> Result<(), FrameError> {

@@ -58,6 +58,8 @@ pub struct ExecutorOptions {
     /// Device memory that jobs may have together; without it, all there is.
     pub memory_bytes_max: Option<u64>,
     pub ready_deadline: Duration,
+    /// Whom the child becomes when the worker is root: a name or a number; without it `nobody`.
+    pub user: Option<String>,
     /// Compiles the CUDA C that jobs bring. Executors may share one, and with it its cache.
     pub compiler: Arc<Compiler>,
     /// The worker's executable; without it, the one that runs.
@@ -104,6 +106,7 @@ impl ExecutorOptions {
             lanes: LANES_DEFAULT,
             memory_bytes_max: None,
             ready_deadline: READY_DEADLINE,
+            user: None,
             compiler: Arc::new(Compiler::new(None)),
             executable: None,
             environment: Vec::new(),
@@ -325,6 +328,9 @@ fn command(options: &ExecutorOptions) -> Command {
     command.arg("--lanes").arg(options.lanes().to_string());
     if let Some(bytes) = options.memory_bytes_max {
         command.arg("--memory-bytes-max").arg(bytes.to_string());
+    }
+    if let Some(user) = &options.user {
+        command.arg("--user").arg(user);
     }
     // The child has no use for the broker's address and password.
     for (name, _) in env::vars_os() {

@@ -50,6 +50,8 @@ pub enum StartError {
     NoDevice { device: u32, devices: u32 },
     #[error("start an executor: {call} answered {name} ({code})")]
     DriverError { call: String, code: u32, name: String },
+    #[error("give up the executor's privileges: {problem}")]
+    Privileges { problem: String },
     #[error("start an executor: the process died: {status}{}", tail_of(.stderr_tail))]
     Died { status: String, stderr_tail: String },
     #[error("start an executor: it was not ready within {} s", .deadline.as_secs())]
@@ -67,6 +69,7 @@ impl From<Refusal> for StartError {
         match refusal {
             Refusal::NoDriver { hint } => Self::NoDriver { hint },
             Refusal::NoDevice { ordinal, devices } => Self::NoDevice { device: ordinal, devices },
+            Refusal::Privileges { problem } => Self::Privileges { problem },
             Refusal::Driver { call, code, name } => Self::DriverError { call, code, name },
         }
     }

@@ -69,9 +69,22 @@ pub struct DeviceInfo {
 /// Why an executor can't work.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Refusal {
-    NoDriver { hint: String },
-    NoDevice { ordinal: u32, devices: u32 },
-    Driver { call: String, code: u32, name: String },
+    NoDriver {
+        hint: String,
+    },
+    NoDevice {
+        ordinal: u32,
+        devices: u32,
+    },
+    Driver {
+        call: String,
+        code: u32,
+        name: String,
+    },
+    /// It still has rights that it should not have.
+    Privileges {
+        problem: String,
+    },
 }
 
 /// Code in the form in which the driver takes it.

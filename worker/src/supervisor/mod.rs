@@ -76,7 +76,8 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let ready = ReadyFile::withdrawn(config.ready_file.clone())?;
     let promises: Vec<_> = config.pools.iter().map(|pool| pool.promise).collect();
     let admission = Admission::new(&promises);
-    let compiler = Arc::new(Compiler::new(None));
+    let compiler = Arc::new(Compiler::new(None).with_sandbox(config.sandbox));
+    tokio::spawn(start::tell_sandbox(Arc::clone(&compiler), config.sandbox));
     let devices = start::devices(&config, &admission, &compiler).await?;
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
     let orders = Orders::new(config.name.clone());

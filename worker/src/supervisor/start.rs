@@ -3,10 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use gpufleet_transport::{Broker, ConnectError, Options};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 use super::{WorkerError, admission::Admission, devices::DeviceSlot, signals::Signals};
-use crate::{compiler::Compiler, config::Config, executor::ExecutorOptions};
+use crate::{
+    compiler::{Compiler, Sandbox},
+    config::Config,
+    executor::ExecutorOptions,
+};
 
 /// Between attempts to reach a broker that is not there yet.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
@@ -22,6 +26,7 @@ pub(super) async fn devices(
         let options = ExecutorOptions {
             lanes: config.jobs_per_device as usize,
             compiler: Arc::clone(compiler),
+            user: config.executor_user.clone(),
             ..ExecutorOptions::new(device, config.cuda.clone())
         };
         let slot = DeviceSlot::open(options, config, Arc::clone(admission))
@@ -30,6 +35,22 @@ pub(super) async fn devices(
         slots.push(slot);
     }
     Ok(slots)
+}
+
+/// Says once what is closed to compilers here, and what should be and is not.
+pub(super) async fn tell_sandbox(compiler: Arc<Compiler>, sandbox: Sandbox) {
+    let checked = match compiler.check_sandbox().await {
+        Ok(checked) => checked,
+        Err(error) => return warn!(%error, "compiler sandbox not checked"),
+    };
+    let closed = checked.closed;
+    match closed.missing() {
+        None => info!(files = closed.files, calls = closed.calls, network = closed.network, "compiler sandbox closed"),
+        Some(missing) => warn!(missing, ?sandbox, "compiler sandbox is open, the kernel can't close it"),
+    }
+    if closed.missing().is_none() && !checked.open.is_empty() {
+        error!(open = checked.open.join(", "), "compiler sandbox leaks");
+    }
 }
 
 /// Connects and declares. A broker that is away is waited for, until a signal (`None`); one that refuses us is an error.

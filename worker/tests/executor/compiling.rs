@@ -3,10 +3,11 @@
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
+    time::Duration,
 };
 
 use gpufleet_schema::{Failure, FailureCode, Verdict};
-use gpufleet_worker::compiler::{CompileError, CompileRequest, Compiled, Compiler};
+use gpufleet_worker::compiler::{CompileError, CompileRequest, Compiled, Compiler, Sandbox};
 
 use crate::harness::executable;
 
@@ -174,4 +175,73 @@ fn the_command_writes_ptx_into_a_file() {
     assert!(!failed.status.success());
     let said = String::from_utf8_lossy(&failed.stderr).into_owned();
     assert!(said.starts_with("error: ") && said.contains("f.cu"), "{said}");
+}
+
+#[tokio::test]
+async fn a_compiler_can_do_nothing_but_compile() {
+    let checked = Compiler::new(None).with_executable(executable()).check_sandbox().await.unwrap();
+    assert!(checked.closed.calls, "seccomp is in every kernel that is supported");
+    let files = ["read a file of the host", "read a process's environment", "write a file"];
+    let leaks: Vec<_> =
+        checked.open.iter().filter(|what| checked.closed.files || !files.contains(&what.as_str())).collect();
+    assert!(leaks.is_empty(), "{leaks:?}");
+}
+
+#[tokio::test]
+async fn a_strict_worker_compiles_where_the_kernel_closes_everything_and_nowhere_else() {
+    let compiler = || Compiler::new(None).with_executable(executable()).with_sandbox(Sandbox::Strict);
+    let closed = compiler().check_sandbox().await.unwrap().closed;
+    let compiled = compiler().compile(request(GOOD)).await;
+    match closed.missing() {
+        None => assert!(compiled.is_ok(), "{compiled:?}"),
+        Some(missing) => {
+            let failure = Failure::from(compiled.unwrap_err());
+            assert_eq!(failure.verdict, Verdict::Infrastructure);
+            assert!(failure.message.contains(missing), "{}", failure.message);
+        }
+    }
+}
+
+/// Code that asks for more than any compiler can give: instantiations without end, and text that doubles with every line.
+fn bombs() -> [(&'static str, String); 3] {
+    let doubling = (0..40).map(|n| format!("#define M{} M{n} M{n}\n", n + 1)).collect::<String>();
+    [
+        (
+            "templates that double",
+            "template<int N, int M> struct T { static constexpr int v = T<N - 1, 2 * M>::v + T<N - 1, 2 * M + 1>::v; };\n\
+             template<int M> struct T<0, M> { static constexpr int v = M; };\n\
+             __device__ int bomb = T<40, 1>::v;\n"
+                .to_owned(),
+        ),
+        ("a constant that takes for ever", "constexpr __device__ int loop(int n) { int s = 0; for (long i = 0; i < (1l << 60); ++i) s += n; return s; }\n__device__ int bomb = loop(3);\n".to_owned()),
+        ("macros that double", format!("#define M0 1,\n{doubling}__device__ int bomb[] = {{ M40 }};\n")),
+    ]
+}
+
+#[tokio::test]
+async fn a_compile_bomb_ends_at_its_limits_and_the_next_compiler_works() {
+    let limit = Duration::from_secs(10);
+    let compiler = Compiler::new(None).with_executable(executable()).with_time_limit(limit);
+    let explosions = bombs().map(|(what, code)| {
+        let compiler = &compiler;
+        async move {
+            let failure = Failure::from(compiler.compile(request(&format!("{code}{GOOD}"))).await.expect_err(what));
+            assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::CompileError), "{what}");
+            let told = ["longer than 10 s", "the compiler died", "kernel.cu(1)", "kernel.cu("];
+            assert!(told.iter().any(|part| failure.message.contains(part)), "{what}: {}", failure.message);
+            println!("{what}: {}", failure.message);
+        }
+    });
+    let started = std::time::Instant::now();
+    futures::future::join_all(explosions).await;
+    assert!(started.elapsed() < 3 * limit, "{:?}", started.elapsed());
+    compile(request(GOOD)).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_log_without_end_is_cut() {
+    let lines: String = (0..20_000).map(|n| format!("int x{n} = undefined_{n};\n")).collect();
+    let failure = Failure::from(compile(request(&lines)).await.unwrap_err());
+    let kept = failure.detail.unwrap().len();
+    assert!(kept <= gpufleet_schema::bounds::FAILURE_DETAIL_BYTES_MAX, "{kept}");
 }

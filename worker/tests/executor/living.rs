@@ -131,6 +131,71 @@ async fn the_child_does_not_see_our_variables() {
     }
 }
 
+/// A line of `/proc/PID/status`, by its name.
+fn status(pid: u32, name: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
+    line.unwrap_or_else(|| panic!("no {name} in {status}")).trim().to_owned()
+}
+
+#[tokio::test]
+async fn an_executor_has_no_privileges_and_can_get_none() {
+    let executor = start().await;
+    let pid = executor.pid();
+    assert_eq!(status(pid, "NoNewPrivs"), "1");
+    for set in ["CapInh", "CapPrm", "CapEff", "CapAmb"] {
+        assert_eq!(status(pid, set), "0000000000000000", "{set}");
+    }
+    let mut users: Vec<_> = status(pid, "Uid").split_whitespace().map(str::to_owned).collect();
+    users.dedup();
+    // SAFETY: the call has no arguments and can't fail.
+    let own = unsafe { libc::geteuid() };
+    assert_eq!(users.len(), 1, "{users:?}");
+    assert_eq!(
+        users[0] == own.to_string(),
+        own != 0,
+        "root becomes somebody else, others stay who they are: {users:?}"
+    );
+    if own == 0 {
+        assert!(!status(pid, "Groups").split_whitespace().any(|group| group == "0"), "root's groups are gone");
+    }
+    let limits = std::fs::read_to_string(format!("/proc/{pid}/limits")).unwrap();
+    let core = limits.lines().find(|line| line.starts_with("Max core file size")).unwrap();
+    assert_eq!(core.split_whitespace().nth(4), Some("0"), "{core}");
+    for thread in std::fs::read_dir(format!("/proc/{pid}/task")).unwrap() {
+        let thread = thread.unwrap().file_name().to_str().unwrap().parse().unwrap();
+        assert_eq!(
+            (status(thread, "CapEff").as_str(), status(thread, "NoNewPrivs").as_str()),
+            ("0000000000000000", "1")
+        );
+    }
+}
+
+#[tokio::test]
+async fn an_executor_whose_user_does_not_exist_is_refused_with_the_way_out() {
+    let options = ExecutorOptions { user: Some("nobody-of-that-name".to_owned()), ..options() };
+    let refused = Executor::start(options).await.unwrap_err().to_string();
+    assert!(refused.contains("nobody-of-that-name") && refused.contains("--executor-user"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_descriptor_that_was_left_open_does_not_reach_the_executor() {
+    use std::os::fd::AsRawFd;
+    let file = tempfile::tempfile().unwrap();
+    // SAFETY: a copy without the mark that closes it in children, which is what is tried here. Other children of this test get it too.
+    let leaked = unsafe { libc::dup(file.as_raw_fd()) };
+    assert!(leaked > 2);
+    let inode = |path: String| std::fs::metadata(path).map(|found| std::os::unix::fs::MetadataExt::ino(&found)).ok();
+    let own = inode(format!("/proc/self/fd/{leaked}"));
+    let executor = start().await;
+    let open = std::fs::read_dir(format!("/proc/{}/fd", executor.pid())).unwrap();
+    for descriptor in open {
+        assert_ne!(inode(descriptor.unwrap().path().display().to_string()), own);
+    }
+    // SAFETY: the copy is this test's own.
+    unsafe { libc::close(leaked) };
+}
+
 const PARENT_ROLE: &str = "GPUFLEET_TEST_PARENT_ROLE";
 
 /// The test runs itself as the parent, and kills that.

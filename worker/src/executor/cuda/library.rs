@@ -15,6 +15,7 @@ use libloading::Library;
 use crate::{
     executor::spec::{self, CudaSpec, EMULATOR_FILE, EMULATOR_LIBRARY_VARIABLE, SYSTEM_NAMES},
     ipc::message::Refusal,
+    privileges::PrivilegeError,
 };
 
 /// The driver that this process uses, for as long as it lives.
@@ -35,16 +36,20 @@ type TakePrinted = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 const REPORT_BYTES_MAX: usize = 32 << 10;
 
 impl DriverLibrary {
-    pub(crate) fn open(spec: &CudaSpec) -> Result<Self, Refusal> {
+    /// Loads the library, then has privileges given up, then makes the driver's first call.
+    pub(crate) fn open(
+        spec: &CudaSpec,
+        leave_root: impl FnOnce() -> Result<(), PrivilegeError>,
+    ) -> Result<Self, Refusal> {
         let (library, name) = match spec {
-            CudaSpec::System => system()?,
-            CudaSpec::Emulated => emulated()?,
-            CudaSpec::Auto => match system() {
-                Ok((library, name)) if has_device(&library) => (library, name),
+            CudaSpec::System => leaving_root(system()?, leave_root)?,
+            CudaSpec::Emulated => leaving_root(emulated()?, leave_root)?,
+            CudaSpec::Auto => match leaving_root(system().ok(), leave_root)? {
+                Some((library, name)) if has_device(&library) => (library, name),
                 // A driver without a device is closed again here, so that its name is free for the emulator.
-                Ok(_) | Err(_) => emulated()?,
+                Some(_) | None => emulated()?,
             },
-            CudaSpec::Path(path) => by_path(path)?,
+            CudaSpec::Path(path) => leaving_root(by_path(path)?, leave_root)?,
         };
         let library: &'static Library = Box::leak(Box::new(library));
         check_identity(library, &name)?;
@@ -94,6 +99,12 @@ impl DriverLibrary {
         let text = String::from_utf8_lossy(&buffer).trim_end_matches('\0').trim().to_owned();
         Some(text).filter(|text| !text.is_empty())
     }
+}
+
+/// What was loaded, once the privileges are given up with which it was.
+fn leaving_root<T>(loaded: T, leave_root: impl FnOnce() -> Result<(), PrivilegeError>) -> Result<T, Refusal> {
+    leave_root()?;
+    Ok(loaded)
 }
 
 fn no_driver(hint: impl Into<String>) -> Refusal {

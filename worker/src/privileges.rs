@@ -1,0 +1,188 @@
+//! What a child gives up before it touches what strangers sent: ways to more rights, capabilities, the user root, and what it
+//! inherited by accident.
+//!
+//! All of it is for a process that still has one thread: the kernel keeps these per thread, and new threads inherit them.
+
+use std::{
+    ffi::{CStr, CString},
+    io, mem, ptr,
+};
+
+/// Whom a child becomes that is started by root, unless told otherwise.
+pub const USER_DEFAULT: &str = "nobody";
+/// The user `nobody` of every Linux, where a container has no list of users.
+const NOBODY: libc::uid_t = 65534;
+/// Room for a line of the list of users; longer ones are not looked at.
+const ACCOUNT_BYTES_MAX: usize = 16 << 10;
+/// From `linux/capability.h`: the version whose sets are of 64 bits.
+const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
+
+/// Why a child still has rights that it should not have.
+#[derive(Debug, thiserror::Error)]
+pub enum PrivilegeError {
+    #[error("there is no user {0:?} on this machine")]
+    NoUser(String),
+    #[error("only root can become user {0:?}")]
+    NotRoot(String),
+    #[error("become user {user:?}: {source}")]
+    Become { user: String, source: io::Error },
+    #[error("{what}: {source}")]
+    Call { what: &'static str, source: io::Error },
+    #[error("the supervisor ended meanwhile")]
+    Orphaned,
+}
+
+/// Somebody of the list of users.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Account {
+    name: Option<CString>,
+    uid: libc::uid_t,
+    gid: libc::gid_t,
+}
+
+/// No program that this process starts has more rights than it, and its memory is never written to a file.
+pub fn refuse_new() -> Result<(), PrivilegeError> {
+    // SAFETY: prctl and setrlimit read integers and a live structure.
+    unsafe {
+        call("set no_new_privs", libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+        call("forbid core dumps", libc::setrlimit(libc::RLIMIT_CORE, &raw const none))
+    }
+}
+
+/// Closes every descriptor but the standard ones. The parent's own are closed at the start of a program; this is for those that a
+/// library of its, or its own parent, left open.
+pub fn close_inherited() -> Result<(), PrivilegeError> {
+    let first = libc::STDERR_FILENO as libc::c_uint + 1;
+    // SAFETY: at the start of a program nothing in it owns a descriptor beyond the standard ones.
+    let closed = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
+    if closed == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS) {
+        return call("close inherited descriptors", closed as i32);
+    }
+    // Linux before 5.9.
+    let open = std::fs::read_dir("/proc/self/fd")
+        .map_err(|source| PrivilegeError::Call { what: "list inherited descriptors", source })?;
+    let open: Vec<i32> = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
+    for descriptor in open.into_iter().filter(|descriptor| *descriptor > libc::STDERR_FILENO) {
+        // SAFETY: as above. The list's own descriptor is closed already, and closing it again is an error without effect.
+        unsafe { libc::close(descriptor) };
+    }
+    Ok(())
+}
+
+/// Gives up root, where this process is root, and every capability. `user` is a name or a number; without it [`USER_DEFAULT`] is
+/// taken. The user `root` keeps the user and loses the capabilities.
+pub fn leave_root(user: Option<&str>) -> Result<(), PrivilegeError> {
+    // SAFETY: these calls have no arguments and can't fail.
+    let (own, parent) = unsafe { (libc::geteuid(), libc::getppid()) };
+    if own == 0 {
+        let user = user.unwrap_or(USER_DEFAULT);
+        let account = Account::find(user)?;
+        if account.uid != 0 {
+            account.become_it().map_err(|source| PrivilegeError::Become { user: user.to_owned(), source })?;
+        }
+    } else if let Some(user) = user
+        && Account::find(user)?.uid != own
+    {
+        return Err(PrivilegeError::NotRoot(user.to_owned()));
+    }
+    drop_capabilities()?;
+    die_with(parent)
+}
+
+/// Takes every capability from this thread. Under `no_new_privs` none comes back.
+pub fn drop_capabilities() -> Result<(), PrivilegeError> {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: i32,
+    }
+    #[repr(C)]
+    struct Sets {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    let header = Header { version: CAPABILITY_VERSION_3, pid: 0 };
+    let none = [const { Sets { effective: 0, permitted: 0, inheritable: 0 } }; 2];
+    // SAFETY: both are live structures of the layout that the version names.
+    call("drop the capabilities", unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) } as i32)
+}
+
+/// Becoming another user takes back the wish to die with the parent.
+fn die_with(parent: libc::pid_t) -> Result<(), PrivilegeError> {
+    // SAFETY: prctl and getppid touch no memory.
+    unsafe {
+        call("ask to be ended with the supervisor", libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        // A parent that died before sends no signal.
+        if libc::getppid() == parent { Ok(()) } else { Err(PrivilegeError::Orphaned) }
+    }
+}
+
+impl Account {
+    fn find(user: &str) -> Result<Self, PrivilegeError> {
+        let name = CString::new(user).map_err(|_| PrivilegeError::NoUser(user.to_owned()))?;
+        if let Some(account) = Self::by_name(&name) {
+            return Ok(account);
+        }
+        match user.parse() {
+            Ok(uid) => Ok(Self { name: None, uid, gid: uid }),
+            Err(_) if user == USER_DEFAULT => Ok(Self { name: None, uid: NOBODY, gid: NOBODY }),
+            Err(_) => Err(PrivilegeError::NoUser(user.to_owned())),
+        }
+    }
+
+    fn by_name(name: &CStr) -> Option<Self> {
+        let mut texts: Vec<libc::c_char> = vec![0; ACCOUNT_BYTES_MAX];
+        let mut found = ptr::null_mut();
+        // SAFETY: the entry is ours to fill, its texts go into a live buffer of the length that is passed, and all-zero is a valid one.
+        let (entry, answer) = unsafe {
+            let mut entry: libc::passwd = mem::zeroed();
+            let answer =
+                libc::getpwnam_r(name.as_ptr(), &raw mut entry, texts.as_mut_ptr(), texts.len(), &raw mut found);
+            (entry, answer)
+        };
+        (answer == 0 && !found.is_null()).then(|| Self {
+            name: Some(name.to_owned()),
+            uid: entry.pw_uid,
+            gid: entry.pw_gid,
+        })
+    }
+
+    /// With its groups: those of `video` or `render` may be what opens a device's nodes.
+    fn become_it(&self) -> io::Result<()> {
+        // SAFETY: the name is a live C string; no groups at all need no list.
+        let grouped = unsafe {
+            match &self.name {
+                Some(name) => libc::initgroups(name.as_ptr(), self.gid),
+                None => libc::setgroups(0, ptr::null()),
+            }
+        };
+        // The user last: it is who may change the others. All three ids of each, so that none of them leads back.
+        // SAFETY: these calls take integers only.
+        let changed = unsafe {
+            grouped == 0
+                && libc::setresgid(self.gid, self.gid, self.gid) == 0
+                && libc::setresuid(self.uid, self.uid, self.uid) == 0
+        };
+        if changed { Ok(()) } else { Err(io::Error::last_os_error()) }
+    }
+}
+
+fn call(what: &'static str, answer: i32) -> Result<(), PrivilegeError> {
+    if answer == 0 { Ok(()) } else { Err(PrivilegeError::Call { what, source: io::Error::last_os_error() }) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_are_found_by_name_and_by_number() {
+        assert_eq!(Account::find("root").unwrap().uid, 0);
+        let numbered = Account::find("4711").unwrap();
+        assert_eq!((numbered.uid, numbered.gid), (4711, 4711));
+        assert_ne!(Account::find("nobody").unwrap().uid, 0);
+        assert!(matches!(Account::find("no such user"), Err(PrivilegeError::NoUser(_))));
+    }
+}
