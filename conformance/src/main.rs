@@ -41,6 +41,9 @@ struct Options {
     /// With `--summary`: name the forms that are refused
     #[arg(long)]
     refused: bool,
+    /// Also run the cases that differ from others by hints alone and have no files; without paths they run anyway
+    #[arg(long)]
+    hints: bool,
     /// Write the case files anew, and run nothing
     #[arg(long)]
     write: bool,
@@ -77,12 +80,11 @@ fn run(options: &Options) -> anyhow::Result<bool> {
         return Ok(true);
     }
     let hints = tempfile::tempdir().context("make a scratch folder")?;
-    let folders = if options.paths.is_empty() {
+    let mut folders = if options.paths.is_empty() { vec![files::folder()] } else { options.paths.clone() };
+    if options.paths.is_empty() || options.hints {
         files::write_hints(&grammar::recipes(), hints.path())?;
-        vec![files::folder(), hints.path().to_owned()]
-    } else {
-        options.paths.clone()
-    };
+        folders.push(hints.path().to_owned());
+    }
     if let Some(ptxas) = &options.ptxas {
         return assemble(ptxas, &folders);
     }

@@ -156,6 +156,7 @@ pub fn add(g: &mut Grammar) {
     for product in products() {
         g.add(case(product));
     }
+    quads(g);
     transposed(g);
     moved(g);
 }
@@ -314,6 +315,75 @@ fn case(product: Product) -> Form {
         list(&INPUTS[second..second + counts[2]])
     );
     block(text, &outputs, &inputs, eval).code(code).given(rows).needs(sm, ptx)
+}
+
+/// Eight by eight by four on f16: four products at once, each by four lanes of either half of the warp.
+fn quads(g: &mut Grammar) {
+    let below = |lane: usize| if lane < 16 { 0 } else { 4 };
+    let place_result = move |e: Element, lane: usize, i: usize| match e {
+        Half => (lane % 4 + below(lane), i),
+        _ => ((lane & 1) + (i & 2) + below(lane), (i & 4) + (lane & 2) + (i & 1)),
+    };
+    for left in ["row", "col"] {
+        for right in ["row", "col"] {
+            for (d, c) in [(Half, Half), (Single, Half), (Single, Single)] {
+                let text = format!("mma.sync.aligned.m8n8k4.{left}.{right}.{}.f16.f16.{}", d.name(), c.name());
+                let registers = |e: Element| if e == Half { 4 } else { 8 };
+                let inputs = vec![B32; 4 + registers(c)];
+                let outputs = vec![B32; registers(d)];
+                let eval = move |rows: &[Vec<u64>]| {
+                    let (mut a, mut b) = ([[[0i64; 4]; 8]; 4], [[[0i64; 8]; 4]; 4]);
+                    for (lane, row) in rows.iter().enumerate() {
+                        let (quad, own, shift) = (lane % 16 / 4, lane % 4, below(lane));
+                        for i in 0..4 {
+                            let (y, x) = if left == "row" { (own + shift, i) } else { (i + shift, own) };
+                            a[quad][y][x] = part(Half, row[i / 2], i % 2);
+                            let (y, x) = if right == "row" { (own, i + shift) } else { (i, own + shift) };
+                            b[quad][y][x] = part(Half, row[2 + i / 2], i % 2);
+                        }
+                    }
+                    // What is added is gathered first: its fragment may be another than the result's.
+                    let mut sums = [[[0i64; 8]; 8]; 4];
+                    for (lane, row) in rows.iter().enumerate() {
+                        for i in 0..8 {
+                            let (y, x) = place_result(c, lane, i);
+                            sums[lane % 16 / 4][y][x] = part(c, row[4 + i / packed(c)], i % packed(c));
+                        }
+                    }
+                    (0..LANES)
+                        .map(|lane| {
+                            let quad = lane % 16 / 4;
+                            let value = |i: usize| {
+                                let (y, x) = place_result(d, lane, i);
+                                sums[quad][y][x] + (0..4).map(|k| a[quad][y][k] * b[quad][k][x]).sum::<i64>()
+                            };
+                            let values: Vec<i64> = (0..8).map(value).collect();
+                            values.chunks(packed(d)).map(|chunk| pack(d, chunk)).collect()
+                        })
+                        .collect()
+                };
+                let mut random = Random::named(&text);
+                let rows = (0..LANES)
+                    .map(|_| {
+                        let mut word = |e: Element| {
+                            let values: Vec<i64> = (0..packed(e)).map(|_| e.small(&mut random)).collect();
+                            pack(e, &values)
+                        };
+                        (0..4 + registers(c)).map(|i| word(if i < 4 { Half } else { c })).collect()
+                    })
+                    .collect();
+                let list = |names: &[&str]| format!("{{{}}}", names.join(", "));
+                let code = format!(
+                    "{text} {}, {}, {}, {};",
+                    list(&OUTPUTS[..registers(d)]),
+                    list(&INPUTS[..2]),
+                    list(&INPUTS[2..4]),
+                    list(&INPUTS[4..4 + registers(c)])
+                );
+                g.add(block(text, &outputs, &inputs, eval).code(code).given(rows));
+            }
+        }
+    }
 }
 
 const SHARED: &str = ".shared .align 128 .b8 tiles[1024];\n";

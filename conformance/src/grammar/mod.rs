@@ -14,6 +14,7 @@ mod integer;
 mod logic;
 mod matrix;
 mod memory;
+mod phases;
 mod synchronization;
 mod tiles;
 mod warp;
@@ -65,5 +66,6 @@ pub fn recipes() -> Vec<Recipe> {
     matrix::add(&mut grammar);
     tiles::add(&mut grammar);
     absent::add(&mut grammar);
+    phases::add(&mut grammar);
     grammar.recipes
 }
