@@ -205,41 +205,59 @@ struct Approximation {
     text: &'static str,
     function: fn(f64) -> f64,
     tolerance: Tolerance,
-    /// Inputs outside of these magnitudes are left out, but for zeros, infinities and NaN.
-    within: (f64, f64),
+    /// The inputs that this holds for, beside zeros, infinities and NaN.
+    holds: fn(f64) -> bool,
+    /// What tells its file from that of other inputs.
+    inputs: &'static str,
 }
 
 /// The tolerances are those of the ISA's text on each instruction.
-const APPROXIMATIONS: [Approximation; 8] = [
-    Approximation { text: "rcp.approx", function: |x| 1.0 / x, tolerance: Ulp(1), within: (0.0, f64::MAX) },
-    Approximation { text: "sqrt.approx", function: f64::sqrt, tolerance: Relative(-23.0), within: (0.0, f64::MAX) },
+const APPROXIMATIONS: [Approximation; 9] = [
+    Approximation { text: "rcp.approx", function: |x| 1.0 / x, tolerance: Ulp(1), holds: |_| true, inputs: "" },
+    Approximation { text: "sqrt.approx", function: f64::sqrt, tolerance: Relative(-23.0), holds: |_| true, inputs: "" },
     Approximation {
         text: "rsqrt.approx",
         function: |x| 1.0 / x.sqrt(),
         tolerance: Relative(-22.9),
-        within: (0.0, f64::MAX),
+        holds: |_| true,
+        inputs: "",
     },
     Approximation {
         text: "sin.approx",
         function: f64::sin,
         tolerance: Absolute(-20.5),
-        within: (0.0, std::f64::consts::TAU),
+        holds: |x| x.abs() <= std::f64::consts::TAU,
+        inputs: "",
     },
     Approximation {
         text: "cos.approx",
         function: f64::cos,
         tolerance: Absolute(-20.5),
-        within: (0.0, std::f64::consts::TAU),
+        holds: |x| x.abs() <= std::f64::consts::TAU,
+        inputs: "",
     },
-    Approximation { text: "lg2.approx", function: f64::log2, tolerance: Absolute(-22.0), within: (0.0, f64::MAX) },
-    Approximation { text: "ex2.approx", function: f64::exp2, tolerance: Relative(-22.5), within: (0.0, f64::MAX) },
-    Approximation { text: "tanh.approx", function: f64::tanh, tolerance: Relative(-11.0), within: (0.0, f64::MAX) },
+    Approximation {
+        text: "lg2.approx",
+        function: f64::log2,
+        tolerance: Absolute(-22.0),
+        holds: |x| x > 0.5 && x < 2.0,
+        inputs: ".near.one",
+    },
+    Approximation {
+        text: "lg2.approx",
+        function: f64::log2,
+        tolerance: Relative(-22.0),
+        holds: |x| x <= 0.5 || x >= 2.0,
+        inputs: "",
+    },
+    Approximation { text: "ex2.approx", function: f64::exp2, tolerance: Ulp(2), holds: |_| true, inputs: "" },
+    Approximation { text: "tanh.approx", function: f64::tanh, tolerance: Relative(-11.0), holds: |_| true, inputs: "" },
 ];
 
 fn approximations(g: &mut Grammar) {
     for approximation in APPROXIMATIONS {
         for (ftz, flushes) in switch(".ftz") {
-            let Approximation { text, function, tolerance, within } = approximation;
+            let Approximation { text, function, tolerance, holds, inputs } = approximation;
             let is_tanh = text == "tanh.approx";
             if is_tanh && flushes {
                 continue;
@@ -249,7 +267,8 @@ fn approximations(g: &mut Grammar) {
                 let result = nearest(SINGLE, function(approximate(SINGLE, x)));
                 if flushes { SINGLE.flush(result) } else { result }
             });
-            let made = made.within(tolerance).given(arguments(within, flushes));
+            let made = made.within(tolerance).given(arguments(holds));
+            let made = made.file(format!("approx{ftz}.f32{inputs}"));
             g.add(if is_tanh { made.needs(75, 70) } else { made });
         }
     }
@@ -287,18 +306,13 @@ fn high_word(text: &str, function: fn(f64) -> f64) -> Form {
     .within(Relative(-18.0))
 }
 
-fn arguments(within: (f64, f64), flushes: bool) -> Vec<Vec<u64>> {
+fn arguments(holds: fn(f64) -> bool) -> Vec<Vec<u64>> {
     let special = |x: u64| SINGLE.is_nan(x) || SINGLE.is_infinite(x) || SINGLE.is_zero(x);
     let mut random = crate::inputs::Random::named("arguments");
     let edges = crate::inputs::edges(F32);
     let more = (0..24).map(|_| random.value(F32));
-    edges
-        .into_iter()
-        .chain(more)
-        .filter(|x| special(*x) || (within.0..=within.1).contains(&approximate(SINGLE, *x).abs()))
-        .filter(|x| flushes || !SINGLE.is_subnormal(*x) || within.0 == 0.0)
-        .map(|x| vec![x])
-        .collect()
+    let all = edges.into_iter().chain(more);
+    all.filter(|x| special(*x) || holds(approximate(SINGLE, *x))).map(|x| vec![x]).collect()
 }
 
 /// Divisors between the powers that the ISA promises its two units for.

@@ -124,7 +124,7 @@ fn signs(g: &mut Grammar, k: Kind, f: Format, brain: bool) {
 /// The tolerances are those of the ISA's text on each instruction.
 fn approximations(g: &mut Grammar, k: Kind, f: Format, brain: bool) {
     let tanh = move |x: &[u64]| nearest(f, approximate(f, x[0]).tanh());
-    let tolerance = if brain { Relative(-8.0) } else { Absolute(-10.987) };
+    let tolerance = Absolute(if brain { -8.0 } else { -10.987 });
     let made = small(format!("tanh.approx.{k}"), k, 1, tanh).within(tolerance);
     g.add(if brain { made.needs(90, 78) } else { made.needs(75, 70) });
     if brain {
