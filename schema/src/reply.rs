@@ -73,6 +73,8 @@ pub enum FailureCode {
     LoadError,
     LaunchError,
     KernelFault,
+    /// The program keeps killing executors and is refused for a while.
+    Quarantined,
     TimeLimit,
     QueueLimit,
     OutOfMemory,
@@ -178,6 +180,7 @@ impl FailureCode {
             Self::LoadError => "load_error",
             Self::LaunchError => "launch_error",
             Self::KernelFault => "kernel_fault",
+            Self::Quarantined => "quarantined",
             Self::TimeLimit => "time_limit",
             Self::QueueLimit => "queue_limit",
             Self::OutOfMemory => "out_of_memory",

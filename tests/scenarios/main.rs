@@ -19,6 +19,7 @@ mod local_fleet;
 mod packing;
 mod pools;
 mod postgres_lost;
+mod quarantine;
 mod queue_kinds;
 mod retrying;
 mod secrets;

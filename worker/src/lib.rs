@@ -11,6 +11,7 @@ pub mod exit;
 pub mod ipc;
 mod own_executable;
 mod privileges;
+pub mod quarantine;
 pub mod scheduler;
 pub mod selftest;
 pub mod supervisor;

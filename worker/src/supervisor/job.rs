@@ -35,6 +35,8 @@ pub(super) struct Attempt {
     pub(super) outputs: Vec<OutputBytes>,
     pub(super) timings: Timings,
     pub(super) ran_on: Option<RanOn>,
+    /// It is proven that this job brought its executor down.
+    is_deadly: bool,
 }
 
 /// What a reply needs besides the outputs' bytes: names, timings, a failure's text.
@@ -45,7 +47,7 @@ const START_RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
 impl Attempt {
     fn not_run(ending: Ending) -> Self {
-        Self { ending, outputs: Vec::new(), timings: Timings::default(), ran_on: None }
+        Self { ending, outputs: Vec::new(), timings: Timings::default(), ran_on: None, is_deadly: false }
     }
 }
 
@@ -81,6 +83,7 @@ impl Supervisor {
         let bytes = plain.device_bytes().expect("the check has added them up");
         check_reply_size(&plain, encoding)?;
         self.check_requirements(&plain.requires)?;
+        self.check_quarantine(envelope.pool_id, &plain)?;
         let compile_us = watch.or_cancelled(self.compile(&plain.program)).await.ok_or_else(cancelled)??;
 
         let (pool, priority) = (envelope.pool_id, envelope.priority);
@@ -101,11 +104,16 @@ impl Supervisor {
             return Err(Ending::HandedBack);
         }
         check_queue_limit(&plain.limits, envelope, task.submitted_ms)?;
+        // Others of its kind may have run while it waited.
+        self.check_quarantine(pool, &plain)?;
         let wait_us = micros(envelope.received.elapsed()).saturating_sub(compile_us);
         let slot = self.device(device);
         let ran_on = slot.ran_on(self.config.name.clone());
         self.tell_started(task, envelope, &ran_on).await;
         let mut attempt = run_on(slot.executor(pool), &plain, demand.alone, ran_on, watch).await;
+        if attempt.is_deadly {
+            self.blame(pool, &plain);
+        }
         if attempt.timings.total_us > 0 {
             permit.leave(attempt.timings.total_us);
         }
@@ -180,6 +188,7 @@ async fn run_on(
             Err(RunError::Lost { cause: LostCause::Neighbour, reason, was_running: false })
         }
     };
+    let is_deadly = is_deadly(&result, alone);
     let (ending, outputs, mut timings, waited) = match result {
         Ok(Finished { outcome: Ok(outputs), timings, waited }) => (Ending::Succeeded, outputs, timings, waited),
         Ok(Finished { outcome: Err(failure), timings, waited }) if failure.code == FailureCode::OutOfMemory => {
@@ -197,7 +206,7 @@ async fn run_on(
         }
     };
     timings.wait_us = micros(waited);
-    Attempt { ending, outputs, timings, ran_on: Some(ran_on) }
+    Attempt { ending, outputs, timings, ran_on: Some(ran_on), is_deadly }
 }
 
 /// Whether a job that was running may be the reason for its executor's end.
@@ -206,6 +215,16 @@ fn is_suspicious(cause: LostCause) -> bool {
         // A kernel can make a device look sick. Either way the job's attempts are bounded.
         LostCause::Died | LostCause::Suspect | LostCause::Device => true,
         LostCause::Neighbour | LostCause::Stopped => false,
+    }
+}
+
+/// A fault that was found to be the job's own, or an executor that died with nothing else in it. A device that is lost proves
+/// nothing about the job.
+fn is_deadly(result: &Result<Finished, RunError>, alone: bool) -> bool {
+    match result {
+        Ok(Finished { outcome: Err(failure), .. }) => failure.code == FailureCode::KernelFault,
+        Err(RunError::Lost { cause: LostCause::Died | LostCause::Suspect, was_running, .. }) => alone && *was_running,
+        Ok(_) | Err(_) => false,
     }
 }
 

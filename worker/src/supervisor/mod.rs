@@ -12,11 +12,15 @@ mod orders;
 mod outbox;
 mod parcel;
 mod ready;
+mod refusal;
 mod service;
 mod signals;
 mod start;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
 
 use futures::future::{join_all, select_all};
 use gpufleet_schema::{Event, Priority, topology::task_queue};
@@ -31,6 +35,7 @@ use crate::{
     compiler::Compiler,
     config::Config,
     executor::StartError,
+    quarantine::Quarantine,
     scheduler::{self, PoolId},
 };
 
@@ -63,6 +68,7 @@ pub(crate) struct Supervisor {
     devices: Vec<DeviceSlot>,
     compiler: Arc<Compiler>,
     orders: Arc<Orders>,
+    quarantine: Mutex<Quarantine>,
 }
 
 /// What the last events and the broker's goodbye may take once nothing runs any more.
@@ -82,7 +88,8 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
     let orders = Orders::new(config.name.clone());
     let events = EventSink::new(broker.clone());
-    let supervisor = Arc::new(Supervisor { events, compiler, config, broker, admission, devices, orders });
+    let quarantine = Mutex::default();
+    let supervisor = Arc::new(Supervisor { events, compiler, config, broker, admission, devices, orders, quarantine });
     supervisor.serve(&mut signals, ready).await
 }
 

@@ -99,6 +99,7 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
         FailureCode::KernelFault => {
             "check the kernel's indices against the buffers' shapes, and the grid against both".to_owned()
         }
+        FailureCode::Quarantined => "find the fault that the program's last jobs ended with; a corrected program is not refused".to_owned(),
         FailureCode::TimeLimit => "give it more with --time-limit, or give it less to do".to_owned(),
         FailureCode::QueueLimit => "give it more with --queue-limit, or start more workers".to_owned(),
         FailureCode::OutOfMemory => "use smaller buffers, or a pool with larger devices".to_owned(),

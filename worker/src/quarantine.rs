@@ -1,0 +1,213 @@
+//! Programs that keep killing executors are refused for a while. Each death costs the neighbours a second run, and a program that did it
+//! three times in a row of minutes will do it again.
+//!
+//! Plain data: whoever asks brings the time. Only deaths that are proven to be the program's own may be told here.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use gpufleet_schema::{Inline, Program, Task};
+
+use crate::scheduler::PoolId;
+
+/// So many executors within [`WINDOW`], and the program is refused.
+pub const DEATHS_MAX: usize = 3;
+/// Deaths that are further apart are taken for accidents of the data, not for a broken program.
+pub const WINDOW: Duration = Duration::from_secs(600);
+/// Long enough that a queue full of the same job is answered instead of run, short enough to wait for after a repair of the data.
+pub const REFUSED_FOR: Duration = Duration::from_secs(300);
+/// Programs that are kept in mind. Who fills this with new ones pays an executor for each; the oldest are forgotten first.
+const PROGRAMS_MAX: usize = 1024;
+
+/// What a job runs, as far as its deadliness goes: pool, code, options and entries. A pool's programs are its own affair, so that
+/// what one team feeds a kernel does not cost another team the kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Culprit(blake3::Hash);
+
+/// Why and for how long a program is refused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Refused {
+    pub deaths: usize,
+    pub remaining: Duration,
+}
+
+#[derive(Debug, Default)]
+pub struct Quarantine {
+    records: HashMap<Culprit, Record>,
+}
+
+#[derive(Debug, Default)]
+struct Record {
+    /// Oldest first, all within the window when the last was told.
+    deaths: VecDeque<Instant>,
+    refused_until: Option<Instant>,
+}
+
+impl Culprit {
+    pub fn of(pool: PoolId, task: &Task<'_>) -> Self {
+        let mut hasher = blake3::Hasher::new();
+        // Each part is preceded by its length: no two lists of parts look alike.
+        let mut part = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
+        };
+        part(&pool.0.to_le_bytes());
+        part(task.program.kind().as_bytes());
+        match &task.program {
+            Program::Catalog(name) => part(name.as_bytes()),
+            Program::Source { code, options } => {
+                part(code.as_bytes());
+                options.iter().for_each(|option| part(option.as_bytes()));
+            }
+            Program::Ptx(text) => part(text.as_bytes()),
+            Program::Cubin(Inline::Bytes(bytes)) => part(bytes),
+            // Such a task is refused before it runs.
+            Program::Cubin(Inline::Numbers(_)) => {}
+        }
+        task.launches.iter().for_each(|launch| part(launch.entry.as_bytes()));
+        Self(hasher.finalize())
+    }
+}
+
+impl Quarantine {
+    /// Whether nothing can be refused, so that nobody needs to say what it is.
+    pub fn is_empty(&self) -> bool {
+        self.records.is_empty()
+    }
+
+    /// A program has brought down an executor. Tells if it is refused from now on.
+    pub fn blame(&mut self, culprit: Culprit, now: Instant) -> Option<Refused> {
+        self.forget_what_is_over(now);
+        if self.records.len() >= PROGRAMS_MAX && !self.records.contains_key(&culprit) {
+            self.forget_oldest();
+        }
+        let record = self.records.entry(culprit).or_default();
+        record.deaths.push_back(now);
+        if record.deaths.len() >= DEATHS_MAX && record.refused_until.is_none() {
+            record.refused_until = Some(now + REFUSED_FOR);
+        }
+        record.refused(now)
+    }
+
+    /// Whether the program may not run now.
+    pub fn refuses(&mut self, culprit: Culprit, now: Instant) -> Option<Refused> {
+        self.forget_what_is_over(now);
+        self.records.get(&culprit)?.refused(now)
+    }
+
+    fn forget_what_is_over(&mut self, now: Instant) {
+        self.records.retain(|_, record| record.is_kept(now));
+    }
+
+    fn forget_oldest(&mut self) {
+        let oldest = self.records.iter().min_by_key(|(_, record)| record.deaths.back().copied());
+        if let Some(culprit) = oldest.map(|(culprit, _)| *culprit) {
+            self.records.remove(&culprit);
+        }
+    }
+}
+
+impl Record {
+    fn refused(&self, now: Instant) -> Option<Refused> {
+        let remaining = self.refused_until?.checked_duration_since(now).filter(|remaining| !remaining.is_zero())?;
+        Some(Refused { deaths: self.deaths.len(), remaining })
+    }
+
+    /// Drops deaths that no longer count. A refusal that is over takes its deaths with it: the program begins anew.
+    fn is_kept(&mut self, now: Instant) -> bool {
+        match self.refused_until {
+            Some(until) => now < until,
+            None => {
+                while self.deaths.front().is_some_and(|death| now.saturating_duration_since(*death) > WINDOW) {
+                    self.deaths.pop_front();
+                }
+                !self.deaths.is_empty()
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::{Block, Grid, Launch};
+
+    use super::*;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn culprit(pool: u32, ptx: &'static str, entry: &str) -> Culprit {
+        let launch = Launch {
+            entry: entry.to_owned(),
+            grid: Grid::Blocks(vec![1]),
+            block: Block::Auto,
+            shared_bytes: 0,
+            args: Vec::new(),
+            repeat: 1,
+        };
+        Culprit::of(PoolId(pool), &Task { launches: vec![launch], ..Task::new(Program::Ptx(ptx.into())) })
+    }
+
+    #[test]
+    fn the_third_death_within_the_window_refuses_the_program_and_no_other() {
+        let (start, guilty) = (Instant::now(), culprit(0, "wild", "main"));
+        let mut quarantine = Quarantine::default();
+        assert_eq!(quarantine.blame(guilty, start), None);
+        assert_eq!(quarantine.blame(guilty, start + MINUTE), None);
+        assert_eq!(quarantine.refuses(guilty, start + MINUTE), None);
+        let refused = quarantine.blame(guilty, start + 2 * MINUTE);
+        assert_eq!(refused, Some(Refused { deaths: 3, remaining: REFUSED_FOR }));
+        for other in [culprit(0, "tame", "main"), culprit(0, "wild", "other"), culprit(1, "wild", "main")] {
+            assert_eq!(quarantine.refuses(other, start + 2 * MINUTE), None);
+        }
+    }
+
+    #[test]
+    fn a_refusal_ends_by_itself_and_the_program_begins_anew() {
+        let (start, guilty) = (Instant::now(), culprit(0, "wild", "main"));
+        let mut quarantine = Quarantine::default();
+        (0..3).for_each(|_| {
+            quarantine.blame(guilty, start);
+        });
+        let almost = start + REFUSED_FOR - Duration::from_secs(1);
+        let remaining = Duration::from_secs(1);
+        assert_eq!(quarantine.refuses(guilty, almost), Some(Refused { deaths: 3, remaining }));
+        let over = start + REFUSED_FOR;
+        assert_eq!(quarantine.refuses(guilty, over), None);
+        assert!(quarantine.is_empty());
+        assert_eq!(quarantine.blame(guilty, over), None);
+    }
+
+    #[test]
+    fn jobs_that_were_already_on_the_way_do_not_make_the_refusal_longer() {
+        let (start, guilty) = (Instant::now(), culprit(0, "wild", "main"));
+        let mut quarantine = Quarantine::default();
+        (0..3).for_each(|_| {
+            quarantine.blame(guilty, start);
+        });
+        let refused = quarantine.blame(guilty, start + MINUTE);
+        assert_eq!(refused, Some(Refused { deaths: 4, remaining: REFUSED_FOR - MINUTE }));
+    }
+
+    #[test]
+    fn deaths_far_apart_are_accidents() {
+        let (start, guilty) = (Instant::now(), culprit(0, "wild", "main"));
+        let mut quarantine = Quarantine::default();
+        for death in 0..10 {
+            assert_eq!(quarantine.blame(guilty, start + 6 * MINUTE * death), None, "death {death}");
+        }
+        assert_eq!(quarantine.refuses(guilty, start + 60 * MINUTE), None);
+    }
+
+    #[test]
+    fn what_is_kept_in_mind_is_bounded_and_the_oldest_goes_first() {
+        let start = Instant::now();
+        let culprits: Vec<_> = (0..=PROGRAMS_MAX as u32).map(|pool| culprit(pool, "wild", "main")).collect();
+        let mut quarantine = Quarantine::default();
+        for (index, culprit) in (0..).zip(&culprits) {
+            quarantine.blame(*culprit, start + Duration::from_millis(index));
+        }
+        assert_eq!(quarantine.records.len(), PROGRAMS_MAX);
+        assert!(!quarantine.records.contains_key(&culprits[0]));
+    }
+}

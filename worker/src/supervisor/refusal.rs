@@ -1,0 +1,53 @@
+//! Programs that keep killing executors: blamed here, and refused while the quarantine lasts.
+
+use std::{
+    sync::MutexGuard,
+    time::{Duration, Instant, SystemTime},
+};
+
+use gpufleet_schema::{Failure, FailureCode, Task, Verdict};
+use tracing::warn;
+
+use super::Supervisor;
+use crate::{
+    disposition::Ending,
+    quarantine::{Culprit, Quarantine, Refused},
+    scheduler::PoolId,
+};
+
+impl Supervisor {
+    pub(super) fn check_quarantine(&self, pool: PoolId, task: &Task<'_>) -> Result<(), Ending> {
+        let mut quarantine = self.quarantine();
+        // Hashing a program costs a small job a part of its time, and almost always nothing is refused.
+        if quarantine.is_empty() {
+            return Ok(());
+        }
+        match quarantine.refuses(Culprit::of(pool, task), Instant::now()) {
+            Some(refused) => Err(Ending::Failed(failure(refused))),
+            None => Ok(()),
+        }
+    }
+
+    /// The job has brought its executor down.
+    pub(super) fn blame(&self, pool: PoolId, task: &Task<'_>) {
+        let refused = self.quarantine().blame(Culprit::of(pool, task), Instant::now());
+        if let Some(Refused { deaths, remaining }) = refused {
+            warn!(job_id = %task.job_id, deaths, seconds = remaining.as_secs(), "program keeps killing executors, refused");
+        }
+    }
+
+    fn quarantine(&self) -> MutexGuard<'_, Quarantine> {
+        self.quarantine.lock().expect("nobody panics while holding it")
+    }
+}
+
+fn failure(refused: Refused) -> Failure {
+    // The next whole second, when it is surely over.
+    let until = SystemTime::now() + refused.remaining + Duration::from_secs(1);
+    let message = format!(
+        "this program has brought down {} executors in a short time; this worker refuses it until {}",
+        refused.deaths,
+        humantime::format_rfc3339_seconds(until)
+    );
+    Failure::new(Verdict::User, FailureCode::Quarantined, message)
+}
