@@ -321,10 +321,20 @@ impl Fleet {
 
     /// Starts one more worker with further arguments, and does not wait until it takes jobs.
     pub fn launch_worker(&self, arguments: &[&str]) -> Result<Arc<Worker>, LocalError> {
+        self.launch_worker_in(arguments, &[])
+    }
+
+    /// The same with further variables in its environment.
+    pub fn launch_worker_in(
+        &self,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Result<Arc<Worker>, LocalError> {
         let number = self.serial.fetch_add(1, Ordering::Relaxed) + 1;
         let name = worker_name(&self.name, number);
         let mut options = self.options.clone();
         options.arguments.extend(arguments.iter().map(OsString::from));
+        options.environment.extend(environment.iter().map(|(name, value)| (name.into(), value.into())));
         let launch = self.programs.worker(self.services.state(), &name, &self.endpoints, &options);
         let worker = Arc::new(Worker::launch(name, self.services.state(), launch)?);
         self.workers.lock().expect("no panic happens under this lock").push(Arc::clone(&worker));

@@ -105,6 +105,9 @@ pub struct DeviceSeen {
     pub compute_capability: [u32; 2],
     pub memory_bytes: u64,
     pub driver_version: u32,
+    /// Why no job runs on it any more. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub out_of_service: Option<String>,
 }
 
 impl JobInfo {

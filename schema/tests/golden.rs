@@ -203,6 +203,7 @@ fn events() -> Vec<Event> {
                 compute_capability: [9, 0],
                 memory_bytes: 1 << 37,
                 driver_version: 12080,
+                out_of_service: None,
             }],
             jobs_running: 1,
             leaving: false,

@@ -88,6 +88,11 @@ impl Ground {
         TestWorker(self.fleet.launch_worker(arguments).unwrap())
     }
 
+    /// A worker that may not take jobs yet, with variables in its environment, such as the emulator's.
+    pub fn start_worker_in(&self, arguments: &[&str], environment: &[(&str, &str)]) -> TestWorker {
+        TestWorker(self.fleet.launch_worker_in(arguments, environment).unwrap())
+    }
+
     /// A producer.
     pub async fn client(&self) -> Client {
         Client::connect(&self.endpoints().amqp_url).await.unwrap()
@@ -100,6 +105,12 @@ impl Ground {
         broker.declare_base().await.unwrap();
         broker.declare_pool(&gpufleet_schema::PoolName::default()).await.unwrap();
         broker
+    }
+
+    pub async fn worker_in(&self, arguments: &[&str], environment: &[(&str, &str)]) -> TestWorker {
+        let worker = self.start_worker_in(arguments, environment);
+        worker.wait_ready().await.unwrap_or_else(|error| panic!("{error}"));
+        worker
     }
 
     /// Waits until a worker's log has this text.

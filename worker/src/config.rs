@@ -55,6 +55,11 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = PLACES_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=256))]
     jobs_per_device: u32,
 
+    /// Executors per device that wait, started, to take over from one that is killed [default: 1 where a context's memory is
+    /// cheap: on the emulated device, and on GPUs with at least 16 GiB]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1))]
+    spare_executors: Option<u32>,
+
     /// How long running jobs may go on after SIGTERM or Ctrl-C; a second signal ends the grace
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     grace: Duration,
@@ -97,6 +102,8 @@ pub struct Config {
     pub host: String,
     pub prefetch: u16,
     pub jobs_per_device: u32,
+    /// Without it, the device decides.
+    pub spare_executors: Option<u32>,
     pub grace: Duration,
     pub sandbox: Sandbox,
     pub executor_user: Option<String>,
@@ -120,6 +127,7 @@ impl TryFrom<Options> for Config {
             host,
             prefetch: options.prefetch,
             jobs_per_device: options.jobs_per_device,
+            spare_executors: options.spare_executors,
             grace: options.grace,
             sandbox: options.sandbox,
             executor_user: options.executor_user,

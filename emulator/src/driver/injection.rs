@@ -3,7 +3,8 @@
 //!
 //! A rule is `PLACE=FAULT`, rules are separated by commas, and the first that fits counts. Places are `launch:7` (the
 //! seventh kernel that the process starts, graphs' included), `launch:7+` (that one and all later), `launch@saxpy` (each
-//! start of that kernel), and likewise `alloc:3` (device memory, in pools or not) and `copy:2` (the calls that copy).
+//! start of that kernel), and likewise `alloc:3` (device memory, in pools or not) and `copy:2` (the calls that copy). A device's
+//! number and a slash before the place, as in `1/launch:7+`, keep the rule to that device; the counts are of all devices.
 
 use std::{
     str::FromStr,
@@ -29,6 +30,7 @@ pub struct Injection {
 /// Where a fault comes, and which.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
+    device: Option<i32>,
     site: Site,
     which: Which,
     fault: Injected,
@@ -79,7 +81,7 @@ impl Injection {
     }
 
     /// Counts a place and answers what is to happen there, with its number.
-    fn next(&self, site: Site, kernel: Option<&str>) -> Option<(Injected, u64)> {
+    fn next(&self, device: i32, site: Site, kernel: Option<&str>) -> Option<(Injected, u64)> {
         if self.rules.is_empty() {
             return None;
         }
@@ -91,6 +93,7 @@ impl Injection {
         let number = count.fetch_add(1, Ordering::Relaxed) + 1;
         let fits = |rule: &&Rule| {
             rule.site == site
+                && rule.device.is_none_or(|only| only == device)
                 && match &rule.which {
                     Which::Number(wanted) => *wanted == number,
                     Which::From(first) => *first <= number,
@@ -103,7 +106,7 @@ impl Injection {
 
 /// A call that allocates or copies: fails where it is its turn.
 pub fn call(context: &Context, site: Site) -> Answer {
-    match driver()?.injection.next(site, None) {
+    match driver()?.injection.next(context.device.ordinal, site, None) {
         None | Some((Injected::Hang, _)) => Ok(()),
         Some((Injected::OutOfMemory, _)) => Err(Status::OutOfMemory),
         Some((Injected::Sticky(status), number)) => {
@@ -116,8 +119,9 @@ pub fn call(context: &Context, site: Site) -> Answer {
 
 /// A kernel that is about to start: the fault that it ends with, where it is its turn.
 pub fn launch(context: &Context, kernel: &str) -> Result<(), DeviceFault> {
-    let Some((fault, number)) = driver().ok().and_then(|driver| driver.injection.next(Site::Launch, Some(kernel)))
-    else {
+    let device = context.device.ordinal;
+    let next = driver().ok().and_then(|driver| driver.injection.next(device, Site::Launch, Some(kernel)));
+    let Some((fault, number)) = next else {
         return Ok(());
     };
     let status = match fault {
@@ -143,7 +147,10 @@ impl FromStr for Rule {
         let (place, fault) = text.split_once('=').ok_or_else(expected)?;
         let named = FAULTS.iter().find(|(name, _)| *name == fault.trim());
         let fault = named.map(|(_, fault)| *fault).ok_or_else(expected)?;
-        let place = place.trim();
+        let (device, place) = match place.split_once('/') {
+            Some((device, place)) => (Some(device.trim().parse().map_err(|_| expected())?), place.trim()),
+            None => (None, place.trim()),
+        };
         let (site, which) = match place.split_once('@') {
             Some(("launch", kernel)) if !kernel.is_empty() => (Site::Launch, Which::Kernel(kernel.to_owned())),
             Some(_) => return Err(expected()),
@@ -157,7 +164,7 @@ impl FromStr for Rule {
             Injected::OutOfMemory => site == Site::Allocation,
             Injected::Hang => site == Site::Launch,
         };
-        if is_possible { Ok(Self { site, which, fault }) } else { Err(expected()) }
+        if is_possible { Ok(Self { device, site, which, fault }) } else { Err(expected()) }
     }
 }
 
@@ -193,7 +200,7 @@ fn expected() -> String {
     let faults = FAULTS.map(|(name, _)| name).join(", ");
     format!(
         "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory or copy:1=device-lost, \
-         separated by commas, with one of the faults {faults}; hang is for launches, out-of-memory for allocations"
+         separated by commas, as 1/launch:7=trap for device 1 alone, with one of the faults {faults}; hang is for launches, out-of-memory for allocations"
     )
 }
 
@@ -205,12 +212,19 @@ mod tests {
     #[test]
     fn rules_name_a_place_by_number_or_kernel() {
         let injection = Injection::new(rules("launch:2=trap, launch@saxpy=hang,alloc:2+=out-of-memory").unwrap());
-        let launch = |name| injection.next(Site::Launch, Some(name)).map(|(fault, _)| fault);
+        let launch = |name| injection.next(0, Site::Launch, Some(name)).map(|(fault, _)| fault);
         assert_eq!(launch("store"), None);
         assert_eq!(launch("saxpy"), Some(Injected::Sticky(Status::LaunchFailed)));
         assert_eq!(launch("saxpy"), Some(Injected::Hang));
-        let allocations = (0..3).map(|_| injection.next(Site::Allocation, None).is_some());
+        let allocations = (0..3).map(|_| injection.next(0, Site::Allocation, None).is_some());
         assert_eq!(allocations.collect::<Vec<_>>(), [false, true, true]);
+    }
+
+    #[test]
+    fn a_rule_may_be_for_one_device_alone() {
+        let injection = Injection::new(rules("1/copy:1+=device-lost").unwrap());
+        let copies = [0, 1, 2, 1].map(|device| injection.next(device, Site::Copy, None).is_some());
+        assert_eq!(copies, [false, true, false, true]);
     }
 
     #[test]
@@ -224,6 +238,7 @@ mod tests {
             "alloc@a=trap",
             "copy:1=hang",
             "launch@=trap",
+            "x/launch:1=trap",
         ] {
             assert!(rules(text).unwrap_err().contains("launch:7=illegal-address"), "{text}");
         }

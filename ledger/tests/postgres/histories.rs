@@ -188,6 +188,7 @@ pub fn heartbeat(number: u32, at: i64, leaving: bool) -> Event {
         compute_capability: [8, 6],
         memory_bytes: 1 << 33,
         driver_version: 12080,
+        out_of_service: None,
     };
     Event::WorkerSeen(WorkerSeen {
         worker: worker(number),

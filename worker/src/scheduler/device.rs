@@ -29,7 +29,11 @@ impl Device {
         Self { id, bytes, places, gone: false, seats: Vec::new(), reserved: None }
     }
 
+    /// An executor that started while the device was given up does not bring it back.
     pub(super) fn seat_up(&mut self, pool: PoolId) {
+        if self.gone {
+            return;
+        }
         match self.seats.iter_mut().find(|seat| seat.pool == pool) {
             Some(seat) => seat.up = true,
             None => self.seats.push(Seat { pool, up: true, places_taken: 0, bytes_taken: 0, exclusive: false }),

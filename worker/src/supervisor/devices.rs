@@ -1,23 +1,29 @@
 //! The executors of this worker, one for each device and pool, started again when they die.
 
-use std::{sync::Arc, time::Duration};
+mod keeper;
+mod probe;
+mod spare;
+
+use std::sync::Arc;
 
 use futures::future::try_join_all;
 use gpufleet_schema::{DeviceSeen, RanOn, WorkerName};
 use tokio::sync::watch;
-use tracing::{error, info, warn};
+use tracing::info;
 
+use self::{
+    keeper::{Home, Keeper},
+    spare::Spare,
+};
 use super::admission::Admission;
 use crate::{
     config::Config,
-    executor::{DeviceInfo, Executor, ExecutorOptions, LostCause, StartError},
+    executor::{DeviceInfo, Executor, ExecutorOptions, StartError},
     scheduler::{DeviceId, Event, PoolId},
 };
 
-/// Starts in a row that may fail before a device counts as sick. A bad kernel takes an executor down, not the next start.
-const START_FAILURES_MAX: u32 = 5;
-/// A driver that is being reset needs a moment; the pause doubles with each failure.
-const START_PAUSE: Duration = Duration::from_millis(200);
+/// A context takes some hundred megabytes of a GPU's memory: on a device smaller than this, a spare one would cost jobs too much.
+const SPARE_DEVICE_BYTES_MIN: u64 = 16 << 30;
 
 /// One device: what it is, and who runs jobs on it now.
 #[derive(Debug)]
@@ -42,16 +48,16 @@ impl DeviceSlot {
         let info = started.first().expect("a worker serves a pool").1.clone();
         info!(device = id.0, name = info.name, emulated = info.emulated, executors = started.len(), "device opened");
         admission.tell(Event::Device { device: id, places: places(config), bytes: info.memory_bytes });
-        let (sick, sick_seen) = watch::channel(None);
-        let sick = Arc::new(sick);
+        let spare = has_spare(config, &info).then(|| Spare::keep(options.clone()));
+        let home = Arc::new(Home { options, admission, spare, sick: watch::Sender::new(None) });
         let mut executors = Vec::new();
         for (pool, (executor, _)) in (0..).map(PoolId).zip(started) {
             let (current, seen) = watch::channel(None);
-            let (options, admission, sick) = (options.clone(), Arc::clone(&admission), Arc::clone(&sick));
-            tokio::spawn(Keeper { pool, options, admission, current, sick }.keep(executor));
+            tokio::spawn(Keeper { pool, home: Arc::clone(&home), current }.keep(executor));
             executors.push(seen);
         }
-        Ok(Self { id, info, executors, sick: sick_seen })
+        let sick = home.sick.subscribe();
+        Ok(Self { id, info, executors, sick })
     }
 
     /// The pool's executor. `None` while the next one starts.
@@ -86,6 +92,7 @@ impl DeviceSlot {
             compute_capability: [major, minor],
             memory_bytes: self.info.memory_bytes,
             driver_version: self.info.driver_version,
+            out_of_service: self.sick.borrow().clone(),
         }
     }
 }
@@ -96,54 +103,8 @@ fn places(config: &Config) -> u32 {
     config.jobs_per_device + own as u32
 }
 
-struct Keeper {
-    pool: PoolId,
-    options: ExecutorOptions,
-    admission: Arc<Admission>,
-    current: watch::Sender<Option<Arc<Executor>>>,
-    sick: Arc<watch::Sender<Option<String>>>,
-}
-
-impl Keeper {
-    async fn keep(self, first: Executor) {
-        let device = DeviceId(self.options.device);
-        let mut next = Some(first);
-        while let Some(executor) = next {
-            let executor = Arc::new(executor);
-            self.current.send_replace(Some(Arc::clone(&executor)));
-            self.admission.tell(Event::ExecutorUp(device, self.pool));
-            let loss = executor.lost().await;
-            self.admission.tell(Event::ExecutorDown(device, self.pool));
-            self.current.send_replace(None);
-            if loss.cause == LostCause::Stopped {
-                return;
-            }
-            warn!(device = device.0, reason = loss.reason, "executor gone, starting another");
-            next = self.start_again().await;
-        }
-    }
-
-    async fn start_again(&self) -> Option<Executor> {
-        let mut pause = START_PAUSE;
-        for failures in 1..=START_FAILURES_MAX {
-            match Executor::start(self.options.clone()).await {
-                Ok((executor, _)) => {
-                    info!(device = self.options.device, pid = executor.pid(), "executor started");
-                    return Some(executor);
-                }
-                Err(reason) => {
-                    warn!(device = self.options.device, failures, %reason, "executor did not start");
-                    if failures == START_FAILURES_MAX {
-                        error!(device = self.options.device, "device out of service");
-                        self.admission.tell(Event::DeviceGone(DeviceId(self.options.device)));
-                        self.sick.send_replace(Some(reason.to_string()));
-                    } else {
-                        tokio::time::sleep(pause).await;
-                        pause *= 2;
-                    }
-                }
-            }
-        }
-        None
-    }
+/// Whether one more executor waits than there are pools.
+fn has_spare(config: &Config, device: &DeviceInfo) -> bool {
+    let is_cheap = device.emulated || device.memory_bytes >= SPARE_DEVICE_BYTES_MIN;
+    config.spare_executors.map_or(is_cheap, |count| count > 0)
 }

@@ -1,0 +1,60 @@
+//! A device that is lost is probed: one that computes goes on, one that does not is taken out of service, and a worker without any
+//! device left says so and ends. (fault 40)
+
+use gpufleet_schema::{AttemptState, JobState};
+use gpufleet_tests::{Ground, WAIT, kernels};
+
+const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_only_device_is_sick_ends_and_another_runs_its_jobs() {
+    let ground = Ground::shared("sick-device").await;
+    let sick = ground.worker_in(&[], &[(FAULTS, "launch:1+=device-lost")]).await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(kernels::doubles(&[1.0, 2.0])).await.unwrap();
+    assert_eq!(sick.ended().await, Some(11));
+    ground.poll_log("why", &sick, "device out of service").await;
+    ground.poll_log("the probe", &sick, "probe kernel failed").await;
+
+    let _healthy = ground.worker().await;
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_eq!(result.output::<f32>("y").unwrap(), [2.0, 4.0]);
+    let detail = ground.final_job(handle.id()).await;
+    assert_eq!(detail.attempts[0].state, AttemptState::Lost);
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_passes_the_probe_goes_on() {
+    let ground = Ground::shared("device-blip").await;
+    let worker = ground.worker_in(&[], &[(FAULTS, "launch:3=device-lost")]).await;
+    let fleet = ground.client().await;
+    for number in 1..=3 {
+        let result = fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+        assert_eq!(result.attempt, if number == 3 { 2 } else { 1 }, "job {number}");
+    }
+    assert!(worker.is_alive());
+    ground.check_history(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_goes_on_with_its_other_devices() {
+    let ground = Ground::shared("half-sick").await;
+    let environment = [(FAULTS, "1/launch:1+=device-lost"), ("GPUFLEET_EMULATOR_DEVICES", "2")];
+    let worker = ground.worker_in(&["--devices", "0,1"], &environment).await;
+    let fleet = ground.client().await;
+    // Both devices are asked: the one that is sick may be the second choice.
+    let mut handles = Vec::new();
+    for _ in 0..8 {
+        handles.push(fleet.submit(gpufleet_tests::busy::for_millis(100)).await.unwrap());
+    }
+    for handle in &mut handles {
+        assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().device, 0);
+    }
+    ground.poll_log("the end of device 1", &worker, "device out of service").await;
+    assert!(worker.is_alive());
+    for handle in &handles {
+        assert_eq!(ground.final_job(handle.id()).await.job.state, JobState::Succeeded);
+    }
+    ground.check_history(8).await;
+}

@@ -1,0 +1,58 @@
+//! A killed executor costs its neighbours little: a spare one that has already started takes over. (fault 37)
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use gpufleet_schema::{AttemptState, FailureCode};
+use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
+
+/// Far more than a spare takes, and less than a starved machine with all its scenarios at once.
+const TAKEOVER_MAX: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
+    let ground = Ground::shared("spare").await;
+    let worker = ground.worker_with(&["--spare-executors", "1"]).await;
+    poll_until("an executor and a spare", async || worker.executors().len() == 2).await;
+    let fleet = ground.client().await;
+    let mut neighbour = fleet.submit(busy::for_seconds(4)).await.unwrap();
+    let mut endless = fleet.submit(kernels::endless().time_limit(Duration::from_secs(1))).await.unwrap();
+
+    let error = endless.wait(WAIT).await.unwrap_err();
+    let killed = Instant::now();
+    assert_eq!(error.failure().unwrap().code, FailureCode::TimeLimit);
+    let mut next = fleet.submit(kernels::doubles(&[1.0, 2.0])).await.unwrap();
+    assert_eq!(next.wait(WAIT).await.unwrap().attempt, 1);
+    let gap = killed.elapsed();
+    assert!(gap < TAKEOVER_MAX, "{gap:?}");
+    busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
+
+    // The log tells the gap: nobody had to start an executor within it.
+    ground.poll_log("the takeover", &worker, "another took over").await;
+    let log = fs::read_to_string(worker.process().log()).unwrap();
+    assert!(!log.contains("executor started"), "{log}");
+    println!("from the reply of the killed job to the next result: {gap:?}");
+    log.lines().filter(|line| line.contains("took over")).for_each(|line| println!("{line}"));
+
+    let lost = ground.final_job(neighbour.id()).await;
+    let states: Vec<_> = lost.attempts.iter().map(|attempt| attempt.state).collect();
+    assert_eq!(states, [AttemptState::Lost, AttemptState::Succeeded]);
+    assert!(lost.attempts[0].retry_at.is_none(), "an innocent neighbour does not wait");
+    poll_until("another spare", async || worker.executors().len() == 2).await;
+    ground.check_history(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_a_spare_an_executor_is_started() {
+    let ground = Ground::shared("no-spare").await;
+    let worker = ground.worker_with(&["--spare-executors", "0"]).await;
+    assert_eq!(worker.executors().len(), 1);
+    let fleet = ground.client().await;
+    let endless = kernels::endless().time_limit(Duration::from_millis(200));
+    fleet.submit(endless).await.unwrap().wait(WAIT).await.unwrap_err();
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    ground.poll_log("its start", &worker, "executor started").await;
+    ground.check_history(2).await;
+}

@@ -1,0 +1,138 @@
+//! Keeps a pool's executor on a device running: when one ends, the next takes over, until the device is found sick.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use super::{probe, spare::Spare};
+use crate::{
+    executor::{Executor, ExecutorOptions, Loss, LostCause},
+    scheduler::{DeviceId, Event, PoolId},
+    supervisor::admission::Admission,
+};
+
+/// Starts in a row that may fail before a device counts as sick. A bad kernel takes an executor down, not the next start.
+const START_FAILURES_MAX: u32 = 5;
+/// A driver that is being reset needs a moment; the pause doubles with each failure.
+const START_PAUSE: Duration = Duration::from_millis(200);
+
+/// What the keepers of one device share.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub(super) options: ExecutorOptions,
+    pub(super) admission: Arc<Admission>,
+    pub(super) spare: Option<Arc<Spare>>,
+    /// Why the device is out of service.
+    pub(super) sick: watch::Sender<Option<String>>,
+}
+
+impl Home {
+    fn device(&self) -> DeviceId {
+        DeviceId(self.options.device)
+    }
+
+    /// The first reason stands; every keeper of the device ends its executor.
+    fn take_out_of_service(&self, reason: String) {
+        let is_first = self.sick.send_if_modified(|sick| {
+            let is_first = sick.is_none();
+            sick.get_or_insert_with(|| reason.clone());
+            is_first
+        });
+        if is_first {
+            error!(device = self.options.device, reason, "device out of service");
+            self.admission.tell(Event::DeviceGone(self.device()));
+            self.spare.iter().for_each(|spare| spare.retire());
+        }
+    }
+
+    async fn is_sick(&self) {
+        // The sender is here, so the wait ends only with a reason.
+        drop(self.sick.subscribe().wait_for(Option::is_some).await);
+    }
+}
+
+/// Of one pool on one device.
+pub(super) struct Keeper {
+    pub(super) pool: PoolId,
+    pub(super) home: Arc<Home>,
+    pub(super) current: watch::Sender<Option<Arc<Executor>>>,
+}
+
+impl Keeper {
+    pub(super) async fn keep(self, first: Executor) {
+        let (home, device) = (&self.home, self.home.device());
+        let mut executor = Arc::new(first);
+        loop {
+            self.current.send_replace(Some(Arc::clone(&executor)));
+            home.admission.tell(Event::ExecutorUp(device, self.pool));
+            let loss = tokio::select! {
+                loss = executor.lost() => loss,
+                () = home.is_sick() => {
+                    executor.kill();
+                    executor.lost().await
+                }
+            };
+            let lost = Instant::now();
+            home.admission.tell(Event::ExecutorDown(device, self.pool));
+            self.current.send_replace(None);
+            if loss.cause == LostCause::Stopped {
+                return;
+            }
+            let Some(next) = self.successor(&loss).await else { return };
+            let gap_us = lost.elapsed().as_micros() as u64;
+            warn!(
+                device = device.0,
+                pool = self.pool.0,
+                pid = next.pid(),
+                gap_us,
+                reason = loss.reason,
+                "executor gone, another took over"
+            );
+            executor = next;
+        }
+    }
+
+    /// None when the device is out of service.
+    async fn successor(&self, loss: &Loss) -> Option<Arc<Executor>> {
+        if loss.cause != LostCause::Device
+            && let Some(spare) = self.home.spare.as_ref().and_then(|spare| spare.take())
+        {
+            return Some(spare);
+        }
+        let executor = Arc::new(self.start_again().await?);
+        if loss.cause == LostCause::Device
+            && let Err(problem) = probe::passes(&executor).await
+        {
+            self.home.take_out_of_service(format!("{}; then the probe kernel failed: {problem}", loss.reason));
+            return None;
+        }
+        Some(executor)
+    }
+
+    async fn start_again(&self) -> Option<Executor> {
+        let device = self.home.options.device;
+        let mut pause = START_PAUSE;
+        for failures in 1..=START_FAILURES_MAX {
+            match Executor::start(self.home.options.clone()).await {
+                Ok((executor, _)) => {
+                    info!(device, pid = executor.pid(), "executor started");
+                    return Some(executor);
+                }
+                Err(reason) => {
+                    warn!(device, failures, %reason, "executor did not start");
+                    if failures == START_FAILURES_MAX {
+                        self.home.take_out_of_service(reason.to_string());
+                    } else {
+                        tokio::time::sleep(pause).await;
+                        pause *= 2;
+                    }
+                }
+            }
+        }
+        None
+    }
+}

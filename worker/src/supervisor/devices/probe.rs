@@ -1,0 +1,57 @@
+//! Whether a device still computes: one word, written by a kernel in a fresh executor.
+
+use std::time::Duration;
+
+use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Launch, Program, Task};
+use tokio_util::sync::CancellationToken;
+
+use crate::executor::{Executor, ExecutorJob};
+
+const PTX: &str = include_str!("probe.ptx");
+const ENTRY: &str = "gpufleet_probe";
+const BUFFER: &str = "word";
+/// What the kernel writes.
+const WORD: u32 = 0x5eed_cafe;
+/// A device at work takes milliseconds. This long is for a driver that has to load its compiler from a slow disk.
+const TIME_LIMIT: Duration = Duration::from_secs(20);
+
+/// Runs the probe. The error says what the device did instead.
+pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
+    let task = task();
+    let cancel = CancellationToken::new();
+    let job = ExecutorJob { task: &task, time_limit: TIME_LIMIT, alone: true, cancel: &cancel };
+    let finished = executor.run(job).await.map_err(|error| format!("could not {error}"))?;
+    let outputs = finished.outcome.map_err(|failure| failure.message)?;
+    match outputs.first() {
+        Some(output) if *output.bytes == WORD.to_le_bytes() => Ok(()),
+        _ => Err("the probe kernel's word did not come back".to_owned()),
+    }
+}
+
+fn task() -> Task<'static> {
+    let launch = Launch {
+        entry: ENTRY.to_owned(),
+        grid: Grid::Blocks(vec![1]),
+        block: Block::Threads(vec![1]),
+        shared_bytes: 0,
+        args: vec![Arg::Buffer(BUFFER.to_owned())],
+        repeat: 1,
+    };
+    Task {
+        buffers: vec![Buffer { name: BUFFER.to_owned(), dtype: Dtype::U32, shape: vec![1], data: Data::Zeros }],
+        launches: vec![launch],
+        outputs: vec![BUFFER.to_owned()],
+        ..Task::new(Program::Ptx(PTX.into()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_probe_is_a_valid_task() {
+        task().check().unwrap();
+        assert!(PTX.contains(&format!("entry {ENTRY}(")) && PTX.contains(&WORD.to_string()));
+    }
+}

@@ -1,0 +1,99 @@
+//! An executor that waits, already started, until another ends: jobs then go on at once, and not after a driver has been loaded.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use crate::executor::{Executor, ExecutorOptions, StartError};
+
+/// After this many starts in a row that failed, the next is tried when a spare has been asked for.
+const START_FAILURES_MAX: u32 = 5;
+/// Between starts that fail, and after a spare that ended unused.
+const PAUSE: Duration = Duration::from_millis(500);
+
+/// The spare of one device. Any pool of the device may take it: until then no job has been near it.
+#[derive(Debug)]
+pub(super) struct Spare {
+    waiting: Mutex<Option<Arc<Executor>>>,
+    taken: Notify,
+    retired: CancellationToken,
+}
+
+impl Spare {
+    /// Starts one, and another whenever it is taken or lost, until [`Spare::retire`].
+    pub(super) fn keep(options: ExecutorOptions) -> Arc<Self> {
+        let spare =
+            Arc::new(Self { waiting: Mutex::new(None), taken: Notify::new(), retired: CancellationToken::new() });
+        tokio::spawn(Arc::clone(&spare).replace_whenever_gone(options));
+        spare
+    }
+
+    /// The executor that waits, if there is one and it lives.
+    pub(super) fn take(&self) -> Option<Arc<Executor>> {
+        let executor = self.waiting().take();
+        self.taken.notify_one();
+        executor.filter(|executor| executor.lost().now_or_never().is_none())
+    }
+
+    /// Ends the one that waits and starts no more.
+    pub(super) fn retire(&self) {
+        self.retired.cancel();
+        self.waiting().take();
+    }
+
+    async fn replace_whenever_gone(self: Arc<Self>, options: ExecutorOptions) {
+        let retired = self.retired.clone();
+        let replacing = async {
+            loop {
+                match start(&options).await {
+                    Some(executor) => self.offer(executor).await,
+                    None => self.taken.notified().await,
+                }
+            }
+        };
+        retired.run_until_cancelled(replacing).await;
+    }
+
+    /// Returns when the executor has been taken, or has ended.
+    async fn offer(&self, executor: Executor) {
+        let executor = Arc::new(executor);
+        debug!(pid = executor.pid(), "spare executor waits");
+        self.waiting().replace(Arc::clone(&executor));
+        // Whoever asked while there was none has left a notice behind.
+        while self.waiting().is_some() {
+            tokio::select! {
+                () = self.taken.notified() => {}
+                loss = executor.lost() => {
+                    warn!(reason = loss.reason, "spare executor gone, starting another");
+                    self.waiting().take();
+                    tokio::time::sleep(PAUSE).await;
+                }
+            }
+        }
+    }
+
+    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Arc<Executor>>> {
+        self.waiting.lock().expect("nobody panics while holding it")
+    }
+}
+
+async fn start(options: &ExecutorOptions) -> Option<Executor> {
+    for failures in 1..=START_FAILURES_MAX {
+        match Executor::start(options.clone()).await {
+            Ok((executor, _)) => return Some(executor),
+            Err(reason) => warn_of(&reason, options.device, failures),
+        }
+        tokio::time::sleep(PAUSE).await;
+    }
+    None
+}
+
+fn warn_of(reason: &StartError, device: u32, failures: u32) {
+    warn!(device, failures, %reason, "spare executor did not start");
+}
