@@ -17,6 +17,7 @@ mod memory;
 mod phases;
 mod synchronization;
 mod tiles;
+mod turns;
 mod warp;
 
 use std::collections::HashMap;
@@ -64,6 +65,7 @@ pub fn recipes() -> Vec<Recipe> {
     synchronization::add(&mut grammar);
     warp::add(&mut grammar);
     matrix::add(&mut grammar);
+    turns::add(&mut grammar);
     tiles::add(&mut grammar);
     absent::add(&mut grammar);
     phases::add(&mut grammar);
