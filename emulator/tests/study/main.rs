@@ -18,9 +18,15 @@ mod counting;
 #[cfg(test)]
 mod device;
 #[cfg(test)]
+mod directed;
+#[cfg(test)]
+mod functions;
+#[cfg(test)]
 mod groups;
 #[cfg(test)]
 mod halves;
+#[cfg(test)]
+mod intrinsics;
 #[cfg(test)]
 mod language;
 #[cfg(test)]
@@ -31,6 +37,8 @@ mod mistakes;
 mod models;
 #[cfg(test)]
 mod nvrtc;
+#[cfg(test)]
+mod objects;
 #[cfg(test)]
 mod products;
 #[cfg(test)]
