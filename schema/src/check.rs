@@ -31,6 +31,7 @@ impl Task<'_> {
     pub fn check(&self) -> Result<(), Invalid> {
         self.check_texts()?;
         self.check_program()?;
+        self.check_signature()?;
         self.check_buffers()?;
         self.check_launches()?;
         self.check_outputs()
@@ -109,6 +110,15 @@ impl Task<'_> {
             0 => invalid(field, "is empty"),
             1..=PROGRAM_BYTES_MAX => Ok(()),
             _ => invalid(field, format!("is {bytes} bytes long, at most {PROGRAM_BYTES_MAX} are allowed")),
+        }
+    }
+
+    fn check_signature(&self) -> Result<(), Invalid> {
+        match &self.signature {
+            Some(signature) if !signature.is_well_formed() => {
+                invalid("signature", "key and value must be base64, of 32 and of 64 bytes")
+            }
+            _ => Ok(()),
         }
     }
 

@@ -36,6 +36,9 @@ pub struct JobInfo {
     pub client: Option<String>,
     #[serde(default)]
     pub submitted_ms: Option<i64>,
+    /// The broker's user who published the task, where the broker vouches for it. Only workers say it: see [`Started`].
+    #[serde(default)]
+    pub user_id: Option<String>,
 }
 
 /// The broker has confirmed the task.
@@ -128,6 +131,7 @@ impl JobInfo {
             input_bytes: task.inline_bytes(),
             client,
             submitted_ms: task.submitted_ms,
+            user_id: None,
         }
     }
 }

@@ -69,6 +69,8 @@ pub enum FailureCode {
     InvalidTask,
     UnknownKernel,
     RequirementsNotMet,
+    /// The pool does not run programs of this kind, or not without a trusted signature.
+    Policy,
     CompileError,
     LoadError,
     LaunchError,
@@ -176,6 +178,7 @@ impl FailureCode {
             Self::InvalidTask => "invalid_task",
             Self::UnknownKernel => "unknown_kernel",
             Self::RequirementsNotMet => "requirements_not_met",
+            Self::Policy => "policy",
             Self::CompileError => "compile_error",
             Self::LoadError => "load_error",
             Self::LaunchError => "launch_error",

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires};
+use crate::{ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires, Signature};
 
 /// One job as a producer describes it. It is a pure function of its contents: running it twice is harmless.
 ///
@@ -20,6 +20,9 @@ pub struct Task<'a> {
     pub labels: BTreeMap<String, String>,
     #[serde(borrow)]
     pub program: Program<'a>,
+    /// Who vouches for the program, for pools that run only what is signed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub signature: Option<Signature>,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub arguments: BTreeMap<String, Number>,
     #[serde(default, borrow)]
@@ -91,6 +94,7 @@ impl<'a> Task<'a> {
             name: None,
             labels: BTreeMap::new(),
             program,
+            signature: None,
             arguments: BTreeMap::new(),
             buffers: Vec::new(),
             launches: Vec::new(),
@@ -108,6 +112,7 @@ impl<'a> Task<'a> {
             program: self.program.into_owned(),
             buffers: self.buffers.into_iter().map(Buffer::into_owned).collect(),
             version: self.version,
+            signature: self.signature,
             job_id: self.job_id,
             name: self.name,
             labels: self.labels,

@@ -73,6 +73,9 @@ pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
 pub const HEADER_REASON: &str = "gpufleet-reason";
 /// Header of a dead message: the queue that it came from.
 pub const HEADER_ORIGIN: &str = "gpufleet-origin";
+/// The user whom the broker vouched for when the message was first published. It counts only in a message that the broker vouches
+/// came from a worker's own user.
+pub const HEADER_USER: &str = "gpufleet-user";
 pub const HEADER_TRACEPARENT: &str = "traceparent";
 
 /// The AMQP `type` of each kind of body.

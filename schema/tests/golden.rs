@@ -10,7 +10,7 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use gpufleet_schema::{
     Arg, AttemptFinished, AttemptState, Batch, Block, Buffer, Command, Data, DeviceSeen, Dtype, Encoding, Event,
     Failure, FailureCode, Grid, Inline, JobId, JobInfo, Launch, Limits, Number, Order, Output, Priority, Program,
-    RanOn, Reply, Requires, Selection, Started, Submitted, Task, Timings, Verdict, WorkerSeen, encoding,
+    RanOn, Reply, Requires, Selection, SigningKey, Started, Submitted, Task, Timings, Verdict, WorkerSeen, encoding,
 };
 
 fn id(last: u8) -> JobId {
@@ -102,6 +102,12 @@ fn ptx_task() -> Task<'static> {
     }
 }
 
+fn signed_task() -> Task<'static> {
+    let key = SigningKey::from_seed([7; 32]).unwrap();
+    let task = Task { job_id: id(4), ..source_task() };
+    Task { signature: key.sign(&task.program), ..task }
+}
+
 fn ran_on() -> RanOn {
     RanOn { worker: "w1".parse().unwrap(), device: 0, device_name: "a device".into(), emulated: true }
 }
@@ -164,6 +170,7 @@ fn events() -> Vec<Event> {
         input_bytes: 24,
         client: Some("golden-client".into()),
         submitted_ms: Some(1_720_000_000_123),
+        user_id: None,
     };
     vec![
         Event::Submitted(Submitted { job: job.clone(), at_ms: 1_720_000_000_123 }),
@@ -224,6 +231,17 @@ fn events_ran_on() -> Vec<Event> {
     events
 }
 
+/// The same with the user for whom the broker vouched.
+fn events_user() -> Vec<Event> {
+    let mut events = events_ran_on();
+    for event in &mut events {
+        if let Event::Started(started) = event {
+            started.job.user_id = Some("anna".into());
+        }
+    }
+    events
+}
+
 fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
     for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
         let body = golden(name, extension, || match encoding {
@@ -254,6 +272,7 @@ fn tasks_of_version_1_read_as_they_always_did() {
     check_tasks("task-catalog", &Batch::One(catalog_task()));
     check_tasks("task-source", &Batch::One(source_task()));
     check_tasks("task-ptx", &Batch::One(ptx_task()));
+    check_tasks("task-signed", &Batch::One(signed_task()));
     check_tasks("task-list", &Batch::Many(vec![catalog_task(), ptx_task()]));
 }
 
@@ -266,7 +285,7 @@ fn replies_of_version_1_read_as_they_always_did() {
 
 #[test]
 fn events_of_version_1_read_as_they_always_did() {
-    for (name, events) in [("events", events()), ("events-ran-on", events_ran_on())] {
+    for (name, events) in [("events", events()), ("events-ran-on", events_ran_on()), ("events-user", events_user())] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());
         assert_eq!(encoding::decode_events(&body).unwrap(), events, "{name}");
     }

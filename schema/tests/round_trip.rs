@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use gpufleet_schema::{
     Arg, AttemptState, Batch, Block, Buffer, Data, Dtype, Encoding, Failure, FailureCode, Grid, Inline, JobId, Launch,
-    Limits, Number, Output, Program, Reply, Requires, Task, Timings, Verdict,
+    Limits, Number, Output, Program, Reply, Requires, Signature, Task, Timings, Verdict,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -96,14 +96,22 @@ fn requires() -> impl Strategy<Value = Requires> {
 fn task() -> impl Strategy<Value = Task<'static>> {
     let texts = (option::of(text()), vec((text(), text()), 0..3), option::of("[a-z]{1,8}"), option::of(any::<i64>()));
     let body = (program(), vec((text(), number()), 0..3), vec(buffer(), 0..3), vec(launch(), 0..3), vec(text(), 0..3));
-    (texts, body, limits(), requires()).prop_map(
-        |((name, labels, reply, submitted_ms), (program, arguments, buffers, launches, outputs), limits, requires)| {
+    let signature = option::of((text(), text()).prop_map(|(key, value)| Signature { key, value }));
+    (texts, body, limits(), requires(), signature).prop_map(
+        |(
+            (name, labels, reply, submitted_ms),
+            (program, arguments, buffers, launches, outputs),
+            limits,
+            requires,
+            signature,
+        )| {
             Task {
                 version: 1,
                 job_id: JobId::new(),
                 name,
                 labels: labels.into_iter().collect::<BTreeMap<_, _>>(),
                 program,
+                signature,
                 arguments: arguments.into_iter().collect(),
                 buffers,
                 launches,

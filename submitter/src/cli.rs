@@ -18,6 +18,7 @@ mod files;
 mod history;
 mod json;
 mod kernels;
+mod keygen;
 mod local;
 mod options;
 mod output;
@@ -54,6 +55,7 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
     match options.command {
         Command::Completions(options) => completions::run(&options),
         Command::Kernels(options) => kernels::run(&options),
+        Command::Keygen(options) => keygen::run(&options),
         Command::History(options) => block_on(history::run(&options)),
         Command::Show(options) => block_on(show::run(&options)),
         Command::Local(options) => block_on(local::run(&options)),

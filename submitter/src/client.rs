@@ -32,6 +32,7 @@ pub struct FleetBuilder {
     connect_deadline: Duration,
     confirm_deadline: Duration,
     queue_kind: QueueKind,
+    user_id: bool,
 }
 
 /// What a pool's queues hold at a moment.
@@ -52,6 +53,7 @@ pub(crate) struct Connection {
     /// Pools whose queues this client has declared. The lock is held while declaring, so that each is declared once.
     pools: Mutex<HashSet<PoolName>>,
     wait_deadline: Duration,
+    user_id: bool,
     replies: AbortHandle,
 }
 
@@ -125,6 +127,7 @@ impl Default for FleetBuilder {
             connect_deadline: Options::CONNECT_DEADLINE_DEFAULT,
             confirm_deadline: Options::CONFIRM_DEADLINE_DEFAULT,
             queue_kind: QueueKind::default(),
+            user_id: true,
         }
     }
 }
@@ -170,6 +173,14 @@ impl FleetBuilder {
         self
     }
 
+    /// Whether jobs carry the URL's user, for whom the broker then vouches and whom the ledger records; they do unless told otherwise. A
+    /// broker that knows its users by another name than the URL's, as with OAuth 2 tokens, refuses such jobs.
+    #[must_use]
+    pub fn user_id(mut self, carried: bool) -> Self {
+        self.user_id = carried;
+        self
+    }
+
     /// Connects, and declares what a producer needs. Cancelling gives up.
     pub async fn connect(self, url: &str) -> Result<Fleet, ConnectError> {
         let url: BrokerUrl = url.parse()?;
@@ -191,8 +202,16 @@ impl FleetBuilder {
         let replies = tokio::spawn(receive(consumer, inbox.clone())).abort_handle();
         let events = EventSink::new(broker.clone());
         let pools = Mutex::default();
-        let connection =
-            Connection { broker, client, inbox, events, pools, wait_deadline: self.wait_deadline, replies };
+        let connection = Connection {
+            broker,
+            client,
+            inbox,
+            events,
+            pools,
+            wait_deadline: self.wait_deadline,
+            user_id: self.user_id,
+            replies,
+        };
         Ok(Fleet { connection: Arc::new(connection) })
     }
 }
@@ -210,6 +229,11 @@ impl Connection {
 
     pub(crate) fn client(&self) -> &ClientName {
         &self.client
+    }
+
+    /// What jobs carry for the broker to vouch for.
+    pub(crate) fn user_id(&self) -> Option<String> {
+        self.user_id.then(|| self.broker.url().user().to_owned())
     }
 
     pub(crate) fn inbox(&self) -> &Arc<Inbox> {

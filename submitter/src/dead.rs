@@ -7,7 +7,9 @@ use std::time::Duration;
 use gpufleet_schema::{
     Batch, Encoding, JobId, MessageId, Submitted, Task,
     event::JobInfo,
-    topology::{self, DEAD_QUEUE, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON},
+    topology::{
+        self, DEAD_QUEUE, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON, HEADER_USER,
+    },
 };
 use gpufleet_transport::{
     Broker, Consumer, Delivery, Incoming, Message, Properties, PublishError, QueueError, SettleError,
@@ -121,8 +123,10 @@ impl DeadBox {
             self.letters[index].1 = Some(delivery);
             return Err(DeadError::NoTask { origin });
         };
-        let mut properties = Properties { user_id: None, ..delivery.properties.clone() };
-        for name in [HEADER_ATTEMPT, HEADER_LOSSES, HEADER_DELIVERIES, HEADER_REASON, HEADER_ORIGIN] {
+        // Whoever replays a job is its user.
+        let user_id = self.fleet.connection.user_id();
+        let mut properties = Properties { user_id, ..delivery.properties.clone() };
+        for name in [HEADER_ATTEMPT, HEADER_LOSSES, HEADER_DELIVERIES, HEADER_REASON, HEADER_ORIGIN, HEADER_USER] {
             properties.headers.remove(name);
         }
         properties.headers.retain(|name, _| !name.starts_with("x-"));

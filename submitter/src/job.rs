@@ -4,7 +4,8 @@ use std::{borrow::Cow, time::Duration};
 
 use gpufleet_kernels::ResolveError;
 use gpufleet_schema::{
-    Arg, Block, Buffer, Data, Dtype, Grid, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program, Task,
+    Arg, Block, Buffer, Data, Dtype, Grid, Inline, Invalid, JobId, Launch, Number, PoolName, Priority, Program,
+    SigningKey, Task,
 };
 
 use crate::{Array, Element};
@@ -35,6 +36,7 @@ pub struct Job {
     pool: PoolName,
     priority: Priority,
     launches: Vec<Draft>,
+    signer: Option<SigningKey>,
     problem: Option<Invalid>,
 }
 
@@ -92,7 +94,7 @@ impl Job {
     pub fn from_task(mut task: Task<'static>) -> Self {
         let launches = std::mem::take(&mut task.launches);
         let launches = launches.into_iter().map(|launch| Draft { launch, has_grid: true }).collect();
-        Self { task, pool: PoolName::default(), priority: Priority::default(), launches, problem: None }
+        Self { task, pool: PoolName::default(), priority: Priority::default(), launches, signer: None, problem: None }
     }
 
     /// The job's id. It is chosen here, so that submitting the same description twice makes one job.
@@ -145,6 +147,14 @@ impl Job {
                 self.reject("program", problem);
             }
         }
+        self
+    }
+
+    /// Signs the program, as pools with `allow=signed` want it. What is signed is the code and its compile options as [`Job::build`] finds
+    /// them.
+    #[must_use]
+    pub fn signed_by(mut self, key: &SigningKey) -> Self {
+        self.signer = Some(key.clone());
         self
     }
 
@@ -326,6 +336,9 @@ impl Job {
                 return Err(Invalid { field: format!("launches[{index}].grid"), problem }.into());
             }
             self.task.launches.push(draft.launch);
+        }
+        if let Some(key) = &self.signer {
+            self.task.signature = key.sign(&self.task.program);
         }
         self.task.check()?;
         if let Program::Catalog(kernel) = &self.task.program {

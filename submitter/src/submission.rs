@@ -110,6 +110,7 @@ async fn send_packet(
             content_type: Some(Encoding::MessagePack.content_type().to_owned()),
             kind: Some(topology::TYPE_TASK.to_owned()),
             timestamp: u64::try_from(now_ms() / 1000).ok(),
+            user_id: connection.user_id(),
             ..Properties::default()
         },
         mandatory: true,

@@ -18,6 +18,7 @@ mod hostile_messages;
 mod limits;
 mod local_fleet;
 mod packing;
+mod policy;
 mod pools;
 mod postgres_lost;
 mod quarantine;

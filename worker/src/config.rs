@@ -1,14 +1,18 @@
 //! What was typed ([`Options`]) and what it means ([`Config`]).
 
+mod keys;
 mod pool;
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use clap::Args;
-use gpufleet_schema::WorkerName;
+use gpufleet_schema::{PublicKey, WorkerName};
 use gpufleet_transport::{BrokerUrl, QueueKind};
 
-pub use self::pool::{PoolSpec, PoolsError};
+pub use self::{
+    keys::KeysError,
+    pool::{PoolSpec, PoolsError},
+};
 use crate::{compiler::Sandbox, executor::CudaSpec};
 
 /// Names of the environment variables that this program reads.
@@ -19,6 +23,7 @@ pub mod env {
     pub const DEVICES: &str = "GPUFLEET_DEVICES";
     pub const WORKER_NAME: &str = "GPUFLEET_WORKER_NAME";
     pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
+    pub const TRUSTED_KEYS: &str = "GPUFLEET_TRUSTED_KEYS";
     pub const SANDBOX: &str = "GPUFLEET_SANDBOX";
     pub const EXECUTOR_USER: &str = "GPUFLEET_EXECUTOR_USER";
 }
@@ -31,9 +36,14 @@ pub struct Options {
     amqp_url: BrokerUrl,
 
     /// A pool whose queues this worker serves, as in default or team-a:weight=3,memory=50%; may be given several times. Pools with
-    /// work share the devices' time by weight. The memory is the pool's own on every device, and lent while it has no work
+    /// work share the devices' time by weight. The memory is the pool's own on every device, and lent while it has no work. With
+    /// allow=catalog a pool runs catalog kernels only, with allow=signed also what a trusted key has signed
     #[arg(long = "pool", value_name = "POOL", env = env::POOLS, value_delimiter = ' ', default_value = "default")]
     pools: Vec<PoolSpec>,
+
+    /// A file of ed25519 public keys, in PEM or as lines of base64, that pools with allow=signed trust; may be given several times
+    #[arg(long = "trusted-key", value_name = "FILE", env = env::TRUSTED_KEYS, value_delimiter = ' ')]
+    trusted_keys: Vec<PathBuf>,
 
     /// The CUDA driver: system, emulated, auto (the system's if it has a device, else emulated), or a path to a libcuda
     #[arg(long, value_name = "DRIVER", env = env::CUDA, default_value = "system")]
@@ -96,6 +106,7 @@ pub struct Config {
     pub broker: BrokerUrl,
     pub queue_kind: QueueKind,
     pub pools: Vec<PoolSpec>,
+    pub trusted_keys: Vec<PublicKey>,
     pub cuda: CudaSpec,
     pub devices: Vec<u32>,
     pub name: WorkerName,
@@ -110,17 +121,28 @@ pub struct Config {
     pub ready_file: Option<PathBuf>,
 }
 
-impl TryFrom<Options> for Config {
-    type Error = PoolsError;
+/// What was typed and makes no sense together.
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error(transparent)]
+    Pools(#[from] PoolsError),
+    #[error(transparent)]
+    Keys(#[from] KeysError),
+}
 
-    fn try_from(options: Options) -> Result<Self, PoolsError> {
+impl TryFrom<Options> for Config {
+    type Error = ConfigError;
+
+    fn try_from(options: Options) -> Result<Self, ConfigError> {
         pool::check(&options.pools)?;
+        let trusted_keys = keys::read(&options.trusted_keys, &options.pools)?;
         let host = host_name();
         let name = options.name.unwrap_or_else(|| default_name(&host));
         Ok(Self {
             broker: options.amqp_url,
             queue_kind: options.queue_kind,
             pools: options.pools,
+            trusted_keys,
             cuda: options.cuda,
             devices: distinct(options.devices),
             name,

@@ -10,6 +10,7 @@ pub mod executor;
 pub mod exit;
 pub mod ipc;
 mod own_executable;
+pub mod policy;
 mod privileges;
 pub mod quarantine;
 pub mod scheduler;

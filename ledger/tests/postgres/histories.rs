@@ -176,6 +176,7 @@ pub fn info(job_id: JobId, at_ms: i64) -> JobInfo {
         input_bytes: 512,
         client: Some("client-1".to_owned()),
         submitted_ms: Some(at_ms),
+        user_id: None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::{convert::Infallible, fmt, str::FromStr};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpufleet::QueueKind;
 
-use super::{cancel, completions, dead, environment, exit, history, kernels, local, show, submit, workers};
+use super::{cancel, completions, dead, environment, exit, history, kernels, keygen, local, show, submit, workers};
 
 /// Submit GPU jobs from a machine without a GPU, and see what became of them.
 #[derive(Debug, Parser)]
@@ -26,6 +26,7 @@ pub enum Command {
     /// Submit dead jobs again; the same as `gpufleet dead replay`
     Retry(dead::ChoiceOptions),
     Kernels(kernels::Options),
+    Keygen(keygen::Options),
     Local(local::Options),
     Completions(completions::Options),
 }

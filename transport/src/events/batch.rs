@@ -149,6 +149,7 @@ mod tests {
             input_bytes: 1 << 20,
             client: Some("client".to_owned()),
             submitted_ms: Some(1_700_000_000_000),
+            user_id: None,
         };
         Event::Submitted(Submitted { job, at_ms: 1_700_000_000_000 })
     }

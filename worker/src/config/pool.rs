@@ -1,16 +1,20 @@
-//! A pool as `--pool` names it: `team-a:weight=3,memory=50%`.
+//! A pool as `--pool` names it: `team-a:weight=3,memory=50%,allow=signed`.
 
 use std::str::FromStr;
 
 use gpufleet_schema::PoolName;
 
-use crate::scheduler::Promise;
+use crate::{
+    policy::{Allow, UnknownAllow},
+    scheduler::Promise,
+};
 
 /// A pool that this worker serves, and what it is promised here.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSpec {
     pub name: PoolName,
     pub promise: Promise,
+    pub allow: Allow,
 }
 
 /// What is wrong with a `--pool`.
@@ -18,12 +22,14 @@ pub struct PoolSpec {
 pub enum PoolSpecError {
     #[error("{0}")]
     Name(String),
-    #[error("{0:?} is not an option of a pool; weight=N and memory=N% are")]
+    #[error("{0:?} is not an option of a pool; weight=N, memory=N% and allow=WHAT are")]
     Option(String),
     #[error("weight={0}: give a whole number from 1 to {WEIGHT_MAX}")]
     Weight(String),
     #[error("memory={0}: give a part of every device's memory from 0.1% to 100%, as in memory=50%")]
     Memory(String),
+    #[error(transparent)]
+    Allow(#[from] UnknownAllow),
 }
 
 /// What is wrong with several of them together.
@@ -45,15 +51,16 @@ impl FromStr for PoolSpec {
     fn from_str(text: &str) -> Result<Self, PoolSpecError> {
         let (name, options) = text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
         let name = name.parse().map_err(|error| PoolSpecError::Name(format!("{error}")))?;
-        let mut promise = Promise::default();
+        let (mut promise, mut allow) = (Promise::default(), Allow::default());
         for option in options.into_iter().flat_map(|options| options.split(',')) {
             match option.split_once('=') {
                 Some(("weight", value)) => promise.weight = weight(value)?,
                 Some(("memory", value)) => promise.memory_permille = permille(value)?,
+                Some(("allow", value)) => allow = value.parse()?,
                 _ => return Err(PoolSpecError::Option(option.to_owned())),
             }
         }
-        Ok(Self { name, promise })
+        Ok(Self { name, promise, allow })
     }
 }
 
@@ -97,6 +104,8 @@ mod tests {
         let promise = Promise { weight: 3, memory_permille: 500 };
         assert_eq!(spec("team-a:weight=3,memory=50%").unwrap().promise, promise);
         assert_eq!(spec("team-a:memory=50%,weight=3").unwrap().promise, promise);
+        assert_eq!(spec("team-a:weight=3,allow=signed").unwrap().allow, Allow::Signed);
+        assert_eq!(spec("team-a").unwrap().allow, Allow::Source);
         assert_eq!(spec("team-a:memory=12.5%").unwrap().promise, Promise { weight: 1, memory_permille: 125 });
     }
 
@@ -108,8 +117,9 @@ mod tests {
             ("a:memory=50", "memory=50%"),
             ("a:memory=101%", "0.1% to 100%"),
             ("a:memory=NaN%", "0.1% to 100%"),
-            ("a:colour=red", "weight=N and memory=N%"),
-            ("a:", "weight=N and memory=N%"),
+            ("a:colour=red", "weight=N, memory=N% and allow=WHAT"),
+            ("a:", "weight=N, memory=N% and allow=WHAT"),
+            ("a:allow=all", "catalog, signed or source"),
             ("A B", "pool"),
         ] {
             let error = spec(text).unwrap_err().to_string();

@@ -3,7 +3,7 @@
 use gpufleet_schema::{
     ClientName, Encoding, JobId, PoolName, Priority,
     bounds::MESSAGE_BYTES_MAX,
-    topology::{HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, REPLIES, parse_task_key},
+    topology::{HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_USER, REPLIES, parse_task_key},
 };
 use gpufleet_transport::{Acker, Delivery, Properties};
 
@@ -60,6 +60,14 @@ impl Envelope {
     /// Whether settling would still reach the broker. Where not, the message comes again and work on it is for nothing.
     pub(super) fn is_live(&self) -> bool {
         self.acker.is_live()
+    }
+
+    /// The user for whom the broker vouches. What a worker published again carries the first one in a header, which counts only where the
+    /// broker vouches that a user like ours wrote it.
+    pub(super) fn user(&self, own: &str) -> Option<&str> {
+        let vouched = self.properties.user_id.as_deref().filter(|user| !user.is_empty())?;
+        let first = self.properties.header_text(HEADER_USER).filter(|_| vouched == own);
+        Some(first.unwrap_or(vouched))
     }
 
     /// The body's encoding by its content type.

@@ -78,6 +78,7 @@ impl Supervisor {
         // Whoever waits here is woken by a cancellation; `attempt` then says so.
         let cancelled = || Ending::Cancelled { reason: String::new() };
         task.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
+        self.check_policy(task, envelope)?;
         let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         let bytes = plain.device_bytes().expect("the check has added them up");
@@ -120,6 +121,13 @@ impl Supervisor {
         attempt.timings.wait_us += wait_us;
         attempt.timings.compile_us = compile_us;
         Ok(attempt)
+    }
+
+    /// By the pool of the queue: its routing key is its producer's word.
+    fn check_policy(&self, task: &Task<'_>, envelope: &Envelope) -> Result<(), Ending> {
+        let allow = self.config.pools[envelope.pool_id.0 as usize].allow;
+        let checked = allow.check(&task.program, task.signature.as_ref(), &self.config.trusted_keys);
+        checked.map_err(|forbidden| user(FailureCode::Policy, forbidden.to_string()))
     }
 
     /// Compiles CUDA C before the job asks for a place, so that no device waits for a compiler; the executor then finds the result
@@ -169,7 +177,8 @@ impl Supervisor {
 
     pub(super) fn job_info(&self, task: &Task<'_>, envelope: &Envelope) -> JobInfo {
         let client = task.reply.as_ref().map(ToString::to_string).or_else(|| envelope.properties.reply_to.clone());
-        JobInfo::of(task, envelope.pool.clone(), envelope.priority, client)
+        let user_id = envelope.user(self.broker.url().user()).map(str::to_owned);
+        JobInfo { user_id, ..JobInfo::of(task, envelope.pool.clone(), envelope.priority, client) }
     }
 }
 

@@ -5,7 +5,7 @@ use gpufleet_schema::{
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
         DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON,
-        HEADER_TRACEPARENT, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
+        HEADER_TRACEPARENT, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
@@ -105,7 +105,7 @@ impl Supervisor {
         task: &Task<'_>,
         again: Again,
     ) -> Result<(), PublishError> {
-        let mut properties = envelope.reusable_properties();
+        let mut properties = envelope.reusable_properties(self.broker.url().user());
         properties.message_id = Some(task.job_id.to_string());
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), again.attempt.into());
         properties.headers.insert(HEADER_LOSSES.to_owned(), again.losses.into());
@@ -121,7 +121,7 @@ impl Supervisor {
 
     /// Puts the whole message back as a copy that carries its own count of deliveries.
     pub(super) async fn publish_copy(&self, envelope: &Envelope, body: Vec<u8>) -> Result<(), PublishError> {
-        let mut properties = envelope.reusable_properties();
+        let mut properties = envelope.reusable_properties(self.broker.url().user());
         let deliveries = i64::try_from(envelope.delivery_count).unwrap_or(i64::MAX);
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), envelope.attempt.into());
         properties.headers.insert(HEADER_LOSSES.to_owned(), envelope.losses.into());
@@ -150,7 +150,7 @@ impl Supervisor {
         if body.len() > MESSAGE_BYTES_MAX {
             body.truncate(OVERSIZE_KEPT_BYTES);
         }
-        let mut properties = envelope.reusable_properties();
+        let mut properties = envelope.reusable_properties(self.broker.url().user());
         let reason = &reason[..reason.floor_char_boundary(HEADER_TEXT_BYTES_MAX)];
         properties.headers.insert(HEADER_REASON.to_owned(), reason.into());
         let origin = task_key(&envelope.pool, envelope.priority);
@@ -165,10 +165,13 @@ impl Envelope {
         self.properties.message_id.as_deref().unwrap_or("none")
     }
 
-    /// The producer's properties without its user: the broker vouches for a user only on the user's own connection.
-    fn reusable_properties(&self) -> Properties {
-        let headers = self.trace_headers();
-        Properties { user_id: None, headers, ..self.properties.clone() }
+    /// The producer's properties. The broker vouches for a user only on the user's own connection, so the producer's user moves into a
+    /// header, for which the broker vouches by our own.
+    fn reusable_properties(&self, own: &str) -> Properties {
+        let mut headers = self.trace_headers();
+        let user = self.user(own).filter(|user| user.len() <= HEADER_TEXT_BYTES_MAX);
+        headers.extend(user.map(|user| (HEADER_USER.to_owned(), user.into())));
+        Properties { user_id: user.map(|_| own.to_owned()), headers, ..self.properties.clone() }
     }
 
     fn trace_headers(&self) -> std::collections::BTreeMap<String, HeaderValue> {

@@ -95,6 +95,7 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
             "the worker's catalog lacks it; bring worker and command to the same version".to_owned()
         }
         FailureCode::RequirementsNotMet => "ask for less, or for a pool whose devices have it".to_owned(),
+        FailureCode::Policy => "use a catalog kernel, sign the program with --sign-key, or ask for a pool that allows it".to_owned(),
         FailureCode::LaunchError => "compare entry, arguments, grid, block and shared memory with the program and the device; an entry needs extern \"C\"".to_owned(),
         FailureCode::KernelFault => {
             "check the kernel's indices against the buffers' shapes, and the grid against both".to_owned()

@@ -49,6 +49,10 @@ pub struct Options {
     #[arg(long, value_name = "OPTION", allow_hyphen_values = true, help_heading = "Program", conflicts_with_all = ["kernel", "file", "ptx"])]
     pub compile_option: Vec<String>,
 
+    /// Sign the program with the private key in this file, for pools that run only what is signed; `gpufleet keygen` makes one
+    #[arg(long, value_name = "FILE", help_heading = "Program")]
+    pub sign_key: Option<PathBuf>,
+
     /// A scalar of a catalog kernel
     #[arg(long, value_name = "NAME=VALUE", help_heading = "Data", conflicts_with_all = ["source", "ptx", "file"])]
     pub arg: Vec<ScalarSpec>,

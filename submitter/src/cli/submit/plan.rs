@@ -16,7 +16,7 @@ use gpufleet::{
 use gpufleet_kernels::{Problem, ResolveError};
 
 use super::{Options, task_file};
-use crate::cli::{complaint::Complaint, files, kernels, spec::FileSpec};
+use crate::cli::{complaint::Complaint, files, kernels, keygen, spec::FileSpec};
 
 /// Everything that was typed, read and checked; nothing has been sent yet.
 #[derive(Debug)]
@@ -43,6 +43,9 @@ impl Plan {
             None => of_line(options)?,
         };
         plan.take_job_options(options);
+        if let Some(path) = &options.sign_key {
+            plan.job = plan.job.signed_by(&keygen::read(path)?);
+        }
         for out in &options.out {
             if plan.saves.insert(out.name.clone(), out.path.clone()).is_some() {
                 return Err(Complaint::usage(format!("output {} is to be written twice", out.name))

@@ -28,6 +28,7 @@ const TOP: &[&str] = &[
     "name",
     "labels",
     "program",
+    "signature",
     "arguments",
     "buffers",
     "launches",
