@@ -69,6 +69,10 @@ pub const HEADER_ATTEMPT: &str = "gpufleet-attempt";
 pub const HEADER_LOSSES: &str = "gpufleet-losses";
 /// Header with the number of deliveries that the broker did not count: classic queues only say that there was an earlier one.
 pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
+/// Header with the number of workers that passed the job on because no device of theirs has what it requires.
+pub const HEADER_HOPS: &str = "gpufleet-hops";
+/// Header with the devices of the workers that did.
+pub const HEADER_MET: &str = "gpufleet-met";
 /// Header of a dead message: why it is there.
 pub const HEADER_REASON: &str = "gpufleet-reason";
 /// Header of a dead message: the queue that it came from.

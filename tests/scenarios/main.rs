@@ -23,6 +23,7 @@ mod pools;
 mod postgres_lost;
 mod quarantine;
 mod queue_kinds;
+mod requirements;
 mod retrying;
 mod secrets;
 mod spare;

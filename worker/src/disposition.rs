@@ -27,6 +27,14 @@ pub enum Ending {
     Cancelled {
         reason: String,
     },
+    /// No device of this worker has what it requires: what that is, and the devices of all workers that it has met in
+    /// so many hops. `is_last` if there is nobody else to ask.
+    Misfit {
+        asked: String,
+        met: String,
+        hops: u32,
+        is_last: bool,
+    },
     /// It did not start: the worker is leaving.
     HandedBack,
 }
@@ -34,7 +42,7 @@ pub enum Ending {
 impl Ending {
     /// Whether a cancellation still changes anything: what has an outcome of its own keeps it.
     pub fn can_be_cancelled(&self) -> bool {
-        matches!(self, Self::Cancelled { .. } | Self::Lost { .. })
+        matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Misfit { is_last: false, .. })
     }
 }
 
@@ -45,9 +53,14 @@ pub enum Disposition {
     Final { state: AttemptState, failure: Option<Failure>, dead_letter: Option<String> },
     /// Publish it again as a message of its own, with so many losses, at once or after a wait, and record the lost attempt.
     Again { losses: u32, failure: Failure, after: Option<Rung> },
+    /// To another worker of its pool, after a wait, as if it had not come; with the number of hops and the devices that it has met.
+    PassOn { hops: u32, met: String, after: Rung },
     /// Back to the queue, as if it had not come.
     HandBack,
 }
+
+/// So often a job that does not fit comes again after the shortest wait.
+const SHORT_HOPS: u32 = 3;
 
 /// Decides. `losses` is how many executors the job had lost before this attempt.
 pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u64) -> Disposition {
@@ -74,6 +87,15 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
         Ending::Cancelled { reason } => {
             let failure = Failure::new(Verdict::User, FailureCode::Cancelled, reason);
             Disposition::Final { state: AttemptState::Cancelled, failure: Some(failure), dead_letter: None }
+        }
+        Ending::Misfit { met, hops, is_last: false, .. } => {
+            let after = if hops <= SHORT_HOPS { retry_rung(1) } else { retry_rung(2) };
+            Disposition::PassOn { hops, met, after }
+        }
+        Ending::Misfit { asked, met, is_last: true, .. } => {
+            let message = format!("no worker of the pool has {asked}; they have: {met}");
+            let failure = Failure::new(Verdict::User, FailureCode::RequirementsNotMet, message);
+            Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
         }
         Ending::HandedBack => Disposition::HandBack,
     }
@@ -140,6 +162,19 @@ mod tests {
         assert!(Ending::Lost { reason: String::new(), suspect: true }.can_be_cancelled());
         assert!(!Ending::Succeeded.can_be_cancelled());
         assert!(!Ending::HandedBack.can_be_cancelled(), "whoever gets it next reads the same log");
+    }
+
+    #[test]
+    fn a_misfit_is_passed_on_until_nobody_is_left_to_ask() {
+        let misfit = |hops, is_last| {
+            let (asked, met) = ("9.0".to_owned(), "w1: old; w2: older".to_owned());
+            dispose(Ending::Misfit { asked, met, hops, is_last }, 0, 3, 0)
+        };
+        assert!(matches!(misfit(1, false), Disposition::PassOn { hops: 1, after: Rung { seconds: 1, .. }, .. }));
+        assert!(matches!(misfit(4, false), Disposition::PassOn { hops: 4, after: Rung { seconds: 5, .. }, .. }));
+        let Disposition::Final { failure: Some(failure), .. } = misfit(2, true) else { panic!("not final") };
+        assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::RequirementsNotMet));
+        assert!(failure.message.contains("has 9.0") && failure.message.contains("w2: older"), "{}", failure.message);
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! fit and a place is free; a pool's own memory is lent while it has no work. A job that was in a lost executor runs alone in its
 //! pool's executor: if it is lost again, it is known who did it.
 
+mod allowed;
 mod backlog;
 mod device;
 mod placement;
@@ -20,7 +21,10 @@ use std::collections::HashMap;
 
 use gpufleet_schema::Priority;
 
-pub use self::pool::Promise;
+pub use self::{
+    allowed::{Allowed, DEVICES_MAX},
+    pool::Promise,
+};
 use self::{backlog::Waiting, device::Device, placement::Claim, pool::Pool};
 
 /// A job that later ones have passed this often waits no longer for luck: the next device is kept free for it.
@@ -47,6 +51,8 @@ pub struct Demand {
     pub bytes: u64,
     /// It must have its pool's executor to itself.
     pub alone: bool,
+    /// Devices that have what it requires.
+    pub allowed: Allowed,
 }
 
 /// What happened.
@@ -80,6 +86,8 @@ pub enum Action {
     Start(Ticket, DeviceId),
     /// No device of this worker can ever hold it.
     Refuse(Ticket, TooLarge),
+    /// The devices that it may run on are out of service, and others are not.
+    PassOn(Ticket),
     /// It has not started and will not: give it back to the broker.
     HandBack(Ticket),
 }
@@ -119,8 +127,8 @@ impl Scheduler {
     pub fn step(&mut self, event: Event) -> Vec<Action> {
         match event {
             Event::Arrived(ticket, _) if self.draining => return vec![Action::HandBack(ticket)],
-            Event::Arrived(ticket, demand) => match self.too_large(demand) {
-                Some(too_large) => return vec![Action::Refuse(ticket, too_large)],
+            Event::Arrived(ticket, demand) => match self.refusal(ticket, demand) {
+                Some(refusal) => return vec![refusal],
                 None => self.arrive(ticket, demand),
             },
             Event::Left { ticket, used_us } => self.leave(ticket, used_us),
@@ -147,19 +155,26 @@ impl Scheduler {
         self.pools.iter().map(|pool| pool.backlog.len()).sum()
     }
 
-    /// A device that is down for the moment still counts: it will be back, and the job can wait for it.
-    fn too_large(&self, demand: Demand) -> Option<TooLarge> {
-        let device_bytes_max = self.devices.iter().filter(|d| !d.is_gone()).map(|device| device.bytes).max()?;
-        (demand.bytes > device_bytes_max).then_some(TooLarge { bytes: demand.bytes, device_bytes_max })
+    /// Why the job can't be waited with. A device that is down for the moment still counts: it will be back, and the job can wait
+    /// for it. Without any device in service the worker is about to leave, and the job is handed back.
+    fn refusal(&self, ticket: Ticket, demand: Demand) -> Option<Action> {
+        let in_service = || self.devices.iter().filter(|device| !device.is_gone());
+        in_service().next()?;
+        let allowed = in_service().filter(|device| demand.allowed.has(device.id));
+        match allowed.map(|device| device.bytes).max() {
+            None => Some(Action::PassOn(ticket)),
+            Some(device_bytes_max) => (demand.bytes > device_bytes_max)
+                .then_some(Action::Refuse(ticket, TooLarge { bytes: demand.bytes, device_bytes_max })),
+        }
     }
 
     fn refuse_what_no_longer_fits(&mut self) -> Vec<Action> {
         let waiting: Vec<_> = self.pools.iter().flat_map(|pool| pool.backlog.iter()).copied().collect();
         let mut actions = Vec::new();
         for Waiting { ticket, demand, .. } in waiting {
-            if let Some(too_large) = self.too_large(demand) {
+            if let Some(refusal) = self.refusal(ticket, demand) {
                 self.leave(ticket, 0);
-                actions.push(Action::Refuse(ticket, too_large));
+                actions.push(refusal);
             }
         }
         actions

@@ -34,6 +34,9 @@ struct Kept {
 /// this device is reserved for.
 pub(super) fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand) -> bool {
     let Some(seat) = device.seat(demand.pool) else { return false };
+    if !demand.allowed.has(device.id) {
+        return false;
+    }
     if seat.exclusive || demand.alone && seat.places_taken > 0 {
         return false;
     }
@@ -50,7 +53,8 @@ pub(super) fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: De
 
 /// Whether keeping `device` free for the job helps: nobody else's promise stands in its way for ever.
 pub(super) fn can_reserve(device: &Device, claims: &[Claim], demand: Demand) -> bool {
-    device.seat(demand.pool).is_some() && device.reservation().is_none() && may_come_to_fit(device, claims, demand)
+    let is_open = demand.allowed.has(device.id) && device.seat(demand.pool).is_some();
+    is_open && device.reservation().is_none() && may_come_to_fit(device, claims, demand)
 }
 
 /// Whether the job fits once enough has left, while the pools that have work keep what is theirs.

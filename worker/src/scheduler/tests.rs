@@ -1,6 +1,6 @@
 use gpufleet_schema::Priority;
 
-use super::{Action, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket, TooLarge};
+use super::{Action, Allowed, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket, TooLarge};
 
 mod sharing;
 mod simulation;
@@ -8,7 +8,7 @@ mod simulation;
 const NONE: [u64; 0] = [];
 
 fn demand(bytes: u64) -> Demand {
-    Demand { pool: PoolId(0), priority: Priority::Normal, bytes, alone: false }
+    Demand { pool: PoolId(0), priority: Priority::Normal, bytes, alone: false, allowed: Allowed::ALL }
 }
 
 fn left(ticket: u64) -> Event {
@@ -165,4 +165,20 @@ fn a_large_job_of_low_priority_is_not_passed_for_ever_by_small_ones_of_high() {
         running.extend(started);
     }
     panic!("the large job never started");
+}
+
+#[test]
+fn a_job_starts_only_where_it_may_and_is_passed_on_when_that_is_gone() {
+    let mut scheduler = with_device(1, 100);
+    scheduler.step(Event::Device { device: DeviceId(1), places: 1, bytes: 50 });
+    scheduler.step(Event::ExecutorUp(DeviceId(1), PoolId(0)));
+    let second = Demand { allowed: [DeviceId(1)].into_iter().collect(), ..demand(10) };
+    assert_eq!(scheduler.step(Event::Arrived(Ticket(1), second)), [Action::Start(Ticket(1), DeviceId(1))]);
+    assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(2), second))), NONE, "device 0 is free and not allowed");
+    let refused = TooLarge { bytes: 60, device_bytes_max: 50 };
+    let large = Demand { bytes: 60, ..second };
+    assert_eq!(scheduler.step(Event::Arrived(Ticket(3), large)), [Action::Refuse(Ticket(3), refused)]);
+    assert_eq!(scheduler.step(Event::DeviceGone(DeviceId(1))), [Action::PassOn(Ticket(2))]);
+    assert_eq!(scheduler.step(Event::Arrived(Ticket(4), second)), [Action::PassOn(Ticket(4))]);
+    assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(5), demand(10)))), [5]);
 }

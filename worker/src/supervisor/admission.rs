@@ -14,6 +14,8 @@ use crate::scheduler::{Action, Demand, DeviceId, Event, Promise, Scheduler, Tick
 #[derive(Debug)]
 pub(super) enum Denied {
     TooLarge(TooLarge),
+    /// The devices that it may run on are out of service.
+    PassedOn,
     /// The worker is leaving; the job was not touched.
     HandedBack,
 }
@@ -71,6 +73,7 @@ impl Admission {
             let (ticket, answer) = match action {
                 Action::Start(ticket, device) => (ticket, Ok(device)),
                 Action::Refuse(ticket, too_large) => (ticket, Err(Denied::TooLarge(too_large))),
+                Action::PassOn(ticket) => (ticket, Err(Denied::PassedOn)),
                 Action::HandBack(ticket) => (ticket, Err(Denied::HandedBack)),
             };
             if let Some(sender) = inner.waiting.remove(&ticket) {
@@ -116,9 +119,10 @@ mod tests {
     use gpufleet_schema::Priority;
 
     use super::*;
-    use crate::scheduler::PoolId;
+    use crate::scheduler::{Allowed, PoolId};
 
-    const DEMAND: Demand = Demand { pool: PoolId(0), priority: Priority::Normal, bytes: 1, alone: false };
+    const DEMAND: Demand =
+        Demand { pool: PoolId(0), priority: Priority::Normal, bytes: 1, alone: false, allowed: Allowed::ALL };
 
     fn one_place() -> Arc<Admission> {
         let admission = Admission::new(&[Promise::default()]);

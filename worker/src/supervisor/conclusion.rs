@@ -53,7 +53,7 @@ impl Supervisor {
                 let retry_at_ms = after.map(|rung| now_ms + i64::from(rung.seconds) * 1000);
                 (AttemptState::Lost, Some(failure.clone()), retry_at_ms)
             }
-            Disposition::HandBack => return None,
+            Disposition::HandBack | Disposition::PassOn { .. } => return None,
         };
         Some(Event::AttemptFinished(AttemptFinished {
             job_id: job.task.job_id,
@@ -128,6 +128,7 @@ fn tell(disposition: &Disposition, task: &Task<'_>, envelope: &Envelope) {
             let seconds = after.map_or(0, |rung| rung.seconds);
             warn!(%job_id, attempt, losses, seconds, reason = failure.message, "job is tried again");
         }
+        Disposition::PassOn { hops, met, .. } => info!(%job_id, hops, met, "job does not fit here, passed on"),
         Disposition::HandBack => debug!(%job_id, "job handed back"),
     }
 }

@@ -78,6 +78,10 @@ impl DeviceSlot {
         }
     }
 
+    pub(super) fn is_in_service(&self) -> bool {
+        self.sick.borrow().is_none()
+    }
+
     pub(super) fn ran_on(&self, worker: WorkerName) -> RanOn {
         RanOn { worker, device: self.id.0, device_name: self.info.name.clone(), emulated: self.info.emulated }
     }

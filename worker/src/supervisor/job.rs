@@ -7,7 +7,7 @@ use std::{
 
 use gpufleet_kernels::{Problem, ResolveError};
 use gpufleet_schema::{
-    Encoding, Event, Failure, FailureCode, JobInfo, Limits, Program, RanOn, Requires, Started, Task, Timings, Verdict,
+    Encoding, Event, Failure, FailureCode, JobInfo, Limits, Program, RanOn, Started, Task, Timings, Verdict,
     bounds::MESSAGE_BYTES_MAX,
 };
 use tokio::time::timeout;
@@ -17,7 +17,6 @@ use super::{
     Supervisor,
     admission::Denied,
     clock::{micros, unix_ms},
-    devices::DeviceSlot,
     envelope::Envelope,
     orders::Watch,
 };
@@ -83,15 +82,20 @@ impl Supervisor {
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         let bytes = plain.device_bytes().expect("the check has added them up");
         check_reply_size(&plain, encoding)?;
-        self.check_requirements(&plain.requires)?;
+        let allowed = self.allowed(&plain.requires);
+        if allowed.is_empty() {
+            check_queue_limit(&plain.limits, envelope, task.submitted_ms)?;
+            return Err(self.misfit(&plain.requires, envelope).await);
+        }
         self.check_quarantine(envelope.pool_id, &plain)?;
         let compile_us = watch.or_cancelled(self.compile(&plain.program)).await.ok_or_else(cancelled)??;
 
         let (pool, priority) = (envelope.pool_id, envelope.priority);
-        let demand = Demand { pool, priority, bytes, alone: envelope.losses > 0 };
+        let demand = Demand { pool, priority, bytes, alone: envelope.losses > 0, allowed };
         let (permit, device) = match watch.or_cancelled(self.admission.admit(demand)).await.ok_or_else(cancelled)? {
             Ok(granted) => granted,
             Err(Denied::HandedBack) => return Err(Ending::HandedBack),
+            Err(Denied::PassedOn) => return Err(self.misfit(&plain.requires, envelope).await),
             Err(Denied::TooLarge(too_large)) => {
                 let message = format!(
                     "the buffers need {} bytes on the device, the largest device here has {}",
@@ -145,16 +149,6 @@ impl Supervisor {
             Ok(_) => Ok(micros(started.elapsed())),
             Err(error) => Err(Ending::Failed(error.into())),
         }
-    }
-
-    /// Every device must fit, since the scheduler may choose any of them.
-    fn check_requirements(&self, requires: &Requires) -> Result<(), Ending> {
-        let problems: Vec<String> = self.devices.iter().filter_map(|slot| unmet(requires, slot)).collect();
-        if problems.is_empty() {
-            return Ok(());
-        }
-        let message = format!("worker {} does not fit: {}", self.config.name, problems.join("; "));
-        Err(user(FailureCode::RequirementsNotMet, message))
     }
 
     async fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn) {
@@ -273,23 +267,4 @@ fn check_queue_limit(limits: &Limits, envelope: &Envelope, submitted_ms: Option<
     let queued = envelope.received.since_submission(submitted_ms) + envelope.received.elapsed();
     let queued_ms = micros(queued) / 1000;
     if queued_ms > limit_ms { Err(Ending::Expired { queued_ms, limit_ms }) } else { Ok(()) }
-}
-
-/// What a device lacks, if it lacks something.
-fn unmet(requires: &Requires, slot: &DeviceSlot) -> Option<String> {
-    let info = &slot.info;
-    let mut lacks = Vec::new();
-    let (major, minor) = info.compute_capability;
-    if let Some(wanted) = requires.compute_capability_min.filter(|wanted| *wanted > [major, minor]) {
-        lacks.push(format!("compute capability {}.{} asked, it has {major}.{minor}", wanted[0], wanted[1]));
-    }
-    if let Some(wanted) = requires.memory_bytes_min.filter(|wanted| *wanted > info.memory_bytes) {
-        lacks.push(format!("{wanted} bytes of memory asked, it has {}", info.memory_bytes));
-    }
-    if let Some(wanted) = &requires.device
-        && !info.name.to_lowercase().contains(&wanted.to_lowercase())
-    {
-        lacks.push(format!("a device named like {wanted:?} asked, it is {:?}", info.name));
-    }
-    (!lacks.is_empty()).then(|| format!("device {}: {}", slot.id.0, lacks.join(", ")))
 }

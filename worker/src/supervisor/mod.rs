@@ -8,6 +8,7 @@ mod envelope;
 mod heartbeat;
 mod intake;
 mod job;
+mod misfit;
 mod orders;
 mod outbox;
 mod parcel;

@@ -4,8 +4,8 @@ use gpufleet_schema::{
     Batch, ClientName, Encoding, MessageId, Reply, Task,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
-        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON,
-        HEADER_TRACEPARENT, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
+        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_HOPS, HEADER_LOSSES, HEADER_MET, HEADER_ORIGIN,
+        HEADER_REASON, HEADER_TRACEPARENT, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
@@ -105,7 +105,20 @@ impl Supervisor {
         task: &Task<'_>,
         again: Again,
     ) -> Result<(), PublishError> {
+        self.publish_passed_on(envelope, encoding, task, again, (envelope.hops, &envelope.met)).await
+    }
+
+    /// The same, with what it has met on its way.
+    pub(super) async fn publish_passed_on(
+        &self,
+        envelope: &Envelope,
+        encoding: Encoding,
+        task: &Task<'_>,
+        again: Again,
+        way: (u32, &str),
+    ) -> Result<(), PublishError> {
         let mut properties = envelope.reusable_properties(self.broker.url().user());
+        add_way(&mut properties, way);
         properties.message_id = Some(task.job_id.to_string());
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), again.attempt.into());
         properties.headers.insert(HEADER_LOSSES.to_owned(), again.losses.into());
@@ -122,6 +135,7 @@ impl Supervisor {
     /// Puts the whole message back as a copy that carries its own count of deliveries.
     pub(super) async fn publish_copy(&self, envelope: &Envelope, body: Vec<u8>) -> Result<(), PublishError> {
         let mut properties = envelope.reusable_properties(self.broker.url().user());
+        add_way(&mut properties, (envelope.hops, &envelope.met));
         let deliveries = i64::try_from(envelope.delivery_count).unwrap_or(i64::MAX);
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), envelope.attempt.into());
         properties.headers.insert(HEADER_LOSSES.to_owned(), envelope.losses.into());
@@ -181,6 +195,13 @@ impl Envelope {
             .map(|text| (HEADER_TRACEPARENT.to_owned(), text.into()))
             .into_iter()
             .collect()
+    }
+}
+
+fn add_way(properties: &mut Properties, (hops, met): (u32, &str)) {
+    if hops > 0 {
+        properties.headers.insert(HEADER_HOPS.to_owned(), hops.into());
+        properties.headers.insert(HEADER_MET.to_owned(), met.into());
     }
 }
 

@@ -1,0 +1,42 @@
+//! A job that requires what a worker's devices lack goes to one that has it; where none has, it fails and says what was asked and
+//! what the fleet has.
+
+use gpufleet_schema::{FailureCode, Verdict};
+use gpufleet_tests::{Ground, WAIT, kernels};
+
+const CAPABILITY: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
+const MEMORY: &str = "GPUFLEET_EMULATOR_MEMORY";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_find_the_worker_that_fits() {
+    let ground = Ground::shared("fits").await;
+    let _small = ground.worker_in(&[], &[(CAPABILITY, "8.0"), (MEMORY, "512MiB")]).await;
+    let large = ground.worker_in(&[], &[(CAPABILITY, "9.0"), (MEMORY, "1GiB")]).await;
+    let fleet = ground.client().await;
+    let mut handles = Vec::new();
+    for _ in 0..6 {
+        let job = kernels::doubles(&[1.0]).requires_compute_capability(9, 0);
+        handles.push(fleet.submit(job).await.unwrap());
+    }
+    for handle in &mut handles {
+        let result = handle.wait(WAIT).await.unwrap();
+        assert_eq!((result.ran_on.unwrap().worker.as_str(), result.attempt), (large.name(), 1));
+    }
+    ground.check_history(6).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_fits_nowhere_fails_with_what_the_workers_have() {
+    let ground = Ground::shared("fits-nowhere").await;
+    let small = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
+    let large = ground.worker_in(&[], &[(CAPABILITY, "9.0")]).await;
+    let fleet = ground.client().await;
+    let job = kernels::doubles(&[1.0]).requires_compute_capability(12, 0);
+    let error = fleet.submit(job).await.unwrap().wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::RequirementsNotMet));
+    for part in ["has compute capability 12.0", small.name(), large.name(), "8.0", "9.0"] {
+        assert!(failure.message.contains(part), "{part}: {}", failure.message);
+    }
+    ground.check_history(1).await;
+}

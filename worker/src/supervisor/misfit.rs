@@ -1,0 +1,110 @@
+//! Jobs that require what no device here has: passed on to the pool's other workers, and failed once none is left to ask.
+//!
+//! A job that is passed on carries the devices of the workers that it has met. When these are all that serve its queue, or after a
+//! bounded number of hops, it fails and says what was asked and what they have. A worker that fits may be too busy to be sent the
+//! job, so meeting the same misfits again proves nothing.
+
+use std::time::Duration;
+
+use gpufleet_schema::{Requires, bounds::HEADER_TEXT_BYTES_MAX, topology::task_queue};
+use tokio::time::timeout;
+
+use super::{Supervisor, devices::DeviceSlot, envelope::Envelope};
+use crate::{disposition::Ending, scheduler::Allowed};
+
+/// The first waits are a second each, the later ones five: some minutes, for a pool whose only fitting workers are busy or starting.
+const HOPS_MAX: u32 = 40;
+/// Where the broker does not answer, the hops alone decide.
+const CONSUMERS_TOLD_WITHIN: Duration = Duration::from_secs(2);
+/// Between the workers in the list.
+const SEPARATOR: &str = "; ";
+
+impl Supervisor {
+    /// The devices that have what the job requires, and are in service.
+    pub(super) fn allowed(&self, requires: &Requires) -> Allowed {
+        self.devices.iter().filter(|slot| slot.is_in_service() && fits(requires, slot)).map(|slot| slot.id).collect()
+    }
+
+    /// What becomes of a job that no device here may run.
+    pub(super) async fn misfit(&self, requires: &Requires, envelope: &Envelope) -> Ending {
+        let met = met_with(&envelope.met, self.config.name.as_str(), &self.have());
+        let queue = task_queue(&envelope.pool, envelope.priority);
+        let depth = timeout(CONSUMERS_TOLD_WITHIN, self.broker.queue_depth(&queue)).await;
+        let consumers = depth.ok().and_then(Result::ok).flatten().map(|depth| depth.consumers);
+        let hops = envelope.hops.saturating_add(1);
+        Ending::Misfit { asked: asked(requires), is_last: is_last(hops, &met, consumers), met, hops }
+    }
+
+    /// What the devices of this worker are, in a line.
+    fn have(&self) -> String {
+        let devices: Vec<_> = self.devices.iter().map(describe).collect();
+        devices.join(" + ")
+    }
+}
+
+/// Whether nobody is left who could fit: every consumer of the queue has been met, or it has gone round for too long.
+fn is_last(hops: u32, met: &str, consumers: Option<u32>) -> bool {
+    hops >= HOPS_MAX || consumers.is_some_and(|consumers| workers(met).count() >= consumers as usize)
+}
+
+fn workers(met: &str) -> impl Iterator<Item = &str> {
+    met.split(SEPARATOR).filter_map(|worker| Some(worker.split_once(": ")?.0))
+}
+
+/// The list with this worker in it. What does not fit into a header is left out, and then the hops decide.
+fn met_with(met: &str, worker: &str, have: &str) -> String {
+    if workers(met).any(|known| known == worker) {
+        return met.to_owned();
+    }
+    let separator = if met.is_empty() { "" } else { SEPARATOR };
+    let longer = format!("{met}{separator}{worker}: {}", have.replace(';', ","));
+    if longer.len() <= HEADER_TEXT_BYTES_MAX { longer } else { met.to_owned() }
+}
+
+fn describe(slot: &DeviceSlot) -> String {
+    let info = &slot.info;
+    let (major, minor) = info.compute_capability;
+    let sick = if slot.is_in_service() { "" } else { ", out of service" };
+    format!("{} (compute capability {major}.{minor}, {} bytes{sick})", info.name, info.memory_bytes)
+}
+
+fn asked(requires: &Requires) -> String {
+    let mut parts = Vec::new();
+    parts.extend(requires.compute_capability_min.map(|[major, minor]| format!("compute capability {major}.{minor}")));
+    parts.extend(requires.memory_bytes_min.map(|bytes| format!("{bytes} bytes of memory")));
+    parts.extend(requires.device.as_ref().map(|name| format!("a device named like {name:?}")));
+    if parts.is_empty() { "a device in service".to_owned() } else { parts.join(" and ") }
+}
+
+fn fits(requires: &Requires, slot: &DeviceSlot) -> bool {
+    let info = &slot.info;
+    let (major, minor) = info.compute_capability;
+    let name = info.name.to_lowercase();
+    requires.compute_capability_min.is_none_or(|least| [major, minor] >= least)
+        && requires.memory_bytes_min.is_none_or(|least| info.memory_bytes >= least)
+        && requires.device.as_ref().is_none_or(|part| name.contains(&part.to_lowercase()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_worker_stands_in_the_list_once_and_the_list_is_bounded() {
+        let first = met_with("", "w1", "GPU; old");
+        assert_eq!(first, "w1: GPU, old");
+        assert_eq!(met_with(&first, "w1", "GPU"), first);
+        let both = met_with(&first, "w2", "GPU");
+        assert_eq!(workers(&both).collect::<Vec<_>>(), ["w1", "w2"]);
+        assert_eq!(met_with(&both, "w3", &"x".repeat(HEADER_TEXT_BYTES_MAX)), both);
+    }
+
+    #[test]
+    fn it_ends_when_all_consumers_were_met_or_after_many_hops() {
+        let met = "w1: a; w2: b";
+        assert!(is_last(2, met, Some(2)));
+        assert!(!is_last(2, met, Some(3)));
+        assert!(!is_last(20, met, None), "nobody knows who else is there");
+        assert!(is_last(HOPS_MAX, met, Some(3)));
+    }
+}
