@@ -58,6 +58,8 @@ pub struct JobRow {
     /// The catalog name, or the entry of the first launch.
     pub kernel: Option<String>,
     pub client: Option<String>,
+    /// The broker's user who published the job, where the broker vouched for it.
+    pub user_id: Option<String>,
     pub created_at: DateTime<Utc>,
     /// By the producer's clock.
     pub submitted_at: Option<DateTime<Utc>>,

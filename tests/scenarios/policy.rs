@@ -100,6 +100,8 @@ async fn a_forged_user_is_refused_by_the_broker_and_nothing_runs() {
     broker.publish(message(broker.url().user())).await.unwrap();
     let _worker = ground.worker().await;
     ground.poll_job("ran", task.job_id, |job| job.state == JobState::Succeeded).await;
+    let known = ground.final_job(task.job_id).await;
+    assert_eq!(known.job.user_id.as_deref(), Some(broker.url().user()));
     ground.check_history(1).await;
 }
 

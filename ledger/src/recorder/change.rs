@@ -56,6 +56,7 @@ pub(super) struct Info {
     pub(super) kernel: String,
     pub(super) input_bytes: i64,
     pub(super) client: Option<String>,
+    pub(super) user_id: Option<String>,
     pub(super) submitted_at: Option<DateTime<Utc>>,
 }
 
@@ -159,6 +160,7 @@ impl Info {
             kernel: storable(job.kernel.clone()),
             input_bytes: big("input_bytes", job.input_bytes)?,
             client: job.client.clone().map(storable),
+            user_id: job.user_id.clone().map(storable),
             submitted_at: job.submitted_ms.map(|ms| time("submitted_ms", ms)).transpose()?,
         })
     }

@@ -47,7 +47,9 @@ impl Changes {
 
     fn submitted(&mut self, event: &Submitted) -> Result<(), Unrecordable> {
         let at = time("at_ms", event.at_ms)?;
-        let change = JobChange { confirmed_at: Some(at), ..JobChange::described(&event.job, at)? };
+        // Producers say who they are in nobody's hearing; workers say for whom the broker vouched.
+        let job = JobInfo { user_id: None, ..event.job.clone() };
+        let change = JobChange { confirmed_at: Some(at), ..JobChange::described(&job, at)? };
         self.job(event.job.job_id, change);
         Ok(())
     }
@@ -153,6 +155,7 @@ impl Info {
     fn fill(&mut self, later: Self) {
         self.name = self.name.take().or(later.name);
         self.client = self.client.take().or(later.client);
+        self.user_id = self.user_id.take().or(later.user_id);
         self.submitted_at = self.submitted_at.or(later.submitted_at);
     }
 }

@@ -186,7 +186,7 @@ async fn a_database_that_cannot_be_used_is_refused_with_the_reason() {
     database.execute("insert into _sqlx_migrations values (9999, 'later', now(), true, '', 0)").await;
     let error = refusal(database.url()).await;
     assert!(error.to_string().contains("upgrade this program"), "{error}");
-    database.execute("delete from _sqlx_migrations where version in (9999, 3)").await;
+    database.execute("delete from _sqlx_migrations where version > 2").await;
     let error = refusal(database.url()).await;
     assert!(error.to_string().contains("at version 2"), "{error}");
     database.execute("update _sqlx_migrations set checksum = 'x' where version = 1").await;

@@ -18,7 +18,7 @@ goes away.
 /// What `gpufleet history -o json` prints.
 pub const HISTORY: &str = "\
 JSON: a list of objects. What is not known is null. Fields may be added, none goes away.
-  job_id, state, name, labels (an object), pool, priority, program, kernel, client
+  job_id, state, name, labels (an object), pool, priority, program, kernel, client, user_id
   created_at, submitted_at, started_at, finished_at: RFC 3339, in UTC
   attempts: how many were begun
   attempt: the one that decided the outcome, or the latest. What follows is about it:

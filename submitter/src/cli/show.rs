@@ -84,6 +84,7 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     let priority = job.priority.as_deref().unwrap_or("?");
     lines.add("pool", job.pool.as_ref().map(|pool| format!("{pool}, priority {priority}")));
     lines.add("client", job.client.clone());
+    lines.add("user", job.user_id.clone());
     let time = |time: Option<chrono::DateTime<chrono::Utc>>| time.map(|time| time.format("%F %T%.3f UTC").to_string());
     lines.add("submitted", time(job.submitted_at.or(Some(job.created_at))));
     lines.add("started", time(job.started_at));

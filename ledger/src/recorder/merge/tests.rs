@@ -101,3 +101,17 @@ fn an_event_that_no_column_holds_is_refused_by_the_field() {
         assert_eq!(changes, Changes::default(), "nothing of it was added");
     }
 }
+
+#[test]
+fn a_user_is_who_a_worker_says_and_not_who_a_producer_says() {
+    let job = id(1, 0, Some(0));
+    let told = |user: &str| JobInfo { user_id: Some(user.to_owned()), ..info(job, 0) };
+    let submitted = Event::Submitted(Submitted { job: told("forged"), at_ms: 0 });
+    let Event::Started(start) = started(&info(job, 0), 1, 0) else { panic!("it is a start") };
+    let start = Event::Started(Started { job: told("anna"), ..start });
+    for events in [[submitted.clone(), start.clone()], [start, submitted]] {
+        let changes = merged(&events);
+        let known = changes.jobs[&job].info.as_ref().and_then(|info| info.user_id.as_deref());
+        assert_eq!(known, Some("anna"));
+    }
+}

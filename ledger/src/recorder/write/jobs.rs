@@ -20,11 +20,11 @@ pub(super) async fn write(jobs: &BTreeMap<JobId, JobChange>, connection: &mut Pg
         r#"/* recorder::write::jobs */
         insert into jobs as known
             (job_id, id_at, created_at, state, pool, priority, name, labels, program, kernel, input_bytes, client,
-             submitted_at, confirmed_at, attempt, attempt_ended, started_at, final_attempt, finished_at)
+             submitted_at, confirmed_at, attempt, attempt_ended, started_at, final_attempt, finished_at, user_id)
         select * from unnest(
             $1::uuid[], $2::timestamptz[], $3::timestamptz[], $4::text[], $5::text[], $6::text[], $7::text[], $8::jsonb[],
             $9::text[], $10::text[], $11::bigint[], $12::text[], $13::timestamptz[], $14::timestamptz[], $15::int[],
-            $16::bool[], $17::timestamptz[], $18::int[], $19::timestamptz[])
+            $16::bool[], $17::timestamptz[], $18::int[], $19::timestamptz[], $20::text[])
         on conflict (job_id, id_at) do update set
             created_at = least(known.created_at, excluded.created_at),
             state = case
@@ -41,6 +41,7 @@ pub(super) async fn write(jobs: &BTreeMap<JobId, JobChange>, connection: &mut Pg
             kernel = coalesce(known.kernel, excluded.kernel),
             input_bytes = coalesce(known.input_bytes, excluded.input_bytes),
             client = coalesce(known.client, excluded.client),
+            user_id = coalesce(known.user_id, excluded.user_id),
             submitted_at = coalesce(known.submitted_at, excluded.submitted_at),
             confirmed_at = least(known.confirmed_at, excluded.confirmed_at),
             attempt = greatest(known.attempt, excluded.attempt),
@@ -71,6 +72,7 @@ pub(super) async fn write(jobs: &BTreeMap<JobId, JobChange>, connection: &mut Pg
         &columns.started_at as &[Option<DateTime<Utc>>],
         &columns.final_attempt as &[Option<i32>],
         &columns.finished_at as &[Option<DateTime<Utc>>],
+        &columns.user_id as &[Option<&str>],
     )
     .execute(connection)
     .await?;
@@ -98,6 +100,7 @@ struct Columns<'a> {
     started_at: Vec<Option<DateTime<Utc>>>,
     final_attempt: Vec<Option<i32>>,
     finished_at: Vec<Option<DateTime<Utc>>>,
+    user_id: Vec<Option<&'a str>>,
 }
 
 impl<'a> Columns<'a> {
@@ -130,6 +133,7 @@ impl<'a> Columns<'a> {
         self.attempt_ended.push(change.progress.ended);
         self.started_at.push(change.started_at);
         self.final_attempt.push(change.outcome.map(|outcome| outcome.attempt));
+        self.user_id.push(info.and_then(|info| info.user_id.as_deref()));
         self.finished_at.push(change.outcome.map(|outcome| outcome.finished_at));
     }
 }

@@ -16,6 +16,7 @@ pub fn job(id: &str) -> JobRow {
         program: Some("catalog".to_owned()),
         kernel: Some("saxpy".to_owned()),
         client: Some("cli-1".to_owned()),
+        user_id: Some("anna".to_owned()),
         created_at: at(0),
         submitted_at: Some(at(0)),
         started_at: Some(at(1)),
