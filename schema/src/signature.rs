@@ -211,7 +211,6 @@ fn blocks(text: &str, label: &str) -> impl Iterator<Item = Vec<u8>> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "a test may panic")]
 mod tests {
     use super::*;
 

@@ -13,7 +13,7 @@ pub use self::{
     keys::KeysError,
     pool::{PoolSpec, PoolsError},
 };
-use crate::{compiler::Sandbox, executor::CudaSpec};
+use crate::{compiler::Sandbox, executor::CudaSpec, scheduler::DEVICES_MAX};
 
 /// Names of the environment variables that this program reads.
 pub mod env {
@@ -50,7 +50,7 @@ pub struct Options {
     cuda: CudaSpec,
 
     /// Device numbers, as in --devices 0,1
-    #[arg(long, value_name = "N,…", env = env::DEVICES, value_delimiter = ',', default_value = "0")]
+    #[arg(long, value_name = "N,…", env = env::DEVICES, value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(..i64::from(DEVICES_MAX)))]
     devices: Vec<u32>,
 
     /// This worker's name in replies and the ledger [default: the host's name and the process id]
