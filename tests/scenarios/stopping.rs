@@ -1,8 +1,8 @@
 //! A worker that is asked to stop finishes what runs, hands back the rest, and exits 0. (fault 44)
 
 use gpufleet_local::Signal;
-use gpufleet_schema::JobState;
-use gpufleet_tests::{Ground, WAIT, busy};
+use gpufleet_schema::{JobState, PoolName, Priority, topology::task_queue};
+use gpufleet_tests::{Ground, WAIT, busy, poll_until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn sigterm_finishes_what_runs_and_hands_back_the_rest() {
@@ -10,8 +10,11 @@ async fn sigterm_finishes_what_runs_and_hands_back_the_rest() {
     let first = ground.worker_with(&["--jobs-per-device", "1"]).await;
     let fleet = ground.client().await;
     let mut running = fleet.submit(busy::for_seconds(12)).await.unwrap();
-    let mut waiting = fleet.submit(busy::for_millis(10)).await.unwrap();
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
+    let mut waiting = fleet.submit(busy::for_millis(10)).await.unwrap();
+    let broker = ground.broker().await;
+    let queue = task_queue(&PoolName::default(), Priority::Normal);
+    poll_until("the worker has both", async || broker.queue_depth(&queue).await.unwrap().unwrap().messages == 0).await;
 
     assert_eq!(first.stop(Signal::Terminate).await, Some(0));
     assert_eq!(running.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), first.name());
