@@ -66,6 +66,8 @@ pub struct Function {
     pub results: Vec<u32>,
     pub calls: Calls,
     pub has_barrier: bool,
+    /// It jumps backwards somewhere: how long it runs can't be told from its length.
+    pub has_loop: bool,
     /// A kernel's own shared variables.
     pub shared: Vec<SharedVariable>,
     pub lines: Lines,

@@ -239,9 +239,12 @@ impl<'a, 'm> Emitter<'a, 'm> {
     }
 
     fn resolve_labels(&mut self) {
-        for instruction in &mut self.function.code {
+        for (index, instruction) in self.function.code.iter_mut().enumerate() {
             match &mut instruction.op {
-                Op::Jump(target) => *target = self.positions[*target as usize],
+                Op::Jump(target) => {
+                    *target = self.positions[*target as usize];
+                    self.function.has_loop |= *target as usize <= index;
+                }
                 Op::JumpTable { targets, .. } => {
                     for target in targets {
                         *target = self.positions[*target as usize];

@@ -16,6 +16,9 @@ use crate::ops::lanes::vector_available;
 /// Threads below which a launch stays on the caller's thread: starting another costs more than so few take.
 const THREADS_WORTH_SHARING: u64 = 4096;
 
+/// The same for kernels with loops, whose threads take longer.
+const LOOPING_THREADS_WORTH_SHARING: u64 = 1024;
+
 /// Blocks are taken so many times by each thread, so that all end at about the same time; more often where blocks are
 /// few, and at most so many at once. What threads count together is a place that they wait for each other at.
 const TAKES_OF_THREAD: u64 = 16;
@@ -126,7 +129,9 @@ fn start(
         fault: Mutex::new(None),
     };
     let blocks = config.blocks();
-    let small = blocks.saturating_mul(config.threads().into()) < THREADS_WORTH_SHARING;
+    let loops = entry.program.functions[entry.function].has_loop;
+    let worth = if loops { LOOPING_THREADS_WORTH_SHARING } else { THREADS_WORTH_SHARING };
+    let small = blocks.saturating_mul(config.threads().into()) < worth;
     let helpers = if small { 0 } else { (options.threads.max(1) as u64 - 1).min(blocks - 1) };
     let (run, cooperative, team) = (&run, signals.workspace != 0, helpers as usize + 1);
     let taken = (blocks / (team as u64 * TAKES_OF_THREAD)).clamp(1, TAKEN_MAX);
