@@ -2,13 +2,12 @@
 
 use std::{fs, ops::Deref, sync::Arc};
 
-use gpufleet::Fleet as Client;
 use gpufleet_ledger::{DatabaseUrl, Ledger};
 use gpufleet_local::{Endpoints, Fleet, FleetBuilder, QueueKind, Services, Signal, Worker};
 use gpufleet_transport::{Broker, Options};
 use tokio::sync::OnceCell;
 
-use crate::{WAIT, poll_until};
+use crate::{WAIT, history::Sightings, poll_until, producer::Kept, witness::Witness};
 
 /// The services that most scenarios share. Their guard ends them with this process.
 static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
@@ -18,6 +17,9 @@ static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 pub struct Ground {
     fleet: Fleet,
     pub(crate) ledger: Ledger,
+    pub(crate) witness: Witness,
+    pub(crate) promises: Kept,
+    pub(crate) sightings: Sightings,
 }
 
 /// A worker of a [`Ground`].
@@ -57,7 +59,10 @@ impl Ground {
         // Its text has the end of the log of what did not start.
         let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
         let url: DatabaseUrl = fleet.endpoints().database_url.parse().unwrap();
-        Self { ledger: Ledger::connect(url).await.unwrap(), fleet }
+        let ledger = Ledger::connect(url).await.unwrap();
+        Witness::make_queue(&fleet).await;
+        let witness = Witness::begin(&fleet.endpoints().amqp_url).await;
+        Self { fleet, ledger, witness, promises: Kept::default(), sightings: Sightings::default() }
     }
 
     pub fn services(&self) -> &Services {
@@ -91,11 +96,6 @@ impl Ground {
     /// A worker that may not take jobs yet, with variables in its environment, such as the emulator's.
     pub fn start_worker_in(&self, arguments: &[&str], environment: &[(&str, &str)]) -> TestWorker {
         TestWorker(self.fleet.launch_worker_in(arguments, environment).unwrap())
-    }
-
-    /// A producer.
-    pub async fn client(&self) -> Client {
-        Client::connect(&self.endpoints().amqp_url).await.unwrap()
     }
 
     /// The broker without a producer's comforts.

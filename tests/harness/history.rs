@@ -1,101 +1,229 @@
-//! The ledger as a scenario reads it, and the checker that every scenario ends with.
+//! The history checker: what was promised to producers, what they were told, every event and reply that went through the broker,
+//! and what the ledger holds in the end, put side by side.
+//!
+//! The rules: no confirmed job is lost; each has exactly one final outcome, which one of its attempts came to and which everybody
+//! was told; a final outcome never changes and never precedes a start; every wait ends. A history in which nothing was seen breaks
+//! a rule of its own, so that nothing passes because somebody looked away.
 
-use gpufleet_ledger::{FailureRow, HistoryFilter, JobDetail, JobRow, WorkerRow};
-use gpufleet_schema::{AttemptState, JobId, JobState};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+    sync::Mutex,
+    time::{Duration, Instant},
+};
+
+use gpufleet_ledger::{FailureRow, JobDetail, JobRow};
+use gpufleet_schema::{AttemptState, Event, JobId, JobState};
 
 use crate::{
     Ground,
-    poll::{poll_some, poll_until},
+    poll::{PAUSE, poll_until},
 };
 
+mod rules;
+#[cfg(test)]
+mod tests;
+
+/// How long the sources of a history may be behind each other.
+const SETTLED_WITHIN: Duration = Duration::from_secs(20);
+
+/// Everything that is known of a scenario's jobs.
+#[derive(Debug, Clone, Default)]
+pub struct History {
+    /// How many jobs there have to be.
+    pub expected: usize,
+    pub promises: Promises,
+    /// As they came, some of them perhaps twice.
+    pub events: Vec<Event>,
+    /// Those to the producers whose promises are remembered.
+    pub replies: Vec<SeenReply>,
+    /// The ledger's jobs in the end.
+    pub known: Vec<JobDetail>,
+    /// Each final outcome that the ledger ever showed for a job.
+    pub outcomes: BTreeMap<JobId, BTreeSet<Outcome>>,
+}
+
+/// What producers hold of their jobs.
+#[derive(Debug, Clone, Default)]
+pub struct Promises {
+    /// `submit` returned.
+    pub confirmed: BTreeSet<JobId>,
+    pub waits: BTreeMap<JobId, Wait>,
+}
+
+/// All waits for one job.
+#[derive(Debug, Clone, Default)]
+pub struct Wait {
+    /// Begun and not ended.
+    pub open: u32,
+    /// Outcomes that they gave.
+    pub told: Vec<Told>,
+}
+
+/// What somebody was told of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Told {
+    pub state: AttemptState,
+    pub attempt: u32,
+}
+
+/// A reply on its way to a producer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SeenReply {
+    pub job_id: JobId,
+    pub told: Told,
+}
+
+/// A final outcome as the ledger shows it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Outcome {
+    pub state: JobState,
+    pub attempt: Option<u32>,
+    pub finished_ms: Option<i64>,
+    /// Code and message of a failure.
+    pub failure: Option<(String, String)>,
+}
+
+/// A rule that a history breaks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Violation {
+    /// A history of nothing proves nothing.
+    NothingSeen { what: &'static str },
+    /// There are more or fewer jobs than were asked for.
+    Count { expected: usize, known: usize },
+    /// A confirmed job has no final outcome.
+    Lost { job: JobId },
+    /// Not exactly one attempt decides the job.
+    Finals { job: JobId, deciding: usize },
+    /// The job's row and its deciding attempt say different things.
+    Torn { job: JobId },
+    /// The ledger holds an end of which no event told.
+    Invented { job: JobId, attempt: u32 },
+    /// An event told of an end that the ledger does not hold, as the outcome or as superseded.
+    Forgotten { job: JobId, attempt: u32 },
+    /// One worker told two ends of one attempt.
+    TwoEnds { job: JobId, attempt: u32 },
+    /// The ledger showed two final outcomes.
+    Changed { job: JobId },
+    /// Something ended before it began, or ran without a beginning.
+    EndBeforeStart { job: JobId, attempt: u32 },
+    /// A wait did not end, or ended without an outcome.
+    Unended { job: JobId },
+    /// A producer was given two outcomes of one job.
+    ToldTwice { job: JobId },
+    /// A reply or a wait said something else than the ledger.
+    ToldOtherwise { job: JobId },
+    /// No reply went to the producer.
+    Unanswered { job: JobId },
+    /// An attempt on the emulated device does not say so.
+    Unlabelled { job: JobId, attempt: u32 },
+}
+
+/// The final outcomes that the ledger showed, whenever somebody looked.
+#[derive(Debug, Default)]
+pub(crate) struct Sightings(Mutex<BTreeMap<JobId, BTreeSet<Outcome>>>);
+
+impl History {
+    /// Every rule that it breaks.
+    pub fn violations(&self) -> Vec<Violation> {
+        rules::violations(self)
+    }
+
+    /// Panics with every rule that it breaks.
+    pub fn assert_holds(&self) {
+        let violations = self.violations();
+        let shown: Vec<_> = violations.iter().map(ToString::to_string).collect();
+        assert!(violations.is_empty(), "the history does not hold:\n{}", shown.join("\n"));
+    }
+}
+
+impl Outcome {
+    /// `None` while the job has none.
+    pub fn of(job: &JobRow) -> Option<Self> {
+        let failure = |failure: &FailureRow| (failure.code.clone(), failure.message.clone());
+        job.state.is_final().then(|| Self {
+            state: job.state,
+            attempt: job.attempt,
+            finished_ms: job.finished_at.map(|at| at.timestamp_millis()),
+            failure: job.failure.as_ref().map(failure),
+        })
+    }
+}
+
+impl Sightings {
+    pub(crate) fn saw(&self, job: &JobRow) {
+        if let Some(outcome) = Outcome::of(job) {
+            self.0.lock().unwrap().entry(job.job_id).or_default().insert(outcome);
+        }
+    }
+
+    fn all(&self) -> BTreeMap<JobId, BTreeSet<Outcome>> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
 impl Ground {
-    /// Waits until the ledger shows the job like this.
-    pub async fn poll_job(&self, what: &str, job_id: JobId, mut like: impl FnMut(&JobRow) -> bool) {
-        poll_until(what, async || self.ledger.job(job_id).await.unwrap().is_some_and(|detail| like(&detail.job))).await;
-    }
-
-    /// Waits for the job's final outcome.
-    pub async fn final_job(&self, job_id: JobId) -> JobDetail {
-        poll_some(&format!("job {job_id} has a final outcome in the ledger"), async || {
-            self.ledger.job(job_id).await.unwrap().filter(|detail| detail.job.state.is_final())
-        })
-        .await
-    }
-
-    /// Waits until at least `count` jobs are in this state.
-    pub async fn poll_count(&self, what: &str, state: JobState, count: u64) {
-        poll_until(what, async || {
-            // The database may be on its way back.
-            let counts = self.ledger.count_by_state().await.unwrap_or_default();
-            counts.iter().any(|counted| counted.state == state && counted.jobs >= count)
-        })
-        .await;
-    }
-
-    pub async fn poll_worker(&self, what: &str, name: &str, mut like: impl FnMut(&WorkerRow) -> bool) {
-        poll_until(what, async || {
-            self.ledger.workers().await.unwrap().iter().any(|worker| worker.worker == name && like(worker))
-        })
-        .await;
-    }
-
-    /// The history checker: exactly these many jobs are known; each has exactly one final outcome, which is that of one attempt;
-    /// nothing ended before it began; and what was final stays as it is.
+    /// Waits until exactly these many jobs are known and final, and checks their history. It may be called again when more has
+    /// happened: what was final before has to be so still.
     pub async fn check_history(&self, jobs: usize) {
+        self.history(jobs).await.assert_holds();
+    }
+
+    /// The history once these many jobs are final, or more are known.
+    pub async fn history(&self, jobs: usize) -> History {
         poll_until(&format!("{jobs} jobs in the ledger, all final"), async || {
-            let known = self.all_jobs().await;
+            // The database may be on its way back.
+            let Ok(known) = self.all_jobs().await else { return false };
             known.len() >= jobs && known.iter().all(|job| job.state.is_final())
         })
         .await;
-        let known = self.all_jobs().await;
-        assert_eq!(known.len(), jobs, "no job is known twice or unasked");
-        for job in &known {
-            let detail = self.ledger.job(job.job_id).await.unwrap().expect("it was just listed");
-            check_job(&detail);
-        }
-        // Attempts that were superseded may still be on their way into the record; outcomes may not change.
-        for (before, now) in known.iter().zip(self.all_jobs().await) {
-            assert_eq!(outcome(before), outcome(&now), "a final outcome stays");
-        }
-    }
-
-    async fn all_jobs(&self) -> Vec<JobRow> {
-        let mut filter = HistoryFilter { limit: HistoryFilter::LIMIT_MAX, ..HistoryFilter::default() };
-        let mut all = Vec::new();
+        // The sources are read one after the other, and each may be behind the others. What stays wrong is wrong.
+        let deadline = Instant::now() + SETTLED_WITHIN;
         loop {
-            let page = self.ledger.history(&filter).await.unwrap();
-            all.extend(page.jobs);
-            match page.next {
-                Some(next) => filter.before = Some(next),
-                None => return all,
+            let history = self.history_now(jobs).await;
+            if history.violations().is_empty() || Instant::now() > deadline {
+                return history;
             }
+            tokio::time::sleep(PAUSE).await;
+        }
+    }
+
+    async fn history_now(&self, jobs: usize) -> History {
+        let known = self.all_details().await;
+        let (events, replies) = self.witness.seen();
+        History {
+            expected: jobs,
+            promises: self.promises.all(),
+            events,
+            replies,
+            known,
+            outcomes: self.sightings.all(),
         }
     }
 }
 
-fn outcome(job: &JobRow) -> (JobId, JobState, Option<u32>, Option<&FailureRow>) {
-    (job.job_id, job.state, job.attempt, job.failure.as_ref())
-}
-
-fn check_job(detail: &JobDetail) {
-    let job = &detail.job;
-    let id = job.job_id;
-    let finals: Vec<_> = detail
-        .attempts
-        .iter()
-        .filter(|attempt| !attempt.superseded && !matches!(attempt.state, AttemptState::Running | AttemptState::Lost))
-        .collect();
-    assert_eq!(finals.len(), 1, "{id} has one final outcome: {:?}", detail.attempts);
-    assert_eq!(finals[0].state.job_state(), job.state, "{id}");
-    assert_ne!(job.state, JobState::Running, "{id}");
-    assert!(job.finished_at.is_some(), "{id}");
-    for attempt in &detail.attempts {
-        if let (Some(started), Some(finished)) = (attempt.started_at, attempt.finished_at) {
-            assert!(started <= finished, "{id}: attempt {} ended before it began", attempt.attempt);
-        }
-        if attempt.device.is_some() {
-            let label = (attempt.device_name.is_some(), attempt.emulated);
-            assert_eq!(label, (true, Some(true)), "{id}: attempt {} says that its device is emulated", attempt.attempt);
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::NothingSeen { what } => write!(f, "no {what}: nothing is proven"),
+            Self::Count { expected, known } => write!(f, "{expected} jobs were asked for, {known} are known"),
+            Self::Lost { job } => write!(f, "{job} was confirmed and is lost"),
+            Self::Finals { job, deciding } => write!(f, "{job} has {deciding} attempts that decide it"),
+            Self::Torn { job } => write!(f, "{job} stands otherwise than the attempt that decided it"),
+            Self::Invented { job, attempt } => write!(f, "{job}: no event told how attempt {attempt} ended"),
+            Self::Forgotten { job, attempt } => {
+                write!(f, "{job}: the ledger does not know how attempt {attempt} ended")
+            }
+            Self::TwoEnds { job, attempt } => write!(f, "{job}: one worker told two ends of attempt {attempt}"),
+            Self::Changed { job } => write!(f, "{job} had a final outcome, and then another"),
+            Self::EndBeforeStart { job, attempt } => write!(f, "{job}: attempt {attempt} ended before it began"),
+            Self::Unended { job } => write!(f, "a wait for {job} has not come to an outcome"),
+            Self::ToldTwice { job } => write!(f, "{job} was answered twice"),
+            Self::ToldOtherwise { job } => write!(f, "{job}: its producer was told otherwise than the ledger"),
+            Self::Unanswered { job } => write!(f, "{job} was never answered"),
+            Self::Unlabelled { job, attempt } => {
+                write!(f, "{job}: attempt {attempt} does not say that its device is emulated")
+            }
         }
     }
 }

@@ -6,9 +6,13 @@ pub mod busy;
 mod command;
 mod dead;
 mod ground;
-mod history;
+pub mod history;
 pub mod kernels;
+mod ledger;
+mod node;
 mod poll;
+mod producer;
+mod witness;
 
 use std::time::Duration;
 
@@ -16,6 +20,7 @@ pub use command::{Ended, gpufleet_command};
 pub use dead::{DeadLetter, dead_letters};
 pub use ground::{Ground, TestWorker, is_alive};
 pub use poll::poll_until;
+pub use producer::{Producer, Promise};
 
 /// How long anything may take before a scenario gives up. Two busy cores can make a second's work last far longer.
 pub const WAIT: Duration = Duration::from_secs(90);

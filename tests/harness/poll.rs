@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::WAIT;
 
-const PAUSE: Duration = Duration::from_millis(20);
+pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
 /// Looks again and again until the condition holds. Fails, with its name, when it does not within [`WAIT`].
 pub async fn poll_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {

@@ -2,15 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use gpufleet::{FailedJob, JobError, JobHandle};
+use gpufleet::{FailedJob, JobError};
 use gpufleet_schema::{AttemptState, FailureCode, JobState, Selection};
-use gpufleet_tests::{Ground, WAIT, busy};
+use gpufleet_tests::{Ground, Promise, WAIT, busy};
 
-fn only(handle: &JobHandle) -> Selection {
+fn only(handle: &Promise) -> Selection {
     Selection { jobs: vec![handle.id()], ..Selection::default() }
 }
 
-async fn cancelled(handle: &mut JobHandle) -> FailedJob {
+async fn cancelled(handle: &mut Promise) -> FailedJob {
     let error = handle.wait(WAIT).await.unwrap_err();
     let JobError::Failed(failed) = error else { panic!("{error}") };
     assert_eq!(failed.state, AttemptState::Cancelled);

@@ -21,7 +21,7 @@ async fn a_fleet_with_classic_queues_runs_jobs() {
     let ground = Ground::shared_with("classic", FleetKind::Classic).await;
     let _worker = ground.worker().await;
     let builder = Fleet::builder().queue_kind(QueueKind::Classic);
-    let fleet = builder.connect(&ground.endpoints().amqp_url).await.unwrap();
+    let fleet = ground.client_with(builder).await;
     let mut handle = fleet.submit(kernels::doubles(&[3.0])).await.unwrap();
     assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [6.0]);
 
@@ -61,7 +61,7 @@ async fn a_classic_producer_is_refused_by_a_quorum_fleet_which_goes_on() {
 async fn on_classic_queues_every_attempt_has_a_number_of_its_own() {
     let ground = Ground::shared_with("classic-again", FleetKind::Classic).await;
     let builder = Fleet::builder().queue_kind(QueueKind::Classic);
-    let fleet = builder.connect(&ground.endpoints().amqp_url).await.unwrap();
+    let fleet = ground.client_with(builder).await;
     let mut handle = fleet.submit(busy::for_seconds(12)).await.unwrap();
     for attempt in 1..=2 {
         let worker = ground.worker().await;

@@ -1,0 +1,204 @@
+//! The rules, one function each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use gpufleet_ledger::{AttemptRow, JobDetail};
+use gpufleet_schema::{AttemptFinished, AttemptState, Event, JobId, Started};
+
+use super::{History, Violation};
+
+/// The events of one job.
+#[derive(Default)]
+struct Told<'a> {
+    starts: Vec<&'a Started>,
+    ends: Vec<&'a AttemptFinished>,
+}
+
+pub(super) fn violations(history: &History) -> Vec<Violation> {
+    let mut found = Vec::new();
+    nothing_seen(history, &mut found);
+    lost(history, &mut found);
+    changed(history, &mut found);
+    waits(history, &mut found);
+    replies(history, &mut found);
+    let told = by_job(&history.events);
+    for detail in &history.known {
+        let told = told.get(&detail.job.job_id);
+        decided_once(detail, &mut found);
+        ends(detail, told, &mut found);
+        starts(detail, told, &mut found);
+        labels(detail, &mut found);
+    }
+    let known: BTreeSet<JobId> = history.known.iter().map(|detail| detail.job.job_id).collect();
+    let strangers = told.iter().filter(|(job, _)| !known.contains(job)).flat_map(|(_, told)| told.ends.iter());
+    found.extend(strangers.map(|end| Violation::Forgotten { job: end.job_id, attempt: end.attempt }));
+    found
+}
+
+fn by_job(events: &[Event]) -> BTreeMap<JobId, Told<'_>> {
+    let mut jobs: BTreeMap<JobId, Told<'_>> = BTreeMap::new();
+    for event in events {
+        match event {
+            Event::Started(start) => jobs.entry(start.job.job_id).or_default().starts.push(start),
+            Event::AttemptFinished(end) => jobs.entry(end.job_id).or_default().ends.push(end),
+            Event::Submitted(_) | Event::WorkerSeen(_) => {}
+        }
+    }
+    jobs
+}
+
+fn nothing_seen(history: &History, found: &mut Vec<Violation>) {
+    let mut nothing = |what| found.push(Violation::NothingSeen { what });
+    if history.expected == 0 || history.known.is_empty() {
+        nothing("job");
+    }
+    if !history.events.iter().any(|event| matches!(event, Event::AttemptFinished(_))) {
+        nothing("event of an attempt's end");
+    }
+    if !history.promises.confirmed.is_empty() && history.replies.is_empty() {
+        nothing("reply");
+    }
+    if history.known.iter().any(|detail| !history.outcomes.contains_key(&detail.job.job_id)) {
+        nothing("look at an outcome");
+    }
+}
+
+/// What a producer holds a confirmation of, or told the ledger of.
+fn confirmed(history: &History) -> BTreeSet<JobId> {
+    let told = history.events.iter().filter_map(|event| match event {
+        Event::Submitted(submitted) => Some(submitted.job.job_id),
+        _ => None,
+    });
+    told.chain(history.promises.confirmed.iter().copied()).collect()
+}
+
+fn lost(history: &History, found: &mut Vec<Violation>) {
+    let known = history.known.len();
+    if known != history.expected {
+        found.push(Violation::Count { expected: history.expected, known });
+    }
+    let is_final = |detail: &&JobDetail| detail.job.state.is_final() && detail.job.finished_at.is_some();
+    let ended: BTreeSet<JobId> = history.known.iter().filter(is_final).map(|detail| detail.job.job_id).collect();
+    let mut wanted = confirmed(history);
+    wanted.extend(history.known.iter().map(|detail| detail.job.job_id));
+    found.extend(wanted.difference(&ended).map(|job| Violation::Lost { job: *job }));
+}
+
+fn changed(history: &History, found: &mut Vec<Violation>) {
+    let twice = history.outcomes.iter().filter(|(_, outcomes)| outcomes.len() > 1);
+    found.extend(twice.map(|(job, _)| Violation::Changed { job: *job }));
+}
+
+fn waits(history: &History, found: &mut Vec<Violation>) {
+    for (job, wait) in &history.promises.waits {
+        if wait.open > 0 || wait.told.is_empty() {
+            found.push(Violation::Unended { job: *job });
+        }
+        if wait.told.len() > 1 {
+            found.push(Violation::ToldTwice { job: *job });
+        }
+    }
+}
+
+/// All that anybody was told of a job is the ledger's outcome, and whoever has a confirmation was told.
+fn replies(history: &History, found: &mut Vec<Violation>) {
+    let answered: BTreeSet<JobId> = history.replies.iter().map(|reply| reply.job_id).collect();
+    let silent = history.promises.confirmed.difference(&answered);
+    found.extend(silent.map(|job| Violation::Unanswered { job: *job }));
+    let jobs: BTreeMap<JobId, &JobDetail> = history.known.iter().map(|detail| (detail.job.job_id, detail)).collect();
+    let waits = history.promises.waits.iter().flat_map(|(job, wait)| wait.told.iter().map(|told| (*job, *told)));
+    let told: BTreeSet<_> = history.replies.iter().map(|reply| (reply.job_id, reply.told)).collect();
+    let fits = |job: &JobId, told: &super::Told| {
+        jobs.get(job).is_some_and(|detail| {
+            told.state.job_state() == detail.job.state && (1..=detail.job.attempts).contains(&told.attempt)
+        })
+    };
+    let mut otherwise: BTreeSet<JobId> =
+        told.iter().filter(|(job, told)| !fits(job, told)).map(|(job, _)| *job).collect();
+    // What a wait gave came in a reply.
+    otherwise.extend(waits.filter(|wait| !told.contains(wait)).map(|(job, _)| job));
+    found.extend(otherwise.into_iter().map(|job| Violation::ToldOtherwise { job }));
+}
+
+fn is_final(state: AttemptState) -> bool {
+    state.job_state().is_final()
+}
+
+fn deciding(detail: &JobDetail) -> impl Iterator<Item = &AttemptRow> {
+    detail.attempts.iter().filter(|attempt| is_final(attempt.state) && !attempt.superseded)
+}
+
+fn decided_once(detail: &JobDetail, found: &mut Vec<Violation>) {
+    let job = detail.job.job_id;
+    let deciding: Vec<_> = deciding(detail).collect();
+    let [attempt] = deciding.as_slice() else {
+        found.push(Violation::Finals { job, deciding: deciding.len() });
+        return;
+    };
+    let of_attempt = (attempt.state.job_state(), Some(attempt.attempt), attempt.finished_at);
+    if of_attempt != (detail.job.state, detail.job.attempt, detail.job.finished_at) {
+        found.push(Violation::Torn { job });
+    }
+}
+
+/// The ledger holds what events told, and nothing else.
+fn ends(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation>) {
+    let job = detail.job.job_id;
+    let ends: &[&AttemptFinished] = told.map_or(&[], |told| &told.ends);
+    for row in detail.attempts.iter().filter(|row| row.state != AttemptState::Running) {
+        let tells = |end: &&&AttemptFinished| {
+            end.attempt == row.attempt && end.state == row.state && end.worker.as_str() == row.worker
+        };
+        if !ends.iter().any(|end| tells(&end)) {
+            found.push(Violation::Invented { job, attempt: row.attempt });
+        }
+    }
+    for (index, end) in ends.iter().enumerate().filter(|(_, end)| is_final(end.state)) {
+        let attempt = end.attempt;
+        if !detail.attempts.iter().any(|row| row.attempt == attempt && is_final(row.state)) {
+            found.push(Violation::Forgotten { job, attempt });
+        }
+        let same = |other: &&&AttemptFinished| {
+            is_final(other.state) && (other.attempt, &other.worker) == (attempt, &end.worker)
+        };
+        if ends[..index].iter().any(|other| same(&other) && other != end) {
+            found.push(Violation::TwoEnds { job, attempt });
+        }
+    }
+}
+
+/// All processes of a scenario share a clock.
+fn starts(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation>) {
+    let job = detail.job.job_id;
+    let starts: &[&Started] = told.map_or(&[], |told| &told.starts);
+    let mut wrong = BTreeSet::new();
+    for row in &detail.attempts {
+        let began = starts.iter().any(|start| start.attempt == row.attempt);
+        let ran_from_nowhere = row.state == AttemptState::Succeeded && !(began && row.started_at.is_some());
+        let backwards = row.started_at.zip(row.finished_at).is_some_and(|(started, finished)| started > finished);
+        let too_early = row.started_at.zip(detail.job.submitted_at).is_some_and(|(at, submitted)| at < submitted);
+        if ran_from_nowhere || backwards || too_early {
+            wrong.insert(row.attempt);
+        }
+    }
+    let ends: &[&AttemptFinished] = told.map_or(&[], |told| &told.ends);
+    for start in starts {
+        let ended = |end: &&&AttemptFinished| (end.attempt, &end.worker) == (start.attempt, &start.worker);
+        if ends.iter().filter(|end| ended(end)).any(|end| end.at_ms < start.at_ms) {
+            wrong.insert(start.attempt);
+        }
+    }
+    found.extend(wrong.into_iter().map(|attempt| Violation::EndBeforeStart { job, attempt }));
+    let times = (detail.job.started_at, detail.job.finished_at);
+    if times.0.zip(times.1).is_some_and(|(started, finished)| started > finished) {
+        found.push(Violation::EndBeforeStart { job, attempt: 0 });
+    }
+}
+
+fn labels(detail: &JobDetail, found: &mut Vec<Violation>) {
+    let job = detail.job.job_id;
+    let unlabelled =
+        |row: &&AttemptRow| row.device.is_some() && (row.device_name.is_none() || row.emulated != Some(true));
+    let attempts = detail.attempts.iter().filter(unlabelled);
+    found.extend(attempts.map(|row| Violation::Unlabelled { job, attempt: row.attempt }));
+}

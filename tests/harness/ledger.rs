@@ -1,0 +1,77 @@
+//! The ledger as a scenario reads it.
+
+use gpufleet_ledger::{HistoryFilter, JobDetail, JobRow, LedgerError, WorkerRow};
+use gpufleet_schema::{JobId, JobState};
+
+use crate::{
+    Ground,
+    poll::{poll_some, poll_until},
+};
+
+impl Ground {
+    /// Waits until the ledger shows the job like this.
+    pub async fn poll_job(&self, what: &str, job_id: JobId, mut like: impl FnMut(&JobRow) -> bool) {
+        poll_until(what, async || {
+            let Some(detail) = self.ledger.job(job_id).await.unwrap() else { return false };
+            self.sightings.saw(&detail.job);
+            like(&detail.job)
+        })
+        .await;
+    }
+
+    /// Waits for the job's final outcome.
+    pub async fn final_job(&self, job_id: JobId) -> JobDetail {
+        let detail = poll_some(&format!("job {job_id} has a final outcome in the ledger"), async || {
+            self.ledger.job(job_id).await.unwrap().filter(|detail| detail.job.state.is_final())
+        })
+        .await;
+        self.sightings.saw(&detail.job);
+        detail
+    }
+
+    /// Waits until the ledger shows the job with its attempts like this.
+    pub async fn poll_attempts(&self, what: &str, job_id: JobId, mut like: impl FnMut(&JobDetail) -> bool) {
+        poll_until(what, async || self.ledger.job(job_id).await.unwrap().is_some_and(|detail| like(&detail))).await;
+    }
+
+    /// Waits until at least `count` jobs are in this state.
+    pub async fn poll_count(&self, what: &str, state: JobState, count: u64) {
+        poll_until(what, async || {
+            // The database may be on its way back.
+            let counts = self.ledger.count_by_state().await.unwrap_or_default();
+            counts.iter().any(|counted| counted.state == state && counted.jobs >= count)
+        })
+        .await;
+    }
+
+    pub async fn poll_worker(&self, what: &str, name: &str, mut like: impl FnMut(&WorkerRow) -> bool) {
+        poll_until(what, async || {
+            self.ledger.workers().await.unwrap().iter().any(|worker| worker.worker == name && like(worker))
+        })
+        .await;
+    }
+
+    pub(crate) async fn all_jobs(&self) -> Result<Vec<JobRow>, LedgerError> {
+        let mut filter = HistoryFilter { limit: HistoryFilter::LIMIT_MAX, ..HistoryFilter::default() };
+        let mut all = Vec::new();
+        loop {
+            let page = self.ledger.history(&filter).await?;
+            all.extend(page.jobs);
+            match page.next {
+                Some(next) => filter.before = Some(next),
+                None => break,
+            }
+        }
+        all.iter().for_each(|job| self.sightings.saw(job));
+        Ok(all)
+    }
+
+    /// Every job with its attempts.
+    pub(crate) async fn all_details(&self) -> Vec<JobDetail> {
+        let mut details = Vec::new();
+        for job in self.all_jobs().await.unwrap() {
+            details.push(self.ledger.job(job.job_id).await.unwrap().expect("it was just listed"));
+        }
+        details
+    }
+}

@@ -1,0 +1,124 @@
+//! A producer whose promises are remembered: what the broker confirmed, and how each wait ended.
+
+use std::{
+    ops::Deref,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use gpufleet::{Fleet, FleetBuilder, Job, JobError, JobHandle, JobResult, SubmitError};
+use gpufleet_schema::{JobId, topology::REPLIES};
+
+use crate::{
+    Ground,
+    history::{Promises, Told},
+    node, witness,
+};
+
+/// A connection to a fleet, as producers have it.
+#[derive(Debug, Clone)]
+pub struct Producer {
+    fleet: Fleet,
+    kept: Kept,
+}
+
+/// A confirmed job.
+#[derive(Debug)]
+pub struct Promise {
+    handle: JobHandle,
+    kept: Kept,
+}
+
+/// What all producers of a scenario hold.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Kept(Arc<Mutex<Promises>>);
+
+/// A wait that has begun. However it ends, it is not open any more.
+struct Waiting<'a> {
+    kept: &'a Kept,
+    job: JobId,
+}
+
+impl Ground {
+    /// A producer.
+    pub async fn client(&self) -> Producer {
+        self.client_with(Fleet::builder()).await
+    }
+
+    /// A producer with more chosen than where the fleet is.
+    pub async fn client_with(&self, builder: FleetBuilder) -> Producer {
+        let fleet = builder.connect(&self.endpoints().amqp_url).await.unwrap();
+        node::bind_queue(self.fleet(), witness::QUEUE, REPLIES, fleet.client().as_str()).await;
+        Producer { fleet, kept: self.promises.clone() }
+    }
+}
+
+impl Producer {
+    pub async fn submit(&self, job: Job) -> Result<Promise, SubmitError> {
+        self.fleet.submit(job).await.map(|handle| self.promised(handle))
+    }
+
+    pub async fn submit_many(&self, jobs: impl IntoIterator<Item = Job>) -> Vec<Result<Promise, SubmitError>> {
+        let handles = self.fleet.submit_many(jobs).await;
+        handles.into_iter().map(|handle| handle.map(|handle| self.promised(handle))).collect()
+    }
+
+    fn promised(&self, handle: JobHandle) -> Promise {
+        self.kept.change(|promises| promises.confirmed.insert(handle.id()));
+        Promise { handle, kept: self.kept.clone() }
+    }
+}
+
+impl Deref for Producer {
+    type Target = Fleet;
+
+    fn deref(&self) -> &Fleet {
+        &self.fleet
+    }
+}
+
+impl Promise {
+    pub fn id(&self) -> JobId {
+        self.handle.id()
+    }
+
+    /// Waits for the reply, as [`JobHandle::wait`] does.
+    pub async fn wait(&mut self, deadline: Duration) -> Result<JobResult, JobError> {
+        let waiting = Waiting::begin(&self.kept, self.handle.id());
+        let outcome = self.handle.wait(deadline).await;
+        waiting.told(&outcome);
+        outcome
+    }
+}
+
+impl Kept {
+    pub(crate) fn all(&self) -> Promises {
+        self.0.lock().unwrap().clone()
+    }
+
+    fn change<T>(&self, change: impl FnOnce(&mut Promises) -> T) -> T {
+        change(&mut self.0.lock().unwrap())
+    }
+}
+
+impl<'a> Waiting<'a> {
+    fn begin(kept: &'a Kept, job: JobId) -> Self {
+        kept.change(|promises| promises.waits.entry(job).or_default().open += 1);
+        Self { kept, job }
+    }
+
+    fn told(&self, outcome: &Result<JobResult, JobError>) {
+        let told = match outcome {
+            Ok(result) => Told { state: result.state, attempt: result.attempt },
+            Err(JobError::Failed(failed)) => Told { state: failed.state, attempt: failed.attempt },
+            Err(JobError::DeadlinePassed { .. } | JobError::BadReply { .. } | JobError::Closed { .. }) => return,
+        };
+        self.kept.change(|promises| promises.waits.entry(self.job).or_default().told.push(told));
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.kept.change(|promises| promises.waits.entry(self.job).or_default().open -= 1);
+    }
+}

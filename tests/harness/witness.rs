@@ -1,0 +1,91 @@
+//! Sees every event and every reply of a scenario: a queue of its own gets a copy of each.
+
+use std::sync::{Arc, Mutex};
+
+use gpufleet_local::Fleet;
+use gpufleet_schema::{
+    Encoding, Event, encoding,
+    topology::{EVENTS, EVENTS_BINDING, REPLIES},
+};
+use gpufleet_transport::{Broker, Delivery, Incoming, Options};
+use tokio::task::AbortHandle;
+
+use crate::{
+    history::{SeenReply, Told},
+    node,
+};
+
+/// The queue that the copies go to. Events are bound from the start, replies with each producer.
+pub(crate) const QUEUE: &str = "scenario.witness";
+const PREFETCH: u16 = 500;
+
+#[derive(Debug)]
+pub(crate) struct Witness {
+    seen: Arc<Mutex<Seen>>,
+    reader: AbortHandle,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    events: Vec<Event>,
+    replies: Vec<SeenReply>,
+}
+
+impl Witness {
+    /// Makes the queue, and has events come to it. The recorder has made the exchange.
+    pub(crate) async fn make_queue(fleet: &Fleet) {
+        node::declare_queue(fleet, QUEUE, "[]").await;
+        node::bind_queue(fleet, QUEUE, EVENTS, EVENTS_BINDING).await;
+    }
+
+    /// Begins to look. Needs the exchanges and [`QUEUE`].
+    pub(crate) async fn begin(amqp_url: &str) -> Self {
+        let options = Options::new(amqp_url.parse().unwrap(), "a scenario's witness");
+        let broker = Broker::connect(options).await.unwrap();
+        let seen = Arc::new(Mutex::new(Seen::default()));
+        let reader = tokio::spawn(look(broker, Arc::clone(&seen))).abort_handle();
+        Self { seen, reader }
+    }
+
+    pub(crate) fn seen(&self) -> (Vec<Event>, Vec<SeenReply>) {
+        let seen = self.seen.lock().unwrap();
+        (seen.events.clone(), seen.replies.clone())
+    }
+}
+
+impl Drop for Witness {
+    fn drop(&mut self) {
+        self.reader.abort();
+    }
+}
+
+async fn look(broker: Broker, seen: Arc<Mutex<Seen>>) {
+    let mut consumer = broker.consume(QUEUE.to_owned(), PREFETCH);
+    while let Some(incoming) = consumer.next().await {
+        let Incoming::Delivery(delivery) = incoming else { continue };
+        seen.lock().unwrap().take(&delivery);
+        // Unacknowledged, it comes again: everything may be seen twice.
+        let _settled = delivery.ack().await;
+    }
+}
+
+impl Seen {
+    fn take(&mut self, delivery: &Delivery) {
+        match delivery.exchange.as_str() {
+            EVENTS => self.events.extend(encoding::decode_events(&delivery.body).expect("events can be read")),
+            REPLIES => self.replies.extend(replies(delivery)),
+            other => panic!("a message from exchange {other:?}"),
+        }
+    }
+}
+
+fn replies(delivery: &Delivery) -> Vec<SeenReply> {
+    let content_type = delivery.properties.content_type.as_deref().unwrap_or_default();
+    let encoding = Encoding::of_content_type(content_type).expect("replies have a content type");
+    let replies = encoding.decode_replies(&delivery.body).expect("replies can be read");
+    let seen = |reply: &gpufleet_schema::Reply<'_>| SeenReply {
+        job_id: reply.job_id,
+        told: Told { state: reply.state, attempt: reply.attempt },
+    };
+    replies.as_slice().iter().map(seen).collect()
+}
