@@ -17,6 +17,7 @@ mod foreign_producer;
 mod hostile_messages;
 mod limits;
 mod local_fleet;
+mod modules;
 mod packing;
 mod policy;
 mod pools;

@@ -1,35 +1,53 @@
-//! Compiles CUDA C to PTX in a child process that is gone a moment later.
+//! Compiles CUDA C in a child process that is gone a moment later: to PTX, and for a GPU also to a cubin of its own architecture.
 //!
 //! NVRTC is a C++ front end that reads text from strangers: it may crash, loop or eat memory, and what it includes shows in its log. So it
 //! runs in a child with limits on time, memory and files ([`child`]), without our environment, and with all closed but CUDA's own headers, as
 //! far as the kernel can do that ([`sandbox`]). Options come from an allow list ([`options`]).
 //!
-//! Results are kept, bounded, by code, options and architecture ([`cache`]), and so is the word that code is wrong; equal requests at the same time are
-//! compiled once, well or not.
+//! Results are kept, bounded, by code, options and target ([`cache`]), and so is the word that code is wrong; equal requests at the same time are
+//! compiled once, well or not. Good ones are also kept on disk, where the worker was given a folder ([`store`]), by the compiler and its headers
+//! as well ([`toolkit`]).
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{Failure, FailureCode, Verdict};
-use tokio::{sync::Semaphore, time::timeout};
+use tokio::{
+    sync::{OnceCell, Semaphore},
+    task::spawn_blocking,
+    time::timeout,
+};
+use tracing::{debug, info, warn};
 
 mod cache;
 mod check;
 mod child;
+mod command;
 mod diagnostics;
+mod error;
 pub mod library;
+mod nvrtc;
 mod options;
 mod parent;
+mod request;
 mod sandbox;
+mod store;
+mod toolkit;
 
 pub use check::Checked;
 pub use child::TIME_LIMIT;
+pub use command::{CompileOptions, compile_file, compile_to_file, parse_arch};
+pub use error::CompileError;
 pub use library::{NVRTC_VARIABLE, Nvrtc};
+pub use request::{CompileRequest, Compiled, Target};
 pub use sandbox::{Closed, Sandbox};
+pub use store::{Store, StoreError};
 
 use cache::Cache;
 
@@ -38,51 +56,28 @@ use crate::own_executable;
 /// Compilers at once: each takes a core and some hundred megabytes for the tens of milliseconds that it lives.
 const COMPILERS_MAX: usize = 4;
 
-/// CUDA C and what it is compiled for.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CompileRequest {
-    pub code: String,
-    /// As a user gives them; see [`options`] for what is allowed.
-    pub options: Vec<String>,
-    /// The device's compute capability. The newest architecture that NVRTC knows and the device runs is taken.
-    pub arch: (u32, u32),
-    /// NVRTC's library or its folder, where it is not to be looked for.
-    pub nvrtc: Option<PathBuf>,
+/// A program and where it was found.
+#[derive(Debug, Clone)]
+pub struct Found {
+    pub compiled: Arc<Compiled>,
+    pub origin: Origin,
 }
 
-/// PTX, and what the compiler said.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Compiled {
-    pub ptx: String,
-    /// Warnings and remarks, cut to a bound.
-    pub log: String,
-    /// How long it took; of a kept result, how long it took then.
-    pub micros: u64,
-    /// NVRTC's version, as `12.9`.
-    pub version: String,
+/// Where a program was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    Memory,
+    Disk,
+    /// It was compiled just now, for this request or for an equal one.
+    Compiler,
 }
 
-/// Why there is no PTX.
-#[derive(Debug, Clone, thiserror::Error)]
-pub enum CompileError {
-    /// The code is at fault.
-    #[error("compile: {message}")]
-    Source { message: String, log: String, line: Option<u32> },
-    /// An option or an include that is not allowed.
-    #[error("compile: {0}")]
-    Refused(String),
-    #[error("compile: it took longer than {} s", limit.as_secs())]
-    Timeout { limit: Duration },
-    /// The compiler crashed over this code, or ran into its limits.
-    #[error("compile: the compiler died: {0}")]
-    Died(String),
-    #[error("compile: NVRTC is not there: {0}")]
-    NotFound(String),
-    /// The kernel can't close the compiler's sandbox, and the worker insists on it.
-    #[error("compile: the kernel has no {0}")]
-    Open(String),
-    #[error("compile: {0}")]
-    Internal(String),
+/// How often programs were found where, since the start. Of requests that waited for one compilation, the others found it in memory.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Counts {
+    pub memory: u64,
+    pub disk: u64,
+    pub compiled: u64,
 }
 
 /// The supervisor's way to compile, with its cache.
@@ -93,7 +88,28 @@ pub struct Compiler {
     sandbox: Sandbox,
     time_limit: Duration,
     cache: Cache,
+    store: Option<Arc<Store>>,
+    /// The fingerprint of the toolkit that is used when a request names none.
+    toolkit: OnceCell<blake3::Hash>,
     compilers: Semaphore,
+    tally: Tally,
+}
+
+#[derive(Debug, Default)]
+struct Tally {
+    memory: AtomicU64,
+    disk: AtomicU64,
+    compiled: AtomicU64,
+}
+
+impl Tally {
+    fn of(&self, origin: Origin) -> &AtomicU64 {
+        match origin {
+            Origin::Memory => &self.memory,
+            Origin::Disk => &self.disk,
+            Origin::Compiler => &self.compiled,
+        }
+    }
 }
 
 impl Compiler {
@@ -105,7 +121,10 @@ impl Compiler {
             sandbox: Sandbox::default(),
             time_limit: TIME_LIMIT,
             cache: Cache::default(),
+            store: None,
+            toolkit: OnceCell::new(),
             compilers: Semaphore::new(COMPILERS_MAX),
+            tally: Tally::default(),
         }
     }
 
@@ -134,36 +153,119 @@ impl Compiler {
         parent::check(self.executable.as_deref()).await
     }
 
-    /// The PTX of `request`, compiled or kept. Cancelling kills the compiler, unless another request waits for the same.
-    pub async fn compile(&self, mut request: CompileRequest) -> Result<Arc<Compiled>, CompileError> {
-        if request.nvrtc.is_none() {
+    /// Keeps programs on disk as well.
+    #[must_use]
+    pub fn with_store(mut self, store: Option<Store>) -> Self {
+        self.store = store.map(Arc::new);
+        self
+    }
+
+    pub fn counts(&self) -> Counts {
+        let [memory, disk, compiled] =
+            [&self.tally.memory, &self.tally.disk, &self.tally.compiled].map(|count| count.load(Ordering::Relaxed));
+        Counts { memory, disk, compiled }
+    }
+
+    /// The program of `request`, compiled or kept. Cancelling kills the compiler, unless another request waits for the same.
+    pub async fn compile(&self, mut request: CompileRequest) -> Result<Found, CompileError> {
+        let is_usual = request.nvrtc.is_none();
+        if is_usual {
             request.nvrtc.clone_from(&self.nvrtc);
         }
-        let cell = self.cache.cell(&request);
-        let outcome = cell
-            .get_or_init(|| async {
-                let _permit = self.compilers.acquire().await.expect("the semaphore is never closed");
-                let compiled = parent::compile(&request, self.sandbox, self.executable.as_deref());
-                match timeout(self.time_limit, compiled).await {
-                    Ok(compiled) => compiled.map(Arc::new),
-                    Err(_) => Err(CompileError::Timeout { limit: self.time_limit }),
-                }
-            })
-            .await;
+        let key = request.key();
+        let cell = self.cache.cell(key);
+        let was_there = cell.initialized();
+        let mut is_ours = false;
+        let make = async {
+            is_ours = true;
+            self.make(&request, is_usual, key).await
+        };
+        let outcome = cell.get_or_init(|| make).await;
         if outcome.as_ref().is_err_and(CompileError::may_pass) {
-            self.cache.forget(&request, &cell);
+            self.cache.forget(key, &cell);
         }
-        outcome.clone()
+        let (compiled, origin) = outcome.clone()?;
+        self.tally.of(if is_ours { origin } else { Origin::Memory }).fetch_add(1, Ordering::Relaxed);
+        if was_there && self.store.is_some() && self.cache.is_to_be_marked(key) {
+            self.mark_on_disk(key);
+        }
+        Ok(Found { compiled, origin: if was_there { Origin::Memory } else { origin } })
+    }
+
+    /// From disk, or by a compiler.
+    async fn make(&self, request: &CompileRequest, is_usual: bool, key: blake3::Hash) -> cache::Outcome {
+        options::check(&request.options).map_err(CompileError::Refused)?;
+        let _permit = self.compilers.acquire().await.expect("the semaphore is never closed");
+        let place = if is_usual { self.place(key).await } else { None };
+        if let Some((store, key)) = &place
+            && let Some(compiled) = read(store, *key).await
+        {
+            info!(%key, micros_then = compiled.micros, "program found on disk");
+            return Ok((Arc::new(compiled), Origin::Disk));
+        }
+        let compiling = parent::compile(request, self.sandbox, self.executable.as_deref());
+        let compiled = match timeout(self.time_limit, compiling).await {
+            Ok(compiled) => Arc::new(compiled?),
+            Err(_) => return Err(CompileError::Timeout { limit: self.time_limit }),
+        };
+        debug!(%key, micros = compiled.micros, has_cubin = compiled.cubin.is_some(), "program compiled");
+        if let Some((store, key)) = place {
+            write(store, key, Arc::clone(&compiled)).await;
+        }
+        Ok((compiled, Origin::Compiler))
+    }
+
+    /// Where a program is kept on disk. Nowhere if the compiler can't be known exactly, which compiling itself then tells more about.
+    async fn place(&self, key: blake3::Hash) -> Option<(Arc<Store>, blake3::Hash)> {
+        let store = self.store.as_ref()?;
+        match self.toolkit.get_or_try_init(|| self.find_toolkit()).await {
+            Ok(toolkit) => Some((Arc::clone(store), blake3::keyed_hash(toolkit.as_bytes(), key.as_bytes()))),
+            Err(error) => {
+                debug!(%error, "compiler not known, programs on disk not used");
+                None
+            }
+        }
+    }
+
+    /// A child loads the compiler to see what it is: this process loads none of it.
+    async fn find_toolkit(&self) -> Result<blake3::Hash, CompileError> {
+        let nvrtc = Nvrtc::locate(self.nvrtc.as_deref()).map_err(CompileError::NotFound)?;
+        let includes = nvrtc.includes.clone();
+        let loaded = parent::identify(nvrtc, self.executable.as_deref()).await?;
+        let is_strict = self.sandbox == Sandbox::Strict;
+        let found = spawn_blocking(move || toolkit::fingerprint(&loaded, &includes, is_strict)).await;
+        found
+            .map_err(std::io::Error::other)
+            .flatten()
+            .map_err(|error| CompileError::Internal(format!("could not look at the toolkit: {error}")))
+    }
+
+    /// In the background: nobody waits for it.
+    fn mark_on_disk(&self, key: blake3::Hash) {
+        let (Some(store), Some(toolkit)) = (&self.store, self.toolkit.get()) else { return };
+        let (store, key) = (Arc::clone(store), blake3::keyed_hash(toolkit.as_bytes(), key.as_bytes()));
+        spawn_blocking(move || {
+            if let Err(error) = store.touch(key) {
+                warn!(%key, %error, "program on disk not marked as used");
+            }
+        });
     }
 }
 
-impl CompileError {
-    /// Whether the same request may end otherwise another time.
-    fn may_pass(&self) -> bool {
-        match self {
-            Self::Source { .. } | Self::Refused(_) | Self::Open(_) => false,
-            Self::Timeout { .. } | Self::Died(_) | Self::NotFound(_) | Self::Internal(_) => true,
-        }
+async fn read(store: &Arc<Store>, key: blake3::Hash) -> Option<Compiled> {
+    let store = Arc::clone(store);
+    let read = spawn_blocking(move || store.get(key)).await;
+    read.map_err(std::io::Error::other).flatten().unwrap_or_else(|error| {
+        warn!(%key, %error, "program on disk not usable, compiling it again");
+        None
+    })
+}
+
+/// A full disk costs time later, and no job now.
+async fn write(store: Arc<Store>, key: blake3::Hash, compiled: Arc<Compiled>) {
+    let written = spawn_blocking(move || store.put(key, &compiled)).await;
+    if let Err(error) = written.map_err(std::io::Error::other).flatten() {
+        warn!(%key, %error, "program not kept on disk");
     }
 }
 
@@ -172,113 +274,10 @@ pub async fn compile(request: CompileRequest) -> Result<Compiled, CompileError> 
     parent::compile(&request, Sandbox::default(), None).await
 }
 
-/// `gpufleet-worker compile FILE.cu --arch compute_80 -o out.ptx`.
-#[derive(Debug, Clone, clap::Args)]
-pub struct CompileOptions {
-    /// CUDA C to compile.
-    pub file: PathBuf,
-    /// The virtual architecture, such as `compute_80`.
-    #[arg(long, default_value = "compute_80", value_parser = parse_arch)]
-    pub arch: (u32, u32),
-    /// An option for NVRTC; may be given many times.
-    #[arg(long = "option", value_name = "OPTION", allow_hyphen_values = true)]
-    pub options: Vec<String>,
-    /// Where the PTX goes.
-    #[arg(short, long)]
-    pub output: PathBuf,
-    /// NVRTC's library or its folder, where it is not to be looked for.
-    #[arg(long)]
-    pub nvrtc: Option<PathBuf>,
-}
-
-/// Compiles a file into a file, as a command: the log goes to standard error.
-pub fn compile_file(options: &CompileOptions) -> ExitCode {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    match runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(compile_to_file(options))) {
-        Ok(compiled) => {
-            eprint!("{}", compiled.log);
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            eprintln!("error: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-/// Compiles a file into a file.
-pub async fn compile_to_file(args: &CompileOptions) -> anyhow::Result<Compiled> {
-    use anyhow::Context as _;
-    let code = tokio::fs::read_to_string(&args.file).await.with_context(|| format!("read {}", args.file.display()))?;
-    let request = CompileRequest { code, options: args.options.clone(), arch: args.arch, nvrtc: args.nvrtc.clone() };
-    let compiled = compile(request).await.map_err(|error| {
-        let log = match &error {
-            CompileError::Source { log, .. } => format!("\n{log}"),
-            _ => String::new(),
-        };
-        anyhow::anyhow!("{}: could not {error}{log}", args.file.display())
-    })?;
-    write_whole(&args.output, &compiled.ptx).with_context(|| format!("write {}", args.output.display()))?;
-    Ok(compiled)
-}
-
-/// The PTX ends in one newline, as a text file does.
-fn write_whole(path: &Path, ptx: &str) -> std::io::Result<()> {
-    std::fs::write(path, format!("{}\n", ptx.trim_end_matches(['\0', '\n'])))
-}
-
-/// `compute_80`, `sm_80` or `8.0`.
-pub fn parse_arch(text: &str) -> Result<(u32, u32), String> {
-    let digits = text.strip_prefix("compute_").or_else(|| text.strip_prefix("sm_"));
-    let number = match digits {
-        Some(digits) => {
-            digits.parse::<u32>().ok().filter(|number| *number >= 10).map(|number| (number / 10, number % 10))
-        }
-        None => text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?))),
-    };
-    number.ok_or_else(|| format!("{text:?} is no architecture; write it as compute_80"))
-}
-
 /// The life of a compiler child: a request on standard input, an answer on standard output.
 pub fn main() -> ExitCode {
     own_executable::show_as("gpufleet-nvrtc");
     child::main()
-}
-
-/// What a submitter is told.
-impl From<CompileError> for Failure {
-    fn from(error: CompileError) -> Self {
-        let (verdict, detail, line) = match &error {
-            CompileError::Source { log, line, .. } => (Verdict::User, Some(log.clone()), *line),
-            CompileError::Refused(_) | CompileError::Timeout { .. } | CompileError::Died(_) => {
-                (Verdict::User, None, None)
-            }
-            CompileError::NotFound(_) | CompileError::Open(_) | CompileError::Internal(_) => {
-                (Verdict::Infrastructure, None, None)
-            }
-        };
-        let message = match error {
-            CompileError::Source { message, .. } => message,
-            CompileError::NotFound(why) => format!(
-                "NVRTC was not found on the worker ({why}); install it there (the PyPI package nvidia-cuda-nvrtc-cu12 will do) and point \
-                 {NVRTC_VARIABLE} at it, or submit PTX"
-            ),
-            CompileError::Open(missing) => format!(
-                "this worker compiles no CUDA C: it was told --sandbox strict, and its kernel has no {missing}; submit PTX"
-            ),
-            CompileError::Died(why) => format!(
-                "could not compile: the compiler died, as it does when it needs more than {} GiB or {} s: {why}",
-                child::ADDRESS_SPACE_BYTES_MAX >> 30,
-                TIME_LIMIT.as_secs()
-            ),
-            other => format!("could not {other}"),
-        };
-        let failure = Self::new(verdict, FailureCode::CompileError, message).at_line(line);
-        match detail {
-            Some(detail) => failure.with_detail(detail),
-            None => failure,
-        }
-    }
 }
 
 /// Microseconds since `started`, for timings.

@@ -1,5 +1,6 @@
 //! What was typed ([`Options`]) and what it means ([`Config`]).
 
+mod cache;
 mod keys;
 mod pool;
 
@@ -10,6 +11,7 @@ use gpufleet_schema::{PublicKey, WorkerName};
 use gpufleet_transport::{BrokerUrl, QueueKind};
 
 pub use self::{
+    cache::{ByteSize, CacheSpec},
     keys::KeysError,
     pool::{PoolSpec, PoolsError},
 };
@@ -25,6 +27,8 @@ pub mod env {
     pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
     pub const TRUSTED_KEYS: &str = "GPUFLEET_TRUSTED_KEYS";
     pub const SANDBOX: &str = "GPUFLEET_SANDBOX";
+    pub const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
+    pub const CACHE_SIZE: &str = "GPUFLEET_CACHE_SIZE";
     pub const EXECUTOR_USER: &str = "GPUFLEET_EXECUTOR_USER";
 }
 
@@ -86,6 +90,15 @@ pub struct Options {
     #[arg(long, value_name = "USER", env = env::EXECUTOR_USER)]
     executor_user: Option<String>,
 
+    /// Where compiled CUDA C is kept, so that it is compiled once for all workers of this user and machine [default: gpufleet/modules in
+    /// the user's cache folder, or modules in the one that systemd gives]
+    #[arg(long, value_name = "FOLDER", env = env::CACHE_DIR)]
+    cache_dir: Option<PathBuf>,
+
+    /// How much of it is kept, as in 512MiB; what was not used for longest goes first, and 0 keeps none
+    #[arg(long, value_name = "SIZE", env = env::CACHE_SIZE, default_value = cache::SIZE_DEFAULT)]
+    cache_size: ByteSize,
+
     /// A file that is made once the worker takes jobs
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
@@ -118,6 +131,7 @@ pub struct Config {
     pub grace: Duration,
     pub sandbox: Sandbox,
     pub executor_user: Option<String>,
+    pub cache: CacheSpec,
     pub ready_file: Option<PathBuf>,
 }
 
@@ -153,6 +167,7 @@ impl TryFrom<Options> for Config {
             grace: options.grace,
             sandbox: options.sandbox,
             executor_user: options.executor_user,
+            cache: CacheSpec::of(options.cache_dir, options.cache_size),
             ready_file: options.ready_file,
         })
     }

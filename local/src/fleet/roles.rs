@@ -23,8 +23,16 @@ pub(crate) const MIGRATE: &str = "migrate";
 const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 /// What workers and ledger read besides the URLs, and what a developer may have set for a fleet elsewhere.
-const FOREIGN: [&str; 5] =
-    ["GPUFLEET_POOLS", "GPUFLEET_CUDA", "GPUFLEET_DEVICES", "GPUFLEET_WORKER_NAME", "GPUFLEET_QUEUE_KIND"];
+const FOREIGN: [&str; 6] = [
+    "GPUFLEET_POOLS",
+    "GPUFLEET_CUDA",
+    "GPUFLEET_DEVICES",
+    "GPUFLEET_WORKER_NAME",
+    "GPUFLEET_QUEUE_KIND",
+    "GPUFLEET_CACHE_SIZE",
+];
+/// Where a worker keeps compiled programs: in the fleet's own folder, so that fleets know nothing of each other's.
+const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
 /// Connecting and declaring takes a moment; a loaded machine takes its time.
 const LEDGER_READY_WITHIN: Duration = Duration::from_secs(120);
 /// Migrations of an empty database take a fraction of a second.
@@ -104,7 +112,8 @@ impl Programs {
         arguments.extend(["--queue-kind", options.queue_kind.name()].map(OsString::from));
         arguments.extend([OsString::from("--ready-file"), ready_file.clone().into_os_string()]);
         arguments.extend(options.arguments.iter().cloned());
-        let mut environment = options.environment.clone();
+        let mut environment = vec![(CACHE_DIR.into(), state.path().join("modules").join(name).into_os_string())];
+        environment.extend(options.environment.iter().cloned());
         environment.push((AMQP_URL.into(), endpoints.amqp_url.clone().into()));
         WorkerLaunch { name: name.to_owned(), program: self.worker.clone(), arguments, environment, ready_file }
     }

@@ -3,18 +3,21 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
 };
 
 use tokio::sync::OnceCell;
 
-use super::{CompileError, CompileRequest, Compiled};
+use super::{CompileError, Compiled, Origin};
 
 /// Distinct sources that a worker keeps compiled. A PTX is some tens of kilobytes.
 const ENTRIES_MAX: usize = 512;
 /// All kept PTX together, for those that are not so small.
 const BYTES_MAX: usize = 256 << 20;
+/// How often a program that is always found here is marked as used on disk, so that it is not dropped there.
+const MARKED_EVERY: Duration = Duration::from_secs(600);
 
-pub(super) type Outcome = Result<Arc<Compiled>, CompileError>;
+pub(super) type Outcome = Result<(Arc<Compiled>, Origin), CompileError>;
 
 /// Filled once by the first who asks; the others wait for it, and share also a failure.
 pub(super) type Cell = Arc<OnceCell<Outcome>>;
@@ -34,11 +37,11 @@ struct State {
 struct Entry {
     cell: Cell,
     used: u64,
+    marked: Instant,
 }
 
 impl Cache {
-    pub(super) fn cell(&self, request: &CompileRequest) -> Cell {
-        let key = key(request);
+    pub(super) fn cell(&self, key: blake3::Hash) -> Cell {
         let mut state = self.state();
         state.clock += 1;
         let used = state.clock;
@@ -48,17 +51,23 @@ impl Cache {
         }
         while state.is_full() && state.drop_oldest() {}
         let cell = Cell::default();
-        state.entries.insert(key, Entry { cell: Arc::clone(&cell), used });
+        state.entries.insert(key, Entry { cell: Arc::clone(&cell), used, marked: Instant::now() });
         cell
     }
 
     /// Drops an outcome that another try may change. Another try for the same may be under way; it keeps its cell.
-    pub(super) fn forget(&self, request: &CompileRequest, cell: &Cell) {
-        let key = key(request);
+    pub(super) fn forget(&self, key: blake3::Hash, cell: &Cell) {
         let mut state = self.state();
         if state.entries.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.cell, cell)) {
             state.entries.remove(&key);
         }
+    }
+
+    /// Whether it is time to mark a program as used on disk too; it then counts as done.
+    pub(super) fn is_to_be_marked(&self, key: blake3::Hash) -> bool {
+        let mut state = self.state();
+        let due = state.entries.get_mut(&key).filter(|entry| entry.marked.elapsed() >= MARKED_EVERY);
+        due.map(|entry| entry.marked = Instant::now()).is_some()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -80,63 +89,42 @@ impl State {
 
 fn size(outcome: &Outcome) -> usize {
     match outcome {
-        Ok(compiled) => compiled.ptx.len() + compiled.log.len(),
+        Ok((compiled, _)) => compiled.bytes(),
         Err(CompileError::Source { message, log, .. }) => message.len() + log.len(),
         // A sentence at most.
         Err(_) => 0,
     }
 }
 
-/// Every part with its length, so that no two requests share a key.
-fn key(request: &CompileRequest) -> blake3::Hash {
-    let mut hasher = blake3::Hasher::new();
-    let mut part = |bytes: &[u8]| {
-        hasher.update(&(bytes.len() as u64).to_le_bytes());
-        hasher.update(bytes);
-    };
-    part(request.code.as_bytes());
-    part(&request.arch.0.to_le_bytes());
-    part(&request.arch.1.to_le_bytes());
-    part(request.nvrtc.as_ref().map_or(b"", |path| path.as_os_str().as_encoded_bytes()));
-    request.options.iter().for_each(|option| part(option.as_bytes()));
-    hasher.finalize()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn request(code: &str) -> CompileRequest {
-        CompileRequest { code: code.to_owned(), options: vec![], arch: (8, 0), nvrtc: None }
-    }
-
-    #[tokio::test]
-    async fn equal_requests_share_a_cell_and_others_do_not() {
-        let cache = Cache::default();
-        let first = cache.cell(&request("a"));
-        assert!(Arc::ptr_eq(&first, &cache.cell(&request("a"))));
-        assert!(!Arc::ptr_eq(&first, &cache.cell(&request("b"))));
-        assert!(!Arc::ptr_eq(&first, &cache.cell(&CompileRequest { options: vec!["-G".into()], ..request("a") })));
-        assert!(!Arc::ptr_eq(&first, &cache.cell(&CompileRequest { arch: (9, 0), ..request("a") })));
+    fn key(text: &str) -> blake3::Hash {
+        blake3::hash(text.as_bytes())
     }
 
     #[tokio::test]
     async fn only_the_cell_that_is_meant_is_forgotten() {
         let cache = Cache::default();
-        let first = cache.cell(&request("a"));
-        cache.forget(&request("a"), &first);
-        let second = cache.cell(&request("a"));
+        let first = cache.cell(key("a"));
+        assert!(Arc::ptr_eq(&first, &cache.cell(key("a"))));
+        cache.forget(key("a"), &first);
+        let second = cache.cell(key("a"));
         assert!(!Arc::ptr_eq(&first, &second));
-        cache.forget(&request("a"), &first);
-        assert!(Arc::ptr_eq(&second, &cache.cell(&request("a"))));
+        cache.forget(key("a"), &first);
+        assert!(Arc::ptr_eq(&second, &cache.cell(key("a"))));
     }
 
     #[tokio::test]
-    async fn the_cache_stays_bounded() {
+    async fn the_cache_stays_bounded_and_drops_what_was_not_used_for_longest() {
         let cache = Cache::default();
+        let first = cache.cell(key("0"));
         for number in 0..ENTRIES_MAX * 2 {
-            cache.cell(&request(&number.to_string()));
+            cache.cell(key(&number.to_string()));
+            cache.cell(key("0"));
         }
         assert_eq!(cache.state().entries.len(), ENTRIES_MAX);
+        assert!(Arc::ptr_eq(&first, &cache.cell(key("0"))));
     }
 }

@@ -99,17 +99,22 @@ fn search(folder: &Path, depth: usize) -> Option<PathBuf> {
     folders.iter().rev().find_map(|folder| search(folder, depth - 1))
 }
 
-/// The files of NVRTC's builtins, beside the library that has this function.
-pub(super) fn builtins(function: *const c_void, version: &str) -> Vec<PathBuf> {
+/// The file of the library that has this function.
+pub(super) fn file_of(function: *const c_void) -> Option<PathBuf> {
     // SAFETY: the information is ours to fill, and all-zero is a valid one; the name that it points to stays while the library is loaded.
     let library = unsafe {
         let mut information: libc::Dl_info = std::mem::zeroed();
         if libc::dladdr(function, &raw mut information) == 0 || information.dli_fname.is_null() {
-            return Vec::new();
+            return None;
         }
         PathBuf::from(OsStr::from_bytes(CStr::from_ptr(information.dli_fname).to_bytes()))
     };
-    let folder = library.canonicalize().ok().and_then(|library| library.parent().map(Path::to_owned));
+    library.canonicalize().ok()
+}
+
+/// The files of NVRTC's builtins, beside the library that has this function.
+pub(super) fn builtins(function: *const c_void, version: &str) -> Vec<PathBuf> {
+    let folder = file_of(function).and_then(|library| library.parent().map(Path::to_owned));
     let entries = folder.and_then(|folder| std::fs::read_dir(folder).ok()).into_iter().flatten();
     let name = format!("libnvrtc-builtins.so.{version}");
     entries

@@ -16,8 +16,9 @@ use super::{
     child::{ANSWER_BYTES_MAX, Answer, Job, Request, TIME_LIMIT},
     diagnostics::{cut, first_error},
     library::Nvrtc,
-    micros_since, options,
+    micros_since,
     sandbox::Sandbox,
+    toolkit::Loaded,
 };
 
 /// What a compiler that dies may have said about it.
@@ -29,16 +30,26 @@ pub(super) async fn compile(
     executable: Option<&Path>,
 ) -> Result<Compiled, CompileError> {
     let started = Instant::now();
-    options::check(&request.options).map_err(CompileError::Refused)?;
     let nvrtc = Nvrtc::locate(request.nvrtc.as_deref()).map_err(CompileError::NotFound)?;
     let job = Job {
         code: request.code.clone(),
         options: request.options.clone(),
-        arch: request.arch,
+        arch: request.target.arch,
+        cubin: request.target.cubin_for.is_some(),
         nvrtc,
         strict: sandbox == Sandbox::Strict,
     };
     understand(ask(&Request::Compile(job), executable).await?, started)
+}
+
+/// Has a child load the compiler and say what it is.
+pub(super) async fn identify(nvrtc: Nvrtc, executable: Option<&Path>) -> Result<Loaded, CompileError> {
+    match ask(&Request::Identify(nvrtc), executable).await? {
+        Answer::Identified(loaded) => Ok(loaded),
+        Answer::NoLibrary(why) => Err(CompileError::NotFound(why)),
+        Answer::Failed(why) => Err(CompileError::Internal(why)),
+        _ => Err(CompileError::Internal("the compiler answered something else".to_owned())),
+    }
 }
 
 /// Has a child close everything and try what it still can do.
@@ -112,8 +123,9 @@ async fn converse(mut child: Child, request: &Request) -> Result<Answer, Compile
 
 fn understand(answer: Answer, started: Instant) -> Result<Compiled, CompileError> {
     match answer {
-        Answer::Compiled { ptx, log, version } => {
-            Ok(Compiled { ptx, log: cut(log), micros: micros_since(started), version })
+        Answer::Compiled { ptx, cubin, log, version } => {
+            let cubin = cubin.map(serde_bytes::ByteBuf::into_vec);
+            Ok(Compiled { ptx, cubin, log: cut(log), micros: micros_since(started), version })
         }
         Answer::Rejected { problem, log } => {
             let (message, line) = first_error(&log).unwrap_or((problem, None));
@@ -124,7 +136,9 @@ fn understand(answer: Answer, started: Instant) -> Result<Compiled, CompileError
         }
         Answer::NoLibrary(why) => Err(CompileError::NotFound(why)),
         Answer::Open(missing) => Err(CompileError::Open(missing)),
-        Answer::Checked(_) => Err(CompileError::Internal("the compiler answered something else".to_owned())),
+        Answer::Checked(_) | Answer::Identified(_) => {
+            Err(CompileError::Internal("the compiler answered something else".to_owned()))
+        }
         Answer::Failed(why) => Err(CompileError::Internal(why)),
     }
 }

@@ -18,7 +18,7 @@ use super::{
     programs::{Claim, Code, Key, Programs},
 };
 use crate::{
-    compiler::{CompileRequest, Compiled, Compiler},
+    compiler::{CompileRequest, Compiler, Found},
     ipc::{
         DeviceInfo, ToExecutor,
         frame::FrameError,
@@ -118,17 +118,17 @@ impl Shared {
         state.next_job
     }
 
-    pub(super) async fn compiled(&self, program: &Program<'_>) -> Result<Option<Arc<Compiled>>, Stop> {
+    pub(super) async fn compiled(&self, program: &Program<'_>) -> Result<Option<Found>, Stop> {
         let Program::Source { code, options } = program else { return Ok(None) };
         let request = CompileRequest {
             code: code.to_string(),
             options: options.clone(),
-            arch: self.device.compute_capability,
+            target: self.device.target(),
             nvrtc: None,
         };
         let started = Instant::now();
         match self.compiler.compile(request).await {
-            Ok(compiled) => Ok(Some(compiled)),
+            Ok(found) => Ok(Some(found)),
             Err(error) => {
                 let timings = Timings { compile_us: started.elapsed().as_micros() as u64, ..Timings::default() };
                 Err(Stop::Failed(Box::new(error.into()), Box::new(timings)))
@@ -146,7 +146,7 @@ impl Shared {
         if state.stopping {
             return Err(Stop::Lost(Loss { cause: LostCause::Stopped, reason: "the executor stops".to_owned() }, false));
         }
-        let claim = state.programs.claim(pending.program);
+        let claim = state.programs.claim(pending.program, code);
         run.program = claim.id;
         if let Err(error) = self.tell_program(&claim, code) {
             state.programs.withdraw(pending.program);
@@ -168,7 +168,7 @@ impl Shared {
     }
 
     fn tell_program(&self, claim: &Claim, code: Code<'_>) -> Result<(), FrameError> {
-        if let Some(program) = claim.forget {
+        for &program in &claim.forget {
             self.say(&ToExecutor::ForgetProgram { program });
         }
         if claim.is_new {

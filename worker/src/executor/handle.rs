@@ -30,7 +30,7 @@ use super::{
     staging::{Header, Layout, OutputBytes},
 };
 use crate::{
-    compiler::{Compiled, Compiler},
+    compiler::{Compiled, Compiler, Origin},
     ipc::{
         DeviceInfo, FromExecutor, ToExecutor,
         slab::{Slab, SlabError},
@@ -213,8 +213,9 @@ impl Executor {
         let shared = &self.shared;
         let compiling = Instant::now();
         let compiled = shared.compiled(&job.task.program).await?;
-        let compile_us = compiled.as_ref().map_or(0, |_| compiling.elapsed().as_micros() as u64);
-        let code = code(&job.task.program, compiled.as_deref())?;
+        let is_new = compiled.as_ref().is_some_and(|found| found.origin == Origin::Compiler);
+        let compile_us = if is_new { compiling.elapsed().as_micros() as u64 } else { 0 };
+        let code = code(&job.task.program, compiled.as_ref().map(|found| &*found.compiled))?;
         let layout = Layout::of(job.task).map_err(Stop::failed)?;
         let waiting = Instant::now();
         let mut slot = shared.unless_over(job.cancel, shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
@@ -271,7 +272,7 @@ fn code<'a>(program: &'a Program<'_>, compiled: Option<&'a Compiled>) -> Result<
                 format!("this worker's catalog has no kernel {name:?}"),
             ))),
         },
-        Program::Source { .. } => Ok(Code::Ptx(&compiled.expect("a source is compiled before it gets here").ptx)),
+        Program::Source { .. } => Ok(Code::of(compiled.expect("a source is compiled before it gets here"))),
         Program::Ptx(text) => Ok(Code::Ptx(text)),
         Program::Cubin(Inline::Bytes(bytes)) => Ok(Code::Cubin(bytes)),
         Program::Cubin(Inline::Numbers(_)) => Err(Stop::failed(Failure::new(

@@ -2,10 +2,12 @@
 
 use std::collections::HashMap;
 
-use crate::ipc::message::Image;
+use crate::{compiler::Compiled, ipc::message::Image};
 
 /// Loaded modules on one device. Each costs device memory; a fleet's daily set of kernels is smaller than this.
 const PROGRAMS_MAX: usize = 128;
+/// Their code together, which the executor keeps in its own memory: ordinary ones are some tens of kilobytes.
+const CODE_BYTES_MAX: usize = 256 << 20;
 
 /// What identifies a program: a hash of its kind and its code. The device, and with it the architecture, is the executor's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -16,12 +18,14 @@ pub(crate) struct Key(blake3::Hash);
 pub(crate) enum Code<'a> {
     Ptx(&'a str),
     Cubin(&'a [u8]),
+    Both { cubin: &'a [u8], ptx: &'a str },
 }
 
 /// The programs that one executor was told, the least recently used ones forgotten first.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     known: HashMap<Key, Known>,
+    code_bytes: usize,
     next_id: u32,
     clock: u64,
 }
@@ -30,6 +34,7 @@ pub(crate) struct Programs {
 struct Known {
     id: u32,
     used: u64,
+    bytes: usize,
     /// Jobs in flight that name it. It is not forgotten before they have ended.
     jobs: u32,
 }
@@ -39,15 +44,25 @@ struct Known {
 pub(crate) struct Claim {
     pub id: u32,
     pub is_new: bool,
-    pub forget: Option<u32>,
+    pub forget: Vec<u32>,
 }
 
-impl Code<'_> {
+impl<'a> Code<'a> {
+    /// The cubin is a device's own; without one, PTX is what there is.
+    pub(crate) fn of(compiled: &'a Compiled) -> Self {
+        match &compiled.cubin {
+            Some(cubin) => Self::Both { cubin, ptx: &compiled.ptx },
+            None => Self::Ptx(&compiled.ptx),
+        }
+    }
+
     pub(crate) fn key(self) -> Key {
         let mut hasher = blake3::Hasher::new();
         match self {
             Self::Ptx(text) => hasher.update(b"ptx\0").update(text.as_bytes()),
             Self::Cubin(bytes) => hasher.update(b"cubin\0").update(bytes),
+            // Both come from one source, by one compiler: the same cubin, the same PTX.
+            Self::Both { cubin, .. } => hasher.update(b"both\0").update(cubin),
         };
         Key(hasher.finalize())
     }
@@ -56,23 +71,39 @@ impl Code<'_> {
         match self {
             Self::Ptx(text) => Image::Ptx(text.to_owned()),
             Self::Cubin(bytes) => Image::Cubin(bytes.to_vec()),
+            Self::Both { cubin, ptx } => Image::Both { cubin: cubin.to_vec(), ptx: ptx.to_owned() },
+        }
+    }
+
+    fn bytes(self) -> usize {
+        match self {
+            Self::Ptx(text) => text.len(),
+            Self::Cubin(bytes) => bytes.len(),
+            Self::Both { cubin, ptx } => cubin.len() + ptx.len(),
         }
     }
 }
 
 impl Programs {
-    /// A job names this program until [`Programs::release`].
-    pub(crate) fn claim(&mut self, key: Key) -> Claim {
+    /// A job names this program until [`Programs::release`]. What must be forgotten for it goes first, so that a program that jobs still
+    /// have may make it more than is kept, but never much more.
+    pub(crate) fn claim(&mut self, key: Key, code: Code<'_>) -> Claim {
         self.clock += 1;
         if let Some(known) = self.known.get_mut(&key) {
             known.used = self.clock;
             known.jobs += 1;
-            return Claim { id: known.id, is_new: false, forget: None };
+            return Claim { id: known.id, is_new: false, forget: Vec::new() };
         }
-        let forget = if self.known.len() >= PROGRAMS_MAX { self.forget_oldest() } else { None };
+        let bytes = code.bytes();
+        let mut forget = Vec::new();
+        while self.known.len() >= PROGRAMS_MAX || self.code_bytes + bytes > CODE_BYTES_MAX {
+            let Some(oldest) = self.forget_oldest() else { break };
+            forget.push(oldest);
+        }
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
-        self.known.insert(key, Known { id, used: self.clock, jobs: 1 });
+        self.code_bytes += bytes;
+        self.known.insert(key, Known { id, used: self.clock, bytes, jobs: 1 });
         Claim { id, is_new: true, forget }
     }
 
@@ -84,13 +115,19 @@ impl Programs {
 
     /// Takes back the claim of a new program that could not be sent.
     pub(crate) fn withdraw(&mut self, key: Key) {
-        self.known.remove(&key);
+        self.remove(key);
     }
 
     fn forget_oldest(&mut self) -> Option<u32> {
         let idle = self.known.iter().filter(|(_, known)| known.jobs == 0);
         let oldest = *idle.min_by_key(|(_, known)| known.used)?.0;
-        self.known.remove(&oldest).map(|known| known.id)
+        self.remove(oldest)
+    }
+
+    fn remove(&mut self, key: Key) -> Option<u32> {
+        let known = self.known.remove(&key)?;
+        self.code_bytes -= known.bytes;
+        Some(known.id)
     }
 }
 
@@ -98,28 +135,55 @@ impl Programs {
 mod tests {
     use super::*;
 
-    fn key(number: usize) -> Key {
-        Code::Ptx(&number.to_string()).key()
+    fn claim(programs: &mut Programs, number: usize) -> Claim {
+        let text = number.to_string();
+        let code = Code::Ptx(&text);
+        programs.claim(code.key(), code)
+    }
+
+    fn release(programs: &mut Programs, number: usize) {
+        programs.release(Code::Ptx(&number.to_string()).key());
     }
 
     #[test]
     fn the_same_code_is_sent_once() {
         let mut programs = Programs::default();
-        assert_eq!(programs.claim(key(1)), Claim { id: 0, is_new: true, forget: None });
-        assert_eq!(programs.claim(key(1)), Claim { id: 0, is_new: false, forget: None });
-        assert_eq!(programs.claim(key(2)), Claim { id: 1, is_new: true, forget: None });
+        assert_eq!(claim(&mut programs, 1), Claim { id: 0, is_new: true, forget: vec![] });
+        assert_eq!(claim(&mut programs, 1), Claim { id: 0, is_new: false, forget: vec![] });
+        assert_eq!(claim(&mut programs, 2), Claim { id: 1, is_new: true, forget: vec![] });
     }
 
     #[test]
     fn a_full_table_forgets_the_oldest_idle_program_and_never_one_in_use() {
         let mut programs = Programs::default();
         for number in 0..PROGRAMS_MAX {
-            programs.claim(key(number));
+            claim(&mut programs, number);
             if number != 0 {
-                programs.release(key(number));
+                release(&mut programs, number);
             }
         }
-        assert_eq!(programs.claim(key(1000)).forget, Some(1), "program 0 still runs");
-        assert!(programs.claim(key(1)).is_new);
+        assert_eq!(claim(&mut programs, 1000).forget, [1], "program 0 still runs");
+        assert!(claim(&mut programs, 1).is_new);
+    }
+
+    #[test]
+    fn large_programs_are_bounded_by_their_bytes() {
+        let mut programs = Programs::default();
+        let quarter = "x".repeat(CODE_BYTES_MAX / 4);
+        let large = Code::Ptx(&quarter);
+        let keys: Vec<Key> = (0..4).map(|number| Code::Ptx(&number.to_string()).key()).collect();
+        for (id, key) in (0..).zip(&keys) {
+            assert_eq!(programs.claim(*key, large), Claim { id, is_new: true, forget: vec![] });
+        }
+        keys[..3].iter().for_each(|key| programs.release(*key));
+        let half = "y".repeat(CODE_BYTES_MAX / 2);
+        assert_eq!(programs.claim(Code::Ptx("another").key(), Code::Ptx(&half)).forget, [0, 1]);
+    }
+
+    #[test]
+    fn a_compiled_program_is_known_by_its_kind_too() {
+        let both = Code::Both { cubin: b"code", ptx: "text" };
+        assert_ne!(both.key(), Code::Cubin(b"code").key());
+        assert_ne!(both.key(), Code::Ptx("text").key());
     }
 }

@@ -3,6 +3,8 @@
 use gpufleet_schema::{Block, Failure, Grid, Timings};
 use serde::{Deserialize, Serialize};
 
+use crate::compiler::Target;
+
 /// What the supervisor says.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToExecutor {
@@ -62,6 +64,8 @@ pub struct DeviceInfo {
     pub driver_version: u32,
     /// The driver is the emulator, not a GPU's.
     pub emulated: bool,
+    /// It runs cubins of its architecture. The emulator runs PTX alone.
+    pub takes_cubins: bool,
     /// The library that was opened.
     pub library: String,
 }
@@ -92,6 +96,19 @@ pub enum Refusal {
 pub enum Image {
     Ptx(String),
     Cubin(#[serde(with = "serde_bytes")] Vec<u8>),
+    /// What our own compiler made of one source: the cubin comes first, and the PTX is for a driver that refuses it.
+    Both {
+        #[serde(with = "serde_bytes")]
+        cubin: Vec<u8>,
+        ptx: String,
+    },
+}
+
+impl DeviceInfo {
+    /// What code for this device is compiled to.
+    pub fn target(&self) -> Target {
+        Target { arch: self.compute_capability, cubin_for: self.takes_cubins.then_some(self.driver_version) }
+    }
 }
 
 /// One job, its sizes known and its bytes in place.

@@ -5,6 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
 use gpufleet_schema::{
     Encoding, Event, Failure, FailureCode, JobInfo, Limits, Program, RanOn, Started, Task, Timings, Verdict,
@@ -21,10 +22,10 @@ use super::{
     orders::Watch,
 };
 use crate::{
-    compiler::CompileRequest,
+    compiler::{CompileRequest, Origin},
     disposition::Ending,
     executor::{Executor, ExecutorJob, Finished, LostCause, OutputBytes, RunError},
-    scheduler::Demand,
+    scheduler::{Allowed, Demand},
 };
 
 /// An attempt that has ended.
@@ -88,7 +89,7 @@ impl Supervisor {
             return Err(self.misfit(&plain.requires, envelope).await);
         }
         self.check_quarantine(envelope.pool_id, &plain)?;
-        let compile_us = watch.or_cancelled(self.compile(&plain.program)).await.ok_or_else(cancelled)??;
+        let compile_us = watch.or_cancelled(self.compile(&plain.program, allowed)).await.ok_or_else(cancelled)??;
 
         let (pool, priority) = (envelope.pool_id, envelope.priority);
         let demand = Demand { pool, priority, bytes, alone: envelope.losses > 0, allowed };
@@ -134,21 +135,18 @@ impl Supervisor {
         checked.map_err(|forbidden| user(FailureCode::Policy, forbidden.to_string()))
     }
 
-    /// Compiles CUDA C before the job asks for a place, so that no device waits for a compiler; the executor then finds the result
-    /// in the shared cache. Returns the microseconds that it took.
-    async fn compile(&self, program: &Program<'_>) -> Result<u64, Ending> {
+    /// Compiles CUDA C for every kind of device that the job may get, before it asks for a place, so that no device waits for a compiler;
+    /// the executor then finds the result in the shared cache. Returns the microseconds that it took, which is nothing for what was kept.
+    async fn compile(&self, program: &Program<'_>, allowed: Allowed) -> Result<u64, Ending> {
         let Program::Source { code, options } = program else { return Ok(0) };
         let started = Instant::now();
-        let request = CompileRequest {
-            code: code.clone().into_owned(),
-            options: options.clone(),
-            arch: self.compute_capability_min(),
-            nvrtc: None,
-        };
-        match self.compiler.compile(request).await {
-            Ok(_) => Ok(micros(started.elapsed())),
-            Err(error) => Err(Ending::Failed(error.into())),
-        }
+        let compilations = self.targets(allowed).into_iter().map(|target| {
+            let code = code.clone().into_owned();
+            self.compiler.compile(CompileRequest { code, options: options.clone(), target, nvrtc: None })
+        });
+        let found = try_join_all(compilations).await.map_err(|error| Ending::Failed(error.into()))?;
+        let is_new = found.iter().any(|found| found.origin == Origin::Compiler);
+        Ok(if is_new { micros(started.elapsed()) } else { 0 })
     }
 
     async fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn) {

@@ -19,6 +19,7 @@ mod signals;
 mod start;
 
 use std::{
+    collections::HashSet,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -33,11 +34,11 @@ use self::{
     admission::Admission, devices::DeviceSlot, intake::Lane, orders::Orders, ready::ReadyFile, signals::Signals,
 };
 use crate::{
-    compiler::Compiler,
+    compiler::{Compiler, Counts, StoreError, Target},
     config::Config,
     executor::StartError,
     quarantine::Quarantine,
-    scheduler::{self, PoolId},
+    scheduler::{self, Allowed, PoolId},
 };
 
 /// Why a worker could not start, or had to stop.
@@ -55,6 +56,8 @@ pub enum WorkerError {
     Signals(#[source] std::io::Error),
     #[error("failed to read the orders that were given before: {0}")]
     Orders(#[source] PublishError),
+    #[error("failed to {0}")]
+    Cache(#[from] StoreError),
     #[error("no device is left in service: {0}")]
     DevicesLost(String),
 }
@@ -83,7 +86,8 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let ready = ReadyFile::withdrawn(config.ready_file.clone())?;
     let promises: Vec<_> = config.pools.iter().map(|pool| pool.promise).collect();
     let admission = Admission::new(&promises);
-    let compiler = Arc::new(Compiler::new(None).with_sandbox(config.sandbox));
+    let store = start::store(&config.cache)?;
+    let compiler = Arc::new(Compiler::new(None).with_sandbox(config.sandbox).with_store(store));
     tokio::spawn(start::tell_sandbox(Arc::clone(&compiler), config.sandbox));
     let devices = start::devices(&config, &admission, &compiler).await?;
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
@@ -200,16 +204,17 @@ impl Supervisor {
         if tokio::time::timeout(FAREWELL_DEADLINE, farewell).await.is_err() {
             warn!("the broker did not confirm the last events in time");
         }
-        info!("stopped");
+        let Counts { memory, disk, compiled } = self.compiler.counts();
+        info!(compiled, from_memory = memory, from_disk = disk, "stopped");
     }
 
     fn device(&self, id: scheduler::DeviceId) -> &DeviceSlot {
         self.devices.iter().find(|slot| slot.id == id).expect("the scheduler knows only devices that were opened")
     }
 
-    /// What code is compiled for: the least of the devices, so that the result runs on all.
-    fn compute_capability_min(&self) -> (u32, u32) {
-        self.devices.iter().map(|slot| slot.info.compute_capability).min().expect("a worker has a device")
+    /// What code is compiled to for these devices, each kind once.
+    fn targets(&self, allowed: Allowed) -> HashSet<Target> {
+        self.devices.iter().filter(|slot| allowed.has(slot.id)).map(|slot| slot.info.target()).collect()
     }
 }
 

@@ -7,8 +7,8 @@ use tracing::{error, info, warn};
 
 use super::{WorkerError, admission::Admission, devices::DeviceSlot, signals::Signals};
 use crate::{
-    compiler::{Compiler, Sandbox},
-    config::Config,
+    compiler::{Compiler, Sandbox, Store, StoreError},
+    config::{CacheSpec, Config},
     executor::ExecutorOptions,
 };
 
@@ -35,6 +35,25 @@ pub(super) async fn devices(
         slots.push(slot);
     }
     Ok(slots)
+}
+
+/// The compiled programs on disk. A folder that was named has to be usable; without the usual one, a worker compiles more.
+pub(super) fn store(cache: &CacheSpec) -> Result<Option<Store>, StoreError> {
+    let Some(folder) = cache.folder.as_ref().filter(|_| cache.bytes_max > 0) else {
+        info!("compiled programs are not kept on disk");
+        return Ok(None);
+    };
+    match Store::open(folder, cache.bytes_max) {
+        Ok(store) => {
+            info!(folder = %folder.display(), bytes_max = cache.bytes_max, "compiled programs are kept on disk");
+            Ok(Some(store))
+        }
+        Err(error) if cache.is_told => Err(error),
+        Err(error) => {
+            warn!(%error, "compiled programs are not kept on disk, --cache-dir names another folder");
+            Ok(None)
+        }
+    }
 }
 
 /// Says once what is closed to compilers here, and what should be and is not.

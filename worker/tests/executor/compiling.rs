@@ -7,16 +7,18 @@ use std::{
 };
 
 use gpufleet_schema::{Failure, FailureCode, Verdict};
-use gpufleet_worker::compiler::{CompileError, CompileRequest, Compiled, Compiler, Sandbox};
+use gpufleet_worker::compiler::{
+    CompileError, CompileRequest, Compiled, Compiler, Counts, Origin, Sandbox, Store, Target,
+};
 
 use crate::harness::executable;
 
 fn request(code: &str) -> CompileRequest {
-    CompileRequest { code: code.to_owned(), options: vec![], arch: (8, 0), nvrtc: None }
+    CompileRequest { code: code.to_owned(), options: vec![], target: Target::ptx((8, 0)), nvrtc: None }
 }
 
 async fn compile(request: CompileRequest) -> Result<Arc<Compiled>, CompileError> {
-    Compiler::new(None).with_executable(executable()).compile(request).await
+    Compiler::new(None).with_executable(executable()).compile(request).await.map(|found| found.compiled)
 }
 
 const GOOD: &str = "extern \"C\" __global__ void f(float *x) { x[threadIdx.x] *= 2.0f; }\n";
@@ -33,7 +35,7 @@ async fn code_becomes_ptx_for_the_devices_architecture() {
 
 #[tokio::test]
 async fn a_device_between_two_architectures_gets_the_older_one() {
-    let compiled = compile(CompileRequest { arch: (8, 8), ..request(GOOD) }).await.unwrap();
+    let compiled = compile(CompileRequest { target: Target::ptx((8, 8)), ..request(GOOD) }).await.unwrap();
     assert!(compiled.ptx.contains(".target sm_8"), "{}", compiled.ptx);
 }
 
@@ -93,8 +95,65 @@ async fn equal_requests_at_the_same_time_are_compiled_once() {
     let compiler = Compiler::new(None).with_executable(executable());
     let jobs = (0..16).map(|_| compiler.compile(request(GOOD)));
     let all = futures::future::join_all(jobs).await;
-    let first = all[0].as_ref().unwrap();
-    assert!(all.iter().all(|compiled| Arc::ptr_eq(compiled.as_ref().unwrap(), first)));
+    let first = &all[0].as_ref().unwrap().compiled;
+    assert!(all.iter().all(|found| Arc::ptr_eq(&found.as_ref().unwrap().compiled, first)));
+}
+
+#[tokio::test]
+async fn a_cubin_comes_with_the_ptx_where_the_device_takes_one() {
+    let target = Target { arch: (9, 0), cubin_for: Some(12_080) };
+    let compiled = compile(CompileRequest { target, ..request(GOOD) }).await.unwrap();
+    let cubin = compiled.cubin.as_deref().expect("NVRTC 12 knows sm_90");
+    assert!(cubin.starts_with(b"\x7fELF"), "{:?}", &cubin[..4]);
+    assert!(compiled.ptx.contains(".target sm_90") && compiled.ptx.contains(".visible .entry f("), "{}", compiled.ptx);
+    assert_eq!(compile(request(GOOD)).await.unwrap().cubin, None);
+    // Of an architecture that NVRTC does not know, PTX of an older one is what can be had.
+    let newer = Target { arch: (99, 0), ..target };
+    assert_eq!(compile(CompileRequest { target: newer, ..request(GOOD) }).await.unwrap().cubin, None);
+}
+
+fn compiler_with(folder: &Path) -> Compiler {
+    let store = Store::open(folder, 1 << 20).expect("the folder is new");
+    Compiler::new(None).with_executable(executable()).with_store(Some(store))
+}
+
+#[tokio::test]
+async fn what_one_worker_compiled_another_finds_on_disk_whole_or_not_at_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path().join("modules");
+    let target = Target { arch: (9, 0), cubin_for: Some(12_080) };
+    let wanted = CompileRequest { target, ..request(GOOD) };
+    let first = compiler_with(&folder).compile(wanted.clone()).await.unwrap();
+    assert_eq!(first.origin, Origin::Compiler);
+    let second = compiler_with(&folder);
+    let found = second.compile(wanted.clone()).await.unwrap();
+    assert_eq!((found.origin, &found.compiled), (Origin::Disk, &first.compiled));
+    assert_eq!(second.compile(wanted.clone()).await.unwrap().origin, Origin::Memory);
+    assert_eq!(
+        second.compile(request(GOOD)).await.unwrap().origin,
+        Origin::Compiler,
+        "another target is another program"
+    );
+    assert_eq!(second.counts(), Counts { memory: 1, disk: 1, compiled: 1 });
+
+    for file in std::fs::read_dir(&folder).unwrap() {
+        let path = file.unwrap().path();
+        let half = std::fs::metadata(&path).unwrap().len() / 2;
+        std::fs::File::options().write(true).open(&path).unwrap().set_len(half).unwrap();
+    }
+    let third = compiler_with(&folder).compile(wanted.clone()).await.unwrap();
+    assert_eq!(third.origin, Origin::Compiler, "a file that is cut off is not believed");
+    assert_eq!(compiler_with(&folder).compile(wanted).await.unwrap().origin, Origin::Disk, "and was mended");
+}
+
+#[tokio::test]
+async fn what_is_refused_is_refused_also_where_programs_are_kept() {
+    let folder = tempfile::tempdir().unwrap();
+    let compiler = compiler_with(&folder.path().join("modules"));
+    let forbidden = CompileRequest { options: vec!["-I/etc".to_owned()], ..request(GOOD) };
+    assert!(matches!(compiler.compile(forbidden).await, Err(CompileError::Refused(_))));
+    assert!(matches!(compiler.compile(request("nonsense")).await, Err(CompileError::Source { .. })));
+    assert_eq!(compiler.counts(), Counts::default());
 }
 
 /// A compiler that notes each start in a file and then goes on as `command`. A shell writes it: were we to hold it open for writing while

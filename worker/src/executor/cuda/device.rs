@@ -75,6 +75,7 @@ impl Device {
             multiprocessors: attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             driver_version: driver_version()?,
             emulated: library.is_emulator(),
+            takes_cubins: !library.is_emulator(),
             library: library.name.clone(),
         };
         Ok(Self { context, info, limits: Limits::of(handle)? })

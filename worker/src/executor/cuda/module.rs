@@ -75,16 +75,15 @@ impl Module {
     /// `entries` are what the image declares, as far as its text says so.
     pub(crate) fn load(image: &Image, entries: Arc<[Entry]>) -> Result<Self, LoadError> {
         let handle = match image {
-            Image::Ptx(text) => {
-                let text =
-                    CString::new(text.as_str()).map_err(|_| load_error("the PTX contains a NUL character", None))?;
-                jit(text.as_ptr().cast())?
-            }
-            Image::Cubin(bytes) => {
-                cubin::check(bytes)
-                    .map_err(|problem| load_error(&format!("the cubin is not whole: {problem}"), None))?;
-                jit(bytes.as_ptr().cast())?
-            }
+            Image::Ptx(text) => load_ptx(text)?,
+            Image::Cubin(bytes) => load_cubin(bytes)?,
+            Image::Both { cubin, ptx } => match load_cubin(cubin) {
+                Err(LoadError::Failed(failure)) => {
+                    eprintln!("the driver refuses the cubin, so it gets the PTX: {}", failure.message);
+                    load_ptx(ptx)?
+                }
+                loaded => loaded?,
+            },
         };
         Ok(Self { handle: Handle(handle), entries, functions: Mutex::default() })
     }
@@ -212,6 +211,16 @@ fn load_error(message: &str, log: Option<String>) -> LoadError {
         Some(log) => failure.with_detail(log),
         None => failure,
     })
+}
+
+fn load_ptx(text: &str) -> Result<sys::CUmodule, LoadError> {
+    let text = CString::new(text).map_err(|_| load_error("the PTX contains a NUL character", None))?;
+    jit(text.as_ptr().cast())
+}
+
+fn load_cubin(bytes: &[u8]) -> Result<sys::CUmodule, LoadError> {
+    cubin::check(bytes).map_err(|problem| load_error(&format!("the cubin is not whole: {problem}"), None))?;
+    jit(bytes.as_ptr().cast())
 }
 
 /// Loads an image with a buffer for what the JIT has to say. Not unsafe to call with any image that ends: a text in NUL, a cubin as its

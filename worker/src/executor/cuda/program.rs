@@ -38,7 +38,8 @@ pub(crate) struct Shelf {
 impl Declared {
     fn of(image: &Image) -> Self {
         let Declarations { entries, has_variables } = match image {
-            Image::Ptx(text) => ptx::declarations(text),
+            // The text says more, and both come from one source.
+            Image::Ptx(text) | Image::Both { ptx: text, .. } => ptx::declarations(text),
             Image::Cubin(bytes) => Declarations { entries: Vec::new(), has_variables: cubin::has_variables(bytes) },
         };
         Self { entries: entries.into(), has_variables }

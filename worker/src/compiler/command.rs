@@ -1,0 +1,80 @@
+//! `gpufleet-worker compile`: a file into a file, as the worker does it for jobs.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use super::{CompileError, CompileRequest, Compiled, Target, compile};
+
+/// `gpufleet-worker compile FILE.cu --arch compute_80 -o out.ptx`.
+#[derive(Debug, Clone, clap::Args)]
+pub struct CompileOptions {
+    /// CUDA C to compile.
+    pub file: PathBuf,
+    /// The virtual architecture, such as `compute_80`.
+    #[arg(long, default_value = "compute_80", value_parser = parse_arch)]
+    pub arch: (u32, u32),
+    /// An option for NVRTC; may be given many times.
+    #[arg(long = "option", value_name = "OPTION", allow_hyphen_values = true)]
+    pub options: Vec<String>,
+    /// Where the PTX goes.
+    #[arg(short, long)]
+    pub output: PathBuf,
+    /// NVRTC's library or its folder, where it is not to be looked for.
+    #[arg(long)]
+    pub nvrtc: Option<PathBuf>,
+}
+
+/// Compiles a file into a file, as a command: the log goes to standard error.
+pub fn compile_file(options: &CompileOptions) -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    match runtime.map_err(anyhow::Error::from).and_then(|runtime| runtime.block_on(compile_to_file(options))) {
+        Ok(compiled) => {
+            eprint!("{}", compiled.log);
+            ExitCode::SUCCESS
+        }
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Compiles a file into a file.
+pub async fn compile_to_file(args: &CompileOptions) -> anyhow::Result<Compiled> {
+    use anyhow::Context as _;
+    let code = tokio::fs::read_to_string(&args.file).await.with_context(|| format!("read {}", args.file.display()))?;
+    let request = CompileRequest {
+        code,
+        options: args.options.clone(),
+        target: Target::ptx(args.arch),
+        nvrtc: args.nvrtc.clone(),
+    };
+    let compiled = compile(request).await.map_err(|error| {
+        let log = match &error {
+            CompileError::Source { log, .. } => format!("\n{log}"),
+            _ => String::new(),
+        };
+        anyhow::anyhow!("{}: could not {error}{log}", args.file.display())
+    })?;
+    write_whole(&args.output, &compiled.ptx).with_context(|| format!("write {}", args.output.display()))?;
+    Ok(compiled)
+}
+
+/// The PTX ends in one newline, as a text file does.
+fn write_whole(path: &Path, ptx: &str) -> std::io::Result<()> {
+    std::fs::write(path, format!("{}\n", ptx.trim_end_matches(['\0', '\n'])))
+}
+
+/// `compute_80`, `sm_80` or `8.0`.
+pub fn parse_arch(text: &str) -> Result<(u32, u32), String> {
+    let digits = text.strip_prefix("compute_").or_else(|| text.strip_prefix("sm_"));
+    let number = match digits {
+        Some(digits) => {
+            digits.parse::<u32>().ok().filter(|number| *number >= 10).map(|number| (number / 10, number % 10))
+        }
+        None => text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?))),
+    };
+    number.ok_or_else(|| format!("{text:?} is no architecture; write it as compute_80"))
+}

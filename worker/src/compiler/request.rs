@@ -1,0 +1,94 @@
+//! What is to be compiled, and what comes of it.
+
+use std::path::PathBuf;
+
+/// CUDA C and what it is compiled for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CompileRequest {
+    pub code: String,
+    /// As a user gives them; see [`options`] for what is allowed.
+    pub options: Vec<String>,
+    pub target: Target,
+    /// NVRTC's library or its folder, where it is not to be looked for.
+    pub nvrtc: Option<PathBuf>,
+}
+
+/// What is to come out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The device's compute capability. The newest architecture that NVRTC knows and the device runs is taken.
+    pub arch: (u32, u32),
+    /// For a device that takes cubins, the version of its driver. PTX comes in any case: it is what is left where the driver refuses a cubin.
+    pub cubin_for: Option<u32>,
+}
+
+/// PTX, a cubin where one was wanted and could be had, and what the compiler said.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Compiled {
+    pub ptx: String,
+    pub cubin: Option<Vec<u8>>,
+    /// Warnings and remarks, cut to a bound.
+    pub log: String,
+    /// How long it took; of a kept result, how long it took then.
+    pub micros: u64,
+    /// NVRTC's version, as `12.9`.
+    pub version: String,
+}
+
+impl Target {
+    /// PTX alone, for any device from this compute capability on.
+    pub const fn ptx(arch: (u32, u32)) -> Self {
+        Self { arch, cubin_for: None }
+    }
+}
+
+impl Compiled {
+    /// What it takes to keep it.
+    pub(super) fn bytes(&self) -> usize {
+        self.ptx.len() + self.cubin.as_ref().map_or(0, Vec::len) + self.log.len()
+    }
+}
+
+impl CompileRequest {
+    /// A hash of all that is in it, every part with its length, so that no two requests share one. Who can name it has the code.
+    pub fn key(&self) -> blake3::Hash {
+        let mut hasher = blake3::Hasher::new();
+        let mut part = |bytes: &[u8]| {
+            hasher.update(&(bytes.len() as u64).to_le_bytes());
+            hasher.update(bytes);
+        };
+        part(self.code.as_bytes());
+        part(&self.target.arch.0.to_le_bytes());
+        part(&self.target.arch.1.to_le_bytes());
+        part(&self.target.cubin_for.map_or([0; 5], |driver| {
+            let [a, b, c, d] = driver.to_le_bytes();
+            [1, a, b, c, d]
+        }));
+        part(self.nvrtc.as_ref().map_or(b"", |path| path.as_os_str().as_encoded_bytes()));
+        self.options.iter().for_each(|option| part(option.as_bytes()));
+        hasher.finalize()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_part_of_a_request_is_in_its_key() {
+        let request = CompileRequest { code: "a".into(), options: vec![], target: Target::ptx((8, 0)), nvrtc: None };
+        let others = [
+            CompileRequest { code: "b".into(), ..request.clone() },
+            CompileRequest { options: vec!["-G".into()], ..request.clone() },
+            CompileRequest { options: vec!["-D".into(), "X".into()], ..request.clone() },
+            CompileRequest { options: vec!["-DX".into()], ..request.clone() },
+            CompileRequest { target: Target::ptx((9, 0)), ..request.clone() },
+            CompileRequest { target: Target { cubin_for: Some(0), ..request.target }, ..request.clone() },
+            CompileRequest { target: Target { cubin_for: Some(12_080), ..request.target }, ..request.clone() },
+            CompileRequest { nvrtc: Some("/lib".into()), ..request.clone() },
+        ];
+        let keys: std::collections::HashSet<_> = others.iter().chain([&request]).map(CompileRequest::key).collect();
+        assert_eq!(keys.len(), others.len() + 1);
+        assert_eq!(request.key(), request.clone().key());
+    }
+}

@@ -1,0 +1,242 @@
+//! Compiled programs on disk, so that a worker that starts again compiles nothing that it had before.
+//!
+//! A file holds one program and is named by a hash of everything that its code depends on. Who asks for a file has that everything, the
+//! source included, so nobody gets at another's source here: pools share the folder as they share the compiler.
+//!
+//! | what may happen | what is done |
+//! | --- | --- |
+//! | two workers write the same program | each writes a file of its own and renames it; whichever comes last is whole, and equal |
+//! | a file is cut off, or its bytes have changed | its checksum, which is keyed with its name, tells; it is removed and compiled again |
+//! | a worker dies while it writes | the rest under a temporary name goes after [`REMAINS_KEPT`] |
+//! | somebody else can write to the folder | it is not used at all |
+//! | a file is not ours, or others can write to it | it is not read |
+//! | there is more than the folder may hold | what nobody has used for longest goes, under a lock that all workers of the folder take |
+
+use std::{
+    collections::BTreeMap,
+    fs::{self, DirBuilder, File, FileTimes, Metadata, OpenOptions},
+    io::{self, Read, Write},
+    os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, SystemTime},
+};
+
+use super::Compiled;
+
+/// The first bytes of a file. Another layout gets another number, and files of this one are then compiled again.
+const MAGIC: &[u8; 16] = b"gpufleet module1";
+const CHECKSUM_BYTES: usize = blake3::OUT_LEN;
+/// What a compiler's answer may have, and its frame.
+const FILE_BYTES_MAX: u64 = super::child::ANSWER_BYTES_MAX as u64 + (1 << 10);
+const EXTENSION: &str = "module";
+const TEMPORARY: &str = "tmp";
+/// Writing takes milliseconds; whoever has not renamed its file by now is dead.
+const REMAINS_KEPT: Duration = Duration::from_secs(3600);
+/// Nobody else may look: a compiled program tells what its source does.
+const FOLDER_MODE: u32 = 0o700;
+const FILE_MODE: u32 = 0o600;
+const WRITABLE_BY_OTHERS: u32 = 0o022;
+
+/// A folder of compiled programs.
+#[derive(Debug)]
+pub struct Store {
+    folder: PathBuf,
+    bytes_max: u64,
+    written: AtomicU64,
+}
+
+/// Why a folder can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("use {folder} as a cache: {source}")]
+    Io { folder: PathBuf, source: io::Error },
+    #[error("use {folder} as a cache: it is not a folder")]
+    NoFolder { folder: PathBuf },
+    #[error("use {folder} as a cache: it belongs to user {owner}, and this worker is user {user}")]
+    NotOurs { folder: PathBuf, owner: u32, user: u32 },
+    #[error("use {folder} as a cache: others may read it or write to it (mode {mode:o}); make it {FOLDER_MODE:o}")]
+    Open { folder: PathBuf, mode: u32 },
+}
+
+/// A file in the folder, by how long ago it was used.
+struct Kept {
+    path: PathBuf,
+    bytes: u64,
+}
+
+impl Store {
+    /// Uses a folder, which is made if it is not there, for at most so many bytes.
+    pub fn open(folder: &Path, bytes_max: u64) -> Result<Self, StoreError> {
+        let folder = folder.to_owned();
+        let failed = |source| StoreError::Io { folder: folder.clone(), source };
+        DirBuilder::new().recursive(true).mode(FOLDER_MODE).create(&folder).map_err(failed)?;
+        let metadata = fs::symlink_metadata(&folder).map_err(failed)?;
+        let (owner, user, mode) = (metadata.uid(), own_user(), metadata.mode() & 0o777);
+        if !metadata.is_dir() {
+            return Err(StoreError::NoFolder { folder });
+        }
+        if owner != user {
+            return Err(StoreError::NotOurs { folder, owner, user });
+        }
+        if mode & !FOLDER_MODE != 0 {
+            return Err(StoreError::Open { folder, mode });
+        }
+        Ok(Self { folder, bytes_max, written: AtomicU64::new(0) })
+    }
+
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// The program of this key, if it is there whole. Marks it as used.
+    pub fn get(&self, key: blake3::Hash) -> io::Result<Option<Compiled>> {
+        let path = self.path(key);
+        let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let metadata = file.metadata()?;
+        if !is_ours(&metadata) {
+            return Err(io::Error::other("it is not this worker's own file"));
+        }
+        let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(FILE_BYTES_MAX)).unwrap_or(0));
+        (&mut file).take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
+        match decode(key, &bytes) {
+            Some(compiled) => {
+                mark_used(&file)?;
+                Ok(Some(compiled))
+            }
+            None => {
+                fs::remove_file(&path)?;
+                Err(io::Error::new(io::ErrorKind::InvalidData, "its checksum is wrong"))
+            }
+        }
+    }
+
+    /// Keeps a program, and drops what has not been used for longest where that makes too much. One that is larger than everything that
+    /// may be kept is not.
+    pub fn put(&self, key: blake3::Hash, compiled: &Compiled) -> io::Result<()> {
+        let bytes = encode(key, compiled)?;
+        if bytes.len() as u64 > self.bytes_max {
+            return Ok(());
+        }
+        let number = self.written.fetch_add(1, Ordering::Relaxed);
+        let temporary = self.folder.join(format!("{}-{number}.{TEMPORARY}", std::process::id()));
+        let written = OpenOptions::new()
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(FILE_MODE)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(&temporary)
+            .and_then(|mut file| file.write_all(&bytes))
+            .and_then(|()| fs::rename(&temporary, self.path(key)));
+        if let Err(error) = written {
+            // Nothing is lost if it stays: it goes with the remains of others.
+            drop(fs::remove_file(&temporary));
+            return Err(error);
+        }
+        self.drop_surplus()
+    }
+
+    /// Marks a program as used without reading it: it was found in memory.
+    pub fn touch(&self, key: blake3::Hash) -> io::Result<()> {
+        let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(self.path(key));
+        match opened.and_then(|file| mark_used(&file)) {
+            // Another worker has dropped it.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            done => done,
+        }
+    }
+
+    fn path(&self, key: blake3::Hash) -> PathBuf {
+        self.folder.join(key.to_hex().as_str()).with_extension(EXTENSION)
+    }
+
+    /// Under a lock, or two workers would each drop what makes room for the other's file too.
+    fn drop_surplus(&self) -> io::Result<()> {
+        let folder = File::open(&self.folder)?;
+        folder.lock()?;
+        let (mut kept, mut bytes) = (BTreeMap::new(), 0);
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            // A file that has just been renamed away under us is counted under its new name, by us or by the next.
+            let Ok(metadata) = entry.metadata() else { continue };
+            let used = metadata.modified()?;
+            let path = entry.path();
+            match path.extension().and_then(|extension| extension.to_str()) {
+                Some(EXTENSION) => {
+                    bytes += metadata.len();
+                    kept.insert((used, entry.file_name()), Kept { path, bytes: metadata.len() });
+                }
+                Some(TEMPORARY) if used.elapsed().is_ok_and(|age| age > REMAINS_KEPT) => remove(&path)?,
+                _ => {}
+            }
+        }
+        for Kept { path, bytes: freed } in kept.into_values() {
+            if bytes <= self.bytes_max {
+                break;
+            }
+            remove(&path)?;
+            bytes -= freed;
+        }
+        Ok(())
+    }
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+fn mark_used(file: &File) -> io::Result<()> {
+    file.set_times(FileTimes::new().set_modified(SystemTime::now()))
+}
+
+fn is_ours(metadata: &Metadata) -> bool {
+    metadata.is_file() && metadata.uid() == own_user() && metadata.mode() & WRITABLE_BY_OTHERS == 0
+}
+
+fn own_user() -> u32 {
+    // SAFETY: the call takes nothing and can't fail.
+    unsafe { libc::geteuid() }
+}
+
+/// What a file holds behind its checksum.
+type Body<'a> = (&'a str, Option<&'a serde_bytes::Bytes>, &'a str, u64, &'a str);
+
+fn encode(key: blake3::Hash, compiled: &Compiled) -> io::Result<Vec<u8>> {
+    let cubin = compiled.cubin.as_deref().map(serde_bytes::Bytes::new);
+    let body: Body<'_> = (&compiled.ptx, cubin, &compiled.log, compiled.micros, &compiled.version);
+    let body = rmp_serde::to_vec(&body).map_err(io::Error::other)?;
+    Ok([MAGIC, checksum(key, &body).as_bytes().as_slice(), &body].concat())
+}
+
+fn decode(key: blake3::Hash, bytes: &[u8]) -> Option<Compiled> {
+    let rest = bytes.strip_prefix(MAGIC)?;
+    let (sum, body) = rest.split_at_checked(CHECKSUM_BYTES)?;
+    if checksum(key, body) != *<&[u8; CHECKSUM_BYTES]>::try_from(sum).ok()? {
+        return None;
+    }
+    let (ptx, cubin, log, micros, version): Body<'_> = rmp_serde::from_slice(body).ok()?;
+    Some(Compiled {
+        ptx: ptx.to_owned(),
+        cubin: cubin.map(|cubin| cubin.to_vec()),
+        log: log.to_owned(),
+        micros,
+        version: version.to_owned(),
+    })
+}
+
+/// A file that bears another's name has the wrong one.
+fn checksum(key: blake3::Hash, body: &[u8]) -> blake3::Hash {
+    blake3::keyed_hash(key.as_bytes(), body)
+}
+
+#[cfg(test)]
+#[path = "store/tests.rs"]
+mod tests;

@@ -1,0 +1,89 @@
+//! Where compiled programs are kept: `--cache-dir` and `--cache-size`.
+
+use std::{env, ffi::OsString, path::PathBuf, str::FromStr};
+
+/// Some ten thousand programs.
+pub const SIZE_DEFAULT: &str = "1GiB";
+/// What systemd sets for a service with `CacheDirectory=`.
+const OF_SYSTEMD: &str = "CACHE_DIRECTORY";
+const OF_USER: &str = "XDG_CACHE_HOME";
+const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("", 0)];
+
+/// A number of bytes, as a person types it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ByteSize(pub u64);
+
+/// What is kept where.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CacheSpec {
+    /// Nowhere, for a user that has no cache folder.
+    pub folder: Option<PathBuf>,
+    /// The folder was named, and not found by rule.
+    pub is_told: bool,
+    pub bytes_max: u64,
+}
+
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+#[error("give a number of bytes, or one with KiB, MiB or GiB, as in 512MiB")]
+pub struct NoSize;
+
+impl FromStr for ByteSize {
+    type Err = NoSize;
+
+    fn from_str(text: &str) -> Result<Self, NoSize> {
+        let unit = UNITS.iter().find_map(|(unit, shift)| Some((text.strip_suffix(unit)?, shift)));
+        let (number, shift) = unit.ok_or(NoSize)?;
+        let number: u64 = number.trim_end().parse().map_err(|_| NoSize)?;
+        number.checked_mul(1 << shift).map(Self).ok_or(NoSize)
+    }
+}
+
+impl CacheSpec {
+    pub(super) fn of(folder: Option<PathBuf>, size: ByteSize) -> Self {
+        let is_told = folder.is_some();
+        let folder = folder.or_else(|| usual_folder(|name| env::var_os(name)));
+        Self { folder, is_told, bytes_max: size.0 }
+    }
+}
+
+fn usual_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    // Of several folders, systemd gives the first first.
+    let of_systemd = variable(OF_SYSTEMD).and_then(|folders| env::split_paths(&folders).next());
+    if let Some(folder) = of_systemd.filter(|folder| folder.is_absolute()) {
+        return Some(folder.join("modules"));
+    }
+    let of_user = absolute(OF_USER).or_else(|| absolute("HOME").map(|home| home.join(".cache")));
+    of_user.map(|folder| folder.join("gpufleet/modules"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_have_units() {
+        for (text, bytes) in [("0", 0), ("4096", 4096), ("2 KiB", 2048), ("512MiB", 512 << 20), ("1GiB", 1 << 30)] {
+            assert_eq!(text.parse(), Ok(ByteSize(bytes)), "{text}");
+        }
+        for text in ["", "MiB", "-1", "1.5GiB", "10GB", "99999999999GiB"] {
+            assert_eq!(text.parse::<ByteSize>(), Err(NoSize), "{text}");
+        }
+        SIZE_DEFAULT.parse::<ByteSize>().unwrap();
+    }
+
+    #[test]
+    fn the_usual_folder_is_systemds_then_the_users() {
+        let folder = |set: &[(&str, &str)]| {
+            let set: Vec<(String, OsString)> = set.iter().map(|(name, value)| ((*name).into(), value.into())).collect();
+            usual_folder(|name| set.iter().find(|(known, _)| known == name).map(|(_, value)| value.clone()))
+        };
+        let (home, user, systemd) =
+            (("HOME", "/home/a"), (OF_USER, "/cache"), (OF_SYSTEMD, "/var/cache/gpufleet:/other"));
+        assert_eq!(folder(&[home]), Some("/home/a/.cache/gpufleet/modules".into()));
+        assert_eq!(folder(&[home, user]), Some("/cache/gpufleet/modules".into()));
+        assert_eq!(folder(&[home, (OF_USER, "relative")]), Some("/home/a/.cache/gpufleet/modules".into()));
+        assert_eq!(folder(&[home, user, systemd]), Some("/var/cache/gpufleet/modules".into()));
+        assert_eq!(folder(&[]), None);
+    }
+}
