@@ -1,16 +1,23 @@
 //! A scenario's own fleet: a vhost, a database, a ledger and as many workers as it asks for.
 
-use std::{fs, ops::Deref, sync::Arc};
+use std::{
+    fs,
+    ops::Deref,
+    sync::{Arc, LazyLock},
+};
 
 use gpufleet_ledger::{DatabaseUrl, Ledger};
 use gpufleet_local::{Endpoints, Fleet, FleetBuilder, QueueKind, Services, Signal, Worker};
 use gpufleet_transport::{Broker, Options};
-use tokio::sync::OnceCell;
+use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 
-use crate::{WAIT, history::Sightings, poll_until, producer::Kept, witness::Witness};
+use crate::{WAIT, history::Sightings, node, poll_until, producer::Kept, witness::Witness};
 
 /// The services that most scenarios share. Their guard ends them with this process.
 static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
+
+/// The services that scenarios break, one after the other.
+static BREAKABLE: LazyLock<Arc<Mutex<Option<Arc<Services>>>>> = LazyLock::new(Arc::default);
 
 /// A fleet for one scenario. Its processes end when it is dropped.
 #[derive(Debug)]
@@ -20,6 +27,8 @@ pub struct Ground {
     pub(crate) witness: Witness,
     pub(crate) promises: Kept,
     pub(crate) sightings: Sightings,
+    /// Services that nobody else may use meanwhile.
+    _held: Option<OwnedMutexGuard<Option<Arc<Services>>>>,
 }
 
 /// A worker of a [`Ground`].
@@ -38,9 +47,17 @@ impl Ground {
         Self::on(services, label, kind).await
     }
 
-    /// With a broker and a database that the scenario may break.
-    pub async fn with_own_services(label: &str) -> Self {
-        Self::on(&start_services().await, label, QueueKind::default()).await
+    /// With a broker and a database that the scenario may break, and leave broken: nobody else uses them until it has ended.
+    pub async fn breakable(label: &str) -> Self {
+        let mut held = Arc::clone(&BREAKABLE).lock_owned().await;
+        match &*held {
+            Some(services) => mend(services).await,
+            None => *held = Some(start_services().await),
+        }
+        let services = Arc::clone(held.as_ref().expect("they were started"));
+        let mut ground = Self::on(&services, label, QueueKind::default()).await;
+        ground._held = Some(held);
+        ground
     }
 
     /// With more in the environment of its workers.
@@ -62,7 +79,8 @@ impl Ground {
         let ledger = Ledger::connect(url).await.unwrap();
         Witness::make_queue(&fleet).await;
         let witness = Witness::begin(&fleet.endpoints().amqp_url).await;
-        Self { fleet, ledger, witness, promises: Kept::default(), sightings: Sightings::default() }
+        let (promises, sightings) = (Kept::default(), Sightings::default());
+        Self { fleet, ledger, witness, promises, sightings, _held: None }
     }
 
     pub fn services(&self) -> &Services {
@@ -171,6 +189,19 @@ impl TestWorker {
 
 async fn start_services() -> Arc<Services> {
     Services::ephemeral().await.unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Puts right whatever the last scenario may have done, all the more if it failed.
+async fn mend(services: &Services) {
+    let (broker, postgres) = (services.broker(), services.postgres());
+    broker.resume();
+    if broker.pid().is_none() {
+        broker.restart().await.unwrap();
+    }
+    if postgres.pid().is_none() {
+        postgres.restart().await.unwrap();
+    }
+    node::mend(services).await;
 }
 
 /// Whether a process runs; one that has ended and waits to be collected does not.

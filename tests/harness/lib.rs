@@ -12,6 +12,7 @@ mod ledger;
 mod node;
 mod poll;
 mod producer;
+mod proxy;
 mod witness;
 
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub use dead::{DeadLetter, dead_letters};
 pub use ground::{Ground, TestWorker, is_alive};
 pub use poll::poll_until;
 pub use producer::{Producer, Promise};
+pub use proxy::{Proxy, Silence};
 
 /// How long anything may take before a scenario gives up. Two busy cores can make a second's work last far longer.
 pub const WAIT: Duration = Duration::from_secs(90);

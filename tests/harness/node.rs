@@ -1,8 +1,14 @@
 //! What scenarios do to the broker from inside, where AMQP or our own transport would not let them.
 
-use gpufleet_local::Fleet;
+use std::time::Duration;
+
+use gpufleet_local::{Fleet, Services};
 
 use crate::Ground;
+
+/// Longer than any job may take.
+const CONSUMER_TIMEOUT: Duration = Duration::from_secs(8 * 24 * 3600);
+const CHANNEL_TICK: Duration = Duration::from_secs(60);
 
 impl Ground {
     /// Evaluates Erlang inside the broker. `@` stands for this ground's vhost.
@@ -13,6 +19,32 @@ impl Ground {
     /// Makes a durable queue with arguments in Erlang's words, such as `[{<<"x-max-length">>, long, 3}]`.
     pub async fn declare_queue(&self, name: &str, arguments: &str) {
         declare_queue(self.fleet(), name, arguments).await;
+    }
+
+    /// Messages of a queue, those that somebody holds included.
+    pub async fn messages_in(&self, queue: &str) -> u64 {
+        let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>))");
+        let counted = format!("{found}, proplists:get_value(messages, rabbit_amqqueue:info(Q, [messages])).");
+        self.erlang(&counted).await.parse().unwrap()
+    }
+
+    /// How long the broker waits for an acknowledgement, and how often it looks; for channels that are opened from now on.
+    pub async fn consumer_timeout(&self, timeout: Duration, tick: Duration) {
+        set_consumer_timeout(self.services(), timeout, tick).await;
+    }
+}
+
+/// What a broker of ours has from the start.
+pub(crate) async fn mend(services: &Services) {
+    let watermark = "ok = vm_memory_monitor:set_vm_memory_high_watermark(0.4).";
+    services.broker().eval(watermark).await.unwrap();
+    set_consumer_timeout(services, CONSUMER_TIMEOUT, CHANNEL_TICK).await;
+}
+
+async fn set_consumer_timeout(services: &Services, timeout: Duration, tick: Duration) {
+    for (name, value) in [("consumer_timeout", timeout), ("channel_tick_interval", tick)] {
+        let expression = format!("ok = application:set_env(rabbit, {name}, {}).", value.as_millis());
+        services.broker().eval(&expression).await.unwrap();
     }
 }
 

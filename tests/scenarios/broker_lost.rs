@@ -11,7 +11,7 @@ const JOB_MILLIS: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_thousand_jobs_in_flight_survive_a_crash_of_the_broker() {
-    let ground = Ground::with_own_services("broker-lost").await;
+    let ground = Ground::breakable("broker-lost").await;
     let _first = ground.worker().await;
     let _second = ground.worker().await;
     let fleet = ground.client().await;

@@ -6,6 +6,7 @@
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
 mod broker_lost;
+mod broker_trouble;
 mod cancelling;
 mod catalog;
 mod command;
@@ -14,6 +15,7 @@ mod detaching;
 mod device_sick;
 mod executor_lost;
 mod foreign_producer;
+mod half_open;
 mod hostile_messages;
 mod limits;
 mod local_fleet;
@@ -24,11 +26,13 @@ mod pools;
 mod postgres_lost;
 mod quarantine;
 mod queue_kinds;
+mod refused_submits;
 mod requirements;
 mod retrying;
 mod secrets;
 mod spare;
 mod stopping;
 mod two_workers;
+mod worker_dies_at;
 mod worker_lost;
 mod worker_start;

@@ -6,7 +6,7 @@ use gpufleet_tests::{Ground, WAIT, kernels};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_run_while_postgres_is_away_and_the_ledger_catches_up() {
-    let ground = Ground::with_own_services("postgres-lost").await;
+    let ground = Ground::breakable("postgres-lost").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
     let mut before = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();

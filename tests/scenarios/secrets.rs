@@ -6,7 +6,7 @@ use gpufleet_tests::{Ground, WAIT, gpufleet_command, kernels};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn no_log_line_shows_a_password() {
-    let ground = Ground::with_own_services("secrets").await;
+    let ground = Ground::breakable("secrets").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();

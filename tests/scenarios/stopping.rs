@@ -44,7 +44,7 @@ async fn a_second_signal_does_not_wait_for_the_grace() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_waits_for_a_broker_that_is_not_there_yet_and_can_be_stopped_meanwhile() {
-    let ground = Ground::with_own_services("late-broker").await;
+    let ground = Ground::breakable("late-broker").await;
     ground.services().broker().stop().await.unwrap();
     let worker = ground.start_worker(&[]);
     ground.poll_log("waiting", &worker, "broker away").await;

@@ -78,6 +78,11 @@ pub struct Options {
     #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
     grace: Duration,
 
+    /// How long the broker and this worker may be silent towards each other; after two such times a connection counts as lost, and
+    /// the broker gives the jobs on it to others
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
+    heartbeat: Duration,
+
     /// What task queues are made of: quorum or classic; all parts of a fleet must agree
     #[arg(long, value_name = "KIND", env = env::QUEUE_KIND, default_value = "quorum")]
     queue_kind: QueueKind,
@@ -129,6 +134,7 @@ pub struct Config {
     /// Without it, the device decides.
     pub spare_executors: Option<u32>,
     pub grace: Duration,
+    pub heartbeat: Duration,
     pub sandbox: Sandbox,
     pub executor_user: Option<String>,
     pub cache: CacheSpec,
@@ -165,6 +171,7 @@ impl TryFrom<Options> for Config {
             jobs_per_device: options.jobs_per_device,
             spare_executors: options.spare_executors,
             grace: options.grace,
+            heartbeat: options.heartbeat,
             sandbox: options.sandbox,
             executor_user: options.executor_user,
             cache: CacheSpec::of(options.cache_dir, options.cache_size),

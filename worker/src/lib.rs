@@ -8,6 +8,7 @@ pub mod config;
 pub mod disposition;
 pub mod executor;
 pub mod exit;
+mod failpoint;
 pub mod ipc;
 mod own_executable;
 pub mod policy;

@@ -161,7 +161,8 @@ fn ends(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation>)
         let same = |other: &&&AttemptFinished| {
             is_final(other.state) && (other.attempt, &other.worker) == (attempt, &end.worker)
         };
-        if ends[..index].iter().any(|other| same(&other) && other != end) {
+        // A message that a producer had to send twice runs twice as the same attempt, and comes to the same end.
+        if ends[..index].iter().any(|other| same(&other) && other.state != end.state) {
             found.push(Violation::TwoEnds { job, attempt });
         }
     }
@@ -176,16 +177,22 @@ fn starts(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation
         let began = starts.iter().any(|start| start.attempt == row.attempt);
         let ran_from_nowhere = row.state == AttemptState::Succeeded && !(began && row.started_at.is_some());
         let backwards = row.started_at.zip(row.finished_at).is_some_and(|(started, finished)| started > finished);
-        let too_early = row.started_at.zip(detail.job.submitted_at).is_some_and(|(at, submitted)| at < submitted);
-        if ran_from_nowhere || backwards || too_early {
+        if ran_from_nowhere || backwards {
             wrong.insert(row.attempt);
         }
     }
     let ends: &[&AttemptFinished] = told.map_or(&[], |told| &told.ends);
     for start in starts {
-        let ended = |end: &&&AttemptFinished| (end.attempt, &end.worker) == (start.attempt, &start.worker);
-        if ends.iter().filter(|end| ended(end)).any(|end| end.at_ms < start.at_ms) {
+        // By the message that it came in: a job that was submitted again has another time in the ledger.
+        if start.job.submitted_ms.is_some_and(|submitted_ms| start.at_ms < submitted_ms) {
             wrong.insert(start.attempt);
+        }
+    }
+    for end in ends {
+        let of_end = |start: &&&Started| (start.attempt, &start.worker) == (end.attempt, &end.worker);
+        let first = starts.iter().filter(of_end).map(|start| start.at_ms).min();
+        if first.is_some_and(|started_ms| end.at_ms < started_ms) {
+            wrong.insert(end.attempt);
         }
     }
     found.extend(wrong.into_iter().map(|attempt| Violation::EndBeforeStart { job, attempt }));

@@ -33,6 +33,8 @@ pub(super) struct Envelope {
     /// It was delivered before, and the broker does not say how often. Such a message is not worked on but goes back as a copy that
     /// counts: without a count nothing would end its coming, and attempts would share their numbers.
     pub(super) uncounted: bool,
+    /// Somebody had it before, perhaps this worker.
+    pub(super) redelivered: bool,
     pub(super) received: Received,
     pub(super) acker: Acker,
 }
@@ -41,7 +43,8 @@ impl Envelope {
     pub(super) fn open(delivery: Delivery, lane: Lane) -> (Self, Vec<u8>) {
         let received = Received::now();
         let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
-        let uncounted = delivery.redelivered && !delivery.counted;
+        let redelivered = delivery.redelivered;
+        let uncounted = redelivered && !delivery.counted;
         let (body, properties, acker) = delivery.into_parts();
         // A message that a dead-letter replay put straight into the queue has no key of ours; the queue says the same.
         let (pool, priority) = parse_task_key(&routing_key).unwrap_or((lane.pool, lane.priority));
@@ -56,6 +59,7 @@ impl Envelope {
             met: met.filter(|met| met.len() <= HEADER_TEXT_BYTES_MAX).unwrap_or_default().to_owned(),
             delivery_count: redeliveries.saturating_add(count(HEADER_DELIVERIES).unwrap_or(0).into()),
             uncounted,
+            redelivered,
             acker,
             pool,
             pool_id: lane.id,

@@ -25,6 +25,7 @@ use crate::{
     compiler::{CompileRequest, Origin},
     disposition::Ending,
     executor::{Executor, ExecutorJob, Finished, LostCause, OutputBytes, RunError},
+    failpoint::{self, Failpoint},
     scheduler::{Allowed, Demand},
 };
 
@@ -116,6 +117,7 @@ impl Supervisor {
         let slot = self.device(device);
         let ran_on = slot.ran_on(self.config.name.clone());
         self.tell_started(task, envelope, &ran_on).await;
+        failpoint::reach(Failpoint::BeforeKernel);
         let mut attempt = run_on(slot.executor(pool), &plain, demand.alone, ran_on, watch).await;
         if attempt.is_deadly {
             self.blame(pool, &plain);

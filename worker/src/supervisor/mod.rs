@@ -6,6 +6,7 @@ mod conclusion;
 mod devices;
 mod envelope;
 mod heartbeat;
+mod in_hand;
 mod intake;
 mod job;
 mod misfit;
@@ -31,7 +32,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use self::{
-    admission::Admission, devices::DeviceSlot, intake::Lane, orders::Orders, ready::ReadyFile, signals::Signals,
+    admission::Admission, devices::DeviceSlot, in_hand::InHand, intake::Lane, orders::Orders, ready::ReadyFile,
+    signals::Signals,
 };
 use crate::{
     compiler::{Compiler, Counts, StoreError, Target},
@@ -73,6 +75,7 @@ pub(crate) struct Supervisor {
     compiler: Arc<Compiler>,
     orders: Arc<Orders>,
     quarantine: Mutex<Quarantine>,
+    in_hand: InHand,
 }
 
 /// What the last events and the broker's goodbye may take once nothing runs any more.
@@ -93,8 +96,9 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
     let orders = Orders::new(config.name.clone());
     let events = EventSink::new(broker.clone());
-    let quarantine = Mutex::default();
-    let supervisor = Arc::new(Supervisor { events, compiler, config, broker, admission, devices, orders, quarantine });
+    let (quarantine, in_hand) = (Mutex::default(), InHand::default());
+    let supervisor =
+        Arc::new(Supervisor { events, compiler, config, broker, admission, devices, orders, quarantine, in_hand });
     supervisor.serve(&mut signals, ready).await
 }
 

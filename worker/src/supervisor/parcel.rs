@@ -20,10 +20,13 @@ use gpufleet_schema::{
     bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
 };
 use gpufleet_transport::{Delivery, PublishError, Settled};
-use tracing::{error, warn};
+use tracing::{error, info, warn};
 
 use super::{Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope, intake::Lane, outbox::Again};
-use crate::disposition::Disposition;
+use crate::{
+    disposition::Disposition,
+    failpoint::{self, Failpoint},
+};
 
 /// A message that was given back this often leaves the queue and comes in anew, lest workers that come and go make it look like
 /// poison.
@@ -57,6 +60,11 @@ impl Supervisor {
     /// Handles one message to its end.
     pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, lane: Lane) {
         let (envelope, body) = Envelope::open(delivery, lane);
+        let _held = self.in_hand.take(&envelope, &body).await;
+        if self.in_hand.was_answered(&envelope, &body) {
+            info!(message_id = envelope.message_id(), "answered here before, acknowledged");
+            return self.settle(envelope, &body, Settlement::Ack).await;
+        }
         let outcome = AssertUnwindSafe(self.process(&envelope, &body)).catch_unwind().await;
         let settlement = match outcome {
             Ok(Ok(settlement)) => settlement,
@@ -70,7 +78,25 @@ impl Supervisor {
                 Settlement::Requeue
             }
         };
-        settle(envelope, settlement).await;
+        self.settle(envelope, &body, settlement).await;
+    }
+
+    async fn settle(&self, envelope: Envelope, body: &[u8], settlement: Settlement) {
+        let message_id = envelope.message_id().to_owned();
+        let settled = match settlement {
+            Settlement::Ack => envelope.acker.ack().await,
+            Settlement::Requeue => envelope.acker.requeue().await,
+        };
+        match settled {
+            Ok(Settled::Sent) => {}
+            Ok(Settled::Stale) => {
+                warn!(message_id, "connection lost meanwhile, the broker will deliver again");
+                if settlement == Settlement::Ack {
+                    self.in_hand.remember(&message_id, body);
+                }
+            }
+            Err(error) => warn!(message_id, %error, "delivery not settled"),
+        }
     }
 
     async fn process(&self, envelope: &Envelope, body: &[u8]) -> Result<Settlement, PublishError> {
@@ -96,6 +122,7 @@ impl Supervisor {
                 return self.refuse(envelope, body, failure).await;
             }
         };
+        failpoint::reach(Failpoint::BeforeDecode);
         match encoding.decode_tasks(body) {
             Ok(tasks) if tasks.is_empty() => Ok(Settlement::Ack),
             Ok(tasks) => self.run_all(envelope, encoding, reply_to, &tasks).await,
@@ -114,12 +141,14 @@ impl Supervisor {
         let mut jobs: FuturesUnordered<_> =
             tasks.iter().map(|task| self.conclude(task, envelope, encoding, as_list)).collect();
         let mut portion = Portion::default();
+        let mut handed_back = false;
         while let Some(job) = jobs.next().await {
             portion.push(job);
             if portion.bytes < PORTION_BYTES {
                 continue;
             }
             let ripe = mem::take(&mut portion);
+            handed_back |= ripe.jobs.iter().any(Concluded::is_handed_back);
             let mut answering = pin!(self.answer(envelope, encoding, reply_to.as_ref(), as_list, ripe));
             // The other jobs go on meanwhile: their places become free and their time limits hold.
             loop {
@@ -133,8 +162,11 @@ impl Supervisor {
         if untouched && envelope.delivery_count < HAND_BACKS_MAX {
             return Ok(Settlement::Requeue);
         }
+        let handed_back = handed_back || portion.jobs.iter().any(Concluded::is_handed_back);
         self.answer(envelope, encoding, reply_to.as_ref(), as_list, portion).await?;
-        Ok(Settlement::Ack)
+        // Asked last: as long as the delivery was live, what is handed back left as a message of its own.
+        let left_to_broker = handed_back && !envelope.is_live();
+        Ok(if left_to_broker { Settlement::Requeue } else { Settlement::Ack })
     }
 
     /// Publishes and records what became of some of the message's jobs.
@@ -153,9 +185,13 @@ impl Supervisor {
             let client = job.task.reply.as_ref().or(reply_to)?;
             Some((client.clone(), job.reply(envelope.attempt)?))
         });
+        failpoint::reach(Failpoint::AfterKernel);
         self.publish_replies(envelope, encoding, replies.collect(), as_list).await?;
+        failpoint::reach(Failpoint::AfterReply);
         let events = portion.jobs.iter().filter_map(|job| self.finished_event(job, envelope)).collect();
-        self.events.send_confirmed(events).await
+        self.events.send_confirmed(events).await?;
+        failpoint::reach(Failpoint::AfterEvents);
+        Ok(())
     }
 
     /// A job that has to come again leaves its message and travels alone; one that never will is kept for a person to see.
@@ -246,17 +282,4 @@ fn unreadable(error: &DecodeError) -> Failure {
         DecodeError::Empty | DecodeError::Malformed { .. } | DecodeError::TooMany { .. } => FailureCode::MalformedTask,
     };
     Failure::new(Verdict::User, code, error.to_string())
-}
-
-async fn settle(envelope: Envelope, settlement: Settlement) {
-    let message_id = envelope.message_id().to_owned();
-    let settled = match settlement {
-        Settlement::Ack => envelope.acker.ack().await,
-        Settlement::Requeue => envelope.acker.requeue().await,
-    };
-    match settled {
-        Ok(Settled::Sent) => {}
-        Ok(Settled::Stale) => warn!(message_id, "connection lost meanwhile, the broker will deliver again"),
-        Err(error) => warn!(message_id, %error, "delivery not settled"),
-    }
 }

@@ -77,6 +77,7 @@ pub(super) async fn broker(config: &Config, signals: &mut Signals) -> Result<Opt
     let broker = loop {
         let mut options = Options::new(config.broker.clone(), format!("gpufleet-worker {}", config.name));
         options.queue_kind = config.queue_kind;
+        options.heartbeat = config.heartbeat;
         let attempt = tokio::select! {
             attempt = Broker::connect(options) => attempt,
             _ = signals.next() => return Ok(None),

@@ -1,0 +1,214 @@
+//! A TCP proxy between a part of the fleet and the broker, and the weather on the way: delay, silence on connections that stay
+//! open (as when a link is half-open), connections that break, and ones that break after so many bytes.
+
+use std::{
+    io,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicI64, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _},
+    net::{TcpListener, TcpStream},
+    sync::watch,
+    task::AbortHandle,
+};
+
+use crate::Ground;
+
+/// What happens to bytes on their way.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Weather {
+    /// Each piece comes this much later.
+    pub delay: Duration,
+    /// Nothing comes through, and nobody is told.
+    pub silence: Option<Silence>,
+    /// Connections of before are broken when this changes.
+    era: u64,
+}
+
+/// Which connections are silent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Silence {
+    All,
+    /// The one on which a process takes messages and acknowledges them. What it publishes goes over another.
+    Consuming,
+}
+
+/// The proxy. It ends when this is dropped.
+#[derive(Debug)]
+pub struct Proxy {
+    url: String,
+    weather: Arc<watch::Sender<Weather>>,
+    /// Bytes that may still go to the broker before everything breaks.
+    budget: Arc<AtomicI64>,
+    listening: AbortHandle,
+}
+
+/// One connection through the proxy.
+#[derive(Clone)]
+struct Passage {
+    weather: watch::Receiver<Weather>,
+    budget: Arc<AtomicI64>,
+    breaks: Arc<watch::Sender<Weather>>,
+    /// Whether the client takes messages on it; known once it has said its name.
+    consuming: Arc<OnceLock<bool>>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Direction {
+    ToBroker,
+    FromBroker,
+}
+
+const PIECE_BYTES: usize = 16 << 10;
+/// What our transport's connections call themselves ends in one of these.
+const ROLES: [(&[u8], bool); 2] = [(b"(publish)", false), (b"(consume)", true)];
+
+impl Ground {
+    /// A way to this ground's vhost with weather of its own.
+    pub async fn proxy(&self) -> Proxy {
+        Proxy::start(&self.endpoints().amqp_url).await
+    }
+}
+
+impl Proxy {
+    async fn start(amqp_url: &str) -> Self {
+        let (login, place) = amqp_url.split_once('@').unwrap();
+        let (broker, vhost) = place.split_once('/').unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("{login}@{}/{vhost}", listener.local_addr().unwrap());
+        let weather = Arc::new(watch::Sender::new(Weather::default()));
+        let budget = Arc::new(AtomicI64::new(i64::MAX));
+        let listening = tokio::spawn(listen(listener, broker.to_owned(), Arc::clone(&weather), Arc::clone(&budget)));
+        Self { url, weather, budget, listening: listening.abort_handle() }
+    }
+
+    pub fn url(&self) -> &str {
+        &self.url
+    }
+
+    pub fn delay(&self, delay: Duration) {
+        self.weather.send_modify(|weather| weather.delay = delay);
+    }
+
+    pub fn silence(&self, silence: Silence) {
+        self.weather.send_modify(|weather| weather.silence = Some(silence));
+    }
+
+    /// Breaks all connections. New ones are let through.
+    pub fn cut(&self) {
+        self.weather.send_modify(|weather| weather.era += 1);
+    }
+
+    /// Breaks all connections when so many more bytes have gone to the broker, in the middle of whatever they are.
+    pub fn cut_after(&self, bytes: u32) {
+        self.budget.store(bytes.into(), Ordering::Relaxed);
+    }
+
+    /// Everything comes through again, what was held back included.
+    pub fn clear(&self) {
+        self.budget.store(i64::MAX, Ordering::Relaxed);
+        self.weather.send_modify(|weather| *weather = Weather { era: weather.era, ..Weather::default() });
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.listening.abort();
+        self.cut();
+    }
+}
+
+async fn listen(listener: TcpListener, broker: String, weather: Arc<watch::Sender<Weather>>, budget: Arc<AtomicI64>) {
+    loop {
+        let Ok((client, _)) = listener.accept().await else { return };
+        let passage = Passage {
+            weather: weather.subscribe(),
+            budget: Arc::clone(&budget),
+            breaks: Arc::clone(&weather),
+            consuming: Arc::default(),
+        };
+        let broker = broker.clone();
+        tokio::spawn(async move {
+            if let Ok(broker) = TcpStream::connect(broker).await {
+                passage.carry(client, broker).await;
+            }
+        });
+    }
+}
+
+impl Passage {
+    /// Until one side closes or the weather breaks it; then both are closed.
+    async fn carry(self, mut client: TcpStream, mut broker: TcpStream) {
+        for stream in [&client, &broker] {
+            // Held back small frames would be a delay that nobody asked for.
+            let _unimportant = stream.set_nodelay(true);
+        }
+        let (mut from_client, mut to_client) = client.split();
+        let (mut from_broker, mut to_broker) = broker.split();
+        let mut weather = self.weather.clone();
+        let era = weather.borrow().era;
+        tokio::select! {
+            _ = self.pump(Direction::ToBroker, &mut from_client, &mut to_broker) => {}
+            _ = self.pump(Direction::FromBroker, &mut from_broker, &mut to_client) => {}
+            _ = weather.wait_for(|weather| weather.era != era) => {}
+        }
+    }
+
+    async fn pump(
+        &self,
+        direction: Direction,
+        from: &mut (impl AsyncRead + Unpin),
+        to: &mut (impl AsyncWrite + Unpin),
+    ) -> io::Result<()> {
+        let mut piece = vec![0; PIECE_BYTES];
+        let mut weather = self.weather.clone();
+        loop {
+            let bytes = from.read(&mut piece).await?;
+            if bytes == 0 {
+                return Ok(());
+            }
+            self.learn(&piece[..bytes]);
+            // An error means that the proxy is gone.
+            let now = *weather.wait_for(|weather| !self.is_silent(*weather)).await.map_err(io::Error::other)?;
+            if !now.delay.is_zero() {
+                tokio::time::sleep(now.delay).await;
+            }
+            let allowed = if direction == Direction::ToBroker { self.spend(bytes) } else { bytes };
+            to.write_all(&piece[..allowed]).await?;
+            if allowed < bytes {
+                self.budget.store(i64::MAX, Ordering::Relaxed);
+                self.breaks.send_modify(|weather| weather.era += 1);
+            }
+        }
+    }
+
+    fn is_silent(&self, weather: Weather) -> bool {
+        match weather.silence {
+            None => false,
+            Some(Silence::All) => true,
+            Some(Silence::Consuming) => self.consuming.get() == Some(&true),
+        }
+    }
+
+    fn learn(&self, piece: &[u8]) {
+        if self.consuming.get().is_some() {
+            return;
+        }
+        for (role, consuming) in ROLES {
+            if piece.windows(role.len()).any(|window| window == role) {
+                self.consuming.get_or_init(|| consuming);
+            }
+        }
+    }
+
+    /// How many of so many bytes may still go.
+    fn spend(&self, bytes: usize) -> usize {
+        let before = self.budget.fetch_sub(bytes as i64, Ordering::Relaxed);
+        usize::try_from(before).unwrap_or(0).min(bytes)
+    }
+}

@@ -1,0 +1,143 @@
+//! A broker that is frozen, short of memory, or tired of waiting for an acknowledgement: submissions end with the truth within their
+//! deadline, what runs goes on, and every confirmed job ends once. (faults 10, 11, 13 and 18)
+
+use std::time::{Duration, Instant};
+
+use gpufleet::{Fleet, SubmitError};
+use gpufleet_schema::{
+    JobState, PoolName, Priority,
+    topology::{DEAD, DEAD_KEY, DEAD_QUEUE, task_queue},
+};
+use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
+use gpufleet_transport::{Message, Properties, PublishError};
+
+const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
+/// More than the deadline, and far less than any other of ours.
+const TOLD_WITHIN: Duration = Duration::from_secs(20);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_broker_leaves_a_submission_unknown_and_the_same_id_is_tried_again() {
+    let ground = Ground::breakable("frozen-broker").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client_with(Fleet::builder().confirm_deadline(CONFIRM_DEADLINE)).await;
+    // The queues are declared by now.
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    let job = kernels::doubles(&[2.0]);
+    ground.services().broker().pause();
+    let started = Instant::now();
+    let error = fleet.submit(job.clone()).await.unwrap_err();
+    let told = started.elapsed();
+    ground.services().broker().resume();
+    let SubmitError::Unknown { job_id, source: PublishError::Unknown { .. } } = &error else { panic!("{error:?}") };
+    assert_eq!(*job_id, job.id());
+    assert!(told >= CONFIRM_DEADLINE && told < TOLD_WITHIN, "{told:?}");
+
+    // Whether or not the first one arrived, this is the same job: one outcome, one reply to whoever waits.
+    let mut handle = poll_submit(&fleet, &job).await;
+    assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [4.0]);
+    ground.check_history(2).await;
+}
+
+/// The broker catches up with what it missed; until then it may not confirm in time either.
+async fn poll_submit(fleet: &gpufleet_tests::Producer, job: &gpufleet::Job) -> gpufleet_tests::Promise {
+    let deadline = Instant::now() + WAIT;
+    loop {
+        match fleet.submit(job.clone()).await {
+            Ok(handle) => return handle,
+            Err(error) => assert!(Instant::now() < deadline, "{error}"),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on() {
+    const JOBS: usize = 8;
+    let ground = Ground::breakable("memory-alarm").await;
+    let worker = ground.worker_with(&["--jobs-per-device", "1"]).await;
+    let fleet = ground.client_with(Fleet::builder().confirm_deadline(CONFIRM_DEADLINE)).await;
+    let broker = ground.broker().await;
+    broker.publish(letter()).await.unwrap();
+    let mut handles = fleet.submit_many((0..JOBS).map(|_| busy::for_millis(200))).await;
+    ground.poll_count("one runs", JobState::Running, 1).await;
+    ground.services().broker().ctl(&["set_vm_memory_high_watermark", "0.0000001"]).await.unwrap();
+
+    // The alarm takes a moment to reach the connection.
+    let started = Instant::now();
+    let refused = loop {
+        assert!(started.elapsed() < WAIT, "submissions are confirmed under an alarm");
+        let job = busy::for_millis(1);
+        match fleet.submit(job.clone()).await {
+            Ok(handle) => handles.push(Ok(handle)),
+            Err(error) => break (job, error),
+        }
+    };
+    let (job, error) = refused;
+    let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
+    assert!(reason.contains("the broker takes no messages") && reason.contains("memory"), "{error:?}");
+    ground.poll_log("the worker knows", &worker, "the broker takes no messages").await;
+
+    let letters = gpufleet_tests::dead_letters(&ground, 1).await;
+    assert_eq!(letters[0].body, LETTER, "consuming goes on");
+    poll_until("acknowledging goes on", async || ground.messages_in(DEAD_QUEUE).await == 0).await;
+
+    ground.services().broker().ctl(&["set_vm_memory_high_watermark", "0.4"]).await.unwrap();
+    // Whether it had arrived or not, it is the same job.
+    handles.push(Ok(poll_submit(&fleet, &job).await));
+    for handle in &mut handles {
+        busy::assert_done(&handle.as_mut().unwrap().wait(WAIT).await.unwrap().outputs);
+    }
+    ground.check_history(handles.len()).await;
+}
+
+const LETTER: &[u8] = b"something that is published before the alarm";
+
+fn letter() -> Message {
+    let routing_key = DEAD_KEY.to_owned();
+    Message { exchange: DEAD, routing_key, body: LETTER.to_vec(), properties: Properties::default(), mandatory: true }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_makes_its_deleted_queues_again() {
+    let ground = Ground::shared("worker-queue-deleted").await;
+    let worker = ground.worker().await;
+    let broker = ground.broker().await;
+    for priority in Priority::ALL {
+        broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();
+    }
+    ground.poll_log("it notices", &worker, "intake interrupted").await;
+    poll_until("it takes from all of them again", async || {
+        for priority in Priority::ALL {
+            let depth = broker.queue_depth(&task_queue(&PoolName::default(), priority)).await.unwrap();
+            if depth.is_none_or(|depth| depth.consumers == 0) {
+                return false;
+            }
+        }
+        true
+    })
+    .await;
+    let fleet = ground.client().await;
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    ground.check_history(1).await;
+}
+
+/// The broker closes a channel whose message was not acknowledged in time, and gives the message out again: also to the worker
+/// whose job goes on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_longer_than_the_brokers_patience_ends_once_and_does_not_run_for_ever() {
+    let ground = Ground::breakable("consumer-timeout").await;
+    ground.consumer_timeout(Duration::from_secs(2), Duration::from_millis(250)).await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(6)).await.unwrap();
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_eq!(result.attempt, 1, "the first one went on to its end");
+    busy::assert_done(&result.outputs);
+    let queue = task_queue(&PoolName::default(), Priority::Normal);
+    poll_until("nothing comes again", async || ground.messages_in(&queue).await == 0).await;
+    let detail = ground.final_job(handle.id()).await;
+    assert_eq!((detail.job.state, detail.job.attempt), (JobState::Succeeded, Some(1)));
+    assert_eq!(detail.attempts.len(), 1, "what came again waited for it: {:?}", detail.attempts);
+    ground.poll_log("it is acknowledged when it comes again", &worker, "answered here before").await;
+    assert!(worker.is_alive());
+    ground.check_history(1).await;
+}

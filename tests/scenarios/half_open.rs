@@ -1,0 +1,105 @@
+//! Links that are half-open and workers that freeze: the broker takes a job back and another worker runs it, and whatever the first one
+//! says later changes nothing. (faults 5, 6 and 7)
+
+use std::time::Duration;
+
+use gpufleet_schema::{AttemptState, JobId, JobState};
+use gpufleet_tests::{Ground, Silence, TestWorker, WAIT, busy, poll_until};
+
+/// The broker gives a silent connection up after two to three of these.
+const HEARTBEAT: [&str; 2] = ["--heartbeat", "4s"];
+
+/// Attempts as (worker, state, superseded).
+async fn poll_attempts(ground: &Ground, job_id: JobId, wanted: [(&TestWorker, AttemptState, bool); 2]) {
+    let wanted = wanted.map(|(worker, state, superseded)| (worker.name().to_owned(), state, superseded));
+    ground
+        .poll_attempts("both attempts", job_id, |detail| {
+            let rows = detail.attempts.iter();
+            rows.map(|row| (row.worker.clone(), row.state, row.superseded)).eq(wanted.iter().cloned())
+        })
+        .await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledgement_that_is_lost_on_a_half_open_link_changes_nothing() {
+    let ground = Ground::shared("half-open").await;
+    let proxy = ground.proxy().await;
+    let first = ground.worker_with(&[&["--amqp-url", proxy.url()], &HEARTBEAT[..]].concat()).await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(2)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    // Reply and record go over another connection, and arrive; the acknowledgement does not.
+    proxy.silence(Silence::Consuming);
+    assert_eq!(handle.wait(WAIT).await.unwrap().attempt, 1);
+    assert_eq!(ground.final_job(handle.id()).await.job.worker.as_deref(), Some(first.name()));
+
+    let second = ground.worker().await;
+    let finals = [(&first, AttemptState::Succeeded, false), (&second, AttemptState::Succeeded, true)];
+    poll_attempts(&ground, handle.id(), finals).await;
+    poll_until("the second reply is dropped", async || fleet.counts().replies_dropped == 1).await;
+
+    // The first worker notices by itself, and is of use again.
+    ground.poll_log("its loss", &first, "lost the broker").await;
+    proxy.clear();
+    second.process().pause();
+    let mut next = fleet.submit(busy::for_millis(1)).await.unwrap();
+    assert_eq!(next.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), first.name());
+    second.process().resume();
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_acknowledgement_that_comes_too_late_is_noticed() {
+    let ground = Ground::shared("stale-ack").await;
+    let proxy = ground.proxy().await;
+    let worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(3)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    proxy.cut();
+    handle.wait(WAIT).await.unwrap();
+    ground.poll_log("the stale acknowledgement", &worker, "connection lost meanwhile").await;
+    let detail = ground.final_job(handle.id()).await;
+    assert_eq!(detail.job.state, JobState::Succeeded);
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_worker_that_wakes_after_its_job_ran_elsewhere_changes_nothing() {
+    let ground = Ground::shared("frozen").await;
+    let first = ground.worker_with(&HEARTBEAT).await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(2)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    first.process().pause();
+    let second = ground.worker().await;
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_eq!((result.attempt, result.ran_on.unwrap().worker.as_str()), (2, second.name()));
+
+    first.process().resume();
+    let finals = [(&first, AttemptState::Succeeded, true), (&second, AttemptState::Succeeded, false)];
+    poll_attempts(&ground, handle.id(), finals).await;
+    poll_until("the late reply is dropped", async || fleet.counts().replies_dropped == 1).await;
+    assert_eq!(fleet.counts().replies, 1);
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn publishes_that_break_off_in_the_middle_arrive_once() {
+    const JOBS: usize = 60;
+    let ground = Ground::shared("cut-off").await;
+    let proxy = ground.proxy().await;
+    proxy.delay(Duration::from_millis(2));
+    let _worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
+    let fleet = ground.client().await;
+    // In a frame's head, in a body, between two messages: wherever it falls.
+    for bytes in [1, 700, 4_321, 20_000] {
+        let mut handles = fleet.submit_many((0..JOBS / 4).map(|_| busy::for_millis(5))).await;
+        proxy.cut_after(bytes);
+        for handle in &mut handles {
+            busy::assert_done(&handle.as_mut().unwrap().wait(WAIT).await.unwrap().outputs);
+        }
+        proxy.clear();
+    }
+    ground.check_history(JOBS).await;
+}

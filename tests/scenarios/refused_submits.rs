@@ -1,0 +1,151 @@
+//! What the broker or the client won't take is refused at once, says why, and leaves nothing behind: no job that is lost, and none in
+//! the ledger that nobody has. (faults 15, 16, 17 and 42)
+
+use std::{collections::BTreeSet, process::Stdio};
+
+use futures::{StreamExt as _, stream};
+use gpufleet::SubmitError;
+use gpufleet_local::programs;
+use gpufleet_schema::{
+    Dtype, PoolName, Priority,
+    bounds::MESSAGE_BYTES_MAX,
+    topology::{HEADER_TRACEPARENT, TASKS, task_key, task_queue},
+};
+use gpufleet_tests::{Ground, WAIT, kernels, poll_until};
+use gpufleet_transport::{Message, Properties, PublishError};
+use tokio::process::Command;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_pipelined_batch_exactly_the_unroutable_fail() {
+    const MESSAGES: usize = 3000;
+    const IN_FLIGHT: usize = 500;
+    let ground = Ground::shared("unroutable").await;
+    let broker = ground.broker().await;
+    let good = task_key(&PoolName::default(), Priority::Normal);
+    let is_bad = |index: usize| index % 10 == 3;
+    let published = stream::iter(0..MESSAGES).map(|index| {
+        let routing_key = if is_bad(index) { format!("nowhere.{index}") } else { good.clone() };
+        let body = index.to_string().into_bytes();
+        let message =
+            Message { exchange: TASKS, routing_key, body, properties: Properties::default(), mandatory: true };
+        let broker = broker.clone();
+        async move { (index, broker.publish(message).await) }
+    });
+    let outcomes: Vec<_> = published.buffer_unordered(IN_FLIGHT).collect().await;
+    for (index, outcome) in &outcomes {
+        match outcome {
+            Ok(()) => assert!(!is_bad(*index), "message {index} went nowhere"),
+            Err(PublishError::Unroutable { routing_key, .. }) => assert_eq!(*routing_key, format!("nowhere.{index}")),
+            Err(error) => panic!("message {index}: {error}"),
+        }
+    }
+    let failed: BTreeSet<_> = outcomes.iter().filter(|(_, outcome)| outcome.is_err()).map(|(index, _)| index).collect();
+    assert_eq!((outcomes.len(), failed.len()), (MESSAGES, MESSAGES / 10));
+    let queue = task_queue(&PoolName::default(), Priority::Normal);
+    let kept = (MESSAGES - failed.len()) as u32;
+    poll_until("all others", async || broker.queue_depth(&queue).await.unwrap().unwrap().messages == kept).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_queue_pushes_back_and_the_ledger_has_no_job_that_nobody_has() {
+    const ROOM: usize = 3;
+    let ground = Ground::shared("queue-full").await;
+    let fleet = ground.client().await;
+    let mut handles = vec![fleet.submit(kernels::doubles(&[0.0])).await.unwrap()];
+    let policy = format!(
+        "ok = rabbit_policy:set(@, <<\"full\">>, <<\"^gpufleet.v1.tasks\">>, [{{<<\"max-length\">>, {ROOM}}}], 0, <<\"queues\">>, <<\"scenario\">>)."
+    );
+    ground.erlang(&policy).await;
+    // A quorum queue counts a little late.
+    let refused = loop {
+        match fleet.submit(kernels::doubles(&[1.0])).await {
+            Ok(handle) => handles.push(handle),
+            Err(error) => break error,
+        }
+        assert!(handles.len() < 100 * ROOM, "the queue takes everything");
+    };
+    assert!(matches!(refused, SubmitError::Refused { .. }), "{refused:?}");
+    assert!(refused.to_string().contains("pool default") && refused.to_string().contains("full"), "{refused}");
+    let folder = tempfile::tempdir().unwrap();
+    let job = ["submit", "mandelbrot", "--arg", "width=8", "--arg", "height=8", "--arg", "centre_x=-0.5"];
+    let more = ["--arg", "centre_y=0.0", "--arg", "step=0.3", "--arg", "max_iterations=50", "--detach"];
+    let ended = ground.gpufleet(folder.path(), &[&job[..], &more].concat()).await;
+    assert_eq!(ended.code, 7, "{}", ended.stderr);
+    assert!(ended.stderr.contains("full") && ended.stdout.is_empty(), "{ended:?}");
+
+    // There is room again as soon as a worker takes from it.
+    let _worker = ground.worker().await;
+    poll_until("room for one more", async || match fleet.submit(kernels::doubles(&[2.0])).await {
+        Ok(handle) => {
+            handles.push(handle);
+            true
+        }
+        Err(error) => {
+            assert!(matches!(error, SubmitError::Refused { .. }), "{error:?}");
+            false
+        }
+    })
+    .await;
+    for handle in &mut handles {
+        handle.wait(WAIT).await.unwrap();
+    }
+    // Those that were refused are not among them.
+    ground.check_history(handles.len()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_names_the_queue_whose_arguments_have_drifted_both_values_and_the_remedy() {
+    let ground = Ground::shared("drifted").await;
+    let queue = task_queue(&PoolName::default(), Priority::Normal);
+    let arguments = [
+        "{<<\"x-queue-type\">>, longstr, <<\"quorum\">>}",
+        "{<<\"x-delivery-limit\">>, signedint, 7}",
+        "{<<\"x-overflow\">>, longstr, <<\"reject-publish\">>}",
+        "{<<\"x-dead-letter-strategy\">>, longstr, <<\"at-least-once\">>}",
+        "{<<\"x-dead-letter-exchange\">>, longstr, <<\"gpufleet.v1.dead\">>}",
+        "{<<\"x-dead-letter-routing-key\">>, longstr, <<\"dead\">>}",
+    ];
+    ground.declare_queue(&queue, &format!("[{}]", arguments.join(","))).await;
+    let mut command = Command::new(programs::ours(None, "gpufleet-worker").unwrap());
+    command.args(["run", "--cuda", "emulated"]).env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url);
+    let ended = tokio::time::timeout(WAIT, command.stdin(Stdio::null()).kill_on_drop(true).output()).await;
+    let output = ended.expect("it ends").unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
+    for part in [queue.as_str(), "x-delivery-limit = 7", "wants 20", "delete it and start again"] {
+        assert!(said.contains(part), "it should say {part:?}: {said}");
+    }
+    let error = ground.client().await.submit(kernels::doubles(&[1.0])).await.unwrap_err().to_string();
+    assert!(error.contains("x-delivery-limit = 7") && error.contains("wants 20"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_or_header_that_is_too_large_never_leaves_its_producer() {
+    let ground = Ground::shared("oversize").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let large = kernels::doubles(&[1.0]).input("more", &vec![0_u8; MESSAGE_BYTES_MAX]);
+    let error = fleet.submit(large).await.unwrap_err();
+    let said = error.to_string();
+    assert!(said.contains(&MESSAGE_BYTES_MAX.to_string()), "{said}");
+
+    let broker = ground.broker().await;
+    let message = |bytes: usize, header: usize| {
+        let mut properties = Properties::default();
+        properties.headers.insert(HEADER_TRACEPARENT.to_owned(), "x".repeat(header).into());
+        let routing_key = task_key(&PoolName::default(), Priority::Normal);
+        Message { exchange: TASKS, routing_key, body: vec![0; bytes], properties, mandatory: true }
+    };
+    let error = broker.publish(message(MESSAGE_BYTES_MAX + 1, 0)).await.unwrap_err();
+    assert!(matches!(error, PublishError::TooLarge { max: MESSAGE_BYTES_MAX, .. }), "{error:?}");
+    let error = broker.publish(message(0, 200_000)).await.unwrap_err();
+    assert!(matches!(error, PublishError::HeaderTooLarge { .. }), "{error:?}");
+
+    // An output that no reply can carry is refused before it is computed.
+    let large = kernels::doubles(&[1.0]).zeros("more", Dtype::U8, [MESSAGE_BYTES_MAX as u64]).output("more");
+    let error = fleet.submit(large).await.unwrap().wait(WAIT).await.unwrap_err();
+    assert!(error.failure().unwrap().message.contains("a reply carries at most"), "{error}");
+    // The connections have survived all of it.
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    ground.check_history(2).await;
+}

@@ -1,0 +1,151 @@
+//! A worker may die between any two steps of a message's way: the job runs again elsewhere, its producer is answered once, and the
+//! first outcome that was recorded stands. (faults 1 to 4 and 19)
+//!
+//! Workers built for release have no such places: see `worker/src/failpoint.rs`.
+#![cfg(debug_assertions)]
+
+use gpufleet_schema::{
+    AttemptState, Batch, Encoding, FailureCode, JobState, PoolName, Priority,
+    topology::{HEADER_DELIVERIES, TASKS, TYPE_TASK, task_key},
+};
+use gpufleet_tests::{Ground, TestWorker, WAIT, kernels, poll_until};
+use gpufleet_transport::{Message, Properties};
+
+const DIES: &str = "GPUFLEET_WORKER_DIES";
+
+/// What became of a job whose first worker died.
+struct Survived {
+    /// The attempt that the producer was told of.
+    told: u32,
+    /// The one that decided the job in the ledger.
+    decided: u32,
+    replies_dropped: u64,
+}
+
+async fn killed(worker: &TestWorker) {
+    assert_eq!(worker.ended().await, None, "a signal ended it");
+}
+
+/// One job; its first worker dies at this place. A second one comes when the first is dead.
+async fn first_worker_dies(label: &str, place: &str, replies_dropped: u64) -> Survived {
+    let ground = Ground::shared(label).await;
+    let first = ground.worker_in(&[], &[(DIES, place)]).await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(kernels::doubles(&[1.0, 2.0])).await.unwrap();
+    killed(&first).await;
+    let second = ground.worker().await;
+
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_eq!(result.output::<f32>("y").unwrap(), [2.0, 4.0]);
+    // However little the first worker had told, the second ran it as attempt 2.
+    ground
+        .poll_attempts("the second attempt", handle.id(), |detail| {
+            let second_ran = |row: &gpufleet_ledger::AttemptRow| {
+                (row.attempt, row.worker.as_str(), row.state) == (2, second.name(), AttemptState::Succeeded)
+            };
+            detail.attempts.iter().any(second_ran)
+        })
+        .await;
+    poll_until("its replies have come", async || fleet.counts().replies_dropped == replies_dropped).await;
+    ground.check_history(1).await;
+    let detail = ground.final_job(handle.id()).await;
+    assert_eq!(detail.job.state, JobState::Succeeded);
+    let counts = fleet.counts();
+    assert_eq!(counts.replies, 1, "the producer is answered once");
+    Survived { told: result.attempt, decided: detail.job.attempt.unwrap(), replies_dropped: counts.replies_dropped }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn before_the_kernel_the_job_runs_elsewhere() {
+    let survived = first_worker_dies("dies-before-kernel", "before-kernel", 0).await;
+    assert_eq!((survived.told, survived.decided, survived.replies_dropped), (2, 2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_kernel_and_before_the_reply_the_job_runs_again() {
+    let survived = first_worker_dies("dies-after-kernel", "after-kernel", 0).await;
+    assert_eq!((survived.told, survived.decided, survived.replies_dropped), (2, 2, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_the_reply_and_before_the_record_the_second_reply_is_dropped() {
+    let survived = first_worker_dies("dies-after-reply", "after-reply", 1).await;
+    assert_eq!((survived.told, survived.decided, survived.replies_dropped), (1, 2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn after_reply_and_record_the_first_outcome_stands() {
+    let survived = first_worker_dies("dies-after-events", "after-events", 1).await;
+    assert_eq!((survived.told, survived.decided, survived.replies_dropped), (1, 1, 1));
+}
+
+/// A list and single messages in flight: whatever else was in the dead worker's hands comes again too.
+#[tokio::test(flavor = "multi_thread")]
+async fn at_any_place_all_that_it_had_in_hand_survives() {
+    const JOBS_EACH: usize = 12;
+    let ground = Ground::shared("dies-anywhere").await;
+    let fleet = ground.client().await;
+    let mut handles = Vec::new();
+    for place in ["before-kernel:3", "after-kernel:2", "after-reply:2", "after-events:2"] {
+        // It may be dead before it is ready: what the last one left comes at once.
+        let doomed = ground.start_worker_in(&[], &[(DIES, place)]);
+        handles.extend(fleet.submit_many((0..JOBS_EACH).map(|_| kernels::doubles(&[1.0]))).await);
+        for _ in 0..JOBS_EACH {
+            handles.push(fleet.submit(kernels::doubles(&[1.0])).await);
+        }
+        killed(&doomed).await;
+    }
+    let _steady = ground.worker().await;
+    for handle in &mut handles {
+        handle.as_mut().unwrap().wait(WAIT).await.unwrap();
+    }
+    ground.check_history(handles.len()).await;
+}
+
+/// The message says of itself that it was delivered fourteen times, lest sixteen workers have to die for it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_kills_every_worker_is_given_up_and_can_be_replayed() {
+    let ground = Ground::shared("poison-message").await;
+    let broker = ground.broker().await;
+    let task = kernels::doubles(&[1.0]).build().unwrap().task;
+    let mut properties = Properties {
+        content_type: Some("application/msgpack".to_owned()),
+        kind: Some(TYPE_TASK.to_owned()),
+        ..Properties::default()
+    };
+    properties.headers.insert(HEADER_DELIVERIES.to_owned(), 14_i64.into());
+    let body = Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap();
+    let routing_key = task_key(&PoolName::default(), Priority::Normal);
+    broker.publish(Message { exchange: TASKS, routing_key, body, properties, mandatory: true }).await.unwrap();
+    for _ in 0..2 {
+        killed(&ground.start_worker_in(&[], &[(DIES, "before-decode")])).await;
+    }
+    let worker = ground.worker().await;
+    let detail = ground.final_job(task.job_id).await;
+    assert_eq!(detail.job.state, JobState::Dead);
+    assert_eq!(detail.job.failure.as_ref().unwrap().code, FailureCode::AttemptsExhausted.name());
+    let folder = tempfile::tempdir().unwrap();
+    let id = task.job_id.to_string();
+    let list = ground.gpufleet(folder.path(), &["dead", "list"]).await;
+    assert!(list.stdout.contains(&id) && list.stdout.contains("without an outcome"), "{}{}", list.stdout, list.stderr);
+
+    let replayed = ground.gpufleet(folder.path(), &["dead", "replay", &id]).await;
+    assert_eq!(replayed.code, 0, "{}", replayed.stderr);
+    let new = replayed.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    assert_eq!(ground.final_job(new).await.job.state, JobState::Succeeded, "the cause was gone");
+    assert!(worker.is_alive());
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_that_killed_two_workers_runs_on_the_third() {
+    let ground = Ground::shared("nearly-poison").await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
+    for _ in 0..2 {
+        killed(&ground.start_worker_in(&[], &[(DIES, "before-decode")])).await;
+    }
+    let _worker = ground.worker().await;
+    assert_eq!(handle.wait(WAIT).await.unwrap().attempt, 3);
+    ground.check_history(1).await;
+}

@@ -1,0 +1,87 @@
+//! Messages that this worker has in hand, and those that it has answered without the broker hearing of it.
+//!
+//! A broker that waits for an acknowledgement longer than its `consumer_timeout` gives the message out again, and so does one that lost
+//! the connection: perhaps to the very worker whose job goes on. Such a delivery waits for the first one here, and is acknowledged
+//! when that has been answered, instead of running once more, over and over.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    sync::{Mutex, MutexGuard},
+};
+
+use tokio_util::sync::CancellationToken;
+
+use super::envelope::Envelope;
+
+/// Answers of which the broker has not heard. An outage leaves as many as were in hand, which prefetch bounds.
+const ANSWERED_MAX: usize = 1024;
+
+#[derive(Debug, Default)]
+pub(super) struct InHand {
+    messages: Mutex<HashMap<Key, CancellationToken>>,
+    answered: Mutex<VecDeque<blake3::Hash>>,
+}
+
+/// Id and length: what the same message has in common with itself. Another may claim to be it, and is not taken for it.
+type Key = (String, usize);
+
+/// A message in hand. Dropped, it is not any more.
+#[derive(Debug)]
+pub(super) struct Held<'a> {
+    messages: &'a Mutex<HashMap<Key, CancellationToken>>,
+    key: Key,
+    end: CancellationToken,
+}
+
+impl InHand {
+    /// Takes the message in hand. One that comes again waits until the first delivery of it has left.
+    pub(super) async fn take(&self, envelope: &Envelope, body: &[u8]) -> Held<'_> {
+        let key = (envelope.message_id().to_owned(), body.len());
+        while let Some(first) = self.first(&key).filter(|_| envelope.redelivered) {
+            first.cancelled().await;
+        }
+        let end = CancellationToken::new();
+        locked(&self.messages).insert(key.clone(), end.clone());
+        Held { messages: &self.messages, key, end }
+    }
+
+    fn first(&self, key: &Key) -> Option<CancellationToken> {
+        locked(&self.messages).get(key).filter(|end| !end.is_cancelled()).cloned()
+    }
+
+    /// The message's jobs have ended and are recorded, and the broker does not know.
+    pub(super) fn remember(&self, message_id: &str, body: &[u8]) {
+        let mut answered = locked(&self.answered);
+        if answered.len() == ANSWERED_MAX {
+            answered.pop_front();
+        }
+        answered.push_back(digest(message_id, body));
+    }
+
+    /// Whether the message was answered here before.
+    pub(super) fn was_answered(&self, envelope: &Envelope, body: &[u8]) -> bool {
+        let answered = locked(&self.answered);
+        envelope.redelivered && !answered.is_empty() && answered.contains(&digest(envelope.message_id(), body))
+    }
+}
+
+impl Drop for Held<'_> {
+    fn drop(&mut self) {
+        self.end.cancel();
+        let mut messages = locked(self.messages);
+        // Another message of that name may have taken its place.
+        if messages.get(&self.key).is_some_and(CancellationToken::is_cancelled) {
+            messages.remove(&self.key);
+        }
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("nothing panics under this lock")
+}
+
+fn digest(message_id: &str, body: &[u8]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(message_id.as_bytes()).update(&[0]).update(body);
+    hasher.finalize()
+}
