@@ -24,6 +24,7 @@ mod packing;
 mod policy;
 mod pools;
 mod postgres_lost;
+mod prefetch;
 mod quarantine;
 mod queue_kinds;
 mod refused_submits;

@@ -3,17 +3,19 @@
 mod cache;
 mod keys;
 mod pool;
+mod size;
 
 use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
 use clap::Args;
-use gpufleet_schema::{PublicKey, WorkerName};
+use gpufleet_schema::{Priority, PublicKey, WorkerName, bounds::MESSAGE_BYTES_MAX};
 use gpufleet_transport::{BrokerUrl, QueueKind};
 
 pub use self::{
     cache::{ByteSize, CacheSpec},
     keys::KeysError,
     pool::{PoolSpec, PoolsError},
+    size::Size,
 };
 use crate::{compiler::Sandbox, executor::CudaSpec, scheduler::DEVICES_MAX};
 
@@ -61,9 +63,15 @@ pub struct Options {
     #[arg(long, value_name = "NAME", env = env::WORKER_NAME)]
     name: Option<WorkerName>,
 
-    /// Messages that the broker sends ahead, for each pool and priority
+    /// The most messages that the broker sends ahead for each pool and priority. It sends what some tens of milliseconds need:
+    /// hundreds of tiny jobs, one or two long ones
     #[arg(long, value_name = "N", default_value_t = PREFETCH_DEFAULT, value_parser = clap::value_parser!(u16).range(1..))]
     prefetch: u16,
+
+    /// The most bytes of messages that it sends ahead, all pools and priorities together [default: 512MiB, or twice the largest
+    /// message for each of them]
+    #[arg(long, value_name = "SIZE")]
+    prefetch_bytes: Option<Size>,
 
     /// Jobs in flight on each device, so that copies and kernels overlap
     #[arg(long, value_name = "N", default_value_t = PLACES_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=256))]
@@ -113,8 +121,11 @@ pub struct Options {
     pub log_format: crate::telemetry::LogFormat,
 }
 
-/// Tens of milliseconds of work in hand for jobs of half a millisecond, and not so many that an idle neighbour starves.
-const PREFETCH_DEFAULT: u16 = 64;
+/// Tens of milliseconds of work for jobs of half a millisecond on four places. More gain nothing, and are more to hand back where long
+/// jobs follow tiny ones.
+const PREFETCH_DEFAULT: u16 = 256;
+/// A worker holds it beside what its executors stage; small beside what a machine with a GPU has.
+const PREFETCH_BYTES_DEFAULT: u64 = 512 << 20;
 /// One job copies in, one computes, one copies out, and one waits to take the next place.
 const PLACES_DEFAULT: u32 = 4;
 
@@ -130,6 +141,7 @@ pub struct Config {
     pub name: WorkerName,
     pub host: String,
     pub prefetch: u16,
+    pub prefetch_bytes: u64,
     pub jobs_per_device: u32,
     /// Without it, the device decides.
     pub spare_executors: Option<u32>,
@@ -148,6 +160,8 @@ pub enum ConfigError {
     Pools(#[from] PoolsError),
     #[error(transparent)]
     Keys(#[from] KeysError),
+    #[error("--prefetch-bytes {given}: with {queues} queues (one for each pool and priority) give at least {least}")]
+    PrefetchBytes { given: Size, queues: usize, least: Size },
 }
 
 impl TryFrom<Options> for Config {
@@ -156,6 +170,7 @@ impl TryFrom<Options> for Config {
     fn try_from(options: Options) -> Result<Self, ConfigError> {
         pool::check(&options.pools)?;
         let trusted_keys = keys::read(&options.trusted_keys, &options.pools)?;
+        let prefetch_bytes = prefetch_bytes(options.prefetch_bytes, options.pools.len())?;
         let host = host_name();
         let name = options.name.unwrap_or_else(|| default_name(&host));
         Ok(Self {
@@ -168,6 +183,7 @@ impl TryFrom<Options> for Config {
             name,
             host,
             prefetch: options.prefetch,
+            prefetch_bytes,
             jobs_per_device: options.jobs_per_device,
             spare_executors: options.spare_executors,
             grace: options.grace,
@@ -177,6 +193,17 @@ impl TryFrom<Options> for Config {
             cache: CacheSpec::of(options.cache_dir, options.cache_size),
             ready_file: options.ready_file,
         })
+    }
+}
+
+/// One message of each queue is always asked for, and each may be as large as messages get.
+fn prefetch_bytes(given: Option<Size>, pools: usize) -> Result<u64, ConfigError> {
+    let queues = pools * Priority::ALL.len();
+    let least = (queues * MESSAGE_BYTES_MAX) as u64;
+    match given {
+        None => Ok(PREFETCH_BYTES_DEFAULT.max(2 * least)),
+        Some(given) if given.0 < least => Err(ConfigError::PrefetchBytes { given, queues, least: Size(least) }),
+        Some(given) => Ok(given.0),
     }
 }
 

@@ -51,6 +51,18 @@ impl Backlog {
         self.lanes.iter().map(VecDeque::len).sum()
     }
 
+    pub(super) fn waiting(&self, priority: Priority) -> usize {
+        self.lanes[lane(priority)].len()
+    }
+
+    /// Takes out everything of a priority but what `stays`.
+    pub(super) fn shed(&mut self, priority: Priority, stays: impl Fn(&Waiting) -> bool) -> Vec<Ticket> {
+        let lane = &mut self.lanes[lane(priority)];
+        let shed = lane.iter().filter(|waiting| !stays(waiting)).map(|waiting| waiting.ticket).collect();
+        lane.retain(stays);
+        shed
+    }
+
     /// Another pool's job was started although it was this one's turn: nothing of it fitted.
     pub(super) fn pass(&mut self) {
         self.lanes.iter_mut().filter_map(VecDeque::front_mut).for_each(|head| head.passed += 1);

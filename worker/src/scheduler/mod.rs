@@ -13,6 +13,7 @@ mod backlog;
 mod device;
 mod placement;
 mod pool;
+pub mod prefetch;
 
 #[cfg(test)]
 mod tests;
@@ -53,6 +54,8 @@ pub struct Demand {
     pub alone: bool,
     /// Devices that have what it requires.
     pub allowed: Allowed,
+    /// It is all of its message, which can go back to the broker while the job waits.
+    pub returnable: bool,
 }
 
 /// What happened.
@@ -76,6 +79,8 @@ pub enum Event {
     ExecutorDown(DeviceId, PoolId),
     /// The device will not come back.
     DeviceGone(DeviceId),
+    /// Too much waits here of a queue: what can is given back.
+    Shed(PoolId, Priority),
     /// Nothing may start any more.
     Draining,
 }
@@ -90,6 +95,17 @@ pub enum Action {
     PassOn(Ticket),
     /// It has not started and will not: give it back to the broker.
     HandBack(Ticket),
+}
+
+/// What a pool could take, and what keeps it from doing so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Jobs that can run at once on the worker's devices.
+    pub places: u32,
+    /// Places that the pool could take now.
+    pub open: u32,
+    /// Jobs of the priority that wait all the same: they do not fit.
+    pub stuck: u32,
 }
 
 /// A demand beyond the largest device.
@@ -139,6 +155,7 @@ impl Scheduler {
                 self.device_mut(device).give_up();
                 return self.refuse_what_no_longer_fits();
             }
+            Event::Shed(pool, priority) => return self.shed(pool, priority),
             Event::Draining => {
                 self.draining = true;
                 return self.pools.iter_mut().flat_map(|pool| pool.backlog.drain()).map(Action::HandBack).collect();
@@ -153,6 +170,28 @@ impl Scheduler {
 
     pub fn waiting(&self) -> usize {
         self.pools.iter().map(|pool| pool.backlog.len()).sum()
+    }
+
+    /// The room for more jobs of a queue.
+    pub fn room(&self, pool: PoolId, priority: Priority) -> Room {
+        let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
+        let in_service = || self.devices.iter().filter(|device| !device.is_gone());
+        let open = in_service().map(|device| placement::open_places(device, &claims, pool)).sum();
+        let waiting = self.pools.iter().find(|p| p.id == pool).map_or(0, |p| p.backlog.waiting(priority));
+        let stuck = if open > 0 { waiting as u32 } else { 0 };
+        Room { places: in_service().map(|device| device.places).sum(), open, stuck }
+    }
+
+    /// A suspect, or a job for which a device is kept free, has waited for it and stays.
+    fn shed(&mut self, pool: PoolId, priority: Priority) -> Vec<Action> {
+        let devices = &self.devices;
+        let stays = |waiting: &Waiting| {
+            let Waiting { ticket, demand, .. } = *waiting;
+            demand.alone || !demand.returnable || devices.iter().any(|device| device.is_reserved_for(ticket))
+        };
+        let pool = self.pools.iter_mut().find(|p| p.id == pool);
+        let shed = pool.map(|pool| pool.backlog.shed(priority, stays)).unwrap_or_default();
+        shed.into_iter().map(Action::HandBack).collect()
     }
 
     /// Why the job can't be waited with. A device that is down for the moment still counts: it will be back, and the job can wait

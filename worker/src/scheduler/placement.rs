@@ -51,6 +51,18 @@ pub(super) fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: De
     !takes_place && !takes_bytes && !takes_reserved(device, claims, ticket, demand, has_own_place && has_own_bytes)
 }
 
+/// Places that a pool could take now if its jobs needed no memory.
+pub(super) fn open_places(device: &Device, claims: &[Claim], pool: PoolId) -> u32 {
+    let is_open = device.seat(pool).is_some_and(|seat| !seat.exclusive) && device.reservation().is_none();
+    if !is_open {
+        return 0;
+    }
+    let has_budget = promised(claims, pool, device.bytes) > 0;
+    let own = u32::from(has_budget && device.taken(pool).0 == 0);
+    let free = device.places_free();
+    free.saturating_sub(kept_from(device, claims, pool).places).max(own.min(free))
+}
+
 /// Whether keeping `device` free for the job helps: nobody else's promise stands in its way for ever.
 pub(super) fn can_reserve(device: &Device, claims: &[Claim], demand: Demand) -> bool {
     let is_open = demand.allowed.has(device.id) && device.seat(demand.pool).is_some();

@@ -1,6 +1,6 @@
 use gpufleet_schema::Priority;
 
-use super::{Action, Allowed, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket, TooLarge};
+use super::{Action, Allowed, Demand, DeviceId, Event, PoolId, Promise, Room, Scheduler, Ticket, TooLarge};
 
 mod sharing;
 mod simulation;
@@ -8,7 +8,7 @@ mod simulation;
 const NONE: [u64; 0] = [];
 
 fn demand(bytes: u64) -> Demand {
-    Demand { pool: PoolId(0), priority: Priority::Normal, bytes, alone: false, allowed: Allowed::ALL }
+    Demand { pool: PoolId(0), priority: Priority::Normal, bytes, alone: false, allowed: Allowed::ALL, returnable: true }
 }
 
 fn left(ticket: u64) -> Event {
@@ -181,4 +181,43 @@ fn a_job_starts_only_where_it_may_and_is_passed_on_when_that_is_gone() {
     assert_eq!(scheduler.step(Event::DeviceGone(DeviceId(1))), [Action::PassOn(Ticket(2))]);
     assert_eq!(scheduler.step(Event::Arrived(Ticket(4), second)), [Action::PassOn(Ticket(4))]);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(5), demand(10)))), [5]);
+}
+
+#[test]
+fn room_counts_open_places_and_jobs_that_do_not_fit() {
+    let mut scheduler = with_device(4, 100);
+    let room = |scheduler: &Scheduler| scheduler.room(PoolId(0), Priority::Normal);
+    assert_eq!(room(&scheduler), Room { places: 4, open: 4, stuck: 0 });
+    scheduler.step(Event::Arrived(Ticket(1), demand(80)));
+    scheduler.step(Event::Arrived(Ticket(2), demand(30)));
+    assert_eq!(room(&scheduler), Room { places: 4, open: 3, stuck: 1 });
+    assert_eq!(scheduler.room(PoolId(0), Priority::High).stuck, 0);
+    for ticket in 3..6 {
+        scheduler.step(Event::Arrived(Ticket(ticket), demand(1)));
+    }
+    assert_eq!(room(&scheduler), Room { places: 4, open: 0, stuck: 0 }, "what waits now waits for a place");
+}
+
+#[test]
+fn a_place_that_is_kept_for_a_pool_is_open_to_it_alone() {
+    let promises = [Promise::default(), Promise { weight: 1, memory_permille: 250 }];
+    let mut scheduler = with_pools(&promises, 2, 100);
+    let open = |scheduler: &Scheduler, pool| scheduler.room(PoolId(pool), Priority::Normal).open;
+    assert_eq!((open(&scheduler, 0), open(&scheduler, 1)), (1, 2));
+    scheduler.step(Event::Arrived(Ticket(1), demand(10)));
+    assert_eq!((open(&scheduler, 0), open(&scheduler, 1)), (0, 1));
+}
+
+#[test]
+fn what_is_shed_goes_back_unless_it_must_stay() {
+    let mut scheduler = with_device(1, 100);
+    let low = Demand { priority: Priority::Low, ..demand(1) };
+    let in_list = Demand { returnable: false, ..demand(1) };
+    let suspect = Demand { alone: true, ..demand(1) };
+    for (ticket, demand) in [(1, demand(1)), (2, demand(1)), (3, low), (4, in_list), (5, suspect), (6, demand(1))] {
+        scheduler.step(Event::Arrived(Ticket(ticket), demand));
+    }
+    let shed = scheduler.step(Event::Shed(PoolId(0), Priority::Normal));
+    assert_eq!(shed, [Action::HandBack(Ticket(2)), Action::HandBack(Ticket(6))]);
+    assert_eq!((scheduler.running(), scheduler.waiting()), (1, 3));
 }

@@ -6,9 +6,10 @@ use std::{
     time::Instant,
 };
 
+use gpufleet_schema::Priority;
 use tokio::sync::{oneshot, watch};
 
-use crate::scheduler::{Action, Demand, DeviceId, Event, Promise, Scheduler, Ticket, TooLarge};
+use crate::scheduler::{Action, Demand, DeviceId, Event, PoolId, Promise, Room, Scheduler, Ticket, TooLarge};
 
 /// Why a job does not start.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub(super) enum Denied {
     TooLarge(TooLarge),
     /// The devices that it may run on are out of service.
     PassedOn,
-    /// The worker is leaving; the job was not touched.
+    /// The worker is leaving, or has too much of its queue; the job was not touched.
     HandedBack,
 }
 
@@ -84,6 +85,18 @@ impl Admission {
         self.running.send_replace(inner.scheduler.running());
     }
 
+    /// The room for more jobs, by pool and then by priority.
+    pub(super) fn rooms(&self, pools: usize) -> Vec<Room> {
+        let inner = self.lock();
+        let pools = (0..).map(PoolId).take(pools);
+        pools.flat_map(|pool| Priority::ALL.map(|priority| inner.scheduler.room(pool, priority))).collect()
+    }
+
+    /// Jobs that can run at once.
+    pub(super) fn places(&self) -> u32 {
+        self.lock().scheduler.room(PoolId(0), Priority::default()).places
+    }
+
     /// Passes through the scheduler's lock.
     pub(super) fn touch(&self) {
         drop(self.lock());
@@ -116,13 +129,17 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::Priority;
-
     use super::*;
-    use crate::scheduler::{Allowed, PoolId};
+    use crate::scheduler::Allowed;
 
-    const DEMAND: Demand =
-        Demand { pool: PoolId(0), priority: Priority::Normal, bytes: 1, alone: false, allowed: Allowed::ALL };
+    const DEMAND: Demand = Demand {
+        pool: PoolId(0),
+        priority: Priority::Normal,
+        bytes: 1,
+        alone: false,
+        allowed: Allowed::ALL,
+        returnable: true,
+    };
 
     fn one_place() -> Arc<Admission> {
         let admission = Admission::new(&[Promise::default()]);

@@ -26,18 +26,18 @@ enum Outputs {
 }
 
 impl Supervisor {
-    /// Attempts a job and decides what becomes of it. `keep` copies its outputs, so that it holds no staging memory.
+    /// Attempts a job and decides what becomes of it. Of a job in a list the outputs are copied, so that it holds no staging memory.
     pub(super) async fn conclude<'a, 'b>(
         &self,
         task: &'b Task<'a>,
         envelope: &Envelope,
         encoding: Encoding,
-        keep: bool,
+        in_list: bool,
     ) -> Concluded<'a, 'b> {
-        let attempt = self.attempt(task, envelope, encoding).await;
+        let attempt = self.attempt(task, envelope, encoding, in_list).await;
         let disposition = dispose(attempt.ending, envelope.losses, task.limits.attempts_max(), envelope.delivery_count);
         tell(&disposition, task, envelope);
-        let outputs = match keep {
+        let outputs = match in_list {
             false => Outputs::Staged(attempt.outputs),
             true => Outputs::Kept(attempt.outputs.iter().map(|output| output.as_output().into_owned()).collect()),
         };

@@ -9,7 +9,7 @@ use gpufleet_schema::{
 };
 use gpufleet_transport::{Acker, Delivery, Properties};
 
-use super::{clock::Received, intake::Lane};
+use super::{clock::Received, intake::Lane, load::Carried};
 use crate::scheduler::PoolId;
 
 /// A task message without its body.
@@ -37,10 +37,11 @@ pub(super) struct Envelope {
     pub(super) redelivered: bool,
     pub(super) received: Received,
     pub(super) acker: Acker,
+    pub(super) carried: Carried,
 }
 
 impl Envelope {
-    pub(super) fn open(delivery: Delivery, lane: Lane) -> (Self, Vec<u8>) {
+    pub(super) fn open(delivery: Delivery, lane: Lane, carried: Carried) -> (Self, Vec<u8>) {
         let received = Received::now();
         let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
         let redelivered = delivery.redelivered;
@@ -61,6 +62,7 @@ impl Envelope {
             uncounted,
             redelivered,
             acker,
+            carried,
             pool,
             pool_id: lane.id,
             priority,

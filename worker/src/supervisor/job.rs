@@ -55,10 +55,16 @@ impl Attempt {
 impl Supervisor {
     /// Runs one job to the end of this attempt. Cancelled, a job that waits leaves the line, and one that runs goes on to its end or
     /// its time limit, its outcome dropped.
-    pub(super) async fn attempt(&self, task: &Task<'_>, envelope: &Envelope, encoding: Encoding) -> Attempt {
+    pub(super) async fn attempt(
+        &self,
+        task: &Task<'_>,
+        envelope: &Envelope,
+        encoding: Encoding,
+        in_list: bool,
+    ) -> Attempt {
         let queued = envelope.received.since_submission(task.submitted_ms);
         let watch = self.orders.watch(task, unix_ms());
-        let mut attempt = match self.prepare_and_run(task, envelope, encoding, &watch).await {
+        let mut attempt = match self.prepare_and_run(task, envelope, encoding, in_list, &watch).await {
             Ok(attempt) => attempt,
             Err(ending) => Attempt::not_run(ending),
         };
@@ -74,6 +80,7 @@ impl Supervisor {
         task: &Task<'_>,
         envelope: &Envelope,
         encoding: Encoding,
+        in_list: bool,
         watch: &Watch,
     ) -> Result<Attempt, Ending> {
         // Whoever waits here is woken by a cancellation; `attempt` then says so.
@@ -93,7 +100,8 @@ impl Supervisor {
         let compile_us = watch.or_cancelled(self.compile(&plain.program, allowed)).await.ok_or_else(cancelled)??;
 
         let (pool, priority) = (envelope.pool_id, envelope.priority);
-        let demand = Demand { pool, priority, bytes, alone: envelope.losses > 0, allowed };
+        let alone = envelope.losses > 0;
+        let demand = Demand { pool, priority, bytes, alone, allowed, returnable: !in_list };
         let (permit, device) = match watch.or_cancelled(self.admission.admit(demand)).await.ok_or_else(cancelled)? {
             Ok(granted) => granted,
             Err(Denied::HandedBack) => return Err(Ending::HandedBack),
@@ -113,6 +121,7 @@ impl Supervisor {
         check_queue_limit(&plain.limits, envelope, task.submitted_ms)?;
         // Others of its kind may have run while it waited.
         self.check_quarantine(pool, &plain)?;
+        let running = envelope.carried.runs();
         let wait_us = micros(envelope.received.elapsed()).saturating_sub(compile_us);
         let slot = self.device(device);
         let ran_on = slot.ran_on(self.config.name.clone());
@@ -125,6 +134,7 @@ impl Supervisor {
         if attempt.timings.total_us > 0 {
             permit.leave(attempt.timings.total_us);
         }
+        drop(running);
         attempt.timings.wait_us += wait_us;
         attempt.timings.compile_us = compile_us;
         Ok(attempt)

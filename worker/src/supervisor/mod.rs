@@ -9,6 +9,7 @@ mod heartbeat;
 mod in_hand;
 mod intake;
 mod job;
+mod load;
 mod misfit;
 mod orders;
 mod outbox;
@@ -28,12 +29,13 @@ use std::{
 use futures::future::{join_all, select_all};
 use gpufleet_schema::{Event, Priority, topology::task_queue};
 use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink, PublishError};
+use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use self::{
-    admission::Admission, devices::DeviceSlot, in_hand::InHand, intake::Lane, orders::Orders, ready::ReadyFile,
-    signals::Signals,
+    admission::Admission, devices::DeviceSlot, in_hand::InHand, intake::Lane, load::Load, orders::Orders,
+    ready::ReadyFile, signals::Signals,
 };
 use crate::{
     compiler::{Compiler, Counts, StoreError, Target},
@@ -74,6 +76,7 @@ pub(crate) struct Supervisor {
     devices: Vec<DeviceSlot>,
     compiler: Arc<Compiler>,
     orders: Arc<Orders>,
+    load: Arc<Load>,
     quarantine: Mutex<Quarantine>,
     in_hand: InHand,
 }
@@ -96,9 +99,20 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
     let orders = Orders::new(config.name.clone());
     let events = EventSink::new(broker.clone());
+    let load = Load::new(&config, admission.places());
     let (quarantine, in_hand) = (Mutex::default(), InHand::default());
-    let supervisor =
-        Arc::new(Supervisor { events, compiler, config, broker, admission, devices, orders, quarantine, in_hand });
+    let supervisor = Arc::new(Supervisor {
+        events,
+        compiler,
+        config,
+        broker,
+        admission,
+        devices,
+        orders,
+        load,
+        quarantine,
+        in_hand,
+    });
     supervisor.serve(&mut signals, ready).await
 }
 
@@ -152,21 +166,26 @@ impl Supervisor {
         handling: &TaskTracker,
     ) -> Result<Vec<tokio::task::JoinHandle<()>>, WorkerError> {
         self.orders.catch_up(&self.broker).await.map_err(WorkerError::Orders)?;
-        let mut intakes = Vec::new();
+        let (mut intakes, mut followers) = (Vec::new(), Vec::new());
         for (id, pool) in (0..).map(PoolId).zip(&self.config.pools) {
             for priority in Priority::ALL {
-                let mut consumer = self.broker.consume(task_queue(&pool.name, priority), self.config.prefetch);
-                consumer.subscribed().await;
                 let lane = Lane { id, pool: pool.name.clone(), priority };
+                let prefetch = self.load.prefetch(&lane);
+                let mut consumer = self.broker.consume(task_queue(&pool.name, priority), prefetch);
+                consumer.subscribed().await;
+                let (follower, prefetch) = watch::channel(prefetch);
+                followers.push(follower);
                 intakes.push(tokio::spawn(intake::take(
                     Arc::clone(self),
                     consumer,
                     lane,
+                    prefetch,
                     stop.clone(),
                     handling.clone(),
                 )));
             }
         }
+        tokio::spawn(Arc::clone(self).follow_load(followers, stop.clone()));
         Ok(intakes)
     }
 

@@ -22,7 +22,9 @@ use gpufleet_schema::{
 use gpufleet_transport::{Delivery, PublishError, Settled};
 use tracing::{error, info, warn};
 
-use super::{Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope, intake::Lane, outbox::Again};
+use super::{
+    Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope, intake::Lane, load::Carried, outbox::Again,
+};
 use crate::{
     disposition::Disposition,
     failpoint::{self, Failpoint},
@@ -58,8 +60,8 @@ impl<'a, 'b> Portion<'a, 'b> {
 
 impl Supervisor {
     /// Handles one message to its end.
-    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, lane: Lane) {
-        let (envelope, body) = Envelope::open(delivery, lane);
+    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, lane: Lane, carried: Carried) {
+        let (envelope, body) = Envelope::open(delivery, lane, carried);
         let _held = self.in_hand.take(&envelope, &body).await;
         if self.in_hand.was_answered(&envelope, &body) {
             info!(message_id = envelope.message_id(), "answered here before, acknowledged");
@@ -125,7 +127,10 @@ impl Supervisor {
         failpoint::reach(Failpoint::BeforeDecode);
         match encoding.decode_tasks(body) {
             Ok(tasks) if tasks.is_empty() => Ok(Settlement::Ack),
-            Ok(tasks) => self.run_all(envelope, encoding, reply_to, &tasks).await,
+            Ok(tasks) => {
+                envelope.carried.decoded(tasks.len(), body.len());
+                self.run_all(envelope, encoding, reply_to, &tasks).await
+            }
             Err(error) => self.refuse(envelope, body, unreadable(&error)).await,
         }
     }

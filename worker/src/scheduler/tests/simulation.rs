@@ -42,8 +42,14 @@ impl Endless {
     fn arrive(&mut self, pool: u32, length: u64, bytes: u64) {
         let ticket = self.jobs.len() as u64;
         self.jobs.insert(ticket, (pool, length));
-        let demand =
-            Demand { pool: PoolId(pool), priority: Priority::Normal, bytes, alone: false, allowed: Allowed::ALL };
+        let demand = Demand {
+            pool: PoolId(pool),
+            priority: Priority::Normal,
+            bytes,
+            alone: false,
+            allowed: Allowed::ALL,
+            returnable: true,
+        };
         let actions = self.scheduler.step(Event::Arrived(Ticket(ticket), demand));
         self.follow(actions);
     }
@@ -148,7 +154,14 @@ const POOLS: [Promise; 3] = [
 fn any_demand() -> impl Strategy<Value = Demand> {
     let priority = prop::sample::select(Priority::ALL.to_vec());
     (0..POOLS.len() as u32, priority, 0..=BYTES, prop::bool::weighted(0.1)).prop_map(
-        |(pool, priority, bytes, alone)| Demand { pool: PoolId(pool), priority, bytes, alone, allowed: Allowed::ALL },
+        |(pool, priority, bytes, alone)| Demand {
+            pool: PoolId(pool),
+            priority,
+            bytes,
+            alone,
+            allowed: Allowed::ALL,
+            returnable: true,
+        },
     )
 }
 

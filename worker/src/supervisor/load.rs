@@ -1,0 +1,191 @@
+//! What this worker has in hand of each queue, and the task that makes the queues' prefetch follow it.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use gpufleet_schema::{Priority, bounds::MESSAGE_BYTES_MAX};
+use tokio::{
+    sync::{Notify, watch},
+    time::{sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::{Supervisor, clock::micros, intake::Lane};
+use crate::{
+    config::Config,
+    scheduler::{
+        PoolId,
+        prefetch::{InHand, Prefetch, PrefetchLimits},
+    },
+};
+
+/// Counts messages and the places that their jobs hold.
+#[derive(Debug)]
+pub(super) struct Load {
+    began: Instant,
+    inner: Mutex<Inner>,
+    changed: Notify,
+}
+
+#[derive(Debug)]
+struct Inner {
+    prefetch: Prefetch,
+    queues: Vec<Tally>,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Tally {
+    messages: u32,
+    messages_peak: u32,
+    running: u32,
+    /// The sum of the times at which they started.
+    started_us: u64,
+}
+
+/// A message in hand, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Carried {
+    load: Arc<Load>,
+    queue: usize,
+}
+
+/// A job that holds a place, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Running<'a> {
+    carried: &'a Carried,
+    started_us: u64,
+}
+
+/// Between two looks: a subscription takes a few milliseconds to change.
+const PACE: Duration = Duration::from_millis(10);
+/// Without anything new, jobs that run on and on are news too.
+const TICK: Duration = Duration::from_millis(250);
+
+impl Load {
+    pub(super) fn new(config: &Config, places: u32) -> Arc<Self> {
+        let limits = PrefetchLimits {
+            messages_max: config.prefetch,
+            bytes_max: config.prefetch_bytes,
+            message_bytes_max: MESSAGE_BYTES_MAX as u64,
+        };
+        let queues = config.pools.len() * Priority::ALL.len();
+        let inner = Inner { prefetch: Prefetch::new(limits, queues, places), queues: vec![Tally::default(); queues] };
+        Arc::new(Self { began: Instant::now(), inner: Mutex::new(inner), changed: Notify::new() })
+    }
+
+    /// A message has come.
+    pub(super) fn carry(self: &Arc<Self>, lane: &Lane) -> Carried {
+        let queue = queue(lane.id, lane.priority);
+        let tally = &mut self.lock().queues[queue];
+        tally.messages += 1;
+        tally.messages_peak = tally.messages_peak.max(tally.messages);
+        self.changed.notify_one();
+        Carried { load: Arc::clone(self), queue }
+    }
+
+    /// What the queue may send ahead now.
+    pub(super) fn prefetch(&self, lane: &Lane) -> u16 {
+        self.lock().prefetch.of(queue(lane.id, lane.priority))
+    }
+
+    pub(super) fn messages(&self, lane: &Lane) -> u32 {
+        self.lock().queues[queue(lane.id, lane.priority)].messages
+    }
+
+    fn now_us(&self) -> u64 {
+        micros(self.began.elapsed())
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("nothing panics while it counts")
+    }
+}
+
+impl Carried {
+    /// It carries so many jobs in so many bytes.
+    pub(super) fn decoded(&self, jobs: usize, bytes: usize) {
+        self.load.lock().prefetch.message(self.queue, jobs, bytes as u64);
+    }
+
+    /// One of its jobs takes a place.
+    pub(super) fn runs(&self) -> Running<'_> {
+        let started_us = self.load.now_us();
+        let tally = &mut self.load.lock().queues[self.queue];
+        tally.running += 1;
+        tally.started_us += started_us;
+        Running { carried: self, started_us }
+    }
+}
+
+impl Drop for Carried {
+    fn drop(&mut self) {
+        self.load.lock().queues[self.queue].messages -= 1;
+        self.load.changed.notify_one();
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        let Carried { load, queue } = self.carried;
+        let now_us = load.now_us();
+        let mut inner = load.lock();
+        let tally = &mut inner.queues[*queue];
+        tally.running -= 1;
+        tally.started_us -= self.started_us;
+        inner.prefetch.job(*queue, now_us.saturating_sub(self.started_us));
+    }
+}
+
+impl Tally {
+    fn in_hand(self, now_us: u64) -> InHand {
+        InHand {
+            messages: self.messages,
+            messages_peak: self.messages_peak,
+            running: self.running,
+            running_us: (now_us * u64::from(self.running)).saturating_sub(self.started_us),
+            ..InHand::default()
+        }
+    }
+}
+
+impl Supervisor {
+    /// Tells the intakes, in the order of their queues, when they shall ask for more or less.
+    pub(super) async fn follow_load(self: Arc<Self>, intakes: Vec<watch::Sender<u16>>, stop: CancellationToken) {
+        let following = async {
+            loop {
+                // Running out of time is what the tick is for.
+                let _changed_or_tick = timeout(TICK, self.load.changed.notified()).await;
+                for (queue, prefetch) in self.decide_prefetch() {
+                    debug!(queue, prefetch, "prefetch");
+                    intakes[queue].send_replace(prefetch);
+                }
+                sleep(PACE).await;
+            }
+        };
+        // Intakes that see their sender gone keep what they have.
+        stop.run_until_cancelled(following).await;
+    }
+
+    fn decide_prefetch(&self) -> Vec<(usize, u16)> {
+        let rooms = self.admission.rooms(self.config.pools.len());
+        let now_us = self.load.now_us();
+        let mut inner = self.load.lock();
+        let hands = inner.queues.iter_mut().zip(&rooms).map(|(tally, room)| {
+            let hand = tally.in_hand(now_us);
+            tally.messages_peak = tally.messages;
+            InHand { open: room.open, stuck: room.stuck, ..hand }
+        });
+        let hands: Vec<InHand> = hands.collect();
+        let places = rooms.first().map_or(0, |room| room.places);
+        inner.prefetch.decide(now_us, places, &hands)
+    }
+}
+
+/// The place of a queue among all of the worker's.
+fn queue(pool: PoolId, priority: Priority) -> usize {
+    let lane = Priority::ALL.iter().position(|of_all| *of_all == priority).expect("all priorities are in the list");
+    pool.0 as usize * Priority::ALL.len() + lane
+}
