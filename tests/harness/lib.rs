@@ -3,6 +3,7 @@
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may panic")]
 
 pub mod busy;
+mod chance;
 mod command;
 mod dead;
 mod ground;
@@ -17,6 +18,7 @@ mod witness;
 
 use std::time::Duration;
 
+pub use chance::Chance;
 pub use command::{Ended, gpufleet_command};
 pub use dead::{DeadLetter, dead_letters};
 pub use ground::{Ground, TestWorker, is_alive};

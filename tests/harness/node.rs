@@ -6,6 +6,8 @@ use gpufleet_local::{Fleet, Services};
 
 use crate::Ground;
 
+/// What a broker of ours has from the start.
+const WATERMARK: &str = "0.4";
 /// Longer than any job may take.
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(8 * 24 * 3600);
 const CHANNEL_TICK: Duration = Duration::from_secs(60);
@@ -28,6 +30,11 @@ impl Ground {
         self.erlang(&counted).await.parse().unwrap()
     }
 
+    /// The part of the memory at which the broker takes no more messages: almost none is an alarm.
+    pub async fn watermark(&self, part: &str) {
+        set_watermark(self.services(), part).await;
+    }
+
     /// How long the broker waits for an acknowledgement, and how often it looks; for channels that are opened from now on.
     pub async fn consumer_timeout(&self, timeout: Duration, tick: Duration) {
         set_consumer_timeout(self.services(), timeout, tick).await;
@@ -36,9 +43,13 @@ impl Ground {
 
 /// What a broker of ours has from the start.
 pub(crate) async fn mend(services: &Services) {
-    let watermark = "ok = vm_memory_monitor:set_vm_memory_high_watermark(0.4).";
-    services.broker().eval(watermark).await.unwrap();
+    set_watermark(services, WATERMARK).await;
     set_consumer_timeout(services, CONSUMER_TIMEOUT, CHANNEL_TICK).await;
+}
+
+async fn set_watermark(services: &Services, part: &str) {
+    let expression = format!("ok = vm_memory_monitor:set_vm_memory_high_watermark({part}).");
+    services.broker().eval(&expression).await.unwrap();
 }
 
 async fn set_consumer_timeout(services: &Services, timeout: Duration, tick: Duration) {

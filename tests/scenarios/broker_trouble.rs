@@ -59,7 +59,7 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
     broker.publish(letter()).await.unwrap();
     let mut handles = fleet.submit_many((0..JOBS).map(|_| busy::for_millis(200))).await;
     ground.poll_count("one runs", JobState::Running, 1).await;
-    ground.services().broker().ctl(&["set_vm_memory_high_watermark", "0.0000001"]).await.unwrap();
+    ground.watermark("0.0000001").await;
 
     // The alarm takes a moment to reach the connection.
     let started = Instant::now();
@@ -80,7 +80,7 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
     assert_eq!(letters[0].body, LETTER, "consuming goes on");
     poll_until("acknowledging goes on", async || ground.messages_in(DEAD_QUEUE).await == 0).await;
 
-    ground.services().broker().ctl(&["set_vm_memory_high_watermark", "0.4"]).await.unwrap();
+    ground.watermark("0.4").await;
     // Whether it had arrived or not, it is the same job.
     handles.push(Ok(poll_submit(&fleet, &job).await));
     for handle in &mut handles {

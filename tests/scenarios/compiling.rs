@@ -1,7 +1,10 @@
 //! CUDA C from a producer is compiled on the worker; what the compiler has to say comes back with the line. (fault 41)
 
 use gpufleet::Job;
-use gpufleet_schema::{Dtype, FailureCode, Verdict};
+use gpufleet_schema::{
+    Dtype, FailureCode, Verdict,
+    bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX},
+};
 use gpufleet_tests::{Ground, WAIT};
 
 const SQUARES: &str = r#"
@@ -79,4 +82,49 @@ async fn a_store_out_of_bounds_comes_back_with_its_line_in_cuda_c() {
     assert!(lines[3].starts_with("right past the end of the 400-byte allocation at 0x"), "{report}");
     assert_eq!(lines.len(), 4, "{report}");
     ground.check_history(1).await;
+}
+
+/// Each asks for more than a compiler can give, or has it say more than anybody wants to read.
+fn bombs() -> [(&'static str, String); 4] {
+    let undefined = (0..20_000).map(|n| format!("int x{n} = undefined_{n};\n")).collect();
+    [
+        (
+            "templates that double",
+            "template<int N, int M> struct T { static constexpr int v = T<N - 1, 2 * M>::v + T<N - 1, 2 * M + 1>::v; };\n\
+             template<int M> struct T<0, M> { static constexpr int v = M; };\n__device__ int bomb = T<40, 1>::v;\n"
+                .to_owned(),
+        ),
+        (
+            "templates without end",
+            "template<int N> struct E { static constexpr int v = E<N + 1>::v; };\n__device__ int bomb = E<0>::v;\n"
+                .to_owned(),
+        ),
+        ("a file that includes itself", "#include \"kernel.cu\"\n#include __FILE__\n".to_owned()),
+        ("twenty thousand errors", undefined),
+    ]
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_compile_bomb_costs_its_own_job_and_nothing_else() {
+    let ground = Ground::shared("compile-bombs").await;
+    let worker = ground.worker_with(&["--compile-limit", "2s"]).await;
+    let executors = worker.executors();
+    let fleet = ground.client().await;
+    let mut explosions = Vec::new();
+    for (what, bomb) in bombs() {
+        explosions.push((what, fleet.submit(squares(&format!("{bomb}{SQUARES}"))).await.unwrap()));
+    }
+    // Neither the device nor the next compiler waits for them.
+    let mut neighbour = fleet.submit(gpufleet_tests::busy::for_millis(10)).await.unwrap();
+    gpufleet_tests::busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
+    for (what, handle) in &mut explosions {
+        let error = handle.wait(WAIT).await.unwrap_err();
+        let failure = error.failure().unwrap();
+        assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::CompileError), "{what}: {failure:?}");
+        let told = failure.message.len() + failure.detail.as_ref().map_or(0, String::len);
+        assert!(told <= FAILURE_MESSAGE_BYTES_MAX + FAILURE_DETAIL_BYTES_MAX, "{what}: {told} bytes");
+    }
+    fleet.submit(squares(SQUARES)).await.unwrap().wait(WAIT).await.unwrap();
+    assert_eq!(worker.executors(), executors, "no executor had anything to do with it");
+    ground.check_history(6).await;
 }

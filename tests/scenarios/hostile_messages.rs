@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Batch, Buffer, ClientName, Data, Dtype, Encoding, FailureCode, Inline, JobId, PoolName, Priority, Program, Task,
+    Batch, Block, Buffer, ClientName, Data, Dtype, Encoding, FailureCode, Grid, Inline, JobId, Launch, PoolName,
+    Priority, Program, Task, Verdict,
     topology::{REPLIES, TASKS, reply_queue, task_key, task_queue},
 };
 use gpufleet_tests::{Ground, WAIT, dead_letters, kernels, poll_until};
@@ -176,4 +177,55 @@ async fn a_senseless_task_fails_with_the_name_of_its_field() {
         delivery.ack().await.unwrap();
     }
     ground.check_history(senseless().len()).await;
+}
+
+type Absurdity = (&'static str, fn(&mut Launch), &'static str);
+
+/// Launches that no device can do, or that only overflow makes look small.
+const ABSURD: [Absurdity; 14] = [
+    ("no blocks", |launch| launch.grid = Grid::Blocks(vec![0]), "launches[0].grid"),
+    ("too many blocks", |launch| launch.grid = Grid::Blocks(vec![1, 65_536]), "launches[0].grid"),
+    ("four dimensions", |launch| launch.grid = Grid::Blocks(vec![1; 4]), "launches[0].grid"),
+    ("no dimension", |launch| launch.grid = Grid::Blocks(vec![]), "launches[0].grid"),
+    ("no thread to cover", |launch| launch.grid = Grid::Cover(vec![0]), "launches[0].grid"),
+    ("all threads there can be", |launch| launch.grid = Grid::Cover(vec![u64::MAX]), "launches[0]"),
+    ("their product overflows", |launch| launch.grid = Grid::Cover(vec![u64::MAX; 3]), "launches[0]"),
+    ("no threads", |launch| launch.block = Block::Threads(vec![0]), "launches[0].block"),
+    ("too many threads", |launch| launch.block = Block::Threads(vec![1025]), "launches[0].block"),
+    ("too many threads together", |launch| launch.block = Block::Threads(vec![1024, 1024]), "launches[0].block"),
+    ("threads that overflow", |launch| launch.block = Block::Threads(vec![u32::MAX; 3]), "launches[0].block"),
+    ("more shared memory than there is", |launch| launch.shared_bytes = u32::MAX, "launches[0].shared_bytes"),
+    ("never", |launch| launch.repeat = 0, "launches[0].repeat"),
+    ("for ever", |launch| launch.repeat = u32::MAX, "launches[0].repeat"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_absurd_launch_fails_with_its_field_before_anything_runs() {
+    let ground = Ground::shared("absurd").await;
+    let worker = ground.worker().await;
+    let executors = worker.executors();
+    let broker = ground.broker().await;
+    let client: ClientName = "absurd-asker".parse().unwrap();
+    broker.declare_reply_queue(&client).await.unwrap();
+    let mut consumer = broker.consume(reply_queue(&client), 1);
+    for (what, change, names) in ABSURD {
+        let mut task = kernels::doubles(&[1.0, 2.0]).build().unwrap().task;
+        task.reply = Some(client.clone());
+        change(&mut task.launches[0]);
+        let body = Encoding::MessagePack.encode_tasks(&Batch::One(task)).unwrap();
+        publish(&broker, body, typed("application/msgpack")).await;
+        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
+        let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+        let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
+        let reply = &replies.as_slice()[0];
+        let failure = reply.failure.clone().unwrap_or_else(|| panic!("{what} has succeeded"));
+        assert_eq!(failure.verdict, Verdict::User, "{what}: {}", failure.message);
+        assert!(reply.timings.launches_us.is_empty(), "{what} was launched");
+        assert!(failure.message.contains(names), "{what}: {}", failure.message);
+        delivery.ack().await.unwrap();
+    }
+    let fleet = ground.client().await;
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    assert_eq!(worker.executors(), executors, "none of it cost an executor");
+    ground.check_history(ABSURD.len() + 1).await;
 }

@@ -45,3 +45,48 @@ async fn a_job_that_can_never_fit_fails_at_once_with_the_numbers() {
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
     assert!(failure.message.contains(&(1_u64 << 39).to_string()), "{}", failure.message);
 }
+
+const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_was_short_once_is_there_after_the_caches_are_freed() {
+    let ground = Ground::shared("short-once").await;
+    let worker = ground.worker_in(&[], &[(FAULTS, "alloc:1=out-of-memory")]).await;
+    let fleet = ground.client().await;
+    let result = fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    assert_eq!(result.attempt, 1, "nobody noticed");
+    assert!(worker.is_alive());
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn memory_that_stays_short_fails_the_job_with_the_numbers_and_the_worker_lives() {
+    let ground = Ground::shared("short-for-ever").await;
+    let worker = ground.worker_in(&[], &[(FAULTS, "alloc:1+=out-of-memory")]).await;
+    let executors = worker.executors();
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
+    let error = handle.wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory), "{failure:?}");
+    assert!(failure.message.contains("bytes") && failure.message.contains("free"), "{}", failure.message);
+    let states: Vec<_> = ground.final_job(handle.id()).await.attempts.iter().map(|row| row.state).collect();
+    assert_eq!(states, [AttemptState::Lost, AttemptState::Failed], "once more, alone, and that is that");
+    assert_eq!(worker.executors(), executors, "no executor ended over it");
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_launch_that_hangs_in_the_driver_ends_at_its_limit_too() {
+    let ground = Ground::shared("hang").await;
+    let worker = ground.worker_in(&[], &[(FAULTS, "launch:2=hang")]).await;
+    let fleet = ground.client().await;
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    let stuck = kernels::doubles(&[1.0]).time_limit(Duration::from_secs(1));
+    let error = fleet.submit(stuck).await.unwrap().wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::Timeout, FailureCode::TimeLimit), "{failure:?}");
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    assert!(worker.is_alive());
+    ground.check_history(3).await;
+}

@@ -20,6 +20,7 @@ mod hostile_messages;
 mod limits;
 mod local_fleet;
 mod modules;
+mod nemesis;
 mod packing;
 mod policy;
 mod pools;

@@ -43,6 +43,44 @@ async fn a_second_signal_does_not_wait_for_the_grace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_does_not_end_within_the_grace_goes_back_and_loses_no_attempt() {
+    let ground = Ground::shared("grace-over").await;
+    let first = ground.worker_with(&["--grace", "1s", "--jobs-per-device", "1"]).await;
+    let fleet = ground.client().await;
+    // With one attempt to lose, a lost one would end it.
+    let mut running = fleet.submit(busy::for_seconds(5).attempts_max(1)).await.unwrap();
+    ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
+    let mut waiting = fleet.submit(busy::for_millis(1).attempts_max(1)).await.unwrap();
+    assert_eq!(first.stop(Signal::Terminate).await, Some(0));
+    ground.poll_log("why", &first, "grace is over").await;
+    let second = ground.worker().await;
+    for handle in [&mut running, &mut waiting] {
+        let result = handle.wait(WAIT).await.unwrap();
+        busy::assert_done(&result.outputs);
+        assert_eq!(result.ran_on.unwrap().worker.as_str(), second.name());
+    }
+    ground.poll_worker("first has left", first.name(), |worker| worker.has_left).await;
+    ground.check_history(2).await;
+}
+
+/// A service manager's last resort: SIGKILL in the middle of the drain.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_is_killed_while_it_drains_loses_nothing() {
+    let ground = Ground::shared("killed-draining").await;
+    let first = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(5)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    first.process().signal(Signal::Terminate);
+    ground.poll_log("draining", &first, "draining").await;
+    assert_eq!(first.stop(Signal::Kill).await, None, "a signal ended it, which is no exit code");
+    let second = ground.worker().await;
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_eq!((result.attempt, result.ran_on.unwrap().worker.as_str()), (2, second.name()));
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_worker_waits_for_a_broker_that_is_not_there_yet_and_can_be_stopped_meanwhile() {
     let ground = Ground::breakable("late-broker").await;
     ground.services().broker().stop().await.unwrap();

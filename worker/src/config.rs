@@ -95,6 +95,10 @@ pub struct Options {
     #[arg(long, value_name = "KIND", env = env::QUEUE_KIND, default_value = "quorum")]
     queue_kind: QueueKind,
 
+    /// How long one program may take to compile, at most 30s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
+    compile_limit: Duration,
+
     /// Where the kernel can't close the compiler's sandbox: best-effort compiles all the same and says so, strict compiles no CUDA C
     #[arg(long, value_name = "MODE", env = env::SANDBOX, default_value = "best-effort")]
     sandbox: Sandbox,
@@ -147,6 +151,7 @@ pub struct Config {
     pub spare_executors: Option<u32>,
     pub grace: Duration,
     pub heartbeat: Duration,
+    pub compile_limit: Duration,
     pub sandbox: Sandbox,
     pub executor_user: Option<String>,
     pub cache: CacheSpec,
@@ -188,6 +193,7 @@ impl TryFrom<Options> for Config {
             spare_executors: options.spare_executors,
             grace: options.grace,
             heartbeat: options.heartbeat,
+            compile_limit: options.compile_limit,
             sandbox: options.sandbox,
             executor_user: options.executor_user,
             cache: CacheSpec::of(options.cache_dir, options.cache_size),

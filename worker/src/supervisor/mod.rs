@@ -93,7 +93,8 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let promises: Vec<_> = config.pools.iter().map(|pool| pool.promise).collect();
     let admission = Admission::new(&promises);
     let store = start::store(&config.cache)?;
-    let compiler = Arc::new(Compiler::new(None).with_sandbox(config.sandbox).with_store(store));
+    let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_time_limit(config.compile_limit);
+    let compiler = Arc::new(compiler.with_store(store));
     tokio::spawn(start::tell_sandbox(Arc::clone(&compiler), config.sandbox));
     let devices = start::devices(&config, &admission, &compiler).await?;
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
