@@ -33,6 +33,12 @@ pub fn load() -> f64 {
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(f64::NAN)
 }
 
+pub async fn broker_version(fleet: &gpufleet_local::Fleet) -> anyhow::Result<String> {
+    let version = fleet.services().broker().eval("list_to_binary(rabbit_misc:version()).").await?;
+    let number = version.trim_matches(|c: char| !c.is_ascii_digit());
+    Ok(format!("RabbitMQ {number}"))
+}
+
 fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok()
 }

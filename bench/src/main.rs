@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 
 mod bare;
+mod chaos;
 mod cpu;
 mod fleet;
 mod machine;
@@ -30,6 +31,8 @@ struct Options {
 enum Command {
     /// Small saxpy jobs there and back: through gpufleet one task a message, through gpufleet packed, and a bare loop over the broker
     RoundTrips(round_trips::Options),
+    /// Jobs of which some fault, hang or ask too much: all others have to succeed, and the gaps after killed executors are printed
+    Chaos(chaos::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
     #[command(hide = true)]
     BareConsumer(bare::consumer::Options),
@@ -39,6 +42,7 @@ enum Command {
 async fn main() -> ExitCode {
     let outcome = match Options::parse().command {
         Command::RoundTrips(options) => round_trips::run(&options).await,
+        Command::Chaos(options) => chaos::run(&options).await,
         Command::BareConsumer(options) => bare::consumer::run(&options).await,
     };
     match outcome {

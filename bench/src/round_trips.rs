@@ -110,7 +110,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn measure(options: &Options, fleet: &gpufleet_local::Fleet, load_before: f64) -> anyhow::Result<Report> {
-    let machine = Machine::look(broker_version(fleet).await?, load_before);
+    let machine = Machine::look(machine::broker_version(fleet).await?, load_before);
     let amqp_url = &fleet.endpoints().amqp_url;
     let in_flight_max = u16::try_from(options.in_flight).expect("the option is bounded");
     let bare = BareLoop::start(amqp_url, in_flight_max).await?;
@@ -228,12 +228,6 @@ fn parts(fleet: &gpufleet_local::Fleet, bare: &BareLoop) -> Parts {
         .with(Part::Ledger, fleet.ledger().map(|ledger| ledger.pid()))
         .with(Part::Supervisor, fleet.workers().iter().map(|worker| worker.pid()))
         .with_children(Part::Supervisor, Part::Executor)
-}
-
-async fn broker_version(fleet: &gpufleet_local::Fleet) -> anyhow::Result<String> {
-    let version = fleet.services().broker().eval("list_to_binary(rabbit_misc:version()).").await?;
-    let number = version.trim_matches(|c: char| !c.is_ascii_digit());
-    Ok(format!("RabbitMQ {number}"))
 }
 
 /// Who waits for whom, as the broker sees it: what it has not confirmed, and what nobody has acknowledged.

@@ -28,7 +28,16 @@ pub fn endless() -> Job {
 
 /// A kernel that writes far behind the only buffer it has.
 pub fn writes_beyond_its_buffer() -> Job {
-    Job::ptx(WILD_WRITE)
+    wild_write(WILD_WRITE.to_owned())
+}
+
+/// The same as a program of its own, which no other program's faults are held against.
+pub fn writes_beyond_its_buffer_as(number: usize) -> Job {
+    wild_write(format!("{WILD_WRITE}// {number}\n"))
+}
+
+fn wild_write(ptx: String) -> Job {
+    Job::ptx(ptx)
         .zeros("y", Dtype::U32, [4])
         .entry("wild_write")
         .blocks([1])
