@@ -50,3 +50,26 @@ fn wild_write(ptx: String) -> Job {
 pub fn with_buffer_of(bytes: u64) -> Job {
     Job::ptx(ENDLESS).zeros("y", Dtype::U8, [bytes]).entry("endless").blocks([1]).block([1]).arg_buffer("y")
 }
+
+/// `y[i] = 2 · x[i]` of zeros that nobody wrote.
+pub fn doubles_zeros(n: u64) -> Job {
+    Job::ptx(DOUBLES)
+        .zeros("x", Dtype::F32, [n])
+        .zeros("y", Dtype::F32, [n])
+        .entry("doubles")
+        .cover([n])
+        .arg_buffer("x")
+        .arg_buffer("y")
+        .arg(n as u32)
+        .output("y")
+}
+
+/// The same of one number, beside memory that it only has, so that it takes exactly this many bytes of an emulated device.
+///
+/// # Panics
+/// If its module alone takes more.
+pub fn doubles_in(bytes: u64) -> Job {
+    let module = DOUBLES.len() as u64;
+    let scratch = bytes.checked_sub(module + 8).expect("the module and two numbers fit");
+    doubles_zeros(1).zeros("scratch", Dtype::U8, [scratch])
+}

@@ -19,6 +19,7 @@ mod half_open;
 mod hostile_messages;
 mod limits;
 mod local_fleet;
+mod memory;
 mod modules;
 mod nemesis;
 mod packing;

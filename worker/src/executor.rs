@@ -25,6 +25,7 @@ mod link;
 mod loss;
 mod programs;
 mod ptx;
+mod sizes;
 pub mod spec;
 pub mod staging;
 
@@ -32,8 +33,13 @@ pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished};
 pub use loss::{Loss, LostCause, RunError, StartError};
 pub use spec::CudaSpec;
 pub use staging::OutputBytes;
+pub(crate) use {
+    handle::code,
+    programs::{Code, Key},
+    sizes::Sizes,
+};
 
-pub use crate::ipc::message::DeviceInfo;
+pub use crate::ipc::message::{DeviceInfo, MemoryReport};
 use crate::own_executable;
 
 /// The command line of the child. Its socket is its standard input.

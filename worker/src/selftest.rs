@@ -7,6 +7,7 @@
 mod catalog;
 mod faults;
 mod measures;
+mod programs;
 mod runner;
 mod tasks;
 
@@ -89,6 +90,7 @@ async fn check_all(options: &Options) -> Result<(), Unfit> {
     catalog::check(&mut runner, emulator.as_mut(), &mut tally).await?;
     faults::check(&mut runner, &mut tally).await?;
     measures::print(&mut runner).await?;
+    programs::print(&device).await;
     println!("\n{} checks, {} wrong", tally.all, tally.wrong);
     if tally.wrong > 0 { Err(Unfit::Wrong { wrong: tally.wrong, all: tally.all }) } else { Ok(()) }
 }

@@ -23,21 +23,23 @@ use std::{
 use super::{
     Args,
     cuda::{
-        arena::{Arena, Sizes},
-        device::Device,
+        arena::Arena,
+        device::{self, Device},
         error::CudaError,
         fault,
         lane::{Common, Lane, Work},
         library::DriverLibrary,
+        memory::{Chore, Memory, TellError},
         pinned::PinnedSegment,
-        program::{Program, Shelf},
+        program::Program,
     },
+    sizes::Sizes,
 };
 use crate::{
     ipc::{
         FromExecutor, ToExecutor,
         frame::{self, FrameError},
-        message::{Contents, Refusal, Run},
+        message::{Contents, MemoryReport, Refusal, Run},
     },
     privileges::{self, PrivilegeError},
 };
@@ -84,16 +86,17 @@ fn serve(args: &Args) -> Result<(), ChildError> {
     }));
     let incoming = socket().map_err(ChildError::NoSocket)?;
     let outgoing = Arc::new(Mutex::new(incoming.try_clone().map_err(ChildError::NoSocket)?));
-    let common = match locked.map_err(Refusal::from).and_then(|()| open(args)) {
-        Ok(common) => Arc::new(common),
+    let (common, memory) = match locked.map_err(Refusal::from).and_then(|()| open(args, &outgoing)) {
+        Ok(opened) => opened,
         Err(refusal) => {
             frame::write(&incoming, &FromExecutor::Refused(refusal))?;
             return Err(ChildError::Refused);
         }
     };
     let (queue, lanes) = start_lanes(args.lanes.max(1), &common, &outgoing)?;
-    say(&outgoing, &FromExecutor::Ready(common.device.info.clone()))?;
-    Dispatcher { queue, outgoing, programs: HashMap::new(), segments: HashMap::new() }.run(&incoming)?;
+    let chores = start_chores(&common, &outgoing)?;
+    say(&outgoing, &FromExecutor::Ready(common.device.info.clone(), memory))?;
+    Dispatcher { queue, chores, outgoing, programs: HashMap::new(), segments: HashMap::new() }.run(&incoming)?;
     for lane in lanes {
         // A lane that panicked has already ended the process.
         drop(lane.join());
@@ -116,12 +119,13 @@ fn socket() -> io::Result<UnixStream> {
     Ok(socket)
 }
 
-fn open(args: &Args) -> Result<Common, Refusal> {
+fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, MemoryReport), Refusal> {
     let library = DriverLibrary::open(&args.cuda, || privileges::leave_root(args.user.as_deref()))?;
     let device = Device::open(&library, args.device)?;
-    let sizes = if library.is_emulator() { Sizes::Exact } else { Sizes::Classes };
-    let arena = Arena::new(sizes, args.memory_bytes_max.unwrap_or(u64::MAX));
-    Ok(Common { library, device, arena, shelf: Shelf::default() })
+    let arena = Arena::new(Sizes::of(library.is_emulator()), args.memory_bytes_max.unwrap_or(u64::MAX));
+    let memory = Memory::new(arena);
+    let report = memory.first_report().map_err(device::refused)?;
+    Ok((Arc::new(Common { library, device, memory, outgoing: Arc::clone(outgoing) }), report))
 }
 
 impl From<PrivilegeError> for Refusal {
@@ -168,6 +172,25 @@ fn start_lanes(
     Ok((queue, lanes))
 }
 
+/// A thread for what the supervisor asks between jobs. It ends when the dispatcher hangs up, and nobody waits for that.
+fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Result<mpsc::Sender<Chore>, ChildError> {
+    let (chores, queue) = mpsc::channel();
+    let (common, outgoing) = (Arc::clone(common), Arc::clone(outgoing));
+    let work = move || {
+        let bound = common.device.bind();
+        for chore in queue {
+            // A context that is beyond use also stops a lane, which knows more about it.
+            if let Err(error) =
+                bound.clone().map_err(TellError::from).and_then(|()| Chore::run(chore, &common.memory, &outgoing))
+            {
+                eprintln!("could not look after the device's memory: {error}");
+            }
+        }
+    };
+    thread::Builder::new().name("chores".into()).spawn(work).map_err(ChildError::Thread)?;
+    Ok(chores)
+}
+
 /// Runs jobs until the dispatcher hangs up.
 fn run_lane(mut lane: Lane, queue: &Mutex<mpsc::Receiver<Work>>, common: &Common, outgoing: &Mutex<UnixStream>) {
     loop {
@@ -177,10 +200,15 @@ fn run_lane(mut lane: Lane, queue: &Mutex<mpsc::Receiver<Work>>, common: &Common
             Ok(ended) => ended,
             Err(error) => fault::die(outgoing, &common.library, error, &work.run),
         };
-        let job = work.run.job;
+        let Work { run, program, segments } = work;
+        let job = run.job;
         // Before the answer: once the supervisor has it, it may drop the segments and the program of this job.
-        drop(work);
+        drop((program, segments));
         common.library.print_what_kernels_printed();
+        // Before the answer too: until it comes, the supervisor counts all that the job declared.
+        if let Err(error) = common.tell_memory() {
+            fault::die(outgoing, &common.library, error, &run);
+        }
         if say(outgoing, &FromExecutor::Finished { job, outcome, timings }).is_err() {
             // The supervisor is gone, and nobody wants what this process could still do.
             fault::exit(1);
@@ -191,6 +219,7 @@ fn run_lane(mut lane: Lane, queue: &Mutex<mpsc::Receiver<Work>>, common: &Common
 /// Owns what the supervisor has told of: programs and segments by its ids.
 struct Dispatcher {
     queue: mpsc::Sender<Work>,
+    chores: mpsc::Sender<Chore>,
     outgoing: Arc<Mutex<UnixStream>>,
     programs: HashMap<u32, Arc<Program>>,
     segments: HashMap<u32, Arc<PinnedSegment>>,
@@ -212,6 +241,9 @@ impl Dispatcher {
                 }
                 (ToExecutor::ForgetProgram { program }, _) => drop(self.programs.remove(&program)),
                 (ToExecutor::Run(run), _) => self.dispatch(run)?,
+                // The thread is there as long as this is.
+                (ToExecutor::GiveBack, _) => drop(self.chores.send(Chore::GiveBack)),
+                (ToExecutor::Measure, _) => drop(self.chores.send(Chore::Measure)),
                 (ToExecutor::Stop, _) => return Ok(()),
             }
         }

@@ -1,4 +1,4 @@
-//! What a cubin's headers say: whether it is whole, and whether it has variables. The driver takes a pointer and no length, and believes what the header says; so the header is checked here,
+//! What a cubin's headers say: whether it is whole, whether it has variables, and what it takes when it is loaded. The driver takes a pointer and no length, and believes what the header says; so the header is checked here,
 //! where a lie costs an error and not a read beyond the end.
 
 const MAGIC: &[u8] = b"\x7fELF";
@@ -57,6 +57,19 @@ pub(crate) fn has_variables(bytes: &[u8]) -> bool {
         let is_written = flags & SHF_WRITE != 0 && flags & SHF_ALLOC != 0 && !name.starts_with(SHARED_SECTION);
         is_written || VARIABLE_SECTIONS.iter().any(|prefix| name.starts_with(prefix))
     })
+}
+
+/// What of it lies in a device's memory once it is loaded: code, constants and variables. Of a file that does not say, all of it.
+pub(crate) fn loaded_bytes(bytes: &[u8]) -> u64 {
+    let Some(sections) = table(bytes, 40, 58, 60, SECTION_HEADER_BYTES) else { return bytes.len() as u64 };
+    let names = u16_at(bytes, 62).and_then(|index| u64_at(bytes, sections.get(usize::from(index))? + 24));
+    let loaded = sections.iter().filter_map(|section| {
+        let (flags, size) = (u64_at(bytes, section + 8)?, u64_at(bytes, section + 32)?);
+        let is_shared =
+            names.and_then(|at| name(bytes, *section, at)).is_some_and(|name| name.starts_with(SHARED_SECTION));
+        (flags & SHF_ALLOC != 0 && !is_shared).then_some(size)
+    });
+    loaded.fold(0, u64::saturating_add)
 }
 
 /// The name of the section whose header is at `section`, up to the end of the file: enough to compare its start.
@@ -147,6 +160,20 @@ mod tests {
         assert!(has_variables(b"\x7fELF and no more"));
     }
 
+    #[test]
+    fn what_is_loaded_counts_and_nothing_else() {
+        let sized = |name: &str, flags| {
+            let mut elf = with_section(name, flags);
+            elf[128 + 32..128 + 40].copy_from_slice(&1000_u64.to_le_bytes());
+            loaded_bytes(&elf)
+        };
+        assert_eq!(sized(".text.f", 6), 1000);
+        assert_eq!(sized(".nv.global", 3), 1000);
+        assert_eq!(sized(".nv.shared.f", 3), 0, "a block's own");
+        assert_eq!(sized(".debug_line", 0), 0, "stays in the file");
+        assert_eq!(loaded_bytes(b"\x7fELF and no more"), 16);
+    }
+
     proptest! {
         #[test]
         fn no_bytes_make_the_check_panic(mut bytes in prop::collection::vec(any::<u8>(), 64..300)) {
@@ -155,6 +182,7 @@ mod tests {
             bytes[18..20].copy_from_slice(&MACHINE_CUDA.to_le_bytes());
             let _ = check(&bytes);
             let _ = has_variables(&bytes);
+            let _ = loaded_bytes(&bytes);
         }
     }
 }

@@ -10,6 +10,7 @@ pub(super) mod fault;
 pub(super) mod geometry;
 pub(super) mod lane;
 pub(super) mod library;
+pub(super) mod memory;
 pub(super) mod module;
 pub(super) mod pinned;
 pub(super) mod program;

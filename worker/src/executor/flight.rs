@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    io,
+    fmt, io,
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
@@ -22,7 +22,7 @@ use crate::{
     ipc::{
         DeviceInfo, ToExecutor,
         frame::FrameError,
-        message::Run,
+        message::{MemoryReport, Run},
         segment::Segment,
         slab::{Announce, Slab, Slot},
     },
@@ -41,6 +41,22 @@ pub(super) struct Shared {
     pub lanes: Arc<Semaphore>,
     pub lanes_max: usize,
     pub compiler: Arc<Compiler>,
+    pub memory: Mutex<Watched>,
+}
+
+/// The child's last word about the device's memory, and who is told of it.
+#[derive(Default)]
+pub(super) struct Watched {
+    pub last: MemoryReport,
+    pub watcher: Option<Watcher>,
+}
+
+pub(super) type Watcher = Box<dyn Fn(MemoryReport) + Send>;
+
+impl fmt::Debug for Watched {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Watched").field("last", &self.last).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +126,17 @@ impl Shared {
         if let Ok(outgoing) = Outgoing::encode(message, None) {
             drop(self.outgoing.send(outgoing));
         }
+    }
+
+    /// In the order in which the child says it, and before the answers that come after it.
+    pub(super) fn memory_is(&self, report: MemoryReport) {
+        let mut memory = self.memory();
+        memory.last = report;
+        memory.watcher.iter().for_each(|watcher| watcher(report));
+    }
+
+    pub(super) fn memory(&self) -> MutexGuard<'_, Watched> {
+        self.memory.lock().expect("no watcher panics")
     }
 
     pub(super) fn next_job(&self) -> u64 {
@@ -187,7 +214,7 @@ impl Shared {
     ) -> Ended {
         let deadline = Instant::now() + time_limit;
         let cancel = cancel.clone();
-        Watched { shared: Arc::clone(self), job, deadline, cancel, ending: Some(ending) }.ended().await
+        Watch { shared: Arc::clone(self), job, deadline, cancel, ending: Some(ending) }.ended().await
     }
 
     fn kill_for(&self, job: u64, cut: Cut) {
@@ -221,7 +248,7 @@ impl Shared {
 }
 
 /// A job in flight, whose time limit holds also when nobody waits for it any more.
-struct Watched {
+struct Watch {
     shared: Arc<Shared>,
     job: u64,
     deadline: Instant,
@@ -257,7 +284,7 @@ async fn ended(
     })
 }
 
-impl Watched {
+impl Watch {
     async fn ended(mut self) -> Ended {
         let ending = self.ending.as_mut().expect("it is taken only at the end");
         let ended = ended(&self.shared, self.job, self.deadline, &self.cancel, ending).await;
@@ -266,7 +293,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for Watch {
     /// The rest of the watch is a task without a guard: a runtime that shuts down drops it, and there it ends.
     fn drop(&mut self) {
         let (Some(mut ending), Ok(runtime)) = (self.ending.take(), tokio::runtime::Handle::try_current()) else {

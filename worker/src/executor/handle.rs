@@ -22,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     CudaSpec,
-    flight::{Announcer, Ended, Pending, Shared, Stop},
+    flight::{Announcer, Ended, Pending, Shared, Stop, Watched},
     keeper::Keeper,
     link,
     loss::{Loss, RunError, StartError},
@@ -33,6 +33,7 @@ use crate::{
     compiler::{Compiled, Compiler, Origin},
     ipc::{
         DeviceInfo, FromExecutor, ToExecutor,
+        message::MemoryReport,
         slab::{Slab, SlabError},
     },
     own_executable,
@@ -82,6 +83,8 @@ pub struct ExecutorJob<'a> {
     pub time_limit: Duration,
     /// Run with nothing beside it, so that a fault can only be its own. For suspects ([`LostCause::Suspect`]).
     pub alone: bool,
+    /// What the executor may keep for later jobs while this one runs; see [`MemoryReport`].
+    pub kept_max: u64,
     /// Cancelled when nobody wants the outcome any more: a job that waits leaves the line, one that runs is ended with its executor,
     /// for no API stops a kernel.
     pub cancel: &'a CancellationToken,
@@ -131,8 +134,8 @@ impl Executor {
             Ok(first) => first,
             Err(_) => return Err(StartError::Timeout { deadline: options.ready_deadline }),
         };
-        let device = match first {
-            Ok(Some(FromExecutor::Ready(device))) => device,
+        let (device, memory) = match first {
+            Ok(Some(FromExecutor::Ready(device, memory))) => (device, memory),
             Ok(Some(FromExecutor::Refused(refusal))) => return Err(refusal.into()),
             Ok(_) | Err(_) => return Err(guard.died().await),
         };
@@ -147,6 +150,7 @@ impl Executor {
             lanes: Arc::new(Semaphore::new(options.lanes())),
             lanes_max: options.lanes(),
             compiler: options.compiler,
+            memory: Mutex::new(Watched { last: memory, watcher: None }),
         });
         tokio::spawn(link::write(writer, queue));
         tokio::spawn(link::listen(Arc::clone(&shared), incoming));
@@ -195,6 +199,29 @@ impl Executor {
         self.shared.keeper.pid()
     }
 
+    /// What it last said about the device's memory.
+    pub fn memory(&self) -> MemoryReport {
+        self.shared.memory().last
+    }
+
+    /// Has `watcher` told what the executor says about the device's memory, from its last word on, and nobody else any more. It is told
+    /// of what a job left behind before the job's [`Executor::run`] returns.
+    pub fn watch_memory(&self, watcher: impl Fn(MemoryReport) + Send + 'static) {
+        let mut memory = self.shared.memory();
+        watcher(memory.last);
+        memory.watcher = Some(Box::new(watcher));
+    }
+
+    /// Asks it to give back what no job has; it then says what is left.
+    pub fn give_back(&self) {
+        self.shared.say(&ToExecutor::GiveBack);
+    }
+
+    /// Asks it how much memory there is.
+    pub fn measure(&self) {
+        self.shared.say(&ToExecutor::Measure);
+    }
+
     pub fn device(&self) -> &DeviceInfo {
         &self.shared.device
     }
@@ -215,7 +242,8 @@ impl Executor {
         let compiled = shared.compiled(&job.task.program).await?;
         let is_new = compiled.as_ref().is_some_and(|found| found.origin == Origin::Compiler);
         let compile_us = if is_new { compiling.elapsed().as_micros() as u64 } else { 0 };
-        let code = code(&job.task.program, compiled.as_ref().map(|found| &*found.compiled))?;
+        let compiled = compiled.as_ref().map(|found| &*found.compiled);
+        let code = code(&job.task.program, compiled).map_err(Stop::failed)?;
         let layout = Layout::of(job.task).map_err(Stop::failed)?;
         let waiting = Instant::now();
         let mut slot = shared.unless_over(job.cancel, shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
@@ -232,7 +260,7 @@ impl Executor {
         let (answer, ending) = oneshot::channel();
         let pending = Pending { answer, program: code.key(), entries, _slot: Arc::clone(&slot), _lanes: permit };
         let started = Instant::now();
-        run.job = id;
+        (run.job, run.kept_max) = (id, job.kept_max);
         shared.submit(run, pending, code)?;
         let ended = shared.wait(id, ending, job.time_limit, job.cancel).await;
         match ended {
@@ -261,25 +289,25 @@ fn no_staging(error: SlabError) -> Stop {
     Stop::failed(Failure::new(verdict, code, format!("could not {error}{source}")))
 }
 
-/// The code that the executor gets. The catalog's text is the program's own.
-fn code<'a>(program: &'a Program<'_>, compiled: Option<&'a Compiled>) -> Result<Code<'a>, Stop> {
+/// The code that the executor gets. The catalog's text is the program's own; a source comes with what it was compiled to.
+pub(crate) fn code<'a>(program: &'a Program<'_>, compiled: Option<&'a Compiled>) -> Result<Code<'a>, Failure> {
     match program {
         Program::Catalog(name) => match gpufleet_kernels::catalog().get(name) {
             Some(kernel) => Ok(Code::Ptx(kernel.ptx())),
-            None => Err(Stop::failed(Failure::new(
+            None => Err(Failure::new(
                 Verdict::User,
                 FailureCode::UnknownKernel,
                 format!("this worker's catalog has no kernel {name:?}"),
-            ))),
+            )),
         },
         Program::Source { .. } => Ok(Code::of(compiled.expect("a source is compiled before it gets here"))),
         Program::Ptx(text) => Ok(Code::Ptx(text)),
         Program::Cubin(Inline::Bytes(bytes)) => Ok(Code::Cubin(bytes)),
-        Program::Cubin(Inline::Numbers(_)) => Err(Stop::failed(Failure::new(
+        Program::Cubin(Inline::Numbers(_)) => Err(Failure::new(
             Verdict::User,
             FailureCode::InvalidTask,
             "program.cubin: a list of numbers is not accepted here; give base64 or MessagePack bin",
-        ))),
+        )),
     }
 }
 

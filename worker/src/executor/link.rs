@@ -74,9 +74,10 @@ pub(super) async fn listen(shared: Arc<Shared>, mut socket: OwnedReadHalf) {
     let nonsense = loop {
         match receive(&mut socket).await {
             Ok(Some(FromExecutor::Finished { job, outcome, timings })) => finish(&shared, job, outcome, timings),
+            Ok(Some(FromExecutor::Memory(report))) => shared.memory_is(report),
             Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(&shared, segment, reason),
             Ok(Some(FromExecutor::Poisoned(said))) => poison = Some(said),
-            Ok(Some(FromExecutor::Ready(_) | FromExecutor::Refused(_))) => {
+            Ok(Some(FromExecutor::Ready(..) | FromExecutor::Refused(_))) => {
                 break Some("it said twice that it is ready".to_owned());
             }
             Ok(None) => break None,

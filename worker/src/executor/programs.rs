@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use super::{cubin, ptx};
 use crate::{compiler::Compiled, ipc::message::Image};
 
 /// Loaded modules on one device. Each costs device memory; a fleet's daily set of kernels is smaller than this.
@@ -75,11 +76,30 @@ impl<'a> Code<'a> {
         }
     }
 
+    /// What its module takes on a device. A text says what its variables take; the instructions that come of it are taken to be as long as
+    /// it is. Where a cubin is there, that is what is loaded.
+    pub(crate) fn device_bytes(self) -> u64 {
+        match self {
+            Self::Ptx(text) => ptx::declarations(text).variable_bytes.saturating_add(text.len() as u64),
+            Self::Cubin(bytes) | Self::Both { cubin: bytes, .. } => cubin::loaded_bytes(bytes),
+        }
+    }
+
     fn bytes(self) -> usize {
         match self {
             Self::Ptx(text) => text.len(),
             Self::Cubin(bytes) => bytes.len(),
             Self::Both { cubin, ptx } => cubin.len() + ptx.len(),
+        }
+    }
+}
+
+impl Image {
+    pub(crate) fn code(&self) -> Code<'_> {
+        match self {
+            Self::Ptx(text) => Code::Ptx(text),
+            Self::Cubin(bytes) => Code::Cubin(bytes),
+            Self::Both { cubin, ptx } => Code::Both { cubin, ptx },
         }
     }
 }

@@ -19,6 +19,8 @@ pub(crate) struct Declarations {
     pub entries: Vec<Entry>,
     /// Whether something in it may outlive a launch.
     pub has_variables: bool,
+    /// What its variables and constants take.
+    pub variable_bytes: u64,
 }
 
 /// A kernel as its module declares it.
@@ -32,8 +34,12 @@ pub(crate) struct Entry {
 /// Reads a module. Of a text that is not clear nothing is believed, and everything feared.
 pub(crate) fn declarations(ptx: &str) -> Declarations {
     match plain::plain(ptx) {
-        Some(plain) => Declarations { entries: entries(&plain), has_variables: variables::are_declared(&plain) },
-        None => Declarations { entries: Vec::new(), has_variables: true },
+        Some(plain) => Declarations {
+            entries: entries(&plain),
+            has_variables: variables::are_declared(&plain),
+            variable_bytes: variables::bytes(&plain),
+        },
+        None => Declarations { entries: Vec::new(), has_variables: true, variable_bytes: 0 },
     }
 }
 

@@ -91,7 +91,7 @@ impl Layout {
                 place: slot.place(self.offsets[*buffer].expect("every output was given a place")),
             })
             .collect();
-        Ok(Run { job, program: 0, buffers, launches, outputs })
+        Ok(Run { job, program: 0, buffers, launches, outputs, kept_max: u64::MAX })
     }
 
     /// The outputs of a job that has ended well.

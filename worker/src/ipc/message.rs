@@ -25,6 +25,10 @@ pub enum ToExecutor {
         program: u32,
     },
     Run(Run),
+    /// Give back what no job has, and say what is left.
+    GiveBack,
+    /// Say how much memory there is.
+    Measure,
     /// Finish what runs, then exit.
     Stop,
 }
@@ -33,9 +37,11 @@ pub enum ToExecutor {
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromExecutor {
     /// The first frame of an executor that works.
-    Ready(DeviceInfo),
+    Ready(DeviceInfo, MemoryReport),
     /// The only frame of one that can't.
     Refused(Refusal),
+    /// What it has of the device has grown, or was asked for. It comes before the answer of the job that left something behind.
+    Memory(MemoryReport),
     Finished {
         job: u64,
         outcome: Result<(), Failure>,
@@ -59,6 +65,8 @@ pub struct DeviceInfo {
     pub uuid: String,
     pub compute_capability: (u32, u32),
     pub memory_bytes: u64,
+    /// What a context takes of it once a kernel allocates by itself: the heap.
+    pub heap_bytes: u64,
     pub multiprocessors: u32,
     /// 12080 for CUDA 12.8.
     pub driver_version: u32,
@@ -68,6 +76,17 @@ pub struct DeviceInfo {
     pub takes_cubins: bool,
     /// The library that was opened.
     pub library: String,
+}
+
+/// A device's memory, as one executor sees it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryReport {
+    /// What the executor has for buffers and modules, of jobs and kept.
+    pub held: u64,
+    /// The part of that which no job has.
+    pub kept: u64,
+    /// What nobody has, by the driver.
+    pub free: u64,
 }
 
 /// Why an executor can't work.
@@ -119,6 +138,8 @@ pub struct Run {
     pub buffers: Vec<BufferPlan>,
     pub launches: Vec<LaunchPlan>,
     pub outputs: Vec<OutputPlan>,
+    /// What the executor may keep for later jobs while this one runs.
+    pub kept_max: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

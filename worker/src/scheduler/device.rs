@@ -1,4 +1,8 @@
 //! One device as the scheduler sees it: places and bytes, by pool, and the executors that are up.
+//!
+//! What its memory is used for, as the books have it: what running jobs take, what executors keep for later ones, and what neither has.
+//! An executor's kept memory is its own pool's to use. Others get it once it was given back, which takes a moment and is asked for only when
+//! a job waits for it.
 
 use super::{Demand, DeviceId, PoolId, Ticket};
 
@@ -6,6 +10,8 @@ use super::{Demand, DeviceId, PoolId, Ticket};
 pub(super) struct Device {
     pub(super) id: DeviceId,
     pub(super) bytes: u64,
+    /// What of `bytes` is there now for all jobs together. Other processes may have the rest.
+    available: u64,
     pub(super) places: u32,
     gone: bool,
     seats: Vec<Seat>,
@@ -20,13 +26,17 @@ pub(super) struct Seat {
     pub(super) up: bool,
     pub(super) places_taken: u32,
     pub(super) bytes_taken: u64,
+    /// What the executor has of the device beyond its jobs' bytes, at most.
+    kept: u64,
+    /// It was asked for that, and has had nothing new to keep since.
+    was_asked: bool,
     /// A job that runs here wants no neighbours in its process.
     pub(super) exclusive: bool,
 }
 
 impl Device {
     pub(super) fn new(id: DeviceId, places: u32, bytes: u64) -> Self {
-        Self { id, bytes, places, gone: false, seats: Vec::new(), reserved: None }
+        Self { id, bytes, available: bytes, places, gone: false, seats: Vec::new(), reserved: None }
     }
 
     /// An executor that started while the device was given up does not bring it back.
@@ -36,13 +46,21 @@ impl Device {
         }
         match self.seats.iter_mut().find(|seat| seat.pool == pool) {
             Some(seat) => seat.up = true,
-            None => self.seats.push(Seat { pool, up: true, places_taken: 0, bytes_taken: 0, exclusive: false }),
+            None => self.seats.push(Seat {
+                pool,
+                up: true,
+                places_taken: 0,
+                bytes_taken: 0,
+                kept: 0,
+                was_asked: false,
+                exclusive: false,
+            }),
         }
     }
 
     /// Whoever of the pool waited for room here may find another device sooner.
     pub(super) fn seat_down(&mut self, pool: PoolId) {
-        self.seats.iter_mut().filter(|seat| seat.pool == pool).for_each(|seat| seat.up = false);
+        self.seats.iter_mut().filter(|seat| seat.pool == pool).for_each(|seat| (seat.up, seat.kept) = (false, 0));
         self.reserved.take_if(|(_, demand)| demand.pool == pool);
     }
 
@@ -65,8 +83,66 @@ impl Device {
         self.places.saturating_sub(self.seats.iter().map(|seat| seat.places_taken).sum())
     }
 
-    pub(super) fn bytes_free(&self) -> u64 {
-        self.bytes.saturating_sub(self.seats.iter().map(|seat| seat.bytes_taken).sum())
+    /// What the pool's jobs could have more of, now.
+    pub(super) fn bytes_free(&self, pool: PoolId) -> u64 {
+        match self.kept_by_others(pool) {
+            0 => self.bytes_unused(),
+            kept => self.available_unused().saturating_sub(kept),
+        }
+    }
+
+    /// What a pool's jobs could have more of once the others have given back what they keep. Where no job runs that is all that there
+    /// ever can be: if other processes use the device, the driver is asked and not the books, so that nobody waits for them for ever.
+    pub(super) fn bytes_unused(&self) -> u64 {
+        if self.seats.iter().all(|seat| seat.places_taken == 0) { self.bytes } else { self.available_unused() }
+    }
+
+    fn available_unused(&self) -> u64 {
+        self.available.saturating_sub(self.seats.iter().map(|seat| seat.bytes_taken).sum())
+    }
+
+    fn kept_by_others(&self, pool: PoolId) -> u64 {
+        self.seats.iter().filter(|seat| seat.pool != pool).map(|seat| seat.kept).sum()
+    }
+
+    /// What running jobs and other executors leave for the pool's executor to keep.
+    pub(super) fn kept_max(&self, pool: PoolId) -> u64 {
+        self.available_unused().saturating_sub(self.kept_by_others(pool))
+    }
+
+    pub(super) fn resize(&mut self, places: u32, bytes: u64) {
+        (self.places, self.bytes, self.available) = (places, bytes, bytes);
+    }
+
+    pub(super) fn set_available(&mut self, available: u64) {
+        self.available = available.min(self.bytes);
+    }
+
+    pub(super) fn set_kept(&mut self, pool: PoolId, kept: u64) {
+        if let Some(seat) = self.seats.iter_mut().find(|seat| seat.pool == pool && seat.up) {
+            seat.was_asked &= kept <= seat.kept;
+            seat.kept = kept;
+        }
+    }
+
+    /// Pools whose executors are to give back so that one of `pool` finds `bytes` more: those that keep most, no more than it takes, and
+    /// nobody whose answer would be the same again.
+    pub(super) fn ask_back(&mut self, pool: PoolId, bytes: u64) -> Vec<PoolId> {
+        let mut missing = bytes.saturating_sub(self.bytes_free(pool));
+        let mut others: Vec<&mut Seat> =
+            self.seats.iter_mut().filter(|seat| seat.pool != pool && seat.kept > 0).collect();
+        others.sort_by_key(|seat| std::cmp::Reverse(seat.kept));
+        let mut asked = Vec::new();
+        for seat in others {
+            if missing == 0 {
+                break;
+            }
+            missing = missing.saturating_sub(seat.kept);
+            if !std::mem::replace(&mut seat.was_asked, true) {
+                asked.push(seat.pool);
+            }
+        }
+        asked
     }
 
     /// Places and bytes that the pool has here, whether its executor is up or not: a job that is still to leave holds them.
@@ -102,6 +178,7 @@ impl Device {
         let seat = self.seat_mut(demand.pool);
         seat.places_taken -= 1;
         seat.bytes_taken -= demand.bytes;
+        seat.was_asked = false;
         // Whoever leaves was alone if the seat was exclusive.
         seat.exclusive = false;
     }

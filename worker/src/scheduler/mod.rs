@@ -5,7 +5,7 @@
 //!
 //! Pools with work share the time of the devices by their weights: the one that has used least, by weight, is next. Inside a
 //! pool, priorities share the starts 16 : 4 : 1, so that `low` moves even under endless `high` work. A job starts where its bytes
-//! fit and a place is free; a pool's own memory is lent while it has no work. A job that was in a lost executor runs alone in its
+//! fit and a place is free; a pool's own memory is lent while it has no work. What another pool's executor only keeps for later is asked back. A job that was in a lost executor runs alone in its
 //! pool's executor: if it is lost again, it is known who did it.
 
 mod allowed;
@@ -26,7 +26,12 @@ pub use self::{
     allowed::{Allowed, DEVICES_MAX},
     pool::Promise,
 };
-use self::{backlog::Waiting, device::Device, placement::Claim, pool::Pool};
+use self::{
+    backlog::Waiting,
+    device::Device,
+    placement::{Claim, Fit},
+    pool::Pool,
+};
 
 /// A job that later ones have passed this often waits no longer for luck: the next device is kept free for it.
 const PASSED_MAX: u32 = 64;
@@ -75,6 +80,17 @@ pub enum Event {
     },
     /// A pool's executor on the device takes jobs.
     ExecutorUp(DeviceId, PoolId),
+    /// It says how much it has of the device beyond what its jobs declared, and keeps for the next ones.
+    Kept {
+        device: DeviceId,
+        pool: PoolId,
+        bytes: u64,
+    },
+    /// So much of the device's memory is there for jobs, those that run included; other processes may have the rest.
+    Available {
+        device: DeviceId,
+        bytes: u64,
+    },
     /// It is gone. Jobs that ran there are still to leave one by one.
     ExecutorDown(DeviceId, PoolId),
     /// The device will not come back.
@@ -89,6 +105,8 @@ pub enum Event {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Start(Ticket, DeviceId),
+    /// The pool's executor is to give back what it keeps: a job of another pool waits for it.
+    AskBack(DeviceId, PoolId),
     /// No device of this worker can ever hold it.
     Refuse(Ticket, TooLarge),
     /// The devices that it may run on are out of service, and others are not.
@@ -150,6 +168,8 @@ impl Scheduler {
             Event::Left { ticket, used_us } => self.leave(ticket, used_us),
             Event::Device { device, places, bytes } => self.device(device, places, bytes),
             Event::ExecutorUp(device, pool) => self.device_mut(device).seat_up(pool),
+            Event::Kept { device, pool, bytes } => self.device_mut(device).set_kept(pool, bytes),
+            Event::Available { device, bytes } => self.device_mut(device).set_available(bytes),
             Event::ExecutorDown(device, pool) => self.device_mut(device).seat_down(pool),
             Event::DeviceGone(device) => {
                 self.device_mut(device).give_up();
@@ -162,6 +182,11 @@ impl Scheduler {
             }
         }
         self.start_all()
+    }
+
+    /// What the pool's executor on the device may keep for later jobs, so that with all running jobs nobody has more than there is.
+    pub fn kept_max(&self, device: DeviceId, pool: PoolId) -> u64 {
+        self.devices.iter().find(|known| known.id == device).map_or(0, |device| device.kept_max(pool))
     }
 
     pub fn running(&self) -> usize {
@@ -221,7 +246,7 @@ impl Scheduler {
 
     fn device(&mut self, id: DeviceId, places: u32, bytes: u64) {
         match self.devices.iter_mut().find(|device| device.id == id) {
-            Some(device) => (device.places, device.bytes) = (places, bytes),
+            Some(device) => device.resize(places, bytes),
             None => self.devices.push(Device::new(id, places, bytes)),
         }
     }
@@ -253,7 +278,8 @@ impl Scheduler {
         if self.draining {
             return actions;
         }
-        while let Some((ticket, demand, device)) = self.next_start() {
+        let mut asked = Vec::new();
+        while let Some((ticket, demand, device)) = self.next_start(&mut asked) {
             self.forget_reservations(ticket);
             self.device_mut(device).take(demand);
             let pool = self.pool_mut(demand.pool);
@@ -263,11 +289,13 @@ impl Scheduler {
             self.running.insert(ticket, Running { device, demand, charged_us });
             actions.push(Action::Start(ticket, device));
         }
+        actions.extend(asked.into_iter().map(|(device, pool)| Action::AskBack(device, pool)));
         actions
     }
 
-    /// The job to start now, of the pool that has used least among those of which something fits.
-    fn next_start(&mut self) -> Option<(Ticket, Demand, DeviceId)> {
+    /// The job to start now, of the pool that has used least among those of which something fits. On the way, `asked` gets those who keep
+    /// what others wait for.
+    fn next_start(&mut self, asked: &mut Vec<(DeviceId, PoolId)>) -> Option<(Ticket, Demand, DeviceId)> {
         let mut order: Vec<usize> = (0..self.pools.len()).filter(|i| self.pools[*i].backlog.len() > 0).collect();
         order.sort_by_key(|index| self.pools[*index].time());
         let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
@@ -275,7 +303,7 @@ impl Scheduler {
             let (pool, devices) = (&mut self.pools[*index], &mut self.devices);
             let mut place = None;
             let found = pool.backlog.pop(|waiting| {
-                place = emptiest(devices, &claims, waiting);
+                place = emptiest(devices, &claims, waiting, asked);
                 place.is_some()
             });
             if let Some(Waiting { ticket, demand, .. }) = found {
@@ -301,11 +329,23 @@ impl Scheduler {
 
 /// The device with the most free places among those that can take the job now. A job that needs an executor to itself, or that
 /// was passed too often, reserves a device when all are busy: nothing takes room there that it needs until it has started.
-fn emptiest(devices: &mut [Device], claims: &[Claim], waiting: &Waiting) -> Option<DeviceId> {
+fn emptiest(
+    devices: &mut [Device],
+    claims: &[Claim],
+    waiting: &Waiting,
+    asked: &mut Vec<(DeviceId, PoolId)>,
+) -> Option<DeviceId> {
     let Waiting { ticket, demand, passed } = *waiting;
-    let fit = devices.iter().filter(|device| placement::fits(device, claims, ticket, demand));
-    if let Some(device) = fit.max_by_key(|device| device.places_free()) {
-        return Some(device.id);
+    let best = |devices: &[Device], wanted| {
+        let fitting = (0..devices.len()).filter(|at| placement::fit(&devices[*at], claims, ticket, demand) == wanted);
+        fitting.max_by_key(|at| devices[*at].places_free())
+    };
+    if let Some(at) = best(devices, Fit::Now) {
+        return Some(devices[at].id);
+    }
+    if let Some(at) = best(devices, Fit::IfGivenBack) {
+        let device = &mut devices[at];
+        asked.extend(device.ask_back(demand.pool, demand.bytes).into_iter().map(|pool| (device.id, pool)));
     }
     let reserved = devices.iter().any(|device| device.is_reserved_for(ticket));
     if (demand.alone || passed >= PASSED_MAX) && !reserved {

@@ -28,11 +28,32 @@ struct Kept {
     bytes: u64,
 }
 
-/// Whether the job may start on `device` now.
+/// How well a job fits on a device now.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fit {
+    Now,
+    /// Once executors of other pools have given back what they keep.
+    IfGivenBack,
+    Not,
+}
+
+/// How the job fits on `device` next to everything that runs and is promised there.
+pub(super) fn fit(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand) -> Fit {
+    let with = |bytes| fits(device, claims, ticket, demand, bytes);
+    if with(device.bytes_free(demand.pool)) {
+        Fit::Now
+    } else if with(device.bytes_unused()) {
+        Fit::IfGivenBack
+    } else {
+        Fit::Not
+    }
+}
+
+/// Whether the job may start on `device` where so many bytes are free.
 ///
 /// What is a pool's own it may always use. Beyond that it borrows: what is free and not kept for others, and not for a job that
 /// this device is reserved for.
-pub(super) fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand) -> bool {
+fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand, bytes: u64) -> bool {
     let Some(seat) = device.seat(demand.pool) else { return false };
     if !demand.allowed.has(device.id) {
         return false;
@@ -40,7 +61,7 @@ pub(super) fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: De
     if seat.exclusive || demand.alone && seat.places_taken > 0 {
         return false;
     }
-    let (places, bytes) = (device.places_free(), device.bytes_free());
+    let places = device.places_free();
     if places == 0 || demand.bytes > bytes {
         return false;
     }
@@ -48,7 +69,8 @@ pub(super) fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: De
     let kept = kept_from(device, claims, demand.pool);
     let takes_place = !has_own_place && places - 1 < kept.places;
     let takes_bytes = !has_own_bytes && bytes - demand.bytes < kept.bytes;
-    !takes_place && !takes_bytes && !takes_reserved(device, claims, ticket, demand, has_own_place && has_own_bytes)
+    let is_own = has_own_place && has_own_bytes;
+    !takes_place && !takes_bytes && !takes_reserved(device, claims, ticket, demand, bytes, is_own)
 }
 
 /// Places that a pool could take now if its jobs needed no memory.
@@ -76,7 +98,7 @@ fn may_come_to_fit(device: &Device, claims: &[Claim], demand: Demand) -> bool {
 }
 
 /// Whether the start would take room for which another job has this device reserved. What is a pool's own is not held back.
-fn takes_reserved(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand, is_own: bool) -> bool {
+fn takes_reserved(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand, bytes: u64, is_own: bool) -> bool {
     let Some((reserved_for, reserved)) = device.reservation() else { return false };
     if reserved_for == ticket || !may_come_to_fit(device, claims, reserved) {
         return false;
@@ -84,7 +106,7 @@ fn takes_reserved(device: &Device, claims: &[Claim], ticket: Ticket, demand: Dem
     if reserved.pool == demand.pool && reserved.alone {
         return true;
     }
-    let leaves_room = device.places_free() > 1 && device.bytes_free() - demand.bytes >= reserved.bytes;
+    let leaves_room = device.places_free() > 1 && bytes - demand.bytes >= reserved.bytes;
     let is_anothers = is_own && reserved.pool != demand.pool;
     !leaves_room && !is_anothers
 }

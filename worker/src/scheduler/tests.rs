@@ -2,6 +2,7 @@ use gpufleet_schema::Priority;
 
 use super::{Action, Allowed, Demand, DeviceId, Event, PoolId, Promise, Room, Scheduler, Ticket, TooLarge};
 
+mod memory;
 mod sharing;
 mod simulation;
 

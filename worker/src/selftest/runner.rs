@@ -42,7 +42,11 @@ impl Runner {
 
     pub(super) async fn run_within(&self, task: &Task<'_>, time_limit: Duration) -> Outcome {
         let cancel = CancellationToken::new();
-        match self.executor.run(ExecutorJob { task, time_limit, alone: false, cancel: &cancel }).await {
+        match self
+            .executor
+            .run(ExecutorJob { task, time_limit, alone: false, kept_max: u64::MAX, cancel: &cancel })
+            .await
+        {
             Ok(finished) => match finished.outcome {
                 Ok(outputs) => Outcome::Done { outputs, timings: finished.timings },
                 Err(failure) => Outcome::Failed(failure),

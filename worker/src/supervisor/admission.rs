@@ -7,7 +7,7 @@ use std::{
 };
 
 use gpufleet_schema::Priority;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 
 use crate::scheduler::{Action, Demand, DeviceId, Event, PoolId, Promise, Room, Scheduler, Ticket, TooLarge};
 
@@ -25,13 +25,27 @@ pub(super) enum Denied {
 pub(super) struct Admission {
     inner: Mutex<Inner>,
     running: watch::Sender<usize>,
+    asked_back: Mutex<HashMap<(DeviceId, PoolId), Arc<Notify>>>,
 }
 
 #[derive(Debug)]
 struct Inner {
     scheduler: Scheduler,
-    waiting: HashMap<Ticket, oneshot::Sender<Result<DeviceId, Denied>>>,
+    waiting: HashMap<Ticket, Waiting>,
     tickets: u64,
+}
+
+#[derive(Debug)]
+struct Waiting {
+    pool: PoolId,
+    answer: oneshot::Sender<Result<Granted, Denied>>,
+}
+
+/// A place on a device.
+#[derive(Debug, Clone, Copy)]
+struct Granted {
+    device: DeviceId,
+    kept_max: u64,
 }
 
 /// The right to run on a device. Dropping it lets the next job in; the time that the job held its place is then charged to its
@@ -42,44 +56,53 @@ pub(super) struct Permit {
     ticket: Ticket,
     granted: Option<Instant>,
     used_us: Option<u64>,
+    /// What the pool's executor there may keep for later jobs while this one runs.
+    pub(super) kept_max: u64,
 }
 
 impl Admission {
     pub(super) fn new(pools: &[Promise]) -> Arc<Self> {
         let inner = Inner { scheduler: Scheduler::new(pools), waiting: HashMap::new(), tickets: 0 };
-        Arc::new(Self { inner: Mutex::new(inner), running: watch::Sender::new(0) })
+        Arc::new(Self { inner: Mutex::new(inner), running: watch::Sender::new(0), asked_back: Mutex::default() })
     }
 
     /// Waits for a place. Cancelling gives the place up again, also one that was granted in the same moment.
     pub(super) async fn admit(self: &Arc<Self>, demand: Demand) -> Result<(Permit, DeviceId), Denied> {
-        let (sender, granted) = oneshot::channel();
+        let (answer, granted) = oneshot::channel();
         let ticket = {
             let mut inner = self.lock();
             inner.tickets += 1;
             let ticket = Ticket(inner.tickets);
-            inner.waiting.insert(ticket, sender);
+            inner.waiting.insert(ticket, Waiting { pool: demand.pool, answer });
             ticket
         };
         // From here on the ticket leaves when the permit drops, whatever becomes of it.
-        let mut permit = Permit { admission: Arc::clone(self), ticket, granted: None, used_us: None };
+        let mut permit = Permit { admission: Arc::clone(self), ticket, granted: None, used_us: None, kept_max: 0 };
         self.tell(Event::Arrived(ticket, demand));
-        let device = granted.await.expect("a waiting sender is only removed by using it or by this permit's drop")?;
-        permit.granted = Some(Instant::now());
-        Ok((permit, device))
+        let granted = granted.await.expect("a waiting sender is only removed by using it or by this permit's drop")?;
+        (permit.granted, permit.kept_max) = (Some(Instant::now()), granted.kept_max);
+        Ok((permit, granted.device))
     }
 
     pub(super) fn tell(&self, event: Event) {
         let mut inner = self.lock();
         for action in inner.scheduler.step(event) {
-            let (ticket, answer) = match action {
-                Action::Start(ticket, device) => (ticket, Ok(device)),
-                Action::Refuse(ticket, too_large) => (ticket, Err(Denied::TooLarge(too_large))),
-                Action::PassOn(ticket) => (ticket, Err(Denied::PassedOn)),
-                Action::HandBack(ticket) => (ticket, Err(Denied::HandedBack)),
+            let (ticket, denied) = match action {
+                Action::Start(ticket, device) => {
+                    inner.grant(ticket, device);
+                    continue;
+                }
+                Action::AskBack(device, pool) => {
+                    self.asked_back(device, pool).notify_one();
+                    continue;
+                }
+                Action::Refuse(ticket, too_large) => (ticket, Denied::TooLarge(too_large)),
+                Action::PassOn(ticket) => (ticket, Denied::PassedOn),
+                Action::HandBack(ticket) => (ticket, Denied::HandedBack),
             };
-            if let Some(sender) = inner.waiting.remove(&ticket) {
+            if let Some(waiting) = inner.waiting.remove(&ticket) {
                 // Whoever stopped waiting also drops the permit, which tells the scheduler.
-                let _ = sender.send(answer);
+                let _ = waiting.answer.send(Err(denied));
             }
         }
         self.running.send_replace(inner.scheduler.running());
@@ -97,6 +120,12 @@ impl Admission {
         self.lock().scheduler.room(PoolId(0), Priority::default()).places
     }
 
+    /// Notified when the pool's executor on the device is to give back what it keeps.
+    pub(super) fn asked_back(&self, device: DeviceId, pool: PoolId) -> Arc<Notify> {
+        let mut asked = self.asked_back.lock().expect("nobody panics while holding it");
+        Arc::clone(asked.entry((device, pool)).or_default())
+    }
+
     /// Passes through the scheduler's lock.
     pub(super) fn touch(&self) {
         drop(self.lock());
@@ -108,6 +137,16 @@ impl Admission {
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().expect("no scheduler step panics while it holds the lock")
+    }
+}
+
+impl Inner {
+    fn grant(&mut self, ticket: Ticket, device: DeviceId) {
+        if let Some(Waiting { pool, answer }) = self.waiting.remove(&ticket) {
+            let granted = Granted { device, kept_max: self.scheduler.kept_max(device, pool) };
+            // As above.
+            let _ = answer.send(Ok(granted));
+        }
     }
 }
 
@@ -172,6 +211,21 @@ mod tests {
         }
         drop(first);
         admission.admit(DEMAND).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_pool_whose_executor_keeps_what_a_job_waits_for_is_asked_and_the_job_goes_on() {
+        let admission = Admission::new(&[Promise::default(); 2]);
+        let (device, keeper) = (DeviceId(0), PoolId(1));
+        admission.tell(Event::Device { device, places: 1, bytes: 10 });
+        admission.tell(Event::ExecutorUp(device, PoolId(0)));
+        admission.tell(Event::ExecutorUp(device, keeper));
+        admission.tell(Event::Kept { device, pool: keeper, bytes: 10 });
+        let mut waiter = std::pin::pin!(admission.admit(DEMAND));
+        assert!(futures::poll!(waiter.as_mut()).is_pending());
+        admission.asked_back(device, keeper).notified().await;
+        admission.tell(Event::Kept { device, pool: keeper, bytes: 0 });
+        waiter.await.unwrap();
     }
 
     #[tokio::test]

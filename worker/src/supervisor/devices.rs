@@ -1,6 +1,7 @@
 //! The executors of this worker, one for each device and pool, started again when they die.
 
 mod keeper;
+mod memory;
 mod probe;
 mod spare;
 
@@ -13,12 +14,13 @@ use tracing::info;
 
 use self::{
     keeper::{Home, Keeper},
+    memory::Memory,
     spare::Spare,
 };
 use super::admission::Admission;
 use crate::{
     config::Config,
-    executor::{DeviceInfo, Executor, ExecutorOptions, StartError},
+    executor::{DeviceInfo, Executor, ExecutorOptions, Sizes, StartError},
     scheduler::{DeviceId, Event, PoolId},
 };
 
@@ -47,9 +49,12 @@ impl DeviceSlot {
         let started = try_join_all(starts).await?;
         let info = started.first().expect("a worker serves a pool").1.clone();
         info!(device = id.0, name = info.name, emulated = info.emulated, executors = started.len(), "device opened");
-        admission.tell(Event::Device { device: id, places: places(config), bytes: info.memory_bytes });
-        let spare = has_spare(config, &info).then(|| Spare::keep(options.clone()));
-        let home = Arc::new(Home { options, admission, spare, sick: watch::Sender::new(None) });
+        let heaps = info.heap_bytes.saturating_mul(started.len() as u64);
+        let bytes = info.memory_bytes.saturating_sub(heaps);
+        admission.tell(Event::Device { device: id, places: places(config), bytes });
+        let memory = Memory::new(id, bytes, heaps, Arc::clone(&admission));
+        let spare = has_spare(config, &info).then(|| Spare::keep(options.clone(), Arc::clone(&memory)));
+        let home = Arc::new(Home { options, admission, memory, spare, sick: watch::Sender::new(None) });
         let mut executors = Vec::new();
         for (pool, (executor, _)) in (0..).map(PoolId).zip(started) {
             let (current, seen) = watch::channel(None);
@@ -76,6 +81,11 @@ impl DeviceSlot {
             Ok(reason) => reason.clone().expect("that is what was waited for"),
             Err(_) => "its keeper ended".to_owned(),
         }
+    }
+
+    /// What a buffer of so many bytes takes here.
+    pub(super) fn taken(&self, bytes: u64) -> u64 {
+        Sizes::of(self.info.emulated).taken(bytes)
     }
 
     pub(super) fn is_in_service(&self) -> bool {

@@ -22,9 +22,9 @@ use super::{
     orders::Watch,
 };
 use crate::{
-    compiler::{CompileRequest, Origin},
+    compiler::{CompileRequest, Compiled, Origin},
     disposition::Ending,
-    executor::{Executor, ExecutorJob, Finished, LostCause, OutputBytes, RunError},
+    executor::{self, Executor, ExecutorJob, Finished, LostCause, OutputBytes, RunError},
     failpoint::{self, Failpoint},
     scheduler::{Allowed, Demand},
 };
@@ -38,6 +38,13 @@ pub(super) struct Attempt {
     pub(super) ran_on: Option<RanOn>,
     /// It is proven that this job brought its executor down.
     is_deadly: bool,
+}
+
+/// What a job's source was compiled to, and the microseconds that it took: none for what was kept.
+#[derive(Debug, Default)]
+struct Programs {
+    compiled: Vec<Arc<Compiled>>,
+    micros: u64,
 }
 
 /// What a reply needs besides the outputs' bytes: names, timings, a failure's text.
@@ -89,7 +96,6 @@ impl Supervisor {
         self.check_policy(task, envelope)?;
         let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
-        let bytes = plain.device_bytes().expect("the check has added them up");
         check_reply_size(&plain, encoding)?;
         let allowed = self.allowed(&plain.requires);
         if allowed.is_empty() {
@@ -97,7 +103,9 @@ impl Supervisor {
             return Err(self.misfit(&plain.requires, envelope).await);
         }
         self.check_quarantine(envelope.pool_id, &plain)?;
-        let compile_us = watch.or_cancelled(self.compile(&plain.program, allowed)).await.ok_or_else(cancelled)??;
+        let compiled = watch.or_cancelled(self.compile(&plain.program, allowed)).await.ok_or_else(cancelled)??;
+        let compile_us = compiled.micros;
+        let bytes = self.device_bytes(&plain, allowed, &compiled)?;
 
         let (pool, priority) = (envelope.pool_id, envelope.priority);
         let alone = envelope.losses > 0;
@@ -108,8 +116,10 @@ impl Supervisor {
             Err(Denied::PassedOn) => return Err(self.misfit(&plain.requires, envelope).await),
             Err(Denied::TooLarge(too_large)) => {
                 let message = format!(
-                    "the buffers need {} bytes on the device, the largest device here has {}",
-                    too_large.bytes, too_large.device_bytes_max
+                    "the job needs {} bytes on the device, {} of them for its buffers; the largest device here has {} for jobs",
+                    too_large.bytes,
+                    plain.device_bytes().expect("the check has added them up"),
+                    too_large.device_bytes_max
                 );
                 return Err(Ending::Failed(Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)));
             }
@@ -127,7 +137,7 @@ impl Supervisor {
         let ran_on = slot.ran_on(self.config.name.clone());
         self.tell_started(task, envelope, &ran_on).await;
         failpoint::reach(Failpoint::BeforeKernel);
-        let mut attempt = run_on(slot.executor(pool), &plain, demand.alone, ran_on, watch).await;
+        let mut attempt = run_on(slot.executor(pool), &plain, demand.alone, permit.kept_max, ran_on, watch).await;
         if attempt.is_deadly {
             self.blame(pool, &plain);
         }
@@ -148,9 +158,9 @@ impl Supervisor {
     }
 
     /// Compiles CUDA C for every kind of device that the job may get, before it asks for a place, so that no device waits for a compiler;
-    /// the executor then finds the result in the shared cache. Returns the microseconds that it took, which is nothing for what was kept.
-    async fn compile(&self, program: &Program<'_>, allowed: Allowed) -> Result<u64, Ending> {
-        let Program::Source { code, options } = program else { return Ok(0) };
+    /// the executor then finds the result in the shared cache.
+    async fn compile(&self, program: &Program<'_>, allowed: Allowed) -> Result<Programs, Ending> {
+        let Program::Source { code, options } = program else { return Ok(Programs::default()) };
         let started = Instant::now();
         let compilations = self.targets(allowed).into_iter().map(|target| {
             let code = code.clone().into_owned();
@@ -158,7 +168,29 @@ impl Supervisor {
         });
         let found = try_join_all(compilations).await.map_err(|error| Ending::Failed(error.into()))?;
         let is_new = found.iter().any(|found| found.origin == Origin::Compiler);
-        Ok(if is_new { micros(started.elapsed()) } else { 0 })
+        let compiled = found.into_iter().map(|found| found.compiled).collect();
+        Ok(Programs { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 } })
+    }
+
+    /// What the job takes of a device at most: its buffers, as the device cuts up its memory, and its module.
+    fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, compiled: &Programs) -> Result<u64, Ending> {
+        let slots = || self.devices.iter().filter(|slot| allowed.has(slot.id));
+        let taken = |bytes| slots().map(|slot| slot.taken(bytes)).max().unwrap_or(bytes);
+        let buffers = task.buffers.iter().filter_map(gpufleet_schema::Buffer::bytes).map(taken);
+        let buffers = buffers.fold(0, u64::saturating_add);
+        let module = |compiled| {
+            let code = executor::code(&task.program, compiled).map_err(Ending::Failed)?;
+            Ok(self.footprints.of(code))
+        };
+        let module = match &task.program {
+            Program::Source { .. } => {
+                let modules: Result<Vec<u64>, Ending> =
+                    compiled.compiled.iter().map(|compiled| module(Some(compiled))).collect();
+                modules?.into_iter().max().unwrap_or(0)
+            }
+            Program::Catalog(_) | Program::Ptx(_) | Program::Cubin(_) => module(None)?,
+        };
+        Ok(buffers.saturating_add(module))
     }
 
     async fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn) {
@@ -190,12 +222,13 @@ async fn run_on(
     executor: Option<Arc<Executor>>,
     task: &Task<'_>,
     alone: bool,
+    kept_max: u64,
     ran_on: RanOn,
     watch: &Watch,
 ) -> Attempt {
     let time_limit = Duration::from_millis(task.limits.time_limit_ms());
     let result = match executor {
-        Some(executor) => executor.run(ExecutorJob { task, time_limit, alone, cancel: watch.token() }).await,
+        Some(executor) => executor.run(ExecutorJob { task, time_limit, alone, kept_max, cancel: watch.token() }).await,
         None => {
             let reason = "the executor ended before the job reached it".to_owned();
             Err(RunError::Lost { cause: LostCause::Neighbour, reason, was_running: false })

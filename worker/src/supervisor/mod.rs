@@ -5,6 +5,7 @@ mod clock;
 mod conclusion;
 mod devices;
 mod envelope;
+mod footprints;
 mod heartbeat;
 mod in_hand;
 mod intake;
@@ -34,8 +35,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use self::{
-    admission::Admission, devices::DeviceSlot, in_hand::InHand, intake::Lane, load::Load, orders::Orders,
-    ready::ReadyFile, signals::Signals,
+    admission::Admission, devices::DeviceSlot, footprints::Footprints, in_hand::InHand, intake::Lane, load::Load,
+    orders::Orders, ready::ReadyFile, signals::Signals,
 };
 use crate::{
     compiler::{Compiler, Counts, StoreError, Target},
@@ -79,6 +80,7 @@ pub(crate) struct Supervisor {
     load: Arc<Load>,
     quarantine: Mutex<Quarantine>,
     in_hand: InHand,
+    footprints: Footprints,
 }
 
 /// What the last events and the broker's goodbye may take once nothing runs any more.
@@ -101,7 +103,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let orders = Orders::new(config.name.clone());
     let events = EventSink::new(broker.clone());
     let load = Load::new(&config, admission.places());
-    let (quarantine, in_hand) = (Mutex::default(), InHand::default());
+    let (quarantine, in_hand, footprints) = Default::default();
     let supervisor = Arc::new(Supervisor {
         events,
         compiler,
@@ -113,6 +115,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         load,
         quarantine,
         in_hand,
+        footprints,
     });
     supervisor.serve(&mut signals, ready).await
 }

@@ -6,5 +6,6 @@ mod compiling;
 mod failing;
 mod harness;
 mod living;
+mod memory;
 mod running;
 mod selftest;

@@ -1,8 +1,8 @@
 //! Device memory with our own books: what jobs hold, and what is kept for the next one.
 //!
 //! A job gets all of its buffers or none, so two jobs never wait for each other's halves. Where memory is short a job waits for its
-//! neighbours to end; alone, it fails with the numbers. Blocks are kept by size, because allocating stalls the whole device. On a
-//! GPU sizes are rounded to few classes; on the emulator they are exact, so that it sees an access one element beyond the end.
+//! neighbours to end; alone, it fails with the numbers. Blocks are kept by size, because allocating stalls the whole device. How much
+//! may be kept beside a job is the supervisor's to say: other pools' executors live on what this one does not hold.
 
 use std::{
     collections::BTreeMap,
@@ -12,11 +12,7 @@ use std::{
 use cudarc::driver::{result, sys::CUdeviceptr};
 
 use super::error::{CudaError, called};
-
-/// Below this, sizes are rounded to powers of two; above, to multiples of it. A GPU's page is 2 MiB.
-const CLASS_BYTES: u64 = 2 << 20;
-/// What the driver aligns every allocation to.
-const SIZE_BYTES_MIN: u64 = 256;
+use crate::executor::sizes::Sizes;
 
 /// The books.
 #[derive(Debug)]
@@ -27,12 +23,6 @@ pub(crate) struct Arena {
     bytes_max: u64,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Sizes {
-    Exact,
-    Classes,
-}
-
 #[derive(Debug, Default)]
 struct State {
     kept: BTreeMap<u64, Vec<CUdeviceptr>>,
@@ -41,6 +31,15 @@ struct State {
     jobs: usize,
     /// Jobs that have given their memory back, so that who waits for one misses none.
     ended: u64,
+}
+
+/// What an arena has of the device.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Usage {
+    /// Of jobs and kept.
+    pub held: u64,
+    pub kept: u64,
+    pub is_idle: bool,
 }
 
 /// One buffer's memory.
@@ -70,13 +69,14 @@ impl Arena {
         Self { state: Mutex::default(), released: Condvar::new(), sizes, bytes_max }
     }
 
-    /// Memory for buffers of these sizes. Waits while neighbours hold what is missing.
-    pub(crate) fn take(&self, sizes: &[u64]) -> Result<Allocation<'_>, Shortage> {
-        let sizes: Vec<u64> = sizes.iter().map(|bytes| self.size(*bytes)).collect();
+    /// Memory for buffers of these sizes; afterwards no more than `kept_max` is kept for later ones. Waits while neighbours hold what is
+    /// missing.
+    pub(crate) fn take(&self, sizes: &[u64], kept_max: u64) -> Result<Allocation<'_>, Shortage> {
+        let sizes: Vec<u64> = sizes.iter().map(|bytes| self.sizes.taken(*bytes)).collect();
         let wanted = sizes.iter().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
         let mut state = self.state();
         loop {
-            if let Some(blocks) = self.try_take(&mut state, &sizes, wanted).map_err(Shortage::Cuda)? {
+            if let Some(blocks) = self.try_take(&mut state, &sizes, wanted, kept_max).map_err(Shortage::Cuda)? {
                 state.jobs += 1;
                 return Ok(Allocation { blocks, arena: self });
             }
@@ -106,73 +106,99 @@ impl Arena {
     pub(crate) fn give_up_kept(&self) -> Result<bool, CudaError> {
         let mut state = self.state();
         let had_some = state.kept_bytes > 0;
-        state.give_up_kept()?;
+        state.trim(0)?;
         Ok(had_some)
+    }
+
+    /// The same for whoever is no job: giving back may wait for the kernels that run, and jobs go on meanwhile. One that finds too little
+    /// waits for this as for a neighbour.
+    pub(crate) fn give_back(&self) -> Result<(), CudaError> {
+        let mut state = self.state();
+        let blocks = std::mem::take(&mut state.kept);
+        let bytes = std::mem::take(&mut state.kept_bytes);
+        state.used_bytes += bytes;
+        state.jobs += 1;
+        drop(state);
+        let freed = blocks.into_values().flatten().try_for_each(free);
+        let mut state = self.state();
+        state.used_bytes -= bytes;
+        state.jobs -= 1;
+        state.ended += 1;
+        drop(state);
+        self.released.notify_all();
+        freed
+    }
+
+    pub(crate) fn usage(&self) -> Usage {
+        let state = self.state();
+        Usage { held: state.used_bytes + state.kept_bytes, kept: state.kept_bytes, is_idle: state.jobs == 0 }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics while holding the arena")
     }
 
-    fn size(&self, bytes: u64) -> u64 {
-        let bytes = bytes.max(1);
-        match self.sizes {
-            Sizes::Exact => bytes,
-            Sizes::Classes if bytes > CLASS_BYTES => bytes.checked_next_multiple_of(CLASS_BYTES).unwrap_or(u64::MAX),
-            Sizes::Classes => bytes.next_power_of_two().max(SIZE_BYTES_MIN),
-        }
-    }
-
     /// All blocks, or `None` if there is not enough. Kept memory is given up once before that.
-    fn try_take(&self, state: &mut State, sizes: &[u64], wanted: u64) -> Result<Option<Vec<Block>>, CudaError> {
+    fn try_take(
+        &self,
+        state: &mut State,
+        sizes: &[u64],
+        wanted: u64,
+        kept_max: u64,
+    ) -> Result<Option<Vec<Block>>, CudaError> {
         if state.used_bytes.saturating_add(wanted) > self.bytes_max {
             return Ok(None);
         }
-        if let Some(blocks) = state.allocate(sizes, self.bytes_max)? {
+        if let Some(blocks) = state.allocate(sizes, kept_max, self.bytes_max)? {
             return Ok(Some(blocks));
         }
-        state.give_up_kept()?;
-        state.allocate(sizes, self.bytes_max)
+        state.trim(0)?;
+        state.allocate(sizes, kept_max, self.bytes_max)
     }
 }
 
 impl State {
-    fn allocate(&mut self, sizes: &[u64], bytes_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
-        let mut blocks = Vec::with_capacity(sizes.len());
-        for bytes in sizes {
-            match self.allocate_one(*bytes, bytes_max) {
-                Ok(Some(address)) => blocks.push(Block { address, bytes: *bytes }),
-                Ok(None) => {
-                    self.keep(&blocks);
-                    return Ok(None);
-                }
-                Err(error) => {
-                    self.keep(&blocks);
-                    return Err(error);
-                }
-            }
+    /// What was kept is used first. What must go goes before anything new is asked of the device.
+    fn allocate(&mut self, sizes: &[u64], kept_max: u64, bytes_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
+        let mut blocks: Vec<Option<Block>> = sizes.iter().map(|bytes| self.reuse(*bytes)).collect();
+        let allocated = self.trim(kept_max).and_then(|()| self.allocate_missing(sizes, &mut blocks, bytes_max));
+        let blocks: Vec<Block> = blocks.into_iter().flatten().collect();
+        if let Ok(true) = allocated {
+            return Ok(Some(blocks));
         }
-        Ok(Some(blocks))
+        self.keep(&blocks);
+        allocated.map(|_| None)
     }
 
-    fn allocate_one(&mut self, bytes: u64, bytes_max: u64) -> Result<Option<CUdeviceptr>, CudaError> {
-        if let Some(address) = self.kept.get_mut(&bytes).and_then(Vec::pop) {
-            self.kept_bytes -= bytes;
-            self.used_bytes += bytes;
-            return Ok(Some(address));
-        }
-        if self.used_bytes + self.kept_bytes + bytes > bytes_max {
-            return Ok(None);
-        }
-        // SAFETY: the memory is written before a kernel sees it: the lane fills every block to its end.
-        match called("cuMemAlloc", unsafe { result::malloc_sync(bytes as usize) }) {
-            Ok(address) => {
-                self.used_bytes += bytes;
-                Ok(Some(address))
+    fn reuse(&mut self, bytes: u64) -> Option<Block> {
+        let address = self.kept.get_mut(&bytes)?.pop()?;
+        self.kept_bytes -= bytes;
+        self.used_bytes += bytes;
+        Some(Block { address, bytes })
+    }
+
+    /// Whether there was enough for all.
+    fn allocate_missing(
+        &mut self,
+        sizes: &[u64],
+        blocks: &mut [Option<Block>],
+        bytes_max: u64,
+    ) -> Result<bool, CudaError> {
+        for (bytes, block) in sizes.iter().zip(blocks).filter(|(_, block)| block.is_none()) {
+            if self.used_bytes + self.kept_bytes + bytes > bytes_max {
+                return Ok(false);
             }
-            Err(error) if error.is_out_of_memory() => Ok(None),
-            Err(error) => Err(error),
+            // SAFETY: the memory is written before a kernel sees it: the lane fills every block to its end.
+            match called("cuMemAlloc", unsafe { result::malloc_sync(*bytes as usize) }) {
+                Ok(address) => {
+                    self.used_bytes += bytes;
+                    *block = Some(Block { address, bytes: *bytes });
+                }
+                Err(error) if error.is_out_of_memory() => return Ok(false),
+                Err(error) => return Err(error),
+            }
         }
+        Ok(true)
     }
 
     fn keep(&mut self, blocks: &[Block]) {
@@ -183,11 +209,18 @@ impl State {
         }
     }
 
-    fn give_up_kept(&mut self) -> Result<(), CudaError> {
-        self.kept_bytes = 0;
-        for address in std::mem::take(&mut self.kept).into_values().flatten() {
-            // SAFETY: the block came from cuMemAlloc, and no job holds it.
-            called("cuMemFree", unsafe { result::free_sync(address) })?;
+    /// Gives kept blocks back to the device, the largest first, until no more than `kept_max` is kept.
+    fn trim(&mut self, kept_max: u64) -> Result<(), CudaError> {
+        while self.kept_bytes > kept_max {
+            let Some(mut largest) = self.kept.last_entry() else { return Ok(()) };
+            let bytes = *largest.key();
+            match largest.get_mut().pop() {
+                Some(address) => {
+                    self.kept_bytes -= bytes;
+                    free(address)?;
+                }
+                None => drop(largest.remove()),
+            }
         }
         Ok(())
     }
@@ -199,6 +232,11 @@ impl State {
     }
 }
 
+fn free(address: CUdeviceptr) -> Result<(), CudaError> {
+    // SAFETY: the block came from cuMemAlloc, and no job holds it.
+    called("cuMemFree", unsafe { result::free_sync(address) })
+}
+
 impl Drop for Allocation<'_> {
     fn drop(&mut self) {
         let mut state = self.arena.state();
@@ -207,24 +245,5 @@ impl Drop for Allocation<'_> {
         state.ended += 1;
         drop(state);
         self.arena.released.notify_all();
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_are_exact_for_the_emulator_and_few_for_a_gpu() {
-        let exact = Arena::new(Sizes::Exact, u64::MAX);
-        let classes = Arena::new(Sizes::Classes, u64::MAX);
-        for bytes in [1, 255, 257, 5 << 20] {
-            assert_eq!(exact.size(bytes), bytes);
-            assert!(classes.size(bytes) >= bytes);
-        }
-        assert_eq!(classes.size(1), 256);
-        assert_eq!(classes.size(300), 512);
-        assert_eq!(classes.size((2 << 20) + 1), 4 << 20);
-        assert_eq!(classes.size(u64::MAX), u64::MAX);
     }
 }

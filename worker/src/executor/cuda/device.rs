@@ -55,6 +55,11 @@ impl Device {
         called("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context.0) })
     }
 
+    /// What nobody has of the device's memory, other processes included.
+    pub(crate) fn free_bytes() -> Result<u64, CudaError> {
+        called("cuMemGetInfo", result::mem_get_info()).map(|(free, _)| free as u64)
+    }
+
     fn describe(library: &DriverLibrary, ordinal: u32) -> Result<Self, CudaError> {
         let handle = called("cuDeviceGet", result::device::get(ordinal as i32))?;
         // SAFETY: the device comes from cuDeviceGet.
@@ -72,6 +77,8 @@ impl Device {
                 attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
             ),
             memory_bytes,
+            heap_bytes: called("cuCtxGetLimit", result::ctx::get_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE))?
+                as u64,
             multiprocessors: attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
             driver_version: driver_version()?,
             emulated: library.is_emulator(),
@@ -123,7 +130,7 @@ fn uuid(uuid: &sys::CUuuid) -> String {
     format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-fn refused(error: CudaError) -> Refusal {
+pub(crate) fn refused(error: CudaError) -> Refusal {
     Refusal::Driver { call: error.call.to_owned(), code: error.code, name: error.name }
 }
 

@@ -1,6 +1,12 @@
 //! A lane: a stream and a thread that runs one job after the other on it. Several lanes overlap copies and kernels.
 
-use std::{collections::HashMap, ffi::c_void, sync::Arc, time::Instant};
+use std::{
+    collections::HashMap,
+    ffi::c_void,
+    os::unix::net::UnixStream,
+    sync::{Arc, Mutex},
+    time::Instant,
+};
 
 use cudarc::driver::{
     result,
@@ -9,14 +15,15 @@ use cudarc::driver::{
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 
 use super::{
-    arena::{Allocation, Arena, Block, Shortage},
+    arena::{Allocation, Block, Shortage},
     device::Device,
     error::{CudaError, Damage, called},
     geometry::{Geometry, check_shared},
     library::DriverLibrary,
+    memory::{Memory, TellError},
     module::{Function, LoadError, Module},
     pinned::PinnedSegment,
-    program::{Program, Shelf},
+    program::Program,
 };
 use crate::ipc::message::{ArgPlan, BufferPlan, Contents, LaunchPlan, Place, Run};
 
@@ -25,8 +32,9 @@ use crate::ipc::message::{ArgPlan, BufferPlan, Contents, LaunchPlan, Place, Run}
 pub(crate) struct Common {
     pub library: DriverLibrary,
     pub device: Device,
-    pub arena: Arena,
-    pub shelf: Shelf,
+    pub memory: Memory,
+    /// To the supervisor.
+    pub outgoing: Arc<Mutex<UnixStream>>,
 }
 
 /// A job with everything that it names.
@@ -80,10 +88,13 @@ impl Common {
     /// Does what may need device memory, again as long as some can be found for it: what is kept for later goes first, then neighbours'.
     fn with_room<T>(&self, mut step: impl FnMut() -> Result<T, JobError>) -> Result<T, JobError> {
         loop {
-            let ended = self.arena.ended();
+            let ended = self.memory.arena.ended();
             match step() {
                 Err(JobError::Cuda(error)) if error.is_out_of_memory() => {
-                    if !(self.arena.give_up_kept()? || self.shelf.unload_idle() || self.arena.wait_past(ended)) {
+                    if !(self.memory.arena.give_up_kept()?
+                        || self.memory.shelf.unload_idle()
+                        || self.memory.arena.wait_past(ended))
+                    {
                         return Err(error.into());
                     }
                 }
@@ -92,13 +103,25 @@ impl Common {
         }
     }
 
-    /// All buffers of a job.
-    fn allocate(&self, sizes: &[u64]) -> Result<Allocation<'_>, JobError> {
+    /// Says what of the device this process has, if the supervisor has to know. A supervisor that is gone is noticed elsewhere.
+    pub(crate) fn tell_memory(&self) -> Result<(), CudaError> {
+        match self.memory.tell(&self.outgoing) {
+            Ok(()) | Err(TellError::Frame(_)) => Ok(()),
+            Err(TellError::Cuda(error)) => Err(error),
+        }
+    }
+
+    /// All buffers of a job. What is kept beside it is bounded, for other executors may live on the rest.
+    fn allocate(&self, sizes: &[u64], kept_max: u64) -> Result<Allocation<'_>, JobError> {
+        if self.memory.shelf.idle_bytes() > kept_max {
+            self.memory.shelf.unload_idle();
+        }
         loop {
-            match self.arena.take(sizes) {
+            let kept_max = kept_max.saturating_sub(self.memory.shelf.idle_bytes());
+            match self.memory.arena.take(sizes, kept_max) {
                 Ok(allocation) => return Ok(allocation),
                 Err(Shortage::Cuda(error)) => return Err(error.into()),
-                Err(Shortage::OutOfMemory { .. }) if self.shelf.unload_idle() => {}
+                Err(Shortage::OutOfMemory { .. }) if self.memory.shelf.unload_idle() => {}
                 Err(Shortage::OutOfMemory { wanted, free }) => {
                     let message = format!("the job wants {wanted} bytes of device memory, {free} are free");
                     return failed(Verdict::OutOfMemory, FailureCode::OutOfMemory, message);
@@ -131,7 +154,7 @@ impl Lane {
 
     fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), JobError> {
         let loading = Instant::now();
-        let (module, was_loaded) = common.with_room(|| Ok(common.shelf.module(&work.program)?))?;
+        let (module, was_loaded) = common.with_room(|| Ok(common.memory.shelf.module(&work.program)?))?;
         timings.module_cached = was_loaded;
         if !was_loaded {
             timings.load_us = loading.elapsed().as_micros() as u64;
@@ -166,7 +189,8 @@ impl Lane {
         }
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
         timings.device_bytes_peak = sizes.iter().sum();
-        let allocation = memory.insert(common.allocate(&sizes)?);
+        let allocation = memory.insert(common.allocate(&sizes, work.run.kept_max)?);
+        common.tell_memory()?;
         self.make_events(prepared.len() + 3)?;
         let enqueued = self.enqueue(work, &prepared, allocation);
         // Also after a failure: what was enqueued before it still uses the memory.

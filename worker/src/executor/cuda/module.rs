@@ -3,7 +3,10 @@
 use std::{
     collections::HashMap,
     ffi::{CString, c_void},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use cudarc::driver::{
@@ -36,6 +39,14 @@ pub(crate) struct Module {
     handle: Handle<sys::CUmodule>,
     entries: Arc<[Entry]>,
     functions: Mutex<HashMap<String, Arc<Function>>>,
+    loaded: Loaded,
+}
+
+/// The bytes of a module among those of all that are loaded.
+#[derive(Debug)]
+pub(crate) struct Loaded {
+    bytes: u64,
+    all: Arc<AtomicU64>,
 }
 
 /// A kernel, ready to launch.
@@ -71,9 +82,22 @@ impl From<CudaError> for LoadError {
     }
 }
 
+impl Loaded {
+    pub(crate) fn new(bytes: u64, all: &Arc<AtomicU64>) -> Self {
+        all.fetch_add(bytes, Ordering::Relaxed);
+        Self { bytes, all: Arc::clone(all) }
+    }
+}
+
+impl Drop for Loaded {
+    fn drop(&mut self) {
+        self.all.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
+}
+
 impl Module {
     /// `entries` are what the image declares, as far as its text says so.
-    pub(crate) fn load(image: &Image, entries: Arc<[Entry]>) -> Result<Self, LoadError> {
+    pub(crate) fn load(image: &Image, entries: Arc<[Entry]>, loaded: Loaded) -> Result<Self, LoadError> {
         let handle = match image {
             Image::Ptx(text) => load_ptx(text)?,
             Image::Cubin(bytes) => load_cubin(bytes)?,
@@ -85,7 +109,11 @@ impl Module {
                 loaded => loaded?,
             },
         };
-        Ok(Self { handle: Handle(handle), entries, functions: Mutex::default() })
+        Ok(Self { handle: Handle(handle), entries, functions: Mutex::default(), loaded })
+    }
+
+    pub(crate) fn bytes(&self) -> u64 {
+        self.loaded.bytes
     }
 
     pub(crate) fn function(&self, library: &DriverLibrary, entry: &str) -> Result<Arc<Function>, LoadError> {

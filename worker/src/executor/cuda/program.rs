@@ -3,9 +3,12 @@
 //! A module without variables is loaded by the first job that needs it and kept for all others. One with variables would carry what a job
 //! left in them to the next, and mix up two that run at once; so each job gets its own, as new as the text is.
 
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak};
+use std::sync::{
+    Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak,
+    atomic::{AtomicU64, Ordering},
+};
 
-use super::module::{LoadError, Module};
+use super::module::{LoadError, Loaded, Module};
 use crate::{
     executor::{
         cubin,
@@ -27,22 +30,30 @@ pub(crate) struct Program {
 struct Declared {
     entries: Arc<[Entry]>,
     has_variables: bool,
+    device_bytes: u64,
 }
 
 /// Which programs have a kept module, so that those can be unloaded where memory is short.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     programs: Mutex<Vec<Weak<Program>>>,
+    /// Of every module that is loaded, jobs' own ones included.
+    loaded_bytes: Arc<AtomicU64>,
 }
 
 impl Declared {
     fn of(image: &Image) -> Self {
-        let Declarations { entries, has_variables } = match image {
+        let device_bytes = image.code().device_bytes();
+        match image {
             // The text says more, and both come from one source.
-            Image::Ptx(text) | Image::Both { ptx: text, .. } => ptx::declarations(text),
-            Image::Cubin(bytes) => Declarations { entries: Vec::new(), has_variables: cubin::has_variables(bytes) },
-        };
-        Self { entries: entries.into(), has_variables }
+            Image::Ptx(text) | Image::Both { ptx: text, .. } => {
+                let Declarations { entries, has_variables, .. } = ptx::declarations(text);
+                Self { entries: entries.into(), has_variables, device_bytes }
+            }
+            Image::Cubin(bytes) => {
+                Self { entries: Arc::default(), has_variables: cubin::has_variables(bytes), device_bytes }
+            }
+        }
     }
 }
 
@@ -51,8 +62,18 @@ impl Program {
         Self { image, declared: OnceLock::new(), kept: Mutex::default() }
     }
 
-    fn load(&self, declared: &Declared) -> Result<Arc<Module>, LoadError> {
-        Module::load(&self.image, Arc::clone(&declared.entries)).map(Arc::new)
+    fn load(&self, declared: &Declared, all: &Arc<AtomicU64>) -> Result<Arc<Module>, LoadError> {
+        let loaded = Loaded::new(declared.device_bytes, all);
+        Module::load(&self.image, Arc::clone(&declared.entries), loaded).map(Arc::new)
+    }
+
+    /// The bytes of its module, if it is kept and no job has it.
+    fn idle_bytes(&self) -> u64 {
+        let idle = |kept: &Option<Arc<Module>>| {
+            kept.as_ref().filter(|module| Arc::strong_count(module) == 1).map(|module| module.bytes())
+        };
+        // One that is being loaded is for a job.
+        self.kept.try_lock().ok().and_then(|kept| idle(&kept)).unwrap_or(0)
     }
 
     /// Unloads the module unless a job has it or just loads it. Answers whether it did.
@@ -76,17 +97,27 @@ impl Shelf {
     pub(crate) fn module(&self, program: &Arc<Program>) -> Result<(Arc<Module>, bool), LoadError> {
         let declared = program.declared.get_or_init(|| Declared::of(&program.image));
         if declared.has_variables {
-            return Ok((program.load(declared)?, false));
+            return Ok((program.load(declared, &self.loaded_bytes)?, false));
         }
         let mut kept = program.kept.lock().expect("nobody panics while loading");
         if let Some(module) = &*kept {
             return Ok((Arc::clone(module), true));
         }
-        let module = program.load(declared)?;
+        let module = program.load(declared, &self.loaded_bytes)?;
         *kept = Some(Arc::clone(&module));
         drop(kept);
         self.remember(program);
         Ok((module, false))
+    }
+
+    /// What all loaded modules take.
+    pub(crate) fn loaded_bytes(&self) -> u64 {
+        self.loaded_bytes.load(Ordering::Relaxed)
+    }
+
+    /// What those take that no job has.
+    pub(crate) fn idle_bytes(&self) -> u64 {
+        self.programs().iter().filter_map(Weak::upgrade).map(|program| program.idle_bytes()).sum()
     }
 
     /// Unloads every module that no job has. Answers whether there was one.

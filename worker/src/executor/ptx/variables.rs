@@ -1,4 +1,6 @@
-//! Whether a module has variables that outlive a launch.
+//! Whether a module has variables that outlive a launch, and what they take.
+
+use super::type_bytes;
 
 /// Whether the text, without comments and strings, declares anything in `.global`. In doubt it does: such a module is only loaded more often.
 ///
@@ -32,6 +34,56 @@ pub(super) fn are_declared(plain: &str) -> bool {
         rest = &rest[length..];
     }
     false
+}
+
+/// What is declared in `.global` and `.const`, of a text without comments and strings: `.visible .global .align 4 .v2 .f32 a[4][8], b;`.
+/// A size that can't be read counts as one; such a text does not load.
+pub(super) fn bytes(plain: &str) -> u64 {
+    plain.split([';', '{', '}']).map(declared).fold(0, u64::saturating_add)
+}
+
+/// The bytes of one declaration, zero for everything that is none.
+fn declared(statement: &str) -> u64 {
+    // An instruction begins with a letter, a predicate or a register. A list in parentheses holds parameters, or an attribute's value.
+    let statement = statement.trim_start();
+    if !statement.starts_with('.') {
+        return 0;
+    }
+    let after_attribute = || Some(statement.split_once(".attribute")?.1.split_once(')')?.1);
+    let statement = after_attribute().unwrap_or(statement).split('(').next().unwrap_or_default();
+    let mut parts = statement.split('.').map(str::trim).skip_while(|part| !matches!(*part, "global" | "const"));
+    if parts.next().is_none() {
+        return 0;
+    }
+    let mut lanes = 1;
+    for part in parts {
+        let (word, names) = part.split_once(char::is_whitespace).unwrap_or((part, ""));
+        match (word, type_bytes(word)) {
+            ("v2", _) => lanes = 2,
+            ("v4", _) => lanes = 4,
+            (_, Some(size)) => return variables(names, lanes * size as u64),
+            _ => {}
+        }
+    }
+    0
+}
+
+/// `a[4][8], b = 1` of elements of so many bytes.
+fn variables(names: &str, element: u64) -> u64 {
+    let count = |name: &str| name.split('[').skip(1).map(extent).fold(1, u64::saturating_mul);
+    names.split(',').map(|name| count(name).saturating_mul(element)).fold(0, u64::saturating_add)
+}
+
+/// `8]`, in any of the bases of PTX.
+fn extent(text: &str) -> u64 {
+    let digits = text.split(']').next().unwrap_or_default().trim().trim_end_matches('U');
+    let (digits, radix) = match digits.as_bytes() {
+        [b'0', b'x' | b'X', ..] => (&digits[2..], 16),
+        [b'0', b'b' | b'B', ..] => (&digits[2..], 2),
+        [b'0', _, ..] => (&digits[1..], 8),
+        _ => (digits, 10),
+    };
+    u64::from_str_radix(digits, radix).unwrap_or(1)
 }
 
 fn is_part_of_word(c: char) -> bool {
@@ -68,5 +120,24 @@ mod tests {
             assert!(are_declared(&KERNEL.replace("ret;", &format!("{variable} ret;"))), "in a body: {variable}");
         }
         assert!(are_declared(&KERNEL.replace("sm_80\n", "sm_80.global .u32 done;\n")));
+    }
+
+    #[test]
+    fn variables_and_constants_take_what_they_declare() {
+        assert_eq!(bytes(KERNEL), 4, "the constant; shared memory is a block's own");
+        for (text, wanted) in [
+            (".global .align 4 .b8 big[4000];", 4000),
+            (".version 8.8\n.target sm_80\n.address_size 64\n\n.visible .global .u32 done = 0;", 4),
+            (".visible.global.align 16.v4.f32 a[4][8], b;", 16 * 33),
+            (".const .align 8 .f64 table[2] = {1.5, 2.5};\n.global .u16 x;", 18),
+            (".global .b8 hex[0x100], octal[010], binary[0b11], u[7U];", 256 + 8 + 3 + 7),
+            (".attribute(.managed) .global .u64 m[2];", 16),
+            (".extern .global .u32 unknown[];", 4),
+            (".global .b64 all[18446744073709551615];", u64::MAX),
+            (".func (.param .u64 .ptr .global p) f (.param .u64 .ptr .const q);", 0),
+            ("ld.global.u32 %r1, [x];", 0),
+        ] {
+            assert_eq!(bytes(text), wanted, "{text}");
+        }
     }
 }

@@ -174,18 +174,21 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the driver of a scheduler can check from outside.
+/// What the driver of a scheduler can check from outside, with executors that keep what their jobs had.
 struct World {
     scheduler: Scheduler,
     demands: Vec<Demand>,
     running: Vec<(Ticket, DeviceId)>,
     waiting: HashSet<Ticket>,
+    /// Of the executors that are up.
+    kept: HashMap<(DeviceId, PoolId), u64>,
 }
 
 impl World {
     fn new() -> Self {
         let scheduler = with_pools(&POOLS, PLACES, BYTES);
-        let mut world = Self { scheduler, demands: Vec::new(), running: Vec::new(), waiting: HashSet::new() };
+        let (demands, running, waiting, kept) = Default::default();
+        let mut world = Self { scheduler, demands, running, waiting, kept };
         world.step(Event::Device { device: DeviceId(1), places: PLACES, bytes: BYTES });
         world.all_up();
         world
@@ -193,21 +196,55 @@ impl World {
 
     fn all_up(&mut self) {
         for (device, pool) in (0..2).flat_map(|device| (0..POOLS.len() as u32).map(move |pool| (device, pool))) {
-            self.step(Event::ExecutorUp(DeviceId(device), PoolId(pool)));
+            self.up(DeviceId(device), PoolId(pool));
         }
+    }
+
+    fn up(&mut self, device: DeviceId, pool: PoolId) {
+        self.kept.entry((device, pool)).or_insert(0);
+        self.step(Event::ExecutorUp(device, pool));
+    }
+
+    fn down(&mut self, device: DeviceId, pool: PoolId) {
+        self.kept.remove(&(device, pool));
+        self.step(Event::ExecutorDown(device, pool));
+    }
+
+    /// The job's memory stays with its executor, which says so before the job leaves.
+    fn leave(&mut self, index: usize, used_us: u64) {
+        let (ticket, device) = self.running.swap_remove(index);
+        let Demand { pool, bytes, .. } = self.demands[ticket.0 as usize];
+        if let Some(kept) = self.kept.get_mut(&(device, pool)) {
+            *kept += bytes;
+            let bytes = *kept;
+            self.step(Event::Kept { device, pool, bytes });
+        }
+        self.step(Event::Left { ticket, used_us });
     }
 
     fn step(&mut self, event: Event) {
         for action in self.scheduler.step(event) {
-            let Action::Start(ticket, device) = action else { panic!("unexpected {action:?}") };
-            assert!(self.waiting.remove(&ticket), "{ticket:?} started twice or never arrived");
-            self.running.push((ticket, device));
+            match action {
+                Action::Start(ticket, device) => {
+                    assert!(self.waiting.remove(&ticket), "{ticket:?} started twice or never arrived");
+                    self.running.push((ticket, device));
+                    let pool = self.demands[ticket.0 as usize].pool;
+                    let kept = self.kept.get_mut(&(device, pool)).expect("jobs start where an executor is up");
+                    *kept = (*kept).min(self.scheduler.kept_max(device, pool));
+                }
+                Action::AskBack(device, pool) => {
+                    *self.kept.get_mut(&(device, pool)).expect("only executors that are up are asked") = 0;
+                    self.step(Event::Kept { device, pool, bytes: 0 });
+                }
+                other => panic!("unexpected {other:?}"),
+            }
         }
         for device in [DeviceId(0), DeviceId(1)] {
             let here: Vec<Demand> =
                 self.running.iter().filter(|(_, d)| *d == device).map(|(t, _)| self.demands[t.0 as usize]).collect();
             assert!(here.len() <= PLACES as usize);
-            assert!(here.iter().map(|demand| demand.bytes).sum::<u64>() <= BYTES);
+            let kept: u64 = self.kept.iter().filter(|((d, _), _)| *d == device).map(|(_, kept)| kept).sum();
+            assert!(here.iter().map(|demand| demand.bytes).sum::<u64>() + kept <= BYTES);
             for pool in (0..POOLS.len() as u32).map(PoolId) {
                 let mut of_pool = here.iter().filter(|demand| demand.pool == pool);
                 assert!(of_pool.clone().count() <= 1 || of_pool.all(|demand| !demand.alone));
@@ -229,17 +266,16 @@ proptest! {
                     world.step(Event::Arrived(ticket, demand));
                 }
                 Step::Leave(index, used_us) if !world.running.is_empty() => {
-                    let (ticket, _) = world.running.swap_remove(index.index(world.running.len()));
-                    world.step(Event::Left { ticket, used_us });
+                    world.leave(index.index(world.running.len()), used_us);
                 }
                 Step::Leave(..) => {}
-                Step::Down(device, pool) => world.step(Event::ExecutorDown(DeviceId(device), PoolId(pool))),
-                Step::Up(device, pool) => world.step(Event::ExecutorUp(DeviceId(device), PoolId(pool))),
+                Step::Down(device, pool) => world.down(DeviceId(device), PoolId(pool)),
+                Step::Up(device, pool) => world.up(DeviceId(device), PoolId(pool)),
             }
         }
         world.all_up();
-        while let Some((ticket, _)) = world.running.pop() {
-            world.step(Event::Left { ticket, used_us: 1 });
+        while !world.running.is_empty() {
+            world.leave(world.running.len() - 1, 1);
         }
         prop_assert!(world.waiting.is_empty(), "left waiting: {:?}", world.waiting);
     }

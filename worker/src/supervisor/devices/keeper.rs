@@ -8,7 +8,7 @@ use std::{
 use tokio::sync::watch;
 use tracing::{error, info, warn};
 
-use super::{probe, spare::Spare};
+use super::{memory::Memory, probe, spare::Spare};
 use crate::{
     executor::{Executor, ExecutorOptions, Loss, LostCause},
     scheduler::{DeviceId, Event, PoolId},
@@ -20,11 +20,15 @@ const START_FAILURES_MAX: u32 = 5;
 /// A driver that is being reset needs a moment; the pause doubles with each failure.
 const START_PAUSE: Duration = Duration::from_millis(200);
 
+/// How often an executor is asked what is free: other processes come and go without a word to us.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
+
 /// What the keepers of one device share.
 #[derive(Debug)]
 pub(super) struct Home {
     pub(super) options: ExecutorOptions,
     pub(super) admission: Arc<Admission>,
+    pub(super) memory: Arc<Memory>,
     pub(super) spare: Option<Arc<Spare>>,
     /// Why the device is out of service.
     pub(super) sick: watch::Sender<Option<String>>,
@@ -69,15 +73,18 @@ impl Keeper {
         loop {
             self.current.send_replace(Some(Arc::clone(&executor)));
             home.admission.tell(Event::ExecutorUp(device, self.pool));
+            home.memory.listen_to(&executor, Some(self.pool));
             let loss = tokio::select! {
                 loss = executor.lost() => loss,
                 () = home.is_sick() => {
                     executor.kill();
                     executor.lost().await
                 }
+                () = self.look_after_memory(&executor) => unreachable!("that goes on for ever"),
             };
             let lost = Instant::now();
             home.admission.tell(Event::ExecutorDown(device, self.pool));
+            home.memory.forget(&executor);
             self.current.send_replace(None);
             if loss.cause == LostCause::Stopped {
                 return;
@@ -93,6 +100,22 @@ impl Keeper {
                 "executor gone, another took over"
             );
             executor = next;
+        }
+    }
+
+    /// Has the executor give back what it keeps when another pool waits for it, and say from time to time what is free.
+    async fn look_after_memory(&self, executor: &Executor) {
+        let asked_back = self.home.admission.asked_back(self.home.device(), self.pool);
+        let mut interval = tokio::time::interval(MEASURE_INTERVAL);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = asked_back.notified() => {
+                    info!(device = self.home.options.device, pool = self.pool.0, "kept memory is wanted by another pool");
+                    executor.give_back();
+                }
+                _ = interval.tick() => executor.measure(),
+            }
         }
     }
 

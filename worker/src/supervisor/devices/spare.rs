@@ -10,6 +10,7 @@ use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
+use super::memory::Memory;
 use crate::executor::{Executor, ExecutorOptions, StartError};
 
 /// After this many starts in a row that failed, the next is tried when a spare has been asked for.
@@ -27,10 +28,10 @@ pub(super) struct Spare {
 
 impl Spare {
     /// Starts one, and another whenever it is taken or lost, until [`Spare::retire`].
-    pub(super) fn keep(options: ExecutorOptions) -> Arc<Self> {
+    pub(super) fn keep(options: ExecutorOptions, memory: Arc<Memory>) -> Arc<Self> {
         let spare =
             Arc::new(Self { waiting: Mutex::new(None), taken: Notify::new(), retired: CancellationToken::new() });
-        tokio::spawn(Arc::clone(&spare).replace_whenever_gone(options));
+        tokio::spawn(Arc::clone(&spare).replace_whenever_gone(options, memory));
         spare
     }
 
@@ -47,12 +48,12 @@ impl Spare {
         self.waiting().take();
     }
 
-    async fn replace_whenever_gone(self: Arc<Self>, options: ExecutorOptions) {
+    async fn replace_whenever_gone(self: Arc<Self>, options: ExecutorOptions, memory: Arc<Memory>) {
         let retired = self.retired.clone();
         let replacing = async {
             loop {
                 match start(&options).await {
-                    Some(executor) => self.offer(executor).await,
+                    Some(executor) => self.offer(executor, &memory).await,
                     None => self.taken.notified().await,
                 }
             }
@@ -61,8 +62,10 @@ impl Spare {
     }
 
     /// Returns when the executor has been taken, or has ended.
-    async fn offer(&self, executor: Executor) {
+    async fn offer(&self, executor: Executor, memory: &Arc<Memory>) {
         let executor = Arc::new(executor);
+        // Its context has taken what it takes.
+        memory.listen_to(&executor, None);
         debug!(pid = executor.pid(), "spare executor waits");
         self.waiting().replace(Arc::clone(&executor));
         // Whoever asked while there was none has left a notice behind.
@@ -72,6 +75,7 @@ impl Spare {
                 loss = executor.lost() => {
                     warn!(reason = loss.reason, "spare executor gone, starting another");
                     self.waiting().take();
+                    memory.forget(&executor);
                     tokio::time::sleep(PAUSE).await;
                 }
             }

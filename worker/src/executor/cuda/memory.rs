@@ -1,0 +1,104 @@
+//! What this process has of the device's memory, told to the supervisor.
+//!
+//! The supervisor admits jobs by its books, so it has to know at any time the most that this process may have beyond what its jobs
+//! declared: it is told when that grows, before the job ends that left it behind, and when nothing runs any more.
+
+use std::{os::unix::net::UnixStream, sync::Mutex};
+
+use super::{arena::Arena, device::Device, error::CudaError, program::Shelf};
+use crate::ipc::{
+    FromExecutor,
+    frame::{self, FrameError},
+    message::MemoryReport,
+};
+
+/// Device memory in all its forms.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    pub arena: Arena,
+    pub shelf: Shelf,
+    told: Mutex<MemoryReport>,
+}
+
+impl Memory {
+    pub(crate) fn new(arena: Arena) -> Self {
+        Self { arena, shelf: Shelf::default(), told: Mutex::default() }
+    }
+
+    /// What is told at the start.
+    pub(crate) fn first_report(&self) -> Result<MemoryReport, CudaError> {
+        Ok(MemoryReport { free: Device::free_bytes()?, ..*self.told.lock().expect("nobody panics while telling") })
+    }
+
+    /// Tells the supervisor if it has to know.
+    pub(crate) fn tell(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
+        self.tell_if(outgoing, |then, now, is_idle| {
+            now.kept > then.kept || now.held > then.held || is_idle && (now.kept, now.held) != (then.kept, then.held)
+        })
+    }
+
+    /// Tells the supervisor, who asked.
+    pub(crate) fn answer(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
+        self.tell_if(outgoing, |_, _, _| true)
+    }
+
+    /// Gives back all that no job has.
+    pub(crate) fn give_back(&self) -> Result<(), CudaError> {
+        self.shelf.unload_idle();
+        self.arena.give_back()
+    }
+
+    /// One at a time, so that reports leave in the order in which they were true.
+    fn tell_if(
+        &self,
+        outgoing: &Mutex<UnixStream>,
+        has_to: impl FnOnce(&MemoryReport, &MemoryReport, bool) -> bool,
+    ) -> Result<(), TellError> {
+        let mut told = self.told.lock().expect("nobody panics while telling");
+        let usage = self.arena.usage();
+        let mut now = MemoryReport {
+            held: usage.held + self.shelf.loaded_bytes(),
+            kept: usage.kept + self.shelf.idle_bytes(),
+            free: told.free,
+        };
+        if !has_to(&told, &now, usage.is_idle) {
+            return Ok(());
+        }
+        now.free = Device::free_bytes()?;
+        *told = now;
+        frame::write(&outgoing.lock().expect("nobody panics while holding the socket"), &FromExecutor::Memory(now))?;
+        Ok(())
+    }
+}
+
+/// Why the supervisor was not told.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum TellError {
+    #[error("{0}")]
+    Cuda(CudaError),
+    #[error(transparent)]
+    Frame(#[from] FrameError),
+}
+
+impl From<CudaError> for TellError {
+    fn from(error: CudaError) -> Self {
+        Self::Cuda(error)
+    }
+}
+
+/// What the supervisor asks for between jobs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Chore {
+    GiveBack,
+    Measure,
+}
+
+impl Chore {
+    /// Apart from lanes and from whoever reads the socket: giving back may wait for a kernel.
+    pub(crate) fn run(self, memory: &Memory, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
+        if matches!(self, Self::GiveBack) {
+            memory.give_back()?;
+        }
+        memory.answer(outgoing)
+    }
+}

@@ -1,0 +1,114 @@
+//! What executors keep, and what others leave of a device.
+
+use super::{
+    super::{Action, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket},
+    NONE, demand, left, starts, with_pools,
+};
+
+const DEVICE: DeviceId = DeviceId(0);
+
+fn three_pools() -> Scheduler {
+    with_pools(&[Promise::default(); 3], 8, 100)
+}
+
+fn of(pool: u32, bytes: u64) -> Demand {
+    Demand { pool: PoolId(pool), ..demand(bytes) }
+}
+
+fn arrived(ticket: u64, pool: u32, bytes: u64) -> Event {
+    Event::Arrived(Ticket(ticket), of(pool, bytes))
+}
+
+fn kept(pool: u32, bytes: u64) -> Event {
+    Event::Kept { device: DEVICE, pool: PoolId(pool), bytes }
+}
+
+fn available(bytes: u64) -> Event {
+    Event::Available { device: DEVICE, bytes }
+}
+
+fn ask(pool: u32) -> Action {
+    Action::AskBack(DEVICE, PoolId(pool))
+}
+
+#[test]
+fn a_job_waits_until_another_pools_executor_has_given_back_what_it_keeps() {
+    let mut scheduler = three_pools();
+    scheduler.step(kept(1, 60));
+    assert_eq!(scheduler.step(arrived(1, 0, 50)), [ask(1)]);
+    assert_eq!(scheduler.step(arrived(2, 0, 50)), [], "it was asked, and has not answered yet");
+    assert_eq!(starts(&scheduler.step(arrived(3, 0, 30))), [3], "a smaller one need not wait for that");
+    assert_eq!(starts(&scheduler.step(kept(1, 0))), [1]);
+    assert_eq!(starts(&scheduler.step(left(1))), [2]);
+}
+
+#[test]
+fn what_a_pools_own_executor_keeps_is_its_to_use() {
+    let mut scheduler = three_pools();
+    scheduler.step(kept(0, 100));
+    assert_eq!(scheduler.step(arrived(1, 0, 70)), [Action::Start(Ticket(1), DEVICE)]);
+    assert_eq!(scheduler.kept_max(DEVICE, PoolId(0)), 30, "it has to let go of the rest");
+    scheduler.step(kept(0, 10));
+    assert_eq!(starts(&scheduler.step(arrived(2, 1, 20))), [2]);
+    assert_eq!(scheduler.kept_max(DEVICE, PoolId(0)), 10);
+    assert_eq!(scheduler.kept_max(DEVICE, PoolId(1)), 0);
+}
+
+#[test]
+fn those_who_keep_most_are_asked_and_no_more_than_it_takes() {
+    let mut scheduler = three_pools();
+    scheduler.step(kept(1, 30));
+    scheduler.step(kept(2, 50));
+    assert_eq!(scheduler.step(arrived(1, 0, 60)), [ask(2)]);
+    assert_eq!(starts(&scheduler.step(kept(2, 0))), [1]);
+    scheduler.step(left(1));
+    assert_eq!(scheduler.step(arrived(2, 0, 100)), [ask(1)]);
+}
+
+#[test]
+fn nobody_is_asked_again_before_there_is_something_new_to_give_back() {
+    let mut scheduler = three_pools();
+    scheduler.step(arrived(1, 1, 10));
+    scheduler.step(kept(1, 60));
+    assert_eq!(scheduler.step(arrived(2, 0, 60)), [ask(1)]);
+    assert_eq!(scheduler.step(kept(1, 45)), [], "that is all that it can do");
+    assert_eq!(scheduler.step(kept(1, 55)), [ask(1)], "now it keeps more");
+    assert_eq!(scheduler.step(kept(1, 45)), []);
+    assert_eq!(scheduler.step(left(1)), [ask(1)], "a job of its own has left");
+    assert_eq!(starts(&scheduler.step(kept(1, 0))), [2]);
+}
+
+#[test]
+fn an_executor_that_is_gone_keeps_nothing() {
+    let mut scheduler = three_pools();
+    scheduler.step(kept(1, 60));
+    scheduler.step(arrived(1, 0, 50));
+    assert_eq!(starts(&scheduler.step(Event::ExecutorDown(DEVICE, PoolId(1)))), [1]);
+    scheduler.step(kept(1, 60));
+    scheduler.step(Event::ExecutorUp(DEVICE, PoolId(1)));
+    assert_eq!(starts(&scheduler.step(arrived(2, 0, 50))), [2], "a word of the dead counts for nothing");
+}
+
+#[test]
+fn what_other_processes_use_is_not_promised() {
+    let mut scheduler = three_pools();
+    scheduler.step(arrived(1, 0, 10));
+    scheduler.step(available(50));
+    assert_eq!(starts(&scheduler.step(arrived(2, 1, 60))), NONE);
+    assert_eq!(starts(&scheduler.step(arrived(3, 1, 40))), [3]);
+    scheduler.step(left(3));
+    assert_eq!(starts(&scheduler.step(available(70))), [2], "they have left");
+    scheduler.step(available(1000));
+    assert_eq!(scheduler.kept_max(DEVICE, PoolId(0)), 30, "there is never more than the device has");
+}
+
+#[test]
+fn a_job_that_only_other_processes_keep_out_starts_when_nothing_of_ours_runs() {
+    let mut scheduler = three_pools();
+    scheduler.step(available(50));
+    scheduler.step(arrived(1, 0, 10));
+    scheduler.step(kept(1, 5));
+    assert_eq!(starts(&scheduler.step(arrived(2, 2, 60))), NONE);
+    assert_eq!(scheduler.step(left(1)), [ask(1)], "it gets all that we can give");
+    assert_eq!(starts(&scheduler.step(kept(1, 0))), [2]);
+}

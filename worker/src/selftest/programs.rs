@@ -1,0 +1,61 @@
+//! What CUDA C costs a worker: compiled, found on disk, and found in memory.
+
+use std::{
+    env, fs,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use super::micros;
+use crate::{
+    compiler::{CompileError, CompileRequest, Compiler, Found, Origin, Store},
+    executor::DeviceInfo,
+};
+
+const CODE: &str = "extern \"C\" __global__ void selftest(float* x, unsigned n) {\n    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\n    \
+     if (i < n) x[i] = sqrtf(x[i]) + 1.0f;\n}\n";
+/// Enough for a median.
+const WARM: usize = 1000;
+/// Many times what this one program takes.
+const STORE_BYTES: u64 = 16 << 20;
+
+/// Prints it, or why there is nothing to print: a worker without NVRTC runs everything else.
+pub(super) async fn print(device: &DeviceInfo) {
+    let folder = env::temp_dir().join(format!("gpufleet-selftest-{}", std::process::id()));
+    match measure(device, &folder).await {
+        Ok(line) => println!("  {line}"),
+        Err(reason) => println!("  CUDA C not measured: {reason}"),
+    }
+    // Nothing of it is there if it could not be made.
+    drop(fs::remove_dir_all(folder));
+}
+
+async fn measure(device: &DeviceInfo, folder: &Path) -> Result<String, String> {
+    let worker = || Store::open(folder, STORE_BYTES).map(|store| Compiler::new(None).with_store(Some(store)));
+    let (first, second) = (worker().map_err(|error| error.to_string())?, worker().map_err(|error| error.to_string())?);
+    let cold = timed(&first, device, Origin::Compiler).await?;
+    let on_disk = timed(&second, device, Origin::Disk).await?;
+    let mut warm = Vec::with_capacity(WARM);
+    for _ in 0..WARM {
+        warm.push(timed(&second, device, Origin::Memory).await?);
+    }
+    warm.sort_unstable();
+    Ok(format!(
+        "CUDA C: compiled in {}, found on disk in {}, found in memory in {} (p50 of {WARM})",
+        micros(cold),
+        micros(on_disk),
+        micros(warm[WARM / 2])
+    ))
+}
+
+async fn timed(compiler: &Compiler, device: &DeviceInfo, wanted: Origin) -> Result<Duration, String> {
+    let request = CompileRequest { code: CODE.to_owned(), options: Vec::new(), target: device.target(), nvrtc: None };
+    let started = Instant::now();
+    let found: Result<Found, CompileError> = compiler.compile(request).await;
+    let took = started.elapsed();
+    match found {
+        Ok(found) if found.origin == wanted => Ok(took),
+        Ok(found) => Err(format!("it was found in the wrong place: {:?}, not {wanted:?}", found.origin)),
+        Err(error) => Err(error.to_string()),
+    }
+}

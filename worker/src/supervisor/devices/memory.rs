@@ -1,0 +1,85 @@
+//! A device's memory as its executors tell of it, put together for the scheduler.
+//!
+//! Each executor says what it has and what the driver calls free; the scheduler wants to know what all jobs together can have. That is
+//! what the executors have and what nobody has: contexts, spare ones included, and other processes are in neither.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
+
+use crate::{
+    executor::{Executor, MemoryReport},
+    scheduler::{DeviceId, Event, PoolId},
+    supervisor::admission::Admission,
+};
+
+/// Of one device.
+#[derive(Debug)]
+pub(super) struct Memory {
+    device: DeviceId,
+    /// What jobs can have if nobody else is there.
+    bytes: u64,
+    /// For the heaps of contexts, which come out of what is free once a kernel uses them.
+    reserved: u64,
+    admission: Arc<Admission>,
+    /// What executors have, by process.
+    held: Mutex<HashMap<u32, u64>>,
+}
+
+impl Memory {
+    pub(super) fn new(device: DeviceId, bytes: u64, reserved: u64, admission: Arc<Admission>) -> Arc<Self> {
+        Arc::new(Self { device, bytes, reserved, admission, held: Mutex::default() })
+    }
+
+    /// From now on the executor's words count, as those of the pool's; a spare one has none yet.
+    pub(super) fn listen_to(self: &Arc<Self>, executor: &Executor, pool: Option<PoolId>) {
+        let (memory, pid) = (Arc::clone(self), executor.pid());
+        executor.watch_memory(move |report| memory.hear(pid, pool, report));
+    }
+
+    /// An executor has ended. What is free now, the others will say.
+    pub(super) fn forget(&self, executor: &Executor) {
+        self.held().remove(&executor.pid());
+    }
+
+    fn hear(&self, pid: u32, pool: Option<PoolId>, report: MemoryReport) {
+        let room = {
+            let mut held = self.held();
+            held.insert(pid, report.held);
+            room(&held, report.free, self.reserved).min(self.bytes)
+        };
+        let device = self.device;
+        if let Some(pool) = pool {
+            self.admission.tell(Event::Kept { device, pool, bytes: report.kept });
+        }
+        self.admission.tell(Event::Available { device, bytes: room });
+    }
+
+    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<u32, u64>> {
+        self.held.lock().expect("nobody panics while holding it")
+    }
+}
+
+fn room(held: &HashMap<u32, u64>, free: u64, reserved: u64) -> u64 {
+    held.values().fold(free, |sum, bytes| sum.saturating_add(*bytes)).saturating_sub(reserved)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIB: u64 = 1 << 30;
+
+    #[test]
+    fn room_is_what_our_executors_have_and_what_nobody_has() {
+        let mut held = HashMap::from([(1, 0), (2, 0)]);
+        // Of 16 GiB, two contexts and a spare one have 1 GiB, another process 5 GiB.
+        assert_eq!(room(&held, 10 * GIB, 0), 10 * GIB);
+        held.insert(1, 4 * GIB);
+        assert_eq!(room(&held, 6 * GIB, 0), 10 * GIB, "what an executor took is still there for jobs");
+        held.insert(2, GIB);
+        assert_eq!(room(&held, 10 * GIB, 0), 15 * GIB, "the other process has gone");
+        assert_eq!(room(&held, 0, 6 * GIB), 0);
+    }
+}

@@ -1,0 +1,111 @@
+//! What an executor has of the device's memory, and what jobs find in it.
+
+use gpufleet_schema::{Block, Data, Dtype, Task};
+use gpufleet_worker::executor::{Executor, ExecutorJob};
+
+use crate::harness::{add_one, buffer, job, launch, poll_until, ptx_task, start, succeed, u32_arg, u32s, zeros};
+
+const PTX: &str = include_str!("memory.ptx");
+const WORDS: u32 = 4096;
+const PATTERN: u32 = 0xa5a5_a5a5;
+
+fn copies(to: &str, from: &str) -> Task<'static> {
+    let mut task = ptx_task(PTX);
+    let mut launch = launch("copies", 1, vec![buffer(to), buffer(from), u32_arg(WORDS)]);
+    launch.block = Block::Threads(vec![1]);
+    task.launches = vec![launch];
+    task
+}
+
+/// Leaves the pattern in two buffers.
+fn leaves_a_pattern() -> Task<'static> {
+    let mut task = copies("copy", "pattern");
+    let mut pattern = zeros("pattern", Dtype::U32, WORDS.into());
+    pattern.data = Data::Fill(PATTERN.into());
+    task.buffers = vec![pattern, zeros("copy", Dtype::U32, WORDS.into())];
+    task.outputs = vec!["copy".to_owned()];
+    task
+}
+
+/// Reads scratch memory that it never wrote, and returns a buffer that it never touched.
+fn reads_what_it_did_not_write() -> Task<'static> {
+    let mut task = copies("seen", "scratch");
+    let buffers = ["scratch", "seen", "untouched"];
+    task.buffers = buffers.iter().map(|name| zeros(name, Dtype::U32, WORDS.into())).collect();
+    task.outputs = vec!["seen".to_owned(), "untouched".to_owned()];
+    task
+}
+
+#[tokio::test]
+async fn a_job_finds_zeros_where_another_left_its_data() {
+    let executor = start().await;
+    for _ in 0..3 {
+        assert_eq!(u32s(&succeed(&executor, &leaves_a_pattern()).await[0]), [PATTERN; WORDS as usize]);
+        let held = executor.memory().held;
+        for output in succeed(&executor, &reads_what_it_did_not_write()).await {
+            assert_eq!(u32s(&output), [0; WORDS as usize], "{}", output.name);
+        }
+        let buffer = u64::from(WORDS) * 4;
+        assert!(executor.memory().held <= held + buffer, "two of its three buffers were the other job's");
+    }
+}
+
+async fn given_back(executor: &Executor, free: u64) {
+    executor.give_back();
+    poll_until("everything given back", || {
+        let now = executor.memory();
+        (now.held, now.kept, now.free) == (0, 0, free)
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn what_an_executor_keeps_is_told_before_the_job_ends_and_goes_when_it_is_asked_back() {
+    let executor = start().await;
+    let first = executor.memory();
+    assert_eq!((first.held, first.kept), (0, 0));
+    assert!(first.free > 0 && first.free <= executor.device().memory_bytes);
+    for _ in 0..2 {
+        succeed(&executor, &add_one(1000, 1)).await;
+        let now = executor.memory();
+        assert_eq!(now.held, now.kept, "no job has any of it");
+        assert_eq!(now.kept, 4000 + crate::harness::PTX.len() as u64, "the buffer and the module");
+        assert!(now.free < first.free);
+        given_back(&executor, first.free).await;
+    }
+}
+
+#[tokio::test]
+async fn a_job_leaves_no_more_kept_than_it_is_allowed() {
+    let executor = start().await;
+    let module = crate::harness::PTX.len() as u64;
+    for (count, kept_max, kept) in [
+        (1000, u64::MAX, 4000),
+        (2000, u64::MAX, 4000 + 8000),
+        (3000, 4000 + module, 4000 + 12_000),
+        (1000, 0, 4000),
+        (1000, 0, 4000),
+    ] {
+        let task = add_one(count, 1);
+        let finished = executor.run(ExecutorJob { kept_max, ..job(&task) }).await.unwrap();
+        finished.outcome.unwrap();
+        assert_eq!(executor.memory().kept, kept + module, "{count} words beside {kept_max} bytes");
+    }
+}
+
+#[tokio::test]
+async fn executors_give_back_while_jobs_run() {
+    let executor = start().await;
+    let tasks: Vec<_> = (1..=40).map(|count| add_one(count * 100, 2)).collect();
+    let jobs = tasks.iter().map(|task| async {
+        executor.give_back();
+        u32s(&succeed(&executor, task).await[0])
+    });
+    for outputs in futures::future::join_all(jobs).await {
+        assert!(outputs.iter().all(|value| *value == 2));
+    }
+    executor.measure();
+    let free = executor.device().memory_bytes;
+    poll_until("nothing of jobs that ended", || executor.memory().held == executor.memory().kept).await;
+    given_back(&executor, free).await;
+}
