@@ -72,7 +72,9 @@ impl Kind {
     /// Innocents have one attempt to lose: one lost attempt would be their end.
     fn job(self, number: usize, chance: &mut Chance) -> Job {
         match self {
-            Self::Computes => kernels::doubles(&vec![number as f32; chance.between(1, WIDTH_MAX) as usize]).attempts_max(1),
+            Self::Computes => {
+                kernels::doubles(&vec![number as f32; chance.between(1, WIDTH_MAX) as usize]).attempts_max(1)
+            }
             Self::Waits => busy::for_millis(chance.between(1, WAIT_MILLIS_MAX)).attempts_max(1),
             // Each a program of its own, lest the worker refuses the fourth as one that keeps killing executors.
             Self::Faults => kernels::writes_beyond_its_buffer_as(number),
@@ -127,15 +129,9 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let history = ground.history(kinds.len()).await;
     let violations = history.violations();
     ensure!(violations.is_empty(), "the history does not hold: {violations:?}");
-    println!("{}seed {}, workers {}", describe(&machine), options.seed, options.workers);
+    println!("{}\nseed {}, workers {}", machine.line(), options.seed, options.workers);
     report(&history, &of_job, took);
     gaps(&workers)
-}
-
-fn describe(machine: &Machine) -> String {
-    let build = if machine.optimised { "optimised build" } else { "BUILD WITHOUT OPTIMISATION: the times mean nothing" };
-    let Machine { cores, cpu, kernel, broker, load_before, .. } = machine;
-    format!("{cores} cores, {cpu}, Linux {kernel}, {broker}, {build}, load before {load_before:.1}\n")
 }
 
 fn report(history: &History, of_job: &BTreeMap<JobId, Kind>, took: Duration) {

@@ -25,6 +25,22 @@ impl Machine {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         Self { cores, cpu, kernel, broker, optimised: OPTIMISED, load_before }
     }
+
+    /// One line for a person.
+    pub fn line(&self) -> String {
+        let build =
+            if self.optimised { "optimised build" } else { "BUILD WITHOUT OPTIMISATION: the figures mean nothing" };
+        let Self { cores, cpu, kernel, broker, load_before, .. } = self;
+        format!("{cores} cores, {cpu}, Linux {kernel}, {broker}, {build}, load before {load_before:.1}")
+    }
+}
+
+pub fn warn_unless_optimised() {
+    if !OPTIMISED {
+        eprintln!(
+            "WARNING: built without optimisation, the figures mean nothing; run `cargo run --release -p gpufleet-bench`"
+        );
+    }
 }
 
 /// The load average of the last minute.

@@ -12,6 +12,7 @@ mod chaos;
 mod cpu;
 mod fleet;
 mod machine;
+mod overhead;
 mod programs;
 mod report;
 mod round_trips;
@@ -33,6 +34,8 @@ enum Command {
     RoundTrips(round_trips::Options),
     /// Jobs of which some fault, hang or ask too much: all others have to succeed, and the gaps after killed executors are printed
     Chaos(chaos::Options),
+    /// What a worker adds to a tiny warm job, from its delivery to its reply
+    Overhead(overhead::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
     #[command(hide = true)]
     BareConsumer(bare::consumer::Options),
@@ -43,6 +46,7 @@ async fn main() -> ExitCode {
     let outcome = match Options::parse().command {
         Command::RoundTrips(options) => round_trips::run(&options).await,
         Command::Chaos(options) => chaos::run(&options).await,
+        Command::Overhead(options) => overhead::run(&options).await,
         Command::BareConsumer(options) => bare::consumer::run(&options).await,
     };
     match outcome {

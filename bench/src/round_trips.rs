@@ -78,11 +78,7 @@ struct Bench {
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
-    if !machine::OPTIMISED {
-        eprintln!(
-            "WARNING: built without optimisation, the figures mean nothing; run `cargo run --release -p gpufleet-bench`"
-        );
-    }
+    machine::warn_unless_optimised();
     programs::build()?;
     let load_before = machine::load();
     let mut builder = gpufleet_local::Fleet::builder()

@@ -28,9 +28,7 @@ impl Run {
 
     /// The round trip that this share of the jobs did not exceed, in milliseconds.
     pub fn percentile_ms(&self, percent: f64) -> f64 {
-        let mut sorted = self.round_trips.clone();
-        sorted.sort_unstable();
-        nearest_rank(&sorted, percent).as_secs_f64() * 1e3
+        percentile(&self.round_trips, percent).as_secs_f64() * 1e3
     }
 }
 
@@ -53,7 +51,9 @@ impl Spread {
 }
 
 /// The smallest value that at least `percent` of the values do not exceed: always one that was measured.
-fn nearest_rank(sorted: &[Duration], percent: f64) -> Duration {
+pub fn percentile(values: &[Duration], percent: f64) -> Duration {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
     let rank = (percent / 100.0 * sorted.len() as f64).ceil() as usize;
     sorted.get(rank.clamp(1, sorted.len().max(1)) - 1).copied().unwrap_or_default()
 }

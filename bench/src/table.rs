@@ -20,17 +20,11 @@ pub fn render(report: &Report) -> String {
 fn header(report: &Report) -> String {
     let (machine, setup) = (&report.machine, &report.setup);
     let plural = |count: u32| if count == 1 { "" } else { "s" };
-    let build =
-        if machine.optimised { "optimised build" } else { "BUILD WITHOUT OPTIMISATION: the figures mean nothing" };
     format!(
-        "{} cores, {}, Linux {}, {}, {build}, load before {:.1}\n\
+        "{}\n\
          {} worker{} with device {}{}, ledger {}; saxpy over {} floats, {} B a task, {} tasks a packed message\n\
          {} round{}, the loops taking turns; medians, with the lowest and highest round in parentheses\n",
-        machine.cores,
-        machine.cpu,
-        machine.kernel,
-        machine.broker,
-        machine.load_before,
+        machine.line(),
         setup.workers,
         plural(setup.workers),
         setup.device,
@@ -87,7 +81,7 @@ fn resolution(report: &Report) -> String {
     }
 }
 
-fn table<'a>(head: impl IntoIterator<Item = &'a str>) -> Table {
+pub fn table<'a>(head: impl IntoIterator<Item = &'a str>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_MARKDOWN).set_header(head);
     table
@@ -102,7 +96,7 @@ fn percent(spread: &Spread) -> Spread {
     Spread { median: spread.median * 100.0, min: spread.min * 100.0, max: spread.max * 100.0 }
 }
 
-fn spread(spread: &Spread, digits: usize) -> String {
+pub fn spread(spread: &Spread, digits: usize) -> String {
     let Spread { median, min, max } = spread;
     format!("{median:.digits$} ({min:.digits$}–{max:.digits$})")
 }

@@ -5,8 +5,9 @@
 //! and holds nothing but its socket and its output. The driver's library is loaded before root is left, since it may lie where only
 //! root can look; the driver's first call comes after.
 //!
-//! The main thread reads frames. Each lane is a thread with a stream; it takes a job, runs it, and writes the answer itself. The supervisor
-//! sends no more jobs at a time than there are lanes, so the queue between them stays short.
+//! Each lane is a thread with a stream. Lanes that have nothing to run take turns to read frames: the one that reads a job runs it where it
+//! is and writes the answer itself, so that no job waits for a thread to wake. There is a lane more than the supervisor sends jobs at a
+//! time: somebody always listens, and notices at once when the supervisor is gone.
 
 use std::{
     collections::HashMap,
@@ -50,11 +51,13 @@ pub(super) fn main(args: &Args) -> ExitCode {
     match serve(args) {
         // The driver's own handlers at exit may wait for what no longer matters.
         Ok(()) => fault::exit(0),
-        Err(error) => {
-            eprintln!("executor: {error}");
-            fault::exit(1)
-        }
+        Err(error) => give_up(&error),
     }
+}
+
+fn give_up(error: &ChildError) -> ! {
+    eprintln!("executor: {error}");
+    fault::exit(1)
 }
 
 /// Why a child gives up.
@@ -93,10 +96,10 @@ fn serve(args: &Args) -> Result<(), ChildError> {
             return Err(ChildError::Refused);
         }
     };
-    let (queue, lanes) = start_lanes(args.lanes.max(1), &common, &outgoing)?;
     let chores = start_chores(&common, &outgoing)?;
+    let inbox = Arc::new(Mutex::new(Inbox::new(incoming, Arc::clone(&outgoing), chores)));
+    let lanes = start_lanes(args.lanes.max(1) + 1, &common, &inbox, &outgoing)?;
     say(&outgoing, &FromExecutor::Ready(common.device.info.clone(), memory))?;
-    Dispatcher { queue, chores, outgoing, programs: HashMap::new(), segments: HashMap::new() }.run(&incoming)?;
     for lane in lanes {
         // A lane that panicked has already ended the process.
         drop(lane.join());
@@ -144,24 +147,24 @@ fn say(socket: &Mutex<UnixStream>, message: &FromExecutor) -> Result<(), FrameEr
     frame::write(&socket.lock().expect("nobody panics while holding the socket"), message)
 }
 
-type Lanes = Vec<JoinHandle<()>>;
-
+/// Starts threads that run jobs until the supervisor says stop.
 fn start_lanes(
     count: usize,
     common: &Arc<Common>,
+    inbox: &Arc<Mutex<Inbox>>,
     outgoing: &Arc<Mutex<UnixStream>>,
-) -> Result<(mpsc::Sender<Work>, Lanes), ChildError> {
-    let (queue, work) = mpsc::channel();
-    let work = Arc::new(Mutex::new(work));
+) -> Result<Vec<JoinHandle<()>>, ChildError> {
     let mut lanes = Vec::with_capacity(count);
     for number in 0..count {
-        let (work, common, outgoing) = (Arc::clone(&work), Arc::clone(common), Arc::clone(outgoing));
+        let (inbox, common, outgoing) = (Arc::clone(inbox), Arc::clone(common), Arc::clone(outgoing));
         let (ready, started) = mpsc::channel();
         let lane = thread::Builder::new().name(format!("lane-{number}")).spawn(move || {
             match common.device.bind().and_then(|()| Lane::new()) {
                 Ok(lane) => {
                     drop(ready.send(Ok(())));
-                    run_lane(lane, &work, &common, &outgoing);
+                    if let Err(error) = run_lane(lane, &inbox, &common, &outgoing) {
+                        give_up(&error);
+                    }
                 }
                 Err(error) => drop(ready.send(Err(error))),
             }
@@ -169,10 +172,10 @@ fn start_lanes(
         lanes.push(lane.map_err(ChildError::Thread)?);
         started.recv().expect("a lane says whether it starts").map_err(ChildError::Cuda)?;
     }
-    Ok((queue, lanes))
+    Ok(lanes)
 }
 
-/// A thread for what the supervisor asks between jobs. It ends when the dispatcher hangs up, and nobody waits for that.
+/// A thread for what the supervisor asks between jobs. It ends with the process.
 fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Result<mpsc::Sender<Chore>, ChildError> {
     let (chores, queue) = mpsc::channel();
     let (common, outgoing) = (Arc::clone(common), Arc::clone(outgoing));
@@ -191,11 +194,16 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
     Ok(chores)
 }
 
-/// Runs jobs until the dispatcher hangs up.
-fn run_lane(mut lane: Lane, queue: &Mutex<mpsc::Receiver<Work>>, common: &Common, outgoing: &Mutex<UnixStream>) {
+fn run_lane(
+    mut lane: Lane,
+    inbox: &Mutex<Inbox>,
+    common: &Common,
+    outgoing: &Mutex<UnixStream>,
+) -> Result<(), ChildError> {
     loop {
-        let next = queue.lock().expect("nobody panics while holding the queue").recv();
-        let Ok(work) = next else { return };
+        // A statement of its own: the inbox is free again before the job runs.
+        let next = inbox.lock().expect("nobody panics while holding the inbox").next_job()?;
+        let Some(work) = next else { return Ok(()) };
         let (outcome, timings) = match lane.run(common, &work) {
             Ok(ended) => ended,
             Err(error) => fault::die(outgoing, &common.library, error, &work.run),
@@ -216,20 +224,26 @@ fn run_lane(mut lane: Lane, queue: &Mutex<mpsc::Receiver<Work>>, common: &Common
     }
 }
 
-/// Owns what the supervisor has told of: programs and segments by its ids.
-struct Dispatcher {
-    queue: mpsc::Sender<Work>,
-    chores: mpsc::Sender<Chore>,
+/// Where the supervisor's frames come in, and what it has told of: programs and segments by its ids.
+struct Inbox {
+    incoming: UnixStream,
     outgoing: Arc<Mutex<UnixStream>>,
+    chores: mpsc::Sender<Chore>,
     programs: HashMap<u32, Arc<Program>>,
     segments: HashMap<u32, Arc<PinnedSegment>>,
+    /// The supervisor has said stop.
+    stopped: bool,
 }
 
-impl Dispatcher {
-    /// Serves until the supervisor says stop; if it is gone instead, ends the process and whatever runs.
-    fn run(mut self, incoming: &UnixStream) -> Result<(), ChildError> {
-        loop {
-            let Some((message, descriptor)) = frame::read(incoming)? else { fault::exit(0) };
+impl Inbox {
+    fn new(incoming: UnixStream, outgoing: Arc<Mutex<UnixStream>>, chores: mpsc::Sender<Chore>) -> Self {
+        Self { incoming, outgoing, chores, programs: HashMap::new(), segments: HashMap::new(), stopped: false }
+    }
+
+    /// The next job; `None` once the supervisor says stop. If the supervisor is gone instead, ends the process and whatever runs.
+    fn next_job(&mut self) -> Result<Option<Work>, ChildError> {
+        while !self.stopped {
+            let Some((message, descriptor)) = frame::read(&self.incoming)? else { fault::exit(0) };
             match (message, descriptor) {
                 (ToExecutor::Segment { segment, bytes }, Some(descriptor)) => {
                     self.add_segment(segment, bytes, descriptor)?
@@ -240,13 +254,14 @@ impl Dispatcher {
                     self.programs.insert(program, Arc::new(Program::new(image)));
                 }
                 (ToExecutor::ForgetProgram { program }, _) => drop(self.programs.remove(&program)),
-                (ToExecutor::Run(run), _) => self.dispatch(run)?,
+                (ToExecutor::Run(run), _) => return Ok(Some(self.work(run)?)),
                 // The thread is there as long as this is.
                 (ToExecutor::GiveBack, _) => drop(self.chores.send(Chore::GiveBack)),
                 (ToExecutor::Measure, _) => drop(self.chores.send(Chore::Measure)),
-                (ToExecutor::Stop, _) => return Ok(()),
+                (ToExecutor::Stop, _) => self.stopped = true,
             }
         }
+        Ok(None)
     }
 
     fn add_segment(&mut self, id: u32, bytes: u64, descriptor: OwnedFd) -> Result<(), ChildError> {
@@ -258,7 +273,7 @@ impl Dispatcher {
         Ok(())
     }
 
-    fn dispatch(&self, run: Run) -> Result<(), ChildError> {
+    fn work(&self, run: Run) -> Result<Work, ChildError> {
         let program =
             self.programs.get(&run.program).ok_or_else(|| nonsense(format!("a job for program {}", run.program)))?;
         let mut segments = HashMap::new();
@@ -266,8 +281,7 @@ impl Dispatcher {
             let segment = self.segments.get(&id).ok_or_else(|| nonsense(format!("a job in segment {id}")))?;
             segments.insert(id, Arc::clone(segment));
         }
-        let work = Work { program: Arc::clone(program), segments, run };
-        self.queue.send(work).map_err(|_| nonsense("a job after the last lane ended"))
+        Ok(Work { program: Arc::clone(program), segments, run })
     }
 }
 

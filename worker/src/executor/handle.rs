@@ -129,7 +129,8 @@ impl Executor {
         let keeper = Keeper::spawn(command, Stdio::from(OwnedFd::from(theirs))).await.map_err(StartError::Spawn)?;
         let guard = KillOnDrop(Some(keeper));
         ours.set_nonblocking(true).map_err(StartError::Spawn)?;
-        let (mut incoming, writer) = UnixStream::from_std(ours).map_err(StartError::Spawn)?.into_split();
+        let (incoming, writer) = UnixStream::from_std(ours).map_err(StartError::Spawn)?.into_split();
+        let mut incoming = link::Incoming::new(incoming);
         let first = match timeout(options.ready_deadline, link::receive(&mut incoming)).await {
             Ok(first) => first,
             Err(_) => return Err(StartError::Timeout { deadline: options.ready_deadline }),

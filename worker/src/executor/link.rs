@@ -4,7 +4,7 @@ use std::{collections::HashMap, io, os::fd::AsRawFd, sync::Arc, time::Duration};
 
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 use tokio::{
-    io::{AsyncReadExt, Interest},
+    io::{AsyncReadExt, BufReader, Interest},
     net::unix::{OwnedReadHalf, OwnedWriteHalf},
     sync::mpsc,
     time::timeout,
@@ -26,6 +26,9 @@ pub(super) type Outgoing = Frame;
 
 /// A child that has closed its socket is about to exit; one that does not is killed.
 const EXIT_DEADLINE: Duration = Duration::from_secs(5);
+
+/// The child's frames. It sends no descriptors, so they may be read ahead.
+pub(super) type Incoming = BufReader<OwnedReadHalf>;
 
 /// Writes frames in the order of the queue until the handle or the child is gone. Descriptors are closed once they are sent.
 pub(super) async fn write(socket: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
@@ -56,7 +59,7 @@ async fn write_frame(socket: &OwnedWriteHalf, frame: &Frame) -> io::Result<()> {
 }
 
 /// The next message of the child; `None` at the end of the socket.
-pub(super) async fn receive(socket: &mut OwnedReadHalf) -> Result<Option<FromExecutor>, FrameError> {
+pub(super) async fn receive(socket: &mut Incoming) -> Result<Option<FromExecutor>, FrameError> {
     let mut header = [0; Header::BYTES];
     match socket.read_exact(&mut header).await {
         Ok(_) => {}
@@ -69,7 +72,7 @@ pub(super) async fn receive(socket: &mut OwnedReadHalf) -> Result<Option<FromExe
 }
 
 /// Reads until the child is gone; then answers for every job that it left behind.
-pub(super) async fn listen(shared: Arc<Shared>, mut socket: OwnedReadHalf) {
+pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
     let mut poison = None;
     let nonsense = loop {
         match receive(&mut socket).await {

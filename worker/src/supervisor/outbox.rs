@@ -9,9 +9,13 @@ use gpufleet_schema::{
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
-use tracing::warn;
+use tracing::{trace, warn};
 
-use super::{Supervisor, clock::unix_ms, envelope::Envelope};
+use super::{
+    Supervisor,
+    clock::{micros, unix_ms},
+    envelope::Envelope,
+};
 
 /// Room in a reply message for everything but the outputs' bytes and a failure's text.
 const REPLY_FRAME_BYTES: usize = 4 << 10;
@@ -85,6 +89,7 @@ impl Supervisor {
             // The alternate exchange keeps what the client is not there to take.
             mandatory: true,
         };
+        trace!(handled_us = micros(envelope.received.elapsed()), "reply goes out");
         match self.broker.publish(message).await {
             // The client can't be reached, and running the job again would not change that: the ledger has the outcome.
             Err(

@@ -236,6 +236,25 @@ async fn a_cancelled_job_ends_with_its_executor_and_spares_the_neighbours_the_bl
 }
 
 #[tokio::test]
+async fn a_small_job_comes_and_goes_while_others_run() {
+    let executor = start().await;
+    let long = misbehaving("spin");
+    let cancel = CancellationToken::new();
+    let run_long = || executor.run(ExecutorJob { cancel: &cancel, ..job(&long) });
+    let small = async {
+        for number in 1..=20 {
+            assert_eq!(u32s(&succeed(&executor, &add_one(64, number)).await[0]), vec![number; 64]);
+        }
+        cancel.cancel();
+    };
+    // One lane is left for the small ones.
+    let (first, second, third, ()) = tokio::join!(run_long(), run_long(), run_long(), small);
+    for long in [first, second, third] {
+        assert!(matches!(long, Err(RunError::Cancelled | RunError::Lost { .. })), "{long:?}");
+    }
+}
+
+#[tokio::test]
 async fn a_job_that_is_cancelled_while_it_waits_for_a_lane_costs_nobody_anything() {
     let executor = Executor::start(ExecutorOptions { lanes: 1, ..options() }).await.unwrap().0;
     let (long, waiting) = (misbehaving("spin"), add_one(1, 1));

@@ -27,6 +27,9 @@ use super::{
 };
 use crate::ipc::message::{ArgPlan, BufferPlan, Contents, LaunchPlan, Place, Run};
 
+/// A device copies one thing at a time in each direction. In pieces, a large buffer lets the small ones of other lanes go in between.
+const PIECE_BYTES: usize = 1 << 20;
+
 /// What all lanes of the process share.
 #[derive(Debug)]
 pub(crate) struct Common {
@@ -224,10 +227,14 @@ impl Lane {
                 return failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}"));
             };
             let target = place(work, output.place, plan.bytes)?;
-            // SAFETY: the range is mapped and as long as is said, no other job has it, and the block is at least as long.
-            let copied =
-                unsafe { sys::cuMemcpyDtoHAsync_v2(target.cast(), block.address, plan.bytes as usize, self.stream) };
-            called("cuMemcpyDtoHAsync", copied.result())?;
+            for (offset, bytes) in pieces(plan.bytes) {
+                // SAFETY: the range is mapped and as long as is said, no other job has it, and the block is at least as long.
+                let copied = unsafe {
+                    let (target, source) = (target.add(offset), block.address + offset as u64);
+                    sys::cuMemcpyDtoHAsync_v2(target.cast(), source, bytes, self.stream)
+                };
+                called("cuMemcpyDtoHAsync", copied.result())?;
+            }
         }
         Ok(self.record(events.next())?)
     }
@@ -242,12 +249,15 @@ impl Lane {
             }
             Contents::Staged(at) => {
                 let source = place(work, *at, plan.bytes)?;
-                // SAFETY: the range is mapped and as long as is said, nobody writes to it until the job is answered, and the block is at
-                // least as long.
-                let copied = unsafe {
-                    sys::cuMemcpyHtoDAsync_v2(block.address, source.cast(), plan.bytes as usize, self.stream)
-                };
-                called("cuMemcpyHtoDAsync", copied.result())?;
+                for (offset, bytes) in pieces(plan.bytes) {
+                    // SAFETY: the range is mapped and as long as is said, nobody writes to it until the job is answered, and the block
+                    // is at least as long.
+                    let copied = unsafe {
+                        let (target, source) = (block.address + offset as u64, source.add(offset));
+                        sys::cuMemcpyHtoDAsync_v2(target, source.cast(), bytes, self.stream)
+                    };
+                    called("cuMemcpyHtoDAsync", copied.result())?;
+                }
                 plan.bytes
             }
         };
@@ -387,6 +397,12 @@ fn prepare<'a>(
     }
 }
 
+/// Offsets and lengths that make up so many bytes.
+fn pieces(bytes: u64) -> impl Iterator<Item = (usize, usize)> {
+    let bytes = bytes as usize;
+    (0..bytes).step_by(PIECE_BYTES).map(move |offset| (offset, PIECE_BYTES.min(bytes - offset)))
+}
+
 /// The driver takes a list of pointers on trust; so it gets exactly what the kernel declares, or nothing.
 fn check_args(function: &Function, args: &[ArgPlan], buffers: usize) -> Result<(), String> {
     let Some(params) = &function.params else {
@@ -408,4 +424,20 @@ fn check_args(function: &Function, args: &[ArgPlan], buffers: usize) -> Result<(
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_up_the_whole_without_gaps() {
+        for bytes in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 7 * PIECE_BYTES + 3] {
+            let end = pieces(bytes as u64).fold(0, |end, (offset, length)| {
+                assert!(offset == end && (1..=PIECE_BYTES).contains(&length));
+                offset + length
+            });
+            assert_eq!(end, bytes);
+        }
+    }
 }

@@ -1,0 +1,157 @@
+//! `gpufleet-bench overhead`: what a worker adds to a tiny warm job, from its delivery to the moment at which its reply is handed to the
+//! channel. The worker says so itself, in a log line that is off otherwise.
+//!
+//! Beside it stand the part that the executor spent on the job, and what this machine takes to wake two processes over a socket: a worker
+//! that keeps kernels in a process of their own can't be faster than that.
+
+use std::{
+    fs,
+    io::{Read as _, Write as _},
+    os::unix::net::UnixStream,
+    thread,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, ensure};
+use gpufleet_local::{Cuda, Lines};
+use tokio::time::{sleep, timeout};
+
+use crate::{
+    machine::{self, Machine},
+    programs, saxpy,
+    stats::{Spread, percentile},
+    table::{spread, table},
+};
+
+/// The line, and the field that it carries.
+const LOG_DIRECTIVE: &str = "warn,gpufleet_worker::supervisor::outbox=trace";
+const FIELD: &str = "handled_us";
+/// Until the module is loaded, memory is kept for its buffers, and caches know the way.
+const WARM_UP_JOBS: usize = 200;
+/// The pause between two jobs, so that each finds the worker asleep, as a worker is that waits for work.
+const PAUSE: Duration = Duration::from_millis(1);
+const JOB_DEADLINE: Duration = Duration::from_secs(30);
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Jobs of each round
+    #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    jobs: u32,
+    /// Rounds
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    repeat: u32,
+    /// The worker's device: emulated, auto, system, or a driver library's path
+    #[arg(long, default_value = "emulated")]
+    cuda: Cuda,
+}
+
+/// Durations of one round, in the order in which they were measured.
+#[derive(Default)]
+struct Round {
+    handled: Vec<Duration>,
+    executor: Vec<Duration>,
+    wake_up: Vec<Duration>,
+}
+
+pub async fn run(options: &Options) -> anyhow::Result<()> {
+    machine::warn_unless_optimised();
+    programs::build()?;
+    let load_before = machine::load();
+    let fleet = gpufleet_local::Fleet::builder()
+        .label("bench")
+        .cuda(options.cuda.clone())
+        .worker_env("RUST_LOG", LOG_DIRECTIVE)
+        .start_with(&Lines)
+        .await?;
+    let measured = Box::pin(measure(options, &fleet)).await;
+    let machine = Machine::look(machine::broker_version(&fleet).await?, load_before);
+    let stopped = fleet.stop().await;
+    print(&machine, options, &measured?);
+    stopped.context("stop the fleet")?;
+    Ok(())
+}
+
+async fn measure(options: &Options, fleet: &gpufleet_local::Fleet) -> anyhow::Result<Vec<Round>> {
+    let client = gpufleet::Fleet::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
+    let log = fleet.worker(0).process().log();
+    eprintln!("warm up …");
+    for number in 0..WARM_UP_JOBS {
+        one(&client, number).await?;
+    }
+    let mut rounds = Vec::new();
+    for round in 0..options.repeat {
+        eprintln!("round {} of {} …", round + 1, options.repeat);
+        let before = handled(&log)?.len();
+        let mut measured = Round { wake_up: wake_ups(options.jobs)?, ..Round::default() };
+        for number in 0..options.jobs as usize {
+            measured.executor.push(one(&client, number).await?);
+            sleep(PAUSE).await;
+        }
+        measured.handled = handled(&log)?.split_off(before);
+        let (lines, jobs) = (measured.handled.len(), options.jobs as usize);
+        ensure!(lines == jobs, "the worker told of {lines} replies to {jobs} jobs");
+        rounds.push(measured);
+    }
+    client.close().await;
+    Ok(rounds)
+}
+
+/// One job there and back. Gives the executor's own time for it.
+async fn one(client: &gpufleet::Fleet, number: usize) -> anyhow::Result<Duration> {
+    let job = async { anyhow::Ok(client.submit(saxpy::job(number)).await?.await?) };
+    let result = timeout(JOB_DEADLINE, job).await.context("a job was not answered in time")??;
+    saxpy::check(number, &result)?;
+    Ok(Duration::from_micros(result.timings.total_us))
+}
+
+/// What the worker's log tells so far.
+fn handled(log: &std::path::Path) -> anyhow::Result<Vec<Duration>> {
+    let text = fs::read_to_string(log).with_context(|| format!("read the worker's log {}", log.display()))?;
+    let figures = text.lines().filter_map(|line| {
+        let (_, figure) = line.split_once(FIELD)?;
+        figure.strip_prefix('=')?.split_whitespace().next()?.parse().ok().map(Duration::from_micros)
+    });
+    Ok(figures.collect())
+}
+
+/// A byte to another thread over a socket, and one back, with a pause before each.
+fn wake_ups(count: u32) -> anyhow::Result<Vec<Duration>> {
+    let (mut here, mut there) = UnixStream::pair().context("make a pair of sockets")?;
+    let echo = thread::spawn(move || {
+        let mut byte = [0];
+        while there.read_exact(&mut byte).is_ok() && there.write_all(&byte).is_ok() {}
+    });
+    let mut all = Vec::new();
+    for _ in 0..count {
+        thread::sleep(PAUSE);
+        let started = Instant::now();
+        here.write_all(&[1])?;
+        here.read_exact(&mut [0])?;
+        all.push(started.elapsed());
+    }
+    drop(here);
+    echo.join().expect("the echo does not panic");
+    Ok(all)
+}
+
+fn print(machine: &Machine, options: &Options, rounds: &[Round]) {
+    println!(
+        "{}\nworker on {:?}, {} jobs a round, one at a time; medians of {} rounds, with the lowest and highest in parentheses\n",
+        machine.line(),
+        options.cuda,
+        options.jobs,
+        options.repeat
+    );
+    let mut table = table(["", "p50 µs", "p99 µs"]);
+    let mut row = |name: &str, part: fn(&Round) -> &[Duration]| {
+        let figure = |percent| {
+            let figures = rounds.iter().map(|round| percentile(part(round), percent).as_secs_f64() * 1e6);
+            spread(&Spread::of(figures).expect("there is a round"), 0)
+        };
+        table.add_row([name.to_owned(), figure(50.0), figure(99.0)]);
+    };
+    row("delivery to reply", |round| &round.handled);
+    row("of it, the executor's part", |round| &round.executor);
+    row("a wake-up over a socket and back", |round| &round.wake_up);
+    println!("{table}");
+}
