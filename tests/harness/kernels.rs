@@ -37,13 +37,7 @@ pub fn writes_beyond_its_buffer_as(number: usize) -> Job {
 }
 
 fn wild_write(ptx: String) -> Job {
-    Job::ptx(ptx)
-        .zeros("y", Dtype::U32, [4])
-        .entry("wild_write")
-        .blocks([1])
-        .block([1])
-        .arg_buffer("y")
-        .output("y")
+    Job::ptx(ptx).zeros("y", Dtype::U32, [4]).entry("wild_write").blocks([1]).block([1]).arg_buffer("y").output("y")
 }
 
 /// A job whose one buffer has this many bytes on the device, and that sends none of them.

@@ -186,7 +186,7 @@ impl Compiler {
         }
         let (compiled, origin) = outcome.clone()?;
         self.tally.of(if is_ours { origin } else { Origin::Memory }).fetch_add(1, Ordering::Relaxed);
-        if was_there && self.store.is_some() && self.cache.is_to_be_marked(key) {
+        if was_there && self.store.is_some() && self.cache.is_to_be_marked(key, cache::MARKED_EVERY) {
             self.mark_on_disk(key);
         }
         Ok(Found { compiled, origin: if was_there { Origin::Memory } else { origin } })
@@ -215,16 +215,23 @@ impl Compiler {
         Ok((compiled, Origin::Compiler))
     }
 
+    /// Finds out which compiler there is, as the first program would, so that it need not wait for that.
+    pub async fn prepare(&self) {
+        if self.store.is_some() {
+            self.toolkit_known().await;
+        }
+    }
+
+    async fn toolkit_known(&self) -> Option<&blake3::Hash> {
+        let found = self.toolkit.get_or_try_init(|| self.find_toolkit()).await;
+        found.inspect_err(|error| debug!(%error, "compiler not known, programs on disk not used")).ok()
+    }
+
     /// Where a program is kept on disk. Nowhere if the compiler can't be known exactly, which compiling itself then tells more about.
     async fn place(&self, key: blake3::Hash) -> Option<(Arc<Store>, blake3::Hash)> {
         let store = self.store.as_ref()?;
-        match self.toolkit.get_or_try_init(|| self.find_toolkit()).await {
-            Ok(toolkit) => Some((Arc::clone(store), blake3::keyed_hash(toolkit.as_bytes(), key.as_bytes()))),
-            Err(error) => {
-                debug!(%error, "compiler not known, programs on disk not used");
-                None
-            }
-        }
+        let toolkit = self.toolkit_known().await?;
+        Some((Arc::clone(store), blake3::keyed_hash(toolkit.as_bytes(), key.as_bytes())))
     }
 
     /// A child loads the compiler to see what it is: this process loads none of it.

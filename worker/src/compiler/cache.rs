@@ -15,7 +15,7 @@ const ENTRIES_MAX: usize = 512;
 /// All kept PTX together, for those that are not so small.
 const BYTES_MAX: usize = 256 << 20;
 /// How often a program that is always found here is marked as used on disk, so that it is not dropped there.
-const MARKED_EVERY: Duration = Duration::from_secs(600);
+pub(super) const MARKED_EVERY: Duration = Duration::from_secs(600);
 
 pub(super) type Outcome = Result<(Arc<Compiled>, Origin), CompileError>;
 
@@ -64,9 +64,9 @@ impl Cache {
     }
 
     /// Whether it is time to mark a program as used on disk too; it then counts as done.
-    pub(super) fn is_to_be_marked(&self, key: blake3::Hash) -> bool {
+    pub(super) fn is_to_be_marked(&self, key: blake3::Hash, every: Duration) -> bool {
         let mut state = self.state();
-        let due = state.entries.get_mut(&key).filter(|entry| entry.marked.elapsed() >= MARKED_EVERY);
+        let due = state.entries.get_mut(&key).filter(|entry| entry.marked.elapsed() >= every);
         due.map(|entry| entry.marked = Instant::now()).is_some()
     }
 
@@ -114,6 +114,15 @@ mod tests {
         assert!(!Arc::ptr_eq(&first, &second));
         cache.forget(key("a"), &first);
         assert!(Arc::ptr_eq(&second, &cache.cell(key("a"))));
+    }
+
+    #[test]
+    fn a_program_is_marked_on_disk_now_and_then() {
+        let cache = Cache::default();
+        cache.cell(key("a"));
+        assert!(!cache.is_to_be_marked(key("a"), MARKED_EVERY), "it was just read or written");
+        assert!(cache.is_to_be_marked(key("a"), Duration::ZERO));
+        assert!(!cache.is_to_be_marked(key("b"), Duration::ZERO), "it is not known at all");
     }
 
     #[tokio::test]

@@ -33,6 +33,9 @@ pub(super) async fn print(device: &DeviceInfo) {
 async fn measure(device: &DeviceInfo, folder: &Path) -> Result<String, String> {
     let worker = || Store::open(folder, STORE_BYTES).map(|store| Compiler::new(None).with_store(Some(store)));
     let (first, second) = (worker().map_err(|error| error.to_string())?, worker().map_err(|error| error.to_string())?);
+    for compiler in [&first, &second] {
+        compiler.prepare().await;
+    }
     let cold = timed(&first, device, Origin::Compiler).await?;
     let on_disk = timed(&second, device, Origin::Disk).await?;
     let mut warm = Vec::with_capacity(WARM);

@@ -97,7 +97,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let store = start::store(&config.cache)?;
     let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_time_limit(config.compile_limit);
     let compiler = Arc::new(compiler.with_store(store));
-    tokio::spawn(start::tell_sandbox(Arc::clone(&compiler), config.sandbox));
+    tokio::spawn(start::prepare_compiler(Arc::clone(&compiler), config.sandbox));
     let devices = start::devices(&config, &admission, &compiler).await?;
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
     let orders = Orders::new(config.name.clone());

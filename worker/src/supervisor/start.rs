@@ -56,8 +56,14 @@ pub(super) fn store(cache: &CacheSpec) -> Result<Option<Store>, StoreError> {
     }
 }
 
+/// Has everything known about the compiler before the first job that needs it.
+pub(super) async fn prepare_compiler(compiler: Arc<Compiler>, sandbox: Sandbox) {
+    compiler.prepare().await;
+    tell_sandbox(&compiler, sandbox).await;
+}
+
 /// Says once what is closed to compilers here, and what should be and is not.
-pub(super) async fn tell_sandbox(compiler: Arc<Compiler>, sandbox: Sandbox) {
+async fn tell_sandbox(compiler: &Compiler, sandbox: Sandbox) {
     let checked = match compiler.check_sandbox().await {
         Ok(checked) => checked,
         Err(error) => return warn!(%error, "compiler sandbox not checked"),

@@ -5,6 +5,7 @@
 mod compiling;
 mod failing;
 mod harness;
+mod images;
 mod living;
 mod memory;
 mod running;

@@ -67,7 +67,10 @@ fn room(held: &HashMap<u32, u64>, free: u64, reserved: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use gpufleet_schema::Priority;
+
     use super::*;
+    use crate::scheduler::{Allowed, Demand, Promise};
 
     const GIB: u64 = 1 << 30;
 
@@ -81,5 +84,38 @@ mod tests {
         held.insert(2, GIB);
         assert_eq!(room(&held, 10 * GIB, 0), 15 * GIB, "the other process has gone");
         assert_eq!(room(&held, 0, 6 * GIB), 0);
+    }
+
+    /// Waits for a place for this many bytes.
+    fn demand(bytes: u64) -> Demand {
+        Demand {
+            pool: PoolId(0),
+            priority: Priority::Normal,
+            bytes,
+            alone: false,
+            allowed: Allowed::ALL,
+            returnable: false,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_job_waits_while_another_process_has_the_memory_and_starts_when_it_has_gone() {
+        let (device, pool) = (DeviceId(0), PoolId(0));
+        let admission = Admission::new(&[Promise::default()]);
+        admission.tell(Event::Device { device, places: 4, bytes: 16 * GIB });
+        admission.tell(Event::ExecutorUp(device, pool));
+        let memory = Memory::new(device, 16 * GIB, GIB, Arc::clone(&admission));
+        memory.hear(1, Some(pool), MemoryReport { held: 0, kept: 0, free: 9 * GIB });
+        memory.hear(2, None, MemoryReport { held: 0, kept: 0, free: 8 * GIB });
+        // A job runs: there are 7 GiB for it and others.
+        let (_running, _) = admission.admit(demand(GIB)).await.unwrap();
+        memory.hear(1, Some(pool), MemoryReport { held: GIB, kept: 0, free: 7 * GIB });
+        let (fits, _) = admission.admit(demand(6 * GIB)).await.unwrap();
+        drop(fits);
+        let mut waits = std::pin::pin!(admission.admit(demand(7 * GIB)));
+        assert!(futures::poll!(waits.as_mut()).is_pending());
+        memory.hear(1, Some(pool), MemoryReport { held: GIB, kept: 0, free: 13 * GIB });
+        let (permit, _) = waits.await.unwrap();
+        assert_eq!(permit.kept_max, 5 * GIB);
     }
 }

@@ -1,0 +1,94 @@
+//! Programs in the form in which an executor gets them, on a socket without a supervisor.
+
+use std::{
+    os::{fd::OwnedFd, unix::net::UnixStream},
+    process::{Child, Command, Stdio},
+};
+
+use gpufleet_schema::{Block, FailureCode, Grid};
+use gpufleet_worker::ipc::{
+    FromExecutor, ToExecutor, frame,
+    message::{ArgPlan, BufferPlan, Contents, Image, LaunchPlan, Run},
+};
+
+use crate::harness::{PTX, executable};
+
+/// An executor child and our end of its socket.
+struct Bare {
+    socket: UnixStream,
+    child: Child,
+}
+
+impl Bare {
+    fn start() -> Self {
+        let (socket, theirs) = UnixStream::pair().expect("there are descriptors left");
+        let child = Command::new(executable())
+            .args(["executor", "--device", "0", "--cuda", "emulated", "--lanes", "1"])
+            .stdin(Stdio::from(OwnedFd::from(theirs)))
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("the worker was built for this test");
+        let mut bare = Self { socket, child };
+        let FromExecutor::Ready(device, memory) = bare.next() else { panic!("it does not start") };
+        assert!(!device.takes_cubins && memory.free > 0);
+        bare
+    }
+
+    fn next(&mut self) -> FromExecutor {
+        frame::read(&self.socket).expect("it speaks our language").expect("it lives").0
+    }
+
+    fn say(&self, message: &ToExecutor) {
+        frame::write(&self.socket, message).expect("it lives");
+    }
+
+    /// Loads the program and runs its `add_one` on four zeros.
+    fn run(&mut self, program: u32, image: Image) -> Result<(), FailureCode> {
+        self.say(&ToExecutor::Program { program, image });
+        let launch = LaunchPlan {
+            entry: "add_one".to_owned(),
+            grid: Grid::Blocks(vec![1]),
+            block: Block::Threads(vec![4]),
+            shared_bytes: 0,
+            args: vec![ArgPlan::Buffer(0), ArgPlan::Scalar { bits: 4, size: 4 }],
+            repeat: 1,
+        };
+        let run = Run {
+            job: u64::from(program),
+            program,
+            buffers: vec![BufferPlan { bytes: 16, contents: Contents::Zeros }],
+            launches: vec![launch],
+            outputs: vec![],
+            kept_max: u64::MAX,
+        };
+        self.say(&ToExecutor::Run(run));
+        loop {
+            match self.next() {
+                FromExecutor::Memory(_) => {}
+                FromExecutor::Finished { outcome, .. } => return outcome.map_err(|failure| failure.code),
+                other => panic!("unexpected {other:?}"),
+            }
+        }
+    }
+}
+
+impl Drop for Bare {
+    fn drop(&mut self) {
+        drop(self.child.kill());
+        drop(self.child.wait());
+    }
+}
+
+#[test]
+fn a_driver_that_refuses_the_cubin_gets_the_ptx() {
+    let mut executor = Bare::start();
+    let mut cubin = vec![0_u8; 64];
+    // A whole header of a file for a GPU, and nothing behind it. The emulator takes no cubin at all.
+    cubin[..6].copy_from_slice(b"\x7fELF\x02\x01");
+    cubin[18..20].copy_from_slice(&190_u16.to_le_bytes());
+    assert_eq!(executor.run(1, Image::Cubin(cubin.clone())), Err(FailureCode::LoadError));
+    assert_eq!(executor.run(2, Image::Both { cubin: cubin.clone(), ptx: PTX.to_owned() }), Ok(()));
+    assert_eq!(executor.run(3, Image::Both { cubin: b"no cubin".to_vec(), ptx: PTX.to_owned() }), Ok(()));
+    let broken = Image::Both { cubin, ptx: "no PTX either".to_owned() };
+    assert_eq!(executor.run(4, broken), Err(FailureCode::LoadError));
+}
