@@ -64,7 +64,7 @@ impl Kind {
         ];
         let mut kinds: Vec<Self> = guilty.iter().flat_map(|(kind, count)| vec![*kind; *count]).collect();
         while kinds.len() < jobs as usize {
-            kinds.push(if kinds.len() % 2 == 0 { Self::Computes } else { Self::Waits });
+            kinds.push(if kinds.len().is_multiple_of(2) { Self::Computes } else { Self::Waits });
         }
         chance.shuffled(&kinds)
     }

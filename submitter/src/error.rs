@@ -1,5 +1,7 @@
 //! What can go wrong between a producer and the fleet.
 
+use std::time::Duration;
+
 use gpufleet_schema::{JobId, PoolName, Priority, bounds::MESSAGE_BYTES_MAX, id::InvalidId};
 use gpufleet_transport::{DeclareError, InvalidBrokerUrl, PublishError, QueueError};
 
@@ -34,7 +36,11 @@ pub enum SubmitError {
     /// The queue was deleted after it had been declared.
     #[error("pool {pool} has no queue for priority {priority}")]
     NoQueue { pool: PoolName, priority: Priority },
-    #[error("the queue of pool {pool} for priority {priority} is full or unavailable")]
+    /// Nobody has the job. There is room again when workers have taken from the queue: [`SubmitError::retry_after`].
+    #[error(
+        "the queue of pool {pool} for priority {priority} is full or unavailable; submit again in {} or later",
+        humantime::format_duration(RETRY_AFTER)
+    )]
     Refused { pool: PoolName, priority: Priority },
     /// The confirm did not come in time. The broker may have the job; submitting it again under its id is harmless.
     #[error("job {job_id} may have arrived or not")]
@@ -52,7 +58,19 @@ pub enum PoolError {
     Queue(#[from] QueueError),
 }
 
+/// Long enough that a thousand producers who are refused do not keep the broker busy with refusals.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
+
 impl SubmitError {
+    /// How long to wait before the same job is submitted again; `None` where that would not help.
+    pub fn retry_after(&self) -> Option<Duration> {
+        match self {
+            Self::Refused { .. } => Some(RETRY_AFTER),
+            Self::Unknown { .. } | Self::NoQueue { .. } => Some(Duration::ZERO),
+            _ => None,
+        }
+    }
+
     pub(crate) fn of_publish(error: PublishError, job_id: JobId, pool: &PoolName, priority: Priority) -> Self {
         match error {
             PublishError::Unroutable { .. } => Self::NoQueue { pool: pool.clone(), priority },

@@ -39,3 +39,17 @@ mod two_workers;
 mod worker_dies_at;
 mod worker_lost;
 mod worker_start;
+
+/// The table of faults in the README is worth what it names.
+#[test]
+fn every_scenario_that_the_readme_names_is_there() {
+    let readme = include_str!("../README.md");
+    let (_, table) = readme.split_once("| fault | scenario |").expect("the README has the table of faults");
+    let named: Vec<_> = table.split('`').filter_map(|word| word.split_once("::")).collect();
+    assert!(named.len() > 40, "{named:?}");
+    for (module, name) in named {
+        let path = format!("{}/scenarios/{module}.rs", env!("CARGO_MANIFEST_DIR"));
+        let source = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+        assert!(source.contains(&format!("async fn {name}(")), "{module} has no scenario {name}");
+    }
+}

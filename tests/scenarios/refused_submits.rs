@@ -66,6 +66,7 @@ async fn a_full_queue_pushes_back_and_the_ledger_has_no_job_that_nobody_has() {
     };
     assert!(matches!(refused, SubmitError::Refused { .. }), "{refused:?}");
     assert!(refused.to_string().contains("pool default") && refused.to_string().contains("full"), "{refused}");
+    assert!(refused.retry_after().is_some_and(|pause| !pause.is_zero()), "{refused}");
     let folder = tempfile::tempdir().unwrap();
     let job = ["submit", "mandelbrot", "--arg", "width=8", "--arg", "height=8", "--arg", "centre_x=-0.5"];
     let more = ["--arg", "centre_y=0.0", "--arg", "step=0.3", "--arg", "max_iterations=50", "--detach"];

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: measures an optimised build.
+//! `cargo xtask bench` and `bench-chaos`: measure an optimised build.
 
 use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 
@@ -15,7 +15,8 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-pub async fn run(options: &Options) -> anyhow::Result<()> {
+/// Runs this benchmark of `gpufleet-bench`.
+pub async fn run(benchmark: &str, options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services], &terminal)?;
     terminal.heading("build with optimisation");
@@ -23,7 +24,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     build.args(FLEET_PACKAGES.iter().flat_map(|package| ["--package", package]));
     workspace::run(build).await?;
     terminal.heading("measure");
-    let mut bench = cargo(["run", "--quiet", "--release", "--package", "gpufleet-bench", "--", "round-trips"]);
+    let mut bench = cargo(["run", "--quiet", "--release", "--package", "gpufleet-bench", "--", benchmark]);
     bench.args(&options.arguments).env(BIN_DIR_VARIABLE, workspace::target()?.join("release"));
     workspace::run(bench).await
 }

@@ -50,6 +50,8 @@ enum Command {
     PtxCases(ptx_cases::Options),
     /// Set up, build with optimisation, and measure; arguments go to the benchmark
     Bench(bench::Options),
+    /// The same with jobs of which some fault, hang or ask too much: what that costs the others
+    BenchChaos(bench::Options),
     /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
     BenchEmulator(bench_emulator::Options),
 }
@@ -65,7 +67,8 @@ async fn main() -> ExitCode {
         Command::Kernels(options) => kernels::run(&options).await,
         Command::Sqlx(options) => sqlx::run(&options).await,
         Command::PtxCases(options) => ptx_cases::run(&options).await,
-        Command::Bench(options) => bench::run(&options).await,
+        Command::Bench(options) => bench::run("round-trips", &options).await,
+        Command::BenchChaos(options) => bench::run("chaos", &options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };
     match result {
