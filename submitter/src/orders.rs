@@ -1,7 +1,7 @@
 //! Orders to the fleet: cancel jobs, drain a worker. They go into a log that every worker reads from its beginning.
 
-use gpufleet_schema::{Command, JobId, MessageId, Order, Selection, WorkerName, encoding, topology};
-use gpufleet_transport::{Message, Properties, PublishError};
+use gpufleet_schema::{Command, JobId, MessageId, Order, Selection, WorkerName};
+use gpufleet_transport::PublishError;
 
 use crate::{Fleet, submission::now_ms};
 
@@ -30,17 +30,7 @@ impl Fleet {
     }
 
     async fn order(&self, command: Command, by: Option<String>) -> Result<(), PublishError> {
-        let body =
-            encoding::encode_order(&Order::new(now_ms(), by, command)).expect("an order has only strings and numbers");
-        let properties = Properties {
-            message_id: Some(MessageId::new().to_string()),
-            content_type: Some("application/json".to_owned()),
-            kind: Some(topology::TYPE_ORDER.to_owned()),
-            ..Properties::default()
-        };
-        let routing_key = String::new();
-        let message = Message { exchange: topology::CONTROL, routing_key, body, properties, mandatory: true };
-        self.connection.broker().publish(message).await
+        self.connection.broker().order(&Order::new(now_ms(), by, command), MessageId::new()).await
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{ClientName, PoolName};
+use gpufleet_schema::{ClientName, MessageId, Order, PoolName};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
@@ -10,6 +10,7 @@ use crate::{
     BrokerUrl, ConnectError, Consumer, DeclareError, Message, Options, PublishError, QueueDepth, QueueError, State,
     consumer::Start,
     link::Link,
+    order,
     publisher::Publisher,
     topology::{self, Declaration},
 };
@@ -80,6 +81,12 @@ impl Broker {
     /// Cancelled before the message left, it isn't sent; after that it is, and nobody learns the outcome.
     pub async fn publish(&self, message: Message) -> Result<(), PublishError> {
         self.inner.publisher.publish(message).await
+    }
+
+    /// Gives an order to the whole fleet, and resolves when it is in the log that every worker reads. The message carries `id`.
+    /// Cancelled, it is open whether it was given.
+    pub async fn order(&self, order: &Order, id: MessageId) -> Result<(), PublishError> {
+        self.publish(order::message(order, id)).await
     }
 
     /// Consumes from a queue until stopped, through outages. `prefetch` bounds what is out unsettled; 0 counts as 1.

@@ -13,6 +13,7 @@ mod events;
 mod link;
 mod message;
 mod options;
+mod order;
 mod publisher;
 mod topology;
 mod url;

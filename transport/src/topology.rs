@@ -28,6 +28,8 @@ pub struct QueueDepth {
 
 /// For one set of declarations, a reconnection included. Quorum queues take a cluster some hundred milliseconds each.
 const DECLARE_DEADLINE: Duration = Duration::from_secs(30);
+/// Between looks at a queue that is there and does not answer yet.
+const QUEUE_PAUSE: Duration = Duration::from_millis(250);
 /// For one question about a queue.
 const QUESTION_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -107,6 +109,15 @@ pub(crate) async fn declare(link: &Link, declaration: &Declaration) -> Result<()
         };
         match tokio::time::timeout_at(deadline, attempt).await {
             Ok(Ok(())) => return Ok(()),
+            // Nothing that is declared can be missing: the broker knows the queue and has not brought it up again yet, as for some
+            // moments after its start.
+            Ok(Err((what, error))) if is_not_found(&error) => {
+                let reason = reason_of(&error);
+                debug!(what, reason, "declared once it is up");
+                if tokio::time::timeout_at(deadline, tokio::time::sleep(QUEUE_PAUSE)).await.is_err() {
+                    return Err(DeclareError::Timeout { what, waited: DECLARE_DEADLINE, last: Some(reason) });
+                }
+            }
             Ok(Err((what, error))) if is_channel_level(&error) => return Err(mismatch::explain(what, &error)),
             Ok(Err((what, error))) => {
                 debug!(what, %error, "declaration interrupted");

@@ -6,15 +6,19 @@
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard},
+    time::Duration,
 };
 
 use gpufleet_schema::{Command, JobId, MessageId, Order, Selection, Task, WorkerName, encoding, topology};
-use gpufleet_transport::{Broker, Incoming, Message, Properties, PublishError};
+use gpufleet_transport::{Broker, Incoming, PublishError};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use super::clock::unix_ms;
+
+/// Between marks that the broker did not take.
+const MARK_PAUSE: Duration = Duration::from_secs(1);
 
 /// What this worker was told.
 #[derive(Debug)]
@@ -96,15 +100,16 @@ impl Orders {
     /// Writes this worker's mark into the log, and waits until it has come back with everything before it.
     pub(super) async fn catch_up(&self, broker: &Broker) -> Result<(), PublishError> {
         let order = Order::new(unix_ms(), Some(self.worker.to_string()), Command::Mark { id: self.mark });
-        let body = encoding::encode_order(&order).expect("a mark has no value that JSON can't carry");
-        let properties = Properties {
-            message_id: Some(self.mark.to_string()),
-            content_type: Some("application/json".to_owned()),
-            kind: Some(topology::TYPE_ORDER.to_owned()),
-            ..Properties::default()
-        };
-        let routing_key = String::new();
-        broker.publish(Message { exchange: topology::CONTROL, routing_key, body, properties, mandatory: true }).await?;
+        while let Err(error) = broker.order(&order, self.mark).await {
+            match error {
+                // A broker that has just started refuses what it can't yet put into the log. The mark may come twice.
+                PublishError::Nacked { .. } | PublishError::Timeout { .. } | PublishError::Unknown { .. } => {
+                    warn!(%error, "no word yet of the orders given before, asking again");
+                    tokio::time::sleep(MARK_PAUSE).await;
+                }
+                refused => return Err(refused),
+            }
+        }
         let mut caught_up = self.caught_up.subscribe();
         caught_up.wait_for(|caught_up| *caught_up).await.expect("the sender is here");
         Ok(())
