@@ -15,19 +15,24 @@ use super::{
     driver,
     graph::memory::GraphBytes,
     handle::{Handle, Registry, fresh},
+    injection,
     limits::Limits,
     memory::Allocations,
     pool::Pool,
     printf::Printf,
     settings::Settings,
     status::{Answer, Status},
+    visible::Part,
 };
 use crate::{memory::Memory, module::ComputeCapability};
 
 /// A device of the emulated machine.
 #[derive(Debug)]
 pub struct Device {
+    /// Its number among those that this process sees.
     pub ordinal: i32,
+    /// What of the machine it is.
+    pub part: Part,
     pub capability: ComputeCapability,
     pub limits: Limits,
     pub threads: usize,
@@ -67,9 +72,10 @@ pub struct PrimaryState {
 }
 
 impl Device {
-    pub fn new(ordinal: u32, settings: &Settings, pools: &Registry<Pool>) -> Answer<Self> {
-        let memory = Memory::checked(settings.memory_bytes, settings.checks).map_err(|error| {
-            eprintln!("gpufleet emulator: failed to reserve {} bytes for a device: {error}", settings.memory_bytes);
+    pub fn new(ordinal: u32, part: Part, settings: &Settings, pools: &Registry<Pool>) -> Answer<Self> {
+        let memory_bytes = settings.memory_bytes / u64::from(settings.slices.max(1));
+        let memory = Memory::checked(memory_bytes, settings.checks).map_err(|error| {
+            eprintln!("gpufleet emulator: failed to reserve {memory_bytes} bytes for a device: {error}");
             Status::OutOfMemory
         })?;
         let ordinal = ordinal.cast_signed();
@@ -77,6 +83,7 @@ impl Device {
         pools.insert(default_pool, Arc::new(Pool::new(ordinal, 0)));
         Ok(Self {
             ordinal,
+            part,
             capability: settings.compute_capability,
             limits: Limits::of(settings.compute_capability),
             threads: settings.threads,
@@ -97,19 +104,9 @@ impl Device {
         format!("gpufleet emulator (CPU, {})", instruction_set())
     }
 
-    /// Stays the same on one host, and differs between hosts and ordinals as a board's does.
-    pub fn uuid(&self) -> [u8; 16] {
-        let mut bytes = [0; 16];
-        let seed = format!("gpufleet emulator {} {}", host_name(), self.ordinal);
-        for (half, salt) in bytes.chunks_exact_mut(8).zip(["a", "b"]) {
-            half.copy_from_slice(&fnv1a(format!("{salt}{seed}").as_bytes()).to_be_bytes());
-        }
-        bytes
-    }
-
     /// A bus address that no machine has: domain `ffff`.
     pub fn pci_bus_id(&self) -> String {
-        format!("FFFF:{:02X}:00.0", self.ordinal)
+        format!("FFFF:{:02X}:00.0", self.part.device)
     }
 
     pub fn fault(&self) -> Option<&DeviceFault> {
@@ -138,6 +135,7 @@ impl Device {
     /// The primary context, made by whoever asks first.
     pub fn retain_primary(&'static self) -> Answer<Arc<Context>> {
         self.check()?;
+        injection::open(self)?;
         let mut primary = self.primary();
         let context = match &primary.context {
             Some(context) => Arc::clone(context),
@@ -208,18 +206,4 @@ fn instruction_set() -> &'static str {
         return "AVX2";
     }
     ARCH
-}
-
-fn host_name() -> String {
-    let mut name = [0u8; 256];
-    // SAFETY: the buffer is valid for its length; one byte less keeps a NUL at the end of a name that was cut off.
-    let named = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len() - 1) };
-    let length = if named == 0 { name.iter().position(|byte| *byte == 0).unwrap_or(0) } else { 0 };
-    String::from_utf8_lossy(&name[..length]).into_owned()
-}
-
-fn fnv1a(bytes: &[u8]) -> u64 {
-    const OFFSET_BASIS: u64 = 0xcbf2_9ce4_8422_2325;
-    const PRIME: u64 = 0x0100_0000_01b3;
-    bytes.iter().fold(OFFSET_BASIS, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(PRIME))
 }

@@ -3,7 +3,7 @@
 //!
 //! A rule is `PLACE=FAULT`, rules are separated by commas, and the first that fits counts. Places are `launch:7` (the
 //! seventh kernel that the process starts, graphs' included), `launch:7+` (that one and all later), `launch@saxpy` (each
-//! start of that kernel), and likewise `alloc:3` (device memory, in pools or not) and `copy:2` (the calls that copy). A device's
+//! start of that kernel), and likewise `alloc:3` (device memory, in pools or not) `copy:2` (the calls that copy) and `context:1` (asking for a device's primary context). A device's
 //! number and a slash before the place, as in `1/launch:7+`, keep the rule to that device; the counts are of all devices.
 
 use std::{
@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     context::Context,
-    device::DeviceFault,
+    device::{Device, DeviceFault},
     driver, settings,
     status::{Answer, Status},
 };
@@ -25,12 +25,13 @@ pub struct Injection {
     launches: AtomicU64,
     allocations: AtomicU64,
     copies: AtomicU64,
+    contexts: AtomicU64,
 }
 
 /// Where a fault comes, and which.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rule {
-    device: Option<i32>,
+    device: Option<u32>,
     site: Site,
     which: Which,
     fault: Injected,
@@ -42,6 +43,8 @@ pub enum Site {
     Launch,
     Allocation,
     Copy,
+    /// The start of a device's primary context.
+    Context,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -81,7 +84,7 @@ impl Injection {
     }
 
     /// Counts a place and answers what is to happen there, with its number.
-    fn next(&self, device: i32, site: Site, kernel: Option<&str>) -> Option<(Injected, u64)> {
+    fn next(&self, device: u32, site: Site, kernel: Option<&str>) -> Option<(Injected, u64)> {
         if self.rules.is_empty() {
             return None;
         }
@@ -89,6 +92,7 @@ impl Injection {
             Site::Launch => &self.launches,
             Site::Allocation => &self.allocations,
             Site::Copy => &self.copies,
+            Site::Context => &self.contexts,
         };
         let number = count.fetch_add(1, Ordering::Relaxed) + 1;
         let fits = |rule: &&Rule| {
@@ -104,9 +108,20 @@ impl Injection {
     }
 }
 
+/// A primary context that is asked for: the device is lost instead where it is its turn.
+pub fn open(device: &Device) -> Answer {
+    match driver()?.injection.next(device.part.device, Site::Context, None) {
+        Some((Injected::Sticky(status), number)) => {
+            device.raise(DeviceFault { status, report: report(status, &format!("context {number}")) });
+            device.check()
+        }
+        None | Some(_) => Ok(()),
+    }
+}
+
 /// A call that allocates or copies: fails where it is its turn.
 pub fn call(context: &Context, site: Site) -> Answer {
-    match driver()?.injection.next(context.device.ordinal, site, None) {
+    match driver()?.injection.next(context.device.part.device, site, None) {
         None | Some((Injected::Hang, _)) => Ok(()),
         Some((Injected::OutOfMemory, _)) => Err(Status::OutOfMemory),
         Some((Injected::Sticky(status), number)) => {
@@ -119,7 +134,7 @@ pub fn call(context: &Context, site: Site) -> Answer {
 
 /// A kernel that is about to start: the fault that it ends with, where it is its turn.
 pub fn launch(context: &Context, kernel: &str) -> Result<(), DeviceFault> {
-    let device = context.device.ordinal;
+    let device = context.device.part.device;
     let next = driver().ok().and_then(|driver| driver.injection.next(device, Site::Launch, Some(kernel)));
     let Some((fault, number)) = next else {
         return Ok(());
@@ -176,6 +191,7 @@ impl FromStr for Site {
             "launch" => Ok(Self::Launch),
             "alloc" => Ok(Self::Allocation),
             "copy" => Ok(Self::Copy),
+            "context" => Ok(Self::Context),
             _ => Err(expected()),
         }
     }
@@ -199,7 +215,7 @@ pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
 fn expected() -> String {
     let faults = FAULTS.map(|(name, _)| name).join(", ");
     format!(
-        "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory or copy:1=device-lost, \
+        "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory copy:1=device-lost or context:1=device-lost, \
          separated by commas, as 1/launch:7=trap for device 1 alone, with one of the faults {faults}; hang is for launches, out-of-memory for allocations"
     )
 }

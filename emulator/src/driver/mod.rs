@@ -32,6 +32,7 @@ pub mod settings;
 pub mod status;
 pub mod stream;
 pub mod value;
+pub mod visible;
 
 use std::sync::OnceLock;
 
@@ -95,8 +96,12 @@ impl Driver {
             Status::SystemNotReady
         })?;
         let pools = Registry::default();
-        let device = |ordinal| Device::new(ordinal, &settings, &pools);
-        let devices = (0..settings.devices).map(device).collect::<Answer<_>>()?;
+        let parts = (0..).zip(visible::shown(&settings));
+        let devices: Vec<_> =
+            parts.map(|(ordinal, part)| Device::new(ordinal, part, &settings, &pools)).collect::<Answer<_>>()?;
+        if devices.is_empty() {
+            return Err(Status::NoDevice);
+        }
         Ok(Self {
             injection: Injection::new(settings.faults.clone()),
             settings,

@@ -5,7 +5,10 @@ use std::{env, thread};
 
 use thiserror::Error;
 
-use super::injection::{self, Rule};
+use super::{
+    injection::{self, Rule},
+    visible::VISIBLE_DEVICES,
+};
 use crate::checks::{Checks, NAMES};
 use crate::module::ComputeCapability;
 
@@ -13,6 +16,9 @@ use crate::module::ComputeCapability;
 pub const DEVICES: &str = "GPUFLEET_EMULATOR_DEVICES";
 /// Memory of each device: bytes, or a number with `KiB`, `MiB` or `GiB`.
 pub const MEMORY: &str = "GPUFLEET_EMULATOR_MEMORY";
+/// Into how many slices each device is cut, as one is in MIG mode; each has its part of the memory. 0, the default, is a whole
+/// device.
+pub const SLICES: &str = "GPUFLEET_EMULATOR_SLICES";
 /// Compute capability of each device, as in `8.0`.
 pub const COMPUTE_CAPABILITY: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
 /// How many threads of the host run the blocks of one kernel; the default is every core.
@@ -38,6 +44,8 @@ const MEMORY_BYTES_MAX: u64 = 1 << 40;
 const MEMORY_BYTES_DEFAULT: u64 = 2 << 30;
 /// A machine with more cores gains nothing more from a single kernel.
 const THREADS_MAX: u32 = 1024;
+/// As many as the largest GPU can be cut into.
+const SLICES_MAX: u32 = 7;
 /// The range of architectures whose PTX the interpreter reads.
 const MAJOR_RANGE: std::ops::RangeInclusive<u32> = 5..=12;
 
@@ -45,6 +53,9 @@ const MAJOR_RANGE: std::ops::RangeInclusive<u32> = 5..=12;
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     pub devices: u32,
+    pub slices: u32,
+    /// The devices that this process may see, as `CUDA_VISIBLE_DEVICES` lists them; all without it.
+    pub visible: Option<String>,
     pub memory_bytes: u64,
     pub compute_capability: ComputeCapability,
     pub threads: usize,
@@ -72,6 +83,8 @@ impl Settings {
         let cores = thread::available_parallelism().map_or(1, |cores| cores.get() as u32);
         Ok(Self {
             devices: setting(&lookup, DEVICES, 1, |text| whole(text, 1, DEVICES_MAX))?,
+            slices: setting(&lookup, SLICES, 0, |text| whole(text, 0, SLICES_MAX))?,
+            visible: lookup(VISIBLE_DEVICES),
             memory_bytes: setting(&lookup, MEMORY, MEMORY_BYTES_DEFAULT, memory_bytes)?,
             compute_capability: setting(
                 &lookup,
@@ -130,6 +143,13 @@ fn compute_capability(text: &str) -> Result<ComputeCapability, String> {
     parsed
         .filter(|capability| MAJOR_RANGE.contains(&capability.major) && capability.minor <= 9)
         .ok_or_else(|| "expected a compute capability from 5.0 to 12.9, as in 8.0".to_owned())
+}
+
+#[cfg(test)]
+impl Default for Settings {
+    fn default() -> Self {
+        Self::read(|_| None).expect("defaults make sense")
+    }
 }
 
 #[cfg(test)]

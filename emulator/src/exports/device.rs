@@ -41,11 +41,11 @@ exports! {
     }
 
     fn cuDeviceGetUuid(uuid: Out<[u8; 16]>, device: i32) {
-        uuid.fill(|| Ok(driver()?.device(device)?.uuid()))
+        uuid.fill(|| Ok(driver()?.device(device)?.part.whole().uuid()))
     }
 
     fn cuDeviceGetUuid_v2(uuid: Out<[u8; 16]>, device: i32) {
-        uuid.fill(|| Ok(driver()?.device(device)?.uuid()))
+        uuid.fill(|| Ok(driver()?.device(device)?.part.uuid()))
     }
 
     fn cuDeviceTotalMem_v2(bytes: Out<usize>, device: i32) {
