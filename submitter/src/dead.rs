@@ -8,7 +8,8 @@ use gpufleet_schema::{
     Batch, Encoding, JobId, MessageId, Submitted, Task,
     event::JobInfo,
     topology::{
-        self, DEAD_QUEUE, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON, HEADER_USER,
+        self, DEAD_QUEUE, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_HOPS, HEADER_LOSSES, HEADER_MET, HEADER_ORIGIN,
+        HEADER_REASON, HEADER_USER,
     },
 };
 use gpufleet_transport::{
@@ -26,6 +27,18 @@ const NEXT_LETTER: Duration = Duration::from_secs(5);
 /// RabbitMQ's own account, for what it buried by itself.
 const BROKERS_REASON: &str = "x-first-death-reason";
 const BROKERS_ORIGIN: &str = "x-first-death-queue";
+
+/// Headers that tell of a job's way so far.
+const FORGOTTEN: [&str; 8] = [
+    HEADER_ATTEMPT,
+    HEADER_LOSSES,
+    HEADER_DELIVERIES,
+    HEADER_HOPS,
+    HEADER_MET,
+    HEADER_REASON,
+    HEADER_ORIGIN,
+    HEADER_USER,
+];
 
 /// Label of a job that was made from a dead one.
 pub const REPLAY_LABEL: &str = "replay-of";
@@ -126,7 +139,7 @@ impl DeadBox {
         // Whoever replays a job is its user.
         let user_id = self.fleet.connection.user_id();
         let mut properties = Properties { user_id, ..delivery.properties.clone() };
-        for name in [HEADER_ATTEMPT, HEADER_LOSSES, HEADER_DELIVERIES, HEADER_REASON, HEADER_ORIGIN, HEADER_USER] {
+        for name in FORGOTTEN {
             properties.headers.remove(name);
         }
         properties.headers.retain(|name, _| !name.starts_with("x-"));

@@ -14,6 +14,9 @@ use super::{
     options::{BrokerOptions, LedgerOptions},
 };
 
+/// RabbitMQ says: `PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'`.
+const USER_ID_PROPERTY: &str = "user_id property";
+
 /// Where the local fleet keeps its state.
 pub fn local_dir() -> Result<PathBuf, LocalError> {
     let named = std::env::var_os(environment::LOCAL_DIR).filter(|dir| !dir.is_empty());
@@ -26,7 +29,7 @@ pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fle
         Some(url) => url.0.clone(),
         None => local(Exit::Broker, "no broker is named", "--amqp-url", environment::AMQP_URL)?.amqp_url,
     };
-    builder.queue_kind(options.queue_kind).connect(&url).await.map_err(broker_complaint)
+    builder.queue_kind(options.queue_kind).user_id(!options.no_user_id).connect(&url).await.map_err(broker_complaint)
 }
 
 /// Connects to the ledger's database.
@@ -74,6 +77,18 @@ pub fn declare_complaint(problem: &DeclareError) -> Complaint {
     }
 }
 
+/// What a message means that the broker did not take. `problem` fits after "failed to".
+pub fn publish_complaint(problem: &str) -> Complaint {
+    let complaint = Complaint::new(Exit::Broker, sentence(problem));
+    if !problem.contains(USER_ID_PROPERTY) {
+        return complaint;
+    }
+    complaint.hint(format!(
+        "the broker knows this connection's user by another name than the URL does; send jobs without it: --no-user-id, or {}=true",
+        environment::NO_USER_ID
+    ))
+}
+
 /// Who gives an order, for people to read: `anna@laptop`.
 pub fn caller() -> Option<String> {
     let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).filter(|user| !user.is_empty());
@@ -92,4 +107,16 @@ pub fn ledger_complaint(error: &LedgerError) -> Complaint {
 /// The transport's messages fit after "failed to".
 pub fn sentence(fragment: &str) -> String {
     if fragment.starts_with("the ") { fragment.to_owned() } else { format!("failed to {fragment}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_user_that_the_broker_does_not_vouch_for_is_told_with_the_switch() {
+        let refused = "publish: the broker refused the message: PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'";
+        assert!(publish_complaint(refused).hint.unwrap().contains("--no-user-id"));
+        assert_eq!(publish_complaint("publish: the broker refused the message: NOT_FOUND").hint, None);
+    }
 }

@@ -213,10 +213,9 @@ fn find(dead: &DeadBox, id: &str) -> Result<usize, Complaint> {
 
 fn complaint(error: &DeadError) -> Complaint {
     let exit = match error {
+        DeadError::Publish(_) => return connection::publish_complaint(&chain(error)),
         DeadError::NoTask { .. } => Exit::BadInput,
-        DeadError::Queue(_) | DeadError::Silent | DeadError::Publish(_) | DeadError::Settle(_) | DeadError::Gone => {
-            Exit::Broker
-        }
+        DeadError::Queue(_) | DeadError::Silent | DeadError::Settle(_) | DeadError::Gone => Exit::Broker,
     };
     Complaint::new(exit, connection::sentence(&chain(error)))
 }

@@ -8,6 +8,8 @@ pub const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 pub const POOL: &str = "GPUFLEET_POOL";
 /// What the fleet's task queues are made of, as for its workers.
 pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
+/// Jobs do not carry the broker's user.
+pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
 /// The state directory of the local fleet.
 pub const LOCAL_DIR: &str = "GPUFLEET_LOCAL_DIR";
 /// What is logged to stderr, as a tracing filter; nothing without it.
@@ -22,6 +24,7 @@ pub const TABLE: &str = "\
 Environment:
   GPUFLEET_AMQP_URL      the broker, as --amqp-url
   GPUFLEET_QUEUE_KIND    what task queues are made of, as --queue-kind
+  GPUFLEET_NO_USER_ID    true for jobs that do not carry the broker's user, as --no-user-id
   GPUFLEET_DATABASE_URL  the ledger's database, as --database-url
   GPUFLEET_POOL          the pool that jobs go to, as --pool
   GPUFLEET_LOCAL_DIR     where the fleet of `gpufleet local` keeps its data, as --dir
@@ -34,7 +37,7 @@ mod tests {
 
     #[test]
     fn the_table_lists_every_variable_of_ours() {
-        for name in [AMQP_URL, QUEUE_KIND, DATABASE_URL, POOL, LOCAL_DIR, LOG, NO_COLOR] {
+        for name in [AMQP_URL, QUEUE_KIND, NO_USER_ID, DATABASE_URL, POOL, LOCAL_DIR, LOG, NO_COLOR] {
             assert!(TABLE.contains(&format!("\n  {name} ")), "{name}");
         }
     }

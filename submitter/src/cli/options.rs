@@ -40,6 +40,10 @@ pub struct BrokerOptions {
     /// What the fleet's task queues are made of: quorum or classic; the same as its workers say
     #[arg(long, value_name = "KIND", env = environment::QUEUE_KIND, default_value = "quorum", help_heading = "Connection")]
     pub queue_kind: QueueKind,
+    /// Send jobs without the name of the broker's user. For a broker that knows the user by another name than the URL does, and
+    /// therefore refuses jobs that carry it; the ledger then does not know whose they are
+    #[arg(long, env = environment::NO_USER_ID, help_heading = "Connection")]
+    pub no_user_id: bool,
 }
 
 /// Where the ledger's database is.

@@ -146,6 +146,6 @@ fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
         SubmitError::Unknown { job_id, .. } => told(Exit::Broker)
             .hint(format!("`gpufleet show {job_id}` tells whether it did; a kernel job may safely run twice")),
         SubmitError::Declare(problem) => connection::declare_complaint(problem),
-        SubmitError::Publish(_) => Complaint::new(Exit::Broker, connection::sentence(&chain(error))),
+        SubmitError::Publish(_) => connection::publish_complaint(&chain(error)),
     }
 }
