@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, str::FromStr};
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptState, JobId, JobState, Timings};
+use gpufleet_schema::{AttemptState, JobId, JobState, PoolUse, Timings};
 use serde::Serialize;
 
 /// Which jobs to list, newest first. An empty filter lists all.
@@ -71,6 +71,8 @@ pub struct JobRow {
     /// The attempt that decided the outcome, or the latest one. The fields below describe it.
     pub attempt: Option<u32>,
     pub worker: Option<String>,
+    /// It runs by the record, but its worker is not heard of any more: whether it still does is unknown.
+    pub is_unheard: bool,
     pub device: Option<u32>,
     /// What the device was when the attempt ran on it, whatever the worker has now. Old workers did not tell it.
     pub device_name: Option<String>,
@@ -102,6 +104,8 @@ pub struct AttemptRow {
     /// It ended with a final outcome, but another attempt's had been recorded before.
     pub superseded: bool,
     pub worker: String,
+    /// It runs by the record, but its worker is not heard of any more.
+    pub is_unheard: bool,
     pub device: Option<u32>,
     pub device_name: Option<String>,
     pub emulated: Option<bool>,
@@ -137,6 +141,10 @@ pub struct WorkerRow {
     pub jobs_running: u32,
     pub first_seen_at: DateTime<Utc>,
     pub last_seen_at: DateTime<Utc>,
+    /// When its latest heartbeat came, by the database's clock.
+    pub heard_at: DateTime<Utc>,
+    /// Several heartbeats are missing. Whether it still works is for the broker to find out.
+    pub is_silent: bool,
     /// It drained and left.
     pub has_left: bool,
     pub devices: Vec<DeviceRow>,
@@ -152,6 +160,19 @@ pub struct DeviceRow {
     pub compute_capability: [u32; 2],
     pub memory_bytes: u64,
     pub driver_version: u32,
+    /// Why no job runs on it any more.
+    pub out_of_service: Option<String>,
+    /// What follows is by its latest heartbeat; none where nobody tells.
+    pub jobs_running: Option<u32>,
+    pub pools: Vec<PoolUse>,
+    /// By whomever; what this worker's jobs declared stands with the pools.
+    pub memory_used_bytes: Option<u64>,
+    pub utilization_percent: Option<u32>,
+    /// `nvml`: the share of the last moments in which a kernel of anybody ran; `worker`: the share since the last heartbeat in
+    /// which a job of the worker was on the device.
+    pub utilization_by: Option<String>,
+    pub temperature_celsius: Option<u32>,
+    pub power_milliwatts: Option<u32>,
 }
 
 /// How many jobs stand in one state.

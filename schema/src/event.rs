@@ -81,6 +81,9 @@ pub struct AttemptFinished {
     pub retry_at_ms: Option<i64>,
     pub output_bytes: u64,
     pub timings: Timings,
+    /// What the job is, where no [`Started`] told it: an attempt that ended before it reached a device. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<Box<JobInfo>>,
 }
 
 /// A worker's heartbeat, sent at start, at intervals and at stop.
@@ -111,6 +114,46 @@ pub struct DeviceSeen {
     /// Why no job runs on it any more. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_of_service: Option<String>,
+    /// Jobs that are on it now. Old workers leave this and all that follows out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub jobs_running: Option<u32>,
+    /// What each of the worker's pools has on it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub pools: Vec<PoolUse>,
+    /// Device memory in use, by whomever. Only NVML tells it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_used_bytes: Option<u64>,
+    /// For how much of the last moments it was busy. What that means depends on who measured it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization_percent: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub utilization_by: Option<UtilizationBy>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature_celsius: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub power_milliwatts: Option<u32>,
+}
+
+/// What one pool has on a device.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PoolUse {
+    pub pool: PoolName,
+    pub jobs_running: u32,
+    /// Device memory that these jobs declared.
+    pub memory_bytes: u64,
+}
+
+/// Who measured how busy a device is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum UtilizationBy {
+    /// The device's own counters: the time in which a kernel of anybody ran, in the last second or less.
+    Nvml,
+    /// The worker: the time in which a job of its own was on the device, since its last heartbeat.
+    Worker,
+    /// Somebody of a later version.
+    #[serde(other)]
+    Unknown,
 }
 
 impl JobInfo {

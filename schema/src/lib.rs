@@ -24,7 +24,7 @@ pub use bytes::Inline;
 pub use check::Invalid;
 pub use dtype::Dtype;
 pub use encoding::{Batch, DecodeError, Encoding};
-pub use event::{AttemptFinished, DeviceSeen, Event, JobInfo, Started, Submitted, WorkerSeen};
+pub use event::{AttemptFinished, DeviceSeen, Event, JobInfo, PoolUse, Started, Submitted, UtilizationBy, WorkerSeen};
 pub use id::{ClientName, JobId, MessageId, PoolName, WorkerName};
 pub use launch::{Arg, Block, Grid, Launch};
 pub use limits::{Limits, Requires};

@@ -9,8 +9,9 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use gpufleet_schema::{
     Arg, AttemptFinished, AttemptState, Batch, Block, Buffer, Command, Data, DeviceSeen, Dtype, Encoding, Event,
-    Failure, FailureCode, Grid, Inline, JobId, JobInfo, Launch, Limits, Number, Order, Output, Priority, Program,
-    RanOn, Reply, Requires, Selection, SigningKey, Started, Submitted, Task, Timings, Verdict, WorkerSeen, encoding,
+    Failure, FailureCode, Grid, Inline, JobId, JobInfo, Launch, Limits, Number, Order, Output, PoolUse, Priority,
+    Program, RanOn, Reply, Requires, Selection, SigningKey, Started, Submitted, Task, Timings, UtilizationBy, Verdict,
+    WorkerSeen, encoding,
 };
 
 fn id(last: u8) -> JobId {
@@ -158,8 +159,8 @@ fn failed() -> Reply<'static> {
     }
 }
 
-fn events() -> Vec<Event> {
-    let job = JobInfo {
+fn job_info() -> JobInfo {
+    JobInfo {
         job_id: id(1),
         pool: "default".parse().unwrap(),
         priority: Priority::High,
@@ -171,7 +172,11 @@ fn events() -> Vec<Event> {
         client: Some("golden-client".into()),
         submitted_ms: Some(1_720_000_000_123),
         user_id: None,
-    };
+    }
+}
+
+fn events() -> Vec<Event> {
+    let job = job_info();
     vec![
         Event::Submitted(Submitted { job: job.clone(), at_ms: 1_720_000_000_123 }),
         Event::Started(Started {
@@ -194,6 +199,7 @@ fn events() -> Vec<Event> {
             retry_at_ms: None,
             output_bytes: 0,
             timings: succeeded().timings,
+            job: None,
         }),
         Event::WorkerSeen(WorkerSeen {
             worker: "w1".parse().unwrap(),
@@ -211,6 +217,13 @@ fn events() -> Vec<Event> {
                 memory_bytes: 1 << 37,
                 driver_version: 12080,
                 out_of_service: None,
+                jobs_running: None,
+                pools: Vec::new(),
+                memory_used_bytes: None,
+                utilization_percent: None,
+                utilization_by: None,
+                temperature_celsius: None,
+                power_milliwatts: None,
             }],
             jobs_running: 1,
             leaving: false,
@@ -237,6 +250,45 @@ fn events_user() -> Vec<Event> {
     for event in &mut events {
         if let Event::Started(started) = event {
             started.job.user_id = Some("anna".into());
+        }
+    }
+    events
+}
+
+/// From a worker that tells how its devices fare, and what a job was that never started.
+fn events_devices() -> Vec<Event> {
+    let mut events = events_user();
+    for event in &mut events {
+        match event {
+            Event::WorkerSeen(seen) => {
+                let device = seen.devices[0].clone();
+                let pool = "default".parse().unwrap();
+                seen.devices[0] = DeviceSeen {
+                    jobs_running: Some(1),
+                    pools: vec![PoolUse { pool, jobs_running: 1, memory_bytes: 1 << 20 }],
+                    memory_used_bytes: Some(1 << 30),
+                    utilization_percent: Some(41),
+                    utilization_by: Some(UtilizationBy::Nvml),
+                    temperature_celsius: Some(55),
+                    power_milliwatts: Some(350_500),
+                    ..device.clone()
+                };
+                let out_of_service = Some("its probe kernel failed".into());
+                let utilization_by = Some(UtilizationBy::Worker);
+                let utilization_percent = Some(0);
+                seen.devices.push(DeviceSeen {
+                    index: 1,
+                    out_of_service,
+                    utilization_percent,
+                    utilization_by,
+                    ..device
+                });
+            }
+            Event::AttemptFinished(finished) => {
+                (finished.device, finished.ran_on) = (None, None);
+                finished.job = Some(Box::new(JobInfo { user_id: Some("anna".into()), ..job_info() }));
+            }
+            Event::Submitted(_) | Event::Started(_) => {}
         }
     }
     events
@@ -285,7 +337,12 @@ fn replies_of_version_1_read_as_they_always_did() {
 
 #[test]
 fn events_of_version_1_read_as_they_always_did() {
-    for (name, events) in [("events", events()), ("events-ran-on", events_ran_on()), ("events-user", events_user())] {
+    for (name, events) in [
+        ("events", events()),
+        ("events-ran-on", events_ran_on()),
+        ("events-user", events_user()),
+        ("events-devices", events_devices()),
+    ] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());
         assert_eq!(encoding::decode_events(&body).unwrap(), events, "{name}");
     }

@@ -1,10 +1,14 @@
 //! Limits hold: an endless kernel ends at its time limit, a job that waited too long does not start, and one that can never
-//! fit fails with the numbers. (faults 37 and 39)
+//! fit fails with the numbers; a clock that is wrong makes no time negative. (faults 33, 37 and 39)
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use gpufleet_schema::{AttemptState, FailureCode, Verdict};
+use gpufleet_schema::{
+    AttemptState, Batch, Encoding, FailureCode, JobState, PoolName, Priority, Verdict,
+    topology::{TASKS, task_key},
+};
 use gpufleet_tests::{Ground, WAIT, busy, kernels};
+use gpufleet_transport::{Message, Properties};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_kernel_ends_at_its_limit_and_its_neighbours_lose_no_attempt() {
@@ -44,6 +48,29 @@ async fn a_job_that_can_never_fit_fails_at_once_with_the_numbers() {
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
     assert!(failure.message.contains(&(1_u64 << 39).to_string()), "{}", failure.message);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_producer_whose_clock_is_an_hour_ahead_is_served_and_no_time_is_negative() {
+    let ground = Ground::shared("clock-ahead").await;
+    let _worker = ground.worker().await;
+    let mut task = kernels::doubles(&[1.0]).queue_limit(Duration::from_secs(600)).build().unwrap().task;
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(3600);
+    task.submitted_ms = Some(now.as_millis() as i64);
+    let message = Message {
+        exchange: TASKS,
+        routing_key: task_key(&PoolName::default(), Priority::Normal),
+        body: Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap(),
+        properties: Properties { content_type: Some("application/msgpack".to_owned()), ..Properties::default() },
+        mandatory: true,
+    };
+    ground.broker().await.publish(message).await.unwrap();
+    ground.poll_job("recorded", task.job_id, |_| true).await;
+    let detail = ground.final_job(task.job_id).await;
+    assert_eq!((detail.job.state, detail.job.queue_us), (JobState::Succeeded, Some(0)));
+    // The history checker would find that it ran before it was submitted, by the producer's clock.
+    let [attempt] = detail.attempts.as_slice() else { panic!("{:?}", detail.attempts) };
+    assert!(attempt.started_at <= attempt.finished_at);
 }
 
 const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";

@@ -13,6 +13,7 @@ mod command;
 mod compiling;
 mod detaching;
 mod device_sick;
+mod devices;
 mod executor_lost;
 mod foreign_producer;
 mod half_open;

@@ -27,6 +27,7 @@ async fn a_pool_runs_only_what_it_allows() {
     let worker = ground.worker_with(&[&pools[..], &["--trusted-key", &trusted]].concat()).await;
     let fleet = ground.client().await;
 
+    let user = ground.broker().await.url().user().to_owned();
     let stranger = SigningKey::generate().unwrap();
     let doubles = || kernels::doubles(&[3.0]);
     let cases = [
@@ -42,7 +43,11 @@ async fn a_pool_runs_only_what_it_allows() {
     let count = cases.len();
     for (pool, job, refusal) in cases {
         let pool: PoolName = pool.parse().unwrap();
-        let ended = fleet.submit(job.pool(pool.clone())).await.unwrap().wait(WAIT).await;
+        let mut handle = fleet.submit(job.pool(pool.clone())).await.unwrap();
+        let ended = handle.wait(WAIT).await;
+        // Also of a job that came to no device.
+        let recorded = ground.final_job(handle.id()).await.job;
+        assert_eq!(recorded.user_id.as_deref(), Some(user.as_str()), "{pool}");
         match refusal {
             None => drop(ended.unwrap()),
             Some(part) => {

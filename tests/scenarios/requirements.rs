@@ -1,7 +1,7 @@
 //! A job that requires what a worker's devices lack goes to one that has it; where none has, it fails and says what was asked and
 //! what the fleet has.
 
-use gpufleet_schema::{FailureCode, Verdict};
+use gpufleet_schema::{Dtype, FailureCode, Verdict};
 use gpufleet_tests::{Ground, WAIT, kernels};
 
 const CAPABILITY: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
@@ -36,6 +36,40 @@ async fn a_job_that_fits_nowhere_fails_with_what_the_workers_have() {
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::RequirementsNotMet));
     for part in ["has compute capability 12.0", small.name(), large.name(), "8.0", "9.0"] {
+        assert!(failure.message.contains(part), "{part}: {}", failure.message);
+    }
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_too_large_for_one_worker_goes_to_one_that_can_hold_it() {
+    let ground = Ground::shared("holds").await;
+    let _small = ground.worker_in(&[], &[(MEMORY, "64MiB")]).await;
+    let large = ground.worker_in(&[], &[(MEMORY, "256MiB")]).await;
+    let fleet = ground.client().await;
+    let mut handles = Vec::new();
+    for _ in 0..4 {
+        let job = kernels::doubles(&[1.0]).zeros("room", Dtype::U8, [96 << 20]);
+        handles.push(fleet.submit(job).await.unwrap());
+    }
+    for handle in &mut handles {
+        let result = handle.wait(WAIT).await.unwrap();
+        assert_eq!((result.ran_on.unwrap().worker.as_str(), result.attempt), (large.name(), 1));
+    }
+    ground.check_history(4).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_too_large_for_all_workers_fails_with_the_numbers() {
+    let ground = Ground::shared("holds-nowhere").await;
+    let first = ground.worker_in(&[], &[(MEMORY, "64MiB")]).await;
+    let second = ground.worker_in(&[], &[(MEMORY, "128MiB")]).await;
+    let fleet = ground.client().await;
+    let job = kernels::doubles(&[1.0]).zeros("room", Dtype::U8, [1 << 30]);
+    let error = fleet.submit(job).await.unwrap().wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
+    for part in [first.name(), second.name(), &(64 << 20).to_string(), &(128 << 20).to_string()] {
         assert!(failure.message.contains(part), "{part}: {}", failure.message);
     }
     ground.check_history(1).await;

@@ -1,11 +1,12 @@
 //! What was typed ([`Options`]) and what it means ([`Config`]).
 
 mod cache;
+mod devices;
 mod keys;
 mod pool;
 mod size;
 
-use std::{collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{path::PathBuf, time::Duration};
 
 use clap::Args;
 use gpufleet_schema::{Priority, PublicKey, WorkerName, bounds::MESSAGE_BYTES_MAX};
@@ -13,11 +14,12 @@ use gpufleet_transport::{BrokerUrl, QueueKind};
 
 pub use self::{
     cache::{ByteSize, CacheSpec},
+    devices::{ChoiceError, DeviceChoice, DeviceName},
     keys::KeysError,
     pool::{PoolSpec, PoolsError},
     size::Size,
 };
-use crate::{compiler::Sandbox, executor::CudaSpec, scheduler::DEVICES_MAX};
+use crate::{compiler::Sandbox, executor::CudaSpec};
 
 /// Names of the environment variables that this program reads.
 pub mod env {
@@ -25,6 +27,7 @@ pub mod env {
     pub const POOLS: &str = "GPUFLEET_POOLS";
     pub const CUDA: &str = "GPUFLEET_CUDA";
     pub const DEVICES: &str = "GPUFLEET_DEVICES";
+    pub const NVML: &str = "GPUFLEET_NVML";
     pub const WORKER_NAME: &str = "GPUFLEET_WORKER_NAME";
     pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
     pub const TRUSTED_KEYS: &str = "GPUFLEET_TRUSTED_KEYS";
@@ -55,9 +58,15 @@ pub struct Options {
     #[arg(long, value_name = "DRIVER", env = env::CUDA, default_value = "system")]
     cuda: CudaSpec,
 
-    /// Device numbers, as in --devices 0,1
-    #[arg(long, value_name = "N,…", env = env::DEVICES, value_delimiter = ',', default_value = "0", value_parser = clap::value_parser!(u32).range(..i64::from(DEVICES_MAX)))]
-    devices: Vec<u32>,
+    /// The devices to take: all, or some by number or uuid (or the beginning of one), as in 0,1 or GPU-8932f937,MIG-41b35014. A
+    /// slice of a GPU (MIG) is a device like any other
+    #[arg(long, value_name = "DEVICES", env = env::DEVICES, default_value = "all")]
+    devices: DeviceChoice,
+
+    /// NVIDIA's management library, which tells heartbeats of temperature, power and use, and of slices of GPUs [default:
+    /// libnvidia-ml.so.1; none with --cuda emulated]
+    #[arg(long, value_name = "LIBRARY", env = env::NVML)]
+    nvml: Option<String>,
 
     /// This worker's name in replies and the ledger [default: the host's name and the process id]
     #[arg(long, value_name = "NAME", env = env::WORKER_NAME)]
@@ -141,7 +150,9 @@ pub struct Config {
     pub pools: Vec<PoolSpec>,
     pub trusted_keys: Vec<PublicKey>,
     pub cuda: CudaSpec,
-    pub devices: Vec<u32>,
+    pub devices: DeviceChoice,
+    /// None where there is no GPU.
+    pub nvml: Option<String>,
     pub name: WorkerName,
     pub host: String,
     pub prefetch: u16,
@@ -183,8 +194,9 @@ impl TryFrom<Options> for Config {
             queue_kind: options.queue_kind,
             pools: options.pools,
             trusted_keys,
+            nvml: options.nvml.or_else(|| nvml_default(&options.cuda)),
             cuda: options.cuda,
-            devices: distinct(options.devices),
+            devices: options.devices,
             name,
             host,
             prefetch: options.prefetch,
@@ -213,8 +225,12 @@ fn prefetch_bytes(given: Option<Size>, pools: usize) -> Result<u64, ConfigError>
     }
 }
 
-fn distinct<T: Ord>(items: Vec<T>) -> Vec<T> {
-    items.into_iter().collect::<BTreeSet<_>>().into_iter().collect()
+/// The emulator's devices are none of NVIDIA's. Where nobody knows yet whose they are, the library is tried.
+fn nvml_default(cuda: &CudaSpec) -> Option<String> {
+    match cuda {
+        CudaSpec::Emulated => None,
+        CudaSpec::System | CudaSpec::Auto | CudaSpec::Path(_) => Some(crate::nvml::LIBRARY.to_owned()),
+    }
 }
 
 fn host_name() -> String {

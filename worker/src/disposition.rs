@@ -27,13 +27,10 @@ pub enum Ending {
     Cancelled {
         reason: String,
     },
-    /// No device of this worker has what it requires: what that is, and the devices of all workers that it has met in
-    /// so many hops. `is_last` if there is nobody else to ask.
+    /// No device of this worker can run it, and another's may: the devices of all workers that it has met in so many hops.
     Misfit {
-        asked: String,
         met: String,
         hops: u32,
-        is_last: bool,
     },
     /// It did not start: the worker is leaving.
     HandedBack,
@@ -42,7 +39,7 @@ pub enum Ending {
 impl Ending {
     /// Whether a cancellation still changes anything: what has an outcome of its own keeps it.
     pub fn can_be_cancelled(&self) -> bool {
-        matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Misfit { is_last: false, .. })
+        matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Misfit { .. })
     }
 }
 
@@ -88,14 +85,9 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
             let failure = Failure::new(Verdict::User, FailureCode::Cancelled, reason);
             Disposition::Final { state: AttemptState::Cancelled, failure: Some(failure), dead_letter: None }
         }
-        Ending::Misfit { met, hops, is_last: false, .. } => {
+        Ending::Misfit { met, hops } => {
             let after = if hops <= SHORT_HOPS { retry_rung(1) } else { retry_rung(2) };
             Disposition::PassOn { hops, met, after }
-        }
-        Ending::Misfit { asked, met, is_last: true, .. } => {
-            let message = format!("no worker of the pool has {asked}; they have: {met}");
-            let failure = Failure::new(Verdict::User, FailureCode::RequirementsNotMet, message);
-            Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
         }
         Ending::HandedBack => Disposition::HandBack,
     }
@@ -165,16 +157,10 @@ mod tests {
     }
 
     #[test]
-    fn a_misfit_is_passed_on_until_nobody_is_left_to_ask() {
-        let misfit = |hops, is_last| {
-            let (asked, met) = ("9.0".to_owned(), "w1: old; w2: older".to_owned());
-            dispose(Ending::Misfit { asked, met, hops, is_last }, 0, 3, 0)
-        };
-        assert!(matches!(misfit(1, false), Disposition::PassOn { hops: 1, after: Rung { seconds: 1, .. }, .. }));
-        assert!(matches!(misfit(4, false), Disposition::PassOn { hops: 4, after: Rung { seconds: 5, .. }, .. }));
-        let Disposition::Final { failure: Some(failure), .. } = misfit(2, true) else { panic!("not final") };
-        assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::RequirementsNotMet));
-        assert!(failure.message.contains("has 9.0") && failure.message.contains("w2: older"), "{}", failure.message);
+    fn a_misfit_is_passed_on_and_waits_longer_the_further_it_has_gone() {
+        let misfit = |hops| dispose(Ending::Misfit { met: "w1: old; w2: older".to_owned(), hops }, 0, 3, 0);
+        assert!(matches!(misfit(1), Disposition::PassOn { hops: 1, after: Rung { seconds: 1, .. }, .. }));
+        assert!(matches!(misfit(4), Disposition::PassOn { hops: 4, after: Rung { seconds: 5, .. }, .. }));
     }
 
     #[test]

@@ -39,6 +39,11 @@ pub(crate) use {
     sizes::Sizes,
 };
 
+pub(crate) use self::{
+    child::{ignore_signals, list_devices},
+    keeper::Keeper,
+    link::{Incoming, receive},
+};
 pub use crate::ipc::message::{DeviceInfo, MemoryReport};
 use crate::own_executable;
 

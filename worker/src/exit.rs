@@ -20,7 +20,7 @@ pub fn code(error: &WorkerError) -> ExitCode {
         WorkerError::ReadyFile { .. } | WorkerError::Signals(_) => 1,
         WorkerError::Cache(_) => 2,
         WorkerError::Connect(_) | WorkerError::Declare(_) | WorkerError::Orders(_) => 7,
-        WorkerError::Device { .. } => 10,
+        WorkerError::Inventory(_) | WorkerError::Choice(_) => 10,
         WorkerError::DevicesLost(_) => 11,
     })
 }

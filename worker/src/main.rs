@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use gpufleet_worker::{compiler, config, executor, exit, selftest, supervisor, telemetry};
+use gpufleet_worker::{compiler, config, executor, exit, inventory, nvml, selftest, supervisor, telemetry};
 
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ", after_long_help = exit::TABLE)]
@@ -23,6 +23,12 @@ enum Role {
     /// The process that owns a device; only a worker starts it
     #[command(hide = true)]
     Executor(executor::Args),
+    /// The process that lists the machine's devices; only a worker starts it
+    #[command(hide = true)]
+    DeviceList(inventory::Args),
+    /// The process that reads how the devices fare; only a worker starts it
+    #[command(hide = true)]
+    DeviceMonitor(nvml::Args),
     /// The process that runs NVRTC; only a worker starts it
     #[command(hide = true)]
     CompileChild,
@@ -34,6 +40,8 @@ fn main() -> ExitCode {
         Role::Selftest(options) => check(options),
         Role::Compile(options) => compiler::compile_file(&options),
         Role::Executor(args) => executor::main(args),
+        Role::DeviceList(args) => inventory::main(&args),
+        Role::DeviceMonitor(args) => nvml::main(&args),
         Role::CompileChild => compiler::main(),
     }
 }

@@ -2,7 +2,8 @@
 
 use std::collections::HashMap;
 
-use sqlx::PgConnection;
+use gpufleet_schema::PoolUse;
+use sqlx::{PgConnection, types::Json};
 
 use super::{Ledger, ask};
 use crate::{DeviceRow, LedgerError, WorkerRow};
@@ -23,13 +24,13 @@ impl Ledger {
 
 async fn read_workers(connection: &mut PgConnection) -> Result<Vec<WorkerRow>, sqlx::Error> {
     let records = sqlx::query!(
-        "/* queries::workers */
-        select worker, host, pid, revision, pools, jobs_running, first_seen_at, last_seen_at, has_left
-        from workers order by last_seen_at desc, worker"
+        r#"/* queries::workers */
+        select w.worker, w.host, w.pid, w.revision, w.pools, w.jobs_running, w.first_seen_at, w.last_seen_at, w.has_left,
+               w.heard_at, h.is_silent as "is_silent!"
+        from workers w join worker_hearing h using (worker) order by w.last_seen_at desc, w.worker"#
     )
     .fetch_all(connection)
     .await?;
-    let count = |number: i64| u32::try_from(number).expect("written from a u32");
     Ok(records
         .into_iter()
         .map(|record| WorkerRow {
@@ -41,6 +42,8 @@ async fn read_workers(connection: &mut PgConnection) -> Result<Vec<WorkerRow>, s
             jobs_running: count(record.jobs_running),
             first_seen_at: record.first_seen_at,
             last_seen_at: record.last_seen_at,
+            heard_at: record.heard_at,
+            is_silent: record.is_silent,
             has_left: record.has_left,
             devices: Vec::new(),
         })
@@ -49,11 +52,12 @@ async fn read_workers(connection: &mut PgConnection) -> Result<Vec<WorkerRow>, s
 
 async fn read_devices(connection: &mut PgConnection) -> Result<HashMap<String, Vec<DeviceRow>>, sqlx::Error> {
     let records = sqlx::query!(
-        "/* queries::devices */
+        r#"/* queries::devices */
         select d.worker, d.device, d.uuid, d.name, d.emulated, d.compute_major, d.compute_minor, d.memory_bytes,
-               d.driver_version
+               d.driver_version, d.out_of_service, d.jobs_running, d.pools as "pools: Json<Vec<PoolUse>>",
+               d.memory_used_bytes, d.utilization_percent, d.utilization_by, d.temperature_celsius, d.power_milliwatts
         from devices d join workers w using (worker, last_seen_at)
-        order by d.worker, d.device"
+        order by d.worker, d.device"#
     )
     .fetch_all(connection)
     .await?;
@@ -67,7 +71,19 @@ async fn read_devices(connection: &mut PgConnection) -> Result<HashMap<String, V
             compute_capability: [record.compute_major.unsigned_abs(), record.compute_minor.unsigned_abs()],
             memory_bytes: record.memory_bytes.unsigned_abs(),
             driver_version: record.driver_version.unsigned_abs(),
+            out_of_service: record.out_of_service,
+            jobs_running: record.jobs_running.map(count),
+            pools: record.pools.map(|pools| pools.0).unwrap_or_default(),
+            memory_used_bytes: record.memory_used_bytes.map(i64::unsigned_abs),
+            utilization_percent: record.utilization_percent.map(i32::unsigned_abs),
+            utilization_by: record.utilization_by,
+            temperature_celsius: record.temperature_celsius.map(i32::unsigned_abs),
+            power_milliwatts: record.power_milliwatts.map(count),
         });
     }
     Ok(devices)
+}
+
+fn count(number: i64) -> u32 {
+    u32::try_from(number).expect("written from a u32")
 }

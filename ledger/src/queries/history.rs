@@ -64,7 +64,8 @@ async fn list(
             select j.job_id as "job_id!", j.state as "state!", j.name, j.labels as "labels: Json<BTreeMap<String, String>>",
                    j.pool, j.priority, j.program, j.kernel, j.client, j.user_id, j.created_at as "created_at!", j.submitted_at,
                    j.started_at, j.finished_at, j.attempt as "attempts!",
-                   a.attempt as "attempt?", a.worker as "worker?", a.device, a.device_name, a.emulated,
+                   a.attempt as "attempt?", a.worker as "worker?",
+                   (j.state = 'running' and a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
                    a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, a.output_bytes, a.queue_us,
                    (select sum(us)::bigint from unnest(a.launches_us) as us) as kernel_us, a.total_us
             from (
@@ -80,6 +81,7 @@ async fn list(
                 limit $9
             ) j
             left join attempts a on a.job_id = j.job_id and a.attempt = coalesce(j.final_attempt, j.attempt)
+            left join worker_hearing h on h.worker = a.worker
             order by j.created_at desc, j.job_id desc"#,
         state,
         states,

@@ -64,11 +64,13 @@ async fn read_job(connection: &mut PgConnection, job_id: JobId) -> Result<Option
             select j.job_id as "job_id!", j.state as "state!", j.name, j.labels as "labels: Json<BTreeMap<String, String>>",
                    j.pool, j.priority, j.program, j.kernel, j.client, j.user_id, j.created_at as "created_at!", j.submitted_at,
                    j.started_at, j.finished_at, j.attempt as "attempts!",
-                   a.attempt as "attempt?", a.worker as "worker?", a.device, a.device_name, a.emulated,
+                   a.attempt as "attempt?", a.worker as "worker?",
+                   (j.state = 'running' and a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
                    a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, a.output_bytes, a.queue_us,
                    (select sum(us)::bigint from unnest(a.launches_us) as us) as kernel_us, a.total_us
             from jobs j
             left join attempts a on a.job_id = j.job_id and a.attempt = coalesce(j.final_attempt, j.attempt)
+            left join worker_hearing h on h.worker = a.worker
             where j.job_id = $1 and j.id_at = $2"#,
         job_id.as_uuid(),
         id_at(job_id),
@@ -82,11 +84,13 @@ async fn read_attempts(connection: &mut PgConnection, job_id: JobId) -> Result<V
     let records = sqlx::query_as!(
         AttemptRecord,
         r#"/* queries::attempts */
-            select a.attempt, a.state, a.superseded, a.worker, a.device, a.device_name, a.emulated,
+            select a.attempt, a.state, a.superseded, a.worker,
+                   (a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
                    a.started_at, a.finished_at, a.verdict, a.failure_code, a.failure_message, a.failure_detail,
                    a.failure_line, a.output_bytes, a.queue_us, a.wait_us, a.compile_us, a.load_us, a.copy_in_us,
                    a.launches_us, a.copy_out_us, a.total_us, a.device_bytes_peak, a.module_cached, a.retry_at
             from attempts a
+            left join worker_hearing h on h.worker = a.worker
             where a.job_id = $1
             order by a.attempt"#,
         job_id.as_uuid(),

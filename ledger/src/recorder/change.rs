@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, DeviceSeen, Failure, JobInfo, JobState, RanOn, Started, Timings, WorkerName,
-    WorkerSeen,
+    AttemptFinished, AttemptState, DeviceSeen, Failure, JobInfo, JobState, RanOn, Started, Timings, UtilizationBy,
+    WorkerName, WorkerSeen,
 };
 
 /// An event that no table can hold.
@@ -132,6 +132,13 @@ pub(super) struct DeviceChange {
     pub(super) compute_capability: [i32; 2],
     pub(super) memory_bytes: i64,
     pub(super) driver_version: i32,
+    pub(super) out_of_service: Option<String>,
+    pub(super) jobs_running: Option<i64>,
+    pub(super) pools: serde_json::Value,
+    pub(super) memory_used_bytes: Option<i64>,
+    pub(super) utilization: Option<(i32, &'static str)>,
+    pub(super) temperature_celsius: Option<i32>,
+    pub(super) power_milliwatts: Option<i64>,
 }
 
 impl JobChange {
@@ -265,8 +272,29 @@ impl DeviceChange {
             compute_capability: [int("compute_capability", major)?, int("compute_capability", minor)?],
             memory_bytes: big("memory_bytes", device.memory_bytes)?,
             driver_version: int("driver_version", device.driver_version)?,
+            out_of_service: device.out_of_service.clone().map(storable),
+            jobs_running: device.jobs_running.map(i64::from),
+            pools: serde_json::json!(device.pools),
+            memory_used_bytes: device.memory_used_bytes.map(|bytes| big("memory_used_bytes", bytes)).transpose()?,
+            utilization: utilization(device)?,
+            temperature_celsius: device
+                .temperature_celsius
+                .map(|degrees| int("temperature_celsius", degrees))
+                .transpose()?,
+            power_milliwatts: device.power_milliwatts.map(i64::from),
         })
     }
+}
+
+/// A share that nobody says how to read is left out.
+fn utilization(device: &DeviceSeen) -> Result<Option<(i32, &'static str)>, Unrecordable> {
+    let by = match device.utilization_by {
+        Some(UtilizationBy::Nvml) => "nvml",
+        Some(UtilizationBy::Worker) => "worker",
+        Some(UtilizationBy::Unknown) | None => return Ok(None),
+    };
+    let percent = device.utilization_percent.map(|percent| int("utilization_percent", percent)).transpose()?;
+    Ok(percent.map(|percent| (percent, by)))
 }
 
 /// Postgres texts hold any character but NUL. A compile log that has one should still be recorded.

@@ -72,11 +72,11 @@ impl Changes {
         let attempt = int("attempt", event.attempt)?;
         let end = End::of(event)?;
         let outcome = end.is_final().then(|| Outcome { state: end.state.job_state(), attempt, finished_at: end.at });
-        let change = JobChange {
-            progress: Progress { attempt, ended: true },
-            outcome,
-            ..JobChange::named(event.job_id, end.at)
+        let known = match event.job.as_deref().filter(|job| job.job_id == event.job_id) {
+            Some(job) => JobChange::described(job, end.at)?,
+            None => JobChange::named(event.job_id, end.at),
         };
+        let change = JobChange { progress: Progress { attempt, ended: true }, outcome, ..known };
         self.job(event.job_id, change);
         self.attempt(event.job_id, attempt).finish(end);
         Ok(())

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, DeviceSeen, Event, Failure, FailureCode, JobId, JobInfo, JobState, PoolName,
-    Priority, RanOn, Started, Submitted, Timings, Verdict, WorkerName, WorkerSeen,
+    PoolUse, Priority, RanOn, Started, Submitted, Timings, UtilizationBy, Verdict, WorkerName, WorkerSeen,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use uuid::Uuid;
@@ -152,6 +152,7 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
             module_cached: attempt > 1,
             ..Timings::default()
         },
+        job: None,
     })
 }
 
@@ -189,7 +190,14 @@ pub fn heartbeat(number: u32, at: i64, leaving: bool) -> Event {
         compute_capability: [8, 6],
         memory_bytes: 1 << 33,
         driver_version: 12080,
-        out_of_service: None,
+        out_of_service: (index == 1).then(|| "fell off\0 its bus".to_owned()),
+        jobs_running: Some(index),
+        pools: vec![PoolUse { pool: PoolName::default(), jobs_running: index, memory_bytes: 1 << 20 }],
+        memory_used_bytes: Some(1 << 30),
+        utilization_percent: Some(41),
+        utilization_by: Some(UtilizationBy::Worker),
+        temperature_celsius: None,
+        power_milliwatts: Some(350_500),
     };
     Event::WorkerSeen(WorkerSeen {
         worker: worker(number),

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use gpufleet_ledger::{AttemptRow, HistoryFilter, JobDetail, Ledger, recorder::Store};
-use gpufleet_schema::{AttemptState, Event, JobId, JobState, RanOn};
+use gpufleet_schema::{AttemptFinished, AttemptState, Event, JobId, JobInfo, JobState, RanOn};
 use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
@@ -99,7 +99,10 @@ async fn without_rival_outcomes_two_orders_give_identical_tables() {
         })
     })
     .unwrap();
-    for table in ["jobs", "attempts", "workers", "devices"] {
+    // When they were heard is the one thing that differs.
+    let workers =
+        "(select worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left from workers)";
+    for table in ["jobs", "attempts", workers, "devices"] {
         let (rows, other_rows) = (one.rows(table).await, other.rows(table).await);
         assert!(!rows.is_empty(), "{table}");
         assert_eq!(rows, other_rows, "{table}");
@@ -266,4 +269,58 @@ async fn a_worker_is_what_its_latest_heartbeat_says() {
     let worker = &ledger.workers().await.unwrap()[0];
     assert!(!worker.has_left, "it came back");
     assert_eq!(worker.devices.len(), 1, "its latest heartbeat lists one device");
+}
+
+#[tokio::test]
+async fn a_device_is_what_its_latest_heartbeat_says() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    record(&mut store, &[heartbeat(1, 3, false)], &[]).await;
+    let worker = &ledger.workers().await.unwrap()[0];
+    let [well, sick] = worker.devices.as_slice() else { panic!("two devices: {worker:?}") };
+    assert_eq!((well.out_of_service.as_deref(), well.jobs_running), (None, Some(0)));
+    assert_eq!((sick.out_of_service.as_deref(), sick.jobs_running), (Some("fell off\u{fffd} its bus"), Some(1)));
+    assert_eq!((sick.utilization_percent, sick.utilization_by.as_deref()), (Some(41), Some("worker")));
+    assert_eq!((sick.memory_used_bytes, sick.pools[0].memory_bytes), (Some(1 << 30), 1 << 20));
+    assert_eq!((sick.temperature_celsius, sick.power_milliwatts), (None, Some(350_500)));
+}
+
+#[tokio::test]
+async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = info(id(3, 0, Some(AT)), AT);
+    // The worker's clock is years behind, which makes it no more silent.
+    record(&mut store, &[heartbeat(1, 1, false), started(&job, 1, AT)], &[]).await;
+    let looks = async || {
+        let detail = ledger.job(job.job_id).await.unwrap().unwrap();
+        let listed = ledger.history(&HistoryFilter::default()).await.unwrap().jobs[0].is_unheard;
+        let worker = &ledger.workers().await.unwrap()[0];
+        assert_eq!(detail.job.state, JobState::Running, "nobody has said anything else");
+        (worker.is_silent, detail.job.is_unheard, detail.attempts[0].is_unheard, listed)
+    };
+    assert_eq!(looks().await, (false, false, false, false));
+    database.execute("update workers set heard_at = heard_at - interval '31 seconds'").await;
+    assert_eq!(looks().await, (true, true, true, true));
+    record(&mut store, &[heartbeat(1, 2, false)], &[]).await;
+    assert_eq!(looks().await, (false, false, false, false), "it is heard again");
+    record(&mut store, &[heartbeat(1, 3, true)], &[]).await;
+    assert_eq!(looks().await, (false, true, true, true), "it left without a word about the job");
+}
+
+#[tokio::test]
+async fn a_job_that_never_started_is_described_by_its_end() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = JobInfo { user_id: Some("anna".to_owned()), ..info(id(4, 0, Some(AT)), AT) };
+    let end = match finished(job.job_id, 1, AttemptState::Failed, AT + 5) {
+        Event::AttemptFinished(end) => {
+            Event::AttemptFinished(AttemptFinished { job: Some(Box::new(job.clone())), ..end })
+        }
+        other => other,
+    };
+    record(&mut store, &[end], &[]).await;
+    let row = ledger.job(job.job_id).await.unwrap().unwrap().job;
+    assert_eq!((row.user_id.as_deref(), row.kernel.as_deref()), (Some("anna"), Some("saxpy")));
+    assert_eq!((row.state, row.started_at), (JobState::Failed, None));
 }

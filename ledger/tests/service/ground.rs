@@ -206,6 +206,7 @@ pub fn succeeded(job_id: JobId) -> Event {
         retry_at_ms: None,
         output_bytes: 16,
         timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
+        job: None,
     })
 }
 

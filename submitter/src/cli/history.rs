@@ -169,7 +169,7 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
         .map(|job| {
             vec![
                 job.job_id.to_string(),
-                job.state.to_string(),
+                if job.is_unheard { UNHEARD.to_owned() } else { job.state.to_string() },
                 text(&job.kernel),
                 text(&job.name),
                 text(&job.pool),
@@ -184,6 +184,9 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
         .collect();
     table::fit(&COLUMNS, &rows, width, &DISPENSABLE)
 }
+
+/// The state of what runs by the record, on a worker that is not heard of.
+pub const UNHEARD: &str = "unknown";
 
 /// A device by name; one that is no GPU says so.
 pub fn device(name: Option<&str>, emulated: Option<bool>) -> String {

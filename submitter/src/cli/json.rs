@@ -22,8 +22,8 @@ JSON: a list of objects. What is not known is null. Fields may be added, none go
   created_at, submitted_at, started_at, finished_at: RFC 3339, in UTC
   attempts: how many were begun
   attempt: the one that decided the outcome, or the latest. What follows is about it:
-  worker, device, device_name, emulated, input_bytes, output_bytes, queue_us, kernel_us,
-  total_us, failure (verdict, code, message, line; its detail is in `gpufleet show`)
+  worker, is_unheard (it runs by the record, but its worker is silent or has left), device,
+  device_name, emulated, input_bytes, output_bytes, queue_us, kernel_us, total_us, failure (verdict, code, message, line; its detail is in `gpufleet show`)
 CSV: the most of these under the same names; labels as KEY=VALUE, failure as its message.";
 
 /// What `gpufleet show -o json` prints.
@@ -31,9 +31,22 @@ pub const SHOW: &str = "\
 JSON: one object. What is not known is null. Fields may be added, none goes away.
   job       as in `gpufleet history -o json`
   attempts  a list, the first one first: attempt, state (running, succeeded, failed, cancelled,
-            expired, dead or lost), superseded, worker, device, device_name, emulated,
-            started_at, finished_at, failure, output_bytes,
+            expired, dead or lost), superseded, worker, is_unheard, device, device_name,
+            emulated, started_at, finished_at, failure, retry_at, output_bytes,
             timings (as in `gpufleet submit -o json`)";
+
+/// What `gpufleet workers -o json` prints.
+pub const WORKERS: &str = "\
+JSON: a list of objects. What is not known is null. Fields may be added, none goes away.
+  state (up, silent or left), worker, host, pid, revision, pools (a list), jobs_running,
+  first_seen_at, last_seen_at (by the worker's clock), heard_at (by the database's),
+  is_silent: heartbeats are missing; has_left: it said that it leaves
+  devices: a list of device (its number), uuid, name, emulated, compute_capability,
+  memory_bytes, driver_version, out_of_service (why no job runs on it; null while it is well),
+  jobs_running, pools (a list of pool, jobs_running, memory_bytes: what its jobs declared),
+  memory_used_bytes (by whomever; NVML tells it), temperature_celsius, power_milliwatts,
+  utilization_percent, utilization_by: nvml (a kernel of anybody ran in the last second) or
+  worker (a job of this worker was on the device since its last heartbeat)";
 
 /// Every field of the value has to stand in the text.
 #[cfg(test)]

@@ -8,7 +8,7 @@ use super::{
     complaint::Complaint,
     connection,
     exit::Exit,
-    history::device,
+    history::{UNHEARD, device},
     json,
     options::{Format, LedgerOptions},
     output, quantity,
@@ -29,6 +29,7 @@ pub struct Options {
 
 /// Cells of the longest bar.
 const BAR_WIDTH: u64 = 40;
+const UNHEARD_AT_LENGTH: &str = "unknown: it was running, and its worker is not heard of any more";
 /// What stands before a bar.
 const BAR_INDENT: usize = 35;
 
@@ -70,7 +71,7 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     let job = &detail.job;
     let mut lines = Lines::default();
     lines.add("job", Some(job.job_id.to_string()));
-    lines.add("state", Some(job.state.to_string()));
+    lines.add("state", Some(if job.is_unheard { UNHEARD_AT_LENGTH.to_owned() } else { job.state.to_string() }));
     lines.add("name", job.name.clone());
     let labels: Vec<String> = job.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     lines.add("labels", Some(labels.join(" ")));
@@ -108,7 +109,8 @@ fn describe_attempt(attempt: &AttemptRow, width: Option<usize>) -> String {
         }
         None => format!(" on {}", attempt.worker),
     };
-    let mut text = format!("attempt {} {}{superseded}{place}\n", attempt.attempt, attempt.state);
+    let state = if attempt.is_unheard { UNHEARD } else { attempt.state.name() };
+    let mut text = format!("attempt {} {state}{superseded}{place}\n", attempt.attempt);
     if let Some(failure) = &attempt.failure {
         text.push_str(&describe_failure(failure));
     }
@@ -189,6 +191,7 @@ mod tests {
             state: AttemptState::Succeeded,
             superseded: false,
             worker: "w1".to_owned(),
+            is_unheard: false,
             device: Some(0),
             device_name: Some("CPU".to_owned()),
             emulated: Some(true),

@@ -1,6 +1,6 @@
 //! `gpufleet workers`: who serves the fleet, and how to make one leave.
 
-use chrono::{DateTime, Duration, Utc};
+use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
 use gpufleet::{Fleet, schema::WorkerName};
 use gpufleet_ledger::{DeviceRow, WorkerRow};
@@ -11,6 +11,7 @@ use super::{
     connection,
     exit::Exit,
     history::age,
+    json,
     options::{BrokerOptions, Format, LedgerOptions},
     output, quantity,
     table::{Column, fit},
@@ -19,7 +20,7 @@ use super::{
 
 /// List the workers that have reported, or make one leave
 #[derive(Debug, Args)]
-#[command(args_conflicts_with_subcommands = true)]
+#[command(args_conflicts_with_subcommands = true, after_long_help = json::WORKERS)]
 pub struct Options {
     #[command(subcommand)]
     command: Option<Command>,
@@ -52,8 +53,6 @@ struct DrainOptions {
     broker: BrokerOptions,
 }
 
-/// Three heartbeats of ten seconds.
-const SILENT_AFTER: Duration = Duration::seconds(30);
 /// Closing takes milliseconds unless the broker is away.
 const CLOSE_DEADLINE: std::time::Duration = std::time::Duration::from_secs(5);
 
@@ -92,7 +91,7 @@ async fn list(options: &ListOptions) -> Result<Exit, Complaint> {
     let now = Utc::now();
     let listed: Vec<Listed> = workers
         .iter()
-        .map(|worker| Listed { state: state(worker, now), worker })
+        .map(|worker| Listed { state: state(worker), worker })
         .filter(|listed| options.all || listed.state != State::Left)
         .collect();
     match options.output {
@@ -125,53 +124,93 @@ async fn drain(options: &DrainOptions) -> Result<Exit, Complaint> {
     Ok(Exit::Success)
 }
 
-fn state(worker: &WorkerRow, now: DateTime<Utc>) -> State {
-    match worker.has_left {
-        true => State::Left,
-        false if now - worker.last_seen_at > SILENT_AFTER => State::Silent,
-        false => State::Up,
+fn state(worker: &WorkerRow) -> State {
+    match (worker.has_left, worker.is_silent) {
+        (true, _) => State::Left,
+        (false, true) => State::Silent,
+        (false, false) => State::Up,
     }
 }
 
+/// From DEVICE to POWER.
+const DEVICE_COLUMNS: usize = 6;
+
+/// A line for each device, the first beside what is to be said of its worker; below, why devices are out of service.
 fn table(workers: &[Listed], now: DateTime<Utc>, width: Option<usize>) -> String {
-    const COLUMNS: [Column; 7] = [
+    const COLUMNS: [Column; 12] = [
         Column::Left("WORKER"),
         Column::Left("STATE"),
         Column::Right("RUNNING"),
         Column::Left("POOLS"),
-        Column::Left("DEVICES"),
+        Column::Left("DEVICE"),
+        Column::Right("JOBS"),
+        Column::Right("MEMORY"),
+        Column::Right("BUSY"),
+        Column::Right("TEMP"),
+        Column::Right("POWER"),
         Column::Left("HOST"),
         Column::Right("HEARD"),
     ];
-    let rows: Vec<Vec<String>> = workers
-        .iter()
-        .map(|Listed { state, worker }| {
-            let word = match state {
-                State::Up => "up",
-                State::Silent => "silent",
-                State::Left => "left",
-            };
-            vec![
-                worker.worker.clone(),
-                word.to_owned(),
-                worker.jobs_running.to_string(),
-                worker.pools.join(" "),
-                worker.devices.iter().map(device).collect::<Vec<_>>().join(", "),
-                worker.host.clone(),
-                age(now - worker.last_seen_at),
-            ]
-        })
-        .collect();
-    fit(&COLUMNS, &rows, width, &["HOST", "POOLS", "DEVICES"])
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for Listed { state, worker } in workers {
+        let word = match state {
+            State::Up => "up",
+            State::Silent => "silent",
+            State::Left => "left",
+        };
+        let running = worker.jobs_running.to_string();
+        let own = [worker.worker.clone(), word.to_owned(), running, worker.pools.join(" ")];
+        let end = [worker.host.clone(), age(now - worker.heard_at)];
+        let mut devices = worker.devices.iter().map(device);
+        let first = devices.next().unwrap_or_else(|| vec![String::new(); DEVICE_COLUMNS]);
+        rows.push([own.to_vec(), first, end.to_vec()].concat());
+        rows.extend(devices.map(|cells| [vec![String::new(); 4], cells, vec![String::new(); 2]].concat()));
+    }
+    let table = fit(&COLUMNS, &rows, width, &["HOST", "POWER", "TEMP", "POOLS", "MEMORY", "BUSY", "JOBS", "DEVICE"]);
+    table + &complaints(workers)
 }
 
-/// The emulated device has it in its name.
-fn device(device: &DeviceRow) -> String {
-    format!("{}: {}, {}", device.device, device.name, quantity::bytes(device.memory_bytes))
+fn complaints(workers: &[Listed]) -> String {
+    let mut text = String::new();
+    for Listed { worker, .. } in workers {
+        for device in &worker.devices {
+            if let Some(reason) = &device.out_of_service {
+                let reason = reason.lines().next().unwrap_or_default();
+                text.push_str(&format!("{}, device {} is out of service: {reason}\n", worker.worker, device.device));
+            }
+        }
+    }
+    if text.is_empty() { text } else { format!("\n{text}") }
+}
+
+/// Its [`DEVICE_COLUMNS`]. The emulated device has it in its name.
+fn device(device: &DeviceRow) -> Vec<String> {
+    fn shown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
+        value.map_or_else(|| "-".to_owned(), text)
+    }
+    let sick = if device.out_of_service.is_some() { " (out of service)" } else { "" };
+    // Where nobody counts what is in use, what the worker's jobs declared is known.
+    let declared = device.jobs_running.map(|_| device.pools.iter().map(|pool| pool.memory_bytes).sum());
+    let all = quantity::bytes(device.memory_bytes);
+    let memory = match device.memory_used_bytes.or(declared) {
+        Some(used) => format!("{} of {all}", quantity::bytes(used)),
+        None => all,
+    };
+    vec![
+        format!("{}: {}{sick}", device.device, device.name),
+        shown(device.jobs_running, |jobs| jobs.to_string()),
+        memory,
+        shown(device.utilization_percent, |percent| format!("{percent} %")),
+        shown(device.temperature_celsius, |degrees| format!("{degrees} °C")),
+        shown(device.power_milliwatts, |milliwatts| format!("{} W", milliwatts / 1000)),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
+    use chrono::Duration;
+    use gpufleet::schema::PoolUse;
+
     use super::*;
 
     fn worker(name: &str, seconds_ago: i64, has_left: bool) -> WorkerRow {
@@ -185,16 +224,30 @@ mod tests {
             jobs_running: 3,
             first_seen_at: seen,
             last_seen_at: seen,
+            heard_at: seen,
+            is_silent: !has_left && seconds_ago > 30,
             has_left,
-            devices: vec![DeviceRow {
-                device: 0,
-                uuid: "GPU-1".to_owned(),
-                name: "NVIDIA H200".to_owned(),
-                emulated: false,
-                compute_capability: [9, 0],
-                memory_bytes: 1 << 37,
-                driver_version: 12080,
-            }],
+            devices: vec![device_row(0)],
+        }
+    }
+
+    fn device_row(number: u32) -> DeviceRow {
+        DeviceRow {
+            device: number,
+            uuid: "GPU-1".to_owned(),
+            name: "NVIDIA H200".to_owned(),
+            emulated: false,
+            compute_capability: [9, 0],
+            memory_bytes: 1 << 37,
+            driver_version: 12080,
+            out_of_service: None,
+            jobs_running: Some(3),
+            pools: vec![PoolUse { pool: "default".parse().unwrap(), jobs_running: 3, memory_bytes: 3 << 30 }],
+            memory_used_bytes: None,
+            utilization_percent: Some(41),
+            utilization_by: Some("worker".to_owned()),
+            temperature_celsius: None,
+            power_milliwatts: None,
         }
     }
 
@@ -203,17 +256,40 @@ mod tests {
     }
 
     #[test]
-    fn a_worker_is_up_until_three_beats_are_missing() {
-        assert_eq!(state(&worker("a", 30, false), at()), State::Up);
-        assert_eq!(state(&worker("a", 31, false), at()), State::Silent);
-        assert_eq!(state(&worker("a", 3000, true), at()), State::Left);
+    fn a_worker_is_up_silent_or_gone() {
+        assert_eq!(state(&worker("a", 30, false)), State::Up);
+        assert_eq!(state(&worker("a", 31, false)), State::Silent);
+        assert_eq!(state(&worker("a", 3000, true)), State::Left);
     }
 
     #[test]
     fn the_table_of_workers() {
-        let workers = [worker("rack-7-1", 4, false), worker("rack-7-2", 90, false), worker("old", 7200, true)];
-        let listed: Vec<Listed> = workers.iter().map(|worker| Listed { state: state(worker, at()), worker }).collect();
+        let mut workers = [worker("rack-7-1", 4, false), worker("rack-7-2", 90, false), worker("old", 7200, true)];
+        let well = DeviceRow {
+            memory_used_bytes: Some(12 << 30),
+            utilization_by: Some("nvml".to_owned()),
+            temperature_celsius: Some(55),
+            power_milliwatts: Some(350_500),
+            ..device_row(1)
+        };
+        let sick = DeviceRow {
+            out_of_service: Some("the probe kernel failed\nand more".to_owned()),
+            jobs_running: None,
+            utilization_percent: None,
+            ..device_row(2)
+        };
+        workers[0].devices.extend([well, sick]);
+        workers[2].devices.clear();
+        let listed: Vec<Listed> = workers.iter().map(|worker| Listed { state: state(worker), worker }).collect();
         insta::assert_snapshot!(table(&listed, at(), None));
-        assert!(table(&listed, at(), Some(40)).lines().all(|line| line.chars().count() <= 40));
+        let narrow = table(&listed, at(), Some(40));
+        let lines = narrow.lines().take_while(|line| !line.is_empty());
+        assert!(lines.map(|line| line.chars().count()).all(|width| width <= 40), "{narrow}");
+    }
+
+    #[test]
+    fn the_help_names_every_field_of_the_json() {
+        let worker = worker("a", 1, false);
+        json::check(json::WORKERS, &Listed { state: State::Up, worker: &worker });
     }
 }

@@ -55,6 +55,7 @@ fn finished(job_id: JobId, attempt: u32, state: AttemptState) -> Event {
         retry_at_ms: None,
         output_bytes: 0,
         timings: Timings::default(),
+        job: None,
     })
 }
 
@@ -64,6 +65,7 @@ fn row(attempt: u32, state: AttemptState, superseded: bool) -> AttemptRow {
         state,
         superseded,
         worker: WORKER.to_owned(),
+        is_unheard: false,
         device: Some(0),
         device_name: Some("emulator".to_owned()),
         emulated: Some(true),
@@ -97,6 +99,7 @@ fn detail(job_id: JobId, attempts: Vec<AttemptRow>) -> JobDetail {
         attempts: attempts.iter().map(|row| row.attempt).max().unwrap(),
         attempt: Some(deciding.attempt),
         worker: Some(WORKER.to_owned()),
+        is_unheard: false,
         device: Some(0),
         device_name: Some("emulator".to_owned()),
         emulated: Some(true),

@@ -12,17 +12,14 @@
 use std::{
     collections::HashMap,
     io,
-    os::{
-        fd::{AsFd, OwnedFd},
-        unix::net::UnixStream,
-    },
+    os::{fd::OwnedFd, unix::net::UnixStream},
     process::ExitCode,
     sync::{Arc, Mutex, mpsc},
     thread::{self, JoinHandle},
 };
 
 use super::{
-    Args,
+    Args, CudaSpec, DeviceInfo,
     cuda::{
         arena::Arena,
         device::{self, Device},
@@ -42,6 +39,7 @@ use crate::{
         frame::{self, FrameError},
         message::{Contents, MemoryReport, Refusal, Run},
     },
+    own_executable,
     privileges::{self, PrivilegeError},
 };
 
@@ -87,7 +85,7 @@ fn serve(args: &Args) -> Result<(), ChildError> {
         eprintln!("{info}");
         fault::exit(EXIT_PANICKED)
     }));
-    let incoming = socket().map_err(ChildError::NoSocket)?;
+    let incoming = own_executable::supervisor_socket().map_err(ChildError::NoSocket)?;
     let outgoing = Arc::new(Mutex::new(incoming.try_clone().map_err(ChildError::NoSocket)?));
     let (common, memory) = match locked.map_err(Refusal::from).and_then(|()| open(args, &outgoing)) {
         Ok(opened) => opened,
@@ -108,18 +106,11 @@ fn serve(args: &Args) -> Result<(), ChildError> {
 }
 
 /// The supervisor says when to stop; a Ctrl-C or a TERM to the whole group is meant for it.
-fn ignore_signals() {
+pub(crate) fn ignore_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
         // SAFETY: ignoring a signal installs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
-}
-
-fn socket() -> io::Result<UnixStream> {
-    let descriptor: OwnedFd = io::stdin().as_fd().try_clone_to_owned()?;
-    let socket = UnixStream::from(descriptor);
-    socket.peer_addr()?;
-    Ok(socket)
 }
 
 fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, MemoryReport), Refusal> {
@@ -129,6 +120,12 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
     let memory = Memory::new(arena);
     let report = memory.first_report().map_err(device::refused)?;
     Ok((Arc::new(Common { library, device, memory, outgoing: Arc::clone(outgoing) }), report))
+}
+
+/// What the driver shows to this process.
+pub(crate) fn list_devices(cuda: &CudaSpec, user: Option<&str>) -> Result<Vec<DeviceInfo>, Refusal> {
+    let library = DriverLibrary::open(cuda, || privileges::leave_root(user))?;
+    device::list(&library)
 }
 
 impl From<PrivilegeError> for Refusal {

@@ -1,11 +1,7 @@
 //! The supervisor's handle to an executor child: start it, run jobs on it, notice its end.
 
 use std::{
-    env,
-    os::{
-        fd::OwnedFd,
-        unix::{net::UnixStream as StdUnixStream, process::CommandExt as _},
-    },
+    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
     path::PathBuf,
     process::{Command, Stdio},
     sync::{Arc, Mutex},
@@ -45,14 +41,16 @@ pub const READY_DEADLINE: Duration = Duration::from_secs(60);
 pub const LANES_DEFAULT: usize = 4;
 /// More streams than the hardware has queues gain nothing.
 pub const LANES_MAX: usize = 32;
-/// Variables that the child must not see: everything of ours but what configures the emulator.
-const OUR_VARIABLES: &str = "GPUFLEET_";
-const EMULATOR_VARIABLES: &str = "GPUFLEET_EMULATOR";
+/// By it the driver chooses what a process sees.
+const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 /// How to start an executor.
 #[derive(Debug, Clone)]
 pub struct ExecutorOptions {
+    /// The device's number, for the driver unless there is a `uuid`, and for the log.
     pub device: u32,
+    /// The device as `nvidia-smi -L` names it. The child then sees no other one; a slice of a GPU (MIG) can be had in no other way.
+    pub uuid: Option<String>,
     pub cuda: CudaSpec,
     /// How many jobs run on the device at once, 1 to [`LANES_MAX`].
     pub lanes: usize,
@@ -105,6 +103,7 @@ impl ExecutorOptions {
     pub fn new(device: u32, cuda: CudaSpec) -> Self {
         Self {
             device,
+            uuid: None,
             cuda,
             lanes: LANES_DEFAULT,
             memory_bytes_max: None,
@@ -136,7 +135,12 @@ impl Executor {
             Err(_) => return Err(StartError::Timeout { deadline: options.ready_deadline }),
         };
         let (device, memory) = match first {
-            Ok(Some(FromExecutor::Ready(device, memory))) => (device, memory),
+            Ok(Some(FromExecutor::Ready(device, memory))) => match &options.uuid {
+                Some(wanted) if *wanted != device.uuid => {
+                    return Err(StartError::WrongDevice { wanted: wanted.clone(), found: device.uuid });
+                }
+                _ => (device, memory),
+            },
             Ok(Some(FromExecutor::Refused(refusal))) => return Err(refusal.into()),
             Ok(_) | Err(_) => return Err(guard.died().await),
         };
@@ -351,9 +355,12 @@ impl Drop for KillOnDrop {
 }
 
 fn command(options: &ExecutorOptions) -> Command {
-    let executable = own_executable::or_running(options.executable.as_deref());
-    let mut command = Command::new(executable);
-    command.arg0("gpufleet-worker").arg("executor").arg("--device").arg(options.device.to_string());
+    let mut command = own_executable::command(options.executable.as_deref(), "executor");
+    match &options.uuid {
+        // The only one that the child sees is its first.
+        Some(uuid) => command.env(VISIBLE_DEVICES, uuid).arg("--device").arg("0"),
+        None => command.arg("--device").arg(options.device.to_string()),
+    };
     command.arg("--cuda").arg(options.cuda.to_string());
     command.arg("--lanes").arg(options.lanes().to_string());
     if let Some(bytes) = options.memory_bytes_max {
@@ -361,13 +368,6 @@ fn command(options: &ExecutorOptions) -> Command {
     }
     if let Some(user) = &options.user {
         command.arg("--user").arg(user);
-    }
-    // The child has no use for the broker's address and password.
-    for (name, _) in env::vars_os() {
-        let name = name.to_string_lossy().into_owned();
-        if name.starts_with(OUR_VARIABLES) && !name.starts_with(EMULATOR_VARIABLES) {
-            command.env_remove(name);
-        }
     }
     command.envs(options.environment.iter().map(|(name, value)| (name, value)));
     command

@@ -3,6 +3,7 @@
 use std::{collections::HashMap, io, os::fd::AsRawFd, sync::Arc, time::Duration};
 
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
+use serde::de::DeserializeOwned;
 use tokio::{
     io::{AsyncReadExt, BufReader, Interest},
     net::unix::{OwnedReadHalf, OwnedWriteHalf},
@@ -28,7 +29,7 @@ pub(super) type Outgoing = Frame;
 const EXIT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The child's frames. It sends no descriptors, so they may be read ahead.
-pub(super) type Incoming = BufReader<OwnedReadHalf>;
+pub(crate) type Incoming = BufReader<OwnedReadHalf>;
 
 /// Writes frames in the order of the queue until the handle or the child is gone. Descriptors are closed once they are sent.
 pub(super) async fn write(socket: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
@@ -58,8 +59,8 @@ async fn write_frame(socket: &OwnedWriteHalf, frame: &Frame) -> io::Result<()> {
     Ok(())
 }
 
-/// The next message of the child; `None` at the end of the socket.
-pub(super) async fn receive(socket: &mut Incoming) -> Result<Option<FromExecutor>, FrameError> {
+/// The next message of a child; `None` at the end of the socket.
+pub(crate) async fn receive<T: DeserializeOwned>(socket: &mut Incoming) -> Result<Option<T>, FrameError> {
     let mut header = [0; Header::BYTES];
     match socket.read_exact(&mut header).await {
         Ok(_) => {}

@@ -48,6 +48,9 @@ pub enum StartError {
     NoDriver { hint: String },
     #[error("start an executor: there is no device {device}, the driver has {devices}")]
     NoDevice { device: u32, devices: u32 },
+    /// A driver that does not honour `CUDA_VISIBLE_DEVICES`, or a slice that was made anew.
+    #[error("start an executor: the driver opened {found} where {wanted} was named")]
+    WrongDevice { wanted: String, found: String },
     #[error("start an executor: {call} answered {name} ({code})")]
     DriverError { call: String, code: u32, name: String },
     #[error("give up the executor's privileges: {problem}")]

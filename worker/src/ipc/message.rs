@@ -65,7 +65,7 @@ pub struct DeviceInfo {
     pub uuid: String,
     pub compute_capability: (u32, u32),
     pub memory_bytes: u64,
-    /// What a context takes of it once a kernel allocates by itself: the heap.
+    /// What a context takes of it once a kernel allocates by itself: the heap. Zero where there is no context yet.
     pub heap_bytes: u64,
     pub multiprocessors: u32,
     /// 12080 for CUDA 12.8.

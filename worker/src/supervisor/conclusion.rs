@@ -67,6 +67,7 @@ impl Supervisor {
             retry_at_ms,
             output_bytes: job.output_bytes() as u64,
             timings: job.timings.clone(),
+            job: job.ran_on.is_none().then(|| Box::new(self.job_info(job.task, envelope))),
         }))
     }
 }

@@ -1,27 +1,32 @@
-//! The executors of this worker, one for each device and pool, started again when they die.
+//! The devices of this worker, and their executors: one for each device and pool, started again when they die.
 
+mod activity;
 mod keeper;
 mod memory;
+mod monitor;
 mod probe;
 mod spare;
 
 use std::sync::Arc;
 
-use futures::future::try_join_all;
-use gpufleet_schema::{DeviceSeen, RanOn, WorkerName};
+use futures::future::join_all;
+use gpufleet_schema::{DeviceSeen, PoolUse, RanOn, UtilizationBy, WorkerName};
 use tokio::sync::watch;
 use tracing::info;
 
 use self::{
+    activity::Activity,
     keeper::{Home, Keeper},
     memory::Memory,
     spare::Spare,
 };
+pub(super) use self::{activity::Presence, monitor::Monitor};
 use super::admission::Admission;
 use crate::{
+    compiler::Compiler,
     config::Config,
-    executor::{DeviceInfo, Executor, ExecutorOptions, Sizes, StartError},
-    scheduler::{DeviceId, Event, PoolId},
+    executor::{DeviceInfo, Executor, ExecutorOptions, Sizes},
+    scheduler::{DeviceId, PoolId},
 };
 
 /// A context takes some hundred megabytes of a GPU's memory: on a device smaller than this, a spare one would cost jobs too much.
@@ -35,34 +40,61 @@ pub(super) struct DeviceSlot {
     /// By pool: the executor of the moment, `None` while the next one starts.
     executors: Vec<watch::Receiver<Option<Arc<Executor>>>>,
     sick: watch::Receiver<Option<String>>,
+    activity: Arc<Activity>,
 }
 
 impl DeviceSlot {
-    /// Starts an executor for each pool, and keeps them running until they are told to stop.
-    pub(super) async fn open(
-        options: ExecutorOptions,
+    /// Starts an executor for each pool, and keeps them running until they are told to stop or the device is found sick.
+    pub(super) fn open(
+        info: DeviceInfo,
         config: &Config,
-        admission: Arc<Admission>,
-    ) -> Result<Self, StartError> {
-        let id = DeviceId(options.device);
-        let starts = config.pools.iter().map(|_| Executor::start(options.clone()));
-        let started = try_join_all(starts).await?;
-        let info = started.first().expect("a worker serves a pool").1.clone();
-        info!(device = id.0, name = info.name, emulated = info.emulated, executors = started.len(), "device opened");
-        let heaps = info.heap_bytes.saturating_mul(started.len() as u64);
-        let bytes = info.memory_bytes.saturating_sub(heaps);
-        admission.tell(Event::Device { device: id, places: places(config), bytes });
-        let memory = Memory::new(id, bytes, heaps, Arc::clone(&admission));
-        let spare = has_spare(config, &info).then(|| Spare::keep(options.clone(), Arc::clone(&memory)));
-        let home = Arc::new(Home { options, admission, memory, spare, sick: watch::Sender::new(None) });
-        let mut executors = Vec::new();
-        for (pool, (executor, _)) in (0..).map(PoolId).zip(started) {
-            let (current, seen) = watch::channel(None);
-            tokio::spawn(Keeper { pool, home: Arc::clone(&home), current }.keep(executor));
-            executors.push(seen);
+        compiler: &Arc<Compiler>,
+        admission: &Arc<Admission>,
+    ) -> Self {
+        let id = DeviceId(info.ordinal);
+        let options = ExecutorOptions {
+            uuid: Some(info.uuid.clone()),
+            lanes: config.jobs_per_device as usize,
+            compiler: Arc::clone(compiler),
+            user: config.executor_user.clone(),
+            ..ExecutorOptions::new(info.ordinal, config.cuda.clone())
+        };
+        let memory = Memory::new(id, places(config), info.memory_bytes, config.pools.len(), Arc::clone(admission));
+        let (currents, executors): (Vec<_>, Vec<_>) = config.pools.iter().map(|_| watch::channel(None)).unzip();
+        let first: watch::Receiver<_> = executors.first().expect("a worker serves a pool").clone();
+        let spare = has_spare(config, &info).then(|| Spare::keep(options.clone(), first, Arc::clone(&memory)));
+        let sick = watch::Sender::new(None);
+        let home = Arc::new(Home { options, admission: Arc::clone(admission), memory, spare, sick });
+        for (pool, current) in (0..).map(PoolId).zip(currents) {
+            tokio::spawn(Keeper { pool, home: Arc::clone(&home), current }.keep());
         }
         let sick = home.sick.subscribe();
-        Ok(Self { id, info, executors, sick })
+        Self { id, info, executors, sick, activity: Activity::new(config.pools.len()) }
+    }
+
+    /// Resolves when every pool has its executor here, or the device is found sick.
+    pub(super) async fn settled(&self) {
+        let up = |executor: &watch::Receiver<Option<Arc<Executor>>>| {
+            let mut executor = executor.clone();
+            // A keeper ends when the device is sick.
+            async move { drop(executor.wait_for(Option::is_some).await) }
+        };
+        join_all(self.executors.iter().map(up)).await;
+        if self.is_in_service() {
+            let (device, info) = (self.id.0, &self.info);
+            let executors = self.executors.len();
+            info!(device, uuid = info.uuid, name = info.name, emulated = info.emulated, executors, "device opened");
+        }
+    }
+
+    /// Whether every pool has its executor here.
+    pub(super) fn is_up(&self) -> bool {
+        self.executors.iter().all(|executor| executor.borrow().is_some())
+    }
+
+    /// A job of so many bytes is on the device from now on.
+    pub(super) fn enter(&self, pool: PoolId, bytes: u64) -> Presence {
+        self.activity.enter(pool, bytes)
     }
 
     /// The pool's executor. `None` while the next one starts.
@@ -92,12 +124,36 @@ impl DeviceSlot {
         self.sick.borrow().is_none()
     }
 
+    /// Why it is out of service, where it is.
+    pub(super) fn sick_reason(&self) -> Option<String> {
+        self.sick.borrow().as_ref().map(|reason| format!("device {}: {reason}", self.id.0))
+    }
+
     pub(super) fn ran_on(&self, worker: WorkerName) -> RanOn {
         RanOn { worker, device: self.id.0, device_name: self.info.name.clone(), emulated: self.info.emulated }
     }
 
-    pub(super) fn seen(&self) -> DeviceSeen {
+    pub(super) fn is_emulated(&self) -> bool {
+        self.info.emulated
+    }
+
+    /// What a heartbeat says of it. Where NVML does not tell how busy the device is, the worker does, as far as its own jobs go.
+    pub(super) fn seen(&self, config: &Config, monitor: &Monitor) -> DeviceSeen {
         let (major, minor) = self.info.compute_capability;
+        let reading = monitor.reading(&self.info.uuid);
+        let busy = self.activity.busy_percent();
+        let told = reading.as_ref().and_then(|reading| reading.utilization_percent);
+        let utilization_by = match (told, busy) {
+            (Some(_), _) => Some(UtilizationBy::Nvml),
+            (None, Some(_)) => Some(UtilizationBy::Worker),
+            (None, None) => None,
+        };
+        let uses = self.activity.pools();
+        let pools = config.pools.iter().zip(&uses).map(|(pool, held)| PoolUse {
+            pool: pool.name.clone(),
+            jobs_running: held.jobs,
+            memory_bytes: held.bytes,
+        });
         DeviceSeen {
             index: self.info.ordinal,
             uuid: self.info.uuid.clone(),
@@ -107,6 +163,13 @@ impl DeviceSlot {
             memory_bytes: self.info.memory_bytes,
             driver_version: self.info.driver_version,
             out_of_service: self.sick.borrow().clone(),
+            jobs_running: Some(uses.iter().map(|held| held.jobs).sum()),
+            pools: pools.collect(),
+            memory_used_bytes: reading.as_ref().and_then(|reading| reading.memory_used_bytes),
+            utilization_percent: told.or(busy),
+            utilization_by,
+            temperature_celsius: reading.as_ref().and_then(|reading| reading.temperature_celsius),
+            power_milliwatts: reading.and_then(|reading| reading.power_milliwatts),
         }
     }
 }

@@ -115,13 +115,8 @@ impl Supervisor {
             Err(Denied::HandedBack) => return Err(Ending::HandedBack),
             Err(Denied::PassedOn) => return Err(self.misfit(&plain.requires, envelope).await),
             Err(Denied::TooLarge(too_large)) => {
-                let message = format!(
-                    "the job needs {} bytes on the device, {} of them for its buffers; the largest device here has {} for jobs",
-                    too_large.bytes,
-                    plain.device_bytes().expect("the check has added them up"),
-                    too_large.device_bytes_max
-                );
-                return Err(Ending::Failed(Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)));
+                let buffers = plain.device_bytes().expect("the check has added them up");
+                return Err(self.too_large(too_large, buffers, envelope).await);
             }
         };
         if !envelope.is_live() {
@@ -135,6 +130,7 @@ impl Supervisor {
         let wait_us = micros(envelope.received.elapsed()).saturating_sub(compile_us);
         let slot = self.device(device);
         let ran_on = slot.ran_on(self.config.name.clone());
+        let _presence = slot.enter(pool, bytes);
         self.tell_started(task, envelope, &ran_on).await;
         failpoint::reach(Failpoint::BeforeKernel);
         let mut attempt = run_on(slot.executor(pool), &plain, demand.alone, permit.kept_max, ran_on, watch).await;

@@ -1,4 +1,5 @@
-//! Jobs that require what no device here has: passed on to the pool's other workers, and failed once none is left to ask.
+//! Jobs that require what no device here has, or more memory: passed on to the pool's other workers, and failed once none is left
+//! to ask.
 //!
 //! A job that is passed on carries the devices of the workers that it has met. When these are all that serve its queue, or after a
 //! bounded number of hops, it fails and says what was asked and what they have. A worker that fits may be too busy to be sent the
@@ -6,11 +7,14 @@
 
 use std::time::Duration;
 
-use gpufleet_schema::{Requires, bounds::HEADER_TEXT_BYTES_MAX, topology::task_queue};
+use gpufleet_schema::{Failure, FailureCode, Requires, Verdict, bounds::HEADER_TEXT_BYTES_MAX, topology::task_queue};
 use tokio::time::timeout;
 
 use super::{Supervisor, devices::DeviceSlot, envelope::Envelope};
-use crate::{disposition::Ending, scheduler::Allowed};
+use crate::{
+    disposition::Ending,
+    scheduler::{Allowed, TooLarge},
+};
 
 /// The first waits are a second each, the later ones five: some minutes, for a pool whose only fitting workers are busy or starting.
 const HOPS_MAX: u32 = 40;
@@ -27,12 +31,37 @@ impl Supervisor {
 
     /// What becomes of a job that no device here may run.
     pub(super) async fn misfit(&self, requires: &Requires, envelope: &Envelope) -> Ending {
+        let fails = |met: &str| {
+            let message = format!("no worker of the pool has {}; they have: {met}", asked(requires));
+            Failure::new(Verdict::User, FailureCode::RequirementsNotMet, message)
+        };
+        self.pass_on(envelope, fails).await
+    }
+
+    /// What becomes of a job that no device here can hold.
+    pub(super) async fn too_large(&self, too_large: TooLarge, buffers: u64, envelope: &Envelope) -> Ending {
+        let TooLarge { bytes, device_bytes_max } = too_large;
+        let fails = |met: &str| {
+            let message = format!(
+                "the job needs {bytes} bytes on the device, {buffers} of them for its buffers; the largest device here that it may \
+                 run on has {device_bytes_max} for jobs, and no worker of the pool has a larger one; they have: {met}"
+            );
+            Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)
+        };
+        self.pass_on(envelope, fails).await
+    }
+
+    /// To another worker, or, where nobody is left to ask, to its end.
+    async fn pass_on(&self, envelope: &Envelope, fails: impl FnOnce(&str) -> Failure) -> Ending {
         let met = met_with(&envelope.met, self.config.name.as_str(), &self.have());
         let queue = task_queue(&envelope.pool, envelope.priority);
         let depth = timeout(CONSUMERS_TOLD_WITHIN, self.broker.queue_depth(&queue)).await;
         let consumers = depth.ok().and_then(Result::ok).flatten().map(|depth| depth.consumers);
         let hops = envelope.hops.saturating_add(1);
-        Ending::Misfit { asked: asked(requires), is_last: is_last(hops, &met, consumers), met, hops }
+        match is_last(hops, &met, consumers) {
+            true => Ending::Failed(fails(&met)),
+            false => Ending::Misfit { met, hops },
+        }
     }
 
     /// What the devices of this worker are, in a line.

@@ -35,13 +35,21 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use self::{
-    admission::Admission, devices::DeviceSlot, footprints::Footprints, in_hand::InHand, intake::Lane, load::Load,
-    orders::Orders, ready::ReadyFile, signals::Signals,
+    admission::Admission,
+    devices::{DeviceSlot, Monitor},
+    footprints::Footprints,
+    in_hand::InHand,
+    intake::Lane,
+    load::Load,
+    orders::Orders,
+    ready::ReadyFile,
+    signals::Signals,
 };
 use crate::{
     compiler::{Compiler, Counts, StoreError, Target},
-    config::Config,
-    executor::StartError,
+    config::{ChoiceError, Config},
+    inventory::InventoryError,
+    nvml,
     quarantine::Quarantine,
     scheduler::{self, Allowed, PoolId},
 };
@@ -49,8 +57,10 @@ use crate::{
 /// Why a worker could not start, or had to stop.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    #[error("device {device}: failed to {source}")]
-    Device { device: u32, source: StartError },
+    #[error("failed to {0}")]
+    Inventory(#[from] InventoryError),
+    #[error("failed to {0}")]
+    Choice(#[from] ChoiceError),
     #[error("failed to {0}")]
     Connect(Box<ConnectError>),
     #[error("failed to {0}")]
@@ -75,6 +85,7 @@ pub(crate) struct Supervisor {
     events: EventSink,
     admission: Arc<Admission>,
     devices: Vec<DeviceSlot>,
+    monitor: Monitor,
     compiler: Arc<Compiler>,
     orders: Arc<Orders>,
     load: Arc<Load>,
@@ -99,6 +110,10 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let compiler = Arc::new(compiler.with_store(store));
     tokio::spawn(start::prepare_compiler(Arc::clone(&compiler), config.sandbox));
     let devices = start::devices(&config, &admission, &compiler).await?;
+    // Readings are of NVIDIA's devices, unless a library was named that knows of others.
+    let has_gpu = devices.iter().any(|slot| !slot.is_emulated());
+    let library = config.nvml.clone().filter(|name| has_gpu || name != nvml::LIBRARY);
+    let monitor = Monitor::start(library, config.executor_user.clone());
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
     let orders = Orders::new(config.name.clone());
     let events = EventSink::new(broker.clone());
@@ -111,6 +126,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         broker,
         admission,
         devices,
+        monitor,
         orders,
         load,
         quarantine,

@@ -274,6 +274,7 @@ impl Supervisor {
                 retry_at_ms: None,
                 output_bytes: 0,
                 timings: Timings::default(),
+                job: None,
             })
         });
         self.events.send_confirmed(events.collect()).await?;

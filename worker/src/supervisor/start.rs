@@ -2,39 +2,51 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_transport::{Broker, ConnectError, Options};
+use futures::{StreamExt as _, stream::FuturesUnordered};
+use gpufleet_transport::{Broker, ConnectError, DeclareError, Options};
 use tracing::{error, info, warn};
 
 use super::{WorkerError, admission::Admission, devices::DeviceSlot, signals::Signals};
 use crate::{
     compiler::{Compiler, Sandbox, Store, StoreError},
     config::{CacheSpec, Config},
-    executor::ExecutorOptions,
+    inventory::{self, Source},
 };
 
+/// How long the first device waits for the others: far longer than one takes that is as well as it.
+const LATE_DEVICE_PATIENCE: Duration = Duration::from_secs(20);
 /// Between attempts to reach a broker that is not there yet.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 
-/// Devices come first: a machine without a driver should say so even when its broker is away.
+/// Devices come first: a machine without a driver should say so even when its broker is away. One that does not start is out of
+/// service, and the others go on.
 pub(super) async fn devices(
     config: &Config,
     admission: &Arc<Admission>,
     compiler: &Arc<Compiler>,
 ) -> Result<Vec<DeviceSlot>, WorkerError> {
-    let mut slots = Vec::new();
-    for &device in &config.devices {
-        let options = ExecutorOptions {
-            lanes: config.jobs_per_device as usize,
-            compiler: Arc::clone(compiler),
-            user: config.executor_user.clone(),
-            ..ExecutorOptions::new(device, config.cuda.clone())
-        };
-        let slot = DeviceSlot::open(options, config, Arc::clone(admission))
-            .await
-            .map_err(|source| WorkerError::Device { device, source })?;
-        slots.push(slot);
+    let source = Source { cuda: config.cuda.clone(), nvml: config.nvml.clone(), user: config.executor_user.clone() };
+    let chosen = config.devices.choose(&inventory::list(&source).await?)?;
+    let slots: Vec<_> = chosen.into_iter().map(|info| DeviceSlot::open(info, config, compiler, admission)).collect();
+    let mut settling: FuturesUnordered<_> = slots.iter().map(DeviceSlot::settled).collect();
+    let one_in_service = async {
+        while settling.next().await.is_some() {
+            if slots.iter().any(|slot| slot.is_up()) {
+                break;
+            }
+        }
+    };
+    one_in_service.await;
+    // The others are given a moment; one that takes longer comes later.
+    let others = async { while settling.next().await.is_some() {} };
+    if tokio::time::timeout(LATE_DEVICE_PATIENCE, others).await.is_err() {
+        warn!("some devices are not up yet, going on without them");
     }
-    Ok(slots)
+    drop(settling);
+    match slots.iter().map(|slot| slot.sick_reason()).collect::<Option<Vec<_>>>() {
+        Some(reasons) => Err(WorkerError::DevicesLost(reasons.join("; "))),
+        None => Ok(slots),
+    }
 }
 
 /// The compiled programs on disk. A folder that was named has to be usable; without the usual one, a worker compiles more.
@@ -78,32 +90,48 @@ async fn tell_sandbox(compiler: &Compiler, sandbox: Sandbox) {
     }
 }
 
-/// Connects and declares. A broker that is away is waited for, until a signal (`None`); one that refuses us is an error.
+/// Connects and declares. A broker that is away, or still starting, is waited for, until a signal (`None`); one that refuses us is
+/// an error.
 pub(super) async fn broker(config: &Config, signals: &mut Signals) -> Result<Option<Broker>, WorkerError> {
-    let broker = loop {
-        let mut options = Options::new(config.broker.clone(), format!("gpufleet-worker {}", config.name));
-        options.queue_kind = config.queue_kind;
-        options.heartbeat = config.heartbeat;
+    loop {
         let attempt = tokio::select! {
-            attempt = Broker::connect(options) => attempt,
+            attempt = connect(config) => attempt,
             _ = signals.next() => return Ok(None),
         };
         match attempt {
-            Ok(broker) => break broker,
-            Err(error @ (ConnectError::Unreachable { .. } | ConnectError::Timeout { .. })) => {
-                warn!(%error, "broker away, trying again");
+            Ok(broker) => {
+                info!(broker = %config.broker, "connected");
+                return Ok(Some(broker));
             }
-            Err(refused) => return Err(WorkerError::Connect(Box::new(refused))),
+            Err(error) if is_away(&error) => warn!(%error, "broker away, trying again"),
+            Err(refused) => return Err(refused),
         }
         tokio::select! {
             () = tokio::time::sleep(RECONNECT_PAUSE) => {}
             _ = signals.next() => return Ok(None),
         }
-    };
+    }
+}
+
+async fn connect(config: &Config) -> Result<Broker, WorkerError> {
+    let mut options = Options::new(config.broker.clone(), format!("gpufleet-worker {}", config.name));
+    options.queue_kind = config.queue_kind;
+    options.heartbeat = config.heartbeat;
+    let broker = Broker::connect(options).await.map_err(|error| WorkerError::Connect(Box::new(error)))?;
     broker.declare_base().await?;
     for pool in &config.pools {
         broker.declare_pool(&pool.name).await?;
     }
-    info!(broker = %config.broker, "connected");
-    Ok(Some(broker))
+    Ok(broker)
+}
+
+/// Whether waiting may help.
+fn is_away(error: &WorkerError) -> bool {
+    match error {
+        WorkerError::Connect(error) => {
+            matches!(**error, ConnectError::Unreachable { .. } | ConnectError::Timeout { .. })
+        }
+        WorkerError::Declare(error) => matches!(error, DeclareError::Timeout { .. }),
+        _ => false,
+    }
 }

@@ -33,7 +33,8 @@ pub(super) async fn write(
             revision = excluded.revision,
             pools = excluded.pools,
             jobs_running = excluded.jobs_running,
-            has_left = excluded.has_left
+            has_left = excluded.has_left,
+            heard_at = now()
         where (excluded.last_seen_at, excluded.has_left) > (known.last_seen_at, known.has_left)
             or excluded.last_seen_at < known.last_seen_at - make_interval(secs => $10)"#,
         &columns.worker as &[&str],
@@ -78,9 +79,12 @@ pub(super) async fn write_devices(
     sqlx::query!(
         r#"/* recorder::write::devices */
         insert into devices as known
-            (worker, device, last_seen_at, uuid, name, emulated, compute_major, compute_minor, memory_bytes, driver_version)
+            (worker, device, last_seen_at, uuid, name, emulated, compute_major, compute_minor, memory_bytes, driver_version,
+             out_of_service, jobs_running, pools, memory_used_bytes, utilization_percent, utilization_by,
+             temperature_celsius, power_milliwatts)
         select * from unnest($1::text[], $2::int[], $3::timestamptz[], $4::text[], $5::text[], $6::bool[], $7::int[],
-                             $8::int[], $9::bigint[], $10::int[])
+                             $8::int[], $9::bigint[], $10::int[], $11::text[], $12::bigint[], $13::jsonb[],
+                             $14::bigint[], $15::int[], $16::text[], $17::int[], $18::bigint[])
         on conflict (worker, device) do update set
             last_seen_at = excluded.last_seen_at,
             uuid = excluded.uuid,
@@ -89,7 +93,15 @@ pub(super) async fn write_devices(
             compute_major = excluded.compute_major,
             compute_minor = excluded.compute_minor,
             memory_bytes = excluded.memory_bytes,
-            driver_version = excluded.driver_version
+            driver_version = excluded.driver_version,
+            out_of_service = excluded.out_of_service,
+            jobs_running = excluded.jobs_running,
+            pools = excluded.pools,
+            memory_used_bytes = excluded.memory_used_bytes,
+            utilization_percent = excluded.utilization_percent,
+            utilization_by = excluded.utilization_by,
+            temperature_celsius = excluded.temperature_celsius,
+            power_milliwatts = excluded.power_milliwatts
         where excluded.last_seen_at > known.last_seen_at
             or (excluded.last_seen_at < known.last_seen_at
                 and excluded.last_seen_at = (select w.last_seen_at from workers w where w.worker = excluded.worker))"#,
@@ -103,6 +115,14 @@ pub(super) async fn write_devices(
         &columns.compute_minor,
         &columns.memory_bytes,
         &columns.driver_version,
+        &columns.out_of_service as &[Option<&str>],
+        &columns.jobs_running as &[Option<i64>],
+        &columns.pools,
+        &columns.memory_used_bytes as &[Option<i64>],
+        &columns.utilization_percent as &[Option<i32>],
+        &columns.utilization_by as &[Option<&str>],
+        &columns.temperature_celsius as &[Option<i32>],
+        &columns.power_milliwatts as &[Option<i64>],
     )
     .execute(connection)
     .await?;
@@ -134,6 +154,14 @@ struct DeviceColumns<'a> {
     compute_minor: Vec<i32>,
     memory_bytes: Vec<i64>,
     driver_version: Vec<i32>,
+    out_of_service: Vec<Option<&'a str>>,
+    jobs_running: Vec<Option<i64>>,
+    pools: Vec<serde_json::Value>,
+    memory_used_bytes: Vec<Option<i64>>,
+    utilization_percent: Vec<Option<i32>>,
+    utilization_by: Vec<Option<&'a str>>,
+    temperature_celsius: Vec<Option<i32>>,
+    power_milliwatts: Vec<Option<i64>>,
 }
 
 impl<'a> WorkerColumns<'a> {
@@ -166,5 +194,13 @@ impl<'a> DeviceColumns<'a> {
         self.compute_minor.push(minor);
         self.memory_bytes.push(change.memory_bytes);
         self.driver_version.push(change.driver_version);
+        self.out_of_service.push(change.out_of_service.as_deref());
+        self.jobs_running.push(change.jobs_running);
+        self.pools.push(change.pools.clone());
+        self.memory_used_bytes.push(change.memory_used_bytes);
+        self.utilization_percent.push(change.utilization.map(|(percent, _)| percent));
+        self.utilization_by.push(change.utilization.map(|(_, by)| by));
+        self.temperature_celsius.push(change.temperature_celsius);
+        self.power_milliwatts.push(change.power_milliwatts);
     }
 }

@@ -24,6 +24,7 @@ pub fn job(id: &str) -> JobRow {
         attempts: 1,
         attempt: Some(1),
         worker: Some("w1".to_owned()),
+        is_unheard: false,
         device: Some(0),
         device_name: Some("CPU".to_owned()),
         emulated: Some(true),
@@ -80,6 +81,13 @@ fn json_is_a_list_of_objects() {
     insta::assert_snapshot!("json_of_the_history", text);
     let unlabelled: Vec<JobRow> = jobs().into_iter().map(|job| JobRow { labels: BTreeMap::new(), ..job }).collect();
     json::check(json::HISTORY, &unlabelled);
+}
+
+#[test]
+fn a_job_on_a_worker_that_is_not_heard_of_is_in_an_unknown_state() {
+    let unheard = JobRow { state: JobState::Running, is_unheard: true, ..job("01990f3e-0000-7000-8000-000000000001") };
+    let text = table(&[unheard], Utc::now(), None);
+    assert!(text.contains(UNHEARD) && !text.contains("running"), "{text}");
 }
 
 #[test]

@@ -40,13 +40,11 @@ unsafe impl Sync for Context {}
 impl Device {
     /// Opens the device and makes its context current on this thread.
     pub(crate) fn open(library: &DriverLibrary, ordinal: u32) -> Result<Self, Refusal> {
-        called("cuInit", result::init()).or_else(no_device)?;
-        let devices = called("cuDeviceGetCount", result::device::get_count()).map_err(refused)?;
-        let devices = u32::try_from(devices).unwrap_or(0);
+        let devices = count()?;
         if ordinal >= devices {
             return Err(Refusal::NoDevice { ordinal, devices });
         }
-        Self::describe(library, ordinal).map_err(refused)
+        Self::retain(library, ordinal).map_err(refused)
     }
 
     /// Makes the context current on the calling thread.
@@ -60,33 +58,49 @@ impl Device {
         called("cuMemGetInfo", result::mem_get_info()).map(|(free, _)| free as u64)
     }
 
-    fn describe(library: &DriverLibrary, ordinal: u32) -> Result<Self, CudaError> {
+    fn retain(library: &DriverLibrary, ordinal: u32) -> Result<Self, CudaError> {
         let handle = called("cuDeviceGet", result::device::get(ordinal as i32))?;
         // SAFETY: the device comes from cuDeviceGet.
         let context = Context(called("cuDevicePrimaryCtxRetain", unsafe { result::primary_ctx::retain(handle) })?);
         // SAFETY: the context was just retained, and is never released.
         called("cuCtxSetCurrent", unsafe { result::ctx::set_current(context.0) })?;
-        // SAFETY: the device comes from cuDeviceGet.
-        let memory_bytes = called("cuDeviceTotalMem", unsafe { result::device::total_mem(handle) })? as u64;
-        let info = DeviceInfo {
-            ordinal,
-            name: called("cuDeviceGetName", result::device::get_name(handle))?,
-            uuid: uuid(&called("cuDeviceGetUuid", result::device::get_uuid(handle))?),
-            compute_capability: (
-                attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
-                attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
-            ),
-            memory_bytes,
-            heap_bytes: called("cuCtxGetLimit", result::ctx::get_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE))?
-                as u64,
-            multiprocessors: attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
-            driver_version: driver_version()?,
-            emulated: library.is_emulator(),
-            takes_cubins: !library.is_emulator(),
-            library: library.name.clone(),
-        };
+        let heap = called("cuCtxGetLimit", result::ctx::get_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE))?;
+        let info = DeviceInfo { heap_bytes: heap as u64, ..describe(library, ordinal)? };
         Ok(Self { context, info, limits: Limits::of(handle)? })
     }
+}
+
+/// All devices that the driver shows to this process. No context is made on them.
+pub(crate) fn list(library: &DriverLibrary) -> Result<Vec<DeviceInfo>, Refusal> {
+    (0..count()?).map(|ordinal| describe(library, ordinal).map_err(refused)).collect()
+}
+
+fn count() -> Result<u32, Refusal> {
+    called("cuInit", result::init()).or_else(no_device)?;
+    let devices = called("cuDeviceGetCount", result::device::get_count()).map_err(refused)?;
+    Ok(u32::try_from(devices).unwrap_or(0))
+}
+
+fn describe(library: &DriverLibrary, ordinal: u32) -> Result<DeviceInfo, CudaError> {
+    let handle = called("cuDeviceGet", result::device::get(ordinal as i32))?;
+    // SAFETY: the device comes from cuDeviceGet.
+    let memory_bytes = called("cuDeviceTotalMem", unsafe { result::device::total_mem(handle) })? as u64;
+    Ok(DeviceInfo {
+        ordinal,
+        name: called("cuDeviceGetName", result::device::get_name(handle))?,
+        uuid: uuid(library, handle)?,
+        compute_capability: (
+            attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
+            attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
+        ),
+        memory_bytes,
+        heap_bytes: 0,
+        multiprocessors: attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?,
+        driver_version: driver_version()?,
+        emulated: library.is_emulator(),
+        takes_cubins: !library.is_emulator(),
+        library: library.name.clone(),
+    })
 }
 
 impl Limits {
@@ -124,10 +138,22 @@ fn driver_version() -> Result<u32, CudaError> {
     Ok(u32::try_from(version).unwrap_or(0))
 }
 
-/// As `nvidia-smi -L` writes it.
-fn uuid(uuid: &sys::CUuuid) -> String {
+/// As `nvidia-smi -L` writes it. The older of the two calls names the GPU, the newer one the slice of it (MIG) that this is, if
+/// it is one.
+fn uuid(library: &DriverLibrary, device: sys::CUdevice) -> Result<String, CudaError> {
+    let gpu = called("cuDeviceGetUuid", result::device::get_uuid(device))?;
+    if !library.has("cuDeviceGetUuid_v2") {
+        return Ok(uuid_text("GPU", &gpu));
+    }
+    let mut own = gpu;
+    // SAFETY: the result has a place, and the device comes from cuDeviceGet.
+    called("cuDeviceGetUuid_v2", unsafe { sys::cuDeviceGetUuid_v2(&raw mut own, device) }.result())?;
+    Ok(uuid_text(if own.bytes == gpu.bytes { "GPU" } else { "MIG" }, &own))
+}
+
+fn uuid_text(kind: &str, uuid: &sys::CUuuid) -> String {
     let hex: String = uuid.bytes.iter().map(|byte| format!("{:02x}", *byte as u8)).collect();
-    format!("GPU-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
+    format!("{kind}-{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
 pub(crate) fn refused(error: CudaError) -> Refusal {

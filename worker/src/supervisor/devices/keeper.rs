@@ -67,8 +67,10 @@ pub(super) struct Keeper {
 }
 
 impl Keeper {
-    pub(super) async fn keep(self, first: Executor) {
+    pub(super) async fn keep(self) {
         let (home, device) = (&self.home, self.home.device());
+        let Some(first) = self.start().await else { return };
+        home.memory.learn_heap(first.device().heap_bytes);
         let mut executor = Arc::new(first);
         loop {
             self.current.send_replace(Some(Arc::clone(&executor)));
@@ -126,7 +128,8 @@ impl Keeper {
         {
             return Some(spare);
         }
-        let executor = Arc::new(self.start_again().await?);
+        let executor = Arc::new(self.start().await?);
+        info!(device = self.home.options.device, pid = executor.pid(), "executor started");
         if loss.cause == LostCause::Device
             && let Err(problem) = probe::passes(&executor).await
         {
@@ -136,15 +139,17 @@ impl Keeper {
         Some(executor)
     }
 
-    async fn start_again(&self) -> Option<Executor> {
+    /// Several tries; then the device is out of service.
+    async fn start(&self) -> Option<Executor> {
         let device = self.home.options.device;
         let mut pause = START_PAUSE;
         for failures in 1..=START_FAILURES_MAX {
-            match Executor::start(self.home.options.clone()).await {
-                Ok((executor, _)) => {
-                    info!(device, pid = executor.pid(), "executor started");
-                    return Some(executor);
-                }
+            let started = tokio::select! {
+                started = Executor::start(self.home.options.clone()) => started,
+                () = self.home.is_sick() => return None,
+            };
+            match started {
+                Ok((executor, _)) => return Some(executor),
                 Err(reason) => {
                     warn!(device, failures, %reason, "executor did not start");
                     if failures == START_FAILURES_MAX {

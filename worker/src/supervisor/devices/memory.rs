@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, OnceLock},
 };
 
 use crate::{
@@ -18,18 +18,39 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Memory {
     device: DeviceId,
-    /// What jobs can have if nobody else is there.
-    bytes: u64,
-    /// For the heaps of contexts, which come out of what is free once a kernel uses them.
-    reserved: u64,
+    places: u32,
+    /// All that the device has.
+    total: u64,
+    /// How many contexts have a heap.
+    pools: u64,
+    /// What these heaps take out of what is free once kernels use them. Known with the first context.
+    heaps: OnceLock<u64>,
     admission: Arc<Admission>,
     /// What executors have, by process.
     held: Mutex<HashMap<u32, u64>>,
 }
 
 impl Memory {
-    pub(super) fn new(device: DeviceId, bytes: u64, reserved: u64, admission: Arc<Admission>) -> Arc<Self> {
-        Arc::new(Self { device, bytes, reserved, admission, held: Mutex::default() })
+    pub(super) fn new(device: DeviceId, places: u32, total: u64, pools: usize, admission: Arc<Admission>) -> Arc<Self> {
+        admission.tell(Event::Device { device, places, bytes: total });
+        let (heaps, held) = (OnceLock::new(), Mutex::default());
+        Arc::new(Self { device, places, total, pools: pools as u64, heaps, admission, held })
+    }
+
+    /// A context is there, with a heap of this size.
+    pub(super) fn learn_heap(&self, bytes: u64) {
+        if self.heaps.set(bytes.saturating_mul(self.pools)).is_ok() {
+            self.admission.tell(Event::Device { device: self.device, places: self.places, bytes: self.bytes() });
+        }
+    }
+
+    /// What jobs can have if nobody else is there.
+    fn bytes(&self) -> u64 {
+        self.total.saturating_sub(self.reserved())
+    }
+
+    fn reserved(&self) -> u64 {
+        self.heaps.get().copied().unwrap_or(0)
     }
 
     /// From now on the executor's words count, as those of the pool's; a spare one has none yet.
@@ -47,7 +68,7 @@ impl Memory {
         let room = {
             let mut held = self.held();
             held.insert(pid, report.held);
-            room(&held, report.free, self.reserved).min(self.bytes)
+            room(&held, report.free, self.reserved()).min(self.bytes())
         };
         let device = self.device;
         if let Some(pool) = pool {
@@ -102,9 +123,9 @@ mod tests {
     async fn a_job_waits_while_another_process_has_the_memory_and_starts_when_it_has_gone() {
         let (device, pool) = (DeviceId(0), PoolId(0));
         let admission = Admission::new(&[Promise::default()]);
-        admission.tell(Event::Device { device, places: 4, bytes: 16 * GIB });
+        let memory = Memory::new(device, 4, 17 * GIB, 1, Arc::clone(&admission));
+        memory.learn_heap(GIB);
         admission.tell(Event::ExecutorUp(device, pool));
-        let memory = Memory::new(device, 16 * GIB, GIB, Arc::clone(&admission));
         memory.hear(1, Some(pool), MemoryReport { held: 0, kept: 0, free: 9 * GIB });
         memory.hear(2, None, MemoryReport { held: 0, kept: 0, free: 8 * GIB });
         // A job runs: there are 7 GiB for it and others.

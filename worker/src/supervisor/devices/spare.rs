@@ -6,7 +6,7 @@ use std::{
 };
 
 use futures::FutureExt as _;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
@@ -27,11 +27,21 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// Starts one, and another whenever it is taken or lost, until [`Spare::retire`].
-    pub(super) fn keep(options: ExecutorOptions, memory: Arc<Memory>) -> Arc<Self> {
+    /// Starts one once another executor works on the device, and the next whenever it is taken or lost, until [`Spare::retire`].
+    pub(super) fn keep(
+        options: ExecutorOptions,
+        mut first: watch::Receiver<Option<Arc<Executor>>>,
+        memory: Arc<Memory>,
+    ) -> Arc<Self> {
         let spare =
             Arc::new(Self { waiting: Mutex::new(None), taken: Notify::new(), retired: CancellationToken::new() });
-        tokio::spawn(Arc::clone(&spare).replace_whenever_gone(options, memory));
+        let replacing = Arc::clone(&spare);
+        tokio::spawn(async move {
+            // A device on which none ever starts has no use for a spare.
+            if first.wait_for(Option::is_some).await.is_ok() {
+                replacing.replace_whenever_gone(options, memory).await;
+            }
+        });
         spare
     }
 

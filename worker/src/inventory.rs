@@ -1,0 +1,162 @@
+//! What devices this machine has.
+//!
+//! A child lists them: the supervisor loads neither CUDA nor NVIDIA's management library (NVML). A process sees at most one slice of
+//! a GPU (MIG) through CUDA, and may then see no whole GPU beside it. Where NVML knows of devices that CUDA did not show, another child
+//! is started for each, with `CUDA_VISIBLE_DEVICES` set to its uuid, so that what a device is always comes from CUDA itself.
+
+mod child;
+
+use std::{
+    io,
+    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    process::Stdio,
+    time::Duration,
+};
+
+use tokio::{net::UnixStream, time::timeout};
+use tracing::warn;
+
+use self::child::{Answer, Listing};
+pub use self::child::{Args, main};
+use crate::{
+    executor::{CudaSpec, DeviceInfo, Incoming, Keeper, StartError, receive},
+    own_executable,
+};
+
+/// As long as an executor may take to load the same driver.
+const LIST_DEADLINE: Duration = Duration::from_secs(60);
+/// By it the driver chooses what a process sees.
+const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+
+/// Whom to ask, and as whom.
+#[derive(Debug, Clone)]
+pub struct Source {
+    pub cuda: CudaSpec,
+    /// NVIDIA's management library; without it the devices are those that CUDA shows.
+    pub nvml: Option<String>,
+    /// Whom the child becomes when the worker is root.
+    pub user: Option<String>,
+}
+
+/// Why the devices are not known.
+#[derive(Debug, thiserror::Error)]
+pub enum InventoryError {
+    #[error(transparent)]
+    Refused(#[from] StartError),
+    #[error("list the devices: the process died: {0}")]
+    Died(String),
+    #[error("list the devices: no answer within {} s", LIST_DEADLINE.as_secs())]
+    Timeout,
+    #[error("list the devices: {0}")]
+    Spawn(#[from] io::Error),
+}
+
+/// All devices, numbered as `--devices` names them. Cancelling kills the child.
+pub async fn list(source: &Source) -> Result<Vec<DeviceInfo>, InventoryError> {
+    let visible = std::env::var(VISIBLE_DEVICES).ok();
+    let Listing { mut devices, uuids } = ask(source, None).await?;
+    for uuid in hidden(&uuids, &devices, visible.as_deref()) {
+        match ask(source, Some(&uuid)).await {
+            Ok(alone) => devices.extend(alone.devices.into_iter().filter(|device| device.uuid == uuid)),
+            Err(error) => warn!(uuid, %error, "device left out"),
+        }
+    }
+    for (number, device) in (0..).zip(&mut devices) {
+        device.ordinal = number;
+    }
+    Ok(devices)
+}
+
+/// What NVML knows and CUDA does not show, though nobody has hidden it.
+fn hidden(known: &[String], shown: &[DeviceInfo], visible: Option<&str>) -> Vec<String> {
+    let is_visible = |uuid: &str| match visible {
+        None => true,
+        // Numbers are CUDA's own affair: what they name it has shown.
+        Some(list) => list.split(',').map(str::trim).any(|name| is_uuid(name) && begins_with(uuid, name)),
+    };
+    let is_shown = |uuid: &str| shown.iter().any(|device| device.uuid == uuid);
+    known.iter().filter(|uuid| is_visible(uuid) && !is_shown(uuid)).cloned().collect()
+}
+
+fn is_uuid(name: &str) -> bool {
+    ["GPU-", "MIG-"].iter().any(|kind| begins_with(name, kind))
+}
+
+/// Whether a uuid may be named like this: the driver takes the beginning of one too.
+pub(crate) fn begins_with(uuid: &str, name: &str) -> bool {
+    uuid.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
+}
+
+async fn ask(source: &Source, uuid: Option<&str>) -> Result<Listing, InventoryError> {
+    let (ours, theirs) = StdUnixStream::pair()?;
+    let mut command = own_executable::command(None, "device-list");
+    command.arg("--cuda").arg(source.cuda.to_string());
+    if let Some(user) = &source.user {
+        command.arg("--user").arg(user);
+    }
+    match (uuid, &source.nvml) {
+        (Some(uuid), _) => _ = command.env(VISIBLE_DEVICES, uuid),
+        (None, Some(library)) => _ = command.arg("--nvml").arg(library),
+        (None, None) => {}
+    }
+    let child = Child(Keeper::spawn(command, Stdio::from(OwnedFd::from(theirs))).await?);
+    ours.set_nonblocking(true)?;
+    let (incoming, _outgoing) = UnixStream::from_std(ours)?.into_split();
+    let mut incoming = Incoming::new(incoming);
+    match timeout(LIST_DEADLINE, receive(&mut incoming)).await {
+        Ok(Ok(Some(Answer::Devices(listing)))) => Ok(listing),
+        Ok(Ok(Some(Answer::Refused(refusal)))) => Err(StartError::from(refusal).into()),
+        Ok(Ok(None) | Err(_)) => {
+            child.0.kill();
+            Err(InventoryError::Died(child.0.exit().await.describe()))
+        }
+        Err(_) => Err(InventoryError::Timeout),
+    }
+}
+
+/// Ends with its owner.
+struct Child(Keeper);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn device(uuid: &str) -> DeviceInfo {
+        DeviceInfo {
+            ordinal: 0,
+            name: "a GPU".into(),
+            uuid: uuid.into(),
+            compute_capability: (9, 0),
+            memory_bytes: 1,
+            heap_bytes: 0,
+            multiprocessors: 1,
+            driver_version: 12080,
+            emulated: false,
+            takes_cubins: true,
+            library: "libcuda.so.1".into(),
+        }
+    }
+
+    #[test]
+    fn slices_that_cuda_does_not_show_are_asked_for_one_by_one() {
+        let known: Vec<String> = ["GPU-1", "MIG-2a", "MIG-2b"].map(str::to_owned).to_vec();
+        let shown = [device("MIG-2a")];
+        assert_eq!(hidden(&known, &shown, None), ["GPU-1", "MIG-2b"]);
+        assert!(hidden(&[], &shown, None).is_empty(), "without NVML there is only what CUDA shows");
+    }
+
+    #[test]
+    fn what_somebody_has_hidden_stays_hidden() {
+        let known: Vec<String> = ["GPU-1", "MIG-2a", "MIG-2b"].map(str::to_owned).to_vec();
+        let shown = [device("MIG-2a")];
+        assert_eq!(hidden(&known, &shown, Some("mig-2A, MIG-2b")), ["MIG-2b"]);
+        assert!(hidden(&known, &shown, Some("0,1")).is_empty());
+        assert!(hidden(&known, &shown, Some("")).is_empty());
+    }
+}

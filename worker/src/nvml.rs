@@ -1,0 +1,201 @@
+//! NVIDIA's management library, as far as a list of devices and a heartbeat need it.
+//!
+//! It is loaded in children alone. It is not CUDA, but it asks the same kernel driver: on a sick GPU a call may hang where no signal
+//! reaches it, or bring the process down, and neither may be the supervisor's.
+
+mod monitor;
+
+use std::ffi::{CStr, CString, OsStr, c_char, c_int, c_uint, c_ulonglong, c_void};
+
+use libloading::Library;
+use serde::{Deserialize, Serialize};
+
+pub use self::monitor::{Args, PERIOD, main};
+
+/// The name under which the driver installs it.
+pub const LIBRARY: &str = "libnvidia-ml.so.1";
+/// From `nvml.h`: room for the uuid of any device, slices included.
+const UUID_BYTES: usize = 96;
+/// From `nvml.h`: the sensor on the GPU's die.
+const TEMPERATURE_GPU: c_uint = 0;
+
+/// The library, initialised.
+#[derive(Debug)]
+pub struct Nvml {
+    library: Library,
+}
+
+/// The library can't be used.
+#[derive(Debug, thiserror::Error)]
+pub enum NvmlError {
+    #[error("open {name}: {source}")]
+    Open { name: String, source: libloading::Error },
+    #[error("use {name}: {call} answered {code}")]
+    Call { name: String, call: &'static str, code: c_int },
+}
+
+/// A GPU, or a slice of one.
+#[derive(Debug)]
+pub struct NvmlDevice {
+    pub uuid: String,
+    handle: Handle,
+    /// The GPU that this is a slice of.
+    gpu: Option<Handle>,
+}
+
+/// How a device fares. What the library does not tell is `None`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reading {
+    pub uuid: String,
+    pub memory_used_bytes: Option<u64>,
+    /// Percent of the last moments in which a kernel ran. Not told for slices.
+    pub utilization_percent: Option<u32>,
+    /// Of the whole GPU, also for a slice.
+    pub temperature_celsius: Option<u32>,
+    /// Of the whole GPU, also for a slice.
+    pub power_milliwatts: Option<u32>,
+}
+
+type Handle = *mut c_void;
+
+/// `nvmlMemory_t`.
+#[repr(C)]
+#[derive(Default)]
+struct Memory {
+    total: c_ulonglong,
+    free: c_ulonglong,
+    used: c_ulonglong,
+}
+
+/// `nvmlUtilization_t`.
+#[repr(C)]
+#[derive(Default)]
+struct Utilization {
+    gpu: c_uint,
+    memory: c_uint,
+}
+
+impl Nvml {
+    pub fn open(name: &str) -> Result<Self, NvmlError> {
+        // SAFETY: the library's initialisers set up its own state. A path that names another kind of library is the operator's word.
+        let library = unsafe { Library::new(OsStr::new(name)) };
+        let library = library.map_err(|source| NvmlError::Open { name: name.to_owned(), source })?;
+        // SAFETY: the type is that of nvml.h.
+        let code = match unsafe { library.get::<unsafe extern "C" fn() -> c_int>(b"nvmlInit_v2\0") } {
+            // SAFETY: as above.
+            Ok(init) => unsafe { init() },
+            Err(source) => return Err(NvmlError::Open { name: name.to_owned(), source }),
+        };
+        match code {
+            0 => Ok(Self { library }),
+            code => Err(NvmlError::Call { name: name.to_owned(), call: "nvmlInit_v2", code }),
+        }
+    }
+
+    /// All GPUs in the order of their buses; in the place of a GPU that is sliced, its slices. One that does not answer is left out.
+    pub fn devices(&self) -> Vec<NvmlDevice> {
+        let Some(count) = self.number("nvmlDeviceGetCount_v2\0", &[]) else { return Vec::new() };
+        let mut devices = Vec::new();
+        for index in 0..count {
+            let Some(gpu) = self.handle("nvmlDeviceGetHandleByIndex_v2\0", None, index) else { continue };
+            let slices = self.slices(gpu);
+            if slices.is_empty() {
+                devices.extend(self.uuid(gpu).map(|uuid| NvmlDevice { uuid, handle: gpu, gpu: None }));
+            }
+            devices.extend(slices);
+        }
+        devices
+    }
+
+    /// How a device fares now.
+    pub fn read(&self, device: &NvmlDevice) -> Reading {
+        let gpu = device.gpu.unwrap_or(device.handle);
+        let memory = self.structure::<Memory>("nvmlDeviceGetMemoryInfo\0", device.handle);
+        let utilization = self.structure::<Utilization>("nvmlDeviceGetUtilizationRates\0", device.handle);
+        Reading {
+            uuid: device.uuid.clone(),
+            memory_used_bytes: memory.map(|memory| memory.used),
+            utilization_percent: utilization.map(|utilization| utilization.gpu),
+            temperature_celsius: self.temperature(gpu),
+            power_milliwatts: self.number("nvmlDeviceGetPowerUsage\0", &[gpu]),
+        }
+    }
+
+    fn slices(&self, gpu: Handle) -> Vec<NvmlDevice> {
+        let count = self.number("nvmlDeviceGetMaxMigDeviceCount\0", &[gpu]).unwrap_or(0);
+        let slice = |index| {
+            let handle = self.handle("nvmlDeviceGetMigDeviceHandleByIndex\0", Some(gpu), index)?;
+            Some(NvmlDevice { uuid: self.uuid(handle)?, handle, gpu: Some(gpu) })
+        };
+        // Numbers without a slice are left free between those with one.
+        (0..count).filter_map(slice).collect()
+    }
+
+    fn uuid(&self, device: Handle) -> Option<String> {
+        let uuid = self.symbol::<unsafe extern "C" fn(Handle, *mut c_char, c_uint) -> c_int>("nvmlDeviceGetUUID\0")?;
+        let mut text = [0_u8; UUID_BYTES];
+        // SAFETY: the type is that of nvml.h, the handle is the library's, and the buffer has the length that is passed.
+        let code = unsafe { uuid(device, text.as_mut_ptr().cast(), UUID_BYTES as c_uint) };
+        let text = CStr::from_bytes_until_nul(&text).ok()?.to_str().ok()?;
+        (code == 0).then(|| text.to_owned())
+    }
+
+    fn temperature(&self, device: Handle) -> Option<u32> {
+        let call =
+            self.symbol::<unsafe extern "C" fn(Handle, c_uint, *mut c_uint) -> c_int>("nvmlDeviceGetTemperature\0")?;
+        let mut value = 0;
+        // SAFETY: the type is that of nvml.h, the handle is the library's, and the result has a place.
+        (unsafe { call(device, TEMPERATURE_GPU, &raw mut value) } == 0).then_some(value)
+    }
+
+    /// A call that answers a number, about a device or about none.
+    fn number(&self, name: &'static str, device: &[Handle]) -> Option<u32> {
+        let mut value: c_uint = 0;
+        let code = match device {
+            [] => {
+                let call = self.symbol::<unsafe extern "C" fn(*mut c_uint) -> c_int>(name)?;
+                // SAFETY: the calls that are named without a device have this type in nvml.h, and the result has a place.
+                unsafe { call(&raw mut value) }
+            }
+            [device, ..] => {
+                let call = self.symbol::<unsafe extern "C" fn(Handle, *mut c_uint) -> c_int>(name)?;
+                // SAFETY: those with one have this type, the handle is the library's, and the result has a place.
+                unsafe { call(*device, &raw mut value) }
+            }
+        };
+        (code == 0).then_some(value)
+    }
+
+    /// A call that answers a handle by an index, of all GPUs or of one's slices.
+    fn handle(&self, name: &'static str, of: Option<Handle>, index: c_uint) -> Option<Handle> {
+        let mut handle: Handle = std::ptr::null_mut();
+        let code = match of {
+            None => {
+                let call = self.symbol::<unsafe extern "C" fn(c_uint, *mut Handle) -> c_int>(name)?;
+                // SAFETY: the call that is named without a GPU has this type in nvml.h, and the result has a place.
+                unsafe { call(index, &raw mut handle) }
+            }
+            Some(gpu) => {
+                let call = self.symbol::<unsafe extern "C" fn(Handle, c_uint, *mut Handle) -> c_int>(name)?;
+                // SAFETY: the one with a GPU has this type, the handle is the library's, and the result has a place.
+                unsafe { call(gpu, index, &raw mut handle) }
+            }
+        };
+        (code == 0).then_some(handle)
+    }
+
+    /// A call that fills a structure about a device.
+    fn structure<T: Default>(&self, name: &'static str, device: Handle) -> Option<T> {
+        let call = self.symbol::<unsafe extern "C" fn(Handle, *mut T) -> c_int>(name)?;
+        let mut value = T::default();
+        // SAFETY: both structures are laid out as in nvml.h, the handle is the library's, and the result has a place.
+        (unsafe { call(device, &raw mut value) } == 0).then_some(value)
+    }
+
+    /// A function of the library; an older one may lack it. The caller vouches for its type.
+    fn symbol<T: Copy>(&self, name: &'static str) -> Option<T> {
+        debug_assert!(CString::from_vec_with_nul(name.into()).is_ok(), "{name:?} ends with its only NUL");
+        // SAFETY: the symbol is looked up here; it is used where its type is known.
+        unsafe { self.library.get::<T>(name.as_bytes()) }.ok().map(|symbol| *symbol)
+    }
+}

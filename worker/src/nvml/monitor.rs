@@ -1,0 +1,50 @@
+//! The child that reads at intervals how the devices fare, and says so on its socket until nobody listens.
+
+use std::{process::ExitCode, thread, time::Duration};
+
+use super::{Nvml, Reading};
+use crate::{executor::ignore_signals, ipc::frame, own_executable, privileges};
+
+/// Twice a heartbeat: what it tells is then no older than half of one.
+pub const PERIOD: Duration = Duration::from_secs(5);
+
+/// The command line of the child. Its socket is its standard input.
+#[derive(Debug, Clone, clap::Args)]
+pub struct Args {
+    /// NVIDIA's management library.
+    #[arg(long)]
+    library: String,
+    /// Whom to become when started by root.
+    #[arg(long)]
+    user: Option<String>,
+}
+
+/// The life of the child. Only a worker starts one.
+pub fn main(args: &Args) -> ExitCode {
+    own_executable::show_as("gpufleet-nvml");
+    match watch(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("could not {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Ends when the supervisor is gone: its socket then takes no more.
+fn watch(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
+    ignore_signals();
+    privileges::close_inherited()?;
+    privileges::refuse_new()?;
+    let socket = own_executable::supervisor_socket()?;
+    privileges::leave_root(args.user.as_deref())?;
+    let nvml = Nvml::open(&args.library)?;
+    loop {
+        // Slices come and go, and with them their handles.
+        let readings: Vec<Reading> = nvml.devices().iter().map(|device| nvml.read(device)).collect();
+        if frame::write(&socket, &readings).is_err() {
+            return Ok(());
+        }
+        thread::sleep(PERIOD);
+    }
+}

@@ -1,0 +1,137 @@
+//! What runs on a device now, and for how much of the time something did.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard},
+    time::{Duration, Instant},
+};
+
+use crate::scheduler::PoolId;
+
+/// Of one device.
+#[derive(Debug)]
+pub(super) struct Activity {
+    inner: Mutex<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    pools: Vec<Use>,
+    /// Since when it has been busy, while it is.
+    busy_since: Option<Instant>,
+    /// How long it was busy before that, since the last look.
+    busy: Duration,
+    looked: Instant,
+}
+
+/// What one pool has on a device.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Use {
+    pub(super) jobs: u32,
+    /// What these jobs declared.
+    pub(super) bytes: u64,
+}
+
+/// A job on the device, until it is dropped.
+#[derive(Debug)]
+pub(in crate::supervisor) struct Presence {
+    activity: Arc<Activity>,
+    pool: PoolId,
+    bytes: u64,
+}
+
+impl Activity {
+    pub(super) fn new(pools: usize) -> Arc<Self> {
+        let inner = Inner {
+            pools: vec![Use::default(); pools],
+            busy_since: None,
+            busy: Duration::ZERO,
+            looked: Instant::now(),
+        };
+        Arc::new(Self { inner: Mutex::new(inner) })
+    }
+
+    pub(super) fn enter(self: &Arc<Self>, pool: PoolId, bytes: u64) -> Presence {
+        self.inner().enter(pool, bytes, Instant::now());
+        Presence { activity: Arc::clone(self), pool, bytes }
+    }
+
+    /// By pool.
+    pub(super) fn pools(&self) -> Vec<Use> {
+        self.inner().pools.clone()
+    }
+
+    /// Percent of the time since the last call in which a job was there. None at once after the last.
+    pub(super) fn busy_percent(&self) -> Option<u32> {
+        self.inner().busy_percent(Instant::now())
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().expect("nobody panics while holding it")
+    }
+}
+
+impl Inner {
+    fn enter(&mut self, pool: PoolId, bytes: u64, now: Instant) {
+        let held = &mut self.pools[pool.0 as usize];
+        held.jobs += 1;
+        held.bytes += bytes;
+        self.busy_since.get_or_insert(now);
+    }
+
+    fn leave(&mut self, pool: PoolId, bytes: u64, now: Instant) {
+        let held = &mut self.pools[pool.0 as usize];
+        held.jobs -= 1;
+        held.bytes -= bytes;
+        if self.pools.iter().all(|held| held.jobs == 0) {
+            let since = self.busy_since.take().expect("somebody was there");
+            self.busy += now - since;
+        }
+    }
+
+    fn busy_percent(&mut self, now: Instant) -> Option<u32> {
+        if let Some(since) = &mut self.busy_since {
+            self.busy += now - std::mem::replace(since, now);
+        }
+        let (span, busy) = (now - self.looked, std::mem::take(&mut self.busy));
+        self.looked = now;
+        (!span.is_zero()).then(|| (busy.as_secs_f64() / span.as_secs_f64() * 100.0).round() as u32)
+    }
+}
+
+impl Drop for Presence {
+    fn drop(&mut self) {
+        self.activity.inner().leave(self.pool, self.bytes, Instant::now());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_counts_in_which_any_job_is_there() {
+        let activity = Activity::new(2);
+        let mut inner = activity.inner();
+        let start = inner.looked;
+        let at = |seconds| start + Duration::from_secs(seconds);
+        inner.enter(PoolId(0), 5, at(1));
+        inner.enter(PoolId(1), 7, at(2));
+        inner.leave(PoolId(0), 5, at(3));
+        inner.leave(PoolId(1), 7, at(4));
+        inner.enter(PoolId(0), 1, at(8));
+        assert_eq!(inner.busy_percent(at(10)), Some(50));
+        assert_eq!(inner.busy_percent(at(10)), None);
+        assert_eq!(inner.busy_percent(at(20)), Some(100), "it is still there");
+        inner.leave(PoolId(0), 1, at(20));
+        assert_eq!(inner.busy_percent(at(30)), Some(0));
+    }
+
+    #[test]
+    fn each_pool_has_its_own_jobs_and_bytes() {
+        let activity = Activity::new(2);
+        let first = activity.enter(PoolId(1), 10);
+        let _second = activity.enter(PoolId(1), 5);
+        drop(first);
+        assert_eq!(activity.pools(), [Use::default(), Use { jobs: 1, bytes: 5 }]);
+    }
+}

@@ -1,0 +1,102 @@
+//! How the devices fare by NVML, as a child reads it. One that falls silent is killed and started again; its last readings are
+//! forgotten.
+
+use std::{
+    collections::HashMap,
+    io,
+    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
+    process::Stdio,
+    time::{Duration, Instant},
+};
+
+use tokio::{net::UnixStream, sync::watch, time::timeout};
+use tracing::warn;
+
+use crate::{
+    executor::{Incoming, Keeper, receive},
+    nvml::{PERIOD, Reading},
+    own_executable,
+};
+
+/// Several readings that did not come: a call hangs, and would for ever.
+const SILENT_AFTER: Duration = PERIOD.saturating_mul(4);
+/// A library that does not work may after a driver's reset.
+const PAUSE: Duration = Duration::from_secs(60);
+
+/// The latest readings.
+#[derive(Debug, Clone)]
+pub(in crate::supervisor) struct Monitor(watch::Receiver<Readings>);
+
+#[derive(Debug, Default)]
+struct Readings {
+    by_uuid: HashMap<String, Reading>,
+    at: Option<Instant>,
+}
+
+impl Monitor {
+    /// Has a child read with this library for as long as anybody asks; without one nothing is ever known.
+    pub(in crate::supervisor) fn start(library: Option<String>, user: Option<String>) -> Self {
+        let (readings, seen) = watch::channel(Readings::default());
+        if let Some(library) = library {
+            tokio::spawn(keep(library, user, readings));
+        }
+        Self(seen)
+    }
+
+    /// None also where the latest is too old to be true.
+    pub(super) fn reading(&self, uuid: &str) -> Option<Reading> {
+        let readings = self.0.borrow();
+        readings.at.filter(|at| at.elapsed() <= SILENT_AFTER)?;
+        readings.by_uuid.get(uuid).cloned()
+    }
+}
+
+async fn keep(library: String, user: Option<String>, readings: watch::Sender<Readings>) {
+    loop {
+        let ended = tokio::select! {
+            ended = listen(&library, user.as_deref(), &readings) => ended,
+            () = readings.closed() => return,
+        };
+        let reason = ended.unwrap_or_else(|error| error.to_string());
+        readings.send_replace(Readings::default());
+        warn!(reason, seconds = PAUSE.as_secs(), "no readings from NVML, trying again later");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
+
+/// Takes readings for as long as they come; then says why they don't.
+async fn listen(library: &str, user: Option<&str>, readings: &watch::Sender<Readings>) -> io::Result<String> {
+    let (ours, theirs) = StdUnixStream::pair()?;
+    let mut command = own_executable::command(None, "device-monitor");
+    command.arg("--library").arg(library);
+    if let Some(user) = user {
+        command.arg("--user").arg(user);
+    }
+    let child = Child(Keeper::spawn(command, Stdio::from(OwnedFd::from(theirs))).await?);
+    ours.set_nonblocking(true)?;
+    let (incoming, _outgoing) = UnixStream::from_std(ours)?.into_split();
+    let mut incoming = Incoming::new(incoming);
+    loop {
+        match timeout(SILENT_AFTER, receive::<Vec<Reading>>(&mut incoming)).await {
+            Ok(Ok(Some(read))) => {
+                let by_uuid = read.into_iter().map(|reading| (reading.uuid.clone(), reading)).collect();
+                readings.send_replace(Readings { by_uuid, at: Some(Instant::now()) });
+            }
+            Ok(Ok(None) | Err(_)) => {
+                child.0.kill();
+                return Ok(child.0.exit().await.describe());
+            }
+            // Nobody waits for its end: a call that hangs in the kernel outlives even a kill.
+            Err(_) => return Ok(format!("no reading within {} s", SILENT_AFTER.as_secs())),
+        }
+    }
+}
+
+/// Ends with its owner.
+struct Child(Keeper);
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
