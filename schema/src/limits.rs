@@ -2,9 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::bounds::{ATTEMPTS_MAX, TIME_LIMIT_MS_MAX};
+use crate::bounds::ATTEMPTS_MAX;
 
-/// Bounds that a producer sets on its job. An absent one takes the default; all are capped by the maxima of [`crate::bounds`].
+/// Bounds that a producer sets on its job. An absent one takes the pool's default, else the one here. Workers cap
+/// them by [`crate::bounds`], and refuse what is more than the pool allows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Limits {
     /// Time on the device. At its end the executor is killed and the verdict is `timeout`.
@@ -25,10 +26,6 @@ impl Limits {
     /// Ten minutes: long for one kernel, short for a person who forgot a limit.
     pub const TIME_LIMIT_MS_DEFAULT: u64 = 600_000;
     pub const ATTEMPTS_DEFAULT: u32 = 3;
-
-    pub fn time_limit_ms(&self) -> u64 {
-        self.time_limit_ms.unwrap_or(Self::TIME_LIMIT_MS_DEFAULT).min(TIME_LIMIT_MS_MAX)
-    }
 
     pub fn attempts_max(&self) -> u32 {
         self.attempts_max.unwrap_or(Self::ATTEMPTS_DEFAULT).clamp(1, ATTEMPTS_MAX)

@@ -4,7 +4,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gpufleet_schema::{
-    AttemptState, Batch, Encoding, FailureCode, JobState, PoolName, Priority, Verdict,
+    AttemptState, Batch, Encoding, FailureCode, JobState, PoolName, Priority, Selection, Verdict,
     topology::{TASKS, task_key},
 };
 use gpufleet_tests::{Ground, WAIT, busy, kernels};
@@ -37,6 +37,38 @@ async fn a_job_that_waited_too_long_expires_and_does_not_run() {
     assert_eq!(failed.state, AttemptState::Expired);
     assert_eq!(failed.failure.unwrap().code, FailureCode::QueueLimit);
     ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_expires_while_it_waits_behind_another() {
+    let ground = Ground::shared("expired-waiting").await;
+    let _worker = ground.worker_with(&["--jobs-per-device", "1"]).await;
+    let fleet = ground.client().await;
+    let mut long = fleet.submit(kernels::endless()).await.unwrap();
+    ground.poll_job("running", long.id(), |job| job.state == JobState::Running).await;
+    let mut waiting = fleet.submit(kernels::doubles(&[1.0]).queue_limit(Duration::from_millis(500))).await.unwrap();
+    let gpufleet::JobError::Failed(failed) = waiting.wait(WAIT).await.unwrap_err() else { panic!("no outcome") };
+    assert_eq!(failed.state, AttemptState::Expired, "it is told while the other still runs");
+    let all = Selection { jobs: vec![long.id()], ..Selection::default() };
+    fleet.cancel(all, None).await.unwrap();
+    long.wait(WAIT).await.unwrap_err();
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_decides_how_long_its_jobs_may_run() {
+    let ground = Ground::shared("time-allowed").await;
+    let _worker = ground.worker_with(&["--pool", "brisk:time-default=1s,time-max=1m"]).await;
+    let fleet = ground.client().await;
+    let mut silent = fleet.submit(kernels::endless().pool("brisk".parse().unwrap())).await.unwrap();
+    let greedy = kernels::doubles(&[1.0]).pool("brisk".parse().unwrap()).time_limit(Duration::from_secs(61));
+    let mut greedy = fleet.submit(greedy).await.unwrap();
+    let failure = silent.wait(WAIT).await.unwrap_err().failure().unwrap().clone();
+    assert_eq!(failure.code, FailureCode::TimeLimit, "it said nothing and got the pool's default");
+    let failure = greedy.wait(WAIT).await.unwrap_err().failure().unwrap().clone();
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::Policy));
+    assert!(failure.message.contains("1m 1s, its pool allows 1m"), "{}", failure.message);
+    ground.check_history(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,9 +1,10 @@
-//! A pool as `--pool` names it: `team-a:weight=3,memory=50%,allow=signed`.
+//! A pool as `--pool` names it: `team-a:weight=3,memory=50%,allow=signed,time-max=1h`.
 
-use std::str::FromStr;
+use std::{str::FromStr, time::Duration};
 
 use gpufleet_schema::PoolName;
 
+use super::time::TimeAllowances;
 use crate::{
     policy::{Allow, UnknownAllow},
     scheduler::Promise,
@@ -15,6 +16,7 @@ pub struct PoolSpec {
     pub name: PoolName,
     pub promise: Promise,
     pub allow: Allow,
+    pub times: TimeAllowances,
 }
 
 /// What is wrong with a `--pool`.
@@ -22,12 +24,16 @@ pub struct PoolSpec {
 pub enum PoolSpecError {
     #[error("{0}")]
     Name(String),
-    #[error("{0:?} is not an option of a pool; weight=N, memory=N% and allow=WHAT are")]
+    #[error("{0:?} is not an option of a pool; weight=N, memory=N%, allow=WHAT and {TIMES} are")]
     Option(String),
     #[error("weight={0}: give a whole number from 1 to {WEIGHT_MAX}")]
     Weight(String),
     #[error("memory={0}: give a part of every device's memory from 0.1% to 100%, as in memory=50%")]
     Memory(String),
+    #[error("{0}: give a time as in 30s, 10m or 2h")]
+    Time(String),
+    #[error("{0}-default is longer than {0}-max")]
+    Default(&'static str),
     #[error(transparent)]
     Allow(#[from] UnknownAllow),
 }
@@ -44,6 +50,7 @@ pub enum PoolsError {
 /// Beyond it, rounding would be larger than the share of the smallest.
 const WEIGHT_MAX: u32 = 1000;
 const PERMILLE: u32 = 1000;
+const TIMES: &str = "time-default, time-max, queue-default, queue-max=TIME";
 
 impl FromStr for PoolSpec {
     type Err = PoolSpecError;
@@ -51,16 +58,25 @@ impl FromStr for PoolSpec {
     fn from_str(text: &str) -> Result<Self, PoolSpecError> {
         let (name, options) = text.split_once(':').map_or((text, None), |(name, options)| (name, Some(options)));
         let name = name.parse().map_err(|error| PoolSpecError::Name(format!("{error}")))?;
-        let (mut promise, mut allow) = (Promise::default(), Allow::default());
+        let (mut promise, mut allow, mut times) = (Promise::default(), Allow::default(), TimeAllowances::default());
         for option in options.into_iter().flat_map(|options| options.split(',')) {
             match option.split_once('=') {
                 Some(("weight", value)) => promise.weight = weight(value)?,
                 Some(("memory", value)) => promise.memory_permille = permille(value)?,
                 Some(("allow", value)) => allow = value.parse()?,
+                Some(("time-default", value)) => times.run.default = Some(time(option, value)?),
+                Some(("time-max", value)) => times.run.max = Some(time(option, value)?),
+                Some(("queue-default", value)) => times.queue.default = Some(time(option, value)?),
+                Some(("queue-max", value)) => times.queue.max = Some(time(option, value)?),
                 _ => return Err(PoolSpecError::Option(option.to_owned())),
             }
         }
-        Ok(Self { name, promise, allow })
+        for (name, allowance) in [("time", times.run), ("queue", times.queue)] {
+            if allowance.default.zip(allowance.max).is_some_and(|(default, max)| default > max) {
+                return Err(PoolSpecError::Default(name));
+            }
+        }
+        Ok(Self { name, promise, allow, times })
     }
 }
 
@@ -83,6 +99,11 @@ fn permille(value: &str) -> Result<u32, PoolSpecError> {
     let percent = value.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
     let permille = percent.map(|percent| (percent * 10.0).round()).filter(|permille| (1.0..=1000.0).contains(permille));
     permille.map(|permille| permille as u32).ok_or(PoolSpecError::Memory(value.to_owned()))
+}
+
+fn time(option: &str, value: &str) -> Result<Duration, PoolSpecError> {
+    let time = humantime::parse_duration(value).ok().filter(|time| !time.is_zero());
+    time.ok_or_else(|| PoolSpecError::Time(option.to_owned()))
 }
 
 #[cfg(test)]
@@ -110,6 +131,14 @@ mod tests {
     }
 
     #[test]
+    fn times_are_read_each_for_itself() {
+        let times = spec("a:time-default=5m,time-max=1h,queue-max=1d").unwrap().times;
+        let seconds = |number| Some(Duration::from_secs(number));
+        assert_eq!((times.run.default, times.run.max), (seconds(300), seconds(3600)));
+        assert_eq!((times.queue.default, times.queue.max), (None, seconds(86_400)));
+    }
+
+    #[test]
     fn what_makes_no_sense_is_refused_with_what_would() {
         for (text, part) in [
             ("a:weight=0", "from 1 to 1000"),
@@ -117,8 +146,11 @@ mod tests {
             ("a:memory=50", "memory=50%"),
             ("a:memory=101%", "0.1% to 100%"),
             ("a:memory=NaN%", "0.1% to 100%"),
-            ("a:colour=red", "weight=N, memory=N% and allow=WHAT"),
-            ("a:", "weight=N, memory=N% and allow=WHAT"),
+            ("a:colour=red", "weight=N, memory=N%, allow=WHAT and time-default"),
+            ("a:", "weight=N, memory=N%, allow=WHAT and time-default"),
+            ("a:time-max=long", "time-max=long: give a time"),
+            ("a:queue-max=0s", "queue-max=0s: give a time"),
+            ("a:time-max=1m,time-default=2m", "time-default is longer than time-max"),
             ("a:allow=all", "catalog, signed or source"),
             ("A B", "pool"),
         ] {

@@ -20,9 +20,11 @@ use super::{
     clock::{micros, unix_ms},
     envelope::Envelope,
     orders::Watch,
+    queue_limit::QueueLimit,
 };
 use crate::{
     compiler::{CompileRequest, Compiled, Origin},
+    config::PoolSpec,
     disposition::Ending,
     executor::{self, Executor, ExecutorJob, Finished, LostCause, OutputBytes, RunError},
     failpoint::{self, Failpoint},
@@ -97,9 +99,11 @@ impl Supervisor {
         let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         check_reply_size(&plain, encoding)?;
+        let (time_limit, queue_limit) = self.time_limits(&plain.limits, envelope)?;
+        let queue_limit = QueueLimit::new(queue_limit, envelope.received, task.submitted_ms);
         let allowed = self.allowed(&plain.requires);
         if allowed.is_empty() {
-            check_queue_limit(&plain.limits, envelope, task.submitted_ms)?;
+            queue_limit.check()?;
             return Err(self.misfit(&plain.requires, envelope).await);
         }
         self.check_quarantine(envelope.pool_id, &plain)?;
@@ -110,7 +114,8 @@ impl Supervisor {
         let (pool, priority) = (envelope.pool_id, envelope.priority);
         let alone = envelope.losses > 0;
         let demand = Demand { pool, priority, bytes, alone, allowed, returnable: !in_list };
-        let (permit, device) = match watch.or_cancelled(self.admission.admit(demand)).await.ok_or_else(cancelled)? {
+        let admitted = queue_limit.unless_expired(watch.or_cancelled(self.admission.admit(demand))).await?;
+        let (permit, device) = match admitted.ok_or_else(cancelled)? {
             Ok(granted) => granted,
             Err(Denied::HandedBack) => return Err(Ending::HandedBack),
             Err(Denied::PassedOn) => return Err(self.misfit(&plain.requires, envelope).await),
@@ -123,7 +128,7 @@ impl Supervisor {
             // The broker has taken the message back while it waited here: it comes again, to us or to another.
             return Err(Ending::HandedBack);
         }
-        check_queue_limit(&plain.limits, envelope, task.submitted_ms)?;
+        queue_limit.check()?;
         // Others of its kind may have run while it waited.
         self.check_quarantine(pool, &plain)?;
         let running = envelope.carried.runs();
@@ -133,7 +138,9 @@ impl Supervisor {
         let _presence = slot.enter(pool, bytes);
         self.tell_started(task, envelope, &ran_on).await;
         failpoint::reach(Failpoint::BeforeKernel);
-        let mut attempt = run_on(slot.executor(pool), &plain, demand.alone, permit.kept_max, ran_on, watch).await;
+        let (task, kept_max, cancel) = (&plain, permit.kept_max, watch.token());
+        let job = ExecutorJob { task, time_limit, alone, kept_max, cancel };
+        let mut attempt = run_on(slot.executor(pool), job, ran_on).await;
         if attempt.is_deadly {
             self.blame(pool, &plain);
         }
@@ -148,9 +155,20 @@ impl Supervisor {
 
     /// By the pool of the queue: its routing key is its producer's word.
     fn check_policy(&self, task: &Task<'_>, envelope: &Envelope) -> Result<(), Ending> {
-        let allow = self.config.pools[envelope.pool_id.0 as usize].allow;
+        let allow = self.pool_spec(envelope).allow;
         let checked = allow.check(&task.program, task.signature.as_ref(), &self.config.trusted_keys);
         checked.map_err(|forbidden| user(FailureCode::Policy, forbidden.to_string()))
+    }
+
+    /// How long the job may run, and how long it may wait for that.
+    fn time_limits(&self, limits: &Limits, envelope: &Envelope) -> Result<(Duration, Option<Duration>), Ending> {
+        let times = &self.pool_spec(envelope).times;
+        let both = times.run_limit(limits).and_then(|run| Ok((run, times.queue_limit(limits)?)));
+        both.map_err(|too_long| user(FailureCode::Policy, too_long.to_string()))
+    }
+
+    fn pool_spec(&self, envelope: &Envelope) -> &PoolSpec {
+        &self.config.pools[envelope.pool_id.0 as usize]
     }
 
     /// Compiles CUDA C for every kind of device that the job may get, before it asks for a place, so that no device waits for a compiler;
@@ -214,17 +232,10 @@ impl Supervisor {
     }
 }
 
-async fn run_on(
-    executor: Option<Arc<Executor>>,
-    task: &Task<'_>,
-    alone: bool,
-    kept_max: u64,
-    ran_on: RanOn,
-    watch: &Watch,
-) -> Attempt {
-    let time_limit = Duration::from_millis(task.limits.time_limit_ms());
+async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: RanOn) -> Attempt {
+    let alone = job.alone;
     let result = match executor {
-        Some(executor) => executor.run(ExecutorJob { task, time_limit, alone, kept_max, cancel: watch.token() }).await,
+        Some(executor) => executor.run(job).await,
         None => {
             let reason = "the executor ended before the job reached it".to_owned();
             Err(RunError::Lost { cause: LostCause::Neighbour, reason, was_running: false })
@@ -299,11 +310,4 @@ fn check_reply_size(task: &Task<'_>, encoding: Encoding) -> Result<(), Ending> {
         "the outputs take {encoded} bytes as {encoding}, a reply carries at most {max}; ask for fewer outputs or split the job"
     );
     Err(user(FailureCode::OutputTooLarge, message))
-}
-
-fn check_queue_limit(limits: &Limits, envelope: &Envelope, submitted_ms: Option<i64>) -> Result<(), Ending> {
-    let Some(limit_ms) = limits.queue_limit_ms else { return Ok(()) };
-    let queued = envelope.received.since_submission(submitted_ms) + envelope.received.elapsed();
-    let queued_ms = micros(queued) / 1000;
-    if queued_ms > limit_ms { Err(Ending::Expired { queued_ms, limit_ms }) } else { Ok(()) }
 }

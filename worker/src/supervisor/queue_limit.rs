@@ -1,0 +1,73 @@
+//! How long a job may wait for its start, from its submission on: an outcome of its own comes at that moment, not when it would have started.
+
+use std::time::Duration;
+
+use tokio::time::timeout;
+
+use super::clock::{Received, micros};
+use crate::disposition::Ending;
+
+/// A job's wait, as it stands.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct QueueLimit {
+    limit: Option<Duration>,
+    /// From the submission until the message came here, as far as the two clocks agree.
+    before: Duration,
+    received: Received,
+}
+
+impl QueueLimit {
+    pub(super) fn new(limit: Option<Duration>, received: Received, submitted_ms: Option<i64>) -> Self {
+        Self { limit, before: received.since_submission(submitted_ms), received }
+    }
+
+    /// Whether it may still start.
+    pub(super) fn check(&self) -> Result<(), Ending> {
+        match self.limit {
+            Some(limit) if self.queued() > limit => Err(self.expired(limit)),
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Waits for its start, but no longer than it may.
+    pub(super) async fn unless_expired<T>(&self, start: impl Future<Output = T>) -> Result<T, Ending> {
+        self.check()?;
+        let Some(limit) = self.limit else { return Ok(start.await) };
+        timeout(limit.saturating_sub(self.queued()), start).await.map_err(|_| self.expired(limit))
+    }
+
+    fn queued(&self) -> Duration {
+        self.before + self.received.elapsed()
+    }
+
+    fn expired(&self, limit: Duration) -> Ending {
+        Ending::Expired { queued_ms: micros(self.queued()) / 1000, limit_ms: micros(limit) / 1000 }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::{pending, ready};
+
+    use super::*;
+
+    fn waiting(limit: Option<Duration>) -> QueueLimit {
+        QueueLimit::new(limit, Received::now(), None)
+    }
+
+    #[tokio::test]
+    async fn who_waits_for_ever_expires_and_who_has_no_limit_does_not() {
+        let ending = waiting(Some(Duration::from_millis(5))).unless_expired(pending::<()>()).await.unwrap_err();
+        assert!(matches!(ending, Ending::Expired { limit_ms: 5, queued_ms: 5.. }), "{ending:?}");
+        assert_eq!(waiting(None).unless_expired(ready(1)).await.unwrap(), 1);
+        assert_eq!(waiting(Some(Duration::from_secs(60))).unless_expired(ready(2)).await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn time_before_the_message_came_counts() {
+        let an_hour_ago = super::super::clock::unix_ms() - 3_600_000;
+        let queued = QueueLimit::new(Some(Duration::from_secs(60)), Received::now(), Some(an_hour_ago));
+        assert!(matches!(queued.unless_expired(ready(())).await, Err(Ending::Expired { .. })));
+        assert!(queued.check().is_err());
+    }
+}
