@@ -1,34 +1,24 @@
 //! One job from its task to the end of its attempt.
 
-use std::{
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::{sync::Arc, time::Duration};
 
-use futures::future::try_join_all;
-use gpufleet_kernels::{Problem, ResolveError};
-use gpufleet_schema::{
-    Encoding, Event, Failure, FailureCode, JobInfo, Limits, Program, RanOn, Started, Task, Timings, Verdict,
-    bounds::MESSAGE_BYTES_MAX,
-};
+use gpufleet_schema::{Encoding, Event, FailureCode, JobInfo, RanOn, Started, Task, Timings};
 use tokio::time::timeout;
 use tracing::{debug, warn};
 
 use super::{
     Supervisor,
-    admission::Denied,
+    admission::{Denied, Permit},
     clock::{micros, unix_ms},
     envelope::Envelope,
     orders::Watch,
-    queue_limit::QueueLimit,
+    preparing::{Prepared, cancelled},
 };
 use crate::{
-    compiler::{CompileRequest, Compiled, Origin},
-    config::PoolSpec,
     disposition::Ending,
-    executor::{self, Executor, ExecutorJob, Finished, LostCause, OutputBytes, RunError},
+    executor::{Executor, ExecutorJob, Finished, LostCause, OutputBytes, RunError},
     failpoint::{self, Failpoint},
-    scheduler::{Allowed, Demand},
+    scheduler::{Demand, DeviceId},
 };
 
 /// An attempt that has ended.
@@ -41,16 +31,6 @@ pub(super) struct Attempt {
     /// It is proven that this job brought its executor down.
     is_deadly: bool,
 }
-
-/// What a job's source was compiled to, and the microseconds that it took: none for what was kept.
-#[derive(Debug, Default)]
-struct Programs {
-    compiled: Vec<Arc<Compiled>>,
-    micros: u64,
-}
-
-/// What a reply needs besides the outputs' bytes: names, timings, a failure's text.
-const REPLY_OVERHEAD_BYTES: u64 = 256 << 10;
 
 /// How long a job that could start waits for room among the events.
 const START_RECORDED_WITHIN: Duration = Duration::from_secs(1);
@@ -92,35 +72,25 @@ impl Supervisor {
         in_list: bool,
         watch: &Watch,
     ) -> Result<Attempt, Ending> {
-        // Whoever waits here is woken by a cancellation; `attempt` then says so.
-        let cancelled = || Ending::Cancelled { reason: String::new() };
-        task.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
-        self.check_policy(task, envelope)?;
-        let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
-        plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
-        check_reply_size(&plain, encoding)?;
-        let (time_limit, queue_limit) = self.time_limits(&plain.limits, envelope)?;
-        let queue_limit = QueueLimit::new(queue_limit, envelope.received, task.submitted_ms);
-        let allowed = self.allowed(&plain.requires);
-        if allowed.is_empty() {
-            queue_limit.check()?;
-            return Err(self.misfit(&plain.requires, envelope).await);
-        }
-        self.check_quarantine(envelope.pool_id, &plain)?;
-        let compiled = watch.or_cancelled(self.compile(&plain.program, allowed)).await.ok_or_else(cancelled)??;
-        let compile_us = compiled.micros;
-        let bytes = self.device_bytes(&plain, allowed, &compiled)?;
+        let prepared = self.prepare(task, envelope, encoding, in_list, watch).await?;
+        let (permit, device) = self.admit(&prepared, envelope, watch).await?;
+        Ok(self.run(&prepared, permit, device, envelope, watch).await)
+    }
 
-        let (pool, priority) = (envelope.pool_id, envelope.priority);
-        let alone = envelope.losses > 0;
-        let demand = Demand { pool, priority, bytes, alone, allowed, returnable: !in_list };
-        let admitted = queue_limit.unless_expired(watch.or_cancelled(self.admission.admit(demand))).await?;
-        let (permit, device) = match admitted.ok_or_else(cancelled)? {
-            Ok(granted) => granted,
+    /// Waits for a place on a device.
+    async fn admit(
+        &self,
+        job: &Prepared<'_>,
+        envelope: &Envelope,
+        watch: &Watch,
+    ) -> Result<(Permit, DeviceId), Ending> {
+        let waiting = watch.or_cancelled(self.admission.admit(job.demand));
+        let admitted = match job.queue_limit.unless_expired(waiting).await?.ok_or_else(cancelled)? {
+            Ok(admitted) => admitted,
             Err(Denied::HandedBack) => return Err(Ending::HandedBack),
-            Err(Denied::PassedOn) => return Err(self.misfit(&plain.requires, envelope).await),
+            Err(Denied::PassedOn) => return Err(self.misfit(&job.task.requires, envelope).await),
             Err(Denied::TooLarge(too_large)) => {
-                let buffers = plain.device_bytes().expect("the check has added them up");
+                let buffers = job.task.device_bytes().expect("the check has added them up");
                 return Err(self.too_large(too_large, buffers, envelope).await);
             }
         };
@@ -128,83 +98,40 @@ impl Supervisor {
             // The broker has taken the message back while it waited here: it comes again, to us or to another.
             return Err(Ending::HandedBack);
         }
-        queue_limit.check()?;
+        job.queue_limit.check()?;
         // Others of its kind may have run while it waited.
-        self.check_quarantine(pool, &plain)?;
+        self.check_quarantine(envelope.pool_id, &job.task)?;
+        Ok(admitted)
+    }
+
+    async fn run(
+        &self,
+        job: &Prepared<'_>,
+        permit: Permit,
+        device: DeviceId,
+        envelope: &Envelope,
+        watch: &Watch,
+    ) -> Attempt {
         let running = envelope.carried.runs();
-        let wait_us = micros(envelope.received.elapsed()).saturating_sub(compile_us);
-        let slot = self.device(device);
+        let wait_us = micros(envelope.received.elapsed()).saturating_sub(job.compile_us);
+        let (slot, Demand { pool, bytes, alone, .. }) = (self.device(device), job.demand);
         let ran_on = slot.ran_on(self.config.name.clone());
         let _presence = slot.enter(pool, bytes);
-        self.tell_started(task, envelope, &ran_on).await;
+        self.tell_started(&job.task, envelope, &ran_on).await;
         failpoint::reach(Failpoint::BeforeKernel);
-        let (task, kept_max, cancel) = (&plain, permit.kept_max, watch.token());
-        let job = ExecutorJob { task, time_limit, alone, kept_max, cancel };
-        let mut attempt = run_on(slot.executor(pool), job, ran_on).await;
+        let (task, time_limit, kept_max) = (&job.task, job.time_limit, permit.kept_max);
+        let on_device = ExecutorJob { task, time_limit, alone, kept_max, cancel: watch.token() };
+        let mut attempt = run_on(slot.executor(pool), on_device, ran_on).await;
         if attempt.is_deadly {
-            self.blame(pool, &plain);
+            self.blame(pool, task);
         }
         if attempt.timings.total_us > 0 {
             permit.leave(attempt.timings.total_us);
         }
         drop(running);
         attempt.timings.wait_us += wait_us;
-        attempt.timings.compile_us = compile_us;
-        Ok(attempt)
-    }
-
-    /// By the pool of the queue: its routing key is its producer's word.
-    fn check_policy(&self, task: &Task<'_>, envelope: &Envelope) -> Result<(), Ending> {
-        let allow = self.pool_spec(envelope).allow;
-        let checked = allow.check(&task.program, task.signature.as_ref(), &self.config.trusted_keys);
-        checked.map_err(|forbidden| user(FailureCode::Policy, forbidden.to_string()))
-    }
-
-    /// How long the job may run, and how long it may wait for that.
-    fn time_limits(&self, limits: &Limits, envelope: &Envelope) -> Result<(Duration, Option<Duration>), Ending> {
-        let times = &self.pool_spec(envelope).times;
-        let both = times.run_limit(limits).and_then(|run| Ok((run, times.queue_limit(limits)?)));
-        both.map_err(|too_long| user(FailureCode::Policy, too_long.to_string()))
-    }
-
-    fn pool_spec(&self, envelope: &Envelope) -> &PoolSpec {
-        &self.config.pools[envelope.pool_id.0 as usize]
-    }
-
-    /// Compiles CUDA C for every kind of device that the job may get, before it asks for a place, so that no device waits for a compiler;
-    /// the executor then finds the result in the shared cache.
-    async fn compile(&self, program: &Program<'_>, allowed: Allowed) -> Result<Programs, Ending> {
-        let Program::Source { code, options } = program else { return Ok(Programs::default()) };
-        let started = Instant::now();
-        let compilations = self.targets(allowed).into_iter().map(|target| {
-            let code = code.clone().into_owned();
-            self.compiler.compile(CompileRequest { code, options: options.clone(), target, nvrtc: None })
-        });
-        let found = try_join_all(compilations).await.map_err(|error| Ending::Failed(error.into()))?;
-        let is_new = found.iter().any(|found| found.origin == Origin::Compiler);
-        let compiled = found.into_iter().map(|found| found.compiled).collect();
-        Ok(Programs { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 } })
-    }
-
-    /// What the job takes of a device at most: its buffers, as the device cuts up its memory, and its module.
-    fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, compiled: &Programs) -> Result<u64, Ending> {
-        let slots = || self.devices.iter().filter(|slot| allowed.has(slot.id));
-        let taken = |bytes| slots().map(|slot| slot.taken(bytes)).max().unwrap_or(bytes);
-        let buffers = task.buffers.iter().filter_map(gpufleet_schema::Buffer::bytes).map(taken);
-        let buffers = buffers.fold(0, u64::saturating_add);
-        let module = |compiled| {
-            let code = executor::code(&task.program, compiled).map_err(Ending::Failed)?;
-            Ok(self.footprints.of(code))
-        };
-        let module = match &task.program {
-            Program::Source { .. } => {
-                let modules: Result<Vec<u64>, Ending> =
-                    compiled.compiled.iter().map(|compiled| module(Some(compiled))).collect();
-                modules?.into_iter().max().unwrap_or(0)
-            }
-            Program::Catalog(_) | Program::Ptx(_) | Program::Cubin(_) => module(None)?,
-        };
-        Ok(buffers.saturating_add(module))
+        attempt.timings.compile_us = job.compile_us;
+        attempt
     }
 
     async fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn) {
@@ -279,35 +206,4 @@ fn is_deadly(result: &Result<Finished, RunError>, alone: bool) -> bool {
         Err(RunError::Lost { cause: LostCause::Died | LostCause::Suspect, was_running, .. }) => alone && *was_running,
         Ok(_) | Err(_) => false,
     }
-}
-
-fn user(code: FailureCode, message: String) -> Ending {
-    Ending::Failed(Failure::new(Verdict::User, code, message))
-}
-
-fn unresolved(problem: &ResolveError) -> Ending {
-    let code = match problem.problem() {
-        Problem::UnknownKernel { .. } => FailureCode::UnknownKernel,
-        _ => FailureCode::InvalidTask,
-    };
-    user(code, problem.to_string())
-}
-
-/// A result that no message can carry is refused before it is computed.
-fn check_reply_size(task: &Task<'_>, encoding: Encoding) -> Result<(), Ending> {
-    let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());
-    let bytes = outputs.fold(0_u64, u64::saturating_add);
-    let encoded = match encoding {
-        Encoding::MessagePack => bytes,
-        // Base64.
-        Encoding::Json => bytes.saturating_mul(4) / 3,
-    };
-    let max = MESSAGE_BYTES_MAX as u64 - REPLY_OVERHEAD_BYTES;
-    if encoded <= max {
-        return Ok(());
-    }
-    let message = format!(
-        "the outputs take {encoded} bytes as {encoding}, a reply carries at most {max}; ask for fewer outputs or split the job"
-    );
-    Err(user(FailureCode::OutputTooLarge, message))
 }

@@ -15,6 +15,7 @@ mod misfit;
 mod orders;
 mod outbox;
 mod parcel;
+mod preparing;
 mod queue_limit;
 mod ready;
 mod refusal;

@@ -1,0 +1,165 @@
+//! What is settled before a job asks for a place: whether it may run, for how long, on which devices, and how much memory it takes.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures::future::try_join_all;
+use gpufleet_kernels::{Problem, ResolveError};
+use gpufleet_schema::{Encoding, Failure, FailureCode, Limits, Program, Task, Verdict, bounds::MESSAGE_BYTES_MAX};
+
+use super::{Supervisor, clock::micros, envelope::Envelope, orders::Watch, queue_limit::QueueLimit};
+use crate::{
+    compiler::{CompileRequest, Compiled, Origin},
+    config::PoolSpec,
+    disposition::Ending,
+    executor,
+    scheduler::{Allowed, Demand},
+};
+
+/// A job that may run as soon as there is a place for it.
+#[derive(Debug)]
+pub(super) struct Prepared<'a> {
+    /// With its catalog kernel resolved.
+    pub(super) task: Task<'a>,
+    pub(super) time_limit: Duration,
+    pub(super) queue_limit: QueueLimit,
+    pub(super) demand: Demand,
+    pub(super) compile_us: u64,
+}
+
+/// What a job's source was compiled to, and the microseconds that it took: none for what was kept.
+#[derive(Debug, Default)]
+struct Programs {
+    compiled: Vec<Arc<Compiled>>,
+    micros: u64,
+}
+
+/// What a reply needs besides the outputs' bytes: names, timings, a failure's text.
+const REPLY_OVERHEAD_BYTES: u64 = 256 << 10;
+
+/// Whoever waits is woken by a cancellation; [`Supervisor::attempt`] then says by whom.
+pub(super) fn cancelled() -> Ending {
+    Ending::Cancelled { reason: String::new() }
+}
+
+impl Supervisor {
+    pub(super) async fn prepare<'a>(
+        &self,
+        task: &Task<'a>,
+        envelope: &Envelope,
+        encoding: Encoding,
+        in_list: bool,
+        watch: &Watch,
+    ) -> Result<Prepared<'a>, Ending> {
+        task.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
+        self.check_policy(task, envelope)?;
+        let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
+        plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
+        check_reply_size(&plain, encoding)?;
+        let (time_limit, queue_limit) = self.time_limits(&plain.limits, envelope)?;
+        let queue_limit = QueueLimit::new(queue_limit, envelope.received, task.submitted_ms);
+        let allowed = self.allowed(&plain.requires);
+        if allowed.is_empty() {
+            queue_limit.check()?;
+            return Err(self.misfit(&plain.requires, envelope).await);
+        }
+        self.check_quarantine(envelope.pool_id, &plain)?;
+        let compiled = watch.or_cancelled(self.compile(&plain.program, allowed)).await.ok_or_else(cancelled)??;
+        let demand = Demand {
+            pool: envelope.pool_id,
+            priority: envelope.priority,
+            bytes: self.device_bytes(&plain, allowed, &compiled)?,
+            alone: envelope.losses > 0,
+            allowed,
+            returnable: !in_list,
+        };
+        Ok(Prepared { task: plain, time_limit, queue_limit, demand, compile_us: compiled.micros })
+    }
+
+    /// By the pool of the queue: its routing key is its producer's word.
+    fn check_policy(&self, task: &Task<'_>, envelope: &Envelope) -> Result<(), Ending> {
+        let allow = self.pool_spec(envelope).allow;
+        let checked = allow.check(&task.program, task.signature.as_ref(), &self.config.trusted_keys);
+        checked.map_err(|forbidden| user(FailureCode::Policy, forbidden.to_string()))
+    }
+
+    /// How long the job may run, and how long it may wait for that.
+    fn time_limits(&self, limits: &Limits, envelope: &Envelope) -> Result<(Duration, Option<Duration>), Ending> {
+        let times = &self.pool_spec(envelope).times;
+        let both = times.run_limit(limits).and_then(|run| Ok((run, times.queue_limit(limits)?)));
+        both.map_err(|too_long| user(FailureCode::Policy, too_long.to_string()))
+    }
+
+    fn pool_spec(&self, envelope: &Envelope) -> &PoolSpec {
+        &self.config.pools[envelope.pool_id.0 as usize]
+    }
+
+    /// Compiles CUDA C for every kind of device that the job may get, before it asks for a place, so that no device waits for a compiler;
+    /// the executor then finds the result in the shared cache.
+    async fn compile(&self, program: &Program<'_>, allowed: Allowed) -> Result<Programs, Ending> {
+        let Program::Source { code, options } = program else { return Ok(Programs::default()) };
+        let started = Instant::now();
+        let compilations = self.targets(allowed).into_iter().map(|target| {
+            let code = code.clone().into_owned();
+            self.compiler.compile(CompileRequest { code, options: options.clone(), target, nvrtc: None })
+        });
+        let found = try_join_all(compilations).await.map_err(|error| Ending::Failed(error.into()))?;
+        let is_new = found.iter().any(|found| found.origin == Origin::Compiler);
+        let compiled = found.into_iter().map(|found| found.compiled).collect();
+        Ok(Programs { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 } })
+    }
+
+    /// What the job takes of a device at most: its buffers, as the device cuts up its memory, and its module.
+    fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, compiled: &Programs) -> Result<u64, Ending> {
+        let slots = || self.devices.iter().filter(|slot| allowed.has(slot.id));
+        let taken = |bytes| slots().map(|slot| slot.taken(bytes)).max().unwrap_or(bytes);
+        let buffers = task.buffers.iter().filter_map(gpufleet_schema::Buffer::bytes).map(taken);
+        let buffers = buffers.fold(0, u64::saturating_add);
+        let module = |compiled| {
+            let code = executor::code(&task.program, compiled).map_err(Ending::Failed)?;
+            Ok(self.footprints.of(code))
+        };
+        let module = match &task.program {
+            Program::Source { .. } => {
+                let modules: Result<Vec<u64>, Ending> =
+                    compiled.compiled.iter().map(|compiled| module(Some(compiled))).collect();
+                modules?.into_iter().max().unwrap_or(0)
+            }
+            Program::Catalog(_) | Program::Ptx(_) | Program::Cubin(_) => module(None)?,
+        };
+        Ok(buffers.saturating_add(module))
+    }
+}
+
+fn user(code: FailureCode, message: String) -> Ending {
+    Ending::Failed(Failure::new(Verdict::User, code, message))
+}
+
+fn unresolved(problem: &ResolveError) -> Ending {
+    let code = match problem.problem() {
+        Problem::UnknownKernel { .. } => FailureCode::UnknownKernel,
+        _ => FailureCode::InvalidTask,
+    };
+    user(code, problem.to_string())
+}
+
+/// A result that no message can carry is refused before it is computed.
+fn check_reply_size(task: &Task<'_>, encoding: Encoding) -> Result<(), Ending> {
+    let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());
+    let bytes = outputs.fold(0_u64, u64::saturating_add);
+    let encoded = match encoding {
+        Encoding::MessagePack => bytes,
+        // Base64.
+        Encoding::Json => bytes.saturating_mul(4) / 3,
+    };
+    let max = MESSAGE_BYTES_MAX as u64 - REPLY_OVERHEAD_BYTES;
+    if encoded <= max {
+        return Ok(());
+    }
+    let message = format!(
+        "the outputs take {encoded} bytes as {encoding}, a reply carries at most {max}; ask for fewer outputs or split the job"
+    );
+    Err(user(FailureCode::OutputTooLarge, message))
+}
