@@ -103,8 +103,11 @@ proptest! {
         }
         let (total, weight): (u64, u32) = (world.used.iter().sum(), weights.iter().sum());
         for (pool, used) in world.used.iter().enumerate() {
-            let (share, fair) = (*used as f64 / total as f64, f64::from(weights[pool]) / f64::from(weight));
-            prop_assert!((share / fair - 1.0).abs() < 0.05, "pool {pool}: {share:.3} of the time, its weight is {fair:.3}");
+            let fair = total as f64 * f64::from(weights[pool]) / f64::from(weight);
+            // Of a pool that ran only some dozens of long jobs, one more or less is more than any share.
+            let longest = (0..lengths.len() as u64).map(|count| length(pool as u32, count)).max().unwrap_or(0);
+            let allowed = 0.05 * fair + longest as f64;
+            prop_assert!((*used as f64 - fair).abs() < allowed, "pool {pool} had {used} of {total} us, its weight is {fair:.0}");
         }
     }
 

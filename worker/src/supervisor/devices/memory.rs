@@ -5,7 +5,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, OnceLock},
+    sync::{Arc, Mutex, MutexGuard, OnceLock},
 };
 
 use crate::{
@@ -26,20 +26,30 @@ pub(super) struct Memory {
     /// What these heaps take out of what is free once kernels use them. Known with the first context.
     heaps: OnceLock<u64>,
     admission: Arc<Admission>,
+    said: Mutex<Said>,
+}
+
+#[derive(Debug, Default)]
+struct Said {
     /// What executors have, by process.
-    held: Mutex<HashMap<u32, u64>>,
+    held: HashMap<u32, u64>,
+    /// What the scheduler was told that there is.
+    available: Option<u64>,
 }
 
 impl Memory {
     pub(super) fn new(device: DeviceId, places: u32, total: u64, pools: usize, admission: Arc<Admission>) -> Arc<Self> {
         admission.tell(Event::Device { device, places, bytes: total });
-        let (heaps, held) = (OnceLock::new(), Mutex::default());
-        Arc::new(Self { device, places, total, pools: pools as u64, heaps, admission, held })
+        let (heaps, said) = (OnceLock::new(), Mutex::default());
+        Arc::new(Self { device, places, total, pools: pools as u64, heaps, admission, said })
     }
 
     /// A context is there, with a heap of this size.
     pub(super) fn learn_heap(&self, bytes: u64) {
+        let mut said = self.said();
         if self.heaps.set(bytes.saturating_mul(self.pools)).is_ok() {
+            // The next report says anew what of that is there.
+            said.available = None;
             self.admission.tell(Event::Device { device: self.device, places: self.places, bytes: self.bytes() });
         }
     }
@@ -61,24 +71,25 @@ impl Memory {
 
     /// An executor has ended. What is free now, the others will say.
     pub(super) fn forget(&self, executor: &Executor) {
-        self.held().remove(&executor.pid());
+        self.said().held.remove(&executor.pid());
     }
 
+    /// The scheduler is told under the lock, so that the last word of all executors is also the last that it hears.
     fn hear(&self, pid: u32, pool: Option<PoolId>, report: MemoryReport) {
-        let room = {
-            let mut held = self.held();
-            held.insert(pid, report.held);
-            room(&held, report.free, self.reserved()).min(self.bytes())
-        };
         let device = self.device;
+        let mut said = self.said();
+        said.held.insert(pid, report.held);
         if let Some(pool) = pool {
             self.admission.tell(Event::Kept { device, pool, bytes: report.kept });
         }
-        self.admission.tell(Event::Available { device, bytes: room });
+        let bytes = room(&said.held, report.free, self.reserved()).min(self.bytes());
+        if said.available.replace(bytes) != Some(bytes) {
+            self.admission.tell(Event::Available { device, bytes });
+        }
     }
 
-    fn held(&self) -> std::sync::MutexGuard<'_, HashMap<u32, u64>> {
-        self.held.lock().expect("nobody panics while holding it")
+    fn said(&self) -> MutexGuard<'_, Said> {
+        self.said.lock().expect("nobody panics while holding it")
     }
 }
 
