@@ -23,8 +23,8 @@ async fn device_bytes(fleet: &Producer) -> u64 {
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
     assert!(failure.message.contains(&(1_u64 << 30).to_string()), "{}", failure.message);
-    let told = failure.message.split("the largest device here has ").nth(1).unwrap();
-    told.split_whitespace().next().unwrap().parse().unwrap()
+    let (told, _) = failure.message.split_once(" for jobs").unwrap();
+    told.rsplit(' ').next().unwrap().parse().unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
