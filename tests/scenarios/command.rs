@@ -173,3 +173,16 @@ async fn a_compile_error_shows_the_line_of_the_users_file() {
     ];
     complains(&ground, folder.path(), &arguments, 4, &["undeclared", "k.cu:2", "y[0] = undeclared"]).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_carries_its_user_unless_it_is_told_not_to() {
+    let ground = Ground::shared("no-user").await;
+    let _worker = ground.worker_with(&["--no-user-id"]).await;
+    let folder = folder_with_vectors();
+    let user = ground.broker().await.url().user().to_owned();
+    for (more, recorded) in [(&["-o", "json"][..], Some(user.as_str())), (&["-o", "json", "--no-user-id"][..], None)] {
+        let job = json(&ground.gpufleet(folder.path(), &submit(more)).await);
+        let job_id = job["job_id"].as_str().unwrap().parse().unwrap();
+        assert_eq!(ground.final_job(job_id).await.job.user_id.as_deref(), recorded, "{more:?}");
+    }
+}

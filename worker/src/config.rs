@@ -32,6 +32,7 @@ pub mod env {
     pub const WORKER_NAME: &str = "GPUFLEET_WORKER_NAME";
     pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
     pub const TRUSTED_KEYS: &str = "GPUFLEET_TRUSTED_KEYS";
+    pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
     pub const SANDBOX: &str = "GPUFLEET_SANDBOX";
     pub const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
     pub const CACHE_SIZE: &str = "GPUFLEET_CACHE_SIZE";
@@ -102,6 +103,11 @@ pub struct Options {
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
     heartbeat: Duration,
 
+    /// Publish jobs that come again without the name of the broker's user. For a broker that knows this worker by another name than
+    /// the URL does, and therefore refuses what carries it; the ledger then forgets whose such jobs are
+    #[arg(long, env = env::NO_USER_ID)]
+    no_user_id: bool,
+
     /// What task queues are made of: quorum or classic; all parts of a fleet must agree
     #[arg(long, value_name = "KIND", env = env::QUEUE_KIND, default_value = "quorum")]
     queue_kind: QueueKind,
@@ -148,6 +154,8 @@ const PLACES_DEFAULT: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct Config {
     pub broker: BrokerUrl,
+    /// Whether what is published again carries this worker's user.
+    pub user_id: bool,
     pub queue_kind: QueueKind,
     pub pools: Vec<PoolSpec>,
     pub trusted_keys: Vec<PublicKey>,
@@ -193,6 +201,7 @@ impl TryFrom<Options> for Config {
         let name = options.name.unwrap_or_else(|| default_name(&host));
         Ok(Self {
             broker: options.amqp_url,
+            user_id: !options.no_user_id,
             queue_kind: options.queue_kind,
             pools: options.pools,
             trusted_keys,

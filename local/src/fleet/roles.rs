@@ -23,11 +23,12 @@ pub(crate) const MIGRATE: &str = "migrate";
 const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 /// What workers and ledger read besides the URLs, and what a developer may have set for a fleet elsewhere.
-const FOREIGN: [&str; 7] = [
+const FOREIGN: [&str; 8] = [
     "GPUFLEET_POOLS",
     "GPUFLEET_CUDA",
     "GPUFLEET_DEVICES",
     "GPUFLEET_NVML",
+    "GPUFLEET_NO_USER_ID",
     "GPUFLEET_WORKER_NAME",
     "GPUFLEET_QUEUE_KIND",
     "GPUFLEET_CACHE_SIZE",

@@ -79,9 +79,9 @@ impl Envelope {
 
     /// The user for whom the broker vouches. What a worker published again carries the first one in a header, which counts only where the
     /// broker vouches that a user like ours wrote it.
-    pub(super) fn user(&self, own: &str) -> Option<&str> {
+    pub(super) fn user(&self, own: Option<&str>) -> Option<&str> {
         let vouched = self.properties.user_id.as_deref().filter(|user| !user.is_empty())?;
-        let first = self.properties.header_text(HEADER_USER).filter(|_| vouched == own);
+        let first = self.properties.header_text(HEADER_USER).filter(|_| own == Some(vouched));
         Some(first.unwrap_or(vouched))
     }
 

@@ -154,7 +154,7 @@ impl Supervisor {
 
     pub(super) fn job_info(&self, task: &Task<'_>, envelope: &Envelope) -> JobInfo {
         let client = task.reply.as_ref().map(ToString::to_string).or_else(|| envelope.properties.reply_to.clone());
-        let user_id = envelope.user(self.broker.url().user()).map(str::to_owned);
+        let user_id = envelope.user(self.own_user()).map(str::to_owned);
         JobInfo { user_id, ..JobInfo::of(task, envelope.pool.clone(), envelope.priority, client) }
     }
 }

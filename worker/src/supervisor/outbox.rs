@@ -122,7 +122,7 @@ impl Supervisor {
         again: Again,
         way: (u32, &str),
     ) -> Result<(), PublishError> {
-        let mut properties = envelope.reusable_properties(self.broker.url().user());
+        let mut properties = envelope.reusable_properties(self.own_user());
         add_way(&mut properties, way);
         properties.message_id = Some(task.job_id.to_string());
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), again.attempt.into());
@@ -139,7 +139,7 @@ impl Supervisor {
 
     /// Puts the whole message back as a copy that carries its own count of deliveries.
     pub(super) async fn publish_copy(&self, envelope: &Envelope, body: Vec<u8>) -> Result<(), PublishError> {
-        let mut properties = envelope.reusable_properties(self.broker.url().user());
+        let mut properties = envelope.reusable_properties(self.own_user());
         add_way(&mut properties, (envelope.hops, &envelope.met));
         let deliveries = i64::try_from(envelope.delivery_count).unwrap_or(i64::MAX);
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), envelope.attempt.into());
@@ -169,13 +169,18 @@ impl Supervisor {
         if body.len() > MESSAGE_BYTES_MAX {
             body.truncate(OVERSIZE_KEPT_BYTES);
         }
-        let mut properties = envelope.reusable_properties(self.broker.url().user());
+        let mut properties = envelope.reusable_properties(self.own_user());
         let reason = &reason[..reason.floor_char_boundary(HEADER_TEXT_BYTES_MAX)];
         properties.headers.insert(HEADER_REASON.to_owned(), reason.into());
         let origin = task_key(&envelope.pool, envelope.priority);
         properties.headers.insert(HEADER_ORIGIN.to_owned(), origin.into());
         let message = Message { exchange: DEAD, routing_key: DEAD_KEY.to_owned(), body, properties, mandatory: true };
         self.broker.publish(message).await
+    }
+
+    /// For whom the broker vouches where this worker publishes, if it is told.
+    pub(super) fn own_user(&self) -> Option<&str> {
+        self.config.user_id.then(|| self.broker.url().user())
     }
 }
 
@@ -186,11 +191,12 @@ impl Envelope {
 
     /// The producer's properties. The broker vouches for a user only on the user's own connection, so the producer's user moves into a
     /// header, for which the broker vouches by our own.
-    fn reusable_properties(&self, own: &str) -> Properties {
+    fn reusable_properties(&self, own: Option<&str>) -> Properties {
         let mut headers = self.trace_headers();
         let user = self.user(own).filter(|user| user.len() <= HEADER_TEXT_BYTES_MAX);
-        headers.extend(user.map(|user| (HEADER_USER.to_owned(), user.into())));
-        Properties { user_id: user.map(|_| own.to_owned()), headers, ..self.properties.clone() }
+        let vouched = own.zip(user);
+        headers.extend(vouched.map(|(_, user)| (HEADER_USER.to_owned(), user.into())));
+        Properties { user_id: vouched.map(|(own, _)| own.to_owned()), headers, ..self.properties.clone() }
     }
 
     fn trace_headers(&self) -> std::collections::BTreeMap<String, HeaderValue> {

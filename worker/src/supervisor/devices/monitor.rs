@@ -20,8 +20,10 @@ use crate::{
 
 /// Several readings that did not come: a call hangs, and would for ever.
 const SILENT_AFTER: Duration = PERIOD.saturating_mul(4);
-/// A library that does not work may after a driver's reset.
+/// A library that does not work may after a driver's reset; one that was never there hardly comes. The pause doubles with each try in
+/// vain.
 const PAUSE: Duration = Duration::from_secs(60);
+const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
 /// The latest readings.
 #[derive(Debug, Clone)]
@@ -52,15 +54,18 @@ impl Monitor {
 }
 
 async fn keep(library: String, user: Option<String>, readings: watch::Sender<Readings>) {
+    let mut pause = PAUSE;
     loop {
         let ended = tokio::select! {
             ended = listen(&library, user.as_deref(), &readings) => ended,
             () = readings.closed() => return,
         };
         let reason = ended.unwrap_or_else(|error| error.to_string());
-        readings.send_replace(Readings::default());
-        warn!(reason, seconds = PAUSE.as_secs(), "no readings from NVML, trying again later");
-        tokio::time::sleep(PAUSE).await;
+        let was_heard = readings.send_replace(Readings::default()).at.is_some();
+        pause = if was_heard { PAUSE } else { pause };
+        warn!(reason, seconds = pause.as_secs(), "no readings from NVML, trying again later");
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(PAUSE_MAX);
     }
 }
 
