@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use gpufleet_local::Signal;
 use gpufleet_schema::{AttemptState, JobId, JobState};
 use gpufleet_tests::{Ground, Silence, TestWorker, WAIT, busy, poll_until};
 
@@ -41,10 +42,9 @@ async fn an_acknowledgement_that_is_lost_on_a_half_open_link_changes_nothing() {
     // The first worker notices by itself, and is of use again.
     ground.poll_log("its loss", &first, "lost the broker").await;
     proxy.clear();
-    second.process().pause();
+    assert_eq!(second.stop(Signal::Terminate).await, Some(0));
     let mut next = fleet.submit(busy::for_millis(1)).await.unwrap();
     assert_eq!(next.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), first.name());
-    second.process().resume();
     ground.check_history(2).await;
 }
 
