@@ -243,7 +243,6 @@ pub struct Access {
     /// Volatile, or with a memory order stronger than weak: atomic by the element for the host's other threads.
     pub ordered: bool,
     pub repeat: Repeat,
-    pub count: u32,
     pub slots: [u32; 4],
     pub run: AccessRun,
 }

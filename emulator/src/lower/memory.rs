@@ -131,15 +131,8 @@ impl<'a> Emitter<'a, '_> {
             return Err(self.syntax("result of the wrong size"));
         }
         self.check(Check::load(address, ty.bytes() * elements.len() as u32, !plain));
-        let run = load_run(ty, wide);
-        self.push(Op::Load(Box::new(Access {
-            address,
-            ordered: !plain,
-            repeat: Repeat::No,
-            count: elements.len() as u32,
-            slots,
-            run,
-        })));
+        let run = load_run(ty, wide, elements.len() as u32);
+        self.push(Op::Load(Box::new(Access { address, ordered: !plain, repeat: Repeat::No, slots, run })));
         if qualifiers.order == Order::Acquire {
             self.push(Op::Fence);
         }
@@ -192,15 +185,8 @@ impl<'a> Emitter<'a, '_> {
         }
         let count = elements.len();
         self.check(Check::store(address, ty.bytes() * count as u32, !plain, &slots[..count], wide));
-        let run = store_run(ty, wide);
-        self.push(Op::Store(Box::new(Access {
-            address,
-            ordered: !plain,
-            repeat: Repeat::No,
-            count: count as u32,
-            slots,
-            run,
-        })));
+        let run = store_run(ty, wide, count as u32);
+        self.push(Op::Store(Box::new(Access { address, ordered: !plain, repeat: Repeat::No, slots, run })));
         Ok(())
     }
 

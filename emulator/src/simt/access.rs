@@ -11,6 +11,9 @@ mod element;
 mod lanes;
 mod reach;
 mod rows;
+mod spread;
+#[cfg(target_arch = "x86_64")]
+mod steps;
 #[cfg(target_arch = "x86_64")]
 mod turn;
 
@@ -31,8 +34,11 @@ pub struct AccessRun {
 /// The frame and the slots are as for the operations on lanes; the view's pointers are live for its sizes.
 pub type Move = unsafe fn(&Access, *mut u8, u32, &mut View, Local) -> Result<(), Refused>;
 
+/// Loads by rows where there are some, or else lane by lane with `lanes`, which is a call: what it needs room for would
+/// make the rest slow.
 #[inline(always)]
-unsafe fn load<E: Element, P: Plane, const VECTOR: bool>(
+unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    lanes: Move,
     access: &Access,
     frame: *mut u8,
     mask: u32,
@@ -41,23 +47,19 @@ unsafe fn load<E: Element, P: Plane, const VECTOR: bool>(
 ) -> Result<(), Refused> {
     // SAFETY: the caller vouches for frame, slots, view and local memory, and for the machine.
     unsafe {
-        let stride = size_of::<E>() as u64 * u64::from(access.count);
-        match rows::find(access, stride, frame, mask, view) {
+        match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
             Some(halves) => {
-                match access.count {
-                    1 => rows::load::<E, P, 1, VECTOR>(&halves, access, frame),
-                    2 => rows::load::<E, P, 2, VECTOR>(&halves, access, frame),
-                    _ => rows::load::<E, P, 4, VECTOR>(&halves, access, frame),
-                }
+                rows::load::<E, P, COUNT, VECTOR>(&halves, access, frame);
                 Ok(())
             }
-            None => lanes::load::<E, P, VECTOR>(access, frame, mask, view, local),
+            None => lanes(access, frame, mask, view, local),
         }
     }
 }
 
 #[inline(always)]
-unsafe fn store<E: Element, P: Plane, const VECTOR: bool>(
+unsafe fn store<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
+    lanes: Move,
     access: &Access,
     frame: *mut u8,
     mask: u32,
@@ -66,17 +68,12 @@ unsafe fn store<E: Element, P: Plane, const VECTOR: bool>(
 ) -> Result<(), Refused> {
     // SAFETY: as for loads.
     unsafe {
-        let stride = size_of::<E>() as u64 * u64::from(access.count);
-        match rows::find(access, stride, frame, mask, view) {
+        match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
             Some(halves) => {
-                match access.count {
-                    1 => rows::store::<E, P, 1, VECTOR>(&halves, access, frame),
-                    2 => rows::store::<E, P, 2, VECTOR>(&halves, access, frame),
-                    _ => rows::store::<E, P, 4, VECTOR>(&halves, access, frame),
-                }
+                rows::store::<E, P, COUNT, VECTOR>(&halves, access, frame);
                 Ok(())
             }
-            None => lanes::store::<E, P, VECTOR>(access, frame, mask, view, local),
+            None => lanes(access, frame, mask, view, local),
         }
     }
 }
@@ -84,9 +81,9 @@ unsafe fn store<E: Element, P: Plane, const VECTOR: bool>(
 /// Defines a maker of accesses: the body for any machine, and for the machine's vectors.
 macro_rules! builds {
     ($maker:ident, $body:ident) => {
-        fn $maker<E: Element, P: Plane>() -> AccessRun {
-            #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
-            unsafe fn vector<E: Element, P: Plane>(
+        fn $maker<E: Element, P: Plane, const COUNT: usize>() -> AccessRun {
+            #[inline(never)]
+            unsafe fn portable_lanes<E: Element, P: Plane, const COUNT: usize>(
                 access: &Access,
                 frame: *mut u8,
                 mask: u32,
@@ -94,45 +91,99 @@ macro_rules! builds {
                 local: Local,
             ) -> Result<(), Refused> {
                 // SAFETY: the same contract.
-                unsafe { $body::<E, P, { cfg!(target_arch = "x86_64") }>(access, frame, mask, view, local) }
+                unsafe { lanes::$body::<E, P, COUNT, false>(access, frame, mask, view, local) }
             }
-            AccessRun { portable: $body::<E, P, false>, vector: vector::<E, P> }
+            unsafe fn portable<E: Element, P: Plane, const COUNT: usize>(
+                access: &Access,
+                frame: *mut u8,
+                mask: u32,
+                view: &mut View,
+                local: Local,
+            ) -> Result<(), Refused> {
+                let lanes = portable_lanes::<E, P, COUNT>;
+                // SAFETY: the same contract.
+                unsafe { $body::<E, P, COUNT, false>(lanes, access, frame, mask, view, local) }
+            }
+            #[inline(never)]
+            #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
+            unsafe fn vector_lanes<E: Element, P: Plane, const COUNT: usize>(
+                access: &Access,
+                frame: *mut u8,
+                mask: u32,
+                view: &mut View,
+                local: Local,
+            ) -> Result<(), Refused> {
+                // SAFETY: the same contract.
+                unsafe { lanes::$body::<E, P, COUNT, VECTORS>(access, frame, mask, view, local) }
+            }
+            #[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
+            unsafe fn vector<E: Element, P: Plane, const COUNT: usize>(
+                access: &Access,
+                frame: *mut u8,
+                mask: u32,
+                view: &mut View,
+                local: Local,
+            ) -> Result<(), Refused> {
+                let lanes = vector_lanes::<E, P, COUNT>;
+                // SAFETY: the same contract.
+                unsafe { $body::<E, P, COUNT, VECTORS>(lanes, access, frame, mask, view, local) }
+            }
+            AccessRun { portable: portable::<E, P, COUNT>, vector: vector::<E, P, COUNT> }
         }
     };
 }
 
+/// Whether the vector build has vectors of its own.
+const VECTORS: bool = cfg!(target_arch = "x86_64");
+
 builds!(loads, load);
 builds!(stores, store);
 
-/// A load of elements of type `ty` to registers of 64 bits, where `wide`, or 32.
-pub fn load_run(ty: Type, wide: bool) -> AccessRun {
+/// Defines a maker of accesses of one, two or four elements.
+macro_rules! counts {
+    ($maker:ident, $of:ident) => {
+        fn $maker<E: Element, P: Plane>(count: u32) -> AccessRun {
+            match count {
+                1 => $of::<E, P, 1>(),
+                2 => $of::<E, P, 2>(),
+                _ => $of::<E, P, 4>(),
+            }
+        }
+    };
+}
+
+counts!(loads_of, loads);
+counts!(stores_of, stores);
+
+/// A load of `count` elements of type `ty` to registers of 64 bits, where `wide`, or 32.
+pub fn load_run(ty: Type, wide: bool, count: u32) -> AccessRun {
     match (ty, wide) {
-        (Type::S8, false) => loads::<i8, u32>(),
-        (Type::S8, true) => loads::<i8, u64>(),
-        (Type::S16, false) => loads::<i16, u32>(),
-        (Type::S16, true) => loads::<i16, u64>(),
-        (Type::S32, true) => loads::<i32, u64>(),
+        (Type::S8, false) => loads_of::<i8, u32>(count),
+        (Type::S8, true) => loads_of::<i8, u64>(count),
+        (Type::S16, false) => loads_of::<i16, u32>(count),
+        (Type::S16, true) => loads_of::<i16, u64>(count),
+        (Type::S32, true) => loads_of::<i32, u64>(count),
         _ => match (ty.bytes(), wide) {
-            (1, false) => loads::<u8, u32>(),
-            (1, true) => loads::<u8, u64>(),
-            (2, false) => loads::<u16, u32>(),
-            (2, true) => loads::<u16, u64>(),
-            (4, false) => loads::<u32, u32>(),
-            (4, true) => loads::<u32, u64>(),
-            _ => loads::<u64, u64>(),
+            (1, false) => loads_of::<u8, u32>(count),
+            (1, true) => loads_of::<u8, u64>(count),
+            (2, false) => loads_of::<u16, u32>(count),
+            (2, true) => loads_of::<u16, u64>(count),
+            (4, false) => loads_of::<u32, u32>(count),
+            (4, true) => loads_of::<u32, u64>(count),
+            _ => loads_of::<u64, u64>(count),
         },
     }
 }
 
-/// A store of elements of type `ty` from registers of 64 bits, where `wide`, or 32.
-pub fn store_run(ty: Type, wide: bool) -> AccessRun {
+/// A store of `count` elements of type `ty` from registers of 64 bits, where `wide`, or 32.
+pub fn store_run(ty: Type, wide: bool, count: u32) -> AccessRun {
     match (ty.bytes(), wide) {
-        (1, false) => stores::<u8, u32>(),
-        (1, true) => stores::<u8, u64>(),
-        (2, false) => stores::<u16, u32>(),
-        (2, true) => stores::<u16, u64>(),
-        (4, false) => stores::<u32, u32>(),
-        (4, true) => stores::<u32, u64>(),
-        _ => stores::<u64, u64>(),
+        (1, false) => stores_of::<u8, u32>(count),
+        (1, true) => stores_of::<u8, u64>(count),
+        (2, false) => stores_of::<u16, u32>(count),
+        (2, true) => stores_of::<u16, u64>(count),
+        (4, false) => stores_of::<u32, u32>(count),
+        (4, true) => stores_of::<u32, u64>(count),
+        _ => stores_of::<u64, u64>(count),
     }
 }

@@ -87,17 +87,24 @@ fn flushed_sum(a: u32, b: u32) -> u32 {
 }
 
 /// # Safety
-/// The slots are planes of the frame, and the view and the local memory are live.
-pub unsafe fn run(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, local: Local) -> Result<(), Refused> {
+/// The slots are planes of the frame, and the view and the local memory are live; where `vector`, the machine has its
+/// vectors.
+pub unsafe fn run(
+    atomic: &Atomic,
+    frame: *mut u8,
+    mask: u32,
+    view: &mut View,
+    local: Local,
+    vector: bool,
+) -> Result<(), Refused> {
     let size = u64::from(atomic.ty.bytes());
     let bytes = if atomic.quad { 2 * size } else { size * atomic.count as u64 };
     // SAFETY: the caller vouches for frame, slots, view and local memory; every pointer is checked for the bytes of
     // the operation and aligned to them.
     unsafe {
         if atomic.function == AtomicFunction::Add && bytes == 4 && atomic.count == 1 && !atomic.ty.is_float() {
-            let mut offsets = [0; LANES];
-            if shared_offsets(&mut offsets, &atomic.address, bytes as u32, frame, mask, view) {
-                add_words(atomic, &offsets, frame, mask, view.shared);
+            let sums = if vector { vector_sums } else { sums };
+            if sums(atomic, frame, mask, view) {
                 return Ok(());
             }
         }
@@ -131,11 +138,37 @@ pub unsafe fn run(atomic: &Atomic, frame: *mut u8, mask: u32, view: &mut View, l
     Ok(())
 }
 
-/// The most frequent of all: sums in shared memory, which belongs to the block's own thread, so that nobody sees what lies
-/// between reading and writing.
+/// The most frequent of all: sums of words in shared memory, which belongs to the block's own thread, so that nobody sees
+/// what lies between reading and writing. False where it is not that, or where something is wrong.
 ///
 /// # Safety
+/// As for [`run`].
+#[inline(always)]
+unsafe fn sums(atomic: &Atomic, frame: *mut u8, mask: u32, view: &View) -> bool {
+    let mut offsets = [0; LANES];
+    // SAFETY: the caller vouches for slots and view.
+    unsafe {
+        let found = shared_offsets(&mut offsets, &atomic.address, atomic.ty.bytes(), frame, mask, view);
+        if found {
+            add_words(atomic, &offsets, frame, mask, view.shared);
+        }
+        found
+    }
+}
+
+/// As [`sums`], in the build for the machine's vectors.
+///
+/// # Safety
+/// As for [`run`], on a machine that has these vectors.
+#[cfg_attr(target_arch = "x86_64", target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt"))]
+unsafe fn vector_sums(atomic: &Atomic, frame: *mut u8, mask: u32, view: &View) -> bool {
+    // SAFETY: the same contract.
+    unsafe { sums(atomic, frame, mask, view) }
+}
+
+/// # Safety
 /// As for [`run`]; the offsets were checked.
+#[inline(always)]
 unsafe fn add_words(atomic: &Atomic, offsets: &[u32; LANES], frame: *mut u8, mask: u32, shared: *mut u8) {
     // SAFETY: the caller vouches for slots and offsets, which are aligned to the type.
     unsafe {

@@ -6,6 +6,8 @@ use crate::ops::lanes::Lane;
 
 /// An element in memory. The trait is over its bytes; what the register makes of it is the plane's business.
 pub trait Element: Copy {
+    /// Whether registers that are wider repeat the sign.
+    const SIGNED: bool;
     fn word(self) -> u32;
     fn double(self) -> u64;
     fn of_word(plane: u32) -> Self;
@@ -25,6 +27,7 @@ pub trait Element: Copy {
 macro_rules! element {
     ($($t:ty: $atomic:ty;)*) => {$(
         impl Element for $t {
+            const SIGNED: bool = <$t>::MIN != 0;
             #[inline(always)] fn word(self) -> u32 { self as u32 }
             #[inline(always)] fn double(self) -> u64 { self as u64 }
             #[inline(always)] fn of_word(plane: u32) -> Self { plane as $t }

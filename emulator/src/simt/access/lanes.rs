@@ -12,14 +12,14 @@ const TOGETHER: usize = 8;
 /// # Safety
 /// As for [`super::Move`]; with `VECTOR`, on a machine that has what the vector build needs.
 #[inline(always)]
-pub unsafe fn load<E: Element, P: Plane, const VECTOR: bool>(
+pub unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     access: &Access,
     frame: *mut u8,
     mask: u32,
     view: &mut View,
     local: Local,
 ) -> Result<(), Refused> {
-    let bytes = size_of::<E>() as u64 * u64::from(access.count);
+    let bytes = size_of::<[E; COUNT]>() as u64;
     // SAFETY: every pointer was checked for the bytes of the access and is aligned to them; the slots are planes of
     // the frame. Other threads may write the same memory: the kernel's race, of whole elements on every processor
     // that this runs on, and atomic where the kernel asks for an order.
@@ -28,8 +28,8 @@ pub unsafe fn load<E: Element, P: Plane, const VECTOR: bool>(
         let resolve = if VECTOR { reach::vector } else { reach::portable };
         resolve(&mut pointers, &access.address, bytes, frame, mask, view, local)?;
         // All components are read before any register is written: the address may be one of them.
-        let mut values = [[P::zero(); LANES]; 4];
-        for (index, plane) in values.iter_mut().take(access.count as usize).enumerate() {
+        let mut values = [[P::zero(); LANES]; COUNT];
+        for (index, plane) in values.iter_mut().enumerate() {
             if access.ordered {
                 for (value, pointer) in plane.iter_mut().zip(&pointers) {
                     *value = P::from_element(E::load_atomic((*pointer as *const E).add(index)));
@@ -42,7 +42,7 @@ pub unsafe fn load<E: Element, P: Plane, const VECTOR: bool>(
                 values.copy_from_slice(&gathered);
             }
         }
-        for (plane, slot) in values.iter().zip(access.slots).take(access.count as usize) {
+        for (plane, slot) in values.iter().zip(access.slots) {
             if slot != NO_SLOT {
                 put::<P, VECTOR>(frame, slot, plane, mask);
             }
@@ -54,14 +54,14 @@ pub unsafe fn load<E: Element, P: Plane, const VECTOR: bool>(
 /// # Safety
 /// As for [`load`].
 #[inline(always)]
-pub unsafe fn store<E: Element, P: Plane, const VECTOR: bool>(
+pub unsafe fn store<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     access: &Access,
     frame: *mut u8,
     mask: u32,
     view: &mut View,
     local: Local,
 ) -> Result<(), Refused> {
-    let bytes = size_of::<E>() as u64 * u64::from(access.count);
+    let bytes = size_of::<[E; COUNT]>() as u64;
     // SAFETY: as for loads.
     unsafe {
         let mut pointers = [0; LANES];
@@ -71,7 +71,7 @@ pub unsafe fn store<E: Element, P: Plane, const VECTOR: bool>(
         while left != 0 {
             let lane = left.trailing_zeros() as usize;
             left &= left - 1;
-            for index in 0..access.count as usize {
+            for index in 0..COUNT {
                 let element = (*frame.add(access.slots[index] as usize).cast::<P>().add(lane)).to_element::<E>();
                 let place = (pointers[lane] as *mut E).add(index);
                 if access.ordered { E::store_atomic(place, element) } else { *place = element }

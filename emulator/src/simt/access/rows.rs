@@ -1,12 +1,15 @@
 //! Accesses to rows. Half a warp at a time, since blocks are often 16 threads wide: its lanes that are on are the
 //! first ones, and reach elements one behind the other, or so many bytes apart, or all the same element.
 
+use std::mem::MaybeUninit;
+
 use super::element::{Element, Plane};
 use super::reach::{Range, View};
+use super::spread::{narrow, widen};
 #[cfg(target_arch = "x86_64")]
-use super::turn;
+use super::{steps, turn};
 use crate::lower::code::{Access, Address, NO_SLOT, Reach, Repeat};
-use crate::ops::lanes::LANES;
+use crate::ops::lanes::{FULL, LANES};
 
 /// Lanes that are looked at together.
 pub const HALF: usize = LANES / 2;
@@ -43,7 +46,13 @@ pub struct Pattern {
 /// # Safety
 /// The slot lies inside the frame.
 #[inline(always)]
-pub unsafe fn find(access: &Access, stride: u64, frame: *mut u8, mask: u32, view: &mut View) -> Option<[Half; 2]> {
+pub unsafe fn find<const VECTOR: bool>(
+    access: &Access,
+    stride: u64,
+    frame: *mut u8,
+    mask: u32,
+    view: &mut View,
+) -> Option<[Half; 2]> {
     let address = &access.address;
     let range = match address.reach {
         _ if access.ordered => return None,
@@ -57,10 +66,10 @@ pub unsafe fn find(access: &Access, stride: u64, frame: *mut u8, mask: u32, view
             view.patterns[usize::from(number)].halves
         }
         // SAFETY: the caller vouches for the slot.
-        Repeat::Again(_) | Repeat::No => unsafe { rows(address, frame, mask) }?,
+        Repeat::Again(_) | Repeat::No => unsafe { rows::<VECTOR>(address, frame, mask) }?,
         Repeat::First(number) => {
             // SAFETY: as above.
-            let halves = unsafe { rows(address, frame, mask) };
+            let halves = unsafe { rows::<VECTOR>(address, frame, mask) };
             let found = halves.map_or(Pattern::default(), |halves| Pattern { mask, halves });
             view.patterns[usize::from(number)] = found;
             halves?
@@ -70,13 +79,26 @@ pub unsafe fn find(access: &Access, stride: u64, frame: *mut u8, mask: u32, view
 }
 
 /// # Safety
-/// The slot lies inside the frame.
+/// The slot lies inside the frame; with `VECTOR`, the machine has its vectors.
 #[inline(always)]
-unsafe fn rows(address: &Address, frame: *mut u8, mask: u32) -> Option<[Row; 2]> {
+unsafe fn rows<const VECTOR: bool>(address: &Address, frame: *mut u8, mask: u32) -> Option<[Row; 2]> {
     let masks = [mask & 0xffff, mask >> HALF];
     // SAFETY: the caller vouches for the slot.
     unsafe {
         let plane = frame.add(address.slot as usize);
+        #[cfg(target_arch = "x86_64")]
+        if VECTOR && mask == FULL {
+            let whole = match (address.wide, address.reach) {
+                (true, _) => steps::row64(&*plane.cast()),
+                (false, Reach::Shared) => steps::row32(&*plane.cast()),
+                (false, _) => return None,
+            };
+            if let Some((first, step)) = whole {
+                let behind = first.wrapping_add(step * HALF as u64);
+                let behind = if address.wide { behind } else { behind & 0xffff_ffff };
+                return Some([Row { lanes: HALF, first, step }, Row { lanes: HALF, first: behind, step }]);
+            }
+        }
         if address.wide {
             let [low, high] = &*plane.cast::<[[u64; HALF]; 2]>();
             Some([row64(low, masks[0])?, row64(high, masks[1])?])
@@ -168,14 +190,15 @@ pub unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>
     access: &Access,
     frame: *mut u8,
 ) {
-    let mut unwanted = [[P::zero(); LANES]; COUNT];
+    let mut unwanted = MaybeUninit::<[[P; LANES]; COUNT]>::uninit();
+    let unwanted: *mut [P; LANES] = unwanted.as_mut_ptr().cast();
     for (index, half) in halves.iter().enumerate() {
         let first = half.first as *const [E; COUNT];
         // SAFETY: the rows were checked and are aligned, the slots are planes of the frame; other threads' writes to
         // the same memory are the kernel's race, as for single lanes.
         unsafe {
             let targets: [*mut P; COUNT] = std::array::from_fn(|component| match access.slots[component] {
-                NO_SLOT => unwanted[component].as_mut_ptr().add(index * HALF),
+                NO_SLOT => unwanted.add(component).cast::<P>().add(index * HALF),
                 slot => frame.add(slot as usize).cast::<P>().add(index * HALF),
             });
             if half.lanes < HALF {
@@ -210,6 +233,10 @@ unsafe fn load_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>
         #[cfg(target_arch = "x86_64")]
         if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
             turn::split(first.cast(), step, std::array::from_fn(|component| targets[component].cast()));
+            return;
+        }
+        if COUNT == 1 && step == size_of::<E>() {
+            widen::<E, P, VECTOR>(first.cast(), targets[0]);
             return;
         }
         if step == size_of::<[E; COUNT]>() {
@@ -275,6 +302,10 @@ unsafe fn store_row<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool
         #[cfg(target_arch = "x86_64")]
         if VECTOR && COUNT == 4 && size_of::<E>() == 4 && size_of::<P>() == 4 {
             turn::join(std::array::from_fn(|component| sources[component].cast()), first.cast(), step);
+            return;
+        }
+        if COUNT == 1 && step == size_of::<E>() {
+            narrow::<E, P, VECTOR>(sources[0], first.cast());
             return;
         }
         let planes: [[P; HALF]; COUNT] = std::array::from_fn(|component| *sources[component].cast::<[P; HALF]>());

@@ -125,7 +125,7 @@ impl Warp {
                 }
                 Op::Atomic(operation) => {
                     // SAFETY: as for loads.
-                    let result = unsafe { atomic::run(operation, registers, mask, &mut cx.view, local) };
+                    let result = unsafe { atomic::run(operation, registers, mask, &mut cx.view, local, vector) };
                     if let Err(refused) = result {
                         return Err(self.refusal(&refused, &Group { pc, mask: active, ..group }, cx));
                     }

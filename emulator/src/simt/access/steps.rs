@@ -1,0 +1,111 @@
+//! Whether the addresses of a whole warp lie at even steps, asked with vectors. Nothing goes from a vector to a
+//! register of the processor and back on the way, which takes longer than all the rest.
+
+use std::arch::x86_64::{
+    __m256i, _mm256_add_epi32, _mm256_add_epi64, _mm256_broadcastd_epi32, _mm256_broadcastq_epi64,
+    _mm256_castsi256_si128, _mm256_load_si256, _mm256_mullo_epi32, _mm256_or_si256, _mm256_permute4x64_epi64,
+    _mm256_setr_epi32, _mm256_setzero_si256, _mm256_shuffle_epi32, _mm256_slli_epi32, _mm256_slli_epi64,
+    _mm256_sub_epi32, _mm256_sub_epi64, _mm256_testz_si256, _mm256_xor_si256,
+};
+
+use crate::ops::lanes::LANES;
+
+/// Lanes in a vector of 32-bit words, and of 64-bit ones.
+const WORDS: usize = 8;
+const DOUBLES: usize = 4;
+
+/// A plane as it lies in a frame, at a cache line.
+#[repr(align(64))]
+pub struct Plane<T>([T; LANES]);
+
+/// The first address and the step from lane to lane, where all lanes lie so. A step has 32 bits; rows from behind to the
+/// front look like enormous ones.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub fn row64(plane: &Plane<u64>) -> Option<(u64, u64)> {
+    let at = plane.0.as_ptr();
+    // SAFETY: the plane holds a vector from each of these lanes on, and is aligned to it.
+    let part = |lane: usize| unsafe { _mm256_load_si256(at.add(lane).cast::<__m256i>()) };
+    let start = part(0);
+    let first = _mm256_broadcastq_epi64(_mm256_castsi256_si128(start));
+    let step = _mm256_sub_epi64(_mm256_permute4x64_epi64::<0b01_01_01_01>(start), first);
+    // The steps of the lanes of one vector: none, one, two, three.
+    let lanes_step = _mm256_add_epi64(times(step, [0, 1, 0, 1]), times(_mm256_slli_epi64::<1>(step), [0, 0, 1, 1]));
+    let vector_step = _mm256_slli_epi64::<2>(step);
+    let mut expected = _mm256_add_epi64(first, lanes_step);
+    let mut differs = _mm256_setzero_si256();
+    for lane in (0..LANES).step_by(DOUBLES) {
+        differs = _mm256_or_si256(differs, _mm256_xor_si256(part(lane), expected));
+        expected = _mm256_add_epi64(expected, vector_step);
+    }
+    let step = plane.0[1].wrapping_sub(plane.0[0]);
+    let even = _mm256_testz_si256(differs, differs) == 1 && step <= u32::MAX.into();
+    even.then_some((plane.0[0], step))
+}
+
+/// Each element where its lane's factor is one, zero where it is zero.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn times(vector: __m256i, [a, b, c, d]: [i64; 4]) -> __m256i {
+    use std::arch::x86_64::{_mm256_and_si256, _mm256_setr_epi64x};
+    _mm256_and_si256(vector, _mm256_setr_epi64x(-a, -b, -c, -d))
+}
+
+/// The same for addresses of 32 bits, which wrap around there.
+#[inline]
+#[target_feature(enable = "avx2")]
+pub fn row32(plane: &Plane<u32>) -> Option<(u64, u64)> {
+    let at = plane.0.as_ptr();
+    // SAFETY: the plane holds a vector from each of these lanes on, and is aligned to it.
+    let part = |lane: usize| unsafe { _mm256_load_si256(at.add(lane).cast::<__m256i>()) };
+    let start = part(0);
+    let first = _mm256_broadcastd_epi32(_mm256_castsi256_si128(start));
+    let second = _mm256_broadcastd_epi32(_mm256_castsi256_si128(_mm256_shuffle_epi32::<0b01_01_01_01>(start)));
+    let step = _mm256_sub_epi32(second, first);
+    let lanes_step = _mm256_mullo_epi32(step, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+    let vector_step = _mm256_slli_epi32::<3>(step);
+    let mut expected = _mm256_add_epi32(first, lanes_step);
+    let mut differs = _mm256_setzero_si256();
+    for lane in (0..LANES).step_by(WORDS) {
+        differs = _mm256_or_si256(differs, _mm256_xor_si256(part(lane), expected));
+        expected = _mm256_add_epi32(expected, vector_step);
+    }
+    let step = plane.0[1].wrapping_sub(plane.0[0]);
+    (_mm256_testz_si256(differs, differs) == 1).then_some((plane.0[0].into(), step.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{LANES, Plane, row32, row64};
+    use crate::ops::lanes::vector_available;
+
+    /// Rows by the definition, one lane after the other.
+    fn plain(plane: &[u64; LANES], width: u64) -> Option<(u64, u64)> {
+        let step = plane[1].wrapping_sub(plane[0]) & width;
+        let lies = |lane: usize| plane[lane] == plane[0].wrapping_add(step.wrapping_mul(lane as u64)) & width;
+        ((0..LANES).all(lies) && step <= u32::MAX.into()).then_some((plane[0], step))
+    }
+
+    #[test]
+    fn rows_of_all_starts_and_steps_are_found_and_nothing_else() {
+        if !vector_available() {
+            return;
+        }
+        const EDGES: [u64; 8] = [0, 4, 0x1000, 0x7fff_fff0, 0xffff_fff0, 0xffff_ffff, 1 << 40, u64::MAX - 5];
+        const STEPS: [u64; 9] = [0, 1, 4, 16, 132, 0x8000_0000, 0xffff_ffff, 1 << 32, u64::MAX - 3];
+        for (first, step) in EDGES.iter().flat_map(|first| STEPS.map(|step| (*first, step))) {
+            let even: [u64; LANES] = std::array::from_fn(|lane| first.wrapping_add(step.wrapping_mul(lane as u64)));
+            // No lane is different, then each in turn, by the lowest and by the highest bit.
+            for (lane, bit) in (0..LANES).flat_map(|lane| [(lane, 0), (lane, 1), (lane, 1 << 31), (lane, 1 << 63)]) {
+                let mut plane = even;
+                plane[lane] ^= bit;
+                // SAFETY: the machine was asked.
+                assert_eq!(unsafe { row64(&Plane(plane)) }, plain(&plane, u64::MAX), "{first:#x} {step:#x} {lane}");
+                let words = plane.map(|address| address as u32);
+                let expected = plain(&words.map(u64::from), u32::MAX.into());
+                // SAFETY: as above.
+                assert_eq!(unsafe { row32(&Plane(words)) }, expected, "{first:#x} {step:#x} {lane}");
+            }
+        }
+    }
+}
