@@ -1,6 +1,6 @@
 //! Runs kernels: 32 lanes in step, warps in turn, blocks over threads.
 //!
-//! The life of a launch: [`launch`] hands block numbers to worker threads; each runs one block at a time to its end
+//! The life of a launch: [`launch`] hands block numbers to worker threads, which are kept ([`team`]); each runs one block at a time to its end
 //! ([`block`]), its warps in turn, each until it ends or waits ([`warp`]). All state of a block belongs to the thread
 //! that runs it; blocks meet only in device memory. The blocks of a cooperative launch take turns ([`cooperative`]).
 
@@ -18,6 +18,7 @@ mod matrix;
 mod phases;
 mod print;
 mod specials;
+mod team;
 mod warp;
 mod wide;
 

@@ -8,6 +8,7 @@ use std::thread;
 
 use super::block::{Context, Signals};
 use super::cooperative::Workspace;
+use super::team;
 use crate::fault::{Fault, FaultKind};
 use crate::memory::Memory;
 use crate::module::Entry;
@@ -133,17 +134,19 @@ fn start(
     let worth = if loops { LOOPING_THREADS_WORTH_SHARING } else { THREADS_WORTH_SHARING };
     let small = blocks.saturating_mul(config.threads().into()) < worth;
     let helpers = if small { 0 } else { (options.threads.max(1) as u64 - 1).min(blocks - 1) };
-    let (run, cooperative, team) = (&run, signals.workspace != 0, helpers as usize + 1);
-    let taken = (blocks / (team as u64 * TAKES_OF_THREAD)).clamp(1, TAKEN_MAX);
-    let work = |member: u64| {
-        if cooperative { run.together((member..blocks).step_by(team)) } else { run.blocks(blocks, taken) }
-    };
-    thread::scope(|scope| {
-        for member in 1..=helpers {
-            scope.spawn(move || work(member));
-        }
-        work(0);
-    });
+    let (run, cooperative, members) = (&run, signals.workspace != 0, helpers as usize + 1);
+    let taken = (blocks / (members as u64 * TAKES_OF_THREAD)).clamp(1, TAKEN_MAX);
+    if cooperative {
+        // All of them have to come: blocks wait for those of the others.
+        thread::scope(|scope| {
+            for member in 1..=helpers {
+                scope.spawn(move || run.together((member..blocks).step_by(members)));
+            }
+            run.together((0..blocks).step_by(members));
+        });
+    } else {
+        team::together(helpers as usize, &|| run.blocks(blocks, taken));
+    }
     let fault = run.fault.lock().unwrap_or_else(PoisonError::into_inner).take();
     fault.map_or(Ok(()), |(_, fault)| Err(fault))
 }
