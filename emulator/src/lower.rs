@@ -2,6 +2,8 @@
 
 mod arithmetic;
 mod atomic;
+mod branches;
+mod chains;
 mod check;
 pub mod code;
 mod control;

@@ -155,6 +155,13 @@ pub enum Op {
         invert_b: bool,
     },
     Jump(u32),
+    /// Writes a predicate that the next instruction, a jump to `target`, goes by alone; and that jump.
+    Branch {
+        run: Lanes,
+        slots: Slots,
+        target: u32,
+        invert: u32,
+    },
     JumpTable {
         index: u32,
         targets: Box<[u32]>,
@@ -221,12 +228,24 @@ pub enum Reach {
 
 #[derive(Clone, Copy, Debug)]
 pub struct Address {
+    /// A plane of 64 bits, where `wide`, or of 32.
     pub slot: u32,
     pub wide: bool,
+    /// What a word is the index of, where it is no address by itself.
+    pub index: Option<Index>,
     pub offset: i64,
     pub reach: Reach,
     /// Index of this instruction's cache.
     pub cache: u32,
+}
+
+/// `base[index]`: an index is extended to 64 bits, multiplied, and added to what a plane of 64 bits holds in all lanes.
+#[derive(Clone, Copy, Debug)]
+pub struct Index {
+    pub base: u32,
+    /// A positive number of the index's own type.
+    pub factor: u32,
+    pub signed: bool,
 }
 
 /// Whether an access is by an address whose pattern is known, or will be wanted again: by a number in a stretch of code.

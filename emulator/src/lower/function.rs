@@ -3,6 +3,7 @@
 
 use std::collections::HashMap;
 
+use super::chains::Chains;
 use super::code::{Function, Instruction, Layout, Logic, Op, Special};
 use super::modifiers::{Modifiers, unsupported};
 use super::source::shared_variable;
@@ -45,6 +46,7 @@ pub struct Emitter<'a, 'm> {
     local_addresses: HashMap<u32, u32>,
     texts: HashMap<&'a str, u32>,
     writes: Writes<'a>,
+    chains: Chains<'a>,
     /// The shared memory that this function's own variables end at.
     pub shared_end: u32,
     pub accesses: &'m mut u32,
@@ -111,6 +113,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
             local_addresses: HashMap::new(),
             texts: HashMap::new(),
             writes: Writes::default(),
+            chains: Chains::default(),
             shared_end: shared_start,
             accesses,
             line: 0,
@@ -149,9 +152,11 @@ impl<'a, 'm> Emitter<'a, 'm> {
         self.guard = (self.layout.constant_mask(FULL), 0);
         self.text = "ret";
         self.push(Op::Return);
+        self.fuse_chains();
         self.resolve_labels();
         let always = self.layout.constant_mask(FULL);
         super::repeats::find(&mut self.function, always);
+        super::branches::find(&mut self.function, always);
         self.function.frame_bytes = self.layout.bytes;
         self.function.constants = std::mem::take(&mut self.layout.constants);
         let specials = self.specials.iter().map(|(special, slot)| (*slot, *special));
@@ -417,7 +422,29 @@ impl<'a, 'm> Emitter<'a, 'm> {
         self.check_target(instruction)?;
         self.keep_guard(instruction);
         let mut modifiers = Modifiers::of(instruction);
-        self.dispatch(instruction.mnemonic, &mut modifiers, &instruction.operands)
+        let at = self.function.code.len();
+        self.dispatch(instruction.mnemonic, &mut modifiers, &instruction.operands)?;
+        if instruction.guard.is_none() && self.function.code.len() == at + 1 {
+            self.chains.note(instruction, at as u32);
+        }
+        Ok(())
+    }
+
+    /// Lets accesses take indices. Where accesses are checked, the code stays as it was written.
+    fn fuse_chains(&mut self) {
+        if self.symbols.checked {
+            return;
+        }
+        let mut unneeded = self.chains.fuse(&mut self.function, &self.positions, &mut self.layout, &self.writes);
+        unneeded.sort_unstable();
+        let moved = |pc: u32| pc - unneeded.partition_point(|place| *place < pc) as u32;
+        let mut place = 0;
+        self.function.code.retain(|_| {
+            place += 1;
+            unneeded.binary_search(&(place - 1)).is_err()
+        });
+        self.positions.iter_mut().for_each(|position| *position = moved(*position));
+        self.function.lines.moved(moved);
     }
 
     /// Two results are written one after the other: where one of them is the guard, the other still goes by what it was.

@@ -43,7 +43,7 @@ impl<'a> Emitter<'a, '_> {
                 }
             },
         };
-        Ok(Address { slot, wide, offset, reach, cache })
+        Ok(Address { slot, wide, index: None, offset, reach, cache })
     }
 
     /// A variable named in an address lies in the space that the instruction names.

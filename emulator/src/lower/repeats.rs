@@ -82,7 +82,7 @@ fn note(access: &mut Access, known: &mut Known, always: bool) {
     // Addresses of 32 bits are looked at for patterns in shared memory alone, where they wrap around.
     let has_pattern = match address.reach {
         Reach::Shared => true,
-        Reach::Global | Reach::Generic => address.wide,
+        Reach::Global | Reach::Generic => address.wide || address.index.is_some(),
         Reach::Local | Reach::Param => false,
     };
     if has_pattern && !access.ordered {

@@ -22,6 +22,11 @@ impl Lines {
         }
     }
 
+    /// Instructions have moved from where they were.
+    pub fn moved(&mut self, to: impl Fn(u32) -> u32) {
+        self.starts.iter_mut().for_each(|(pc, _)| *pc = to(*pc));
+    }
+
     /// Where instruction `pc` comes from: `kernel.cu:2, inlined at kernel.cu:5`.
     pub fn describe(&self, pc: u32, files: &[(u32, String)]) -> Option<String> {
         let mut index = self.starts.partition_point(|(start, _)| *start <= pc).checked_sub(1)?;

@@ -35,7 +35,12 @@ impl<'a> Writes<'a> {
 
     /// Whether nothing but the instruction that writes the register names it.
     pub fn unread(&self, name: &str) -> bool {
-        self.mentions.get(name) == Some(&1)
+        self.named_but(name, 0)
+    }
+
+    /// Whether nothing names the register but one instruction and `others` mentions more.
+    pub fn named_but(&self, name: &str, others: u32) -> bool {
+        self.mentions.get(name) == Some(&(1 + others))
     }
 }
 

@@ -18,7 +18,7 @@ mod steps;
 mod turn;
 
 use self::element::{Element, Plane};
-use crate::lower::code::Access;
+use crate::lower::code::{Access, Reach};
 use crate::ptx::types::Type;
 
 pub use self::reach::{Local, Range, Refused, View, host_address, portable as resolve, shared_offsets, space_of};
@@ -49,6 +49,9 @@ unsafe fn load<E: Element, P: Plane, const COUNT: usize, const VECTOR: bool>(
     unsafe {
         match rows::find::<VECTOR>(access, size_of::<[E; COUNT]>() as u64, frame, mask, view) {
             Some(halves) => {
+                if access.address.reach != Reach::Shared {
+                    rows::fetch_next::<[E; COUNT]>(&halves, view.reached.get_mut(access.address.cache as usize));
+                }
                 rows::load::<E, P, COUNT, VECTOR>(&halves, access, frame);
                 Ok(())
             }

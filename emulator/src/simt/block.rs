@@ -129,6 +129,7 @@ impl<'a> Context<'a> {
             shared_bytes,
             params: config.params,
             caches: vec![Range::default(); entry.program.accesses as usize],
+            reached: vec![0; entry.program.accesses as usize],
             patterns: Default::default(),
         };
         Context {
@@ -342,9 +343,9 @@ impl BlockRun {
     }
 
     fn step(&mut self, warp: &mut Warp, cx: &mut Context) -> Result<Pause, Fault> {
-        let before = warp.live.count_ones();
+        let before = warp.live;
         let result = warp.run(cx);
-        self.threads -= before - warp.live.count_ones();
+        self.threads -= (before & !warp.live).count_ones();
         result
     }
 

@@ -104,6 +104,10 @@ impl Context<'_> {
     pub fn thread(&self, warp: u32, lane: u32) -> [u32; 3] {
         let [x, y, _] = self.config.block;
         let thread = warp * LANES as u32 + lane;
+        // Most blocks are one row: divisions would take longer than starting the warp does.
+        if thread < x {
+            return [thread, 0, 0];
+        }
         [thread % x, thread / x % y, thread / x / y]
     }
 

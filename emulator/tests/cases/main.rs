@@ -8,6 +8,8 @@ mod atomics;
 #[cfg(test)]
 mod calls;
 #[cfg(test)]
+mod chains;
+#[cfg(test)]
 mod checks;
 #[cfg(test)]
 mod conversions;

@@ -2,7 +2,9 @@
 
 use super::rows::Pattern;
 use crate::fault::FaultKind;
-use crate::lower::code::{Address, FUNCTION_WINDOW, LOCAL_WINDOW, PARAM_WINDOW, Reach, SHARED_WINDOW, WINDOW_BITS};
+use crate::lower::code::{
+    Address, FUNCTION_WINDOW, Index, LOCAL_WINDOW, PARAM_WINDOW, Reach, SHARED_WINDOW, WINDOW_BITS,
+};
 use crate::lower::repeats::REMEMBERED_MAX;
 use crate::memory::Memory;
 use crate::ops::lanes::{FULL, LANES, Word, flags_of};
@@ -20,6 +22,8 @@ pub struct View<'a> {
     pub params: &'a [u8],
     /// What each memory instruction of the program reached last.
     pub caches: Vec<Range>,
+    /// Where on the host the last row of each began.
+    pub reached: Vec<u64>,
     /// What addresses of the stretch of code that runs look like, by the numbers of `Repeat`.
     pub patterns: [Pattern; REMEMBERED_MAX],
 }
@@ -60,7 +64,10 @@ unsafe fn addresses<const VECTOR: bool>(found: &mut [u64; LANES], address: &Addr
     let kept = if matches!(address.reach, Reach::Shared | Reach::Local) { 0xffff_ffff } else { u64::MAX };
     // SAFETY: the caller vouches for the slot.
     unsafe {
-        if address.wide {
+        if let Some(index) = &address.index {
+            indexed(found, address, index, frame);
+            found.iter_mut().for_each(|one| *one &= kept);
+        } else if address.wide {
             let plane = &*frame.add(address.slot as usize).cast::<[u64; LANES]>();
             for (part, plane) in found.chunks_exact_mut(WIDTH).zip(plane.chunks_exact(WIDTH)) {
                 for lane in 0..WIDTH {
@@ -80,6 +87,54 @@ unsafe fn addresses<const VECTOR: bool>(found: &mut [u64; LANES], address: &Addr
         let on = std::mem::replace(found, [found[mask.trailing_zeros() as usize & 31]; LANES]);
         // SAFETY: the caller vouches for the machine.
         unsafe { u64::merge::<VECTOR>(found, &on, mask) };
+    }
+}
+
+/// The addresses that the lanes' indices stand for.
+///
+/// # Safety
+/// The slots lie inside the frame.
+#[inline(always)]
+unsafe fn indexed(found: &mut [u64; LANES], address: &Address, index: &Index, frame: *mut u8) {
+    // SAFETY: the caller vouches for the slots.
+    unsafe {
+        let start = index.start(frame).wrapping_add_signed(address.offset);
+        let plane = &*frame.add(address.slot as usize).cast::<[u32; LANES]>();
+        for (part, plane) in found.chunks_exact_mut(WIDTH).zip(plane.chunks_exact(WIDTH)) {
+            if index.signed {
+                let factor = i64::from(index.factor as i32);
+                for lane in 0..WIDTH {
+                    part[lane] = start.wrapping_add_signed(i64::from(plane[lane] as i32) * factor);
+                }
+            } else {
+                let factor = u64::from(index.factor);
+                for lane in 0..WIDTH {
+                    part[lane] = start.wrapping_add(u64::from(plane[lane]) * factor);
+                }
+            }
+        }
+    }
+}
+
+impl Index {
+    /// Where index 0 is.
+    ///
+    /// # Safety
+    /// The base lies inside the frame.
+    #[inline(always)]
+    pub unsafe fn start(&self, frame: *mut u8) -> u64 {
+        // SAFETY: the caller vouches for the slot; all lanes hold the same there.
+        unsafe { *frame.add(self.base as usize).cast::<u64>() }
+    }
+
+    /// What an index adds to that.
+    pub fn distance(&self, index: u32) -> i64 {
+        // A factor has the bits of its own type: neither product leaves 64 bits.
+        if self.signed {
+            i64::from(index as i32) * i64::from(self.factor as i32)
+        } else {
+            (u64::from(index) * u64::from(self.factor)) as i64
+        }
     }
 }
 
@@ -224,10 +279,18 @@ pub unsafe fn shared_offsets(
     if address.reach != Reach::Shared || view.shared_bytes < u64::from(bytes) {
         return false;
     }
+    let mut start = 0u32;
     // SAFETY: the caller vouches for the slot.
     unsafe {
         let plane = frame.add(address.slot as usize);
-        if address.wide {
+        if let Some(index) = &address.index {
+            // The same, modulo 2 to the power of 32.
+            start = index.start(frame) as u32;
+            let indices = &*plane.cast::<[u32; LANES]>();
+            for lane in 0..LANES {
+                found[lane] = indices[lane].wrapping_mul(index.factor);
+            }
+        } else if address.wide {
             // Addresses in shared memory have 32 bits: what is above is dropped.
             let addresses = &*plane.cast::<[u64; LANES]>();
             for lane in 0..LANES {
@@ -238,7 +301,7 @@ pub unsafe fn shared_offsets(
         }
     }
     let flags = flags_of(mask);
-    let offset = address.offset as u32;
+    let offset = start.wrapping_add(address.offset as u32);
     let (mut most, mut bits) = (0, 0);
     for lane in 0..LANES {
         found[lane] = found[lane].wrapping_add(offset) & flags[lane];

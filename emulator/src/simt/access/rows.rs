@@ -8,11 +8,14 @@ use super::reach::{Range, View};
 use super::spread::{narrow, widen};
 #[cfg(target_arch = "x86_64")]
 use super::{steps, turn};
-use crate::lower::code::{Access, Address, NO_SLOT, Reach, Repeat};
+use crate::lower::code::{Access, Address, Index, NO_SLOT, Reach, Repeat};
 use crate::ops::lanes::{FULL, LANES};
 
 /// Lanes that are looked at together.
 pub const HALF: usize = LANES / 2;
+
+/// Bytes that come from memory together.
+const CACHE_LINE: usize = 64;
 
 /// What half a warp reaches, checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,7 +28,17 @@ pub struct Half {
     pub step: u64,
 }
 
-/// How the addresses of half a warp lie to each other, before anything is added to them or checked.
+impl Half {
+    /// The halves of a row of all lanes.
+    #[inline(always)]
+    fn split(self) -> [Half; 2] {
+        let Half { first, step, .. } = self;
+        [Half { lanes: HALF, ..self }, Half { lanes: HALF, first: first.wrapping_add(HALF as u64 * step), step }]
+    }
+}
+
+/// How the addresses of half a warp lie to each other, before anything is added to them or checked. The first may be that
+/// of all lanes; there is no second one then.
 #[derive(Clone, Copy, Debug, Default)]
 struct Row {
     lanes: usize,
@@ -33,7 +46,26 @@ struct Row {
     step: u64,
 }
 
-/// The addresses in a register, where they have a pattern.
+impl Row {
+    /// The addresses that a row of indices stands for, where they are a row too.
+    #[inline(always)]
+    fn indexed(self, index: &Index, start: u64) -> Option<Row> {
+        let Row { lanes, first, step } = self;
+        let (first, step) = (first as u32, step as u32);
+        // Indices wrap around at 32 bits, or at their sign; addresses do not wrap with them.
+        let behind = (lanes as u64).saturating_sub(1);
+        let fits = if index.signed {
+            step <= i32::MAX as u32 && i64::from(first as i32) + (behind * u64::from(step)) as i64 <= i32::MAX.into()
+        } else {
+            u64::from(first) + behind * u64::from(step) <= u32::MAX.into()
+        };
+        let step = u64::from(step) * u64::from(index.factor);
+        let first = start.wrapping_add_signed(index.distance(first));
+        (fits && step <= u32::MAX.into()).then_some(Row { lanes, first, step })
+    }
+}
+
+/// What is in an address's register, where that has a pattern.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Pattern {
     /// The lanes that were looked at; none where there is no pattern, and no access is by none.
@@ -61,7 +93,7 @@ pub unsafe fn find<const VECTOR: bool>(
         Reach::Local | Reach::Param => return None,
     };
     let allowed = Allowed { range, stride, truncate: address.reach == Reach::Shared };
-    let halves = match access.repeat {
+    let mut halves = match access.repeat {
         Repeat::Again(number) if view.patterns[usize::from(number)].mask == mask => {
             view.patterns[usize::from(number)].halves
         }
@@ -75,7 +107,13 @@ pub unsafe fn find<const VECTOR: bool>(
             halves?
         }
     };
-    Some([allowed.half(halves[0], address.offset)?, allowed.half(halves[1], address.offset)?])
+    if let Some(index) = &address.index {
+        // SAFETY: as above.
+        let start = unsafe { index.start(frame) };
+        halves = [halves[0].indexed(index, start)?, halves[1].indexed(index, start)?];
+    }
+    let (low, high) = (allowed.half(halves[0], address.offset)?, allowed.half(halves[1], address.offset)?);
+    Some(if low.lanes == LANES { low.split() } else { [low, high] })
 }
 
 /// # Safety
@@ -83,26 +121,26 @@ pub unsafe fn find<const VECTOR: bool>(
 #[inline(always)]
 unsafe fn rows<const VECTOR: bool>(address: &Address, frame: *mut u8, mask: u32) -> Option<[Row; 2]> {
     let masks = [mask & 0xffff, mask >> HALF];
+    // Other addresses of 32 bits do not wrap around there.
+    let is_word = address.reach == Reach::Shared || address.index.is_some();
     // SAFETY: the caller vouches for the slot.
     unsafe {
         let plane = frame.add(address.slot as usize);
         #[cfg(target_arch = "x86_64")]
         if VECTOR && mask == FULL {
-            let whole = match (address.wide, address.reach) {
-                (true, _) => steps::row64(&*plane.cast()),
-                (false, Reach::Shared) => steps::row32(&*plane.cast()),
-                (false, _) => return None,
+            let whole = match address.wide {
+                true => steps::row64(&*plane.cast()),
+                false if is_word => steps::row32(&*plane.cast()),
+                false => return None,
             };
             if let Some((first, step)) = whole {
-                let behind = first.wrapping_add(step * HALF as u64);
-                let behind = if address.wide { behind } else { behind & 0xffff_ffff };
-                return Some([Row { lanes: HALF, first, step }, Row { lanes: HALF, first: behind, step }]);
+                return Some([Row { lanes: LANES, first, step }, Row::default()]);
             }
         }
         if address.wide {
             let [low, high] = &*plane.cast::<[[u64; HALF]; 2]>();
             Some([row64(low, masks[0])?, row64(high, masks[1])?])
-        } else if address.reach == Reach::Shared {
+        } else if is_word {
             let [low, high] = &*plane.cast::<[[u32; HALF]; 2]>();
             Some([row32(low, masks[0])?, row32(high, masks[1])?])
         } else {
@@ -179,6 +217,32 @@ macro_rules! row {
 
 row!(row32, u32, 8);
 row!(row64, u64, 4);
+
+/// Asks for the row after this one, where rows come at even distances as they did so far. The processor sees for itself
+/// only what lies side by side: threads of a grid that go through memory together leap.
+#[inline(always)]
+pub fn fetch_next<E>(halves: &[Half; 2], reached: Option<&mut u64>) {
+    let side_by_side = |half: &Half| half.lanes == HALF && half.step == size_of::<E>() as u64;
+    if let (true, Some(reached)) = (halves.iter().all(side_by_side), reached) {
+        let first = halves[0].first;
+        let next = first.wrapping_add(first.wrapping_sub(*reached));
+        *reached = first;
+        (0..(LANES * size_of::<E>()) as u64).step_by(CACHE_LINE).for_each(|byte| fetch(next.wrapping_add(byte)));
+    }
+}
+
+/// Asks for what is at an address soon, if anything is.
+#[inline(always)]
+fn fetch(address: u64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: every x86-64 has the instruction, and it may be given any address.
+    unsafe {
+        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(address as *const i8);
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = address;
+}
 
 /// Loads `COUNT` elements for each lane.
 ///

@@ -159,9 +159,13 @@ impl Warp {
 
     fn lane_address(&mut self, address: &Address, lane: usize, group: &Group) -> u64 {
         let registers = &mut self.frame(group.frame).registers;
-        let base = match address.wide {
-            true => registers.doubles(address.slot)[lane],
-            false => registers.words(address.slot)[lane].into(),
+        let base = match (&address.index, address.wide) {
+            (Some(index), _) => {
+                let start = registers.doubles(index.base)[lane];
+                start.wrapping_add_signed(index.distance(registers.words(address.slot)[lane]))
+            }
+            (None, true) => registers.doubles(address.slot)[lane],
+            (None, false) => registers.words(address.slot)[lane].into(),
         };
         let kept = if matches!(address.reach, Reach::Shared | Reach::Local) { 0xffff_ffff } else { u64::MAX };
         base.wrapping_add_signed(address.offset) & kept

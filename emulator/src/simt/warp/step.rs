@@ -75,76 +75,93 @@ impl Warp {
         let mut stop = self.next_stop(&group);
         // What changes stays apart from the group, whose address others take: so it can live in registers.
         let (mut pc, mut active) = (group.pc, group.mask);
-        while pc < stop {
+        'code: while pc < stop {
             let instruction = &code[pc as usize];
             // SAFETY: here and below, the slots of an instruction lie inside the frame of its function, with planes
             // of the width that it uses: lowering hands them out and checks the widths.
             let guard = unsafe { load_mask(registers, instruction.guard) } ^ instruction.invert;
             let mask = active & guard;
-            match &instruction.op {
-                _ if mask == 0 => {}
-                Op::Lanes { run, slots } => {
-                    let run = if vector { run.vector } else { run.portable };
-                    // SAFETY: see above; the vector build runs only where the machine has what it needs.
-                    unsafe { run(registers, slots, mask) };
-                }
-                Op::Predicate { function, d, a, b, invert_b } => {
-                    // SAFETY: see above.
-                    unsafe {
-                        let a = load_mask(registers, *a);
-                        let b = load_mask(registers, *b) ^ if *invert_b { FULL } else { 0 };
-                        store_mask(registers, *d, logic(*function, a, b), mask);
+            let (mask, target) = 'jump: {
+                match &instruction.op {
+                    _ if mask == 0 => {}
+                    Op::Lanes { run, slots } => {
+                        let run = if vector { run.vector } else { run.portable };
+                        // SAFETY: see above; the vector build runs only where the machine has what it needs.
+                        unsafe { run(registers, slots, mask) };
                     }
-                }
-                Op::Load(access) | Op::Store(access) => {
-                    let run = if vector { access.run.vector } else { access.run.portable };
-                    // SAFETY: see above; the view and the local memory are those of this block and warp.
-                    let result = unsafe { run(access, registers, mask, &mut cx.view, local) };
-                    if let Err(refused) = result {
-                        return Err(self.refusal(&refused, &Group { pc, mask: active, ..group }, cx));
+                    Op::Predicate { function, d, a, b, invert_b } => {
+                        // SAFETY: see above.
+                        unsafe {
+                            let a = load_mask(registers, *a);
+                            let b = load_mask(registers, *b) ^ if *invert_b { FULL } else { 0 };
+                            store_mask(registers, *d, logic(*function, a, b), mask);
+                        }
                     }
-                }
-                Op::Jump(target) => {
-                    let (from, target) = (pc, *target);
-                    if mask == active {
-                        pc = target;
-                    } else {
-                        let split = self.split(Group { pc, mask: active, ..group }, mask, target);
-                        (pc, active) = (split.pc, split.mask);
-                        stop = stop.min(target.max(from + 1));
+                    Op::Load(access) | Op::Store(access) => {
+                        let run = if vector { access.run.vector } else { access.run.portable };
+                        // SAFETY: see above; the view and the local memory are those of this block and warp.
+                        let result = unsafe { run(access, registers, mask, &mut cx.view, local) };
+                        if let Err(refused) = result {
+                            return Err(self.refusal(&refused, &Group { pc, mask: active, ..group }, cx));
+                        }
                     }
-                    if target <= from {
+                    Op::Branch { run, slots, target, invert } => {
+                        let run = if vector { run.vector } else { run.portable };
+                        // SAFETY: as for `Lanes`; the result is a predicate.
+                        let guard = unsafe {
+                            run(registers, slots, mask);
+                            load_mask(registers, slots.d) ^ invert
+                        };
+                        pc += 1;
+                        // Others may wait at the jump to be joined.
+                        if pc >= stop {
+                            continue 'code;
+                        }
+                        if active & guard != 0 {
+                            break 'jump (active & guard, *target);
+                        }
+                    }
+                    Op::Jump(target) => break 'jump (mask, *target),
+                    Op::Atomic(operation) => {
+                        // SAFETY: as for loads.
+                        let result = unsafe { atomic::run(operation, registers, mask, &mut cx.view, local, vector) };
+                        if let Err(refused) = result {
+                            return Err(self.refusal(&refused, &Group { pc, mask: active, ..group }, cx));
+                        }
+                    }
+                    Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_)
+                        if self.exchange_at_once(&instruction.op, group.frame, mask, cx) => {}
+                    // The whole warp at once, which is how most end.
+                    Op::Exit | Op::Return if group.frame == 0 && mask == self.live => {
+                        self.live = 0;
+                        return Ok(Step::Gone);
+                    }
+                    op => {
                         let group = Group { pc, mask: active, ..group };
-                        stop = self.next_stop(&group);
-                        self.count(u64::from(from - target) + 1, &group, cx)?;
-                        if let Some(step) = self.turn(&group, turns) {
+                        if let Some(step) = self.other(op, &group, registers, mask, turns, cx)? {
                             return Ok(step);
                         }
                     }
-                    continue;
                 }
-                Op::Atomic(operation) => {
-                    // SAFETY: as for loads.
-                    let result = unsafe { atomic::run(operation, registers, mask, &mut cx.view, local, vector) };
-                    if let Err(refused) = result {
-                        return Err(self.refusal(&refused, &Group { pc, mask: active, ..group }, cx));
-                    }
-                }
-                Op::Shuffle(_) | Op::Vote(_) | Op::Match(_) | Op::Reduce(_)
-                    if self.exchange_at_once(&instruction.op, group.frame, mask, cx) => {}
-                // The whole warp at once, which is how most end.
-                Op::Exit | Op::Return if group.frame == 0 && mask == self.live => {
-                    self.live = 0;
-                    return Ok(Step::Gone);
-                }
-                op => {
-                    let group = Group { pc, mask: active, ..group };
-                    if let Some(step) = self.other(op, &group, registers, mask, turns, cx)? {
-                        return Ok(step);
-                    }
+                pc += 1;
+                continue 'code;
+            };
+            let from = pc;
+            if mask == active {
+                pc = target;
+            } else {
+                let split = self.split(Group { pc, mask: active, ..group }, mask, target);
+                (pc, active) = (split.pc, split.mask);
+                stop = stop.min(target.max(from + 1));
+            }
+            if target <= from {
+                let group = Group { pc, mask: active, ..group };
+                stop = self.next_stop(&group);
+                self.count(u64::from(from - target) + 1, &group, cx)?;
+                if let Some(step) = self.turn(&group, turns) {
+                    return Ok(step);
                 }
             }
-            pc += 1;
         }
         Ok(Step::Kept(Group { pc, mask: active, ..group }))
     }
@@ -235,9 +252,13 @@ impl Warp {
                 }
             }
             Op::ActiveMask { d } => put_lanes(self.frame(group.frame).registers.words(*d), mask, mask),
-            Op::Lanes { .. } | Op::Predicate { .. } | Op::Load(_) | Op::Store(_) | Op::Atomic(_) | Op::Jump(_) => {
-                unreachable!("the loop itself handles these")
-            }
+            Op::Lanes { .. }
+            | Op::Predicate { .. }
+            | Op::Load(_)
+            | Op::Store(_)
+            | Op::Atomic(_)
+            | Op::Jump(_)
+            | Op::Branch { .. } => unreachable!("the loop itself handles these"),
         }
         Ok(None)
     }
