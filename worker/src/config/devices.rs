@@ -24,7 +24,7 @@ pub enum DeviceName {
 pub enum ChoiceError {
     #[error("find a device: the driver has none")]
     None,
-    #[error("find device {name}: there is no such device, there are {there}")]
+    #[error("find device {name}: this machine has {there}")]
     Unknown { name: DeviceName, there: String },
     #[error("find device {name}: {matching} begin like this; give more of the uuid")]
     Ambiguous { name: DeviceName, matching: String },
@@ -85,7 +85,8 @@ impl DeviceName {
 }
 
 fn list<'a>(devices: impl IntoIterator<Item = &'a DeviceInfo>) -> String {
-    devices.into_iter().map(describe).collect::<Vec<_>>().join(", ")
+    let devices = devices.into_iter().map(|device| format!("device {}", describe(device)));
+    devices.collect::<Vec<_>>().join(", ")
 }
 
 fn describe(device: &DeviceInfo) -> String {
@@ -163,7 +164,12 @@ mod tests {
     #[test]
     fn what_is_not_there_is_told_with_what_is() {
         let error = chosen("7").unwrap_err();
-        assert!(error.contains("device 7") && error.contains("2 (a GPU, MIG-41b35014-cccc)"), "{error}");
+        assert!(
+            error.contains("device 7")
+                && error.contains("has device 0 (a GPU")
+                && error.contains("device 2 (a GPU, MIG-41b35014-cccc)"),
+            "{error}"
+        );
         assert!(chosen("GPU-77").unwrap_err().contains("GPU-8932f937-aaaa"));
         assert!(chosen("GPU-8932").unwrap_err().contains("give more of the uuid"));
         assert_eq!(DeviceChoice::All.choose(&[]), Err(ChoiceError::None));
