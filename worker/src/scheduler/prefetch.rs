@@ -22,6 +22,8 @@ pub struct InHand {
     pub messages: u32,
     /// The most of them since the last decision.
     pub messages_peak: u32,
+    /// Of these, those whose jobs have ended and whose outcome is on its way: no work any more.
+    pub settling: u32,
     /// Jobs that hold a place, and for how long, all together.
     pub running: u32,
     pub running_us: u64,
@@ -69,8 +71,7 @@ struct Mean {
     value: f64,
 }
 
-/// Work to have in hand beyond what runs. A worker and its broker need a few milliseconds to replace a job, and under load some ten
-/// more until its outcome is confirmed.
+/// Work to have in hand beyond what runs: a worker and its broker need a few milliseconds to replace a job, and under load some ten.
 const AHEAD_US: f64 = 50_000.0;
 /// Jobs that wait for memory and are looked past: as many as the backlog looks past.
 const STUCK_MAX: f64 = 32.0;
@@ -166,7 +167,7 @@ impl Queue {
         // As many again may fit.
         let stuck = (2.0 * f64::from(hand.stuck) / jobs).min(STUCK_MAX);
         let ahead = self.job_us(hand).map_or(1.0, |us| f64::from(places) * AHEAD_US / (us * jobs) / active);
-        busy.ceil() + ahead.ceil() + stuck.ceil()
+        busy.ceil() + ahead.ceil() + stuck.ceil() + f64::from(hand.settling)
     }
 
     /// How long a job takes. Those that run count as if they ended now, where that makes them longer.

@@ -40,6 +40,7 @@ struct Inner {
 struct Tally {
     messages: u32,
     messages_peak: u32,
+    settling: u32,
     running: u32,
     /// The sum of the times at which they started.
     started_us: u64,
@@ -51,6 +52,10 @@ pub(super) struct Carried {
     load: Arc<Load>,
     queue: usize,
 }
+
+/// A message whose jobs have ended, until it is dropped.
+#[derive(Debug)]
+pub(super) struct Settling<'a>(&'a Carried);
 
 /// A job that holds a place, until it is dropped.
 #[derive(Debug)]
@@ -110,6 +115,12 @@ impl Carried {
         self.load.lock().prefetch.message(self.queue, jobs, bytes as u64);
     }
 
+    /// Its jobs have ended, and their outcome goes out.
+    pub(super) fn settles(&self) -> Settling<'_> {
+        self.load.lock().queues[self.queue].settling += 1;
+        Settling(self)
+    }
+
     /// One of its jobs takes a place.
     pub(super) fn runs(&self) -> Running<'_> {
         let started_us = self.load.now_us();
@@ -124,6 +135,13 @@ impl Drop for Carried {
     fn drop(&mut self) {
         self.load.lock().queues[self.queue].messages -= 1;
         self.load.changed.notify_one();
+    }
+}
+
+impl Drop for Settling<'_> {
+    fn drop(&mut self) {
+        let Carried { load, queue } = self.0;
+        load.lock().queues[*queue].settling -= 1;
     }
 }
 
@@ -144,6 +162,7 @@ impl Tally {
         InHand {
             messages: self.messages,
             messages_peak: self.messages_peak,
+            settling: self.settling,
             running: self.running,
             running_us: (now_us * u64::from(self.running)).saturating_sub(self.started_us),
             ..InHand::default()

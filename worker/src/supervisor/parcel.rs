@@ -163,6 +163,7 @@ impl Supervisor {
                 }
             }
         }
+        let _settling = envelope.carried.settles();
         let untouched = portion.jobs.len() == tasks.len() && portion.jobs.iter().all(Concluded::is_handed_back);
         if untouched && envelope.delivery_count < HAND_BACKS_MAX {
             return Ok(Settlement::Requeue);

@@ -116,6 +116,16 @@ fn idle_queues_leave_the_bytes_to_one_that_has_work() {
 }
 
 #[test]
+fn messages_that_only_await_confirms_are_not_work() {
+    let mut world = World::new(LIMITS);
+    world.flow(10, 1, 100, || 1_000_000);
+    let messages = 5;
+    let slow = InHand { messages, messages_peak: messages, settling: 4, running: 1, open: 3, ..InHand::default() };
+    world.look(slow);
+    assert_eq!(world.prefetch.of(0), 9);
+}
+
+#[test]
 fn one_straggler_among_tiny_jobs_changes_nothing() {
     let mut world = World::new(LIMITS);
     world.flow(10, 1, 100, || 300);
@@ -165,6 +175,7 @@ fn any_hand() -> impl Strategy<Value = InHand> {
             running,
             running_us,
             open: open.min(PLACES - running),
+            settling: messages / 3,
             stuck,
         },
     )
