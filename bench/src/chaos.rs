@@ -101,7 +101,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     programs::build()?;
     let load_before = machine::load();
     let ground = Ground::shared("chaos").await;
-    let machine = Machine::look(machine::broker_version(ground.fleet()).await?, load_before);
+    let machine = Machine::look(machine::broker_version(ground.fleet().services()).await?, load_before);
     let mut workers = Vec::new();
     for _ in 0..options.workers {
         workers.push(ground.worker().await);

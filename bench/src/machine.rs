@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use gpufleet_local::Services;
 use serde::Serialize;
 
 #[derive(Debug, Clone, Serialize)]
@@ -49,8 +50,8 @@ pub fn load() -> f64 {
     text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(f64::NAN)
 }
 
-pub async fn broker_version(fleet: &gpufleet_local::Fleet) -> anyhow::Result<String> {
-    let version = fleet.services().broker().eval("list_to_binary(rabbit_misc:version()).").await?;
+pub async fn broker_version(services: &Services) -> anyhow::Result<String> {
+    let version = services.broker().eval("list_to_binary(rabbit_misc:version()).").await?;
     let number = version.trim_matches(|c: char| !c.is_ascii_digit());
     Ok(format!("RabbitMQ {number}"))
 }

@@ -17,6 +17,8 @@ mod programs;
 mod report;
 mod round_trips;
 mod saxpy;
+mod sharing;
+mod sleepers;
 mod stats;
 mod table;
 
@@ -36,6 +38,8 @@ enum Command {
     Chaos(chaos::Options),
     /// What a worker adds to a tiny warm job, from its delivery to its reply
     Overhead(overhead::Options),
+    /// Jobs that sleep: device time of pools by weight, a guaranteed pool next to a flood, jobs/s over 1, 2 and 4 workers
+    Sharing(sharing::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
     #[command(hide = true)]
     BareConsumer(bare::consumer::Options),
@@ -47,6 +51,7 @@ async fn main() -> ExitCode {
         Command::RoundTrips(options) => round_trips::run(&options).await,
         Command::Chaos(options) => chaos::run(&options).await,
         Command::Overhead(options) => overhead::run(&options).await,
+        Command::Sharing(options) => Box::pin(sharing::run(&options)).await,
         Command::BareConsumer(options) => bare::consumer::run(&options).await,
     };
     match outcome {

@@ -64,7 +64,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         .start_with(&Lines)
         .await?;
     let measured = Box::pin(measure(options, &fleet)).await;
-    let machine = Machine::look(machine::broker_version(&fleet).await?, load_before);
+    let machine = Machine::look(machine::broker_version(fleet.services()).await?, load_before);
     let stopped = fleet.stop().await;
     print(&machine, options, &measured?);
     stopped.context("stop the fleet")?;

@@ -65,7 +65,7 @@ pub struct Options {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Output {
+pub enum Output {
     Table,
     Json,
 }
@@ -106,7 +106,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 }
 
 async fn measure(options: &Options, fleet: &gpufleet_local::Fleet, load_before: f64) -> anyhow::Result<Report> {
-    let machine = Machine::look(machine::broker_version(fleet).await?, load_before);
+    let machine = Machine::look(machine::broker_version(fleet.services()).await?, load_before);
     let amqp_url = &fleet.endpoints().amqp_url;
     let in_flight_max = u16::try_from(options.in_flight).expect("the option is bounded");
     let bare = BareLoop::start(amqp_url, in_flight_max).await?;

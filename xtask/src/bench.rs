@@ -15,10 +15,10 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// Runs this benchmark of `gpufleet-bench`.
-pub async fn run(benchmark: &str, options: &Options) -> anyhow::Result<()> {
+/// Runs this benchmark of `gpufleet-bench`, which needs these parts of the machine.
+pub async fn run(benchmark: &str, parts: &[Part], options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
-    setup::ensure(&[Part::Services], &terminal)?;
+    setup::ensure(parts, &terminal)?;
     terminal.heading("build with optimisation");
     let mut build = cargo(["build", "--release", "--package", "gpufleet-bench"]);
     build.args(FLEET_PACKAGES.iter().flat_map(|package| ["--package", package]));

@@ -3,6 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+use gpufleet_local::setup::Part;
 
 mod bench;
 mod bench_emulator;
@@ -52,6 +53,8 @@ enum Command {
     Bench(bench::Options),
     /// The same with jobs of which some fault, hang or ask too much: what that costs the others
     BenchChaos(bench::Options),
+    /// The same for how pools and workers share
+    BenchSharing(bench::Options),
     /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
     BenchEmulator(bench_emulator::Options),
 }
@@ -67,8 +70,9 @@ async fn main() -> ExitCode {
         Command::Kernels(options) => kernels::run(&options).await,
         Command::Sqlx(options) => sqlx::run(&options).await,
         Command::PtxCases(options) => ptx_cases::run(&options).await,
-        Command::Bench(options) => bench::run("round-trips", &options).await,
-        Command::BenchChaos(options) => bench::run("chaos", &options).await,
+        Command::Bench(options) => bench::run("round-trips", &[Part::Services], &options).await,
+        Command::BenchChaos(options) => bench::run("chaos", &[Part::Services], &options).await,
+        Command::BenchSharing(options) => bench::run("sharing", &[Part::Services, Part::Compiler], &options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };
     match result {

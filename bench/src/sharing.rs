@@ -1,0 +1,127 @@
+//! `gpufleet-bench sharing`: what pools and workers get of each other's time, with jobs that sleep on the device.
+//!
+//! Sleeping jobs leave the processor to broker, client and supervisor, so that the figures are about who is given which place and when, on a
+//! machine with few cores too.
+
+mod flow;
+mod guarantee;
+mod scaling;
+mod weights;
+
+use std::sync::Arc;
+
+use anyhow::{Context as _, ensure};
+use comfy_table::{Cell, CellAlignment};
+use gpufleet_local::{Fleet, FleetBuilder, Lines, Services};
+use serde::Serialize;
+
+use crate::{
+    machine::{self, Machine},
+    programs,
+    round_trips::Output,
+    stats::Spread,
+    table,
+};
+
+#[derive(Debug, clap::Args)]
+pub struct Options {
+    /// Which of them: weights, guarantee, scaling
+    #[arg(value_enum, default_values_t = [Subject::Weights, Subject::Guarantee, Subject::Scaling])]
+    subjects: Vec<Subject>,
+    /// Rounds
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=100))]
+    repeat: u64,
+    /// How long a measurement lasts, in each round
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u64).range(2..=600))]
+    seconds: u64,
+    /// How the result is printed
+    #[arg(short, long, default_value = "table")]
+    output: Output,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Subject {
+    Weights,
+    Guarantee,
+    Scaling,
+}
+
+/// What was found, beside what was aimed at.
+#[derive(Debug, Serialize)]
+pub struct SharingReport {
+    pub machine: Machine,
+    pub rounds: u64,
+    pub lines: Vec<Line>,
+}
+
+/// One figure.
+#[derive(Debug, Clone, Serialize)]
+pub struct Line {
+    pub what: String,
+    pub unit: &'static str,
+    pub spread: Spread,
+    pub aim: Option<String>,
+}
+
+impl Line {
+    fn of(what: impl Into<String>, unit: &'static str, figures: &[f64]) -> Self {
+        let spread = Spread::of(figures.iter().copied()).expect("there is a round at least");
+        Self { what: what.into(), unit, spread, aim: None }
+    }
+
+    fn aim(self, aim: impl Into<String>) -> Self {
+        Self { aim: Some(aim.into()), ..self }
+    }
+}
+
+pub async fn run(options: &Options) -> anyhow::Result<()> {
+    machine::warn_unless_optimised();
+    programs::build()?;
+    let load_before = machine::load();
+    let services = Services::ephemeral().await?;
+    let machine = Machine::look(machine::broker_version(&services).await?, load_before);
+    let mut lines = Vec::new();
+    for subject in &options.subjects {
+        eprintln!("{subject:?} …");
+        lines.extend(match subject {
+            Subject::Weights => weights::measure(&services, options).await?,
+            Subject::Guarantee => guarantee::measure(&services, options).await?,
+            Subject::Scaling => scaling::measure(&services, options).await?,
+        });
+    }
+    let report = SharingReport { machine, rounds: options.repeat, lines };
+    match options.output {
+        Output::Table => print!("{}", render(&report)),
+        Output::Json => println!("{}", serde_json::to_string_pretty(&report)?),
+    }
+    Ok(())
+}
+
+fn render(report: &SharingReport) -> String {
+    let mut table = table::table(["", "seen", "", "aim"]);
+    for line in &report.lines {
+        let seen = Cell::new(table::spread(&line.spread, 2)).set_alignment(CellAlignment::Right);
+        let aim = line.aim.as_deref().unwrap_or_default();
+        table.add_row([Cell::new(&line.what), seen, Cell::new(line.unit), Cell::new(aim)]);
+    }
+    format!(
+        "{}\nmedians of {} rounds, with the lowest and highest in parentheses\n\n{table}\n",
+        report.machine.line(),
+        report.rounds
+    )
+}
+
+/// Runs `measure` on a fleet of its own and ends that.
+async fn on_fleet<T>(
+    services: &Arc<Services>,
+    builder: FleetBuilder,
+    measure: impl AsyncFnOnce(&Fleet) -> anyhow::Result<T>,
+) -> anyhow::Result<T> {
+    let fleet = builder.on(services).start_with(&Lines).await?;
+    let measured = measure(&fleet).await;
+    let stopped = fleet.stop().await.context("stop the fleet");
+    let measured = measured?;
+    let forced = stopped?;
+    ensure!(forced.is_empty(), "these did not stop by themselves: {}", forced.join(", "));
+    Ok(measured)
+}

@@ -1,0 +1,66 @@
+//! One queue of sleeping jobs over 1, 2 and 4 workers.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use anyhow::Context as _;
+use futures::future;
+use gpufleet::{Fleet as Client, schema::PoolName};
+use gpufleet_local::{Fleet, Services};
+use tokio::time::timeout;
+
+use super::{Line, Options, on_fleet};
+use crate::sleepers::Sleeper;
+
+/// Long enough that the way to the worker is no matter for two cores that all share.
+const JOB_MS: u64 = 50;
+/// As a worker has by default.
+const PLACES: u64 = 4;
+const WORKERS: [u32; 3] = [1, 2, 4];
+/// For one run, which should take as many seconds as were asked for.
+const RUN_DEADLINE: Duration = Duration::from_secs(180);
+
+pub async fn measure(services: &Arc<Services>, options: &Options) -> anyhow::Result<Vec<Line>> {
+    let mut rates: Vec<Vec<f64>> = Vec::new();
+    for workers in WORKERS {
+        let builder = Fleet::builder().label(format!("scaling-{workers}")).workers(workers);
+        rates.push(on_fleet(services, builder, async |fleet| rounds(fleet, workers, options).await).await?);
+    }
+    let mut lines = Vec::new();
+    for (workers, rates_of) in WORKERS.iter().zip(&rates) {
+        lines.push(Line::of(format!("{workers} workers"), "jobs/s", rates_of));
+        if *workers > 1 {
+            let of_linear = |(rate, one): (&f64, &f64)| rate / one / f64::from(*workers) * 100.0;
+            let shares: Vec<f64> = rates_of.iter().zip(&rates[0]).map(of_linear).collect();
+            lines.push(Line::of("of linear", "%", &shares).aim("90 to 110"));
+        }
+    }
+    Ok(lines)
+}
+
+async fn rounds(fleet: &Fleet, workers: u32, options: &Options) -> anyhow::Result<Vec<f64>> {
+    let client = Client::connect(&fleet.endpoints().amqp_url).await.context("connect to the fleet")?;
+    let jobs = options.seconds * 1000 / JOB_MS * PLACES * u64::from(workers);
+    // Every place once, with what is loaded for the first time.
+    run(&client, 2 * PLACES * u64::from(workers)).await?;
+    let mut rates = Vec::new();
+    for _ in 0..options.repeat {
+        rates.push(run(&client, jobs).await?);
+    }
+    client.close().await;
+    Ok(rates)
+}
+
+/// Jobs per second, from the first submission to the last answer.
+async fn run(client: &Client, jobs: u64) -> anyhow::Result<f64> {
+    let sleeper = Sleeper { pool: PoolName::default(), milliseconds: JOB_MS, bytes: 0 };
+    let started = Instant::now();
+    let answers = (0..jobs).map(async |_| {
+        let handle = client.submit(sleeper.job()).await.context("submit a job")?;
+        sleeper.check(&handle.await?)
+    });
+    timeout(RUN_DEADLINE, future::try_join_all(answers)).await.context("not all jobs were answered")??;
+    Ok(jobs as f64 / started.elapsed().as_secs_f64())
+}
