@@ -5,7 +5,7 @@
 //!
 //! Pools with work share the time of the devices by their weights: the one that has used least, by weight, is next. Inside a
 //! pool, priorities share the starts 16 : 4 : 1, so that `low` moves even under endless `high` work. A job starts where its bytes
-//! fit and a place is free; a pool's own memory is lent while it has no work. What another pool's executor only keeps for later is asked back. A job that was in a lost executor runs alone in its
+//! fit and a place is free; a pool's own memory is lent once it has had no work for a while. What another pool's executor only keeps for later is asked back. A job that was in a lost executor runs alone in its
 //! pool's executor: if it is lost again, it is known who did it.
 
 mod allowed;
@@ -97,6 +97,8 @@ pub enum Event {
     DeviceGone(DeviceId),
     /// Too much waits here of a queue: what can is given back.
     Shed(PoolId, Priority),
+    /// Time has passed, as much each time: a pool that has had no work since the tick before lends its memory.
+    Tick,
     /// Nothing may start any more.
     Draining,
 }
@@ -175,6 +177,7 @@ impl Scheduler {
                 self.device_mut(device).give_up();
                 return self.refuse_what_no_longer_fits();
             }
+            Event::Tick => self.pools.iter_mut().for_each(Pool::tick),
             Event::Shed(pool, priority) => return self.shed(pool, priority),
             Event::Draining => {
                 self.draining = true;
@@ -264,7 +267,7 @@ impl Scheduler {
         match self.running.remove(&ticket) {
             Some(Running { device, demand, charged_us }) => {
                 self.device_mut(device).release(demand);
-                self.pool_mut(demand.pool).end(charged_us, used_us);
+                self.pool_mut(demand.pool).end(demand.bytes, charged_us, used_us);
             }
             None => {
                 self.pools.iter_mut().for_each(|pool| pool.backlog.remove(ticket));

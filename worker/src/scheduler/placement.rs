@@ -11,14 +11,17 @@ pub(super) struct Claim {
     pub(super) running: bool,
     /// What the least of the jobs needs that it could start next.
     pub(super) wanted: Option<u64>,
+    /// What its last job took, while the next one may follow soon.
+    pub(super) recent: Option<u64>,
 }
 
 impl Claim {
-    /// The bytes of a device that nobody else may use now. A pool that has no work lends them, and so does one whose jobs want more
-    /// than its own: otherwise two such pools would keep each other from starting anything.
+    /// The bytes of a device that nobody else may use now. A pool that has had no work for a while lends them, and so does one whose
+    /// jobs want more than its own: otherwise two such pools would keep each other from starting anything.
     fn bytes(&self, device: &Device) -> u64 {
         let own = self.promise.bytes(device.bytes);
-        if self.running || self.wanted.is_some_and(|wanted| wanted <= own) { own } else { 0 }
+        let jobs = [self.wanted, self.recent];
+        if self.running || jobs.into_iter().flatten().any(|bytes| bytes <= own) { own } else { 0 }
     }
 }
 

@@ -32,6 +32,9 @@ const FIRST_GUESS_US: u64 = 1_000;
 /// A new measurement moves the expectation by one part in so many.
 const SMOOTHING: u64 = 8;
 
+/// A whole tick without a job's end, wherever in a tick the last one came.
+const QUIET_TICKS: u32 = 2;
+
 /// Virtual time per microsecond at weight 1: fine enough that whole numbers do for every weight.
 const SCALE: u128 = 1 << 20;
 
@@ -45,11 +48,24 @@ pub(super) struct Pool {
     time: u128,
     /// What its jobs take, by experience.
     expected_us: u64,
+    /// What its last job took of a device, for as long as the next one may follow soon.
+    recent: Option<u64>,
+    /// Ticks since then.
+    quiet: u32,
 }
 
 impl Pool {
     pub(super) fn new(id: PoolId, promise: Promise) -> Self {
-        Self { id, promise, backlog: Backlog::default(), running: 0, time: 0, expected_us: FIRST_GUESS_US }
+        Self {
+            id,
+            promise,
+            backlog: Backlog::default(),
+            running: 0,
+            time: 0,
+            expected_us: FIRST_GUESS_US,
+            recent: None,
+            quiet: 0,
+        }
     }
 
     pub(super) fn time(&self) -> u128 {
@@ -57,7 +73,8 @@ impl Pool {
     }
 
     pub(super) fn claim(&self) -> Claim {
-        Claim { pool: self.id, promise: self.promise, running: self.running > 0, wanted: self.backlog.least() }
+        let (running, wanted, recent) = (self.running > 0, self.backlog.least(), self.recent);
+        Claim { pool: self.id, promise: self.promise, running, wanted, recent }
     }
 
     pub(super) fn is_awake(&self) -> bool {
@@ -76,9 +93,18 @@ impl Pool {
         self.expected_us
     }
 
-    /// A job that was charged `charged_us` has used `used_us`.
-    pub(super) fn end(&mut self, charged_us: u64, used_us: u64) {
+    /// Time passes. What runs or waits claims memory for itself.
+    pub(super) fn tick(&mut self) {
+        self.quiet += 1;
+        if self.quiet >= QUIET_TICKS {
+            self.recent = None;
+        }
+    }
+
+    /// A job of so many bytes that was charged `charged_us` has used `used_us`.
+    pub(super) fn end(&mut self, bytes: u64, charged_us: u64, used_us: u64) {
         self.running -= 1;
+        (self.recent, self.quiet) = (Some(bytes), 0);
         if used_us >= charged_us {
             self.charge(used_us - charged_us);
         } else {

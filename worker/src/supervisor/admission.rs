@@ -3,11 +3,14 @@
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use gpufleet_schema::Priority;
-use tokio::sync::{Notify, oneshot, watch};
+use tokio::{
+    sync::{Notify, oneshot, watch},
+    time::sleep,
+};
 
 use crate::scheduler::{Action, Demand, DeviceId, Event, PoolId, Promise, Room, Scheduler, Ticket, TooLarge};
 
@@ -20,6 +23,10 @@ pub(super) enum Denied {
     /// The worker is leaving, or has too much of its queue; the job was not touched.
     HandedBack,
 }
+
+/// A pool's memory is lent after one to two of these without work: a producer that sends its next job when it has the last one's
+/// outputs takes less.
+const TICK: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Admission {
@@ -106,6 +113,14 @@ impl Admission {
             }
         }
         self.running.send_replace(inner.scheduler.running());
+    }
+
+    /// Tells the scheduler that time passes, for as long as it is polled.
+    pub(super) async fn tick(&self) {
+        loop {
+            sleep(TICK).await;
+            self.tell(Event::Tick);
+        }
     }
 
     /// The room for more jobs, by pool and then by priority.

@@ -152,6 +152,8 @@ impl Supervisor {
         ready.announce()?;
         service::ready(self.config.name.as_str());
         let watchdog = tokio::spawn(service::feed_watchdog(Arc::clone(&self.admission)));
+        let admission = Arc::clone(&self.admission);
+        let ticking = tokio::spawn(async move { admission.tick().await });
         info!(worker = %self.config.name, pools = %pool_names(&self.config), devices = self.devices.len(), "ready");
 
         let end = tokio::select! {
@@ -178,6 +180,7 @@ impl Supervisor {
         following.abort();
         self.say_goodbye().await;
         watchdog.abort();
+        ticking.abort();
         end
     }
 

@@ -2,7 +2,7 @@
 
 use super::{
     super::{Action, Demand, DeviceId, Event, PoolId, Promise, Ticket},
-    demand, starts, with_pools,
+    NONE, demand, starts, with_pools,
 };
 
 const EQUAL: Promise = Promise { weight: 1, memory_permille: 0 };
@@ -73,10 +73,34 @@ fn a_budget_is_kept_from_others_while_its_pool_has_work() {
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(2), of(0, 76)))), Vec::<u64>::new());
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(3), of(0, 75)))), [3]);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(4), of(1, 20)))), [4]);
-    // When the owner has no work left, the large one may borrow.
+    // When the owner has had no work for a while, the large one may borrow.
     scheduler.step(left(1, 1));
     scheduler.step(left(4, 1));
-    assert_eq!(starts(&scheduler.step(left(3, 1))), [2]);
+    assert_eq!(starts(&scheduler.step(left(3, 1))), NONE);
+    assert_eq!(starts(&scheduler.step(Event::Tick)), NONE, "the next job may be on its way");
+    assert_eq!(starts(&scheduler.step(Event::Tick)), [2]);
+}
+
+#[test]
+fn one_job_after_the_other_keeps_a_budget_and_jobs_beyond_it_keep_nothing() {
+    let budget = Promise { weight: 1, memory_permille: 250 };
+    let mut scheduler = with_pools(&[EQUAL, budget], 10, 100);
+    scheduler.step(Event::Arrived(Ticket(1), of(1, 20)));
+    scheduler.step(Event::Arrived(Ticket(2), of(0, 90)));
+    for ticket in 10..20 {
+        // The job before ends, and time passes until the next one comes.
+        scheduler.step(left(if ticket == 10 { 1 } else { ticket - 1 }, 1));
+        assert_eq!(starts(&scheduler.step(Event::Tick)), NONE, "the flood would be in the way of the next");
+        assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(ticket), of(1, 20)))), [ticket]);
+    }
+    scheduler.step(left(19, 1));
+    scheduler.step(Event::Tick);
+    assert_eq!(starts(&scheduler.step(Event::Tick)), [2]);
+    // A job that took more than its pool owns was on borrowed memory; there is nothing to hold for the next.
+    scheduler.step(Event::Arrived(Ticket(30), of(1, 80)));
+    assert_eq!(starts(&scheduler.step(left(2, 1))), [30]);
+    scheduler.step(Event::Arrived(Ticket(31), of(0, 90)));
+    assert_eq!(starts(&scheduler.step(left(30, 1))), [31]);
 }
 
 #[test]

@@ -146,6 +146,7 @@ enum Step {
     Leave(prop::sample::Index, u64),
     Down(u32, u32),
     Up(u32, u32),
+    Tick,
 }
 
 const POOLS: [Promise; 3] = [
@@ -174,6 +175,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         4 => (any::<prop::sample::Index>(), 0..10_000_u64).prop_map(|(index, used)| Step::Leave(index, used)),
         1 => (0..2_u32, 0..POOLS.len() as u32).prop_map(|(device, pool)| Step::Down(device, pool)),
         1 => (0..2_u32, 0..POOLS.len() as u32).prop_map(|(device, pool)| Step::Up(device, pool)),
+        2 => Just(Step::Tick),
     ]
 }
 
@@ -274,11 +276,18 @@ proptest! {
                 Step::Leave(..) => {}
                 Step::Down(device, pool) => world.down(DeviceId(device), PoolId(pool)),
                 Step::Up(device, pool) => world.up(DeviceId(device), PoolId(pool)),
+                Step::Tick => world.step(Event::Tick),
             }
         }
         world.all_up();
-        while !world.running.is_empty() {
-            world.leave(world.running.len() - 1, 1);
+        // Time passes too: what waits for memory that is not lent yet starts after a tick or two.
+        let mut ticks = 0;
+        while ticks < 2 || !world.running.is_empty() {
+            ticks = if world.running.is_empty() { ticks + 1 } else { 0 };
+            match world.running.len() {
+                0 => world.step(Event::Tick),
+                running => world.leave(running - 1, 1),
+            }
         }
         prop_assert!(world.waiting.is_empty(), "left waiting: {:?}", world.waiting);
     }
