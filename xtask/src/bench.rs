@@ -1,4 +1,4 @@
-//! `cargo xtask bench` and `bench-chaos`: measure an optimised build.
+//! `cargo xtask bench` and its likes but `bench-emulator`: measure an optimised build.
 
 use gpufleet_local::{programs::BIN_DIR_VARIABLE, setup::Part};
 

@@ -53,6 +53,8 @@ enum Command {
     Bench(bench::Options),
     /// The same with jobs of which some fault, hang or ask too much: what that costs the others
     BenchChaos(bench::Options),
+    /// The same for what a worker adds to a tiny warm job
+    BenchOverhead(bench::Options),
     /// The same for how pools and workers share
     BenchSharing(bench::Options),
     /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
@@ -72,6 +74,7 @@ async fn main() -> ExitCode {
         Command::PtxCases(options) => ptx_cases::run(&options).await,
         Command::Bench(options) => bench::run("round-trips", &[Part::Services], &options).await,
         Command::BenchChaos(options) => bench::run("chaos", &[Part::Services], &options).await,
+        Command::BenchOverhead(options) => bench::run("overhead", &[Part::Services], &options).await,
         Command::BenchSharing(options) => bench::run("sharing", &[Part::Services, Part::Compiler], &options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };

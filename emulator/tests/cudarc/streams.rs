@@ -10,7 +10,7 @@ use cudarc::driver::{
     sys::{self, CUevent_flags, CUstream},
 };
 
-use crate::platform::{code, context};
+use crate::platform::{code, context, separate_context};
 
 const NOT_READY: i32 = 600;
 
@@ -79,7 +79,8 @@ fn a_stream_waits_for_an_event_of_another() {
 
 #[test]
 fn the_legacy_default_stream_and_blocking_streams_wait_for_each_other() {
-    let context = context();
+    // Of its own, as below: another test's legacy stream would wait for this gate.
+    let context = separate_context();
     let blocking = result::stream::create(StreamKind::Default).unwrap();
     let free = result::stream::create(StreamKind::NonBlocking).unwrap();
     let event = || context.new_event(None).unwrap();
@@ -220,7 +221,8 @@ fn priorities_are_kept_within_their_range() {
 #[test]
 fn a_threads_own_default_stream_does_not_wait_for_blocking_streams() {
     type Record = unsafe extern "C" fn(sys::CUevent, CUstream) -> i32;
-    let context = context();
+    // Of its own: another test's legacy stream would wait for the gate, and this thread's stream for that one.
+    let context = separate_context();
     let event = context.new_event(None).unwrap();
     let blocking = result::stream::create(StreamKind::Default).unwrap();
     let gate = Gate::close(blocking);
