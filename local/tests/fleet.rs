@@ -12,6 +12,15 @@ use gpufleet_local::{
     process::marked, running, state::MARKER, status,
 };
 
+use self::poll::poll_until;
+
+mod poll;
+
+/// What follows from something that has happened takes no longer.
+const WITHIN: Duration = Duration::from_secs(10);
+/// The services' own bounds are shorter.
+const START_WITHIN: Duration = Duration::from_secs(120);
+
 /// Does what the fleet expects of a worker and a ledger: makes the ready file, and ends at SIGTERM. Its child is an executor's stand-in.
 const STAND_IN: &str = r#"#!/bin/sh
 echo "$@"
@@ -55,11 +64,7 @@ fn processes_of(state: &Path) -> usize {
 
 /// A stand-in ends when it has signalled its child, which then takes a moment longer.
 async fn none_is_left_of(state: &Path) {
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    while processes_of(state) > 0 {
-        assert!(std::time::Instant::now() < deadline, "{} processes are left", processes_of(state));
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    poll_until("the last process' end", WITHIN, async || processes_of(state) == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -131,11 +136,7 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
 
     let worker = first.processes.iter().find(|process| process.name == "gpufleet-w1").unwrap();
     std::process::Command::new("kill").args(["-9", &worker.pid.to_string()]).status().unwrap();
-    let deadline = std::time::Instant::now() + Duration::from_secs(10);
-    while status(&dir).unwrap().state != FleetState::Degraded {
-        assert!(std::time::Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
+    poll_until("the worker's death", WITHIN, async || status(&dir).unwrap().state == FleetState::Degraded).await;
     assert!(status(&dir).unwrap().processes.iter().any(|process| process.name == "gpufleet-w1" && !process.alive));
     assert!(running(&dir).is_some(), "the services still run");
     let repaired = start(&options).await.unwrap();
@@ -166,13 +167,9 @@ async fn an_interrupted_start_is_completed_by_the_next() {
     let mut before = Vec::new();
     for name in ["postgres", "gpufleet-ledger", "gpufleet-w1"] {
         let record = dir.join("processes").join(name);
-        let recorded = async {
-            while fs::read_to_string(&record).map_or(true, |text| text.is_empty()) {
-                tokio::time::sleep(Duration::from_millis(5)).await;
-            }
-        };
+        let is_recorded = async || fs::read_to_string(&record).is_ok_and(|text| !text.is_empty());
         tokio::select! {
-            () = recorded => {}
+            () = poll_until(name, START_WITHIN, is_recorded) => {}
             done = start() => panic!("it was not interrupted at {name}: {done:?}"),
         }
         before.push((name, fs::read_to_string(&record).unwrap()));

@@ -3,23 +3,19 @@
 use std::{
     process::{Command, Stdio},
     sync::Arc,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use gpufleet_local::{Services, StateDir, process::marked, state::MARKER};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
+use self::poll::poll_until;
+
+mod poll;
+
 /// Far more than the guard's own bounds.
 const CLEAN_WITHIN: Duration = Duration::from_secs(30);
 const OWNER_VARIABLE: &str = "GPUFLEET_LOCAL_TEST_OWNER";
-
-async fn poll_until(what: &str, within: Duration, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + within;
-    while !condition() {
-        assert!(Instant::now() < deadline, "{what} did not happen within {within:?}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 fn processes_of(state: &str) -> Vec<u32> {
     marked(MARKER, state).iter().map(|identity| identity.pid).collect()
@@ -70,11 +66,7 @@ async fn services_start_serve_survive_crashes_and_stop() {
     broker.pause();
     assert!(!greets(broker.port()).await);
     broker.resume();
-    let deadline = Instant::now() + CLEAN_WITHIN;
-    while !greets(broker.port()).await {
-        assert!(Instant::now() < deadline, "the broker did not wake up");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    poll_until("the broker's waking up", CLEAN_WITHIN, async || greets(broker.port()).await).await;
 
     services.stop().await.unwrap();
     assert_eq!(processes_of(&path.to_string_lossy()), Vec::<u32>::new());
@@ -107,7 +99,7 @@ async fn nothing_stays_behind_when_the_owner_is_killed() {
     assert!(processes_of(&state).len() >= 3, "epmd, the broker and Postgres run");
     owner.kill().unwrap();
     owner.wait().unwrap();
-    poll_until("the guard's work", CLEAN_WITHIN, || {
+    poll_until("the guard's work", CLEAN_WITHIN, async || {
         processes_of(&state).is_empty() && !std::path::Path::new(&state).exists()
     })
     .await;

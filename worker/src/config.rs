@@ -47,7 +47,7 @@ pub struct Options {
     amqp_url: BrokerUrl,
 
     /// A pool whose queues this worker serves, as in default or team-a:weight=3,memory=50%; may be given several times. Pools with
-    /// work share the devices' time by weight. The memory is the pool's own on every device, and lent while it has no work. With
+    /// work share the devices' time by weight. The memory is the pool's own on every device, and lent once it has had no work for a second. With
     /// allow=catalog a pool runs catalog kernels only, with allow=signed also what a trusted key has signed. A job that sets no
     /// limits runs for time-default (10m) and waits for queue-default (for ever); one that asks for more than time-max or queue-max fails
     #[arg(long = "pool", value_name = "POOL", env = env::POOLS, value_delimiter = ' ', default_value = "default")]

@@ -7,8 +7,9 @@ use gpufleet_ledger::{DatabaseUrl, HistoryFilter, Ledger, LedgerError, PrefixMat
 use tokio::time::timeout;
 
 use crate::{
-    database::{Database, WAIT, poll},
+    database::Database,
     histories,
+    poll::{WAIT, poll},
 };
 
 /// As many as a [`Ledger`] opens at most, so that the server itself would refuse one more.

@@ -1,19 +1,13 @@
 //! A database for each test, on one private Postgres for each test program.
 
-use std::{
-    sync::{
-        Arc,
-        atomic::{AtomicU32, Ordering},
-    },
-    time::{Duration, Instant},
+use std::sync::{
+    Arc,
+    atomic::{AtomicU32, Ordering},
 };
 
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate, recorder::Store};
 use gpufleet_local::{Postgres, StateDir};
 use tokio::sync::OnceCell;
-
-/// Generous, for the machine may be busy; a test that passes takes a fraction of it.
-pub const WAIT: Duration = Duration::from_secs(60);
 
 /// Its guard ends it with this process.
 static POSTGRES: OnceCell<(Arc<StateDir>, Postgres)> = OnceCell::const_new();
@@ -97,14 +91,5 @@ impl Database {
             "{settings}; prepare question as {sql}; explain (costs off) execute question ({arguments})"
         ))
         .await
-    }
-}
-
-/// Looks again and again until it is so.
-pub async fn poll(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + WAIT;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "waited too long until {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }

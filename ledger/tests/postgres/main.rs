@@ -8,6 +8,9 @@ mod database;
 #[cfg(test)]
 mod histories;
 #[cfg(test)]
+#[path = "../poll/mod.rs"]
+mod poll;
+#[cfg(test)]
 mod queries;
 #[cfg(test)]
 mod recorder;

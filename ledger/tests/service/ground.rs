@@ -6,7 +6,6 @@ use std::{
         Arc,
         atomic::{AtomicU32, Ordering},
     },
-    time::{Duration, Instant},
 };
 
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate};
@@ -19,8 +18,7 @@ use gpufleet_schema::{
 use gpufleet_transport::{self as transport, Message, Options, Properties};
 use tokio::sync::OnceCell;
 
-/// Generous, for the machine may be busy; a test that passes takes a fraction of it.
-pub const WAIT: Duration = Duration::from_secs(60);
+use crate::poll::{WAIT, poll};
 
 static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 static PROCESSES: AtomicU32 = AtomicU32::new(0);
@@ -208,13 +206,4 @@ pub fn succeeded(job_id: JobId) -> Event {
         timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
         job: None,
     })
-}
-
-/// Looks again and again until it is so.
-pub async fn poll(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let deadline = Instant::now() + WAIT;
-    while !is_so().await {
-        assert!(Instant::now() < deadline, "waited too long until {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }

@@ -6,4 +6,7 @@ mod exits;
 #[cfg(test)]
 mod ground;
 #[cfg(test)]
+#[path = "../poll/mod.rs"]
+mod poll;
+#[cfg(test)]
 mod recording;

@@ -12,7 +12,10 @@ use gpufleet_transport::{Consumer, Delivery, Incoming};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-use crate::ground::{Ground, WAIT, poll, succeeded};
+use crate::{
+    ground::{Ground, succeeded},
+    poll::{WAIT, poll},
+};
 
 #[tokio::test]
 async fn events_are_recorded_and_their_messages_acknowledged() {

@@ -1,0 +1,14 @@
+//! Waiting for a condition instead of for a time.
+
+use std::time::{Duration, Instant};
+
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Looks again and again until the condition holds. Fails, with its name, when it does not within this time.
+pub async fn poll_until(what: &str, within: Duration, mut holds: impl AsyncFnMut() -> bool) {
+    let deadline = Instant::now() + within;
+    while !holds().await {
+        assert!(Instant::now() < deadline, "{what} did not happen within {within:?}");
+        tokio::time::sleep(PAUSE).await;
+    }
+}
