@@ -168,14 +168,17 @@ impl Scheduler {
                 None => self.arrive(ticket, demand),
             },
             Event::Left { ticket, used_us } => self.leave(ticket, used_us),
-            Event::Device { device, places, bytes } => self.device(device, places, bytes),
+            Event::Device { device, places, bytes } => {
+                self.device(device, places, bytes);
+                return self.refuse_and_start();
+            }
             Event::ExecutorUp(device, pool) => self.device_mut(device).seat_up(pool),
             Event::Kept { device, pool, bytes } => self.device_mut(device).set_kept(pool, bytes),
             Event::Available { device, bytes } => self.device_mut(device).set_available(bytes),
             Event::ExecutorDown(device, pool) => self.device_mut(device).seat_down(pool),
             Event::DeviceGone(device) => {
                 self.device_mut(device).give_up();
-                return self.refuse_what_no_longer_fits();
+                return self.refuse_and_start();
             }
             Event::Tick => self.pools.iter_mut().for_each(Pool::tick),
             Event::Shed(pool, priority) => return self.shed(pool, priority),
@@ -233,6 +236,13 @@ impl Scheduler {
             Some(device_bytes_max) => (demand.bytes > device_bytes_max)
                 .then_some(Action::Refuse(ticket, TooLarge { bytes: demand.bytes, device_bytes_max })),
         }
+    }
+
+    /// A device has become smaller, or is gone. What waited behind those that no longer fit anywhere may have its turn now.
+    fn refuse_and_start(&mut self) -> Vec<Action> {
+        let mut actions = self.refuse_what_no_longer_fits();
+        actions.extend(self.start_all());
+        actions
     }
 
     fn refuse_what_no_longer_fits(&mut self) -> Vec<Action> {

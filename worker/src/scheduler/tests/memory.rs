@@ -1,7 +1,7 @@
 //! What executors keep, and what others leave of a device.
 
 use super::{
-    super::{Action, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket},
+    super::{Action, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket, TooLarge},
     NONE, demand, left, starts, with_pools,
 };
 
@@ -111,4 +111,29 @@ fn a_job_that_only_other_processes_keep_out_starts_when_nothing_of_ours_runs() {
     assert_eq!(starts(&scheduler.step(arrived(2, 2, 60))), NONE);
     assert_eq!(scheduler.step(left(1)), [ask(1)], "it gets all that we can give");
     assert_eq!(starts(&scheduler.step(kept(1, 0))), [2]);
+}
+
+#[test]
+fn a_job_that_waits_is_refused_when_the_device_turns_out_too_small_for_it() {
+    let mut scheduler = three_pools();
+    scheduler.step(arrived(1, 0, 60));
+    assert_eq!(starts(&scheduler.step(arrived(2, 0, 95))), NONE);
+    assert_eq!(starts(&scheduler.step(arrived(3, 0, 70))), NONE);
+    let refused = TooLarge { bytes: 95, device_bytes_max: 80 };
+    let smaller = Event::Device { device: DEVICE, places: 8, bytes: 80 };
+    assert_eq!(scheduler.step(smaller), [Action::Refuse(Ticket(2), refused)]);
+    assert_eq!(starts(&scheduler.step(left(1))), [3]);
+}
+
+#[test]
+fn what_waited_behind_jobs_that_are_refused_starts() {
+    let mut scheduler = three_pools();
+    let other = DeviceId(1);
+    scheduler.step(Event::Device { device: other, places: 8, bytes: 200 });
+    // More than a search looks past.
+    (1..=50).for_each(|ticket| assert_eq!(starts(&scheduler.step(arrived(ticket, 0, 150))), NONE));
+    assert_eq!(starts(&scheduler.step(arrived(51, 0, 10))), NONE);
+    let actions = scheduler.step(Event::DeviceGone(other));
+    assert_eq!(starts(&actions), [51]);
+    assert_eq!((actions.len(), scheduler.waiting()), (51, 0));
 }
