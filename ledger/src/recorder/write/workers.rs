@@ -8,7 +8,8 @@ use sqlx::PgConnection;
 use crate::recorder::change::{CLOCK_STEP_MIN, DeviceChange, WorkerChange};
 
 /// The latest heartbeat by the worker's own clock stays, unless that clock was set back by more than [`CLOCK_STEP_MIN`]; when it
-/// was first seen only moves back.
+/// was first seen only moves back. Whatever a heartbeat's own time, its worker was heard now, by the database's clock: one that was
+/// set back by a minute makes no worker silent.
 pub(super) async fn write(
     workers: &BTreeMap<String, WorkerChange>,
     connection: &mut PgConnection,
@@ -26,15 +27,13 @@ pub(super) async fn write(
                     $8::bigint[], $9::bool[])
             as new (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left)
         on conflict (worker) do update set
-            first_seen_at = least(known.first_seen_at, excluded.first_seen_at),
             last_seen_at = excluded.last_seen_at,
             host = excluded.host,
             pid = excluded.pid,
             revision = excluded.revision,
             pools = excluded.pools,
             jobs_running = excluded.jobs_running,
-            has_left = excluded.has_left,
-            heard_at = now()
+            has_left = excluded.has_left
         where (excluded.last_seen_at, excluded.has_left) > (known.last_seen_at, known.has_left)
             or excluded.last_seen_at < known.last_seen_at - make_interval(secs => $10)"#,
         &columns.worker as &[&str],
@@ -51,10 +50,12 @@ pub(super) async fn write(
     .execute(&mut *connection)
     .await?;
     sqlx::query!(
-        r#"/* recorder::write::workers::first_seen */
-        update workers set first_seen_at = new.first_seen_at
+        r#"/* recorder::write::workers::heard */
+        update workers set
+            heard_at = now(),
+            first_seen_at = least(workers.first_seen_at, new.first_seen_at)
         from unnest($1::text[], $2::timestamptz[]) as new (worker, first_seen_at)
-        where workers.worker = new.worker and new.first_seen_at < workers.first_seen_at"#,
+        where workers.worker = new.worker"#,
         &columns.worker as &[&str],
         &columns.first_seen_at,
     )
