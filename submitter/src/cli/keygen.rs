@@ -1,8 +1,8 @@
 //! `gpufleet keygen`: a key pair for signing programs.
 
 use std::{
-    fs::OpenOptions,
-    io::Write as _,
+    fs::{self, OpenOptions},
+    io::{self, Write as _},
     os::unix::fs::OpenOptionsExt as _,
     path::{Path, PathBuf},
 };
@@ -31,7 +31,9 @@ pub fn run(options: &Options) -> Result<Exit, Complaint> {
     let mut public = options.file.clone().into_os_string();
     public.push(".pub");
     write_new(&options.file, &key.to_pem(), 0o600)?;
-    write_new(Path::new(&public), &key.public().to_pem(), 0o644)?;
+    // Without its public half it would be of no use, and stand in the way of the next try.
+    write_new(Path::new(&public), &key.public().to_pem(), 0o644)
+        .map_err(|complaint| taking_back(&options.file, complaint))?;
     output::emit(&format!("{}\n", key.public()))?;
     Ok(Exit::Success)
 }
@@ -44,15 +46,24 @@ pub fn read(path: &Path) -> Result<SigningKey, Complaint> {
     })
 }
 
+/// Writes a file that was not there, or leaves none.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Complaint> {
-    let file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path);
-    file.and_then(|mut file| file.write_all(text.as_bytes()))
-        .map_err(|error| Complaint::bad_input(format!("failed to write {}: {error}", path.display())))
+    let failed = |error: io::Error| Complaint::bad_input(format!("failed to write {}: {error}", path.display()));
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
+    file.write_all(text.as_bytes()).map_err(|error| taking_back(path, failed(error)))
+}
+
+/// Removes a file that this run made, for the reason that the complaint tells.
+fn taking_back(path: &Path, complaint: Complaint) -> Complaint {
+    match fs::remove_file(path) {
+        Ok(()) => complaint,
+        Err(error) => complaint.hint(format!("remove {} yourself: {error}", path.display())),
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, os::unix::fs::PermissionsExt as _};
+    use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
 
@@ -68,5 +79,19 @@ mod tests {
         assert_eq!(run(&options).unwrap_err().exit, Exit::BadInput);
         assert_eq!(read(&options.file).unwrap().public(), key.public(), "the first one stays");
         assert_eq!(read(&folder.path().join("key.pub")).unwrap_err().exit, Exit::BadInput);
+    }
+
+    #[test]
+    fn without_a_public_key_no_private_one_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let options = Options { file: folder.path().join("key") };
+        fs::write(folder.path().join("key.pub"), "somebody's").unwrap();
+        let complaint = run(&options).unwrap_err();
+        assert_eq!(complaint.exit, Exit::BadInput);
+        assert!(complaint.message.contains("key.pub"), "{}", complaint.message);
+        assert!(!options.file.exists());
+        assert_eq!(fs::read_to_string(folder.path().join("key.pub")).unwrap(), "somebody's");
+        fs::remove_file(folder.path().join("key.pub")).unwrap();
+        assert_eq!(run(&options).unwrap(), Exit::Success, "nothing stands in the way");
     }
 }
