@@ -27,6 +27,17 @@ impl Drop for Ends {
     }
 }
 
+/// Settings of workers elsewhere, none of which would let one start here.
+const ELSEWHERE: [(&str, &str); 7] = [
+    ("GPUFLEET_POOLS", "not a pool"),
+    ("GPUFLEET_DEVICES", "none such"),
+    ("GPUFLEET_NVML", "/nowhere/libnvidia-ml.so"),
+    ("GPUFLEET_TRUSTED_KEYS", "/nowhere/key.pub"),
+    ("GPUFLEET_SANDBOX", "of another kind"),
+    ("GPUFLEET_CACHE_SIZE", "much"),
+    ("GPUFLEET_EXECUTOR_USER", "nobody-of-this-name"),
+];
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_fleet_is_started_found_and_stopped() {
     let scratch = tempfile::tempdir().unwrap();
@@ -36,7 +47,8 @@ async fn a_local_fleet_is_started_found_and_stopped() {
     let ends = Ends(dir.clone());
     let dir = dir.to_str().unwrap();
     let worker = programs::ours(None, "gpufleet-worker").unwrap();
-    let environment = [("GPUFLEET_LOCAL_DIR", dir), ("GPUFLEET_BIN_DIR", worker.parent().unwrap().to_str().unwrap())];
+    let found = [("GPUFLEET_LOCAL_DIR", dir), ("GPUFLEET_BIN_DIR", worker.parent().unwrap().to_str().unwrap())];
+    let environment = [&found[..], &ELSEWHERE].concat();
     let gpufleet = async |arguments: &[&str]| {
         let ended = gpufleet_command(scratch.path(), &environment, arguments).await;
         assert_eq!(ended.code, 0, "{arguments:?}: {ended:?}");

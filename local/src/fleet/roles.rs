@@ -1,6 +1,7 @@
 //! The command lines of our own programs. Passwords travel in the environment, where other users do not see them.
 
 use std::{
+    env,
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
@@ -22,18 +23,12 @@ pub(crate) const LEDGER: &str = "ledger";
 pub(crate) const MIGRATE: &str = "migrate";
 const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
-/// What workers and ledger read besides the URLs, and what a developer may have set for a fleet elsewhere.
-const FOREIGN: [&str; 8] = [
-    "GPUFLEET_POOLS",
-    "GPUFLEET_CUDA",
-    "GPUFLEET_DEVICES",
-    "GPUFLEET_NVML",
-    "GPUFLEET_NO_USER_ID",
-    "GPUFLEET_WORKER_NAME",
-    "GPUFLEET_QUEUE_KIND",
-    "GPUFLEET_CACHE_SIZE",
-];
-/// Where a worker keeps compiled programs: in the fleet's own folder, so that fleets know nothing of each other's.
+/// What our programs read, and what a developer may have set for a fleet elsewhere.
+const OURS: &str = "GPUFLEET_";
+/// Of these, what is true of this machine whichever fleet it is: how its emulated devices are, and where NVRTC lies.
+const OF_THIS_MACHINE: [&str; 2] = ["GPUFLEET_EMULATOR", "GPUFLEET_NVRTC"];
+/// Where a worker keeps compiled programs: a folder of its own within the fleet's, so that no worker finds what another compiled, here
+/// or in another fleet, unless it is told to.
 const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
 /// Connecting and declaring takes a moment; a loaded machine takes its time.
 const LEDGER_READY_WITHIN: Duration = Duration::from_secs(120);
@@ -123,7 +118,7 @@ impl Programs {
     /// Brings the fleet's database to the newest schema.
     pub(crate) async fn migrate(&self, state: &Arc<StateDir>, endpoints: &Endpoints) -> Result<(), LocalError> {
         let name = format!("{MIGRATE}-{}", std::process::id());
-        let launch = Launch::new(&name, &self.ledger).args(["migrate"]);
+        let launch = launch(&name, &self.ledger).args(["migrate"]);
         let process = with_endpoints(launch, endpoints).spawn(state)?;
         if !process.wait(MIGRATE_WITHIN).await {
             process.kill_tree().await?;
@@ -148,7 +143,7 @@ impl Programs {
         let ready_file = ready_file(state, name);
         forget(&ready_file)?;
         let launch =
-            Launch::new(name, &self.ledger).args(["record".as_ref(), "--ready-file".as_ref(), ready_file.as_os_str()]);
+            launch(name, &self.ledger).args(["record".as_ref(), "--ready-file".as_ref(), ready_file.as_os_str()]);
         let process = with_endpoints(launch, endpoints).spawn(state)?;
         process.ready(LEDGER_READY_WITHIN, async || ready_file.exists()).await?;
         Ok(process)
@@ -158,10 +153,7 @@ impl Programs {
 impl WorkerLaunch {
     pub(crate) fn spawn(&self, state: &Arc<StateDir>) -> Result<Process, LocalError> {
         forget(&self.ready_file)?;
-        let mut launch = Launch::new(&self.name, &self.program).args(&self.arguments);
-        for name in FOREIGN {
-            launch = launch.env_remove(name);
-        }
+        let mut launch = launch(&self.name, &self.program).args(&self.arguments);
         for (name, value) in &self.environment {
             launch = launch.env(name, value);
         }
@@ -173,6 +165,16 @@ impl WorkerLaunch {
 pub(crate) async fn stop_recorder(process: &Process) -> Result<bool, LocalError> {
     process.resume();
     process.stop(Signal::Terminate, LEDGER_STOP_WITHIN).await
+}
+
+/// One of our programs, with nothing in its environment that was meant for another fleet.
+fn launch(name: &str, program: &Path) -> Launch {
+    let inherited = env::vars_os().map(|(name, _)| name).filter(|name| is_foreign(&name.to_string_lossy()));
+    inherited.fold(Launch::new(name, program), Launch::env_remove)
+}
+
+fn is_foreign(variable: &str) -> bool {
+    variable.starts_with(OURS) && !OF_THIS_MACHINE.iter().any(|kept| variable.starts_with(kept))
 }
 
 fn with_endpoints(launch: Launch, endpoints: &Endpoints) -> Launch {
@@ -189,5 +191,21 @@ fn forget(ready_file: &Path) -> Result<(), LocalError> {
     match fs::remove_file(ready_file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", ready_file),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fleet_inherits_what_is_true_of_the_machine_and_no_other_fleets_settings() {
+        for foreign in ["GPUFLEET_AMQP_URL", "GPUFLEET_TRUSTED_KEYS", "GPUFLEET_EXECUTOR_USER", "GPUFLEET_WORKER_DIES"]
+        {
+            assert!(is_foreign(foreign), "{foreign}");
+        }
+        for kept in ["GPUFLEET_EMULATOR_LIB", "GPUFLEET_EMULATOR_MEMORY", "GPUFLEET_NVRTC", "RUST_LOG", "PATH"] {
+            assert!(!is_foreign(kept), "{kept}");
+        }
     }
 }
