@@ -4,14 +4,25 @@
 //! Workers built for release have no such places: see `worker/src/failpoint.rs`.
 #![cfg(debug_assertions)]
 
+use std::env;
+
+use gpufleet::Job;
+use gpufleet_local::Signal;
 use gpufleet_schema::{
     AttemptState, Batch, Encoding, FailureCode, JobState, PoolName, Priority,
     topology::{HEADER_DELIVERIES, TASKS, TYPE_TASK, task_key},
 };
-use gpufleet_tests::{Ground, TestWorker, WAIT, kernels, poll_until};
+use gpufleet_tests::{Chance, Ground, Producer, Promise, TestWorker, WAIT, busy, kernels, poll_until};
 use gpufleet_transport::{Message, Properties};
 
 const DIES: &str = "GPUFLEET_WORKER_DIES";
+/// Seeds to run instead of the suite's: `1-200`, or `7` alone.
+const SEEDS: &str = "GPUFLEET_DEATH_SEEDS";
+const SEEDS_OF_SUITE: u64 = 5;
+/// Then a worker lives: a message that kills fifteen is given up, and all that these have left comes to the next of them.
+const DEATHS_IN_A_ROW: usize = 10;
+const PLACES: [&str; 5] = ["before-decode", "before-kernel", "after-kernel", "after-reply", "after-events"];
+const POOLS: [&str; 2] = ["default", "second"];
 
 /// What became of a job whose first worker died.
 struct Survived {
@@ -20,6 +31,56 @@ struct Survived {
     /// The one that decided the job in the ledger.
     decided: u32,
     replies_dropped: u64,
+}
+
+/// What a seed decides.
+struct Death {
+    place: &'static str,
+    /// The time at which the place kills. There are more messages than that.
+    count: u64,
+    alone: Vec<Job>,
+    in_lists: Vec<Job>,
+}
+
+impl Death {
+    fn of_seed(seed: u64) -> Self {
+        let mut chance = Chance::of_seed(seed);
+        let (place, count) = (*chance.one_of(&PLACES), chance.between(1, 5));
+        let (alone, in_lists) = (chance.between(5, 10), chance.between(0, 15));
+        println!("{SEEDS}={seed}: {place}:{count}, {alone} jobs alone, {in_lists} in lists");
+        let mut jobs = |number| (0..number).map(|_| a_job(&mut chance)).collect();
+        Self { place, count, alone: jobs(alone), in_lists: jobs(in_lists) }
+    }
+
+    /// A worker that dies of these jobs, or already of what the last one left.
+    async fn strike(self, ground: &Ground, fleet: &Producer) -> Vec<Promise> {
+        let dies = format!("{}:{}", self.place, self.count);
+        let doomed = ground.start_worker_in(&["--pool", POOLS[1]], &[(DIES, &dies)]);
+        let mut promises = Vec::new();
+        for listed in fleet.submit_many(self.in_lists).await {
+            promises.push(listed.unwrap());
+        }
+        for job in self.alone {
+            promises.push(fleet.submit(job).await.unwrap());
+        }
+        killed(&doomed).await;
+        promises
+    }
+}
+
+fn a_job(chance: &mut Chance) -> Job {
+    let job = match chance.between(1, 3) {
+        1 => busy::for_millis(chance.between(1, 50)),
+        _ => kernels::doubles(&[1.0]),
+    };
+    job.pool(chance.one_of(&POOLS).parse().unwrap())
+}
+
+fn seeds() -> Vec<u64> {
+    let Ok(text) = env::var(SEEDS) else { return (1..=SEEDS_OF_SUITE).collect() };
+    let (first, last) = text.split_once('-').unwrap_or((&text, &text));
+    let seed = |text: &str| text.parse::<u64>().expect("a seed is a number, and several are FIRST-LAST");
+    (seed(first)..=seed(last)).collect()
 }
 
 async fn killed(worker: &TestWorker) {
@@ -100,6 +161,26 @@ async fn at_any_place_all_that_it_had_in_hand_survives() {
         handle.as_mut().unwrap().wait(WAIT).await.unwrap();
     }
     ground.check_history(handles.len()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wherever_a_seed_lets_workers_die_every_job_succeeds_once() {
+    let ground = Ground::shared("dies-by-seed").await;
+    let fleet = ground.client().await;
+    let mut jobs = 0;
+    for row in seeds().chunks(DEATHS_IN_A_ROW) {
+        let mut promises = Vec::new();
+        for seed in row {
+            promises.extend(Death::of_seed(*seed).strike(&ground, &fleet).await);
+        }
+        let steady = ground.worker_with(&["--pool", POOLS[1]]).await;
+        for promise in &mut promises {
+            promise.wait(WAIT).await.unwrap();
+        }
+        assert_eq!(steady.stop(Signal::Terminate).await, Some(0));
+        jobs += promises.len();
+    }
+    ground.check_history(jobs).await;
 }
 
 /// The message says of itself that it was delivered fourteen times, lest sixteen workers have to die for it.
