@@ -8,7 +8,7 @@
 use std::time::Duration;
 
 use gpufleet_schema::{Failure, FailureCode, Requires, Verdict, bounds::HEADER_TEXT_BYTES_MAX, topology::task_queue};
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use super::{Supervisor, devices::DeviceSlot, envelope::Envelope};
 use crate::{
@@ -20,6 +20,9 @@ use crate::{
 const HOPS_MAX: u32 = 40;
 /// Where the broker does not answer, the hops alone decide.
 const CONSUMERS_TOLD_WITHIN: Duration = Duration::from_secs(2);
+/// A worker whose prefetch changes ends its subscription and makes a new one. That takes some round trips, and between them the broker
+/// does not count it: before a job fails for good, it is asked again.
+const COUNTED_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// Between the workers in the list.
 const SEPARATOR: &str = "; ";
 
@@ -55,13 +58,16 @@ impl Supervisor {
     async fn pass_on(&self, envelope: &Envelope, fails: impl FnOnce(&str) -> Failure) -> Ending {
         let met = met_with(&envelope.met, self.config.name.as_str(), &self.have());
         let queue = task_queue(&envelope.pool, envelope.priority);
-        let depth = timeout(CONSUMERS_TOLD_WITHIN, self.broker.queue_depth(&queue)).await;
-        let consumers = depth.ok().and_then(Result::ok).flatten().map(|depth| depth.consumers);
         let hops = envelope.hops.saturating_add(1);
-        match is_last(hops, &met, consumers) {
+        match is_last(hops, &met, || self.consumers(&queue)).await {
             true => Ending::Failed(fails(&met)),
             false => Ending::Misfit { met, hops },
         }
+    }
+
+    async fn consumers(&self, queue: &str) -> Option<u32> {
+        let depth = timeout(CONSUMERS_TOLD_WITHIN, self.broker.queue_depth(queue)).await;
+        depth.ok().and_then(Result::ok).flatten().map(|depth| depth.consumers)
     }
 
     /// What the devices of this worker are, in a line.
@@ -71,9 +77,18 @@ impl Supervisor {
     }
 }
 
-/// Whether nobody is left who could fit: every consumer of the queue has been met, or it has gone round for too long.
-fn is_last(hops: u32, met: &str, consumers: Option<u32>) -> bool {
-    hops >= HOPS_MAX || consumers.is_some_and(|consumers| workers(met).count() >= consumers as usize)
+/// Whether nobody is left who could fit: every consumer of the queue has been met, now and a moment later, or it has gone round for
+/// too long.
+async fn is_last<F: Future<Output = Option<u32>>>(hops: u32, met: &str, consumers: impl Fn() -> F) -> bool {
+    let all_met = |consumers: Option<u32>| consumers.is_some_and(|count| workers(met).count() >= count as usize);
+    if hops >= HOPS_MAX {
+        return true;
+    }
+    if !all_met(consumers().await) {
+        return false;
+    }
+    sleep(COUNTED_AGAIN_AFTER).await;
+    all_met(consumers().await)
 }
 
 fn workers(met: &str) -> impl Iterator<Item = &str> {
@@ -116,6 +131,8 @@ fn fits(requires: &Requires, slot: &DeviceSlot) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Mutex;
+
     use super::*;
 
     #[test]
@@ -128,12 +145,19 @@ mod tests {
         assert_eq!(met_with(&both, "w3", &"x".repeat(HEADER_TEXT_BYTES_MAX)), both);
     }
 
-    #[test]
-    fn it_ends_when_all_consumers_were_met_or_after_many_hops() {
+    #[tokio::test]
+    async fn it_ends_when_all_consumers_were_met_or_after_many_hops() {
         let met = "w1: a; w2: b";
-        assert!(is_last(2, met, Some(2)));
-        assert!(!is_last(2, met, Some(3)));
-        assert!(!is_last(20, met, None), "nobody knows who else is there");
-        assert!(is_last(HOPS_MAX, met, Some(3)));
+        assert!(is_last(2, met, async || Some(2)).await);
+        assert!(!is_last(2, met, async || Some(3)).await);
+        assert!(!is_last(20, met, async || None).await, "nobody knows who else is there");
+        assert!(is_last(HOPS_MAX, met, async || Some(3)).await);
+    }
+
+    #[tokio::test]
+    async fn a_worker_that_subscribes_anew_is_not_forgotten() {
+        let counts = Mutex::new([Some(1), Some(2)].into_iter());
+        assert!(!is_last(1, "w1: a", async || counts.lock().unwrap().next().unwrap()).await);
+        assert_eq!(counts.lock().unwrap().next(), None, "it was counted twice");
     }
 }
