@@ -17,12 +17,14 @@ use crate::{
 
 impl Supervisor {
     pub(super) fn check_quarantine(&self, pool: PoolId, task: &Task<'_>) -> Result<(), Ending> {
-        let mut quarantine = self.quarantine();
         // Hashing a program costs a small job a part of its time, and almost always nothing is refused.
-        if quarantine.is_empty() {
+        if self.quarantine().is_empty() {
             return Ok(());
         }
-        match quarantine.refuses(Culprit::of(pool, task), Instant::now()) {
+        // Not under the lock: a program may have some megabytes, and others would wait for it.
+        let culprit = Culprit::of(pool, task);
+        let refused = self.quarantine().refuses(culprit, Instant::now());
+        match refused {
             Some(refused) => Err(Ending::Failed(failure(refused))),
             None => Ok(()),
         }
@@ -30,7 +32,8 @@ impl Supervisor {
 
     /// The job has brought its executor down.
     pub(super) fn blame(&self, pool: PoolId, task: &Task<'_>) {
-        let refused = self.quarantine().blame(Culprit::of(pool, task), Instant::now());
+        let culprit = Culprit::of(pool, task);
+        let refused = self.quarantine().blame(culprit, Instant::now());
         if let Some(Refused { deaths, remaining }) = refused {
             warn!(job_id = %task.job_id, deaths, seconds = remaining.as_secs(), "program keeps killing executors, refused");
         }
