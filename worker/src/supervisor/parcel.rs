@@ -90,14 +90,12 @@ impl Supervisor {
             Settlement::Requeue => envelope.acker.requeue().await,
         };
         match settled {
-            Ok(Settled::Sent) => {}
-            Ok(Settled::Stale) => {
-                warn!(message_id, "connection lost meanwhile, the broker will deliver again");
-                if settlement == Settlement::Ack {
-                    self.in_hand.remember(&message_id, body);
-                }
-            }
-            Err(error) => warn!(message_id, %error, "delivery not settled"),
+            Ok(Settled::Sent) => return,
+            Ok(Settled::Stale) => warn!(message_id, "connection lost meanwhile, the broker will deliver again"),
+            Err(error) => warn!(message_id, %error, "delivery not settled, it may come again"),
+        }
+        if settlement == Settlement::Ack {
+            self.in_hand.remember(&message_id, body);
         }
     }
 
