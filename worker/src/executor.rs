@@ -31,13 +31,10 @@ pub mod staging;
 
 pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished};
 pub use loss::{Loss, LostCause, RunError, StartError};
+pub use programs::Key;
 pub use spec::CudaSpec;
 pub use staging::OutputBytes;
-pub(crate) use {
-    handle::code,
-    programs::{Code, Key},
-    sizes::Sizes,
-};
+pub(crate) use {handle::code, programs::Code, sizes::Sizes};
 
 pub(crate) use self::{
     child::{ignore_signals, list_devices},

@@ -22,7 +22,7 @@ use super::{
     keeper::Keeper,
     link,
     loss::{Loss, RunError, StartError},
-    programs::Code,
+    programs::{Code, Key},
     staging::{Header, Layout, OutputBytes},
 };
 use crate::{
@@ -77,6 +77,8 @@ pub struct Executor {
 #[derive(Debug, Clone, Copy)]
 pub struct ExecutorJob<'a> {
     pub task: &'a Task<'a>,
+    /// The key of the code that the executor gets for it, from whoever has it already: hashing a long program takes as long as a tiny job.
+    pub program: Option<Key>,
     /// From the moment at which the executor gets it. At its end the executor is killed.
     pub time_limit: Duration,
     /// Run with nothing beside it, so that a fault can only be its own. For suspects ([`LostCause::Suspect`]).
@@ -263,7 +265,13 @@ impl Executor {
         let waited = waiting.elapsed();
         let slot = Arc::new(slot);
         let (answer, ending) = oneshot::channel();
-        let pending = Pending { answer, program: code.key(), entries, _slot: Arc::clone(&slot), _lanes: permit };
+        let pending = Pending {
+            answer,
+            program: job.program.unwrap_or_else(|| code.key()),
+            entries,
+            _slot: Arc::clone(&slot),
+            _lanes: permit,
+        };
         let started = Instant::now();
         (run.job, run.kept_max) = (id, job.kept_max);
         shared.submit(run, pending, code)?;

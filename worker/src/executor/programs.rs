@@ -12,7 +12,7 @@ const CODE_BYTES_MAX: usize = 256 << 20;
 
 /// What identifies a program: a hash of its kind and its code. The device, and with it the architecture, is the executor's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) struct Key(blake3::Hash);
+pub struct Key(blake3::Hash);
 
 /// Code that is sent if the executor does not have it yet.
 #[derive(Debug, Clone, Copy)]

@@ -119,8 +119,9 @@ impl Supervisor {
         let _presence = slot.enter(pool, bytes);
         self.tell_started(&job.task, envelope, &ran_on).await;
         failpoint::reach(Failpoint::BeforeKernel);
-        let (task, time_limit, kept_max) = (&job.task, job.time_limit, permit.kept_max);
-        let on_device = ExecutorJob { task, time_limit, alone, kept_max, cancel: watch.token() };
+        let Prepared { task, program, time_limit, .. } = job;
+        let (program, time_limit, kept_max) = (*program, *time_limit, permit.kept_max);
+        let on_device = ExecutorJob { task, program, time_limit, alone, kept_max, cancel: watch.token() };
         let mut attempt = run_on(slot.executor(pool), on_device, ran_on).await;
         if attempt.is_deadly {
             self.blame(pool, task);

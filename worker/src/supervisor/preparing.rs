@@ -14,7 +14,7 @@ use crate::{
     compiler::{CompileRequest, Compiled, Origin},
     config::PoolSpec,
     disposition::Ending,
-    executor,
+    executor::{self, Code, Key},
     scheduler::{Allowed, Demand},
 };
 
@@ -26,6 +26,8 @@ pub(super) struct Prepared<'a> {
     pub(super) time_limit: Duration,
     pub(super) queue_limit: QueueLimit,
     pub(super) demand: Demand,
+    /// Its program's key, where all devices that it may run on take the same code.
+    pub(super) program: Option<Key>,
     pub(super) compile_us: u64,
 }
 
@@ -67,15 +69,17 @@ impl Supervisor {
         }
         self.check_quarantine(envelope.pool_id, &plain)?;
         let compiled = watch.or_cancelled(self.compile(&plain.program, allowed)).await.ok_or_else(cancelled)??;
+        let codes = codes(&plain.program, &compiled)?;
+        let program = if let [(key, _)] = *codes { Some(key) } else { None };
         let demand = Demand {
             pool: envelope.pool_id,
             priority: envelope.priority,
-            bytes: self.device_bytes(&plain, allowed, &compiled)?,
+            bytes: self.device_bytes(&plain, allowed, &codes),
             alone: envelope.losses > 0,
             allowed,
             returnable: !in_list,
         };
-        Ok(Prepared { task: plain, time_limit, queue_limit, demand, compile_us: compiled.micros })
+        Ok(Prepared { task: plain, time_limit, queue_limit, demand, program, compile_us: compiled.micros })
     }
 
     /// By the pool of the queue: its routing key is its producer's word.
@@ -112,24 +116,25 @@ impl Supervisor {
     }
 
     /// What the job takes of a device at most: its buffers, as the device cuts up its memory, and its module.
-    fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, compiled: &Programs) -> Result<u64, Ending> {
+    fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, codes: &[(Key, Code<'_>)]) -> u64 {
         let slots = || self.devices.iter().filter(|slot| allowed.has(slot.id));
         let taken = |bytes| slots().map(|slot| slot.taken(bytes)).max().unwrap_or(bytes);
         let buffers = task.buffers.iter().filter_map(gpufleet_schema::Buffer::bytes).map(taken);
         let buffers = buffers.fold(0, u64::saturating_add);
-        let module = |compiled| {
-            let code = executor::code(&task.program, compiled).map_err(Ending::Failed)?;
-            Ok(self.footprints.of(code))
-        };
-        let module = match &task.program {
-            Program::Source { .. } => {
-                let modules: Result<Vec<u64>, Ending> =
-                    compiled.compiled.iter().map(|compiled| module(Some(compiled))).collect();
-                modules?.into_iter().max().unwrap_or(0)
-            }
-            Program::Catalog(_) | Program::Ptx(_) | Program::Cubin(_) => module(None)?,
-        };
-        Ok(buffers.saturating_add(module))
+        let module = codes.iter().map(|(key, code)| self.footprints.of(*key, *code)).max().unwrap_or(0);
+        buffers.saturating_add(module)
+    }
+}
+
+/// What the executors of the devices that the job may get are to load: one code, or one for each kind of device.
+fn codes<'a>(program: &'a Program<'_>, compiled: &'a Programs) -> Result<Vec<(Key, Code<'a>)>, Ending> {
+    let code = |compiled| {
+        let code = executor::code(program, compiled).map_err(Ending::Failed)?;
+        Ok((code.key(), code))
+    };
+    match program {
+        Program::Source { .. } => compiled.compiled.iter().map(|compiled| code(Some(&**compiled))).collect(),
+        Program::Catalog(_) | Program::Ptx(_) | Program::Cubin(_) => Ok(vec![code(None)?]),
     }
 }
 

@@ -42,7 +42,14 @@ pub(crate) async fn start() -> Executor {
 pub(crate) fn job<'a>(task: &'a Task<'a>) -> ExecutorJob<'a> {
     task.check().expect("tests send tasks that pass the check");
     // Leaked, for it must outlive the test's borrow; a token is a few bytes.
-    ExecutorJob { task, time_limit: TIME_LIMIT, alone: false, kept_max: u64::MAX, cancel: Box::leak(Box::default()) }
+    ExecutorJob {
+        task,
+        program: None,
+        time_limit: TIME_LIMIT,
+        alone: false,
+        kept_max: u64::MAX,
+        cancel: Box::leak(Box::default()),
+    }
 }
 
 pub(crate) async fn run(executor: &Executor, task: &Task<'_>) -> Finished {

@@ -19,7 +19,14 @@ const TIME_LIMIT: Duration = Duration::from_secs(20);
 pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
     let task = task();
     let cancel = CancellationToken::new();
-    let job = ExecutorJob { task: &task, time_limit: TIME_LIMIT, alone: true, kept_max: u64::MAX, cancel: &cancel };
+    let job = ExecutorJob {
+        task: &task,
+        program: None,
+        time_limit: TIME_LIMIT,
+        alone: true,
+        kept_max: u64::MAX,
+        cancel: &cancel,
+    };
     let finished = executor.run(job).await.map_err(|error| format!("could not {error}"))?;
     let outputs = finished.outcome.map_err(|failure| failure.message)?;
     match outputs.first() {
