@@ -25,6 +25,8 @@ const CONSUMERS_TOLD_WITHIN: Duration = Duration::from_secs(2);
 const COUNTED_AGAIN_AFTER: Duration = Duration::from_millis(500);
 /// Between the workers in the list.
 const SEPARATOR: &str = "; ";
+/// In the place of a worker's devices.
+const UNTOLD: &str = "…";
 
 impl Supervisor {
     /// The devices that have what the job requires, and are in service.
@@ -72,8 +74,7 @@ impl Supervisor {
 
     /// What the devices of this worker are, in a line.
     fn have(&self) -> String {
-        let devices: Vec<_> = self.devices.iter().map(describe).collect();
-        devices.join(" + ")
+        together(self.devices.iter().map(describe))
     }
 }
 
@@ -95,14 +96,29 @@ fn workers(met: &str) -> impl Iterator<Item = &str> {
     met.split(SEPARATOR).filter_map(|worker| Some(worker.split_once(": ")?.0))
 }
 
-/// The list with this worker in it. What does not fit into a header is left out, and then the hops decide.
+/// The list with this worker in it, by its name alone where its devices do not fit into a header. A name that does not fit either is
+/// left out, and then the hops decide.
 fn met_with(met: &str, worker: &str, have: &str) -> String {
     if workers(met).any(|known| known == worker) {
         return met.to_owned();
     }
     let separator = if met.is_empty() { "" } else { SEPARATOR };
-    let longer = format!("{met}{separator}{worker}: {}", have.replace(';', ","));
-    if longer.len() <= HEADER_TEXT_BYTES_MAX { longer } else { met.to_owned() }
+    let with = |have: &str| format!("{met}{separator}{worker}: {have}");
+    let longer = [with(&have.replace(';', ",")), with(UNTOLD)];
+    longer.into_iter().find(|list| list.len() <= HEADER_TEXT_BYTES_MAX).unwrap_or_else(|| met.to_owned())
+}
+
+/// Equal devices once, with their number, in the order in which they come.
+fn together(devices: impl Iterator<Item = String>) -> String {
+    let mut kinds: Vec<(String, usize)> = Vec::new();
+    for device in devices {
+        match kinds.iter_mut().find(|(kind, _)| *kind == device) {
+            Some((_, count)) => *count += 1,
+            None => kinds.push((device, 1)),
+        }
+    }
+    let kinds = kinds.into_iter().map(|(kind, count)| if count == 1 { kind } else { format!("{count} × {kind}") });
+    kinds.collect::<Vec<_>>().join(" + ")
 }
 
 fn describe(slot: &DeviceSlot) -> String {
@@ -142,7 +158,21 @@ mod tests {
         assert_eq!(met_with(&first, "w1", "GPU"), first);
         let both = met_with(&first, "w2", "GPU");
         assert_eq!(workers(&both).collect::<Vec<_>>(), ["w1", "w2"]);
-        assert_eq!(met_with(&both, "w3", &"x".repeat(HEADER_TEXT_BYTES_MAX)), both);
+    }
+
+    #[test]
+    fn a_worker_whose_devices_do_not_fit_into_the_list_still_counts() {
+        let large = "x".repeat(HEADER_TEXT_BYTES_MAX);
+        let both = met_with("w1: GPU", "w2", &large);
+        assert_eq!(both, "w1: GPU; w2: …");
+        assert_eq!(met_with(&both, &large, "GPU"), both, "there is no room even for the name");
+    }
+
+    #[test]
+    fn equal_devices_are_told_once() {
+        let devices = |names: &[&str]| together(names.iter().map(|name| (*name).to_owned()));
+        assert_eq!(devices(&["H200", "L4", "H200", "H200"]), "3 × H200 + L4");
+        assert_eq!(devices(&["L4"]), "L4");
     }
 
     #[tokio::test]
