@@ -139,10 +139,9 @@ fn asked(requires: &Requires) -> String {
 fn fits(requires: &Requires, slot: &DeviceSlot) -> bool {
     let info = &slot.info;
     let (major, minor) = info.compute_capability;
-    let name = info.name.to_lowercase();
     requires.compute_capability_min.is_none_or(|least| [major, minor] >= least)
         && requires.memory_bytes_min.is_none_or(|least| info.memory_bytes >= least)
-        && requires.device.as_ref().is_none_or(|part| name.contains(&part.to_lowercase()))
+        && requires.device.as_ref().is_none_or(|part| info.name.to_lowercase().contains(&part.to_lowercase()))
 }
 
 #[cfg(test)]
