@@ -14,7 +14,7 @@ use gpufleet_schema::{Priority, PublicKey, WorkerName, bounds::MESSAGE_BYTES_MAX
 use gpufleet_transport::{BrokerUrl, QueueKind};
 
 pub use self::{
-    cache::{ByteSize, CacheSpec},
+    cache::CacheSpec,
     devices::{ChoiceError, DeviceChoice, DeviceName},
     keys::KeysError,
     pool::{PoolSpec, PoolsError},
@@ -131,7 +131,7 @@ pub struct Options {
 
     /// How much of it is kept, as in 512MiB; what was not used for longest goes first, and 0 keeps none
     #[arg(long, value_name = "SIZE", env = env::CACHE_SIZE, default_value = cache::SIZE_DEFAULT)]
-    cache_size: ByteSize,
+    cache_size: Size,
 
     /// A file that is made once the worker takes jobs
     #[arg(long, value_name = "PATH")]

@@ -43,7 +43,7 @@ mod tests {
             let size: Size = text.parse().unwrap();
             assert_eq!((size.0, size.to_string()), (bytes, text.replace(' ', "")));
         }
-        for text in ["", "MiB", "1.5GiB", "-1", "99999999999GiB"] {
+        for text in ["", "MiB", "1.5GiB", "10GB", "-1", "99999999999GiB"] {
             assert_eq!(text.parse::<Size>(), Err(SizeError), "{text}");
         }
     }
