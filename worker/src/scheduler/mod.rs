@@ -120,8 +120,6 @@ pub enum Action {
 /// What a pool could take, and what keeps it from doing so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Jobs that can run at once on the worker's devices.
-    pub places: u32,
     /// Places that the pool could take now.
     pub open: u32,
     /// Jobs of the priority that wait all the same: they do not fit.
@@ -203,14 +201,20 @@ impl Scheduler {
         self.pools.iter().map(|pool| pool.backlog.len()).sum()
     }
 
-    /// The room for more jobs of a queue.
-    pub fn room(&self, pool: PoolId, priority: Priority) -> Room {
+    /// Jobs that can run at once on the worker's devices.
+    pub fn places(&self) -> u32 {
+        self.in_service().map(|device| device.places).sum()
+    }
+
+    /// The room for more jobs of each queue, by pool and then by priority.
+    pub fn rooms(&self) -> Vec<Room> {
         let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
-        let in_service = || self.devices.iter().filter(|device| !device.is_gone());
-        let open = in_service().map(|device| placement::open_places(device, &claims, pool)).sum();
-        let waiting = self.pools.iter().find(|p| p.id == pool).map_or(0, |p| p.backlog.waiting(priority));
-        let stuck = if open > 0 { waiting as u32 } else { 0 };
-        Room { places: in_service().map(|device| device.places).sum(), open, stuck }
+        let rooms = self.pools.iter().flat_map(|pool| {
+            let open = self.in_service().map(|device| placement::open_places(device, &claims, pool.id)).sum();
+            let stuck = move |priority| if open > 0 { pool.backlog.waiting(priority) as u32 } else { 0 };
+            Priority::ALL.map(|priority| Room { open, stuck: stuck(priority) })
+        });
+        rooms.collect()
     }
 
     /// A suspect, or a job for which a device is kept free, has waited for it and stays.
@@ -228,9 +232,8 @@ impl Scheduler {
     /// Why the job can't be waited with. A device that is down for the moment still counts: it will be back, and the job can wait
     /// for it. Without any device in service the worker is about to leave, and the job is handed back.
     fn refusal(&self, ticket: Ticket, demand: Demand) -> Option<Action> {
-        let in_service = || self.devices.iter().filter(|device| !device.is_gone());
-        in_service().next()?;
-        let allowed = in_service().filter(|device| demand.allowed.has(device.id));
+        self.in_service().next()?;
+        let allowed = self.in_service().filter(|device| demand.allowed.has(device.id));
         match allowed.map(|device| device.bytes).max() {
             None => Some(Action::PassOn(ticket)),
             Some(device_bytes_max) => (demand.bytes > device_bytes_max)
@@ -255,6 +258,10 @@ impl Scheduler {
             }
         }
         actions
+    }
+
+    fn in_service(&self) -> impl Iterator<Item = &Device> {
+        self.devices.iter().filter(|device| !device.is_gone())
     }
 
     fn device(&mut self, id: DeviceId, places: u32, bytes: u64) {

@@ -30,6 +30,11 @@ fn with_pools(promises: &[Promise], places: u32, bytes: u64) -> Scheduler {
     scheduler
 }
 
+fn room(scheduler: &Scheduler, pool: usize, priority: Priority) -> Room {
+    let lane = Priority::ALL.iter().position(|of_all| *of_all == priority).unwrap();
+    scheduler.rooms()[pool * Priority::ALL.len() + lane]
+}
+
 fn starts(actions: &[Action]) -> Vec<u64> {
     actions.iter().filter_map(|a| if let Action::Start(ticket, _) = a { Some(ticket.0) } else { None }).collect()
 }
@@ -187,23 +192,24 @@ fn a_job_starts_only_where_it_may_and_is_passed_on_when_that_is_gone() {
 #[test]
 fn room_counts_open_places_and_jobs_that_do_not_fit() {
     let mut scheduler = with_device(4, 100);
-    let room = |scheduler: &Scheduler| scheduler.room(PoolId(0), Priority::Normal);
-    assert_eq!(room(&scheduler), Room { places: 4, open: 4, stuck: 0 });
+    let room = |scheduler: &Scheduler, priority| room(scheduler, 0, priority);
+    assert_eq!(scheduler.places(), 4);
+    assert_eq!(room(&scheduler, Priority::Normal), Room { open: 4, stuck: 0 });
     scheduler.step(Event::Arrived(Ticket(1), demand(80)));
     scheduler.step(Event::Arrived(Ticket(2), demand(30)));
-    assert_eq!(room(&scheduler), Room { places: 4, open: 3, stuck: 1 });
-    assert_eq!(scheduler.room(PoolId(0), Priority::High).stuck, 0);
+    assert_eq!(room(&scheduler, Priority::Normal), Room { open: 3, stuck: 1 });
+    assert_eq!(room(&scheduler, Priority::High).stuck, 0);
     for ticket in 3..6 {
         scheduler.step(Event::Arrived(Ticket(ticket), demand(1)));
     }
-    assert_eq!(room(&scheduler), Room { places: 4, open: 0, stuck: 0 }, "what waits now waits for a place");
+    assert_eq!(room(&scheduler, Priority::Normal), Room { open: 0, stuck: 0 }, "what waits now waits for a place");
 }
 
 #[test]
 fn a_place_that_is_kept_for_a_pool_is_open_to_it_alone() {
     let promises = [Promise::default(), Promise { weight: 1, memory_permille: 250 }];
     let mut scheduler = with_pools(&promises, 2, 100);
-    let open = |scheduler: &Scheduler, pool| scheduler.room(PoolId(pool), Priority::Normal).open;
+    let open = |scheduler: &Scheduler, pool| room(scheduler, pool, Priority::Normal).open;
     assert_eq!((open(&scheduler, 0), open(&scheduler, 1)), (1, 2));
     scheduler.step(Event::Arrived(Ticket(1), demand(10)));
     assert_eq!((open(&scheduler, 0), open(&scheduler, 1)), (0, 1));

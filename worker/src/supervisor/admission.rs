@@ -6,7 +6,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::Priority;
 use tokio::{
     sync::{Notify, oneshot, watch},
     time::sleep,
@@ -124,15 +123,13 @@ impl Admission {
     }
 
     /// The room for more jobs, by pool and then by priority.
-    pub(super) fn rooms(&self, pools: usize) -> Vec<Room> {
-        let inner = self.lock();
-        let pools = (0..).map(PoolId).take(pools);
-        pools.flat_map(|pool| Priority::ALL.map(|priority| inner.scheduler.room(pool, priority))).collect()
+    pub(super) fn rooms(&self) -> Vec<Room> {
+        self.lock().scheduler.rooms()
     }
 
     /// Jobs that can run at once.
     pub(super) fn places(&self) -> u32 {
-        self.lock().scheduler.room(PoolId(0), Priority::default()).places
+        self.lock().scheduler.places()
     }
 
     /// Notified when the pool's executor on the device is to give back what it keeps.
@@ -183,6 +180,8 @@ impl Drop for Permit {
 
 #[cfg(test)]
 mod tests {
+    use gpufleet_schema::Priority;
+
     use super::*;
     use crate::scheduler::Allowed;
 

@@ -189,7 +189,7 @@ impl Supervisor {
     }
 
     fn decide_prefetch(&self) -> Vec<(usize, u16)> {
-        let rooms = self.admission.rooms(self.config.pools.len());
+        let (places, rooms) = (self.admission.places(), self.admission.rooms());
         let now_us = self.load.now_us();
         let mut inner = self.load.lock();
         let hands = inner.queues.iter_mut().zip(&rooms).map(|(tally, room)| {
@@ -198,7 +198,6 @@ impl Supervisor {
             InHand { open: room.open, stuck: room.stuck, ..hand }
         });
         let hands: Vec<InHand> = hands.collect();
-        let places = rooms.first().map_or(0, |room| room.places);
         inner.prefetch.decide(now_us, places, &hands)
     }
 }
