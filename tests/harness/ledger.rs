@@ -11,27 +11,26 @@ use crate::{
 impl Ground {
     /// Waits until the ledger shows the job like this.
     pub async fn poll_job(&self, what: &str, job_id: JobId, mut like: impl FnMut(&JobRow) -> bool) {
-        poll_until(what, async || {
-            let Some(detail) = self.ledger.job(job_id).await.unwrap() else { return false };
-            self.sightings.saw(&detail.job);
-            like(&detail.job)
-        })
-        .await;
+        self.poll_attempts(what, job_id, |detail| like(&detail.job)).await;
     }
 
     /// Waits for the job's final outcome.
     pub async fn final_job(&self, job_id: JobId) -> JobDetail {
-        let detail = poll_some(&format!("job {job_id} has a final outcome in the ledger"), async || {
-            self.ledger.job(job_id).await.unwrap().filter(|detail| detail.job.state.is_final())
+        poll_some(&format!("job {job_id} has a final outcome in the ledger"), async || {
+            self.look(job_id).await.filter(|detail| detail.job.state.is_final())
         })
-        .await;
-        self.sightings.saw(&detail.job);
-        detail
+        .await
     }
 
     /// Waits until the ledger shows the job with its attempts like this.
     pub async fn poll_attempts(&self, what: &str, job_id: JobId, mut like: impl FnMut(&JobDetail) -> bool) {
-        poll_until(what, async || self.ledger.job(job_id).await.unwrap().is_some_and(|detail| like(&detail))).await;
+        poll_until(what, async || self.look(job_id).await.is_some_and(|detail| like(&detail))).await;
+    }
+
+    /// The job as the ledger shows it now; the history checker hears of it.
+    async fn look(&self, job_id: JobId) -> Option<JobDetail> {
+        let detail = self.ledger.job(job_id).await.unwrap();
+        detail.inspect(|detail| self.sightings.saw(&detail.job))
     }
 
     /// Waits until at least `count` jobs are in this state.

@@ -12,7 +12,9 @@ use gpufleet_schema::{JobId, topology::REPLIES};
 use crate::{
     Ground,
     history::{Promises, Told},
-    node, witness,
+    node,
+    poll::poll_some,
+    witness,
 };
 
 /// A connection to a fleet, as producers have it.
@@ -56,6 +58,14 @@ impl Ground {
 impl Producer {
     pub async fn submit(&self, job: Job) -> Result<Promise, SubmitError> {
         self.fleet.submit(job).await.map(|handle| self.promised(handle))
+    }
+
+    /// The same job again and again until it is confirmed, for scenarios in which the broker may be away for a while.
+    pub async fn submit_until_confirmed(&self, job: &Job) -> Promise {
+        poll_some("the job is confirmed", async || {
+            self.submit(job.clone()).await.inspect_err(|error| println!("submitted again: {error}")).ok()
+        })
+        .await
     }
 
     pub async fn submit_many(&self, jobs: impl IntoIterator<Item = Job>) -> Vec<Result<Promise, SubmitError>> {

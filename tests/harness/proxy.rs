@@ -109,6 +109,11 @@ impl Proxy {
         self.budget.store(bytes.into(), Ordering::Relaxed);
     }
 
+    /// How often all connections have broken.
+    pub fn breaks(&self) -> u64 {
+        self.weather.borrow().era
+    }
+
     /// Everything comes through again, what was held back included.
     pub fn clear(&self) {
         self.budget.store(i64::MAX, Ordering::Relaxed);

@@ -33,20 +33,10 @@ async fn a_frozen_broker_leaves_a_submission_unknown_and_the_same_id_is_tried_ag
     assert!(told >= CONFIRM_DEADLINE && told < TOLD_WITHIN, "{told:?}");
 
     // Whether or not the first one arrived, this is the same job: one outcome, one reply to whoever waits.
-    let mut handle = poll_submit(&fleet, &job).await;
+    // The broker catches up with what it missed; until then it may not confirm in time either.
+    let mut handle = fleet.submit_until_confirmed(&job).await;
     assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [4.0]);
     ground.check_history(2).await;
-}
-
-/// The broker catches up with what it missed; until then it may not confirm in time either.
-async fn poll_submit(fleet: &gpufleet_tests::Producer, job: &gpufleet::Job) -> gpufleet_tests::Promise {
-    let deadline = Instant::now() + WAIT;
-    loop {
-        match fleet.submit(job.clone()).await {
-            Ok(handle) => return handle,
-            Err(error) => assert!(Instant::now() < deadline, "{error}"),
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -82,7 +72,7 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
 
     ground.watermark("0.4").await;
     // Whether it had arrived or not, it is the same job.
-    handles.push(Ok(poll_submit(&fleet, &job).await));
+    handles.push(Ok(fleet.submit_until_confirmed(&job).await));
     for handle in &mut handles {
         busy::assert_done(&handle.as_mut().unwrap().wait(WAIT).await.unwrap().outputs);
     }

@@ -92,13 +92,15 @@ async fn publishes_that_break_off_in_the_middle_arrive_once() {
     proxy.delay(Duration::from_millis(2));
     let _worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
     let fleet = ground.client().await;
-    // In a frame's head, in a body, between two messages: wherever it falls.
-    for bytes in [1, 700, 4_321, 20_000] {
-        let mut handles = fleet.submit_many((0..JOBS / 4).map(|_| busy::for_millis(5))).await;
+    // In a frame's head, in a body, between two messages: wherever it falls. The replies alone are more than that.
+    for bytes in [1, 700, 3_000, 4_321] {
+        let breaks = proxy.breaks();
         proxy.cut_after(bytes);
+        let mut handles = fleet.submit_many((0..JOBS / 4).map(|_| busy::for_millis(5))).await;
         for handle in &mut handles {
             busy::assert_done(&handle.as_mut().unwrap().wait(WAIT).await.unwrap().outputs);
         }
+        assert!(proxy.breaks() > breaks, "nothing broke after {bytes} bytes");
         proxy.clear();
     }
     ground.check_history(JOBS).await;

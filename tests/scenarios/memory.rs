@@ -54,6 +54,8 @@ async fn a_budget_is_there_to_the_byte_and_what_is_lent_is_bounded_to_the_byte()
     let mut over = fleet.submit(in_pool(kernels::doubles_in(own + 1), "team-a")).await.unwrap();
     let mut exact = fleet.submit(in_pool(kernels::doubles_in(own), "team-a")).await.unwrap();
     exact.wait(WAIT).await.unwrap();
+    // The ledger has come that far: had the other started before, it would know.
+    ground.final_job(exact.id()).await;
     // A byte of it would be team-b's.
     ground.poll_job("the other still waiting", over.id(), |job| job.state == JobState::Queued).await;
 

@@ -91,12 +91,7 @@ async fn survive(seed: u64) {
             let mut promised = Vec::new();
             for (job, state) in jobs {
                 // Unconfirmed within its deadline it is the same job all the same.
-                let promise = loop {
-                    match fleet.submit(job.clone()).await {
-                        Ok(promise) => break promise,
-                        Err(error) => println!("submitted again: {error}"),
-                    }
-                };
+                let promise = fleet.submit_until_confirmed(&job).await;
                 promised.push((promise, state));
             }
             promised
