@@ -75,7 +75,7 @@ async fn main() -> ExitCode {
         Command::Bench(options) => bench::run("round-trips", &[Part::Services], &options).await,
         Command::BenchChaos(options) => bench::run("chaos", &[Part::Services], &options).await,
         Command::BenchOverhead(options) => bench::run("overhead", &[Part::Services], &options).await,
-        Command::BenchSharing(options) => bench::run("sharing", &[Part::Services, Part::Compiler], &options).await,
+        Command::BenchSharing(options) => bench::run("sharing", &[Part::Services], &options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };
     match result {
