@@ -128,6 +128,20 @@ async fn sixteen_mebibytes_go_in_and_come_back() {
     assert_eq!(executor.unpinned(), None);
 }
 
+#[tokio::test]
+async fn a_kernels_own_shared_memory_counts_towards_what_a_block_has_without_asking() {
+    let executor = start().await;
+    let own = ".shared .align 4 .b8 own[16384];\n\n.visible .entry add_one(";
+    let text = crate::harness::PTX.replacen(".visible .entry add_one(", own, 1);
+    let text = text.replacen(".reg .b64 %rd<5>;", ".reg .b64 %rd<5>;\n\tst.shared.u32 [own], 0;", 1);
+    let mut task = Task { program: Program::Ptx(text.into()), ..add_one(10, 1) };
+    // Neither part is more than a block has without asking, both together are.
+    for shared_bytes in [40 << 10, 33 << 10, 48 << 10] {
+        task.launches[0].shared_bytes = shared_bytes;
+        assert_eq!(u32s(&succeed(&executor, &task).await[0]), [1; 10]);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn many_small_jobs_at_once_each_get_their_own_answer() {
     let executor = std::sync::Arc::new(start().await);

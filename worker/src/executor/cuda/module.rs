@@ -30,7 +30,7 @@ use crate::{
 
 /// ptxas says what is wrong in its first lines.
 const LOG_BYTES: usize = 64 << 10;
-/// Without opting in, a block has at most this much dynamic shared memory on every device.
+/// Without opting in, a block has at most this much shared memory on every device, static and dynamic together.
 const SHARED_BYTES_WITHOUT_OPTING_IN: u32 = 48 << 10;
 
 /// A module on the device. It is unloaded when dropped, so nobody drops it whose kernels still run.
@@ -200,7 +200,8 @@ impl Function {
     /// Makes room for more dynamic shared memory than a block has by default.
     pub(crate) fn opt_in(&self, shared_bytes: u32) -> Result<(), CudaError> {
         let mut granted = self.shared_bytes.lock().expect("nobody panics while holding it");
-        if shared_bytes <= SHARED_BYTES_WITHOUT_OPTING_IN.max(*granted) {
+        let without = SHARED_BYTES_WITHOUT_OPTING_IN.saturating_sub(self.limits.static_shared_bytes);
+        if shared_bytes <= without.max(*granted) {
             return Ok(());
         }
         let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
