@@ -79,6 +79,7 @@ enum ChildError {
 
 fn serve(args: &Args) -> Result<(), ChildError> {
     ignore_signals();
+    print_by_lines();
     let locked = privileges::close_inherited().and_then(|()| privileges::refuse_new());
     // A broken invariant in one lane ends the process, and with it the doubt about the others.
     std::panic::set_hook(Box::new(|info| {
@@ -111,6 +112,16 @@ pub(crate) fn ignore_signals() {
         // SAFETY: ignoring a signal installs no handler.
         unsafe { libc::signal(signal, libc::SIG_IGN) };
     }
+}
+
+/// A GPU's driver prints what kernels print through the C library, which keeps it back where the output is a pipe: an executor that
+/// ends without the handlers at exit would lose it.
+fn print_by_lines() {
+    unsafe extern "C" {
+        static stdout: *mut libc::FILE;
+    }
+    // SAFETY: the stream is the C library's own, nobody has used it yet, and it makes its buffer itself.
+    unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 
 fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, MemoryReport), Refusal> {
@@ -292,4 +303,29 @@ fn segment_ids(run: &Run) -> impl Iterator<Item = u32> {
         Contents::Zeros | Contents::Pattern(_) => None,
     });
     staged.chain(run.outputs.iter().map(|output| output.place.segment))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::Command;
+
+    use super::{fault, print_by_lines};
+
+    const CHILD: &str = "GPUFLEET_TEST_PRINTING_CHILD";
+    const TEST: &str = "executor::child::tests::what_the_c_library_printed_outlives_an_exit_without_handlers";
+
+    /// The test runs itself as the child.
+    #[test]
+    fn what_the_c_library_printed_outlives_an_exit_without_handlers() {
+        if std::env::var_os(CHILD).is_some() {
+            print_by_lines();
+            // SAFETY: the text ends in NUL.
+            unsafe { libc::puts(c"a kernel's words".as_ptr()) };
+            fault::exit(0);
+        }
+        let own = std::env::current_exe().unwrap();
+        let output = Command::new(own).args(["--exact", TEST, "--nocapture"]).env(CHILD, "1").output().unwrap();
+        assert!(output.status.success());
+        assert!(String::from_utf8_lossy(&output.stdout).contains("a kernel's words"), "{output:?}");
+    }
 }
