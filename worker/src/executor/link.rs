@@ -126,6 +126,10 @@ fn unpinned(shared: &Shared, segment: u32, reason: String) {
 fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit: &Exit) {
     let mut state = shared.state();
     let pending = std::mem::take(&mut state.pending);
+    let poison = poison.map(|poison| {
+        let kernel = poison.kernel.or_else(|| only_kernel(pending.values().map(|pending| &*pending.entries)));
+        Poison { kernel, ..poison }
+    });
     let death = Death { poison, nonsense, killed_for: state.killed_for, stopping: state.stopping, exit };
     let loss = death.loss(pending.len());
     shared.lost.send_replace(Some(loss.clone()));
@@ -196,10 +200,9 @@ impl Death<'_> {
     }
 
     /// What a job is told that is not known to be to blame. Once somebody is, the others are innocent; and so is who does not run
-    /// the kernel that the emulator names.
+    /// the kernel that is.
     fn loss_of(&self, pending: &Pending, loss: &Loss, somebody_is_to_blame: bool) -> Loss {
-        let named =
-            self.poison.as_ref().filter(|poison| poison.report.is_some()).and_then(|poison| poison.kernel.as_ref());
+        let named = self.poison.as_ref().and_then(|poison| poison.kernel.as_ref());
         let innocent = somebody_is_to_blame || named.is_some_and(|kernel| !pending.entries.contains(kernel));
         match loss.cause {
             LostCause::Suspect if innocent => Loss { cause: LostCause::Neighbour, reason: loss.reason.clone() },
@@ -208,12 +211,16 @@ impl Death<'_> {
     }
 }
 
+/// The kernel of a job that was alone and has only one: nobody needs to name it.
+fn only_kernel<'a>(mut jobs: impl Iterator<Item = &'a [String]>) -> Option<String> {
+    let (Some(entries), None) = (jobs.next(), jobs.next()) else { return None };
+    let first = entries.first()?;
+    entries.iter().all(|entry| entry == first).then(|| first.clone())
+}
+
 /// The one job that can have caused a fault: the only one in flight, or the only one that runs the kernel that the emulator names.
 fn culprit(pending: &HashMap<u64, Pending>, poison: &Poison) -> Option<u64> {
-    let runs_it = |pending: &Pending| match (&poison.report, &poison.kernel) {
-        (Some(_), Some(kernel)) => pending.entries.contains(kernel),
-        _ => true,
-    };
+    let runs_it = |pending: &Pending| poison.kernel.as_ref().is_none_or(|kernel| pending.entries.contains(kernel));
     let mut suspects = pending.iter().filter(|(_, pending)| runs_it(pending)).map(|(job, _)| *job);
     let first = suspects.next()?;
     suspects.next().is_none().then_some(first)
@@ -229,5 +236,20 @@ fn fault(poison: &Poison) -> Failure {
     match &poison.report {
         Some(report) => failure.with_detail(report.clone()),
         None => failure,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::only_kernel;
+
+    #[test]
+    fn a_kernel_is_named_without_a_report_only_where_no_other_ran() {
+        let [one, twice, two] = [&["a"][..], &["a", "a"], &["a", "b"]]
+            .map(|names| Vec::from_iter(names.iter().map(|name| name.to_string())));
+        assert_eq!(only_kernel([&*one].into_iter()).as_deref(), Some("a"));
+        assert_eq!(only_kernel([&*twice].into_iter()).as_deref(), Some("a"));
+        assert_eq!(only_kernel([&*two].into_iter()), None);
+        assert_eq!(only_kernel([&*one, &*one].into_iter()), None);
     }
 }

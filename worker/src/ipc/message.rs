@@ -197,7 +197,7 @@ pub struct Poison {
     pub text: String,
     /// The job whose stream showed the fault first. Only alone is it known to be the one to blame.
     pub seen_by: u64,
-    /// The kernel to blame, where the driver says so, or where there was only one.
+    /// The kernel to blame, where the emulator says so. A GPU's driver does not.
     pub kernel: Option<String>,
     /// The emulator's account of it.
     pub report: Option<String>,

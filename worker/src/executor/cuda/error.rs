@@ -38,8 +38,10 @@ impl CudaError {
         Self { call, code: error.0 as u32, name: text(error.error_name()), text: text(error.error_string()) }
     }
 
+    /// The second code is how a module's load says it, which by default comes with the kernel's first use: there was no room for its code or
+    /// the device's heap.
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        self.code == 2
+        matches!(self.code, 2 | 303)
     }
 
     /// By the driver's documentation of each code: which ones leave the process unable to go on.

@@ -18,7 +18,7 @@ pub(crate) const EXIT_POISONED: i32 = 70;
 /// Tells the supervisor and ends the process. Whoever held the socket has finished its frame by then, and nobody gets it after.
 pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, run: &Run) -> ! {
     let socket = socket.lock().expect("nobody panics while holding the socket");
-    let poison = poison(library, error, run);
+    let poison = poison(library, error, run.job);
     eprintln!("the context is lost at job {}: {} ({})", run.job, poison.name, poison.code);
     if let Err(error) = frame::write(&socket, &FromExecutor::Poisoned(poison)) {
         eprintln!("could not {error}");
@@ -32,29 +32,23 @@ pub(crate) fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-fn poison(library: &DriverLibrary, error: CudaError, run: &Run) -> Poison {
+fn poison(library: &DriverLibrary, error: CudaError, seen_by: u64) -> Poison {
     let report = library.fault_report();
-    let named = report.as_deref().and_then(named_kernel);
     Poison {
         code: error.code,
         device: error.damage() == Damage::Device,
-        seen_by: run.job,
-        kernel: named.or_else(|| only_kernel(run)),
+        seen_by,
+        kernel: report.as_deref().and_then(named_kernel),
         report,
         name: error.name,
         text: error.text,
     }
 }
 
-/// The emulator writes ``… in kernel `saxpy`, …``.
+/// The emulator writes ``… in kernel `saxpy`, …``, or ``… of kernel `saxpy`: …`` of a fault that it was asked for.
 fn named_kernel(report: &str) -> Option<String> {
-    let (_, rest) = report.split_once("in kernel `")?;
+    let (_, rest) = ["in", "of"].iter().find_map(|before| report.split_once(&format!("{before} kernel `")))?;
     Some(rest.split_once('`')?.0.to_owned())
-}
-
-fn only_kernel(run: &Run) -> Option<String> {
-    let first = &run.launches.first()?.entry;
-    run.launches.iter().all(|launch| launch.entry == *first).then(|| first.clone())
 }
 
 #[cfg(test)]
@@ -64,6 +58,8 @@ mod tests {
     #[test]
     fn the_kernel_is_read_from_the_report() {
         let report = "a write of 4 bytes at 0x10 in kernel `saxpy`, PTX line 12, `st.global.f32`";
+        assert_eq!(named_kernel(report).as_deref(), Some("saxpy"));
+        let report = "CUDA_ERROR_ASSERT at launch 7, of kernel `saxpy`: asked for";
         assert_eq!(named_kernel(report).as_deref(), Some("saxpy"));
         assert_eq!(named_kernel("no kernel"), None);
     }

@@ -275,12 +275,15 @@ impl Lane {
         let count = (bytes / element.len().max(1) as u64) as usize;
         let (to, stream) = (block.address, self.stream);
         // SAFETY: each fill covers `count` elements, which is the buffer, and the block is at least as long. An element of eight bytes is two
-        // columns of four, a row to each element.
+        // columns of four, a row to each element, unless both are alike.
         let filled = unsafe {
             match *element {
                 [a] => sys::cuMemsetD8Async(to, a, count, stream),
                 [a, b] => sys::cuMemsetD16Async(to, u16::from_le_bytes([a, b]), count, stream),
                 [a, b, c, d] => sys::cuMemsetD32Async(to, u32::from_le_bytes([a, b, c, d]), count, stream),
+                [a, b, c, d, e, f, g, h] if [a, b, c, d] == [e, f, g, h] => {
+                    sys::cuMemsetD32Async(to, u32::from_le_bytes([a, b, c, d]), 2 * count, stream)
+                }
                 [a, b, c, d, e, f, g, h] => {
                     let (low, high) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
                     called("cuMemsetD2D32Async", sys::cuMemsetD2D32Async(to, 8, low, 1, count, stream).result())?;
@@ -324,8 +327,8 @@ impl Lane {
             };
             match called("cuLaunchKernel", launched) {
                 Ok(()) => {}
-                // Invalid value, out of resources, not supported: this launch on this device.
-                Err(error) if matches!(error.code, 1 | 701 | 801) => {
+                // Invalid value, out of resources, not supported, no room for a cluster: this launch on this device.
+                Err(error) if matches!(error.code, 1 | 701 | 801 | 912) => {
                     let message = format!("launch of {}: {error}", prepared.launch.entry);
                     return failed(Verdict::User, FailureCode::LaunchError, message);
                 }
