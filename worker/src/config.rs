@@ -161,7 +161,7 @@ pub struct Config {
     pub trusted_keys: Vec<PublicKey>,
     pub cuda: CudaSpec,
     pub devices: DeviceChoice,
-    /// None where there is no GPU.
+    /// NVIDIA's management library. None is tried for emulated devices, unless one was named.
     pub nvml: Option<String>,
     pub name: WorkerName,
     pub host: String,

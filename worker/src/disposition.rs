@@ -32,7 +32,7 @@ pub enum Ending {
         met: String,
         hops: u32,
     },
-    /// It did not start: the worker is leaving.
+    /// It did not start and is as it was: the worker is leaving or has too much of its queue, or the broker has taken the message back.
     HandedBack,
 }
 
