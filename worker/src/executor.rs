@@ -38,8 +38,8 @@ pub(crate) use {handle::code, programs::Code, sizes::Sizes};
 
 pub(crate) use self::{
     child::{ignore_signals, list_devices},
-    keeper::Keeper,
-    link::{Incoming, receive},
+    keeper::Ward,
+    link::receive,
 };
 pub use crate::ipc::message::{DeviceInfo, MemoryReport};
 use crate::own_executable;

@@ -6,20 +6,15 @@
 
 mod child;
 
-use std::{
-    io,
-    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
-    process::Stdio,
-    time::Duration,
-};
+use std::{io, time::Duration};
 
-use tokio::{net::UnixStream, time::timeout};
+use tokio::time::timeout;
 use tracing::warn;
 
 use self::child::{Answer, Listing};
 pub use self::child::{Args, main};
 use crate::{
-    executor::{CudaSpec, DeviceInfo, Incoming, Keeper, StartError, receive},
+    executor::{CudaSpec, DeviceInfo, StartError, Ward, receive},
     own_executable,
 };
 
@@ -88,7 +83,6 @@ pub(crate) fn begins_with(uuid: &str, name: &str) -> bool {
 }
 
 async fn ask(source: &Source, uuid: Option<&str>) -> Result<Listing, InventoryError> {
-    let (ours, theirs) = StdUnixStream::pair()?;
     let mut command = own_executable::command(None, "device-list");
     command.arg("--cuda").arg(source.cuda.to_string());
     if let Some(user) = &source.user {
@@ -99,27 +93,12 @@ async fn ask(source: &Source, uuid: Option<&str>) -> Result<Listing, InventoryEr
         (None, Some(library)) => _ = command.arg("--nvml").arg(library),
         (None, None) => {}
     }
-    let child = Child(Keeper::spawn(command, Stdio::from(OwnedFd::from(theirs))).await?);
-    ours.set_nonblocking(true)?;
-    let (incoming, _outgoing) = UnixStream::from_std(ours)?.into_split();
-    let mut incoming = Incoming::new(incoming);
+    let (child, mut incoming, _outgoing) = Ward::spawn(command).await?;
     match timeout(LIST_DEADLINE, receive(&mut incoming)).await {
         Ok(Ok(Some(Answer::Devices(listing)))) => Ok(listing),
         Ok(Ok(Some(Answer::Refused(refusal)))) => Err(StartError::from(refusal).into()),
-        Ok(Ok(None) | Err(_)) => {
-            child.0.kill();
-            Err(InventoryError::Died(child.0.exit().await.describe()))
-        }
+        Ok(Ok(None) | Err(_)) => Err(InventoryError::Died(child.end().await.describe())),
         Err(_) => Err(InventoryError::Timeout),
-    }
-}
-
-/// Ends with its owner.
-struct Child(Keeper);
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        self.0.kill();
     }
 }
 

@@ -1,16 +1,14 @@
 //! The supervisor's handle to an executor child: start it, run jobs on it, notice its end.
 
 use std::{
-    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
     path::PathBuf,
-    process::{Command, Stdio},
+    process::Command,
     sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
 use gpufleet_schema::{Failure, FailureCode, Inline, Program, Task, Timings, Verdict};
 use tokio::{
-    net::UnixStream,
     sync::{Semaphore, mpsc, oneshot, watch},
     time::timeout,
 };
@@ -19,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     CudaSpec,
     flight::{Announcer, Ended, Pending, Shared, Stop, Watched},
-    keeper::Keeper,
+    keeper::{Exit, Ward},
     link,
     loss::{Loss, RunError, StartError},
     programs::{Code, Key},
@@ -125,13 +123,7 @@ impl ExecutorOptions {
 impl Executor {
     /// Starts a child and waits until it has its device. Cancelling kills the child.
     pub async fn start(options: ExecutorOptions) -> Result<(Self, DeviceInfo), StartError> {
-        let (ours, theirs) = StdUnixStream::pair().map_err(StartError::Spawn)?;
-        let command = command(&options);
-        let keeper = Keeper::spawn(command, Stdio::from(OwnedFd::from(theirs))).await.map_err(StartError::Spawn)?;
-        let guard = KillOnDrop(Some(keeper));
-        ours.set_nonblocking(true).map_err(StartError::Spawn)?;
-        let (incoming, writer) = UnixStream::from_std(ours).map_err(StartError::Spawn)?.into_split();
-        let mut incoming = link::Incoming::new(incoming);
+        let (ward, mut incoming, writer) = Ward::spawn(command(&options)).await.map_err(StartError::Spawn)?;
         let first = match timeout(options.ready_deadline, link::receive(&mut incoming)).await {
             Ok(first) => first,
             Err(_) => return Err(StartError::Timeout { deadline: options.ready_deadline }),
@@ -144,12 +136,15 @@ impl Executor {
                 _ => (device, memory),
             },
             Ok(Some(FromExecutor::Refused(refusal))) => return Err(refusal.into()),
-            Ok(_) | Err(_) => return Err(guard.died().await),
+            Ok(_) | Err(_) => {
+                let Exit { status, tail } = ward.end().await;
+                return Err(StartError::Died { status: status.to_string(), stderr_tail: tail });
+            }
         };
         let (outgoing, queue) = mpsc::unbounded_channel();
         let shared = Arc::new(Shared {
             device: device.clone(),
-            keeper: guard.keep(),
+            keeper: ward.release(),
             slab: Slab::new(Box::new(Announcer(outgoing.clone()))),
             outgoing,
             state: Mutex::default(),
@@ -335,30 +330,6 @@ fn blame(mut failure: Failure, program: &Program<'_>) -> Failure {
 impl Drop for Executor {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// Kills the child of a start that failed or was cancelled.
-struct KillOnDrop(Option<Keeper>);
-
-impl KillOnDrop {
-    fn keep(mut self) -> Keeper {
-        self.0.take().expect("it is taken once")
-    }
-
-    async fn died(self) -> StartError {
-        let keeper = self.0.as_ref().expect("it is taken once");
-        keeper.kill();
-        let exit = keeper.exit().await;
-        StartError::Died { status: exit.status.to_string(), stderr_tail: exit.tail }
-    }
-}
-
-impl Drop for KillOnDrop {
-    fn drop(&mut self) {
-        if let Some(keeper) = &self.0 {
-            keeper.kill();
-        }
     }
 }
 

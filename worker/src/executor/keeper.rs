@@ -6,14 +6,22 @@
 use std::{
     collections::VecDeque,
     io::{self, BufRead, BufReader, Read},
-    os::unix::process::CommandExt,
+    os::{
+        fd::OwnedFd,
+        unix::{net::UnixStream as StdUnixStream, process::CommandExt},
+    },
     process::{Child, Command, ExitStatus, Stdio},
     sync::{Arc, Mutex},
     thread,
 };
 
-use tokio::sync::{oneshot, watch};
+use tokio::{
+    net::{UnixStream, unix::OwnedWriteHalf},
+    sync::{oneshot, watch},
+};
 use tracing::debug;
+
+use super::link::Incoming;
 
 /// How much of what a child prints is kept for the report of its death.
 const TAIL_BYTES_MAX: usize = 16 << 10;
@@ -29,6 +37,10 @@ pub(crate) struct Keeper {
     exit: watch::Receiver<Option<Exit>>,
 }
 
+/// A child that is killed when whoever started it gives it up or is cancelled.
+#[derive(Debug)]
+pub(crate) struct Ward(Option<Keeper>);
+
 /// How a child ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Exit {
@@ -39,7 +51,7 @@ pub(crate) struct Exit {
 
 impl Keeper {
     /// Starts a child whose output goes to the log. `socket` becomes its standard input, and the kernel kills it when this process ends.
-    pub(crate) async fn spawn(mut command: Command, socket: Stdio) -> io::Result<Self> {
+    async fn spawn(mut command: Command, socket: Stdio) -> io::Result<Self> {
         let (started, starting) = oneshot::channel();
         let (exit, exited) = watch::channel(None);
         let alive = Arc::new(Mutex::new(true));
@@ -85,6 +97,35 @@ impl Keeper {
             // The keeper thread ends only after it has sent.
             Err(_) => unreachable!("the keeper thread died without a word"),
         }
+    }
+}
+
+impl Ward {
+    /// Starts a child with a socket to it, which is its standard input.
+    pub(crate) async fn spawn(command: Command) -> io::Result<(Self, Incoming, OwnedWriteHalf)> {
+        let (ours, theirs) = StdUnixStream::pair()?;
+        let ward = Self(Some(Keeper::spawn(command, Stdio::from(OwnedFd::from(theirs))).await?));
+        ours.set_nonblocking(true)?;
+        let (incoming, outgoing) = UnixStream::from_std(ours)?.into_split();
+        Ok((ward, Incoming::new(incoming), outgoing))
+    }
+
+    /// From now on it lives until its keeper is told to kill it.
+    pub(crate) fn release(mut self) -> Keeper {
+        self.0.take().expect("only a release takes it")
+    }
+
+    /// Ends the child, and waits for that. Cancelled, the child ends all the same.
+    pub(crate) async fn end(self) -> Exit {
+        let keeper = self.release();
+        keeper.kill();
+        keeper.exit().await
+    }
+}
+
+impl Drop for Ward {
+    fn drop(&mut self) {
+        self.0.iter().for_each(Keeper::kill);
     }
 }
 

@@ -4,16 +4,14 @@
 use std::{
     collections::HashMap,
     io,
-    os::{fd::OwnedFd, unix::net::UnixStream as StdUnixStream},
-    process::Stdio,
     time::{Duration, Instant},
 };
 
-use tokio::{net::UnixStream, sync::watch, time::timeout};
+use tokio::{sync::watch, time::timeout};
 use tracing::warn;
 
 use crate::{
-    executor::{Incoming, Keeper, receive},
+    executor::{Ward, receive},
     nvml::{PERIOD, Reading},
     own_executable,
 };
@@ -71,37 +69,21 @@ async fn keep(library: String, user: Option<String>, readings: watch::Sender<Rea
 
 /// Takes readings for as long as they come; then says why they don't.
 async fn listen(library: &str, user: Option<&str>, readings: &watch::Sender<Readings>) -> io::Result<String> {
-    let (ours, theirs) = StdUnixStream::pair()?;
     let mut command = own_executable::command(None, "device-monitor");
     command.arg("--library").arg(library);
     if let Some(user) = user {
         command.arg("--user").arg(user);
     }
-    let child = Child(Keeper::spawn(command, Stdio::from(OwnedFd::from(theirs))).await?);
-    ours.set_nonblocking(true)?;
-    let (incoming, _outgoing) = UnixStream::from_std(ours)?.into_split();
-    let mut incoming = Incoming::new(incoming);
+    let (child, mut incoming, _outgoing) = Ward::spawn(command).await?;
     loop {
         match timeout(SILENT_AFTER, receive::<Vec<Reading>>(&mut incoming)).await {
             Ok(Ok(Some(read))) => {
                 let by_uuid = read.into_iter().map(|reading| (reading.uuid.clone(), reading)).collect();
                 readings.send_replace(Readings { by_uuid, at: Some(Instant::now()) });
             }
-            Ok(Ok(None) | Err(_)) => {
-                child.0.kill();
-                return Ok(child.0.exit().await.describe());
-            }
+            Ok(Ok(None) | Err(_)) => return Ok(child.end().await.describe()),
             // Nobody waits for its end: a call that hangs in the kernel outlives even a kill.
             Err(_) => return Ok(format!("no reading within {} s", SILENT_AFTER.as_secs())),
         }
-    }
-}
-
-/// Ends with its owner.
-struct Child(Keeper);
-
-impl Drop for Child {
-    fn drop(&mut self) {
-        self.0.kill();
     }
 }
