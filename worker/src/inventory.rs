@@ -106,26 +106,10 @@ async fn ask(source: &Source, uuid: Option<&str>) -> Result<Listing, InventoryEr
 mod tests {
     use super::*;
 
-    fn device(uuid: &str) -> DeviceInfo {
-        DeviceInfo {
-            ordinal: 0,
-            name: "a GPU".into(),
-            uuid: uuid.into(),
-            compute_capability: (9, 0),
-            memory_bytes: 1,
-            heap_bytes: 0,
-            multiprocessors: 1,
-            driver_version: 12080,
-            emulated: false,
-            takes_cubins: true,
-            library: "libcuda.so.1".into(),
-        }
-    }
-
     #[test]
     fn slices_that_cuda_does_not_show_are_asked_for_one_by_one() {
         let known: Vec<String> = ["GPU-1", "MIG-2a", "MIG-2b"].map(str::to_owned).to_vec();
-        let shown = [device("MIG-2a")];
+        let shown = [DeviceInfo::named(0, "MIG-2a")];
         assert_eq!(hidden(&known, &shown, None), ["GPU-1", "MIG-2b"]);
         assert!(hidden(&[], &shown, None).is_empty(), "without NVML there is only what CUDA shows");
     }
@@ -133,7 +117,7 @@ mod tests {
     #[test]
     fn what_somebody_has_hidden_stays_hidden() {
         let known: Vec<String> = ["GPU-1", "MIG-2a", "MIG-2b"].map(str::to_owned).to_vec();
-        let shown = [device("MIG-2a")];
+        let shown = [DeviceInfo::named(0, "MIG-2a")];
         assert_eq!(hidden(&known, &shown, Some("mig-2A, MIG-2b")), ["MIG-2b"]);
         assert!(hidden(&known, &shown, Some("0,1")).is_empty());
         assert!(hidden(&known, &shown, Some("")).is_empty());

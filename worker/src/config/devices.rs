@@ -132,20 +132,7 @@ mod tests {
 
     fn machine() -> Vec<DeviceInfo> {
         let uuids = ["GPU-8932f937-aaaa", "GPU-8932f937-bbbb", "MIG-41b35014-cccc"];
-        let device = |(ordinal, uuid): (u32, &str)| DeviceInfo {
-            ordinal,
-            name: "a GPU".into(),
-            uuid: uuid.into(),
-            compute_capability: (9, 0),
-            memory_bytes: 1,
-            heap_bytes: 0,
-            multiprocessors: 1,
-            driver_version: 12080,
-            emulated: false,
-            takes_cubins: true,
-            library: "libcuda.so.1".into(),
-        };
-        (0..).zip(uuids).map(device).collect()
+        (0..).zip(uuids).map(|(ordinal, uuid)| DeviceInfo::named(ordinal, uuid)).collect()
     }
 
     fn chosen(text: &str) -> Result<Vec<u32>, String> {

@@ -128,6 +128,24 @@ impl DeviceInfo {
     pub fn target(&self) -> Target {
         Target { arch: self.compute_capability, cubin_for: self.takes_cubins.then_some(self.driver_version) }
     }
+
+    /// Some GPU, of which a test looks only at how it is named.
+    #[cfg(test)]
+    pub(crate) fn named(ordinal: u32, uuid: &str) -> Self {
+        Self {
+            ordinal,
+            name: "a GPU".into(),
+            uuid: uuid.into(),
+            compute_capability: (9, 0),
+            memory_bytes: 1,
+            heap_bytes: 0,
+            multiprocessors: 1,
+            driver_version: 12080,
+            emulated: false,
+            takes_cubins: true,
+            library: "libcuda.so.1".into(),
+        }
+    }
 }
 
 /// One job, its sizes known and its bytes in place.
