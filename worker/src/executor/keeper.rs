@@ -10,7 +10,7 @@ use std::{
         fd::OwnedFd,
         unix::{net::UnixStream as StdUnixStream, process::CommandExt},
     },
-    process::{Child, Command, ExitStatus, Stdio},
+    process::{Child, Command, ExitStatus},
     sync::{Arc, Mutex},
     thread,
 };
@@ -50,32 +50,6 @@ pub(crate) struct Exit {
 }
 
 impl Keeper {
-    /// Starts a child whose output goes to the log. `socket` becomes its standard input, and the kernel kills it when this process ends.
-    async fn spawn(mut command: Command, socket: Stdio) -> io::Result<Self> {
-        let (started, starting) = oneshot::channel();
-        let (exit, exited) = watch::channel(None);
-        let alive = Arc::new(Mutex::new(true));
-        let (reader, writer) = io::pipe()?;
-        command.stdin(socket).stdout(writer.try_clone()?).stderr(writer).process_group(0);
-        die_with_parent(&mut command);
-        thread::Builder::new().name("executor-keeper".into()).spawn({
-            let alive = Arc::clone(&alive);
-            move || {
-                let child = command.spawn();
-                // The command holds copies of the child's ends, which would keep the pipe and the socket open.
-                drop(command);
-                let child = match child {
-                    Ok(child) => child,
-                    Err(error) => return drop(started.send(Err(error))),
-                };
-                drop(started.send(Ok(child.id())));
-                exit.send_replace(Some(watch_over(child, reader, &alive)));
-            }
-        })?;
-        let pid = starting.await.map_err(|_| io::Error::other("the keeper thread died"))??;
-        Ok(Self { pid, alive, exit: exited })
-    }
-
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -101,10 +75,16 @@ impl Keeper {
 }
 
 impl Ward {
-    /// Starts a child with a socket to it, which is its standard input.
-    pub(crate) async fn spawn(command: Command) -> io::Result<(Self, Incoming, OwnedWriteHalf)> {
+    /// Starts a child whose output goes to the log, with a socket to it as its standard input. The kernel kills it when this process
+    /// ends. Cancelling kills it.
+    pub(crate) async fn spawn(mut command: Command) -> io::Result<(Self, Incoming, OwnedWriteHalf)> {
         let (ours, theirs) = StdUnixStream::pair()?;
-        let ward = Self(Some(Keeper::spawn(command, Stdio::from(OwnedFd::from(theirs))).await?));
+        let (reader, writer) = io::pipe()?;
+        command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+        die_with_parent(&mut command);
+        let (started, starting) = oneshot::channel();
+        thread::Builder::new().name("executor-keeper".into()).spawn(move || keep(command, reader, started))?;
+        let ward = starting.await.map_err(|_| io::Error::other("the keeper thread died"))??;
         ours.set_nonblocking(true)?;
         let (incoming, outgoing) = UnixStream::from_std(ours)?.into_split();
         Ok((ward, Incoming::new(incoming), outgoing))
@@ -162,6 +142,22 @@ fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
+/// The life of a keeper's thread. The ward that nobody takes any more is dropped on its way, and with that its child is killed.
+fn keep(mut command: Command, output: io::PipeReader, started: oneshot::Sender<io::Result<Ward>>) {
+    let child = command.spawn();
+    // The command holds copies of the child's ends, which would keep the pipe and the socket open.
+    drop(command);
+    let child = match child {
+        Ok(child) => child,
+        Err(error) => return drop(started.send(Err(error))),
+    };
+    let (exit, exited) = watch::channel(None);
+    let alive = Arc::new(Mutex::new(true));
+    let keeper = Keeper { pid: child.id(), alive: Arc::clone(&alive), exit: exited };
+    drop(started.send(Ok(Ward(Some(keeper)))));
+    exit.send_replace(Some(watch_over(child, output, &alive)));
+}
+
 fn watch_over(mut child: Child, output: io::PipeReader, alive: &Mutex<bool>) -> Exit {
     let pid = child.id();
     let tail = read_output(output, pid);
@@ -207,7 +203,31 @@ fn wait_without_reaping(pid: u32) {
 
 #[cfg(test)]
 mod tests {
+    use std::{os::fd::AsRawFd, time::Duration};
+
     use super::*;
+
+    const DEADLINE: Duration = Duration::from_secs(10);
+
+    #[tokio::test]
+    async fn a_child_whose_start_is_cancelled_is_killed() {
+        let (mut reader, writer) = io::pipe().unwrap();
+        let mut command = Command::new("sleep");
+        command.arg("20");
+        let keep_open = move || {
+            // SAFETY: fcntl is async-signal-safe and touches no memory.
+            match unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFD, 0) } {
+                0 => Ok(()),
+                _ => Err(io::Error::last_os_error()),
+            }
+        };
+        // SAFETY: between fork and exec the closure makes one system call.
+        unsafe { command.pre_exec(keep_open) };
+        drop(futures::poll!(Box::pin(Ward::spawn(command))));
+        // The pipe ends with the child.
+        let ended = tokio::task::spawn_blocking(move || io::copy(&mut reader, &mut io::sink()));
+        assert_eq!(tokio::time::timeout(DEADLINE, ended).await.expect("it was killed").unwrap().unwrap(), 0);
+    }
 
     #[test]
     fn last_words_give_no_orders_to_a_terminal() {
