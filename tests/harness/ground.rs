@@ -168,10 +168,18 @@ impl TestWorker {
         let executors = self.executors();
         assert!(!executors.is_empty(), "worker {} has no executor", self.name());
         for pid in executors {
-            // SAFETY: kill has no memory effects; the process is a child of a worker that this test started.
-            unsafe { libc::kill(pid as libc::pid_t, libc::SIGKILL) };
+            signal(pid, libc::SIGKILL);
             poll_until("executor gone", async || !is_alive(pid)).await;
         }
+    }
+
+    /// Holds its executors, and with them the jobs that they have or get.
+    pub fn pause_executors(&self) {
+        self.executors().into_iter().for_each(|pid| signal(pid, libc::SIGSTOP));
+    }
+
+    pub fn resume_executors(&self) {
+        self.executors().into_iter().for_each(|pid| signal(pid, libc::SIGCONT));
     }
 
     /// Sends the signal and waits for the end; gives the exit code.
@@ -185,6 +193,12 @@ impl TestWorker {
         assert!(self.process().wait(WAIT).await, "worker {} did not stop", self.name());
         self.process().exit_status().and_then(|status| status.code())
     }
+}
+
+/// To a child of a worker that this test started.
+fn signal(pid: u32, signal: libc::c_int) {
+    // SAFETY: kill has no memory effects.
+    unsafe { libc::kill(pid as libc::pid_t, signal) };
 }
 
 async fn start_services() -> Arc<Services> {

@@ -8,7 +8,7 @@ use gpufleet_schema::{
     JobState, PoolName, Priority,
     topology::{DEAD, DEAD_KEY, DEAD_QUEUE, task_queue},
 };
-use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
+use gpufleet_tests::{Ground, METRICS, WAIT, busy, kernels, poll_until};
 use gpufleet_transport::{Message, Properties, PublishError};
 
 const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
@@ -43,7 +43,7 @@ async fn a_frozen_broker_leaves_a_submission_unknown_and_the_same_id_is_tried_ag
 async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on() {
     const JOBS: usize = 8;
     let ground = Ground::breakable("memory-alarm").await;
-    let worker = ground.worker_with(&["--jobs-per-device", "1"]).await;
+    let worker = ground.worker_with(&[&["--jobs-per-device", "1"], &METRICS[..]].concat()).await;
     let fleet = ground.client_with(Fleet::builder().confirm_deadline(CONFIRM_DEADLINE)).await;
     let broker = ground.broker().await;
     broker.publish(letter()).await.unwrap();
@@ -65,12 +65,17 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
     let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
     assert!(reason.contains("the broker takes no messages") && reason.contains("memory"), "{error:?}");
     ground.poll_log("the worker knows", &worker, "the broker takes no messages").await;
+    worker.poll_metric("and tells", "gpufleet_publishing_blocked", &[], 1.0).await;
+    assert_eq!(worker.metrics().await.sum("gpufleet_broker_connected", &[]), 1.0);
+    let attempts = async || worker.metrics().await.sum("gpufleet_attempts_total", &[("state", "succeeded")]);
+    poll_until("what it has runs on", async || attempts().await >= JOBS as f64).await;
 
     let letters = gpufleet_tests::dead_letters(&ground, 1).await;
     assert_eq!(letters[0].body, LETTER, "consuming goes on");
     poll_until("acknowledging goes on", async || ground.messages_in(DEAD_QUEUE).await == 0).await;
 
     ground.watermark("0.4").await;
+    worker.poll_metric("it is over", "gpufleet_publishing_blocked", &[], 0.0).await;
     // Whether it had arrived or not, it is the same job.
     handles.push(Ok(fleet.submit_until_confirmed(&job).await));
     for handle in &mut handles {

@@ -5,10 +5,12 @@ use std::time::Duration;
 
 use gpufleet_local::Signal;
 use gpufleet_schema::{AttemptState, JobId, JobState};
-use gpufleet_tests::{Ground, Silence, TestWorker, WAIT, busy, poll_until};
+use gpufleet_tests::{Ground, METRICS, Silence, TestWorker, WAIT, busy, poll_until};
 
 /// The broker gives a silent connection up after two to three of these.
 const HEARTBEAT: [&str; 2] = ["--heartbeat", "4s"];
+
+const STALE: &str = "gpufleet_stale_settlements_total";
 
 /// Attempts as (worker, state, superseded).
 async fn poll_attempts(ground: &Ground, job_id: JobId, wanted: [(&TestWorker, AttemptState, bool); 2]) {
@@ -49,18 +51,30 @@ async fn an_acknowledgement_that_is_lost_on_a_half_open_link_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledgement_that_comes_too_late_is_noticed() {
+async fn an_acknowledgement_that_comes_too_late_is_noticed_and_counted() {
     let ground = Ground::shared("stale-ack").await;
     let proxy = ground.proxy().await;
-    let worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
+    let worker = ground.worker_with(&[&["--amqp-url", proxy.url()], &HEARTBEAT[..], &METRICS].concat()).await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(3)).await.unwrap();
+    worker.pause_executors();
+    let mut handle = fleet.submit(busy::for_millis(1)).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
-    proxy.cut();
+    proxy.silence(Silence::Consuming);
+    ground.poll_log("the loss of the link", &worker, "lost the broker").await;
+    worker.poll_metric("it is seen from outside", "gpufleet_broker_connected", &[], 0.0).await;
+    assert_eq!(worker.metrics().await.sum(STALE, &[]), 0.0);
+
+    // The job has gone on meanwhile, and belongs to a delivery of before.
+    proxy.clear();
+    worker.resume_executors();
     handle.wait(WAIT).await.unwrap();
-    ground.poll_log("the stale acknowledgement", &worker, "connection lost meanwhile").await;
+    worker.poll_metric("the stale acknowledgement", STALE, &[], 1.0).await;
+    ground.poll_log("what comes again is acknowledged", &worker, "answered here before").await;
     let detail = ground.final_job(handle.id()).await;
     assert_eq!(detail.job.state, JobState::Succeeded);
+    let metrics = worker.metrics().await;
+    assert_eq!(metrics.sum(STALE, &[]), 1.0, "the second delivery's was in time");
+    assert_eq!(metrics.sum("gpufleet_attempts_total", &[]), 1.0);
     ground.check_history(1).await;
 }
 

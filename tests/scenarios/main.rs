@@ -21,6 +21,7 @@ mod hostile_messages;
 mod limits;
 mod local_fleet;
 mod memory;
+mod metrics;
 mod modules;
 mod nemesis;
 mod packing;

@@ -42,3 +42,15 @@ async fn a_wrong_password_ends_the_worker_at_once_and_is_not_shown() {
     assert!(said.contains("wrong user or password") && !said.contains("wrong-password"), "{said}");
     assert!(started.elapsed() < Duration::from_secs(60), "no retry storm");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_address_for_metrics_that_is_taken_is_named_with_the_way_out() {
+    let ground = Ground::shared("metrics-taken").await;
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let arguments = ["--cuda", "emulated", "--metrics", &address];
+    let (code, said) = failing_worker(&ground.endpoints().amqp_url, &arguments).await;
+    assert_eq!(code, 2, "{said}");
+    assert!(said.contains(&format!("failed to serve metrics on {address}: Address already in use")), "{said}");
+    assert!(said.contains("--metrics takes another address"), "{said}");
+}

@@ -85,6 +85,11 @@ impl EventSink {
         Ok(())
     }
 
+    /// About how many bytes of events wait for the broker's confirmation: as much of the room as they take.
+    pub fn unconfirmed_bytes(&self) -> usize {
+        (ROOM_UNITS - self.room.available_permits()) * ROOM_UNIT_BYTES
+    }
+
     async fn hand_over(&self, events: Vec<Event>, confirmed: Option<Confirmed>) -> Result<(), PublishError> {
         let bytes = events.iter().map(weight).sum();
         let room = tokio::select! {

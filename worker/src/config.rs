@@ -7,7 +7,7 @@ mod pool;
 mod size;
 mod time;
 
-use std::{path::PathBuf, time::Duration};
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 use gpufleet_schema::{Priority, PublicKey, WorkerName, bounds::MESSAGE_BYTES_MAX};
@@ -37,6 +37,7 @@ pub mod env {
     pub const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
     pub const CACHE_SIZE: &str = "GPUFLEET_CACHE_SIZE";
     pub const EXECUTOR_USER: &str = "GPUFLEET_EXECUTOR_USER";
+    pub const METRICS: &str = "GPUFLEET_METRICS";
 }
 
 /// Options of `gpufleet-worker run`.
@@ -133,6 +134,11 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", env = env::CACHE_SIZE, default_value = cache::SIZE_DEFAULT)]
     cache_size: Size,
 
+    /// Where Prometheus finds /metrics, as in 127.0.0.1:9464; without it nothing is served. Whoever reaches the address can read names of
+    /// pools and devices, so let it be the loopback's or a private network's; port 0 takes a free one, which the log tells
+    #[arg(long, value_name = "ADDRESS", env = env::METRICS)]
+    metrics: Option<SocketAddr>,
+
     /// A file that is made once the worker takes jobs
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
@@ -176,6 +182,8 @@ pub struct Config {
     pub sandbox: Sandbox,
     pub executor_user: Option<String>,
     pub cache: CacheSpec,
+    /// Where metrics are served, if they are.
+    pub metrics: Option<SocketAddr>,
     pub ready_file: Option<PathBuf>,
 }
 
@@ -220,6 +228,7 @@ impl TryFrom<Options> for Config {
             sandbox: options.sandbox,
             executor_user: options.executor_user,
             cache: CacheSpec::of(options.cache_dir, options.cache_size),
+            metrics: options.metrics,
             ready_file: options.ready_file,
         })
     }

@@ -56,6 +56,17 @@ pub enum Disposition {
     HandBack,
 }
 
+impl Disposition {
+    /// How the attempt ended; none where the job is as if it had not come.
+    pub fn attempt_state(&self) -> Option<AttemptState> {
+        match self {
+            Self::Final { state, .. } => Some(*state),
+            Self::Again { .. } => Some(AttemptState::Lost),
+            Self::PassOn { .. } | Self::HandBack => None,
+        }
+    }
+}
+
 /// So often a job that does not fit comes again after the shortest wait.
 const SHORT_HOPS: u32 = 3;
 

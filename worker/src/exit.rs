@@ -18,7 +18,7 @@ Exit codes:
 pub fn code(error: &WorkerError) -> ExitCode {
     ExitCode::from(match error {
         WorkerError::ReadyFile { .. } | WorkerError::Signals(_) => 1,
-        WorkerError::Cache(_) => 2,
+        WorkerError::Cache(_) | WorkerError::Metrics { .. } => 2,
         WorkerError::Connect(_) | WorkerError::Declare(_) | WorkerError::Orders(_) => 7,
         WorkerError::Inventory(_) | WorkerError::Choice(_) => 10,
         WorkerError::DevicesLost(_) => 11,

@@ -11,6 +11,7 @@ pub mod exit;
 mod failpoint;
 pub mod inventory;
 pub mod ipc;
+mod metrics;
 pub mod nvml;
 mod own_executable;
 pub mod policy;

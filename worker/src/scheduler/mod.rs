@@ -201,6 +201,11 @@ impl Scheduler {
         self.pools.iter().map(|pool| pool.backlog.len()).sum()
     }
 
+    /// Jobs that wait, by pool.
+    pub fn waiting_by_pool(&self) -> Vec<usize> {
+        self.pools.iter().map(|pool| pool.backlog.len()).collect()
+    }
+
     /// Jobs that can run at once on the worker's devices.
     pub fn places(&self) -> u32 {
         self.in_service().map(|device| device.places).sum()

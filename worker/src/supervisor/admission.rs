@@ -127,6 +127,11 @@ impl Admission {
         self.lock().scheduler.rooms()
     }
 
+    /// Jobs that wait for a place, by pool.
+    pub(super) fn waiting(&self) -> Vec<usize> {
+        self.lock().scheduler.waiting_by_pool()
+    }
+
     /// Jobs that can run at once.
     pub(super) fn places(&self) -> u32 {
         self.lock().scheduler.places()

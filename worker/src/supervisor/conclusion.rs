@@ -37,6 +37,9 @@ impl Supervisor {
         let attempt = self.attempt(task, envelope, encoding, in_list).await;
         let disposition = dispose(attempt.ending, envelope.losses, task.limits.attempts_max(), envelope.delivery_count);
         tell(&disposition, task, envelope);
+        if let Some(state) = disposition.attempt_state() {
+            self.metrics.attempt_ended(envelope.pool_id, state);
+        }
         let outputs = match in_list {
             false => Outputs::Staged(attempt.outputs),
             true => Outputs::Kept(attempt.outputs.iter().map(|output| output.as_output().into_owned()).collect()),

@@ -26,6 +26,7 @@ use crate::{
     compiler::Compiler,
     config::Config,
     executor::{DeviceInfo, Executor, ExecutorOptions, Sizes},
+    metrics::{Gauges, Metrics},
     scheduler::{DeviceId, PoolId},
 };
 
@@ -50,8 +51,10 @@ impl DeviceSlot {
         config: &Config,
         compiler: &Arc<Compiler>,
         admission: &Arc<Admission>,
+        metrics: &Arc<Metrics>,
     ) -> Self {
         let id = DeviceId(info.ordinal);
+        metrics.device_opened(id);
         let options = ExecutorOptions {
             uuid: Some(info.uuid.clone()),
             lanes: config.jobs_per_device as usize,
@@ -64,7 +67,8 @@ impl DeviceSlot {
         let first: watch::Receiver<_> = executors.first().expect("a worker serves a pool").clone();
         let spare = has_spare(config, &info).then(|| Spare::keep(options.clone(), first, Arc::clone(&memory)));
         let sick = watch::Sender::new(None);
-        let home = Arc::new(Home { options, admission: Arc::clone(admission), memory, spare, sick });
+        let (admission, metrics) = (Arc::clone(admission), Arc::clone(metrics));
+        let home = Arc::new(Home { options, admission, memory, metrics, spare, sick });
         for (pool, current) in (0..).map(PoolId).zip(currents) {
             tokio::spawn(Keeper { pool, home: Arc::clone(&home), current }.keep());
         }
@@ -170,6 +174,17 @@ impl DeviceSlot {
             utilization_by,
             temperature_celsius: reading.as_ref().and_then(|reading| reading.temperature_celsius),
             power_milliwatts: reading.and_then(|reading| reading.power_milliwatts),
+        }
+    }
+}
+
+impl DeviceSlot {
+    /// What Prometheus is told of it.
+    pub(super) fn show(&self, config: &Config, gauges: &Gauges) {
+        let device = gauges.device(self.id, &self.info);
+        device.set_in_service(self.is_in_service());
+        for (pool, held) in config.pools.iter().zip(self.activity.pools()) {
+            device.set_use(&pool.name, held.jobs, held.bytes);
         }
     }
 }

@@ -100,6 +100,12 @@ impl Load {
         self.lock().queues[queue(lane.id, lane.priority)].messages
     }
 
+    /// Messages of all priorities of a pool.
+    pub(super) fn messages_of(&self, pool: PoolId) -> u32 {
+        let inner = self.lock();
+        Priority::ALL.iter().map(|priority| inner.queues[queue(pool, *priority)].messages).sum()
+    }
+
     fn now_us(&self) -> u64 {
         micros(self.began.elapsed())
     }

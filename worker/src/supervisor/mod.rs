@@ -5,6 +5,7 @@ mod clock;
 mod conclusion;
 mod devices;
 mod envelope;
+mod exposition;
 mod footprints;
 mod heartbeat;
 mod in_hand;
@@ -25,6 +26,7 @@ mod start;
 
 use std::{
     collections::HashSet,
+    net::SocketAddr,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -39,6 +41,7 @@ use tracing::{info, warn};
 use self::{
     admission::Admission,
     devices::{DeviceSlot, Monitor},
+    exposition::Exposition,
     footprints::Footprints,
     in_hand::InHand,
     intake::Lane,
@@ -51,6 +54,7 @@ use crate::{
     compiler::{Compiler, Counts, StoreError, Target},
     config::{ChoiceError, Config},
     inventory::InventoryError,
+    metrics::Metrics,
     nvml,
     quarantine::Quarantine,
     scheduler::{self, Allowed, PoolId},
@@ -75,6 +79,10 @@ pub enum WorkerError {
     Orders(#[source] PublishError),
     #[error("failed to {0}")]
     Cache(#[from] StoreError),
+    #[error(
+        "failed to serve metrics on {address}: {source}; --metrics takes another address or port, without it none are served"
+    )]
+    Metrics { address: SocketAddr, source: std::io::Error },
     #[error("no device is left in service: {0}")]
     DevicesLost(String),
 }
@@ -94,6 +102,7 @@ pub(crate) struct Supervisor {
     quarantine: Mutex<Quarantine>,
     in_hand: InHand,
     footprints: Footprints,
+    metrics: Arc<Metrics>,
 }
 
 /// What the last events and the broker's goodbye may take once nothing runs any more.
@@ -105,13 +114,15 @@ const EXECUTOR_GRACE: Duration = Duration::from_secs(1);
 pub async fn run(config: Config) -> Result<(), WorkerError> {
     let mut signals = Signals::listen().map_err(WorkerError::Signals)?;
     let ready = ReadyFile::withdrawn(config.ready_file.clone())?;
+    let metrics = Arc::new(Metrics::new(&config));
+    let exposition = Exposition::begin(config.metrics, &metrics).await?;
     let promises: Vec<_> = config.pools.iter().map(|pool| pool.promise).collect();
     let admission = Admission::new(&promises);
     let store = start::store(&config.cache)?;
     let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_time_limit(config.compile_limit);
     let compiler = Arc::new(compiler.with_store(store));
     tokio::spawn(start::prepare_compiler(Arc::clone(&compiler), config.sandbox));
-    let devices = start::devices(&config, &admission, &compiler).await?;
+    let devices = start::devices(&config, &admission, &compiler, &metrics).await?;
     // Readings are of NVIDIA's devices, unless a library was named that knows of others.
     let has_gpu = devices.iter().any(|slot| !slot.is_emulated());
     let library = config.nvml.clone().filter(|name| has_gpu || name != nvml::LIBRARY);
@@ -134,7 +145,9 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         quarantine,
         in_hand,
         footprints,
+        metrics,
     });
+    exposition.is_of(&supervisor);
     supervisor.serve(&mut signals, ready).await
 }
 
@@ -150,6 +163,7 @@ impl Supervisor {
         };
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), stop.clone()));
         ready.announce()?;
+        self.metrics.set_ready(true);
         service::ready(self.config.name.as_str());
         let watchdog = tokio::spawn(service::feed_watchdog(Arc::clone(&self.admission)));
         let admission = Arc::clone(&self.admission);
@@ -169,6 +183,7 @@ impl Supervisor {
         };
 
         drop(ready);
+        self.metrics.set_ready(false);
         service::stopping();
         stop.cancel();
         self.admission.tell(scheduler::Event::Draining);

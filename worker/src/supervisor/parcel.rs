@@ -91,7 +91,10 @@ impl Supervisor {
         };
         match settled {
             Ok(Settled::Sent) => return,
-            Ok(Settled::Stale) => warn!(message_id, "connection lost meanwhile, the broker will deliver again"),
+            Ok(Settled::Stale) => {
+                self.metrics.stale_settlements.inc();
+                warn!(message_id, "connection lost meanwhile, the broker will deliver again");
+            }
             Err(error) => warn!(message_id, %error, "delivery not settled, it may come again"),
         }
         if settlement == Settlement::Ack {
@@ -239,6 +242,7 @@ impl Supervisor {
             reason = failure.message,
             "message refused"
         );
+        self.metrics.message_refused(envelope.pool_id);
         let encoding = envelope.encoding().unwrap_or(Encoding::Json);
         let jobs = envelope.jobs_of(encoding, body);
         self.publish_dead_body(envelope, body.to_vec(), &failure.message).await?;

@@ -11,6 +11,7 @@ use crate::{
     compiler::{Compiler, Sandbox, Store, StoreError},
     config::{CacheSpec, Config},
     inventory::{self, Source},
+    metrics::Metrics,
 };
 
 /// How long the first device waits for the others: far longer than one takes that is as well as it.
@@ -24,10 +25,12 @@ pub(super) async fn devices(
     config: &Config,
     admission: &Arc<Admission>,
     compiler: &Arc<Compiler>,
+    metrics: &Arc<Metrics>,
 ) -> Result<Vec<DeviceSlot>, WorkerError> {
     let source = Source { cuda: config.cuda.clone(), nvml: config.nvml.clone(), user: config.executor_user.clone() };
     let chosen = config.devices.choose(&inventory::list(&source).await?)?;
-    let slots: Vec<_> = chosen.into_iter().map(|info| DeviceSlot::open(info, config, compiler, admission)).collect();
+    let slots: Vec<_> =
+        chosen.into_iter().map(|info| DeviceSlot::open(info, config, compiler, admission, metrics)).collect();
     let mut settling: FuturesUnordered<_> = slots.iter().map(DeviceSlot::settled).collect();
     let one_in_service = async {
         while settling.next().await.is_some() {

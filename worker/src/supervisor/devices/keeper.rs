@@ -11,6 +11,7 @@ use tracing::{error, info, warn};
 use super::{memory::Memory, probe, spare::Spare};
 use crate::{
     executor::{Executor, ExecutorOptions, Loss, LostCause},
+    metrics::Metrics,
     scheduler::{DeviceId, Event, PoolId},
     supervisor::admission::Admission,
 };
@@ -29,6 +30,7 @@ pub(super) struct Home {
     pub(super) options: ExecutorOptions,
     pub(super) admission: Arc<Admission>,
     pub(super) memory: Arc<Memory>,
+    pub(super) metrics: Arc<Metrics>,
     pub(super) spare: Option<Arc<Spare>>,
     /// Why the device is out of service.
     pub(super) sick: watch::Sender<Option<String>>,
@@ -91,6 +93,7 @@ impl Keeper {
             if loss.cause == LostCause::Stopped {
                 return;
             }
+            home.metrics.executor_lost(device, loss.cause);
             let Some(next) = self.successor(&loss).await else { return };
             let gap_us = lost.elapsed().as_micros() as u64;
             warn!(

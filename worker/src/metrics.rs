@@ -1,0 +1,280 @@
+//! What a worker tells Prometheus: every name, what it means and its unit.
+//!
+//! Counters have their handles from the start, so that counting a job costs an atomic addition and every series is there from zero.
+//! Gauges are set when somebody looks, to what the supervisor knows anyway. Labels are pools, devices and states, never jobs.
+
+use std::fmt::Debug;
+
+use gpufleet_schema::{AttemptState, PoolName};
+use gpufleet_transport::State;
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text},
+    metrics::{counter::Counter, family::Family, gauge::Gauge},
+    registry::{Metric, Registry, Unit},
+};
+
+use crate::{
+    config::Config,
+    executor::{DeviceInfo, LostCause},
+    scheduler::{DeviceId, PoolId},
+};
+
+pub(crate) mod server;
+
+const PREFIX: &str = "gpufleet";
+
+/// All metrics of a worker.
+#[derive(Debug)]
+pub(crate) struct Metrics {
+    registry: Registry,
+    pools: Vec<PoolCounters>,
+    pub(crate) stale_settlements: Counter,
+    executor_losses: Family<LossLabels, Counter>,
+    ready: Gauge,
+    pub(crate) gauges: Gauges,
+}
+
+#[derive(Debug)]
+struct PoolCounters {
+    attempts: Vec<(AttemptState, Counter)>,
+    refused: Counter,
+}
+
+/// What is read at each look.
+#[derive(Debug)]
+pub(crate) struct Gauges {
+    broker_connected: Gauge,
+    publishing_blocked: Gauge,
+    events_unconfirmed: Gauge,
+    messages_held: Family<PoolLabels, Gauge>,
+    jobs_waiting: Family<PoolLabels, Gauge>,
+    jobs_running: Family<UseLabels, Gauge>,
+    jobs_memory: Family<UseLabels, Gauge>,
+    device_info: Family<DeviceInfoLabels, Gauge>,
+    device_in_service: Family<DeviceLabels, Gauge>,
+    device_memory: Family<DeviceLabels, Gauge>,
+}
+
+/// One device's gauges.
+#[derive(Debug)]
+pub(crate) struct DeviceGauges<'a> {
+    gauges: &'a Gauges,
+    device: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct WorkerLabels {
+    worker: String,
+    version: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct AttemptLabels {
+    pool: String,
+    state: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct PoolLabels {
+    pool: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LossLabels {
+    device: u32,
+    cause: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DeviceLabels {
+    device: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UseLabels {
+    device: u32,
+    pool: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct DeviceInfoLabels {
+    device: u32,
+    uuid: String,
+    name: String,
+    emulated: String,
+}
+
+/// Gives each metric its name.
+struct Names(Registry);
+
+impl Names {
+    fn plain<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        let metric = M::default();
+        self.0.register(name, help, metric.clone());
+        metric
+    }
+
+    /// The unit ends the name.
+    fn bytes<M: Metric + Clone + Default>(&mut self, name: &str, help: &str) -> M {
+        let metric = M::default();
+        self.0.register_with_unit(name, help, Unit::Bytes, metric.clone());
+        metric
+    }
+}
+
+impl Metrics {
+    pub(crate) fn new(config: &Config) -> Self {
+        let mut names = Names(Registry::with_prefix(PREFIX));
+        let worker: Family<WorkerLabels, Gauge> = names.plain("worker_info", "Who this worker is; always 1");
+        let labels = WorkerLabels { worker: config.name.to_string(), version: env!("CARGO_PKG_VERSION") };
+        worker.get_or_create(&labels).set(1);
+        let ready = names.plain("ready", "Whether the worker takes jobs");
+        // Of counters, the library writes `_total` after the name.
+        let attempts = names.plain("attempts", "Attempts at jobs that ended here, by how they ended");
+        let refused = names.plain("messages_refused", "Messages that could not be read or came too often");
+        let stale =
+            "Acknowledgements and returns of messages whose connection was gone: the broker delivers them again";
+        let stale_settlements = names.plain("stale_settlements", stale);
+        let losses =
+            "Executors that ended unasked: died, by a job (its fault, time limit or cancellation), or by the device";
+        let executor_losses = names.plain("executor_losses", losses);
+        let gauges = Gauges::named(&mut names);
+        let pools = config.pools.iter().map(|pool| PoolCounters::of(&pool.name, &attempts, &refused)).collect();
+        Self { registry: names.0, pools, stale_settlements, executor_losses, ready, gauges }
+    }
+
+    pub(crate) fn attempt_ended(&self, pool: PoolId, state: AttemptState) {
+        if let Some((_, counter)) = self.pools[pool.0 as usize].attempts.iter().find(|(end, _)| *end == state) {
+            counter.inc();
+        }
+    }
+
+    pub(crate) fn message_refused(&self, pool: PoolId) {
+        self.pools[pool.0 as usize].refused.inc();
+    }
+
+    /// A device is there, whose executors may be lost.
+    pub(crate) fn device_opened(&self, device: DeviceId) {
+        for cause in CAUSES {
+            self.losses(device, cause);
+        }
+    }
+
+    /// One that was stopped is none.
+    pub(crate) fn executor_lost(&self, device: DeviceId, cause: LostCause) {
+        if let Some(cause) = cause_name(cause) {
+            self.losses(device, cause).inc();
+        }
+    }
+
+    pub(crate) fn set_ready(&self, ready: bool) {
+        self.ready.set(ready.into());
+    }
+
+    /// Everything, in OpenMetrics' text form.
+    pub(crate) fn text(&self) -> String {
+        let mut text = String::new();
+        text::encode(&mut text, &self.registry)
+            .expect("a string takes all that is written, and no gauge is out of range");
+        text
+    }
+
+    fn losses(&self, device: DeviceId, cause: &'static str) -> Counter {
+        self.executor_losses.get_or_create_owned(&LossLabels { device: device.0, cause })
+    }
+}
+
+impl PoolCounters {
+    fn of(pool: &PoolName, attempts: &Family<AttemptLabels, Counter>, refused: &Family<PoolLabels, Counter>) -> Self {
+        let counter = |state: AttemptState| {
+            let labels = AttemptLabels { pool: pool.to_string(), state: state.name() };
+            (state, attempts.get_or_create_owned(&labels))
+        };
+        let ends = AttemptState::ALL.iter().copied().filter(|state| *state != AttemptState::Running);
+        let refused = refused.get_or_create_owned(&PoolLabels::of(pool));
+        Self { attempts: ends.map(counter).collect(), refused }
+    }
+}
+
+impl Gauges {
+    fn named(names: &mut Names) -> Self {
+        Self {
+            broker_connected: names.plain("broker_connected", "Whether there is a connection to the broker"),
+            publishing_blocked: names.plain(
+                "publishing_blocked",
+                "Whether the broker takes no messages because of an alarm, of which the log tells the reason",
+            ),
+            events_unconfirmed: names
+                .bytes("events_unconfirmed", "About how much of events awaits the broker's confirmation"),
+            messages_held: names.plain("messages_held", "Messages that were delivered and are not settled"),
+            jobs_waiting: names.plain("jobs_waiting", "Jobs that wait in this worker for a place on a device"),
+            jobs_running: names.plain("jobs_running", "Jobs that have a place on a device"),
+            jobs_memory: names.bytes("jobs_memory", "Device memory that running jobs have declared"),
+            device_info: names.plain("device_info", "What each device is; always 1"),
+            device_in_service: names.plain("device_in_service", "Whether jobs can run on the device"),
+            device_memory: names.bytes("device_memory", "Memory that the device has in all"),
+        }
+    }
+
+    pub(crate) fn set_broker(&self, state: &State) {
+        let (connected, blocked) = match state {
+            State::Connected => (true, false),
+            State::Blocked(_) => (true, true),
+            State::Reconnecting { .. } | State::Closed => (false, false),
+        };
+        self.broker_connected.set(connected.into());
+        self.publishing_blocked.set(blocked.into());
+    }
+
+    pub(crate) fn set_events_unconfirmed(&self, bytes: usize) {
+        self.events_unconfirmed.set(number(bytes));
+    }
+
+    pub(crate) fn set_pool(&self, pool: &PoolName, jobs_waiting: usize, messages_held: u32) {
+        let labels = PoolLabels::of(pool);
+        self.jobs_waiting.get_or_create(&labels).set(number(jobs_waiting));
+        self.messages_held.get_or_create(&labels).set(messages_held.into());
+    }
+
+    pub(crate) fn device(&self, id: DeviceId, info: &DeviceInfo) -> DeviceGauges<'_> {
+        let (device, uuid, name) = (id.0, info.uuid.clone(), info.name.clone());
+        let labels = DeviceInfoLabels { device, uuid, name, emulated: info.emulated.to_string() };
+        self.device_info.get_or_create(&labels).set(1);
+        self.device_memory.get_or_create(&DeviceLabels { device }).set(number(info.memory_bytes));
+        DeviceGauges { gauges: self, device }
+    }
+}
+
+impl DeviceGauges<'_> {
+    pub(crate) fn set_in_service(&self, in_service: bool) {
+        self.gauges.device_in_service.get_or_create(&DeviceLabels { device: self.device }).set(in_service.into());
+    }
+
+    pub(crate) fn set_use(&self, pool: &PoolName, jobs: u32, bytes: u64) {
+        let labels = UseLabels { device: self.device, pool: pool.to_string() };
+        self.gauges.jobs_running.get_or_create(&labels).set(jobs.into());
+        self.gauges.jobs_memory.get_or_create(&labels).set(number(bytes));
+    }
+}
+
+impl PoolLabels {
+    fn of(pool: &PoolName) -> Self {
+        Self { pool: pool.to_string() }
+    }
+}
+
+const CAUSES: [&str; 3] = ["died", "job", "device"];
+
+/// Jobs are told apart as guilty, suspect and innocent; for the executor it was a job either way.
+fn cause_name(cause: LostCause) -> Option<&'static str> {
+    match cause {
+        LostCause::Died => Some("died"),
+        LostCause::Suspect | LostCause::Neighbour => Some("job"),
+        LostCause::Device => Some("device"),
+        LostCause::Stopped => None,
+    }
+}
+
+fn number(count: impl TryInto<i64>) -> i64 {
+    count.try_into().unwrap_or(i64::MAX)
+}

@@ -1,0 +1,99 @@
+//! Serves the metrics by HTTP, to a few who ask from time to time: a connection carries one answer.
+
+use std::{convert::Infallible, future::ready, io, net::SocketAddr, sync::Arc, time::Duration};
+
+use hyper::{
+    Method, Request, Response, StatusCode,
+    header::{ALLOW, CONTENT_TYPE},
+    server::conn::http1,
+    service::service_fn,
+};
+use hyper_util::rt::TokioIo;
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::Semaphore,
+    time::{sleep, timeout},
+};
+use tracing::{debug, warn};
+
+const PATH: &str = "/metrics";
+const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+const PLAIN: &str = "text/plain; charset=utf-8";
+
+/// Two or three scrapers, and a person who looks; others wait.
+const CONNECTIONS_MAX: usize = 8;
+/// An answer takes milliseconds. Prometheus itself waits no longer than this.
+const CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
+/// A scraper's request has some hundred bytes; what the library asks for at least.
+const BUFFER_BYTES_MAX: usize = 8 << 10;
+/// Where connections can't be accepted, file descriptors have run out: some time has to pass.
+const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Gives the address too, whose port may have been left open.
+pub(crate) async fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
+    let listener = TcpListener::bind(address).await?;
+    let address = listener.local_addr()?;
+    Ok((listener, address))
+}
+
+/// Answers until it is dropped.
+pub(crate) async fn serve(listener: TcpListener, metrics: impl Fn() -> String + Clone + Send + Sync + 'static) {
+    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        let place = Arc::clone(&places).acquire_owned().await.expect("the semaphore is never closed");
+        match listener.accept().await {
+            Ok((stream, _)) => {
+                let metrics = metrics.clone();
+                tokio::spawn(async move {
+                    attend(stream, metrics).await;
+                    drop(place);
+                });
+            }
+            Err(error) => {
+                warn!(%error, "connection for metrics not accepted");
+                sleep(ACCEPT_PAUSE).await;
+            }
+        }
+    }
+}
+
+async fn attend(stream: TcpStream, metrics: impl Fn() -> String) {
+    let service = service_fn(|request| ready(Ok::<_, Infallible>(answer(&request, &metrics))));
+    let connection = http1::Builder::new()
+        .keep_alive(false)
+        .max_buf_size(BUFFER_BYTES_MAX)
+        .serve_connection(TokioIo::new(stream), service);
+    match timeout(CONNECTION_DEADLINE, connection).await {
+        Ok(Ok(())) => {}
+        Ok(Err(error)) => debug!(%error, "connection for metrics ended"),
+        Err(_) => debug!("connection for metrics was too slow"),
+    }
+}
+
+fn answer<B>(request: &Request<B>, metrics: impl Fn() -> String) -> Response<String> {
+    let (status, content_type, body) = match (request.uri().path(), request.method()) {
+        (PATH, &Method::GET | &Method::HEAD) => (StatusCode::OK, OPEN_METRICS, metrics()),
+        (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "metrics are only read\n".to_owned()),
+        _ => (StatusCode::NOT_FOUND, PLAIN, format!("metrics are at {PATH}\n")),
+    };
+    let response = Response::builder().status(status).header(CONTENT_TYPE, content_type).header(ALLOW, "GET, HEAD");
+    response.body(body).expect("all parts are well-formed constants")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(method: Method, path: &str) -> (u16, String) {
+        let request = Request::builder().method(method).uri(path).body(()).unwrap();
+        let response = answer(&request, || "all of them".to_owned());
+        (response.status().as_u16(), response.into_body())
+    }
+
+    #[test]
+    fn only_the_metrics_are_served_and_only_to_readers() {
+        assert_eq!(asked(Method::GET, "/metrics?name=any"), (200, "all of them".to_owned()));
+        assert_eq!(asked(Method::POST, "/metrics").0, 405);
+        assert_eq!(asked(Method::GET, "/"), (404, "metrics are at /metrics\n".to_owned()));
+    }
+}

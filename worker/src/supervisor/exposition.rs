@@ -1,0 +1,59 @@
+//! What Prometheus is told, from the worker's first moment: before devices and broker are there it says that they are not.
+
+use std::{
+    net::SocketAddr,
+    sync::{Arc, OnceLock, Weak},
+};
+
+use tracing::info;
+
+use super::{Supervisor, WorkerError};
+use crate::{
+    metrics::{Gauges, Metrics, server},
+    scheduler::PoolId,
+};
+
+#[derive(Debug)]
+pub(super) struct Exposition {
+    metrics: Arc<Metrics>,
+    supervisor: OnceLock<Weak<Supervisor>>,
+}
+
+impl Exposition {
+    /// Serves from now on, if there is an address to do so. One that can't be had is an error.
+    pub(super) async fn begin(address: Option<SocketAddr>, metrics: &Arc<Metrics>) -> Result<Arc<Self>, WorkerError> {
+        let exposition = Arc::new(Self { metrics: Arc::clone(metrics), supervisor: OnceLock::new() });
+        if let Some(address) = address {
+            let refused = |source| WorkerError::Metrics { address, source };
+            let (listener, address) = server::listen(address).await.map_err(refused)?;
+            info!(%address, "serving metrics");
+            let shown = Arc::clone(&exposition);
+            tokio::spawn(server::serve(listener, move || shown.text()));
+        }
+        Ok(exposition)
+    }
+
+    /// There is a supervisor to look at.
+    pub(super) fn is_of(&self, supervisor: &Arc<Supervisor>) {
+        self.supervisor.get_or_init(|| Arc::downgrade(supervisor));
+    }
+
+    fn text(&self) -> String {
+        if let Some(supervisor) = self.supervisor.get().and_then(Weak::upgrade) {
+            supervisor.show(&self.metrics.gauges);
+        }
+        self.metrics.text()
+    }
+}
+
+impl Supervisor {
+    /// Sets all gauges to what is true now.
+    fn show(&self, gauges: &Gauges) {
+        gauges.set_broker(&self.broker.state().borrow());
+        gauges.set_events_unconfirmed(self.events.unconfirmed_bytes());
+        for ((id, pool), waiting) in (0..).map(PoolId).zip(&self.config.pools).zip(self.admission.waiting()) {
+            gauges.set_pool(&pool.name, waiting, self.load.messages_of(id));
+        }
+        self.devices.iter().for_each(|slot| slot.show(&self.config, gauges));
+    }
+}
