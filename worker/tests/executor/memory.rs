@@ -1,9 +1,12 @@
 //! What an executor has of the device's memory, and what jobs find in it.
 
 use gpufleet_schema::{Block, Data, Dtype, Task};
-use gpufleet_worker::executor::{Executor, ExecutorJob};
+use gpufleet_worker::executor::{Executor, ExecutorJob, RunError};
+use tokio_util::sync::CancellationToken;
 
-use crate::harness::{add_one, buffer, job, launch, poll_until, ptx_task, start, succeed, u32_arg, u32s, zeros};
+use crate::harness::{
+    add_one, buffer, job, launch, misbehaving, poll_until, ptx_task, start, succeed, u32_arg, u32s, zeros,
+};
 
 const PTX: &str = include_str!("memory.ptx");
 const WORDS: u32 = 4096;
@@ -91,6 +94,31 @@ async fn a_job_leaves_no_more_kept_than_it_is_allowed() {
         finished.outcome.unwrap();
         assert_eq!(executor.memory().kept, kept + module, "{count} words beside {kept_max} bytes");
     }
+}
+
+/// The emulator, too, waits with a free for the kernels that run.
+#[tokio::test]
+async fn a_job_that_has_others_memory_given_back_first_does_not_hold_up_who_needs_none() {
+    let executor = start().await;
+    let (small, large, other) = (add_one(1000, 1), add_one(2000, 1), add_one(3000, 1));
+    succeed(&executor, &small).await;
+    succeed(&executor, &large).await;
+    let spinning = misbehaving("spin");
+    let cancel = CancellationToken::new();
+    let long = executor.run(ExecutorJob { cancel: &cancel, ..job(&spinning) });
+    // Of the two kept blocks the larger one has to go before this job gets a new one.
+    let giving_back = async {
+        poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
+        executor.run(ExecutorJob { kept_max: 4000, ..job(&other) }).await
+    };
+    let going_on = async {
+        for _ in 0..20 {
+            assert_eq!(u32s(&succeed(&executor, &small).await[0]), [1; 1000]);
+        }
+        cancel.cancel();
+    };
+    let (long, _, ()) = tokio::join!(long, giving_back, going_on);
+    assert!(matches!(long, Err(RunError::Cancelled)), "{long:?}");
 }
 
 #[tokio::test]

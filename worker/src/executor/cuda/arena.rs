@@ -3,6 +3,9 @@
 //! A job gets all of its buffers or none, so two jobs never wait for each other's halves. Where memory is short a job waits for its
 //! neighbours to end; alone, it fails with the numbers. Blocks are kept by size, because allocating stalls the whole device. How much
 //! may be kept beside a job is the supervisor's to say: other pools' executors live on what this one does not hold.
+//!
+//! The driver is never called with the books in hand: giving back may wait for the kernels that run, and meanwhile jobs end, and jobs start
+//! that find all they need among what is kept.
 
 use std::{
     collections::BTreeMap,
@@ -17,6 +20,8 @@ use crate::executor::sizes::Sizes;
 /// The books.
 #[derive(Debug)]
 pub(crate) struct Arena {
+    /// Held, before the books, by the one job that has the device asked for more: what it must give back first is back by then.
+    asking: Mutex<()>,
     state: Mutex<State>,
     released: Condvar,
     sizes: Sizes,
@@ -66,25 +71,32 @@ pub(crate) enum Shortage {
 
 impl Arena {
     pub(crate) fn new(sizes: Sizes, bytes_max: u64) -> Self {
-        Self { state: Mutex::default(), released: Condvar::new(), sizes, bytes_max }
+        Self { asking: Mutex::default(), state: Mutex::default(), released: Condvar::new(), sizes, bytes_max }
     }
 
     /// Memory for buffers of these sizes; afterwards no more than `kept_max` is kept for later ones. Waits while neighbours hold what is
     /// missing.
     pub(crate) fn take(&self, sizes: &[u64], kept_max: u64) -> Result<Allocation<'_>, Shortage> {
         let sizes: Vec<u64> = sizes.iter().map(|bytes| self.sizes.taken(*bytes)).collect();
-        let wanted = sizes.iter().fold(0_u64, |sum, bytes| sum.saturating_add(*bytes));
-        let mut state = self.state();
+        if let Some(blocks) = self.state().take_kept(&sizes, kept_max) {
+            return Ok(Allocation { blocks, arena: self });
+        }
         loop {
-            if let Some(blocks) = self.try_take(&mut state, &sizes, wanted, kept_max).map_err(Shortage::Cuda)? {
-                state.jobs += 1;
+            let asking = self.asking();
+            let ended = self.ended();
+            if let Some(blocks) = self.ask(&sizes, kept_max).map_err(Shortage::Cuda)? {
                 return Ok(Allocation { blocks, arena: self });
+            }
+            let state = self.state();
+            if state.ended != ended {
+                continue;
             }
             if state.jobs == 0 {
                 let free = state.free(self.bytes_max).map_err(Shortage::Cuda)?;
-                return Err(Shortage::OutOfMemory { wanted, free });
+                return Err(Shortage::OutOfMemory { wanted: total(&sizes), free });
             }
-            state = self.released.wait(state).expect("nobody panics while holding the arena");
+            drop(asking);
+            drop(self.wait_while(state, |state| state.ended == ended && state.jobs > 0));
         }
     }
 
@@ -95,33 +107,27 @@ impl Arena {
 
     /// Waits until more than `ended` jobs have given memory back. Answers `false` where no job is left that could.
     pub(crate) fn wait_past(&self, ended: u64) -> bool {
-        let mut state = self.state();
-        while state.ended == ended && state.jobs > 0 {
-            state = self.released.wait(state).expect("nobody panics while holding the arena");
-        }
-        state.ended != ended
+        self.wait_while(self.state(), |state| state.ended == ended && state.jobs > 0).ended != ended
     }
 
     /// Gives kept memory back to the device. Answers whether there was any.
     pub(crate) fn give_up_kept(&self) -> Result<bool, CudaError> {
-        let mut state = self.state();
-        let had_some = state.kept_bytes > 0;
-        state.trim(0)?;
+        let _asking = self.asking();
+        let surplus = self.state().surplus(0);
+        let had_some = !surplus.is_empty();
+        self.free(&surplus)?;
         Ok(had_some)
     }
 
-    /// The same for whoever is no job: giving back may wait for the kernels that run, and jobs go on meanwhile. One that finds too little
-    /// waits for this as for a neighbour.
+    /// The same for whoever is no job, and holds up none that asks the device for more. One that finds too little waits for this as for a
+    /// neighbour.
     pub(crate) fn give_back(&self) -> Result<(), CudaError> {
         let mut state = self.state();
-        let blocks = std::mem::take(&mut state.kept);
-        let bytes = std::mem::take(&mut state.kept_bytes);
-        state.used_bytes += bytes;
+        let surplus = state.surplus(0);
         state.jobs += 1;
         drop(state);
-        let freed = blocks.into_values().flatten().try_for_each(free);
+        let freed = self.free(&surplus);
         let mut state = self.state();
-        state.used_bytes -= bytes;
         state.jobs -= 1;
         state.ended += 1;
         drop(state);
@@ -134,40 +140,86 @@ impl Arena {
         Usage { held: state.used_bytes + state.kept_bytes, kept: state.kept_bytes, is_idle: state.jobs == 0 }
     }
 
+    fn asking(&self) -> MutexGuard<'_, ()> {
+        self.asking.lock().expect("nobody panics while asking the device")
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().expect("nobody panics while holding the arena")
     }
 
+    fn wait_while<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        holds: impl FnMut(&mut State) -> bool,
+    ) -> MutexGuard<'a, State> {
+        self.released.wait_while(state, holds).expect("nobody panics while holding the arena")
+    }
+
     /// All blocks, or `None` if there is not enough. Kept memory is given up once before that.
-    fn try_take(
-        &self,
-        state: &mut State,
-        sizes: &[u64],
-        wanted: u64,
-        kept_max: u64,
-    ) -> Result<Option<Vec<Block>>, CudaError> {
-        if state.used_bytes.saturating_add(wanted) > self.bytes_max {
+    fn ask(&self, sizes: &[u64], kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
+        if self.state().used_bytes.saturating_add(total(sizes)) > self.bytes_max {
             return Ok(None);
         }
-        if let Some(blocks) = state.allocate(sizes, kept_max, self.bytes_max)? {
+        match self.allocate(sizes, kept_max)? {
+            Some(blocks) => Ok(Some(blocks)),
+            None => self.allocate(sizes, 0),
+        }
+    }
+
+    /// What was kept is used first. What must go goes before anything new is asked of the device.
+    fn allocate(&self, sizes: &[u64], kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
+        let mut state = self.state();
+        let mut blocks: Vec<Option<Block>> = sizes.iter().map(|bytes| state.reuse(*bytes)).collect();
+        let surplus = state.surplus(kept_max);
+        drop(state);
+        let allocated = self.free(&surplus).and_then(|()| self.allocate_missing(sizes, &mut blocks));
+        let blocks: Vec<Block> = blocks.into_iter().flatten().collect();
+        let mut state = self.state();
+        if let Ok(true) = allocated {
+            state.jobs += 1;
             return Ok(Some(blocks));
         }
-        state.trim(0)?;
-        state.allocate(sizes, kept_max, self.bytes_max)
+        state.keep(&blocks);
+        allocated.map(|_| None)
+    }
+
+    /// Whether there was enough for all.
+    fn allocate_missing(&self, sizes: &[u64], blocks: &mut [Option<Block>]) -> Result<bool, CudaError> {
+        for (bytes, block) in sizes.iter().zip(blocks).filter(|(_, block)| block.is_none()) {
+            if !self.state().reserve(*bytes, self.bytes_max) {
+                return Ok(false);
+            }
+            // SAFETY: the memory is written before a kernel sees it: the lane fills every block to its end.
+            match called("cuMemAlloc", unsafe { result::malloc_sync(*bytes as usize) }) {
+                Ok(address) => *block = Some(Block { address, bytes: *bytes }),
+                Err(error) => {
+                    self.state().used_bytes -= bytes;
+                    return if error.is_out_of_memory() { Ok(false) } else { Err(error) };
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives blocks back to the device that nobody uses and that are no longer kept.
+    fn free(&self, blocks: &[Block]) -> Result<(), CudaError> {
+        let freed = blocks.iter().try_for_each(|block| free(block.address));
+        self.state().used_bytes -= blocks.iter().map(|block| block.bytes).sum::<u64>();
+        freed
     }
 }
 
 impl State {
-    /// What was kept is used first. What must go goes before anything new is asked of the device.
-    fn allocate(&mut self, sizes: &[u64], kept_max: u64, bytes_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
-        let mut blocks: Vec<Option<Block>> = sizes.iter().map(|bytes| self.reuse(*bytes)).collect();
-        let allocated = self.trim(kept_max).and_then(|()| self.allocate_missing(sizes, &mut blocks, bytes_max));
-        let blocks: Vec<Block> = blocks.into_iter().flatten().collect();
-        if let Ok(true) = allocated {
-            return Ok(Some(blocks));
+    /// All blocks for a job, where nothing has to be asked of the device.
+    fn take_kept(&mut self, sizes: &[u64], kept_max: u64) -> Option<Vec<Block>> {
+        let blocks: Vec<Block> = sizes.iter().map_while(|bytes| self.reuse(*bytes)).collect();
+        if blocks.len() < sizes.len() || self.kept_bytes > kept_max {
+            self.keep(&blocks);
+            return None;
         }
-        self.keep(&blocks);
-        allocated.map(|_| None)
+        self.jobs += 1;
+        Some(blocks)
     }
 
     fn reuse(&mut self, bytes: u64) -> Option<Block> {
@@ -175,30 +227,6 @@ impl State {
         self.kept_bytes -= bytes;
         self.used_bytes += bytes;
         Some(Block { address, bytes })
-    }
-
-    /// Whether there was enough for all.
-    fn allocate_missing(
-        &mut self,
-        sizes: &[u64],
-        blocks: &mut [Option<Block>],
-        bytes_max: u64,
-    ) -> Result<bool, CudaError> {
-        for (bytes, block) in sizes.iter().zip(blocks).filter(|(_, block)| block.is_none()) {
-            if self.used_bytes + self.kept_bytes + bytes > bytes_max {
-                return Ok(false);
-            }
-            // SAFETY: the memory is written before a kernel sees it: the lane fills every block to its end.
-            match called("cuMemAlloc", unsafe { result::malloc_sync(*bytes as usize) }) {
-                Ok(address) => {
-                    self.used_bytes += bytes;
-                    *block = Some(Block { address, bytes: *bytes });
-                }
-                Err(error) if error.is_out_of_memory() => return Ok(false),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(true)
     }
 
     fn keep(&mut self, blocks: &[Block]) {
@@ -209,20 +237,27 @@ impl State {
         }
     }
 
-    /// Gives kept blocks back to the device, the largest first, until no more than `kept_max` is kept.
-    fn trim(&mut self, kept_max: u64) -> Result<(), CudaError> {
-        while self.kept_bytes > kept_max {
-            let Some(mut largest) = self.kept.last_entry() else { return Ok(()) };
-            let bytes = *largest.key();
-            match largest.get_mut().pop() {
-                Some(address) => {
-                    self.kept_bytes -= bytes;
-                    free(address)?;
-                }
-                None => drop(largest.remove()),
+    /// Whether so many bytes are left of our share; they are in the books from now on.
+    fn reserve(&mut self, bytes: u64, bytes_max: u64) -> bool {
+        let fits = self.used_bytes + self.kept_bytes + bytes <= bytes_max;
+        if fits {
+            self.used_bytes += bytes;
+        }
+        fits
+    }
+
+    /// What is kept beyond `kept_max`, the largest blocks first. It counts as used until it is freed.
+    fn surplus(&mut self, kept_max: u64) -> Vec<Block> {
+        let mut surplus = Vec::new();
+        while self.kept_bytes > kept_max
+            && let Some(largest) = self.kept.last_key_value().map(|(bytes, _)| *bytes)
+        {
+            match self.reuse(largest) {
+                Some(block) => surplus.push(block),
+                None => drop(self.kept.remove(&largest)),
             }
         }
-        Ok(())
+        surplus
     }
 
     /// What a job alone could have: the device's free memory, or the rest of our share if that is less.
@@ -230,6 +265,10 @@ impl State {
         let (free, _) = called("cuMemGetInfo", result::mem_get_info())?;
         Ok((free as u64 + self.kept_bytes).min(bytes_max - self.used_bytes.min(bytes_max)))
     }
+}
+
+fn total(sizes: &[u64]) -> u64 {
+    sizes.iter().fold(0, |sum, bytes| sum.saturating_add(*bytes))
 }
 
 fn free(address: CUdeviceptr) -> Result<(), CudaError> {
