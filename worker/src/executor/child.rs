@@ -12,7 +12,7 @@
 use std::{
     collections::HashMap,
     io,
-    os::{fd::OwnedFd, unix::net::UnixStream},
+    os::unix::net::UnixStream,
     process::ExitCode,
     sync::{Arc, Mutex, mpsc},
     thread::{self, JoinHandle},
@@ -96,7 +96,7 @@ fn serve(args: &Args) -> Result<(), ChildError> {
         }
     };
     let chores = start_chores(&common, &outgoing)?;
-    let inbox = Arc::new(Mutex::new(Inbox::new(incoming, Arc::clone(&outgoing), chores)));
+    let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores)));
     let lanes = start_lanes(args.lanes.max(1) + 1, &common, &inbox, &outgoing)?;
     say(&outgoing, &FromExecutor::Ready(common.device.info.clone(), memory))?;
     for lane in lanes {
@@ -212,6 +212,7 @@ fn run_lane(
         // A statement of its own: the inbox is free again before the job runs.
         let next = inbox.lock().expect("nobody panics while holding the inbox").next_job()?;
         let Some(work) = next else { return Ok(()) };
+        pin(&work.segments, outgoing)?;
         let (outcome, timings) = match lane.run(common, &work) {
             Ok(ended) => ended,
             Err(error) => fault::die(outgoing, &common.library, error, &work.run),
@@ -232,10 +233,20 @@ fn run_lane(
     }
 }
 
-/// Where the supervisor's frames come in, and what it has told of: programs and segments by its ids.
+/// Pins what was not pinned before: the first job of a segment has that done, on its lane.
+fn pin(segments: &HashMap<u32, Arc<PinnedSegment>>, outgoing: &Mutex<UnixStream>) -> Result<(), FrameError> {
+    for (segment, pinned) in segments {
+        if let Err(problem) = pinned.pin() {
+            say(outgoing, &FromExecutor::Unpinned { segment: *segment, reason: problem.to_string() })?;
+        }
+    }
+    Ok(())
+}
+
+/// Where the supervisor's frames come in, and what it has told of: programs and segments by its ids. Nothing here calls the driver, which
+/// may wait for a kernel, and nobody would read what comes meanwhile.
 struct Inbox {
     incoming: UnixStream,
-    outgoing: Arc<Mutex<UnixStream>>,
     chores: mpsc::Sender<Chore>,
     programs: HashMap<u32, Arc<Program>>,
     segments: HashMap<u32, Arc<PinnedSegment>>,
@@ -244,8 +255,8 @@ struct Inbox {
 }
 
 impl Inbox {
-    fn new(incoming: UnixStream, outgoing: Arc<Mutex<UnixStream>>, chores: mpsc::Sender<Chore>) -> Self {
-        Self { incoming, outgoing, chores, programs: HashMap::new(), segments: HashMap::new(), stopped: false }
+    fn new(incoming: UnixStream, chores: mpsc::Sender<Chore>) -> Self {
+        Self { incoming, chores, programs: HashMap::new(), segments: HashMap::new(), stopped: false }
     }
 
     /// The next job; `None` once the supervisor says stop. If the supervisor is gone instead, ends the process and whatever runs.
@@ -254,31 +265,33 @@ impl Inbox {
             let Some((message, descriptor)) = frame::read(&self.incoming)? else { fault::exit(0) };
             match (message, descriptor) {
                 (ToExecutor::Segment { segment, bytes }, Some(descriptor)) => {
-                    self.add_segment(segment, bytes, descriptor)?
+                    let mapped = PinnedSegment::open(descriptor, bytes).map_err(ChildError::Segment)?;
+                    self.segments.insert(segment, Arc::new(mapped));
                 }
                 (ToExecutor::Segment { .. }, None) => return Err(nonsense("a segment without its descriptor")),
-                (ToExecutor::DropSegment { segment }, _) => drop(self.segments.remove(&segment)),
+                (ToExecutor::DropSegment { segment }, _) => {
+                    let dropped = self.segments.remove(&segment);
+                    self.leave_to_chores(Chore::Drop(Box::new(dropped)));
+                }
                 (ToExecutor::Program { program, image }, _) => {
                     self.programs.insert(program, Arc::new(Program::new(image)));
                 }
-                (ToExecutor::ForgetProgram { program }, _) => drop(self.programs.remove(&program)),
+                (ToExecutor::ForgetProgram { program }, _) => {
+                    let forgotten = self.programs.remove(&program);
+                    self.leave_to_chores(Chore::Drop(Box::new(forgotten)));
+                }
                 (ToExecutor::Run(run), _) => return Ok(Some(self.work(run)?)),
-                // The thread is there as long as this is.
-                (ToExecutor::GiveBack, _) => drop(self.chores.send(Chore::GiveBack)),
-                (ToExecutor::Measure, _) => drop(self.chores.send(Chore::Measure)),
+                (ToExecutor::GiveBack, _) => self.leave_to_chores(Chore::GiveBack),
+                (ToExecutor::Measure, _) => self.leave_to_chores(Chore::Measure),
                 (ToExecutor::Stop, _) => self.stopped = true,
             }
         }
         Ok(None)
     }
 
-    fn add_segment(&mut self, id: u32, bytes: u64, descriptor: OwnedFd) -> Result<(), ChildError> {
-        let (segment, problem) = PinnedSegment::open(descriptor, bytes).map_err(ChildError::Segment)?;
-        self.segments.insert(id, Arc::new(segment));
-        if let Some(problem) = problem {
-            say(&self.outgoing, &FromExecutor::Unpinned { segment: id, reason: problem.to_string() })?;
-        }
-        Ok(())
+    fn leave_to_chores(&self, chore: Chore) {
+        // The thread is there as long as this is.
+        drop(self.chores.send(chore));
     }
 
     fn work(&self, run: Run) -> Result<Work, ChildError> {

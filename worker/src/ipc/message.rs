@@ -8,7 +8,7 @@ use crate::compiler::Target;
 /// What the supervisor says.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToExecutor {
-    /// A memory file comes with this frame: map it, pin it, keep it.
+    /// A memory file comes with this frame: map it, pin it for its first job, keep it.
     Segment {
         segment: u32,
         bytes: u64,

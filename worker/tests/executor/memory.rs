@@ -1,6 +1,8 @@
 //! What an executor has of the device's memory, and what jobs find in it.
 
-use gpufleet_schema::{Block, Data, Dtype, Task};
+use std::borrow::Cow;
+
+use gpufleet_schema::{Block, Data, Dtype, Program, Task};
 use gpufleet_worker::executor::{Executor, ExecutorJob, RunError};
 use tokio_util::sync::CancellationToken;
 
@@ -118,6 +120,30 @@ async fn a_job_that_has_others_memory_given_back_first_does_not_hold_up_who_need
         cancel.cancel();
     };
     let (long, _, ()) = tokio::join!(long, giving_back, going_on);
+    assert!(matches!(long, Err(RunError::Cancelled)), "{long:?}");
+}
+
+/// The emulator, too, waits with unloading for the kernels that run.
+#[tokio::test]
+async fn a_program_that_is_forgotten_while_another_runs_holds_up_nobody() {
+    let executor = start().await;
+    // More than an executor is told of at once.
+    let texts: Vec<String> = (0..140).map(|number| format!("{PTX}\n// {number}\n")).collect();
+    let task = |text| Task { program: Program::Ptx(Cow::Borrowed(text)), ..leaves_a_pattern() };
+    for text in &texts[..120] {
+        succeed(&executor, &task(text)).await;
+    }
+    let spinning = misbehaving("spin");
+    let cancel = CancellationToken::new();
+    let long = executor.run(ExecutorJob { cancel: &cancel, ..job(&spinning) });
+    let others = async {
+        poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
+        for text in &texts[120..] {
+            succeed(&executor, &task(text)).await;
+        }
+        cancel.cancel();
+    };
+    let (long, ()) = tokio::join!(long, others);
     assert!(matches!(long, Err(RunError::Cancelled)), "{long:?}");
 }
 

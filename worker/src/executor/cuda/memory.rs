@@ -3,7 +3,7 @@
 //! The supervisor admits jobs by its books, so it has to know at any time the most that this process may have beyond what its jobs
 //! declared: it is told when that grows, before the job ends that left it behind, and when nothing runs any more.
 
-use std::{os::unix::net::UnixStream, sync::Mutex};
+use std::{any::Any, os::unix::net::UnixStream, sync::Mutex};
 
 use super::{arena::Arena, device::Device, error::CudaError, program::Shelf};
 use crate::ipc::{
@@ -87,17 +87,24 @@ impl From<CudaError> for TellError {
 }
 
 /// What the supervisor asks for between jobs.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(crate) enum Chore {
     GiveBack,
     Measure,
+    /// A program or a segment that no job will name again.
+    Drop(Box<dyn Any + Send>),
 }
 
 impl Chore {
-    /// Apart from lanes and from whoever reads the socket: giving back may wait for a kernel.
+    /// Apart from lanes and from whoever reads the socket: giving back, unloading and unpinning may wait for a kernel.
     pub(crate) fn run(self, memory: &Memory, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
-        if matches!(self, Self::GiveBack) {
-            memory.give_back()?;
+        match self {
+            Self::GiveBack => memory.give_back()?,
+            Self::Measure => {}
+            Self::Drop(forgotten) => {
+                drop(forgotten);
+                return Ok(());
+            }
         }
         memory.answer(outgoing)
     }

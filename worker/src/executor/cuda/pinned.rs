@@ -1,7 +1,6 @@
 //! Segments of shared memory, pinned for the device's copy engines.
 
-use std::io;
-use std::os::fd::OwnedFd;
+use std::{io, os::fd::OwnedFd, sync::OnceLock};
 
 use cudarc::driver::sys;
 
@@ -11,22 +10,29 @@ use crate::ipc::{message::Place, segment::Segment};
 /// Visible to every context of the process, as ours is the only one anyway.
 const REGISTER_FLAGS: u32 = 0;
 
-/// A mapped segment, pinned if the driver was willing.
+/// A mapped segment, pinned for its first job if the driver is willing.
 #[derive(Debug)]
 pub(crate) struct PinnedSegment {
     segment: Segment,
-    is_pinned: bool,
+    is_pinned: OnceLock<bool>,
 }
 
 impl PinnedSegment {
-    /// Maps and pins. The second value says why it could not be pinned; copies then take the slow way and are still right.
-    pub(crate) fn open(descriptor: OwnedFd, bytes: u64) -> io::Result<(Self, Option<CudaError>)> {
-        let segment = Segment::open(descriptor, bytes)?;
-        // SAFETY: the mapping is live, has this length, and is unregistered before it is unmapped.
-        let registered =
-            unsafe { sys::cuMemHostRegister_v2(segment.as_mut_ptr().cast(), segment.len(), REGISTER_FLAGS) }.result();
-        let problem = called("cuMemHostRegister", registered).err();
-        Ok((Self { segment, is_pinned: problem.is_none() }, problem))
+    pub(crate) fn open(descriptor: OwnedFd, bytes: u64) -> io::Result<Self> {
+        Ok(Self { segment: Segment::open(descriptor, bytes)?, is_pinned: OnceLock::new() })
+    }
+
+    /// Pins it unless that was tried before. Who tries is told why it could not be done; copies then take the slow way and are still right.
+    pub(crate) fn pin(&self) -> Result<(), CudaError> {
+        let mut problem = None;
+        self.is_pinned.get_or_init(|| {
+            let (start, length) = (self.segment.as_mut_ptr().cast(), self.segment.len());
+            // SAFETY: the mapping is live, has this length, and is unregistered before it is unmapped.
+            let registered = unsafe { sys::cuMemHostRegister_v2(start, length, REGISTER_FLAGS) }.result();
+            problem = called("cuMemHostRegister", registered).err();
+            problem.is_none()
+        });
+        problem.map_or(Ok(()), Err)
     }
 
     /// The start of a range, if all of it lies inside.
@@ -42,7 +48,7 @@ impl PinnedSegment {
 
 impl Drop for PinnedSegment {
     fn drop(&mut self) {
-        if self.is_pinned {
+        if self.is_pinned.get() == Some(&true) {
             // SAFETY: it was registered and is still mapped; the supervisor drops a segment only when no job names it.
             let unregistered = unsafe { sys::cuMemHostUnregister(self.segment.as_mut_ptr().cast()) };
             if let Err(error) = called("cuMemHostUnregister", unregistered.result()) {
