@@ -217,7 +217,7 @@ impl Shared {
         Watch { shared: Arc::clone(self), job, deadline, cancel, ending: Some(ending) }.ended().await
     }
 
-    fn kill_for(&self, job: u64, cut: Cut) {
+    pub(super) fn kill_for(&self, job: u64, cut: Cut) {
         let mut state = self.state();
         if state.pending.contains_key(&job) && state.killed_for.is_none() {
             state.killed_for = Some((job, cut));

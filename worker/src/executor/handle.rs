@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     CudaSpec,
     flight::{Announcer, Ended, Pending, Shared, Stop, Watched},
-    keeper::{Exit, Ward},
+    keeper::Ward,
     link,
     loss::{Loss, RunError, StartError},
     programs::{Code, Key},
@@ -137,8 +137,8 @@ impl Executor {
             },
             Ok(Some(FromExecutor::Refused(refusal))) => return Err(refusal.into()),
             Ok(_) | Err(_) => {
-                let Exit { status, tail } = ward.end().await;
-                return Err(StartError::Died { status: status.to_string(), stderr_tail: tail });
+                let exit = ward.end().await;
+                return Err(StartError::Died { status: exit.how(), stderr_tail: exit.tail });
             }
         };
         let (outgoing, queue) = mpsc::unbounded_channel();
@@ -154,8 +154,13 @@ impl Executor {
             compiler: options.compiler,
             memory: Mutex::new(Watched { last: memory, watcher: None }),
         });
-        tokio::spawn(link::write(writer, queue));
-        tokio::spawn(link::listen(Arc::clone(&shared), incoming));
+        let writing = tokio::spawn(link::write(writer, queue));
+        let listening = link::listen(Arc::clone(&shared), incoming);
+        tokio::spawn(async move {
+            listening.await;
+            // A child that is stuck takes no more frames.
+            writing.abort();
+        });
         Ok((Self { shared }, device))
     }
 

@@ -13,11 +13,13 @@ use std::{
     process::{Child, Command, ExitStatus},
     sync::{Arc, Mutex},
     thread,
+    time::Duration,
 };
 
 use tokio::{
     net::{UnixStream, unix::OwnedWriteHalf},
     sync::{oneshot, watch},
+    time::Instant,
 };
 use tracing::debug;
 
@@ -27,6 +29,9 @@ use super::link::Incoming;
 const TAIL_BYTES_MAX: usize = 16 << 10;
 /// A line longer than this is cut where it is logged; a kernel's `printf` may never end its line.
 const LINE_BYTES_MAX: u64 = 4 << 10;
+/// A killed process is gone as soon as the kernel has taken back its memory, and what it had of a large GPU takes a while. One that hangs
+/// in a call of a sick GPU's driver may never be.
+const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
 /// A child process. Dropping it leaves the child alone; [`Keeper::kill`] does not.
 #[derive(Debug, Clone)]
@@ -35,6 +40,9 @@ pub(crate) struct Keeper {
     /// True until the child has been reaped: then its id may name another process.
     alive: Arc<Mutex<bool>>,
     exit: watch::Receiver<Option<Exit>>,
+    /// When it was first killed.
+    killed: watch::Sender<Option<Instant>>,
+    kill_deadline: Duration,
 }
 
 /// A child that is killed when whoever started it gives it up or is cancelled.
@@ -44,18 +52,24 @@ pub(crate) struct Ward(Option<Keeper>);
 /// How a child ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Exit {
-    pub status: ExitStatus,
+    /// `None` where it was killed and did not end.
+    pub status: Option<ExitStatus>,
     /// The end of what it printed.
     pub tail: String,
 }
 
 impl Keeper {
+    fn new(pid: u32, alive: Arc<Mutex<bool>>, exit: watch::Receiver<Option<Exit>>) -> Self {
+        Self { pid, alive, exit, killed: watch::Sender::new(None), kill_deadline: KILL_DEADLINE }
+    }
+
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
 
     /// Ends the child at once, if it is still there.
     pub(crate) fn kill(&self) {
+        self.killed.send_if_modified(|killed| killed.replace(killed.unwrap_or_else(Instant::now)).is_none());
         let alive = self.alive.lock().expect("nobody panics while holding it");
         if *alive {
             // SAFETY: kill has no memory effects, and the child is not yet reaped, so the id is still its own.
@@ -63,14 +77,26 @@ impl Keeper {
         }
     }
 
-    /// Waits for the child's end. Cancelling changes nothing.
+    /// Waits for the child's end; once it was killed, not for ever. Cancelling changes nothing.
     pub(crate) async fn exit(&self) -> Exit {
         let mut exit = self.exit.clone();
-        match exit.wait_for(Option::is_some).await {
+        let ended = tokio::select! {
+            biased;
+            ended = exit.wait_for(Option::is_some) => ended,
+            () = self.overdue() => return Exit { status: None, tail: String::new() },
+        };
+        match ended {
             Ok(exit) => exit.clone().expect("that is what was waited for"),
             // The keeper thread ends only after it has sent.
             Err(_) => unreachable!("the keeper thread died without a word"),
         }
+    }
+
+    /// Resolves when a kill has had the time that it may take. Without a kill it never does.
+    pub(crate) async fn overdue(&self) {
+        let mut killed = self.killed.subscribe();
+        let at = *killed.wait_for(Option::is_some).await.expect("the sender is here");
+        tokio::time::sleep_until(at.expect("that is what was waited for") + self.kill_deadline).await;
     }
 }
 
@@ -110,14 +136,28 @@ impl Drop for Ward {
 }
 
 impl Exit {
+    /// It was killed and is still there: no signal reaches it in the driver.
+    pub(crate) fn is_stuck(&self) -> bool {
+        self.status.is_none()
+    }
+
     /// One line for a person.
     pub(crate) fn describe(&self) -> String {
+        let status = self.how();
         match self.tail.lines().rev().find(|line| !line.trim().is_empty()) {
             // Kernels print too, and a log or a terminal that shows this must not obey them.
             Some(line) => {
-                format!("{}; its last words: {}", self.status, line.trim().replace(char::is_control, "\u{fffd}"))
+                format!("{status}; its last words: {}", line.trim().replace(char::is_control, "\u{fffd}"))
             }
-            None => self.status.to_string(),
+            None => status,
+        }
+    }
+
+    /// The same without its last words.
+    pub(crate) fn how(&self) -> String {
+        match &self.status {
+            Some(status) => status.to_string(),
+            None => format!("it did not end within {} s of a kill", KILL_DEADLINE.as_secs()),
         }
     }
 }
@@ -153,7 +193,7 @@ fn keep(mut command: Command, output: io::PipeReader, started: oneshot::Sender<i
     };
     let (exit, exited) = watch::channel(None);
     let alive = Arc::new(Mutex::new(true));
-    let keeper = Keeper { pid: child.id(), alive: Arc::clone(&alive), exit: exited };
+    let keeper = Keeper::new(child.id(), Arc::clone(&alive), exited);
     drop(started.send(Ok(Ward(Some(keeper)))));
     exit.send_replace(Some(watch_over(child, output, &alive)));
 }
@@ -165,7 +205,7 @@ fn watch_over(mut child: Child, output: io::PipeReader, alive: &Mutex<bool>) -> 
     let mut alive = alive.lock().expect("nobody panics while holding it");
     let status = child.wait().expect("the child is ours and not yet reaped");
     *alive = false;
-    Exit { status, tail }
+    Exit { status: Some(status), tail }
 }
 
 /// Reads to the end of the output, which is the end of the child, and keeps the last of it.
@@ -202,6 +242,15 @@ fn wait_without_reaping(pid: u32) {
 }
 
 #[cfg(test)]
+impl Keeper {
+    /// Of a child on which a kill has no effect, until the sender says that it ended.
+    pub(crate) fn of_a_stuck_child() -> (Self, watch::Sender<Option<Exit>>) {
+        let (end, exit) = watch::channel(None);
+        (Self { kill_deadline: Duration::ZERO, ..Self::new(0, Arc::default(), exit) }, end)
+    }
+}
+
+#[cfg(test)]
 mod tests {
     use std::{os::fd::AsRawFd, time::Duration};
 
@@ -229,9 +278,20 @@ mod tests {
         assert_eq!(tokio::time::timeout(DEADLINE, ended).await.expect("it was killed").unwrap().unwrap(), 0);
     }
 
+    #[tokio::test]
+    async fn a_child_that_outlives_a_kill_is_not_waited_for() {
+        let (keeper, end) = Keeper::of_a_stuck_child();
+        assert!(futures::poll!(Box::pin(keeper.exit())).is_pending());
+        let exit = Ward(Some(keeper.clone())).end().await;
+        assert!(exit.is_stuck() && exit.describe().contains("did not end"), "{exit:?}");
+        // Should it end after all, that is what is said of it.
+        end.send_replace(Some(Exit { status: Some(ExitStatus::default()), tail: String::new() }));
+        assert!(!keeper.exit().await.is_stuck());
+    }
+
     #[test]
     fn last_words_give_no_orders_to_a_terminal() {
-        let exit = Exit { status: ExitStatus::default(), tail: "first\n\x1b[2J gone\n\n".to_owned() };
+        let exit = Exit { status: Some(ExitStatus::default()), tail: "first\n\x1b[2J gone\n\n".to_owned() };
         assert!(exit.describe().ends_with("its last words: \u{fffd}[2J gone"), "{}", exit.describe());
     }
 }

@@ -72,23 +72,13 @@ pub(crate) async fn receive<T: DeserializeOwned>(socket: &mut Incoming) -> Resul
     Ok(Some(frame::decode(&body)?))
 }
 
-/// Reads until the child is gone; then answers for every job that it left behind.
+/// Reads until the child is gone, or was killed and goes not; then answers for every job that it left behind.
 pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
     let mut poison = None;
-    let nonsense = loop {
-        match receive(&mut socket).await {
-            Ok(Some(FromExecutor::Finished { job, outcome, timings })) => finish(&shared, job, outcome, timings),
-            Ok(Some(FromExecutor::Memory(report))) => shared.memory_is(report),
-            Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(&shared, segment, reason),
-            Ok(Some(FromExecutor::Poisoned(said))) => poison = Some(said),
-            Ok(Some(FromExecutor::Ready(..) | FromExecutor::Refused(_))) => {
-                break Some("it said twice that it is ready".to_owned());
-            }
-            Ok(None) => break None,
-            // A child that is killed resets the socket where it had unread frames.
-            Err(FrameError::Io(_)) => break None,
-            Err(error) => break Some(format!("could not {error}")),
-        }
+    let nonsense = tokio::select! {
+        biased;
+        nonsense = hear(&shared, &mut socket, &mut poison) => nonsense,
+        () = shared.keeper.overdue() => None,
     };
     if nonsense.is_some() {
         shared.keeper.kill();
@@ -101,6 +91,25 @@ pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
         }
     };
     bury(&shared, poison, nonsense, &exit);
+}
+
+/// Takes what the child says until the end of the socket; or until it says what can't be, which is returned.
+async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison>) -> Option<String> {
+    loop {
+        match receive(socket).await {
+            Ok(Some(FromExecutor::Finished { job, outcome, timings })) => finish(shared, job, outcome, timings),
+            Ok(Some(FromExecutor::Memory(report))) => shared.memory_is(report),
+            Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(shared, segment, reason),
+            Ok(Some(FromExecutor::Poisoned(said))) => *poison = Some(said),
+            Ok(Some(FromExecutor::Ready(..) | FromExecutor::Refused(_))) => {
+                return Some("it said twice that it is ready".to_owned());
+            }
+            Ok(None) => return None,
+            // A child that is killed resets the socket where it had unread frames.
+            Err(FrameError::Io(_)) => return None,
+            Err(error) => return Some(format!("could not {error}")),
+        }
+    }
 }
 
 fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timings) {
@@ -132,9 +141,9 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
     });
     let death = Death { poison, nonsense, killed_for: state.killed_for, stopping: state.stopping, exit };
     let loss = death.loss(pending.len());
-    shared.lost.send_replace(Some(loss.clone()));
+    shared.lost.send_replace(Some(death.of_executor(&loss)));
     drop(state);
-    let answers = death.answers(&pending, &loss);
+    let answers = death.answers(&pending);
     for (job, pending) in pending {
         let ended = match answers.get(&job) {
             Some(Some(failure)) => Ended::Finished { outcome: Err(failure.clone()), timings: Timings::default() },
@@ -155,6 +164,14 @@ struct Death<'a> {
 }
 
 impl Death<'_> {
+    /// What the executor's end is to who starts the next, beyond what it is to the jobs: a device on which a process hangs is to be probed.
+    fn of_executor(&self, loss: &Loss) -> Loss {
+        if !self.exit.is_stuck() || loss.cause == LostCause::Stopped {
+            return loss.clone();
+        }
+        Loss { cause: LostCause::Device, reason: format!("{}, and {}", loss.reason, self.exit.describe()) }
+    }
+
     fn loss(&self, jobs: usize) -> Loss {
         let cause = match (&self.poison, self.killed_for) {
             (Some(poison), _) if poison.device => LostCause::Device,
@@ -180,7 +197,7 @@ impl Death<'_> {
     }
 
     /// The jobs for whose sake the others are lost, with what they are told; nothing, if they were cancelled.
-    fn answers(&self, pending: &HashMap<u64, Pending>, loss: &Loss) -> HashMap<u64, Option<Failure>> {
+    fn answers(&self, pending: &HashMap<u64, Pending>) -> HashMap<u64, Option<Failure>> {
         let time_limit = || {
             Failure::new(Verdict::Timeout, FailureCode::TimeLimit, "the time limit has passed; the executor was killed")
         };
@@ -189,13 +206,12 @@ impl Death<'_> {
                 culprit(pending, poison).into_iter().map(|job| (job, Some(fault(poison)))).collect()
             }
             Some(_) => HashMap::new(),
-            None if loss.cause == LostCause::Neighbour => self
+            None => self
                 .killed_for
                 .into_iter()
                 .filter(|(job, _)| pending.contains_key(job))
                 .map(|(job, cut)| (job, (cut == Cut::TimeLimit).then(time_limit)))
                 .collect(),
-            None => HashMap::new(),
         }
     }
 
@@ -240,16 +256,4 @@ fn fault(poison: &Poison) -> Failure {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::only_kernel;
-
-    #[test]
-    fn a_kernel_is_named_without_a_report_only_where_no_other_ran() {
-        let [one, twice, two] = [&["a"][..], &["a", "a"], &["a", "b"]]
-            .map(|names| Vec::from_iter(names.iter().map(|name| name.to_string())));
-        assert_eq!(only_kernel([&*one].into_iter()).as_deref(), Some("a"));
-        assert_eq!(only_kernel([&*twice].into_iter()).as_deref(), Some("a"));
-        assert_eq!(only_kernel([&*two].into_iter()), None);
-        assert_eq!(only_kernel([&*one, &*one].into_iter()), None);
-    }
-}
+mod tests;

@@ -1,0 +1,81 @@
+use std::sync::Mutex;
+
+use tokio::{
+    net::UnixStream,
+    sync::{Semaphore, oneshot, watch},
+};
+
+use super::*;
+use crate::{
+    compiler::Compiler,
+    executor::{
+        flight::{Announcer, State, Watched},
+        keeper::Keeper,
+        programs::Code,
+    },
+    ipc::{DeviceInfo, slab::Slab},
+};
+
+#[test]
+fn a_kernel_is_named_without_a_report_only_where_no_other_ran() {
+    let [one, twice, two] =
+        [&["a"][..], &["a", "a"], &["a", "b"]].map(|names| Vec::from_iter(names.iter().map(|name| name.to_string())));
+    assert_eq!(only_kernel([&*one].into_iter()).as_deref(), Some("a"));
+    assert_eq!(only_kernel([&*twice].into_iter()).as_deref(), Some("a"));
+    assert_eq!(only_kernel([&*two].into_iter()), None);
+    assert_eq!(only_kernel([&*one, &*one].into_iter()), None);
+}
+
+/// With the queue that nobody empties.
+fn shared(keeper: Keeper) -> (Arc<Shared>, mpsc::UnboundedReceiver<Outgoing>) {
+    let (outgoing, queue) = mpsc::unbounded_channel();
+    let shared = Shared {
+        device: DeviceInfo::named(0, "GPU-1"),
+        keeper,
+        slab: Slab::new(Box::new(Announcer(outgoing.clone()))),
+        outgoing,
+        state: Mutex::new(State::default()),
+        lost: watch::Sender::new(None),
+        lanes: Arc::new(Semaphore::new(2)),
+        lanes_max: 2,
+        compiler: Arc::new(Compiler::new(None)),
+        memory: Mutex::new(Watched::default()),
+    };
+    (Arc::new(shared), queue)
+}
+
+async fn sent(shared: &Shared, job: u64) -> oneshot::Receiver<Ended> {
+    let (answer, ending) = oneshot::channel();
+    let pending = Pending {
+        answer,
+        program: Code::Ptx("").key(),
+        entries: vec!["spin".to_owned()],
+        _slot: Arc::new(shared.slab.take(1).await.unwrap()),
+        _lanes: Arc::clone(&shared.lanes).acquire_owned().await.unwrap(),
+    };
+    shared.state().pending.insert(job, pending);
+    ending
+}
+
+#[tokio::test]
+async fn jobs_of_an_executor_that_does_not_die_are_answered_and_its_device_is_suspect() {
+    let (keeper, _end) = Keeper::of_a_stuck_child();
+    let (shared, _queue) = shared(keeper);
+    // The child holds its end of the socket for ever.
+    let (ours, _theirs) = UnixStream::pair().unwrap();
+    let listening = listen(Arc::clone(&shared), Incoming::new(ours.into_split().0));
+    let (limited, neighbour) = (sent(&shared, 1).await, sent(&shared, 2).await);
+    shared.kill_for(1, Cut::TimeLimit);
+    listening.await;
+    match limited.await.unwrap() {
+        Ended::Finished { outcome: Err(failure), .. } => assert_eq!(failure.code, FailureCode::TimeLimit),
+        other => panic!("{other:?}"),
+    }
+    match neighbour.await.unwrap() {
+        Ended::Lost(loss) => assert_eq!(loss.cause, LostCause::Neighbour),
+        other => panic!("{other:?}"),
+    }
+    let loss = shared.lost().await;
+    assert_eq!(loss.cause, LostCause::Device);
+    assert!(loss.reason.contains("time limit") && loss.reason.contains("did not end"), "{}", loss.reason);
+}
