@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use gpufleet_schema::{ClientName, Encoding, Event, JobId, PoolName, Priority, Submitted, topology};
-use gpufleet_transport::{Broker, BrokerUrl, Consumer, Delivery, EventSink, Incoming, Options, QueueKind};
+use gpufleet_transport::{Broker, BrokerUrl, Consumer, Delivery, EventSink, Incoming, Options, QueueKind, State};
 use tokio::{sync::Mutex, task::AbortHandle};
 use tracing::{debug, warn};
 
@@ -100,6 +100,20 @@ impl Fleet {
             }
         }
         Ok(sum)
+    }
+
+    /// Resolves with what it is, once something keeps jobs from going out: the broker takes no messages, or can't be reached. Jobs that are
+    /// being submitted wait for it, as long as they are told to. Cancelling is harmless.
+    pub async fn held_up(&self) -> String {
+        let broker = &self.connection.broker;
+        let mut state = broker.state();
+        loop {
+            // The connection has the other end.
+            drop(state.wait_for(|state| *state != State::Connected).await);
+            if let Some(trouble) = broker.trouble() {
+                return trouble;
+            }
+        }
     }
 
     /// What was counted since the connection was made.

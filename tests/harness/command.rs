@@ -6,7 +6,7 @@ use std::{
 };
 
 use gpufleet_local::programs;
-use tokio::process::Command;
+use tokio::process::{Child, Command};
 
 use crate::{Ground, WAIT};
 
@@ -20,20 +20,19 @@ pub struct Ended {
 
 /// Runs `gpufleet` with nothing of ours in its environment.
 pub async fn gpufleet_command(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Ended {
+    let output = command(folder, arguments).envs(environment.iter().copied()).output();
+    Ended::from(tokio::time::timeout(WAIT, output).await.expect("every command ends").unwrap())
+}
+
+fn command(folder: &Path, arguments: &[&str]) -> Command {
     let mut command = Command::new(programs::ours(None, "gpufleet").unwrap());
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
         command.env_remove(name);
     }
     // A fleet that the developer has up must not be found.
     command.env("XDG_STATE_HOME", folder);
+    command.args(arguments).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
     command
-        .envs(environment.iter().copied())
-        .args(arguments)
-        .current_dir(folder)
-        .stdin(Stdio::null())
-        .kill_on_drop(true);
-    let output = tokio::time::timeout(WAIT, command.output()).await.expect("every command ends").unwrap();
-    Ended::from(output)
 }
 
 impl Ground {
@@ -45,6 +44,13 @@ impl Ground {
             ("GPUFLEET_DATABASE_URL", endpoints.database_url.as_str()),
         ];
         gpufleet_command(folder, &environment, arguments).await
+    }
+
+    /// Starts `gpufleet` against this fleet's broker, for whoever wants to read along.
+    pub fn start_gpufleet(&self, folder: &Path, arguments: &[&str]) -> Child {
+        let mut command = command(folder, arguments);
+        command.env("GPUFLEET_AMQP_URL", &self.endpoints().amqp_url);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
     }
 }
 

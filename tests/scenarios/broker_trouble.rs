@@ -10,6 +10,7 @@ use gpufleet_schema::{
 };
 use gpufleet_tests::{Ground, METRICS, WAIT, busy, kernels, poll_until};
 use gpufleet_transport::{Message, Properties, PublishError};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
 /// More than the deadline, and far less than any other of ours.
@@ -82,6 +83,28 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
         busy::assert_done(&handle.as_mut().unwrap().wait(WAIT).await.unwrap().outputs);
     }
     ground.check_history(handles.len()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_an_alarm_holds_up_says_why_and_goes_on_after_it() {
+    let ground = Ground::breakable("held-up").await;
+    let folder = tempfile::tempdir().unwrap();
+    ground.watermark("0.0000001").await;
+    let job = ["submit", "mandelbrot", "--arg", "width=8", "--arg", "height=8", "--arg", "centre_x=-0.5"];
+    let more = ["--arg", "centre_y=0.0", "--arg", "step=0.3", "--arg", "max_iterations=50", "--detach"];
+    let mut submit = ground.start_gpufleet(folder.path(), &[&job[..], &more].concat());
+    let mut told = BufReader::new(submit.stderr.take().unwrap());
+    let mut line = String::new();
+    tokio::time::timeout(WAIT, told.read_line(&mut line)).await.expect("it says what holds it up").unwrap();
+    assert!(line.contains("the broker takes no messages: low on memory; the job waits"), "{line}");
+
+    ground.watermark("0.4").await;
+    let output = tokio::time::timeout(WAIT, submit.wait_with_output()).await.expect("it ends").unwrap();
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    let job_id = String::from_utf8(output.stdout).unwrap().trim().parse().unwrap();
+    let _worker = ground.worker().await;
+    assert_eq!(ground.final_job(job_id).await.job.state, JobState::Succeeded);
+    ground.check_history(1).await;
 }
 
 const LETTER: &[u8] = b"something that is published before the alarm";

@@ -1,15 +1,9 @@
 //! Ctrl-C while `gpufleet submit` waits: the job goes on, and the command says how to come back to it.
 
-use std::process::Stdio;
-
-use gpufleet_local::programs;
 use gpufleet_schema::JobState;
 use gpufleet_tests::{Ground, WAIT};
 use serde_json::Value;
-use tokio::{
-    io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader},
-    process::Command,
-};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_interrupted_wait_names_the_job_and_the_job_goes_on() {
@@ -17,17 +11,7 @@ async fn an_interrupted_wait_names_the_job_and_the_job_goes_on() {
     let folder = tempfile::tempdir().unwrap();
     let job = ["submit", "mandelbrot", "--arg", "width=8", "--arg", "height=8", "--arg", "centre_x=-0.5"];
     let more = ["--arg", "centre_y=0.0", "--arg", "step=0.3", "--arg", "max_iterations=50", "-o", "json"];
-    let mut submit = Command::new(programs::ours(None, "gpufleet").unwrap())
-        .args([&job[..], &more].concat())
-        .env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url)
-        .env("GPUFLEET_DATABASE_URL", &ground.endpoints().database_url)
-        .current_dir(folder.path())
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .unwrap();
+    let mut submit = ground.start_gpufleet(folder.path(), &[&job[..], &more].concat());
     let pid = submit.id().expect("it was not waited for");
     // It says so once it waits: no worker is there yet.
     let mut told = BufReader::new(submit.stderr.take().unwrap());

@@ -105,7 +105,7 @@ impl Broker {
     }
 
     /// What keeps messages from going out, where something does.
-    pub(crate) fn trouble(&self) -> Option<String> {
+    pub fn trouble(&self) -> Option<String> {
         self.inner.link.trouble()
     }
 

@@ -1,8 +1,8 @@
 //! `gpufleet submit`: send one job and, unless detached, wait for what comes back.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
-use gpufleet::{Fleet, JobError, JobHandle, JobResult, PoolDepth, SubmitError, schema::PoolName};
+use gpufleet::{Fleet, Job, JobError, JobHandle, JobResult, PoolDepth, SubmitError, schema::PoolName};
 
 use super::{
     complaint::{Complaint, chain},
@@ -45,9 +45,9 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
 
 async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Complaint> {
     let pool = plan.pool.clone();
-    let submitting = fleet.submit(plan.job.clone());
+    let confirmed = confirmed(fleet, plan.job.clone());
     let mut handle = tokio::select! {
-        handle = Spinner::new("submitting").around(submitting) => handle.map_err(|error| refused(&error, &plan))?,
+        handle = Spinner::new("submitting").around(confirmed) => handle.map_err(|error| refused(&error, &plan))?,
         () = waiting::interrupt() => return Err(interrupted_before()),
     };
     if options.detach {
@@ -66,6 +66,20 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Co
             Ok(Exit::Interrupted)
         }
     }
+}
+
+/// Waits for the broker's confirmation, and says what holds it up.
+async fn confirmed(fleet: &Fleet, job: Job) -> Result<JobHandle, SubmitError> {
+    let mut submitting = pin!(fleet.submit(job));
+    tokio::select! {
+        handle = &mut submitting => return handle,
+        trouble = fleet.held_up() => {
+            // The spinner comes back on a line of its own.
+            output::redraw("");
+            output::warn(&format!("{trouble}; the job waits for it"));
+        }
+    }
+    submitting.await
 }
 
 /// Waits for the reply, and says so if it seems that nobody is there to send one.
