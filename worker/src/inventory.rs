@@ -5,14 +5,18 @@
 //! is started for each, with `CUDA_VISIBLE_DEVICES` set to its uuid, so that what a device is always comes from CUDA itself.
 
 mod child;
+mod nodes;
 
 use std::{io, time::Duration};
 
 use tokio::time::timeout;
 use tracing::warn;
 
-use self::child::{Answer, Listing};
 pub use self::child::{Args, main};
+use self::{
+    child::{Answer, Listing},
+    nodes::Nodes,
+};
 use crate::{
     executor::{CudaSpec, DeviceInfo, StartError, Ward, receive},
     own_executable,
@@ -48,6 +52,7 @@ pub enum InventoryError {
 
 /// All devices, numbered as `--devices` names them. Cancelling kills the child.
 pub async fn list(source: &Source) -> Result<Vec<DeviceInfo>, InventoryError> {
+    make_nodes(&source.cuda).await;
     let visible = std::env::var(VISIBLE_DEVICES).ok();
     let Listing { mut devices, uuids } = ask(source, None).await?;
     for uuid in hidden(&uuids, &devices, visible.as_deref()) {
@@ -60,6 +65,13 @@ pub async fn list(source: &Source) -> Result<Vec<DeviceInfo>, InventoryError> {
         device.ordinal = number;
     }
     Ok(devices)
+}
+
+/// Makes NVIDIA's device nodes where they are missing and can be made: no child could.
+pub async fn make_nodes(cuda: &CudaSpec) {
+    if *cuda != CudaSpec::Emulated {
+        Nodes::default().make().await;
+    }
 }
 
 /// What NVML knows and CUDA does not show, though nobody has hidden it.

@@ -19,6 +19,7 @@ use self::runner::Runner;
 use crate::{
     config::env,
     executor::{CudaSpec, ExecutorOptions, StartError},
+    inventory,
 };
 
 /// Options of `gpufleet-worker selftest`.
@@ -73,6 +74,7 @@ pub async fn run(options: Options) -> ExitCode {
 }
 
 async fn check_all(options: &Options) -> Result<(), Unfit> {
+    inventory::make_nodes(&options.cuda).await;
     let mut runner = Runner::start(ExecutorOptions::new(options.device, options.cuda.clone())).await?;
     let device = runner.device().clone();
     let (major, minor) = device.compute_capability;

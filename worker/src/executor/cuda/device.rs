@@ -1,5 +1,7 @@
 //! The one device of this process, and its context.
 
+use std::path::Path;
+
 use cudarc::driver::{
     result,
     sys::{self, CUdevice_attribute as Attribute},
@@ -9,7 +11,10 @@ use super::{
     error::{CudaError, called},
     library::DriverLibrary,
 };
-use crate::ipc::message::{DeviceInfo, Refusal};
+use crate::{
+    executor::spec::UNIFIED_MEMORY_NODE,
+    ipc::message::{DeviceInfo, Refusal},
+};
 
 /// A device with its primary context, which lives as long as the process.
 #[derive(Debug, Clone)]
@@ -40,7 +45,7 @@ unsafe impl Sync for Context {}
 impl Device {
     /// Opens the device and makes its context current on this thread.
     pub(crate) fn open(library: &DriverLibrary, ordinal: u32) -> Result<Self, Refusal> {
-        let devices = count()?;
+        let devices = count(library)?;
         if ordinal >= devices {
             return Err(Refusal::NoDevice { ordinal, devices });
         }
@@ -72,11 +77,12 @@ impl Device {
 
 /// All devices that the driver shows to this process. No context is made on them.
 pub(crate) fn list(library: &DriverLibrary) -> Result<Vec<DeviceInfo>, Refusal> {
-    (0..count()?).map(|ordinal| describe(library, ordinal).map_err(refused)).collect()
+    (0..count(library)?).map(|ordinal| describe(library, ordinal).map_err(refused)).collect()
 }
 
-fn count() -> Result<u32, Refusal> {
-    called("cuInit", result::init()).or_else(no_device)?;
+fn count(library: &DriverLibrary) -> Result<u32, Refusal> {
+    let has_nodes = library.is_emulator() || Path::new(UNIFIED_MEMORY_NODE).exists();
+    called("cuInit", result::init()).or_else(|error| not_started(error, has_nodes))?;
     let devices = called("cuDeviceGetCount", result::device::get_count()).map_err(refused)?;
     Ok(u32::try_from(devices).unwrap_or(0))
 }
@@ -160,10 +166,32 @@ pub(crate) fn refused(error: CudaError) -> Refusal {
     Refusal::Driver { call: error.call.to_owned(), code: error.code, name: error.name }
 }
 
-/// A driver without any device already says so when it starts.
-fn no_device(error: CudaError) -> Result<(), Refusal> {
+/// A driver without any device already says so when it starts, and one without its nodes says the same or that it does not know.
+fn not_started(error: CudaError, has_nodes: bool) -> Result<(), Refusal> {
     match error.code {
+        100 | 999 if !has_nodes => Err(Refusal::NoDriver {
+            hint: format!(
+                "{error}; there is no {UNIFIED_MEMORY_NODE}: `nvidia-modprobe -u -c 0`, run by root, makes it"
+            ),
+        }),
         100 => Err(Refusal::NoDevice { ordinal: 0, devices: 0 }),
         _ => Err(refused(error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_driver_without_its_nodes_is_told_from_one_without_a_device() {
+        let error = |code| CudaError { call: "cuInit", code, name: "CUDA_ERROR".into(), text: "text".into() };
+        for code in [100, 999] {
+            let Err(Refusal::NoDriver { hint }) = not_started(error(code), false) else { panic!("{code}") };
+            assert!(hint.contains("cuInit") && hint.contains(UNIFIED_MEMORY_NODE), "{hint}");
+        }
+        assert_eq!(not_started(error(100), true), Err(Refusal::NoDevice { ordinal: 0, devices: 0 }));
+        assert!(matches!(not_started(error(999), true), Err(Refusal::Driver { code: 999, .. })));
+        assert!(matches!(not_started(error(3), false), Err(Refusal::Driver { code: 3, .. })));
     }
 }
