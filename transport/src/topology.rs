@@ -85,23 +85,36 @@ impl Declaration {
             Self::Replies(client) => reply_queue(client),
         }
     }
+
+    /// All but the other queues.
+    fn steps_for(&self, queue: &str, kind: QueueKind) -> Vec<Step> {
+        let mut steps = self.steps(kind);
+        steps.retain(|step| step.action.queue().is_none_or(|name| name == queue));
+        steps
+    }
 }
 
 /// Declares all of it, waiting for a connection if there is none. Cancelling leaves a part of it declared, which is harmless.
 pub(crate) async fn declare(link: &Link, declaration: &Declaration) -> Result<(), DeclareError> {
+    perform(link, declaration.what(), declaration.steps(link.options.queue_kind)).await
+}
+
+/// The same for one queue of a declaration, with what leads to it.
+pub(crate) async fn declare_queue(link: &Link, declaration: &Declaration, queue: &str) -> Result<(), DeclareError> {
+    perform(link, format!("queue {queue}"), declaration.steps_for(queue, link.options.queue_kind)).await
+}
+
+async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), DeclareError> {
     let deadline = Instant::now() + DECLARE_DEADLINE;
-    let steps = declaration.steps(link.options.queue_kind);
     loop {
         let session = link.session(deadline).await.map_err(|none| match none {
-            NoSession::Closed => DeclareError::Closed { what: declaration.what() },
-            NoSession::Timeout(last) => {
-                DeclareError::Timeout { what: declaration.what(), waited: DECLARE_DEADLINE, last }
-            }
+            NoSession::Closed => DeclareError::Closed { what: whole.clone() },
+            NoSession::Timeout(last) => DeclareError::Timeout { what: whole.clone(), waited: DECLARE_DEADLINE, last },
         })?;
         let _user = session.user();
         let attempt = async {
             // A refused declaration costs its channel, so each set has one of its own.
-            let channel = session.consume_channel().await.map_err(|error| (declaration.what(), error))?;
+            let channel = session.consume_channel().await.map_err(|error| (whole.clone(), error))?;
             for step in &steps {
                 step.action.perform(&channel).await.map_err(|error| (step.what.clone(), error))?;
             }
@@ -124,8 +137,7 @@ pub(crate) async fn declare(link: &Link, declaration: &Declaration) -> Result<()
                 session.fail(reason_of(&error));
             }
             Err(_) => {
-                let what = declaration.what();
-                return Err(DeclareError::Timeout { what, waited: DECLARE_DEADLINE, last: link.trouble() });
+                return Err(DeclareError::Timeout { what: whole, waited: DECLARE_DEADLINE, last: link.trouble() });
             }
         }
     }
@@ -168,6 +180,14 @@ async fn ask<T>(
 }
 
 impl Action {
+    /// What it makes, or makes something lead to.
+    fn queue(&self) -> Option<&str> {
+        match self {
+            Self::Exchange { .. } => None,
+            Self::Queue { name: queue, .. } | Self::Bind { queue, .. } => Some(queue),
+        }
+    }
+
     async fn perform(&self, channel: &Channel) -> lapin::Result<()> {
         match self {
             Self::Exchange { name, kind, arguments } => {
@@ -329,6 +349,10 @@ mod tests {
             assert!(!queues.is_empty());
             for queue in queues {
                 assert_eq!(Declaration::of_queue(queue), Some(declaration.clone()), "{queue}");
+                let alone = declaration.steps_for(queue, QueueKind::Quorum);
+                let made = |step: &&Step| matches!(&step.action, Action::Queue { .. });
+                let made: Vec<_> = alone.iter().filter(made).map(|step| step.action.queue()).collect();
+                assert_eq!(made, [Some(queue.as_str())], "alone");
             }
         }
         assert_eq!(Declaration::of_queue("someone.elses"), None);

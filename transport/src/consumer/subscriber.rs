@@ -79,19 +79,25 @@ impl Subscriber {
         let mut backoff = Backoff::default();
         loop {
             let started = Instant::now();
-            match self.once().await {
+            let is_gone = match self.once().await {
                 Broken::Stop => break,
-                Broken::Fault(reason) => self.tell(reason),
+                Broken::Fault(reason) => {
+                    self.tell(reason);
+                    false
+                }
                 Broken::NoQueue(reason) => {
                     self.tell(reason);
-                    self.declare_again().await;
+                    true
                 }
-            }
+            };
             if started.elapsed() > STEADY {
                 backoff.reset();
             }
             if self.idle(tokio::time::sleep(backoff.next())).await.is_none() {
                 break;
+            }
+            if is_gone {
+                self.declare_again().await;
             }
         }
         if let Some(stopped) = self.stopped.take() {
@@ -232,10 +238,13 @@ impl Subscriber {
         let _reader_gone = self.out.send(Incoming::Interrupted { reason });
     }
 
+    /// This queue alone, and not at once. A broker before 4.0 that finds a new queue of the same name when it comes to tell a consumer of
+    /// the deletion attaches the consumer to that without a word, and then delivers nothing to it. The other queues may be about to be
+    /// deleted too, and this one may have other consumers.
     async fn declare_again(&mut self) {
         let Some(declaration) = Declaration::of_queue(&self.queue) else { return };
-        let link = self.link.clone();
-        if let Some(Err(error)) = self.idle(topology::declare(&link, &declaration)).await {
+        let (link, queue) = (self.link.clone(), self.queue.clone());
+        if let Some(Err(error)) = self.idle(topology::declare_queue(&link, &declaration, &queue)).await {
             warn!(queue = self.queue, %error, "failed to declare the queue again");
         }
     }
