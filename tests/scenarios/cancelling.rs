@@ -88,6 +88,7 @@ async fn the_command_cancels_waits_and_tells_the_outcome() {
     let ended = ground.gpufleet(folder.path(), &["cancel", &id, "--wait"]).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (0, format!("{id}  cancelled\n").as_str()), "{}", ended.stderr);
     cancelled(&mut job).await;
+    ground.check_history(1).await;
 
     let ended = ground.gpufleet(folder.path(), &["cancel", "0123"]).await;
     assert_eq!(ended.code, 9, "{}", ended.stderr);

@@ -172,6 +172,7 @@ async fn a_compile_error_shows_the_line_of_the_users_file() {
         "1",
     ];
     complains(&ground, folder.path(), &arguments, 4, &["undeclared", "k.cu:2", "y[0] = undeclared"]).await;
+    ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -185,4 +186,5 @@ async fn a_job_carries_its_user_unless_it_is_told_not_to() {
         let job_id = job["job_id"].as_str().unwrap().parse().unwrap();
         assert_eq!(ground.final_job(job_id).await.job.user_id.as_deref(), recorded, "{more:?}");
     }
+    ground.check_history(2).await;
 }

@@ -61,6 +61,7 @@ async fn a_hosts_file_does_not_come_back_in_a_compile_log() {
     assert_eq!(failure.code, FailureCode::CompileError);
     let told = format!("{} {}", failure.message, failure.detail.as_deref().unwrap_or_default());
     assert!(!told.contains("root:") && !told.contains("/bin/"), "{told}");
+    ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

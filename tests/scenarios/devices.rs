@@ -63,6 +63,7 @@ async fn a_device_is_chosen_by_its_uuid() {
     let result = fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     assert_eq!(result.ran_on.unwrap().device, 2);
     ground.poll_worker("it has the third alone", worker.name(), |worker| uuids(worker) == [third.as_str()]).await;
+    ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -118,6 +119,7 @@ async fn each_slice_of_a_gpu_is_a_device() {
     }
     devices.sort_unstable();
     assert_eq!(devices, [0, 1]);
+    ground.check_history(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -149,6 +151,7 @@ async fn an_nvml_that_hangs_holds_up_nothing() {
         device.temperature_celsius.is_none() && device.utilization_by.as_deref() == Some("worker")
     };
     ground.poll_worker("heartbeats go on", worker.name(), is_up).await;
+    ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -83,4 +83,5 @@ async fn a_worker_is_ready_again_after_its_idle_executor_died() {
     let fleet = ground.client().await;
     let mut handle = fleet.submit(kernels::doubles(&[1.0, 2.0])).await.unwrap();
     assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [2.0, 4.0]);
+    ground.check_history(1).await;
 }

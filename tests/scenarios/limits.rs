@@ -80,6 +80,7 @@ async fn a_job_that_can_never_fit_fails_at_once_with_the_numbers() {
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
     assert!(failure.message.contains(&(1_u64 << 39).to_string()), "{}", failure.message);
+    ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

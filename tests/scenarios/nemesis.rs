@@ -1,5 +1,5 @@
 //! Faults in an order that a seed decides, while jobs of all kinds run: every job comes to the outcome that it deserves, once.
-//! (faults 1 to 8, 10, 11, 24, 31, 37, 38, 40 and 44, together)
+//! (faults 1 to 8, 10, 11, 24, 37, 38, 39 and 44, together)
 //!
 //! The seed is printed, with each fault as it strikes. `GPUFLEET_NEMESIS_SEED=N` runs that seed alone.
 
@@ -11,7 +11,7 @@ use gpufleet_schema::{AttemptState, JobId};
 use gpufleet_tests::{Chance, Ground, Promise, Proxy, Silence, TestWorker, WAIT, busy, kernels};
 
 const SEED_VARIABLE: &str = "GPUFLEET_NEMESIS_SEED";
-/// Faults of each seed. All kinds take their turn before one comes again.
+/// Faults of each seed, no two alike.
 const ROUNDS: usize = 6;
 const JOBS_EACH: usize = 12;
 /// What a trap costs its executor's other jobs is not theirs to die of, however often it happens.

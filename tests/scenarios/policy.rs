@@ -131,4 +131,5 @@ async fn a_reply_goes_to_no_queue_but_a_clients() {
         assert!(letters[0].reason.contains("reply_to must name a client"), "{evil}: {}", letters[0].reason);
     }
     assert_eq!(broker.queue_depth(&low).await.unwrap().unwrap().messages, 0);
+    ground.check_history(3).await;
 }

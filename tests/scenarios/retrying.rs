@@ -65,4 +65,5 @@ async fn the_dead_are_listed_shown_submitted_again_and_thrown_away() {
     .await;
     let none = ground.gpufleet(folder.path(), &["dead", "replay", &second]).await;
     assert_eq!(none.code, 9, "{}", none.stderr);
+    ground.check_history(3).await;
 }

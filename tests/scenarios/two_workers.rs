@@ -36,4 +36,5 @@ async fn a_pool_is_served_by_its_own_workers_only() {
     assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), team.name());
     let detail = ground.final_job(handle.id()).await;
     assert_eq!(detail.job.pool.as_deref(), Some("team-a"));
+    ground.check_history(1).await;
 }
