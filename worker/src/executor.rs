@@ -41,7 +41,7 @@ pub(crate) use self::{
     keeper::Ward,
     link::receive,
 };
-pub use crate::ipc::message::{DeviceInfo, MemoryReport};
+pub use crate::ipc::message::{ComputeMode, DeviceInfo, MemoryReport};
 use crate::own_executable;
 
 /// The command line of the child. Its socket is its standard input.

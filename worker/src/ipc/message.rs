@@ -74,8 +74,18 @@ pub struct DeviceInfo {
     pub emulated: bool,
     /// It runs cubins of its architecture. The emulator runs PTX alone.
     pub takes_cubins: bool,
+    pub compute_mode: ComputeMode,
     /// The library that was opened.
     pub library: String,
+}
+
+/// How many processes a device lets in, by its operator's will.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum ComputeMode {
+    Shared,
+    /// One at a time.
+    Exclusive,
+    Prohibited,
 }
 
 /// A device's memory, as one executor sees it.
@@ -143,6 +153,7 @@ impl DeviceInfo {
             driver_version: 12080,
             emulated: false,
             takes_cubins: true,
+            compute_mode: ComputeMode::Shared,
             library: "libcuda.so.1".into(),
         }
     }

@@ -3,6 +3,7 @@
 mod activity;
 mod keeper;
 mod memory;
+mod mode;
 mod monitor;
 mod probe;
 mod spare;
@@ -25,7 +26,7 @@ use super::admission::Admission;
 use crate::{
     compiler::Compiler,
     config::Config,
-    executor::{DeviceInfo, Executor, ExecutorOptions, Sizes},
+    executor::{ComputeMode, DeviceInfo, Executor, ExecutorOptions, Sizes},
     metrics::{Gauges, Metrics},
     scheduler::{DeviceId, PoolId},
 };
@@ -69,8 +70,13 @@ impl DeviceSlot {
         let sick = watch::Sender::new(None);
         let (admission, metrics) = (Arc::clone(admission), Arc::clone(metrics));
         let home = Arc::new(Home { options, admission, memory, metrics, spare, sick });
-        for (pool, current) in (0..).map(PoolId).zip(currents) {
-            tokio::spawn(Keeper { pool, home: Arc::clone(&home), current }.keep());
+        match mode::unfit(&info, config.pools.len()) {
+            Some(reason) => home.take_out_of_service(reason),
+            None => {
+                for (pool, current) in (0..).map(PoolId).zip(currents) {
+                    tokio::spawn(Keeper { pool, home: Arc::clone(&home), current }.keep());
+                }
+            }
         }
         let sick = home.sick.subscribe();
         Self { id, info, executors, sick, activity: Activity::new(config.pools.len()) }
@@ -198,5 +204,5 @@ fn places(config: &Config) -> u32 {
 /// Whether one more executor waits than there are pools.
 fn has_spare(config: &Config, device: &DeviceInfo) -> bool {
     let is_cheap = device.emulated || device.memory_bytes >= SPARE_DEVICE_BYTES_MIN;
-    config.spare_executors.map_or(is_cheap, |count| count > 0)
+    device.compute_mode == ComputeMode::Shared && config.spare_executors.map_or(is_cheap, |count| count > 0)
 }

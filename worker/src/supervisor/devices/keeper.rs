@@ -42,7 +42,7 @@ impl Home {
     }
 
     /// The first reason stands; every keeper of the device ends its executor.
-    fn take_out_of_service(&self, reason: String) {
+    pub(super) fn take_out_of_service(&self, reason: String) {
         let is_first = self.sick.send_if_modified(|sick| {
             let is_first = sick.is_none();
             sick.get_or_insert_with(|| reason.clone());

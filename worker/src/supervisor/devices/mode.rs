@@ -1,0 +1,48 @@
+//! A device's compute mode, by which an operator says how many processes it lets in. A worker has a process for each pool, and a spare one.
+
+use std::env;
+
+use tracing::warn;
+
+use crate::executor::{ComputeMode, DeviceInfo};
+
+/// A set variable says that the processes of this machine share devices through NVIDIA's server for that (MPS): the device then sees only the
+/// server.
+const MPS_VARIABLE: &str = "CUDA_MPS_PIPE_DIRECTORY";
+
+/// Why the device can't have an executor for each pool.
+pub(super) fn unfit(device: &DeviceInfo, pools: usize) -> Option<String> {
+    let served = env::var_os(MPS_VARIABLE).is_some_and(|folder| !folder.is_empty());
+    let unfit = why(device.compute_mode, pools, served);
+    if unfit.is_none() && pools > 1 && device.compute_mode == ComputeMode::Exclusive {
+        warn!(device = device.ordinal, pools, "device is exclusive to one process, MPS has to serve all executors");
+    }
+    unfit
+}
+
+fn why(mode: ComputeMode, pools: usize, served: bool) -> Option<String> {
+    match mode {
+        ComputeMode::Prohibited => {
+            Some("its compute mode is Prohibited, which lets no process in (`nvidia-smi -c DEFAULT`)".to_owned())
+        }
+        ComputeMode::Exclusive if pools > 1 && !served => Some(format!(
+            "its compute mode is Exclusive_Process, which lets one process in, and {pools} pools have one each: set it to Default \
+             (`nvidia-smi -c DEFAULT`), serve one pool per worker, or share it by MPS ({MPS_VARIABLE})"
+        )),
+        ComputeMode::Exclusive | ComputeMode::Shared => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exclusive_device_takes_one_pool_unless_mps_serves_it() {
+        assert!(why(ComputeMode::Exclusive, 2, false).unwrap().contains("2 pools"));
+        assert_eq!(why(ComputeMode::Exclusive, 2, true), None);
+        assert_eq!(why(ComputeMode::Exclusive, 1, false), None);
+        assert_eq!(why(ComputeMode::Shared, 20, false), None);
+        assert!(why(ComputeMode::Prohibited, 1, true).is_some());
+    }
+}
