@@ -1,6 +1,7 @@
 //! The supervisor's handle to an executor child: start it, run jobs on it, notice its end.
 
 use std::{
+    env,
     path::PathBuf,
     process::Command,
     sync::{Arc, Mutex},
@@ -37,8 +38,11 @@ use crate::{
 pub const READY_DEADLINE: Duration = Duration::from_secs(60);
 /// Jobs on the device at once: one copies in, one computes, one copies out, and one is ready to follow.
 pub const LANES_DEFAULT: usize = 4;
-/// More streams than the hardware has queues gain nothing.
-pub const LANES_MAX: usize = 32;
+/// The hardware has 32 queues. Streams that share one wait for each other, and an executor has a stream more than jobs.
+pub const LANES_MAX: usize = 31;
+/// By it the driver knows how many of the queues a process uses; without it, eight.
+const MAX_CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
+const MAX_CONNECTIONS_DEFAULT: usize = 8;
 /// By it the driver chooses what a process sees.
 const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
@@ -338,6 +342,10 @@ impl Drop for Executor {
     }
 }
 
+fn connections(lanes: usize) -> usize {
+    (lanes + 1).max(MAX_CONNECTIONS_DEFAULT)
+}
+
 fn command(options: &ExecutorOptions) -> Command {
     let mut command = own_executable::command(options.executable.as_deref(), "executor");
     match &options.uuid {
@@ -345,6 +353,9 @@ fn command(options: &ExecutorOptions) -> Command {
         Some(uuid) => command.env(VISIBLE_DEVICES, uuid).arg("--device").arg("0"),
         None => command.arg("--device").arg(options.device.to_string()),
     };
+    if env::var_os(MAX_CONNECTIONS).is_none() {
+        command.env(MAX_CONNECTIONS, connections(options.lanes()).to_string());
+    }
     command.arg("--cuda").arg(options.cuda.to_string());
     command.arg("--lanes").arg(options.lanes().to_string());
     if let Some(bytes) = options.memory_bytes_max {

@@ -131,6 +131,16 @@ async fn the_child_does_not_see_our_variables() {
     }
 }
 
+#[tokio::test]
+async fn every_stream_of_an_executor_has_a_queue_of_the_hardware() {
+    for (lanes, connections) in [(4, 8), (12, 13), (100, 32)] {
+        let (executor, _) = Executor::start(ExecutorOptions { lanes, ..options() }).await.unwrap();
+        let environment = std::fs::read_to_string(format!("/proc/{}/environ", executor.pid())).unwrap();
+        let told = environment.split('\0').find_map(|variable| variable.strip_prefix("CUDA_DEVICE_MAX_CONNECTIONS="));
+        assert_eq!(told, Some(connections.to_string().as_str()), "{lanes} lanes");
+    }
+}
+
 /// A line of `/proc/PID/status`, by its name.
 fn status(pid: u32, name: &str) -> String {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("the process is there");

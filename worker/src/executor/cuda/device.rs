@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     executor::spec::UNIFIED_MEMORY_NODE,
-    ipc::message::{DeviceInfo, Refusal},
+    ipc::message::{ComputeMode, DeviceInfo, Refusal},
 };
 
 /// A device with its primary context, which lives as long as the process.
@@ -91,10 +91,11 @@ fn describe(library: &DriverLibrary, ordinal: u32) -> Result<DeviceInfo, CudaErr
     let handle = called("cuDeviceGet", result::device::get(ordinal as i32))?;
     // SAFETY: the device comes from cuDeviceGet.
     let memory_bytes = called("cuDeviceTotalMem", unsafe { result::device::total_mem(handle) })? as u64;
+    let name = called("cuDeviceGetName", result::device::get_name(handle))?;
     Ok(DeviceInfo {
         ordinal,
-        name: called("cuDeviceGetName", result::device::get_name(handle))?,
-        uuid: uuid(library, handle)?,
+        uuid: uuid(library, handle, &name)?,
+        name,
         compute_capability: (
             attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?,
             attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?,
@@ -105,6 +106,7 @@ fn describe(library: &DriverLibrary, ordinal: u32) -> Result<DeviceInfo, CudaErr
         driver_version: driver_version()?,
         emulated: library.is_emulator(),
         takes_cubins: !library.is_emulator(),
+        compute_mode: compute_mode(attribute(handle, Attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_MODE)?),
         library: library.name.clone(),
     })
 }
@@ -137,6 +139,15 @@ fn attribute(device: sys::CUdevice, attribute: Attribute) -> Result<u32, CudaErr
     Ok(u32::try_from(value).unwrap_or(0))
 }
 
+/// As the driver's headers number them; 1, exclusive to one thread, was given up long ago.
+fn compute_mode(number: u32) -> ComputeMode {
+    match number {
+        1 | 3 => ComputeMode::Exclusive,
+        2 => ComputeMode::Prohibited,
+        _ => ComputeMode::Shared,
+    }
+}
+
 fn driver_version() -> Result<u32, CudaError> {
     let mut version = 0;
     // SAFETY: the integer is ours to write.
@@ -145,16 +156,19 @@ fn driver_version() -> Result<u32, CudaError> {
 }
 
 /// As `nvidia-smi -L` writes it. The older of the two calls names the GPU, the newer one the slice of it (MIG) that this is, if
-/// it is one.
-fn uuid(library: &DriverLibrary, device: sys::CUdevice) -> Result<String, CudaError> {
-    let gpu = called("cuDeviceGetUuid", result::device::get_uuid(device))?;
+/// it is one. Each is called by its own name: what headers and cudarc call by the older one is the newer one in later versions.
+fn uuid(library: &DriverLibrary, device: sys::CUdevice, name: &str) -> Result<String, CudaError> {
+    let mut gpu = sys::CUuuid { bytes: [0; 16] };
+    // SAFETY: the result has a place, and the device comes from cuDeviceGet.
+    called("cuDeviceGetUuid", unsafe { sys::cuDeviceGetUuid(&raw mut gpu, device) }.result())?;
     if !library.has("cuDeviceGetUuid_v2") {
         return Ok(uuid_text("GPU", &gpu));
     }
     let mut own = gpu;
     // SAFETY: the result has a place, and the device comes from cuDeviceGet.
     called("cuDeviceGetUuid_v2", unsafe { sys::cuDeviceGetUuid_v2(&raw mut own, device) }.result())?;
-    Ok(uuid_text(if own.bytes == gpu.bytes { "GPU" } else { "MIG" }, &own))
+    let is_slice = own.bytes != gpu.bytes || name.contains(" MIG ");
+    Ok(uuid_text(if is_slice { "MIG" } else { "GPU" }, &own))
 }
 
 fn uuid_text(kind: &str, uuid: &sys::CUuuid) -> String {
