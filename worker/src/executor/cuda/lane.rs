@@ -5,7 +5,7 @@ use std::{
     ffi::c_void,
     os::unix::net::UnixStream,
     sync::{Arc, Mutex},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use cudarc::driver::{
@@ -29,6 +29,10 @@ use crate::ipc::message::{ArgPlan, BufferPlan, Contents, LaunchPlan, Place, Run}
 
 /// A device copies one thing at a time in each direction. In pieces, a large buffer lets the small ones of other lanes go in between.
 const PIECE_BYTES: usize = 1 << 20;
+/// A tiny job is over before a thread would have been put to sleep and woken; for longer ones a core is worth more than that.
+const ASKING: Duration = Duration::from_micros(200);
+/// What a stream answers that has not come to its end.
+const NOT_READY: u32 = 600;
 
 /// What all lanes of the process share.
 #[derive(Debug)]
@@ -197,8 +201,11 @@ impl Lane {
         self.make_events(prepared.len() + 3)?;
         let enqueued = self.enqueue(work, &prepared, allocation);
         // Also after a failure: what was enqueued before it still uses the memory.
-        // SAFETY: the stream is live.
-        let ended = called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.stream) });
+        let ended = match &enqueued {
+            Ok(()) => self.wait_for(self.events[prepared.len() + 2], common.library.is_emulator()),
+            // SAFETY: the stream is live.
+            Err(_) => called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.stream) }),
+        };
         if let Err(error) = ended
             && (enqueued.is_ok() || error.damage() != Damage::None)
         {
@@ -338,9 +345,25 @@ impl Lane {
         Ok(())
     }
 
+    /// Waits until the stream has come to an event. On a GPU the thread asks for a moment and then sleeps: left to itself, the driver has it
+    /// ask to the end. The emulator has the thread that waits do the work.
+    fn wait_for(&self, event: CUevent, is_emulated: bool) -> Result<(), CudaError> {
+        let since = Instant::now();
+        while !is_emulated && since.elapsed() < ASKING {
+            // SAFETY: the event is live.
+            match called("cuEventQuery", unsafe { result::event::query(event) }) {
+                Err(error) if error.code == NOT_READY => std::hint::spin_loop(),
+                answered => return answered,
+            }
+        }
+        // SAFETY: the event is live.
+        called("cuEventSynchronize", unsafe { result::event::synchronize(event) })
+    }
+
     fn make_events(&mut self, count: usize) -> Result<(), CudaError> {
         while self.events.len() < count {
-            self.events.push(called("cuEventCreate", result::event::create(sys::CUevent_flags::CU_EVENT_DEFAULT))?);
+            let flags = sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC;
+            self.events.push(called("cuEventCreate", result::event::create(flags))?);
         }
         Ok(())
     }
