@@ -3,8 +3,9 @@
 //!
 //! A rule is `PLACE=FAULT`, rules are separated by commas, and the first that fits counts. Places are `launch:7` (the
 //! seventh kernel that the process starts, graphs' included), `launch:7+` (that one and all later), `launch@saxpy` (each
-//! start of that kernel), and likewise `alloc:3` (device memory, in pools or not) `copy:2` (the calls that copy) and `context:1` (asking for a device's primary context). A device's
-//! number and a slash before the place, as in `1/launch:7+`, keep the rule to that device; the counts are of all devices.
+//! start of that kernel), and likewise `alloc:3` (device memory, in pools or not), `copy:2` (the calls that copy) and
+//! `context:1` (asking for a device's primary context). A device's number and a slash before the place, as in
+//! `1/launch:7+`, keep the rule to that device; the counts are of all devices.
 
 use std::{
     str::FromStr,
@@ -43,7 +44,7 @@ pub enum Site {
     Launch,
     Allocation,
     Copy,
-    /// The start of a device's primary context.
+    /// Asking for a device's primary context.
     Context,
 }
 
@@ -215,7 +216,7 @@ pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
 fn expected() -> String {
     let faults = FAULTS.map(|(name, _)| name).join(", ");
     format!(
-        "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory copy:1=device-lost or context:1=device-lost, \
+        "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory, copy:1=device-lost or context:1=device-lost, \
          separated by commas, as 1/launch:7=trap for device 1 alone, with one of the faults {faults}; hang is for launches, out-of-memory for allocations"
     )
 }
