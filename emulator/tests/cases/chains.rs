@@ -1,8 +1,10 @@
-//! Addresses that instructions make of an index. Random programs run twice: as they are, so that accesses take the index
-//! themselves, and with a label before each access, which keeps every instruction as it is written. Memory, registers and
-//! reports of faults have to come out alike.
+//! Addresses that instructions make of an index. Random programs run as they are, so that accesses take the index
+//! themselves, and in two ways that keep every instruction as it is written: with a label before each access, and with a
+//! guard before what makes the addresses. Memory, registers and reports of faults have to come out alike. Some programs go straight on; in others lanes part, and go around a loop as
+//! often as each of them likes.
 
 use std::fmt::Write as _;
+use std::ops::Range;
 
 use gpufleet_emulator::module::{ComputeCapability, Module};
 
@@ -14,6 +16,20 @@ const PROGRAMS: u64 = 1000;
 const HALF: usize = 4096;
 /// What the programs make addresses and values of.
 const STEPS: u64 = 14;
+/// The same in each part of those that are not straight.
+const STEPS_OF_PART: u64 = 6;
+/// Threads of those: the lanes of several warps.
+const THREADS: usize = 80;
+
+/// How a program is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Plain,
+    /// With a label before each access.
+    Labels,
+    /// What makes addresses has a guard, which always holds.
+    Guards,
+}
 
 /// A linear congruential generator, after Knuth: a seed tells the program.
 struct Random(u64);
@@ -44,21 +60,69 @@ impl Random {
     }
 }
 
-/// A program, with or without labels before its accesses.
-fn program(seed: u64, labels: bool) -> String {
+/// An address that a program has made: its register, the factor that tells how it is aligned, and whether it is of
+/// shared memory.
+type Made = (u64, u64, bool);
+
+/// A program that goes straight on.
+fn straight(seed: u64, form: Form) -> String {
+    let mut body = String::new();
+    steps(&mut Random(seed), &mut body, 0..STEPS, form, &mut Vec::new());
+    kernel("", &body)
+}
+
+/// A program with two rounds, each with a barrier and a loop around a choice: before the barrier, before the choice, on
+/// its two ways and behind it there are steps. What is made in one part serves the next ones too where all registers hold
+/// an address from the start.
+fn winding(seed: u64, form: Form) -> String {
     let mut random = Random(seed);
     let random = &mut random;
-    let mut body = String::new();
-    // The addresses made so far, by register, with the factor that tells how they are aligned.
-    let mut made: Vec<(u64, u64, bool)> = Vec::new();
-    for step in 0..STEPS {
-        let register = 20 + 3 * step;
+    let (mut start, mut body, mut made) = (String::new(), String::new(), Vec::new());
+    let carries = random.below(2) == 0;
+    if carries {
+        for step in 0..5 * STEPS_OF_PART {
+            writeln!(start, "mov.u64 %d{}, %d3;", register(step)).unwrap();
+        }
+    }
+    let mut part = |body: &mut String, number: u64, made: &mut Vec<Made>| {
+        steps(random, body, number * STEPS_OF_PART..(number + 1) * STEPS_OF_PART, form, made);
+    };
+    body.push_str("ROUND:\n");
+    part(&mut body, 0, &mut made);
+    body.push_str("bar.sync 0;\nmov.u32 %r10, 0;\nLOOP:\n");
+    part(&mut body, 1, &mut made);
+    body.push_str("and.b32 %r12, %r0, 5;\nsetp.gt.u32 %p2, %r12, 1;\n@%p2 bra OTHER;\n");
+    let mut one = made.clone();
+    part(&mut body, 2, &mut one);
+    body.push_str("bra BOTH;\nOTHER:\n");
+    let mut other = made.clone();
+    part(&mut body, 3, &mut other);
+    body.push_str("BOTH:\n");
+    if carries {
+        made.extend(one.iter().chain(&other));
+    }
+    part(&mut body, 4, &mut made);
+    body.push_str(
+        "add.u32 %r10, %r10, 1;\nadd.u32 %r12, %r0, %r11;\nand.b32 %r12, %r12, 3;\nsetp.lt.u32 %p2, %r10, %r12;\n\
+         @%p2 bra LOOP;\nadd.u32 %r11, %r11, 1;\nsetp.lt.u32 %p2, %r11, 2;\n@%p2 bra ROUND;\n",
+    );
+    kernel(&format!("mov.u32 %r11, 0;\n{start}"), &body)
+}
+
+/// The register for the address that a step makes; two behind it are for what comes before.
+fn register(step: u64) -> u64 {
+    20 + 3 * step
+}
+
+/// Random instructions: such that make addresses, accesses by them, and changes of the index.
+fn steps(random: &mut Random, body: &mut String, steps: Range<u64>, form: Form, made: &mut Vec<Made>) {
+    for step in steps {
         match random.below(8) {
             0..3 => {
                 let shared = random.below(3) == 0;
                 let factor = random.of(&[1, 2, 4, 4, 4, 8, 16, 12]);
-                chain(random, &mut body, register, factor, shared);
-                made.push((register, factor, shared));
+                chain(random, body, form, register(step), factor, shared);
+                made.push((register(step), factor, shared));
             }
             3 => {
                 let guard = random.of(&["", "@%p1 ", "@!%p1 "]);
@@ -66,18 +130,21 @@ fn program(seed: u64, labels: bool) -> String {
                 writeln!(body, "{guard}{change};").unwrap();
             }
             4 if !made.is_empty() => {
-                let (register, ..) = random.of(&made);
+                let (register, ..) = random.of(made);
                 writeln!(body, "xor.b64 %d9, %d9, %d{register};").unwrap();
             }
             _ if !made.is_empty() => {
-                let label = if labels { format!("L{step}: ") } else { String::new() };
+                let label = if form == Form::Labels { format!("L{step}: ") } else { String::new() };
                 let newest = made[made.len() - 1];
-                let (register, factor, shared) = if random.below(3) == 0 { random.of(&made) } else { newest };
-                access(random, &mut body, &label, register, factor, shared);
+                let (register, factor, shared) = if random.below(3) == 0 { random.of(made) } else { newest };
+                access(random, body, &label, register, factor, shared);
             }
             _ => {}
         }
     }
+}
+
+fn kernel(start: &str, body: &str) -> String {
     format!(
         ".version 7.8\n.target sm_80\n.address_size 64\n\
          .visible .entry kernel(.param .u64 middle, .param .u64 indices, .param .u64 out, .param .u32 lanes)\n{{\n\
@@ -85,33 +152,38 @@ fn program(seed: u64, labels: bool) -> String {
          ld.param.u64 %d0, [middle];\nld.param.u64 %d1, [indices];\nld.param.u64 %d2, [out];\nld.param.u32 %r9, [lanes];\n\
          cvta.to.global.u64 %d3, %d0;\nmov.u64 %d4, tile;\nmov.u32 %r0, %tid.x;\n\
          mad.wide.u32 %d5, %r0, 4, %d1;\nld.global.u32 %r1, [%d5];\nmad.wide.u32 %d6, %r0, 64, %d2;\n\
-         setp.lt.u32 %p1, %r0, %r9;\nmov.u64 %d9, 0;\nmov.u32 %r4, 1;\nmov.u32 %r5, 2;\nmov.u32 %r6, 3;\nmov.u64 %d7, 4;\n\
-         {body}\
+         setp.lt.u32 %p1, %r0, %r9;\nsetp.eq.u32 %p0, %r9, %r9;\nmov.u64 %d9, 0;\nmov.u32 %r4, 1;\nmov.u32 %r5, 2;\nmov.u32 %r6, 3;\nmov.u64 %d7, 4;\n\
+         {start}{body}\
          st.global.u64 [%d6], %d9;\nst.global.u32 [%d6+8], %r4;\nst.global.u32 [%d6+12], %r5;\nst.global.u32 [%d6+16], %r6;\n\
          st.global.u32 [%d6+20], %r1;\nst.global.u64 [%d6+24], %d7;\nret;\n}}\n"
     )
 }
 
 /// Instructions that put the address of an element in a register.
-fn chain(random: &mut Random, body: &mut String, register: u64, factor: u64, shared: bool) {
+fn chain(random: &mut Random, body: &mut String, form: Form, register: u64, factor: u64, shared: bool) {
+    let guard = if form == Form::Guards { "@%p0 " } else { "" };
     let (scaled, sum) = (register + 1, register + 2);
     let base = if shared { "%d4" } else { "%d3" };
     let bits = factor.trailing_zeros();
     match random.below(5) {
         0 if factor == 1 << bits => {
             let extend = random.of(&["cvt.u64.u32", "cvt.s64.s32"]);
-            writeln!(body, "{extend} %d{sum}, %r1;\nshl.b64 %d{scaled}, %d{sum}, {bits};").unwrap();
+            writeln!(body, "{guard}{extend} %d{sum}, %r1;\n{guard}shl.b64 %d{scaled}, %d{sum}, {bits};").unwrap();
         }
-        0 | 1 => writeln!(body, "mul.wide.u32 %d{scaled}, %r1, {factor};").unwrap(),
-        _ => writeln!(body, "mul.wide.s32 %d{scaled}, %r1, {factor};").unwrap(),
+        0 | 1 => writeln!(body, "{guard}mul.wide.u32 %d{scaled}, %r1, {factor};").unwrap(),
+        _ => writeln!(body, "{guard}mul.wide.s32 %d{scaled}, %r1, {factor};").unwrap(),
     }
     match random.below(4) {
-        0 => writeln!(body, "add.s64 %d{register}, %d{scaled}, {base};").unwrap(),
+        0 => writeln!(body, "{guard}add.s64 %d{register}, %d{scaled}, {base};").unwrap(),
         1 => {
             let offset = random.of(&[16, 64, -32i64]);
-            writeln!(body, "add.s64 %d{sum}, %d{scaled}, {offset};\nadd.s64 %d{register}, {base}, %d{sum};").unwrap();
+            writeln!(
+                body,
+                "{guard}add.s64 %d{sum}, %d{scaled}, {offset};\n{guard}add.s64 %d{register}, {base}, %d{sum};"
+            )
+            .unwrap();
         }
-        _ => writeln!(body, "add.s64 %d{register}, {base}, %d{scaled};").unwrap(),
+        _ => writeln!(body, "{guard}add.s64 %d{register}, {base}, %d{scaled};").unwrap(),
     }
 }
 
@@ -148,38 +220,55 @@ struct Outcome {
 
 #[test]
 fn an_access_that_takes_an_index_does_what_its_instructions_say() {
-    let mut device = Device::new(&program(0, false));
+    let faults = assert_alike(straight, LANES, |random| random.of(&[32, 32, 32, 20, 7]));
+    assert!((PROGRAMS / 20..PROGRAMS * 3 / 4).contains(&faults), "{faults} of {PROGRAMS} programs end in a fault");
+}
+
+#[test]
+fn an_index_is_taken_right_where_lanes_part_and_go_around_loops() {
+    let faults = assert_alike(winding, THREADS, |random| random.of(&[80, 80, 64, 40, 9]));
+    assert!((PROGRAMS / 20..PROGRAMS * 3 / 4).contains(&faults), "{faults} of {PROGRAMS} programs end in a fault");
+}
+
+/// Runs programs of up to `threads` threads in all ways; how many of them end in a fault.
+fn assert_alike(program: fn(u64, Form) -> String, threads: usize, count: fn(&mut Random) -> u32) -> u64 {
+    let mut device = Device::new(&program(0, Form::Plain));
     let before: Vec<u8> = (0..2 * HALF).map(|at| (at * 31 / 8) as u8).collect();
-    let (data, indices) = (device.upload(&before), device.upload(&[0u32; LANES]));
-    let out = device.upload(&[0u64; 8 * LANES]);
+    let (data, indices) = (device.upload(&before), device.upload(&vec![0u32; threads]));
+    let out = device.upload(&vec![0u64; 8 * threads]);
     let mut faults = 0;
     for seed in 0..PROGRAMS {
         let mut random = Random(!seed);
-        let values = random.indices();
-        let lanes = random.of(&[32, 32, 32, 20, 7]);
+        let mut values: Vec<u32> = (0..threads.div_ceil(LANES)).flat_map(|_| random.indices()).collect();
+        values.truncate(threads);
+        let count = count(&mut random);
         let args =
             [Arg::U64(data + HALF as u64), Arg::U64(indices), Arg::U64(out), Arg::U32(random.of(&[0, 5, 16, 31, 40]))];
-        let mut run = |labels: bool, vector: bool| {
+        let mut run = |form: Form, vector: bool| {
             let target = ComputeCapability { major: 9, minor: 0 };
-            device.module = Module::load(&program(seed, labels), &device.memory, target).unwrap();
+            device.module = Module::load(&program(seed, form), &device.memory, target).unwrap();
             device.vector = vector;
             // SAFETY: the sources are slices of these lengths.
             unsafe {
                 device.memory.copy_in(data, before.as_ptr(), before.len() as u64).unwrap();
-                device.memory.copy_in(indices, values.as_ptr().cast(), 4 * LANES as u64).unwrap();
-                device.memory.copy_in(out, [0u64; 8 * LANES].as_ptr().cast(), 64 * LANES as u64).unwrap();
+                device.memory.copy_in(indices, values.as_ptr().cast(), 4 * threads as u64).unwrap();
+                device.memory.copy_in(out, vec![0u64; 8 * threads].as_ptr().cast(), 64 * threads as u64).unwrap();
             }
-            let fault = device.launch("kernel", [1; 3], [lanes, 1, 1], &args).err().map(|fault| fault.report);
-            Outcome { fault, bytes: device.download(data, 2 * HALF), out: device.download(out, 8 * LANES) }
+            let fault = device.launch("kernel", [1; 3], [count, 1, 1], &args).err().map(|fault| fault.report);
+            Outcome { fault, bytes: device.download(data, 2 * HALF), out: device.download(out, 8 * threads) }
         };
-        let expected = run(true, false);
-        faults += usize::from(expected.fault.is_some());
-        for (labels, vector) in [(true, true), (false, false), (false, true)] {
-            let found = run(labels, vector);
-            let text = program(seed, labels);
-            assert!(found == expected, "seed {seed}, vector {vector}, {:?} {:?}\n{text}", found.fault, expected.fault);
+        let expected = run(Form::Guards, false);
+        faults += u64::from(expected.fault.is_some());
+        for (form, vector) in [Form::Plain, Form::Labels].into_iter().flat_map(|form| [(form, false), (form, true)]) {
+            let found = run(form, vector);
+            let text = program(seed, form);
+            assert!(
+                found == expected,
+                "seed {seed}, {form:?}, vector {vector}, {:?} {:?}\n{text}",
+                found.fault,
+                expected.fault
+            );
         }
     }
-    let programs = PROGRAMS as usize;
-    assert!((programs / 20..programs * 3 / 4).contains(&faults), "{faults} of {programs} programs end in a fault");
+    faults
 }
