@@ -14,15 +14,15 @@ impl Emitter<'_, '_> {
 
 impl Check {
     pub fn load(address: Address, bytes: u32, strong: bool) -> Check {
-        Check { address, bytes, length: None, kinds: Kinds { reads: true, writes: false, strong }, values: None }
+        Check { address, bytes, part: None, kinds: Kinds { reads: true, writes: false, strong }, values: None }
     }
 
     pub fn store(address: Address, bytes: u32, strong: bool, slots: &[u32], wide: bool) -> Check {
         let values = Some((slots.to_vec(), wide));
-        Check { address, bytes, length: None, kinds: Kinds { reads: false, writes: true, strong }, values }
+        Check { address, bytes, part: None, kinds: Kinds { reads: false, writes: true, strong }, values }
     }
 
     pub fn atomic(address: Address, bytes: u32) -> Check {
-        Check { address, bytes, length: None, kinds: Kinds { reads: true, writes: true, strong: true }, values: None }
+        Check { address, bytes, part: None, kinds: Kinds { reads: true, writes: true, strong: true }, values: None }
     }
 }

@@ -307,10 +307,17 @@ pub struct CopyAsync {
     pub target: Address,
     pub source: Address,
     pub bytes: u32,
-    /// Bytes that are read where fewer than are written; the rest is zero.
-    pub source_bytes: Option<u32>,
-    /// A predicate, and whether it is negated, where nothing is to be read.
-    pub ignore: Option<(u32, bool)>,
+    /// What is read where fewer bytes than are written; the rest is zero.
+    pub part: Option<Part>,
+}
+
+/// What lanes access of the bytes that an operation is for.
+#[derive(Clone, Copy, Debug)]
+pub enum Part {
+    /// So many bytes as the lane's word in this slot says, or all.
+    Length(u32),
+    /// All bytes, or none where a predicate holds, or does not where it is negated.
+    Unless(u32, bool),
 }
 
 /// An access of memory, for those who watch it.
@@ -318,8 +325,7 @@ pub struct CopyAsync {
 pub struct Check {
     pub address: Address,
     pub bytes: u32,
-    /// Bytes that are accessed of those, where a register tells.
-    pub length: Option<u32>,
+    pub part: Option<Part>,
     pub kinds: Kinds,
     /// The slots of a store's values, and whether they are planes of 64 bits.
     pub values: Option<(Vec<u32>, bool)>,

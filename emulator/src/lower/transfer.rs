@@ -1,6 +1,6 @@
 //! Copies that run on their own, and advice about caches.
 
-use super::code::{Check, CopyAsync, Op, Reach};
+use super::code::{Check, CopyAsync, Op, Part, Reach};
 use super::function::{Emitter, Lowered};
 use super::memory::reach;
 use super::modifiers::Modifiers;
@@ -46,17 +46,17 @@ impl<'a> Emitter<'a, '_> {
         };
         let target = self.address(&operands[0], Reach::Shared)?;
         let source = self.address(&operands[1], Reach::Global)?;
-        let (mut source_bytes, mut ignore) = (None, None);
-        match operands.get(3) {
-            Some(operand) if self.is_predicate(operand) => ignore = Some(self.predicate(operand)?),
-            Some(operand) => source_bytes = Some(self.source(operand, Type::U32)?),
-            None => {}
-        }
-        if ignore.is_none() {
-            self.check(Check { length: source_bytes, ..Check::load(source, bytes, false) });
-        }
+        let part = match operands.get(3) {
+            Some(operand) if self.is_predicate(operand) => {
+                let (predicate, negated) = self.predicate(operand)?;
+                Some(Part::Unless(predicate, negated))
+            }
+            Some(operand) => Some(Part::Length(self.source(operand, Type::U32)?)),
+            None => None,
+        };
+        self.check(Check { part, ..Check::load(source, bytes, false) });
         self.check(Check::store(target, bytes, false, &[], false));
-        self.push(Op::CopyAsync(Box::new(CopyAsync { target, source, bytes, source_bytes, ignore })));
+        self.push(Op::CopyAsync(Box::new(CopyAsync { target, source, bytes, part })));
         Ok(())
     }
 

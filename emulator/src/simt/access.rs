@@ -9,6 +9,7 @@
 
 mod element;
 mod lanes;
+mod parts;
 mod reach;
 mod rows;
 mod spread;
@@ -21,6 +22,7 @@ use self::element::{Element, Plane};
 use crate::lower::code::{Access, Reach};
 use crate::ptx::types::Type;
 
+pub use self::parts::{lengths_in, resolve_parts};
 pub use self::reach::{Local, Range, Refused, View, host_address, portable as resolve, shared_offsets, space_of};
 
 /// A load or a store of one element type, in its two builds.

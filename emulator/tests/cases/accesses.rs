@@ -1,5 +1,6 @@
 //! Loads, stores and copies in every form: qualifiers, vectors, registers of several parts, spaces, special registers.
 
+use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::FaultKind;
 
 use super::harness::{Arg, Device, fault, kernel, words};
@@ -167,6 +168,56 @@ fn copies_read_only_what_they_are_told() {
     let out = device.upload(&[30u32; 16]);
     device.launch("kernel", [1; 3], [16, 1, 1], &[Arg::U64(out)]).unwrap();
     assert_eq!(device.download::<u32>(out, 16), (0..16).map(|i| if i < 8 { 60 } else { 0 }).collect::<Vec<u32>>());
+}
+
+/// A kernel of one copy, `last` of which are the operands behind the size: thread `i` copies to `16 * i` in `s` and from
+/// `16 * i` in `out`, which it then gets back. `%r2` is 16, but 8 in thread 1 and 0 from there on; `%p1` tells those.
+fn partial_copy(last: &str) -> String {
+    kernel(&format!(
+        ".shared .align 16 .b8 s[512];\nmov.u32 %r1, s;\nmad.lo.u32 %r1, %r0, 16, %r1;\nst.shared.v2.u64 [%r1], {{-1, -1}};\n\
+         mul.wide.u32 %d2, %r0, 16;\nadd.u64 %d2, %d2, %d0;\nsetp.gt.u32 %p1, %r0, 1;\nmov.u32 %r2, 16;\n\
+         setp.eq.u32 %p2, %r0, 1;\n@%p2 mov.u32 %r2, 8;\n@%p1 mov.u32 %r2, 0;\n\
+         cp.async.cg.shared.global [%r1], [%d2], 16{last};\ncp.async.wait_all;\nbar.warp.sync -1;\n\
+         setp.ne.u32 %p3, %r0, 0;\n@%p3 ret;\nld.shared.v4.u32 {{%r4, %r5, %r6, %r7}}, [%r1+16];\n\
+         st.global.v4.u32 [%d0], {{%r4, %r5, %r6, %r7}};\nld.shared.v2.u32 {{%r4, %r5}}, [%r1+32];\n\
+         st.global.v2.u32 [%d0+16], {{%r4, %r5}};"
+    ))
+}
+
+#[test]
+fn copies_of_a_part_end_with_their_source() {
+    for checks in [Checks::default(), Checks { races: true, uninitialised: true }] {
+        let launch = |last: &str, words: u32| {
+            let device = Device::checked(&partial_copy(last), checks);
+            let out = device.upload(&(1..=words).collect::<Vec<_>>());
+            let done = device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(out)]);
+            done.map(|()| device.download::<u32>(out, 6))
+                .map_err(|fault| fault.report.replace(&format!("{out:#x}"), "OUT"))
+        };
+        // The source has 24 bytes, and thread 1 reads 8 of the 16 that it writes.
+        assert_eq!(launch(", %r2", 6), Ok(vec![5, 6, 0, 0, 0, 0]));
+        let report = launch(", %r2", 5).unwrap_err();
+        for part in [
+            "illegal access of 8 bytes at ",
+            "block (0, 0, 0), thread (1, 0, 0)\n",
+            "16 bytes into the 20-byte allocation at OUT, with 4 bytes past its end",
+        ] {
+            assert!(report.contains(part), "{part} is missing in: {report}");
+        }
+        // The others want all 16.
+        let report = launch(", %p1", 6).unwrap_err();
+        assert!(report.contains("illegal access of 16 bytes at ") && report.contains("thread (1, 0, 0)\n"), "{report}");
+    }
+}
+
+#[test]
+fn parts_of_copies_are_aligned_to_the_whole() {
+    let device = Device::new(&partial_copy(", %r2"));
+    let out = device.upload(&[0u32; 128]);
+    let report = device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(out + 8)]).unwrap_err().report;
+    for part in ["misaligned access of 16 bytes at ", "thread (0, 0, 0) and another one of its warp\n"] {
+        assert!(report.contains(part), "{part} is missing in: {report}");
+    }
 }
 
 #[test]

@@ -269,6 +269,32 @@ fn copies_within_the_device_initialise_shared_memory() {
 }
 
 #[test]
+fn copies_read_nothing_that_is_not_initialised() {
+    let body = |last: &str| {
+        format!(
+            "{TILE}mad.lo.u32 %r12, %r0, 8, %r10;\nmul.wide.u32 %d2, %r0, 8;\nadd.u64 %d2, %d2, %d0;\n\
+             setp.ge.u32 %p1, %r0, 4;\nselp.b32 %r13, 0, 8, %p1;\nsetp.eq.u32 %p2, %r0, 3;\n\
+             @%p2 mov.u32 %r13, 4;\ncp.async.ca.shared.global [%r12], [%d2], 8{last};\n"
+        )
+    };
+    for (last, written, thread) in [
+        ("", 40, Some(5)),
+        (", %p1", 32, None),
+        (", %p1", 28, Some(3)),
+        (", !%p1", 28, Some(4)),
+        (", %r13", 28, None),
+        (", %r13", 24, Some(3)),
+    ] {
+        let device = Device::checked(&kernel(&body(last)), UNINITIALISED);
+        let data = device.memory.alloc(256).unwrap();
+        device.memory.fill8(data, 0, written).unwrap();
+        let report = device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(data)]).err().map(|fault| fault.report);
+        let found = report.as_ref().map(|report| report.contains(&format!("thread ({}, 0, 0)", thread.unwrap_or(0))));
+        assert_eq!(found, thread.map(|_| true), "8{last}, {written} written: {report:?}");
+    }
+}
+
+#[test]
 fn accesses_outside_of_everything_are_told_as_without_checks() {
     let plain = Device::new(&kernel("ld.global.u32 %r1, [%d1+64];"));
     let checked = Device::checked(&kernel("ld.global.u32 %r1, [%d1+64];"), Checks { races: true, uninitialised: true });

@@ -1,5 +1,6 @@
 //! What a person reads who wrote a kernel that went wrong: the whole text of each report.
 
+use gpufleet_emulator::checks::Checks;
 use gpufleet_emulator::fault::{Fault, FaultKind};
 use gpufleet_emulator::memory::Memory;
 
@@ -224,6 +225,31 @@ fn shared_local_and_atomic_accesses_tell_the_size_of_what_they_left() {
         let fault = fault(body, 32);
         assert_eq!(fault.kind, FaultKind::IllegalAddress);
         assert!(fault.report.contains(part), "{part} is missing in: {}", fault.report);
+    }
+}
+
+#[test]
+fn a_copy_blames_none_that_read_nothing() {
+    // Threads 0 to 9 read nothing, from nowhere; threads 20 and 21 are wrong.
+    let body = |last: &str| {
+        format!(
+            ".shared .align 16 .b8 tile[1024];\nmov.u32 %r2, tile;\nmad.lo.u32 %r2, %r0, 16, %r2;\nmov.u64 %d2, %d0;\n\
+             setp.lt.u32 %p1, %r0, 10;\nselp.b32 %r3, 0, 8, %p1;\n@%p1 mov.u64 %d2, 0;\nsub.u32 %r4, %r0, 20;\n\
+             setp.lt.u32 %p2, %r4, 2;\n@%p2 add.u64 %d2, %d0, 4096;\ncp.async.ca.shared.global [%r2], [%d2], 16{last};"
+        )
+    };
+    for checks in [Checks::default(), Checks { races: true, uninitialised: false }] {
+        for (last, bytes) in [(", %p1", 16), (", %r3", 8)] {
+            let device = Device::checked(&kernel(&body(last)), checks);
+            let out = device.upload(&[0u32; 32]);
+            let report = device.launch("kernel", [1; 3], [32, 1, 1], &[Arg::U64(out)]).unwrap_err().report;
+            for part in [
+                format!("illegal access of {bytes} bytes at {:#x} in global memory", out + 4096),
+                "thread (20, 0, 0) and another one of its warp\n".to_owned(),
+            ] {
+                assert!(report.contains(&part), "{part} is missing in: {report}");
+            }
+        }
     }
 }
 

@@ -51,6 +51,8 @@ pub struct Refused {
     pub bytes: u64,
     pub space: &'static str,
     pub kind: FaultKind,
+    /// The lanes that others may be among whose access may not be made either.
+    pub among: u32,
 }
 
 /// The lanes' addresses. Lanes that are off repeat the address of the first that is on, so that every address can be
@@ -59,7 +61,7 @@ pub struct Refused {
 /// # Safety
 /// The slot lies inside the frame.
 #[inline(always)]
-unsafe fn addresses<const VECTOR: bool>(found: &mut [u64; LANES], address: &Address, frame: *mut u8, mask: u32) {
+pub unsafe fn addresses<const VECTOR: bool>(found: &mut [u64; LANES], address: &Address, frame: *mut u8, mask: u32) {
     // Addresses in shared and local memory have 32 bits: what is above is dropped, as devices do.
     let kept = if matches!(address.reach, Reach::Shared | Reach::Local) { 0xffff_ffff } else { u64::MAX };
     // SAFETY: the caller vouches for the slot.
@@ -238,7 +240,7 @@ fn slow(found: &mut [u64; LANES], address: &Address, bytes: u64, view: &mut View
     let reach = address.reach;
     if let Some(lane) = found.iter().position(|one| one & (bytes - 1) != 0) {
         let (address, space) = (found[lane], space_of(reach, found[lane]));
-        return Err(Refused { lane, address, bytes, space, kind: FaultKind::MisalignedAddress });
+        return Err(Refused { lane, address, bytes, space, kind: FaultKind::MisalignedAddress, among: FULL });
     }
     let mut range = view.caches[address.cache as usize];
     for (lane, one) in found.iter_mut().enumerate() {
@@ -362,6 +364,6 @@ pub fn host_address(
         "local" if within(local.lane_bytes) => Ok(local.start as u64 + lane as u64 * local.lane_bytes + offset),
         "parameter" if within(view.params.len() as u64) => Ok(view.params.as_ptr() as u64 + offset),
         "global" if global_range(address, bytes, view.memory).is_some() => Ok(address),
-        _ => Err(Refused { lane, address, bytes, space, kind: FaultKind::IllegalAddress }),
+        _ => Err(Refused { lane, address, bytes, space, kind: FaultKind::IllegalAddress, among: FULL }),
     }
 }

@@ -93,7 +93,7 @@ fn pointers(rows: &Rows, registers: &mut Registers, view: &mut View, local: Loca
         if let Some(lane) = addresses[..count].iter().position(elsewhere) {
             let (address, kind) = (addresses[lane], FaultKind::IllegalAddress);
             let space = space_of(Reach::Generic, address);
-            return Err(Refused { lane, address, bytes: ROW_BYTES, space, kind }.into());
+            return Err(Refused { lane, address, bytes: ROW_BYTES, space, kind, among: FULL }.into());
         }
     }
     let mut pointers = [0; LANES];

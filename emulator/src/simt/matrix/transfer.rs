@@ -3,7 +3,7 @@
 use super::{Failed, Span, addresses};
 use crate::fault::FaultKind;
 use crate::lower::matrix::Transfer;
-use crate::ops::lanes::LANES;
+use crate::ops::lanes::{FULL, LANES};
 use crate::ops::matrix::layout::Major;
 use crate::simt::access::{Local, Refused, View, host_address, space_of};
 use crate::simt::frames::Registers;
@@ -146,7 +146,7 @@ fn lines(
     let step = step(transfer, registers, bytes, writes)?;
     let reach = transfer.address.reach;
     let space = space_of(reach, start);
-    let refused = |address, kind| Refused { lane: 0, address, bytes, space, kind };
+    let refused = |address, kind| Refused { lane: 0, address, bytes, space, kind, among: FULL };
     if !matches!(space, "global" | "shared") {
         return Err(refused(start, FaultKind::IllegalAddress).into());
     }
@@ -177,7 +177,7 @@ fn start(transfer: &Transfer, registers: &mut Registers) -> Result<u64, Failed> 
     if !start.is_multiple_of(fragment) {
         let space = space_of(transfer.address.reach, start);
         let kind = FaultKind::MisalignedAddress;
-        return Err(Refused { lane: 0, address: start, bytes: fragment, space, kind }.into());
+        return Err(Refused { lane: 0, address: start, bytes: fragment, space, kind, among: FULL }.into());
     }
     Ok(start)
 }

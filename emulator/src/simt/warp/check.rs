@@ -5,7 +5,7 @@ use crate::fault::{Fault, FaultKind, code_place, describe_access};
 use crate::lower::code::{Check, Kinds};
 use crate::lower::matrix::Matrix;
 use crate::ops::lanes::{FULL, LANES};
-use crate::simt::access::{Local, resolve};
+use crate::simt::access::{Local, lengths_in, resolve_parts};
 use crate::simt::block::Context;
 use crate::simt::checks::{Hazard, HazardKind, Stamp, Touch};
 use crate::simt::matrix::{self, Span};
@@ -105,22 +105,22 @@ impl Warp {
         cx: &mut Context,
     ) -> Result<Vec<LaneAccess>, Fault> {
         let local = self.local();
-        let registers = &mut self.frame(group.frame).registers;
-        let lengths = check.length.map(|slot| *registers.words(slot));
-        let length = |lane: usize| u64::from(lengths.map_or(check.bytes, |lengths| lengths[lane].min(check.bytes)));
-        let lanes = (0..LANES).filter(|lane| mask >> lane & 1 != 0 && length(*lane) > 0);
-        let mask = lanes.clone().fold(0, |mask, lane| mask | 1u32 << lane);
-        let (mut pointers, registers) = ([0; LANES], registers.start());
-        if mask != 0 {
-            // SAFETY: the slot lies in the frame, the view and the local memory are those of this block and warp.
-            unsafe { resolve(&mut pointers, &check.address, check.bytes.into(), registers, mask, &mut cx.view, local) }
-                .map_err(|refused| self.refusal(&refused, group, cx))?;
-        }
+        let registers = self.frame(group.frame).registers.start();
+        let (address, bytes, mut pointers) = (&check.address, check.bytes, [0; LANES]);
+        // SAFETY: the slots lie in the frame, the view and the local memory are those of this block and warp.
+        let (lengths, found) = unsafe {
+            let lengths = match check.part {
+                Some(part) => part.lengths(bytes, registers, mask),
+                None => lengths_in(mask, |_| bytes),
+            };
+            (lengths, resolve_parts(&mut pointers, address, bytes, &lengths, registers, &mut cx.view, local))
+        };
+        found.map_err(|refused| self.refusal(&refused, group, cx))?;
         let access = |lane: usize| {
             let pointer = pointers[lane];
-            LaneAccess { lane, spot: spot(pointer, local, cx), pointer, bytes: length(lane) }
+            LaneAccess { lane, spot: spot(pointer, local, cx), pointer, bytes: lengths[lane].into() }
         };
-        Ok(lanes.map(access).collect())
+        Ok((0..LANES).filter(|lane| lengths[*lane] > 0).map(access).collect())
     }
 
     /// Loads of what nobody has written are faults.

@@ -80,7 +80,7 @@ impl Warp {
     #[cold]
     pub(super) fn refusal(&mut self, refused: &Refused, group: &Group, cx: &Context) -> Fault {
         let (first, others) = self.lanes_refused(refused, group, cx);
-        let Refused { lane, address, bytes, space, kind } = first;
+        let Refused { lane, address, bytes, space, kind, .. } = first;
         let after_free = space == "global" && is_use_after_free(cx.view.memory, address);
         let how = match kind {
             FaultKind::MisalignedAddress => "misaligned access",
@@ -135,7 +135,7 @@ impl Warp {
         let instruction = &function.code[group.pc as usize];
         let guard = self.frame(group.frame).registers.mask(instruction.guard) ^ instruction.invert;
         let found = addresses(&instruction.op).into_iter().find_map(|address| {
-            let lanes = (0..LANES).filter(|lane| (group.mask & guard) >> lane & 1 != 0);
+            let lanes = (0..LANES).filter(|lane| (group.mask & guard & refused.among) >> lane & 1 != 0);
             let bad: Vec<_> = lanes.filter_map(|lane| self.refused_lane(address, lane, refused, group, cx)).collect();
             Some((*bad.first()?, bad.len() as u32 - 1))
         });
