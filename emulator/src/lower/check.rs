@@ -18,7 +18,8 @@ impl Check {
     }
 
     pub fn store(address: Address, bytes: u32, strong: bool, slots: &[u32], wide: bool) -> Check {
-        let values = Some((slots.to_vec(), wide));
+        // Without slots, what is written is not known.
+        let values = (!slots.is_empty()).then(|| (slots.to_vec(), wide));
         Check { address, bytes, part: None, kinds: Kinds { reads: false, writes: true, strong }, values }
     }
 

@@ -327,7 +327,7 @@ pub struct Check {
     pub bytes: u32,
     pub part: Option<Part>,
     pub kinds: Kinds,
-    /// The slots of a store's values, and whether they are planes of 64 bits.
+    /// The slots of a store's values, where they are known, and whether they are planes of 64 bits.
     pub values: Option<(Vec<u32>, bool)>,
 }
 

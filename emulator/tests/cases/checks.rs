@@ -121,6 +121,21 @@ fn writes_of_the_same_value_are_no_race() {
 }
 
 #[test]
+fn writes_of_what_is_not_known_race_with_all_others() {
+    let copy = "cp.async.ca.shared.global [%r10], [%d0], 4;\n";
+    assert_race(copy, 32, "write after write");
+    assert_no_race(&copy.replace("%r10", "%r11"), 64);
+    let init = "mbarrier.init.shared.b64 [%r10], 32;\n";
+    assert_no_race(init, 64);
+    for op in [copy, init, &format!("{init}mbarrier.inval.shared.b64 [%r10];\n")] {
+        let (first, second) = ("setp.eq.u32 %p1, %r0, 0;\n@!%p1 bra A;\n", "bra B;\nA:\n");
+        let store = "st.shared.u32 [%r10], %r0;\n";
+        assert_race(&format!("{first}{op}{second}{store}B:\n"), 2, "write after write");
+        assert_race(&format!("{first}{store}{second}{op}B:\n"), 2, "write after write");
+    }
+}
+
+#[test]
 fn atomics_and_volatile_accesses_race_with_plain_ones_alone() {
     assert_no_race("atom.shared.add.u32 %r12, [%r10], 1;\nred.shared.add.u32 [%r10], 1;\n", 128);
     assert_no_race("st.volatile.shared.u32 [%r10], %r0;\nld.volatile.shared.u32 %r12, [%r10];\n", 64);
