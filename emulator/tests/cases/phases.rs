@@ -100,6 +100,10 @@ fn misused_objects_are_errors() {
         let fault = fault(&format!("{start}{op}"), 1);
         assert!(fault.report.contains(part), "{op}: {}", fault.report);
     }
+    for op in ["mbarrier.arrive.shared.b64 _, [bar+4096];", "mbarrier.arrive.shared.b64 _, [bar];"] {
+        let fault = fault(&format!("{start}setp.eq.u32 %p1, %r0, 5;\n@%p1 {op}"), 8);
+        assert!(fault.report.contains(", thread (5, 0, 0)"), "{op}: {}", fault.report);
+    }
 }
 
 #[test]

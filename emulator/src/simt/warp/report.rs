@@ -199,6 +199,7 @@ fn addresses(op: &Op) -> Vec<&Address> {
         Op::Load(access) | Op::Store(access) => vec![&access.address],
         Op::Atomic(atomic) => vec![&atomic.address],
         Op::Check(check) => vec![&check.address],
+        Op::Phase(phase) => vec![&phase.address],
         Op::CopyAsync(copy) => vec![&copy.target, &copy.source],
         _ => Vec::new(),
     }
