@@ -212,7 +212,6 @@ fn run_lane(
         // A statement of its own: the inbox is free again before the job runs.
         let next = inbox.lock().expect("nobody panics while holding the inbox").next_job()?;
         let Some(work) = next else { return Ok(()) };
-        pin(&work.segments, outgoing)?;
         let (outcome, timings) = match lane.run(common, &work) {
             Ok(ended) => ended,
             Err(error) => fault::die(outgoing, &common.library, error, &work.run),
@@ -231,16 +230,6 @@ fn run_lane(
             fault::exit(1);
         }
     }
-}
-
-/// Pins what was not pinned before: the first job of a segment has that done, on its lane.
-fn pin(segments: &HashMap<u32, Arc<PinnedSegment>>, outgoing: &Mutex<UnixStream>) -> Result<(), FrameError> {
-    for (segment, pinned) in segments {
-        if let Err(problem) = pinned.pin() {
-            say(outgoing, &FromExecutor::Unpinned { segment: *segment, reason: problem.to_string() })?;
-        }
-    }
-    Ok(())
 }
 
 /// Where the supervisor's frames come in, and what it has told of: programs and segments by its ids. Nothing here calls the driver, which

@@ -13,4 +13,5 @@ pub(super) mod library;
 pub(super) mod memory;
 pub(super) mod module;
 pub(super) mod pinned;
+mod preparation;
 pub(super) mod program;

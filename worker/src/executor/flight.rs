@@ -12,6 +12,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    clocks::Clocks,
     keeper::Keeper,
     link::Outgoing,
     loss::{Loss, LostCause},
@@ -62,6 +63,8 @@ impl fmt::Debug for Watched {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub pending: HashMap<u64, Pending>,
+    /// Of the pending ones.
+    pub clocks: Clocks,
     pub programs: Programs,
     pub next_job: u64,
     /// The job for whose sake we killed the child.
@@ -164,7 +167,13 @@ impl Shared {
     }
 
     /// Gives the job to the child, with its program if the child does not have it.
-    pub(super) fn submit(&self, mut run: Run, pending: Pending, code: Code<'_>) -> Result<(), Stop> {
+    pub(super) fn submit(
+        &self,
+        mut run: Run,
+        pending: Pending,
+        code: Code<'_>,
+        time_limit: Duration,
+    ) -> Result<(), Stop> {
         // One lock around all of it: frames leave in the order in which ids were claimed, and no loss slips in between.
         let mut state = self.state();
         if let Some(loss) = &*self.lost.borrow() {
@@ -183,6 +192,7 @@ impl Shared {
         match Outgoing::encode(&ToExecutor::Run(run), None) {
             Ok(frame) => {
                 state.pending.insert(job, pending);
+                state.clocks.start(job, time_limit, Instant::now());
                 // A closed queue belongs to a child that is gone; the listener answers for the job.
                 drop(self.outgoing.send(frame));
                 Ok(())
@@ -265,11 +275,18 @@ async fn ended(
     cancel: &CancellationToken,
     ending: &mut oneshot::Receiver<Ended>,
 ) -> Ended {
-    let cut = tokio::select! {
-        biased;
-        ended = &mut *ending => Err(ended),
-        () = cancel.cancelled() => Ok(Cut::Cancelled),
-        () = tokio::time::sleep_until(deadline.into()) => Ok(Cut::TimeLimit),
+    let mut until = deadline;
+    let cut = loop {
+        tokio::select! {
+            biased;
+            ended = &mut *ending => break Err(ended),
+            () = cancel.cancelled() => break Ok(Cut::Cancelled),
+            () = tokio::time::sleep_until(until.into()) => {}
+        }
+        match shared.state().clocks.time_left(job, Instant::now()) {
+            Some(later) => until = later,
+            None => break Ok(Cut::TimeLimit),
+        }
     };
     let ended = match cut {
         Err(ended) => ended,

@@ -81,7 +81,8 @@ pub struct ExecutorJob<'a> {
     pub task: &'a Task<'a>,
     /// The key of the code that the executor gets for it, from whoever has it already: hashing a long program takes as long as a tiny job.
     pub program: Option<Key>,
-    /// From the moment at which the executor gets it. At its end the executor is killed.
+    /// From the moment at which the executor gets it; what the driver has it wait for its neighbours does not count. At its end the executor
+    /// is killed.
     pub time_limit: Duration,
     /// Run with nothing beside it, so that a fault can only be its own. For suspects ([`LostCause::Suspect`]).
     pub alone: bool,
@@ -278,7 +279,7 @@ impl Executor {
         };
         let started = Instant::now();
         (run.job, run.kept_max) = (id, job.kept_max);
-        shared.submit(run, pending, code)?;
+        shared.submit(run, pending, code, job.time_limit)?;
         let ended = shared.wait(id, ending, job.time_limit, job.cancel).await;
         match ended {
             Ended::Finished { outcome, mut timings } => {

@@ -1,6 +1,12 @@
 //! The two tasks behind a handle: one writes frames, one reads them and answers for the jobs.
 
-use std::{collections::HashMap, io, os::fd::AsRawFd, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    io,
+    os::fd::AsRawFd,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 use serde::de::DeserializeOwned;
@@ -99,6 +105,8 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
         match receive(socket).await {
             Ok(Some(FromExecutor::Finished { job, outcome, timings })) => finish(shared, job, outcome, timings),
             Ok(Some(FromExecutor::Memory(report))) => shared.memory_is(report),
+            Ok(Some(FromExecutor::Waits { job })) => shared.state().clocks.wait(job, Instant::now()),
+            Ok(Some(FromExecutor::GoesOn { job })) => shared.state().clocks.go_on(job, Instant::now()),
             Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(shared, segment, reason),
             Ok(Some(FromExecutor::Poisoned(said))) => *poison = Some(said),
             Ok(Some(FromExecutor::Ready(..) | FromExecutor::Refused(_))) => {
@@ -118,6 +126,7 @@ fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timi
         warn!(job, "executor finished a job that it does not have");
         return;
     };
+    state.clocks.end(job, Instant::now());
     state.programs.release(pending.program);
     drop(state);
     // Whoever cancelled the job does not want its outcome.

@@ -47,6 +47,14 @@ pub enum FromExecutor {
         outcome: Result<(), Failure>,
         timings: Timings,
     },
+    /// The job may have to wait for its neighbours' kernels, before its own begin or after they have ended. Most jobs never have to.
+    Waits {
+        job: u64,
+    },
+    /// It no longer has to: its kernels come next.
+    GoesOn {
+        job: u64,
+    },
     /// A segment could not be pinned: copies from it are slower, and are still right.
     Unpinned {
         segment: u32,

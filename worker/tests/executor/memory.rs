@@ -1,9 +1,9 @@
 //! What an executor has of the device's memory, and what jobs find in it.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, time::Duration};
 
-use gpufleet_schema::{Block, Data, Dtype, Program, Task};
-use gpufleet_worker::executor::{Executor, ExecutorJob, RunError};
+use gpufleet_schema::{Block, Data, Dtype, FailureCode, Program, Task};
+use gpufleet_worker::executor::{Executor, ExecutorJob, LostCause, RunError};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
@@ -121,6 +121,31 @@ async fn a_job_that_has_others_memory_given_back_first_does_not_hold_up_who_need
     };
     let (long, _, ()) = tokio::join!(long, giving_back, going_on);
     assert!(matches!(long, Err(RunError::Cancelled)), "{long:?}");
+}
+
+/// The emulator, too, waits with a free for the kernels that run.
+#[tokio::test]
+async fn a_job_that_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
+    let executor = start().await;
+    succeed(&executor, &add_one(1000, 1)).await;
+    let spinning = misbehaving("spin");
+    let long = executor.run(ExecutorJob { time_limit: Duration::from_secs(4), ..job(&spinning) });
+    let waiting = async {
+        poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
+        // Each needs memory of its own, for which the other's has to go. The first may be quicker than the long job's kernel.
+        for count in 2000.. {
+            let task = add_one(count, 1);
+            let waiting = ExecutorJob { time_limit: Duration::from_secs(1), kept_max: 0, ..job(&task) };
+            match executor.run(waiting).await {
+                Ok(finished) => drop(finished.outcome.expect("it is not cut")),
+                Err(lost) => return lost,
+            }
+        }
+        unreachable!("the long job's kernel comes some time")
+    };
+    let (long, waiting) = tokio::join!(long, waiting);
+    assert_eq!(long.unwrap().outcome.unwrap_err().code, FailureCode::TimeLimit);
+    assert!(matches!(waiting, RunError::Lost { cause: LostCause::Neighbour, .. }), "{waiting}");
 }
 
 /// The emulator, too, waits with unloading for the kernels that run.

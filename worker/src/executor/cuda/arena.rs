@@ -75,12 +75,18 @@ impl Arena {
     }
 
     /// Memory for buffers of these sizes; afterwards no more than `kept_max` is kept for later ones. Waits while neighbours hold what is
-    /// missing.
-    pub(crate) fn take(&self, sizes: &[u64], kept_max: u64) -> Result<Allocation<'_>, Shortage> {
+    /// missing; `may_wait` comes before that, and before any call of the driver.
+    pub(crate) fn take(
+        &self,
+        sizes: &[u64],
+        kept_max: u64,
+        may_wait: impl FnOnce(),
+    ) -> Result<Allocation<'_>, Shortage> {
         let sizes: Vec<u64> = sizes.iter().map(|bytes| self.sizes.taken(*bytes)).collect();
         if let Some(blocks) = self.state().take_kept(&sizes, kept_max) {
             return Ok(Allocation { blocks, arena: self });
         }
+        may_wait();
         loop {
             let asking = self.asking();
             let ended = self.ended();

@@ -15,7 +15,7 @@ use cudarc::driver::{
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 
 use super::{
-    arena::{Allocation, Block, Shortage},
+    arena::{Allocation, Block},
     device::Device,
     error::{CudaError, Damage, called},
     geometry::{Geometry, check_shared},
@@ -23,9 +23,13 @@ use super::{
     memory::{Memory, TellError},
     module::{Function, LoadError, Module},
     pinned::PinnedSegment,
+    preparation::Preparation,
     program::Program,
 };
-use crate::ipc::message::{ArgPlan, BufferPlan, Contents, LaunchPlan, Place, Run};
+use crate::ipc::{
+    FromExecutor, frame,
+    message::{ArgPlan, BufferPlan, Contents, LaunchPlan, Place, Run},
+};
 
 /// A device copies one thing at a time in each direction. In pieces, a large buffer lets the small ones of other lanes go in between.
 const PIECE_BYTES: usize = 1 << 20;
@@ -60,7 +64,7 @@ pub(crate) struct Lane {
 }
 
 /// Why a job failed, before it is known whether the context did too.
-enum JobError {
+pub(super) enum JobError {
     Failed(Failure),
     Cuda(CudaError),
 }
@@ -87,29 +91,11 @@ impl From<LoadError> for JobError {
     }
 }
 
-fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, JobError> {
+pub(super) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, JobError> {
     Err(JobError::Failed(Failure::new(verdict, code, message)))
 }
 
 impl Common {
-    /// Does what may need device memory, again as long as some can be found for it: what is kept for later goes first, then neighbours'.
-    fn with_room<T>(&self, mut step: impl FnMut() -> Result<T, JobError>) -> Result<T, JobError> {
-        loop {
-            let ended = self.memory.arena.ended();
-            match step() {
-                Err(JobError::Cuda(error)) if error.is_out_of_memory() => {
-                    if !(self.memory.arena.give_up_kept()?
-                        || self.memory.shelf.unload_idle()
-                        || self.memory.arena.wait_past(ended))
-                    {
-                        return Err(error.into());
-                    }
-                }
-                done => return done,
-            }
-        }
-    }
-
     /// Says what of the device this process has, if the supervisor has to know. A supervisor that is gone is noticed elsewhere.
     pub(crate) fn tell_memory(&self) -> Result<(), CudaError> {
         match self.memory.tell(&self.outgoing) {
@@ -118,23 +104,9 @@ impl Common {
         }
     }
 
-    /// All buffers of a job. What is kept beside it is bounded, for other executors may live on the rest.
-    fn allocate(&self, sizes: &[u64], kept_max: u64) -> Result<Allocation<'_>, JobError> {
-        if self.memory.shelf.idle_bytes() > kept_max {
-            self.memory.shelf.unload_idle();
-        }
-        loop {
-            let kept_max = kept_max.saturating_sub(self.memory.shelf.idle_bytes());
-            match self.memory.arena.take(sizes, kept_max) {
-                Ok(allocation) => return Ok(allocation),
-                Err(Shortage::Cuda(error)) => return Err(error.into()),
-                Err(Shortage::OutOfMemory { .. }) if self.memory.shelf.unload_idle() => {}
-                Err(Shortage::OutOfMemory { wanted, free }) => {
-                    let message = format!("the job wants {wanted} bytes of device memory, {free} are free");
-                    return failed(Verdict::OutOfMemory, FailureCode::OutOfMemory, message);
-                }
-            }
-        }
+    /// A supervisor that is gone is noticed elsewhere.
+    pub(super) fn say(&self, message: &FromExecutor) {
+        drop(frame::write(&self.outgoing.lock().expect("nobody panics while holding the socket"), message));
     }
 }
 
@@ -160,20 +132,26 @@ impl Lane {
     }
 
     fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), JobError> {
+        let preparation = Preparation::new(common, work.run.job);
+        preparation.pin(&work.segments);
         let loading = Instant::now();
-        let (module, was_loaded) = common.with_room(|| Ok(common.memory.shelf.module(&work.program)?))?;
+        let (module, was_loaded) = preparation.module(&work.program)?;
         timings.module_cached = was_loaded;
         if !was_loaded {
             timings.load_us = loading.elapsed().as_micros() as u64;
         }
         let mut memory = None;
-        let outcome = self.run_loaded(common, work, &module, &mut memory, timings);
+        let outcome = self.run_loaded(&preparation, work, &module, &mut memory, timings);
         if let Err(JobError::Cuda(error)) = &outcome
             && error.damage() != Damage::None
         {
             // Nothing is given back through a context that is beyond use.
             std::mem::forget((module, memory));
             return outcome;
+        }
+        if Arc::strong_count(&module) == 1 {
+            // It is nobody else's and goes with the job.
+            preparation.may_wait();
         }
         // In this order: whoever is woken because memory was given back also finds that of the module.
         drop(module);
@@ -184,21 +162,24 @@ impl Lane {
     /// The job, from its kernels on. When it returns, nothing of it runs any more.
     fn run_loaded<'a>(
         &mut self,
-        common: &'a Common,
+        preparation: &Preparation<'a>,
         work: &Work,
         module: &Module,
         memory: &mut Option<Allocation<'a>>,
         timings: &mut Timings,
     ) -> Result<(), JobError> {
+        let common = preparation.common;
         let mut prepared = Vec::with_capacity(work.run.launches.len());
         for (index, launch) in work.run.launches.iter().enumerate() {
-            prepared.push(common.with_room(|| prepare(common, module, launch, index, work.run.buffers.len()))?);
+            let buffers = work.run.buffers.len();
+            prepared.push(preparation.with_room(|| prepare(preparation, module, launch, index, buffers))?);
         }
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
         timings.device_bytes_peak = sizes.iter().sum();
-        let allocation = memory.insert(common.allocate(&sizes, work.run.kept_max)?);
+        let allocation = memory.insert(preparation.allocate(&sizes, work.run.kept_max)?);
         common.tell_memory()?;
         self.make_events(prepared.len() + 3)?;
+        preparation.is_over();
         let enqueued = self.enqueue(work, &prepared, allocation);
         // Also after a failure: what was enqueued before it still uses the memory.
         let ended = match &enqueued {
@@ -397,7 +378,7 @@ fn place(work: &Work, at: Place, bytes: u64) -> Result<*mut u8, JobError> {
 }
 
 fn prepare<'a>(
-    common: &Common,
+    preparation: &Preparation<'_>,
     module: &Module,
     launch: &'a LaunchPlan,
     index: usize,
@@ -407,11 +388,11 @@ fn prepare<'a>(
     let refuse = |problem: String| {
         failed(Verdict::User, FailureCode::LaunchError, format!("launches[{index}] ({entry}): {problem}"))
     };
-    let function = module.function(&common.library, entry)?;
+    let function = preparation.function(module, entry)?;
     if let Err(problem) = check_args(&function, &launch.args, buffers) {
         return refuse(problem);
     }
-    let limits = &common.device.limits;
+    let limits = &preparation.common.device.limits;
     if let Err(problem) = check_shared(launch.shared_bytes, limits, function.limits) {
         return refuse(problem);
     }

@@ -116,6 +116,11 @@ impl Module {
         self.loaded.bytes
     }
 
+    /// A kernel that was asked for before.
+    pub(crate) fn known(&self, entry: &str) -> Option<Arc<Function>> {
+        self.functions.try_lock().ok()?.get(entry).cloned()
+    }
+
     pub(crate) fn function(&self, library: &DriverLibrary, entry: &str) -> Result<Arc<Function>, LoadError> {
         let mut functions = self.functions();
         if let Some(function) = functions.get(entry) {

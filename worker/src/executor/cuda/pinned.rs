@@ -22,6 +22,11 @@ impl PinnedSegment {
         Ok(Self { segment: Segment::open(descriptor, bytes)?, is_pinned: OnceLock::new() })
     }
 
+    /// No job has used it yet.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_pinned.get().is_none()
+    }
+
     /// Pins it unless that was tried before. Who tries is told why it could not be done; copies then take the slow way and are still right.
     pub(crate) fn pin(&self) -> Result<(), CudaError> {
         let mut problem = None;

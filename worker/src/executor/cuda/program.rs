@@ -62,6 +62,11 @@ impl Program {
         Self { image, declared: OnceLock::new(), kept: Mutex::default() }
     }
 
+    /// Its module if that is kept, and nobody is just loading it.
+    pub(crate) fn kept(&self) -> Option<Arc<Module>> {
+        self.kept.try_lock().ok()?.clone()
+    }
+
     fn load(&self, declared: &Declared, all: &Arc<AtomicU64>) -> Result<Arc<Module>, LoadError> {
         let loaded = Loaded::new(declared.device_bytes, all);
         Module::load(&self.image, Arc::clone(&declared.entries), loaded).map(Arc::new)

@@ -1,0 +1,175 @@
+//! How long the jobs in flight on one executor may still take.
+//!
+//! A job's time limit is for its own work. Where the driver has it wait for its neighbours' kernels (a module to load, memory to give back),
+//! the executor says so, and the job is not cut before the last of those neighbours would be. A driver that does that holds a lock which
+//! every later call wants: so the jobs that come while one waits are held, too, and say nothing.
+
+use std::{
+    collections::HashMap,
+    time::{Duration, Instant},
+};
+
+/// Before its first kernel a job may have to wait, and after its last. An executor that says it more often is not believed.
+const WAITS_MAX: u8 = 2;
+
+/// The clocks, by job.
+#[derive(Debug, Default)]
+pub(super) struct Clocks(HashMap<u64, Clock>);
+
+#[derive(Debug)]
+struct Clock {
+    limit: Duration,
+    began: Instant,
+    deadline: Instant,
+    waits: Option<Wait>,
+    waits_left: u8,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Wait {
+    since: Instant,
+    /// By then everything that it can be waiting for has ended, or was ended.
+    until: Instant,
+}
+
+impl Clocks {
+    pub(super) fn start(&mut self, job: u64, limit: Duration, now: Instant) {
+        let deadline = now + limit;
+        self.0.insert(job, Clock { limit, began: now, deadline, waits: None, waits_left: WAITS_MAX });
+    }
+
+    /// The job waits for its neighbours.
+    pub(super) fn wait(&mut self, job: u64, now: Instant) {
+        let neighbours = self.0.iter().filter(|(other, _)| **other != job);
+        let until = neighbours.map(|(_, clock)| clock.waits.map_or(clock.deadline, |wait| wait.until)).max();
+        if let Some(clock) = self.0.get_mut(&job).filter(|clock| clock.waits_left > 0) {
+            clock.waits_left -= 1;
+            clock.waits = Some(Wait { since: now, until: until.unwrap_or(now) });
+        }
+    }
+
+    /// It waits no longer: its time begins.
+    pub(super) fn go_on(&mut self, job: u64, now: Instant) {
+        let Some(clock) = self.0.get_mut(&job) else { return };
+        let Some(wait) = clock.waits.take() else { return };
+        clock.deadline = now + clock.limit;
+        self.go_on_since(wait.since, now);
+    }
+
+    pub(super) fn end(&mut self, job: u64, now: Instant) {
+        if let Some(Clock { waits: Some(wait), .. }) = self.0.remove(&job) {
+            self.go_on_since(wait.since, now);
+        }
+    }
+
+    /// When to look again whether a job has had its time. `None` where it has, or is none.
+    pub(super) fn time_left(&self, job: u64, now: Instant) -> Option<Instant> {
+        let clock = self.0.get(&job)?;
+        let held_until = match clock.waits {
+            Some(wait) => Some(wait.until),
+            None => self.waits().filter(|wait| wait.since <= clock.began).map(|wait| wait.until).max(),
+        };
+        Some(held_until.map_or(clock.deadline, |held| held.max(clock.deadline))).filter(|until| *until > now)
+    }
+
+    fn waits(&self) -> impl Iterator<Item = Wait> {
+        self.0.values().filter_map(|clock| clock.waits)
+    }
+
+    /// Jobs that came while one waited had to wait with it.
+    fn go_on_since(&mut self, since: Instant, now: Instant) {
+        for clock in self.0.values_mut().filter(|clock| clock.began >= since) {
+            clock.deadline = clock.deadline.max(now + clock.limit);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Seconds after the start of each test.
+    struct Time(Instant);
+
+    impl Time {
+        fn at(&self, seconds: u64) -> Instant {
+            self.0 + Duration::from_secs(seconds)
+        }
+
+        fn left(&self, clocks: &Clocks, job: u64, now: u64) -> Option<u64> {
+            clocks.time_left(job, self.at(now)).map(|until| until.duration_since(self.0).as_secs())
+        }
+    }
+
+    /// Jobs with their limits, sent at once.
+    fn clocks(limits: &[(u64, u64)]) -> (Clocks, Time) {
+        let (mut clocks, time) = (Clocks::default(), Time(Instant::now()));
+        for (job, limit) in limits {
+            clocks.start(*job, Duration::from_secs(*limit), time.at(0));
+        }
+        (clocks, time)
+    }
+
+    #[test]
+    fn a_job_has_its_limit_and_no_more() {
+        let (clocks, time) = clocks(&[(1, 10)]);
+        assert_eq!(time.left(&clocks, 1, 9), Some(10));
+        assert_eq!(time.left(&clocks, 1, 10), None);
+        assert_eq!(time.left(&clocks, 2, 0), None, "there is none");
+    }
+
+    #[test]
+    fn a_job_that_waits_is_cut_no_sooner_than_its_neighbours() {
+        let (mut clocks, time) = clocks(&[(1, 100), (2, 10), (3, 50)]);
+        clocks.wait(2, time.at(1));
+        assert_eq!(time.left(&clocks, 2, 10), Some(100));
+        assert_eq!(time.left(&clocks, 2, 100), None);
+        // Who waits for it waits for the others, too.
+        clocks.wait(3, time.at(2));
+        assert_eq!(time.left(&clocks, 3, 50), Some(100));
+    }
+
+    #[test]
+    fn alone_there_is_nothing_to_wait_for() {
+        let (mut clocks, time) = clocks(&[(1, 10)]);
+        clocks.wait(1, time.at(1));
+        assert_eq!(time.left(&clocks, 1, 9), Some(10));
+        assert_eq!(time.left(&clocks, 1, 10), None);
+    }
+
+    #[test]
+    fn the_whole_limit_is_left_to_a_job_that_has_waited() {
+        let (mut clocks, time) = clocks(&[(1, 100), (2, 10)]);
+        clocks.wait(2, time.at(1));
+        clocks.go_on(2, time.at(60));
+        assert_eq!(time.left(&clocks, 2, 60), Some(70));
+        assert_eq!(time.left(&clocks, 1, 60), Some(100), "it ran all along");
+    }
+
+    #[test]
+    fn jobs_that_came_while_one_waited_have_waited_with_it() {
+        for ends in [false, true] {
+            let (mut clocks, time) = clocks(&[(1, 100), (2, 10)]);
+            clocks.wait(2, time.at(1));
+            clocks.start(3, Duration::from_secs(5), time.at(2));
+            assert_eq!(time.left(&clocks, 3, 7), Some(100));
+            match ends {
+                true => clocks.end(2, time.at(60)),
+                false => clocks.go_on(2, time.at(60)),
+            }
+            assert_eq!(time.left(&clocks, 3, 60), Some(65));
+            clocks.start(4, Duration::from_secs(5), time.at(61));
+            assert_eq!(time.left(&clocks, 4, 61), Some(66));
+        }
+    }
+
+    #[test]
+    fn nobody_waits_for_ever() {
+        let (mut clocks, time) = clocks(&[(1, 10), (2, 10)]);
+        for second in 0..100 {
+            clocks.wait(2, time.at(second));
+            clocks.go_on(2, time.at(second));
+        }
+        assert_eq!(time.left(&clocks, 2, 50), None);
+    }
+}
