@@ -162,8 +162,12 @@ mod tests {
 
     #[test]
     fn a_child_is_found_by_its_parent_and_by_its_marker() {
-        let mut child =
-            std::process::Command::new("sleep").arg("60").env("GPUFLEET_TABLE_TEST", "yes").spawn().unwrap();
+        use std::{io::Read as _, process::Stdio};
+        let mut command = std::process::Command::new("sh");
+        command.args(["-c", "echo up; read _"]).env("GPUFLEET_TABLE_TEST", "yes");
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // The environment of a program can't be read in its first moment.
+        child.stdout.as_mut().unwrap().read_exact(&mut [0; "up\n".len()]).unwrap();
         let found = descendants(std::process::id());
         let by_marker = marked("GPUFLEET_TABLE_TEST", "yes");
         child.kill().unwrap();
@@ -171,6 +175,7 @@ mod tests {
         assert!(found.iter().any(|identity| identity.pid == child.id()));
         assert!(by_marker.iter().any(|identity| identity.pid == child.id()));
     }
+
     #[test]
     fn a_group_ends_with_what_its_leader_has_started() {
         use std::{io::Read as _, os::unix::process::CommandExt as _, process::Stdio};
