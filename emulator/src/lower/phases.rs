@@ -2,7 +2,6 @@
 
 use super::code::{Check, NO_SLOT, Op, PENDING_BIT, PENDING_MAX, Phase, PhaseAction, Reach};
 use super::function::{Emitter, Lowered, Width, width};
-use super::memory::reach;
 use super::modifiers::Modifiers;
 use super::qualifiers::Order;
 use crate::ops::lanes::{Slots, binary, unary};
@@ -11,6 +10,33 @@ use crate::ptx::types::Type;
 
 /// An address that no block has, for those of another rank.
 const NOWHERE: u64 = 0xf000_0000_ffff_fff0;
+
+/// Whether an operation may have such an order and scope, which are only there together.
+fn order_fits(name: &str, completes: bool, order: Option<Order>, scope: Option<&str>) -> bool {
+    let orders: &[Order] = match name {
+        "arrive" | "arrive_drop" if completes => &[Order::Release, Order::Relaxed],
+        "arrive" | "arrive_drop" => &[Order::Release],
+        "test_wait" | "try_wait" => &[Order::Acquire, Order::Relaxed],
+        "expect_tx" | "complete_tx" => &[Order::Relaxed],
+        _ => &[],
+    };
+    match (order, scope) {
+        (None, None) => true,
+        (Some(order), Some(scope)) => orders.contains(&order) && (completes || scope == "cta"),
+        _ => false,
+    }
+}
+
+/// Whether an operation may be on an object in such a space. Those that may be in another block tell nothing.
+fn space_fits(name: &str, completes: bool, space: Option<&str>, operands: &[Operand]) -> bool {
+    let is_remote = space == Some("shared::cluster");
+    match name {
+        "arrive" | "arrive_drop" => !is_remote || completes && matches!(operands, [Operand::Sink, ..]),
+        "expect_tx" | "complete_tx" => true,
+        "pending_count" => space.is_none(),
+        _ => !is_remote,
+    }
+}
 
 impl<'a> Emitter<'a, '_> {
     pub fn phase_barrier(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
@@ -31,22 +57,15 @@ impl<'a> Emitter<'a, '_> {
         let completes = !(arrives && m.take("noComplete"));
         let waits = matches!(name, "test_wait" | "try_wait");
         let parity = waits && m.take("parity");
-        let order = m.order();
-        let has_scope = m.one_of(&["cta", "cluster"]).is_some();
-        let reach = reach(m);
+        let (order, scope) = (m.order(), m.one_of(&["cta", "cluster"]));
+        let space = m.one_of(&["shared", "shared::cta", "shared::cluster"]);
         let ty = m.ty()?;
         m.finish()?;
-        let order_fits = match order {
-            None => !has_scope || !arrives,
-            Some(Order::Release) => arrives && has_scope,
-            Some(Order::Acquire) => waits,
-            Some(Order::Relaxed) => !matches!(name, "init" | "inval" | "pending_count"),
-            Some(_) => false,
-        };
-        let known = ty == Type::B64 && matches!(reach, Reach::Generic | Reach::Shared) && order_fits;
-        if !known || expects && !completes {
+        let fits = order_fits(name, completes, order, scope) && space_fits(name, completes, space, operands);
+        if ty != Type::B64 || !fits || expects && !completes {
             return Err(self.unsupported());
         }
+        let reach = if space.is_some() { Reach::Shared } else { Reach::Generic };
         match (name, operands) {
             ("pending_count", [d, state]) => self.pending_count(d, state),
             ("init", [address, count]) => self.phase(PhaseAction::Init, reach, None, address, Some(count)),
@@ -60,7 +79,7 @@ impl<'a> Emitter<'a, '_> {
                 let action = PhaseAction::Arrive { drops: name == "arrive_drop", expects, completes };
                 self.phase(action, reach, Some(state), address, rest.first())
             }
-            ("test_wait" | "try_wait", [done, address, phase, rest @ ..]) => {
+            ("test_wait" | "try_wait", [done @ Operand::Name(_), address, phase, rest @ ..]) => {
                 match rest {
                     [] => {}
                     [hint] if name == "try_wait" => drop(self.source(hint, Type::U32)?),
@@ -68,7 +87,7 @@ impl<'a> Emitter<'a, '_> {
                 }
                 self.phase(PhaseAction::Test { parity }, reach, Some(done), address, Some(phase))
             }
-            _ => Err(self.syntax("wrong number of operands")),
+            _ => Err(self.syntax("unexpected operands")),
         }
     }
 
@@ -116,12 +135,13 @@ impl<'a> Emitter<'a, '_> {
     /// first have counted itself in, which changes nothing then.
     pub fn arrive_after_copies(&mut self, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
         let (arrives, counted) = (m.take("arrive"), m.take("noinc"));
-        let reach = reach(m);
+        let is_shared = m.one_of(&["shared", "shared::cta"]).is_some();
         let ty = m.ty()?;
         m.finish()?;
-        if !arrives || ty != Type::B64 || !matches!(reach, Reach::Generic | Reach::Shared) {
+        if !arrives || ty != Type::B64 {
             return Err(self.unsupported());
         }
+        let reach = if is_shared { Reach::Shared } else { Reach::Generic };
         self.arity(operands, 1..=1)?;
         let action = if counted {
             PhaseAction::Arrive { drops: false, expects: false, completes: true }

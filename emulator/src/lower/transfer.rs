@@ -51,6 +51,9 @@ impl<'a> Emitter<'a, '_> {
                 let (predicate, negated) = self.predicate(operand)?;
                 Some(Part::Unless(predicate, negated))
             }
+            Some(Operand::Integer(length)) if *length > bytes.into() => {
+                return Err(self.syntax("a copy that reads more than it writes"));
+            }
             Some(operand) => Some(Part::Length(self.source(operand, Type::U32)?)),
             None => None,
         };

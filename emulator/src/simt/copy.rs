@@ -20,7 +20,7 @@ pub unsafe fn run(copy: &CopyAsync, frame: *mut u8, mask: u32, view: &mut View, 
         }?;
         for lane in (0..LANES).filter(|lane| mask >> lane & 1 != 0) {
             let target = targets[lane] as *mut u8;
-            let length = lengths.map_or(bytes, |lengths| lengths[lane] as usize);
+            let length = lengths.as_ref().map_or(bytes, |lengths| lengths[lane] as usize);
             if length > 0 {
                 std::ptr::copy(sources[lane] as *const u8, target, length);
             }

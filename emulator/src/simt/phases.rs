@@ -130,7 +130,12 @@ fn step(action: PhaseAction, old: u64, a: u64) -> Result<(u64, u64), &'static st
     }
     let mut object = Object::read(old).ok_or("an mbarrier that is not initialised")?;
     let answer = match action {
-        PhaseAction::Init | PhaseAction::Look => old,
+        PhaseAction::Init => old,
+        // It comes and goes at once, but has to fit in between.
+        PhaseAction::Look if object.pending == PENDING_MAX => {
+            return Err("more arrivals at an mbarrier than it counts");
+        }
+        PhaseAction::Look => old,
         PhaseAction::Invalidate => return Ok((0, 0)),
         PhaseAction::Expect => {
             object.expect(a as i64)?;

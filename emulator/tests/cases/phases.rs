@@ -92,6 +92,12 @@ fn misused_objects_are_errors() {
             "mbarrier.init.shared.b64 [bar], 2;\nmbarrier.arrive.noComplete.shared.b64 _, [bar], 2;",
             "completes the phase",
         ),
+        (
+            "mbarrier.init.shared.b64 [bar], 1048575;\ncp.async.mbarrier.arrive.noinc.shared.b64 [bar];\n\
+             cp.async.mbarrier.arrive.shared.b64 [bar];\nmbarrier.init.shared.b64 [bar+8], 1048575;\n\
+             cp.async.mbarrier.arrive.shared.b64 [bar+8];",
+            "than it counts",
+        ),
         ("mbarrier.init.shared.b64 [bar], 2;\nmbarrier.expect_tx.shared.b64 [bar], 2000000;", "more transactions"),
         ("mov.u64 %d2, here;\ncvta.local.u64 %d2, %d2;\nmbarrier.init.b64 [%d2], 1;", "outside shared memory"),
         ("mbarrier.init.shared.b64 [bar+4], 1;", "misaligned"),
