@@ -29,23 +29,25 @@ fn copied(x: &[u64], size: u32, taken: u32) -> Vec<u64> {
     vec![bytes as u64, (bytes >> 64) as u64]
 }
 
-fn case(text: &str, operands: &str, size: u32, taken: u32, waits: &str) -> Form {
-    let made = forms(text, &[B64, B64], &[B64, B64], move |x| copied(x, size, taken));
+/// A copy of which `taken` tells how many bytes come from the source.
+fn case(text: &str, operands: &str, size: u32, taken: impl Fn(&[u64]) -> u32 + 'static, waits: &str) -> Form {
+    let made = forms(text, &[B64, B64], &[B64, B64], move |x| copied(x, size, taken(x)));
     let code = format!("{SETUP}{text} [%p], [%m], {size}{operands};\n{waits}\nld.shared.v2.b64 {{%d, %q}}, [%p];");
-    made.code(code).globals(SHARED).scratch(2).count(6).needs(80, 70)
+    made.code(code).globals(SHARED).scratch(2).count(8).needs(80, 70)
 }
 
+const ALL: &str = "cp.async.wait_all;";
+
 fn copies(g: &mut Grammar) {
-    const ALL: &str = "cp.async.wait_all;";
     for (space, ptx) in [("shared", 70), ("shared::cta", 78)] {
         for (cache, sizes) in [("ca", &[4u32, 8, 16][..]), ("cg", &[16])] {
             for (prefetch, least) in [("", 70), (".L2::64B", 74), (".L2::128B", 74), (".L2::256B", 74)] {
                 for policy in ["", ".L2::cache_hint"] {
                     let text = format!("cp.async.{cache}.{space}.global{policy}{prefetch}");
                     let end = if policy.is_empty() { "" } else { ", %policy" };
-                    let add = |g: &mut Grammar, made: Form| {
+                    let add = |g: &mut Grammar, made: Form, part: &str| {
                         let mut made = made
-                            .file(format!("async.{cache}.{space}"))
+                            .file(format!("async.{cache}.{space}{part}"))
                             .needs(80, ptx.max(least))
                             .hint(!prefetch.is_empty() || !policy.is_empty() || space != "shared");
                         if !policy.is_empty() {
@@ -58,32 +60,39 @@ fn copies(g: &mut Grammar) {
                         g.add(made);
                     };
                     for size in sizes {
-                        add(g, case(&text, end, *size, *size, ALL));
-                        for taken in [0, 3, *size] {
-                            add(g, case(&text, &format!(", {taken}{end}"), *size, taken, ALL));
+                        let size = *size;
+                        add(g, case(&text, end, size, move |_| size, ALL), "");
+                        for taken in [0, 3, size] {
+                            add(g, case(&text, &format!(", {taken}{end}"), size, move |_| taken, ALL), "");
                         }
-                        let (taken, ignored) = ("mov.u32 %n, 1;\n", "setp.eq.u32 %ignored, 0, 0;\n");
-                        for (setup, operand, count) in [
-                            (taken, "%n", 1),
-                            (ignored, "%ignored", 0),
-                            ("setp.ne.u32 %ignored, 0, 0;\n", "%ignored", *size),
-                        ] {
-                            if operand == "%ignored" && text == "cp.async.ca.shared.global" {
-                                // Kept apart below: older assemblers do not know this operand.
-                                continue;
-                            }
-                            let mut made = case(&text, &format!(", {operand}{end}"), *size, count, ALL);
-                            if operand == "%ignored" {
-                                made = made.needs(80, 75);
-                            }
-                            made.code = made.code.replace("cp.async.c", &format!("{setup}cp.async.c"));
-                            add(g, made);
-                        }
+                        let some = case(&text, &format!(", %n{end}"), size, move |x| size.min(x[0] as u32 & 31), ALL);
+                        let number = format!("cvt.u32.u64 %n, %a;\nand.b32 %n, %n, 31;\nmin.u32 %n, %n, {size};");
+                        add(g, before_copy(some, &number), "");
+                        // Older assemblers do not know this operand.
+                        let none = case(
+                            &text,
+                            &format!(", %ignored{end}"),
+                            size,
+                            move |x| if x[0] & 1 != 0 { 0 } else { size },
+                            ALL,
+                        );
+                        let odd = ".reg .b64 %bit;\nand.b64 %bit, %a, 1;\nsetp.ne.u64 %ignored, %bit, 0;";
+                        add(g, before_copy(none, odd).needs(80, 75), ".ignored");
                     }
                 }
             }
         }
     }
+    // The memory ends with the bytes that are read.
+    let text = "cp.async.cg.shared.global";
+    let mut last = case(text, ", 8", 16, |_| 8, ALL).scratch(1).given(vec![vec![0x1122_3344_5566_7788, 1]]);
+    last.code = last.code.replace("st.global.v2.b64 [%m], {%a, %b}", "st.global.b64 [%m], %a");
+    g.add(last.file("async.cg.shared.last"));
+}
+
+fn before_copy(mut form: Form, code: &str) -> Form {
+    form.code = form.code.replace("cp.async.c", &format!("{code}\ncp.async.c"));
+    form
 }
 
 fn groups(g: &mut Grammar) {
@@ -91,12 +100,36 @@ fn groups(g: &mut Grammar) {
     for (form_text, waits) in [
         ("cp.async.commit_group", format!("{committed}cp.async.wait_group 0;")),
         ("cp.async.wait_group", format!("{committed}{committed}cp.async.wait_group 1;")),
-        ("cp.async.wait_all", "cp.async.wait_all;".to_owned()),
+        ("cp.async.wait_all", ALL.to_owned()),
     ] {
-        let mut made = case(text, "", 16, 16, &waits);
+        let mut made = case(text, "", 16, |_| 16, &waits);
         made.text = form_text.to_owned();
         g.add(made.file(&form_text[3..]));
     }
+    for (space, ptx) in [("", 70), (".shared", 70), (".shared::cta", 78)] {
+        for (counted, arrivals) in [("", 1), (".noinc", 2)] {
+            arrivals_of_copies(g, space, counted, arrivals, ptx);
+        }
+    }
+}
+
+/// A barrier for the thread itself and, where it is counted in from the start, for its copies.
+fn arrivals_of_copies(g: &mut Grammar, space: &str, counted: &str, arrivals: u32, ptx: u32) {
+    let text = format!("cp.async.mbarrier.arrive{counted}{space}.b64");
+    let waits = format!(
+        "{text} [%bar];\nmbarrier.arrive{space}.b64 %state, [%bar];\n\
+         WAIT: mbarrier.test_wait{space}.b64 %over, [%bar], %state;\n@!%over bra WAIT;"
+    );
+    let mut made = case("cp.async.ca.shared.global", "", 16, |_| 16, &waits);
+    let generic = if space.is_empty() { "cvta.shared.u64 %bar, %bar;\n" } else { "" };
+    made.code = format!(
+        ".reg .b64 %bar, %state;\n.reg .pred %over;\nmov.u64 %bar, barriers;\nmad.wide.u32 %bar, %thread, 8, %bar;\n\
+         {generic}mbarrier.init{space}.b64 [%bar], {arrivals};\n{}\nmbarrier.inval{space}.b64 [%bar];",
+        made.code
+    );
+    made.text.clone_from(&text);
+    let made = made.globals(format!("{SHARED}.shared .align 8 .b64 barriers[64];\n"));
+    g.add(made.file(&text[3..]).needs(80, ptx));
 }
 
 /// Hints leave memory as it is.
