@@ -12,6 +12,9 @@ use std::{
 /// Before its first kernel a job may have to wait, and after its last. An executor that says it more often is not believed.
 const WAITS_MAX: u8 = 2;
 
+/// A neighbour that runs for too long is cut before those that wait for it, which are lost with it and not blamed.
+const NEIGHBOURS_FIRST: Duration = Duration::from_secs(1);
+
 /// The clocks, by job.
 #[derive(Debug, Default)]
 pub(super) struct Clocks(HashMap<u64, Clock>);
@@ -28,7 +31,7 @@ struct Clock {
 #[derive(Debug, Clone, Copy)]
 struct Wait {
     since: Instant,
-    /// By then everything that it can be waiting for has ended, or was ended.
+    /// By then everything that it can be waiting for has ended, or was cut.
     until: Instant,
 }
 
@@ -41,7 +44,8 @@ impl Clocks {
     /// The job waits for its neighbours.
     pub(super) fn wait(&mut self, job: u64, now: Instant) {
         let neighbours = self.0.iter().filter(|(other, _)| **other != job);
-        let until = neighbours.map(|(_, clock)| clock.waits.map_or(clock.deadline, |wait| wait.until)).max();
+        let until =
+            neighbours.map(|(_, clock)| clock.waits.map_or(clock.deadline + NEIGHBOURS_FIRST, |wait| wait.until)).max();
         if let Some(clock) = self.0.get_mut(&job).filter(|clock| clock.waits_left > 0) {
             clock.waits_left -= 1;
             clock.waits = Some(Wait { since: now, until: until.unwrap_or(now) });
@@ -122,11 +126,12 @@ mod tests {
     fn a_job_that_waits_is_cut_no_sooner_than_its_neighbours() {
         let (mut clocks, time) = clocks(&[(1, 100), (2, 10), (3, 50)]);
         clocks.wait(2, time.at(1));
-        assert_eq!(time.left(&clocks, 2, 10), Some(100));
-        assert_eq!(time.left(&clocks, 2, 100), None);
+        assert_eq!(time.left(&clocks, 2, 10), Some(101));
+        assert_eq!(time.left(&clocks, 2, 100), Some(101), "the first is cut now");
+        assert_eq!(time.left(&clocks, 2, 101), None);
         // Who waits for it waits for the others, too.
         clocks.wait(3, time.at(2));
-        assert_eq!(time.left(&clocks, 3, 50), Some(100));
+        assert_eq!(time.left(&clocks, 3, 50), Some(101));
     }
 
     #[test]
@@ -152,7 +157,7 @@ mod tests {
             let (mut clocks, time) = clocks(&[(1, 100), (2, 10)]);
             clocks.wait(2, time.at(1));
             clocks.start(3, Duration::from_secs(5), time.at(2));
-            assert_eq!(time.left(&clocks, 3, 7), Some(100));
+            assert_eq!(time.left(&clocks, 3, 7), Some(101));
             match ends {
                 true => clocks.end(2, time.at(60)),
                 false => clocks.go_on(2, time.at(60)),
