@@ -3,9 +3,11 @@
 //!
 //! A rule is `PLACE=FAULT`, rules are separated by commas, and the first that fits counts. Places are `launch:7` (the
 //! seventh kernel that the process starts, graphs' included), `launch:7+` (that one and all later), `launch@saxpy` (each
-//! start of that kernel), and likewise `alloc:3` (device memory, in pools or not), `copy:2` (the calls that copy) and
-//! `context:1` (asking for a device's primary context). A device's number and a slash before the place, as in
-//! `1/launch:7+`, keep the rule to that device; the counts are of all devices.
+//! start of that kernel), and likewise `alloc:3` (device memory, in pools or not), `copy:2` (the calls that copy),
+//! `load:1` (modules) and `context:1` (asking for a device's primary context). A device's number and a slash before the
+//! place, as in `1/launch:7+`, keep the rule to that device; the counts are of all devices.
+//!
+//! `wait` is no fault: the load of a module then waits for the kernels that run, as it may on a device.
 
 use std::{
     str::FromStr,
@@ -26,6 +28,7 @@ pub struct Injection {
     launches: AtomicU64,
     allocations: AtomicU64,
     copies: AtomicU64,
+    loads: AtomicU64,
     contexts: AtomicU64,
 }
 
@@ -44,6 +47,7 @@ pub enum Site {
     Launch,
     Allocation,
     Copy,
+    Load,
     /// Asking for a device's primary context.
     Context,
 }
@@ -64,10 +68,12 @@ enum Injected {
     OutOfMemory,
     /// The kernel goes on until its context ends.
     Hang,
+    /// The call waits for what runs, and then goes on.
+    Wait,
 }
 
 /// The faults by name. A device that is lost answers as one does that fell off its bus.
-const FAULTS: [(&str, Injected); 9] = [
+const FAULTS: [(&str, Injected); 10] = [
     ("illegal-address", Injected::Sticky(Status::IllegalAddress)),
     ("misaligned-address", Injected::Sticky(Status::MisalignedAddress)),
     ("trap", Injected::Sticky(Status::LaunchFailed)),
@@ -77,6 +83,7 @@ const FAULTS: [(&str, Injected); 9] = [
     ("device-lost", Injected::Sticky(Status::Unknown)),
     ("out-of-memory", Injected::OutOfMemory),
     ("hang", Injected::Hang),
+    ("wait", Injected::Wait),
 ];
 
 impl Injection {
@@ -93,6 +100,7 @@ impl Injection {
             Site::Launch => &self.launches,
             Site::Allocation => &self.allocations,
             Site::Copy => &self.copies,
+            Site::Load => &self.loads,
             Site::Context => &self.contexts,
         };
         let number = count.fetch_add(1, Ordering::Relaxed) + 1;
@@ -120,13 +128,18 @@ pub fn open(device: &Device) -> Answer {
     }
 }
 
-/// A call that allocates or copies: fails where it is its turn.
+/// A call that allocates, copies or loads: fails where it is its turn.
 pub fn call(context: &Context, site: Site) -> Answer {
     match driver()?.injection.next(context.device.part.device, site, None) {
         None | Some((Injected::Hang, _)) => Ok(()),
+        Some((Injected::Wait, _)) => context.synchronize(),
         Some((Injected::OutOfMemory, _)) => Err(Status::OutOfMemory),
         Some((Injected::Sticky(status), number)) => {
-            let place = if site == Site::Copy { "copy" } else { "allocation" };
+            let place = match site {
+                Site::Copy => "copy",
+                Site::Load => "load",
+                Site::Allocation | Site::Launch | Site::Context => "allocation",
+            };
             context.device.raise(DeviceFault { status, report: report(status, &format!("{place} {number}")) });
             context.check()
         }
@@ -143,6 +156,7 @@ pub fn launch(context: &Context, kernel: &str) -> Result<(), DeviceFault> {
     let status = match fault {
         Injected::Sticky(status) => status,
         Injected::OutOfMemory => Status::OutOfMemory,
+        Injected::Wait => return Ok(()),
         Injected::Hang => {
             context.wait_until_cancelled();
             Status::LaunchTimeout
@@ -177,8 +191,9 @@ impl FromStr for Rule {
         };
         let is_possible = match fault {
             Injected::Sticky(_) => true,
-            Injected::OutOfMemory => site == Site::Allocation,
+            Injected::OutOfMemory => matches!(site, Site::Allocation | Site::Load),
             Injected::Hang => site == Site::Launch,
+            Injected::Wait => site == Site::Load,
         };
         if is_possible { Ok(Self { device, site, which, fault }) } else { Err(expected()) }
     }
@@ -192,6 +207,7 @@ impl FromStr for Site {
             "launch" => Ok(Self::Launch),
             "alloc" => Ok(Self::Allocation),
             "copy" => Ok(Self::Copy),
+            "load" => Ok(Self::Load),
             "context" => Ok(Self::Context),
             _ => Err(expected()),
         }
@@ -216,8 +232,9 @@ pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
 fn expected() -> String {
     let faults = FAULTS.map(|(name, _)| name).join(", ");
     format!(
-        "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory, copy:1=device-lost or context:1=device-lost, \
-         separated by commas, as 1/launch:7=trap for device 1 alone, with one of the faults {faults}; hang is for launches, out-of-memory for allocations"
+        "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory, copy:1=device-lost, load:1=wait or \
+         context:1=device-lost, separated by commas, as 1/launch:7=trap for device 1 alone, with one of the faults {faults}; hang is for launches, \
+         out-of-memory for allocations and loads, wait for loads"
     )
 }
 
@@ -254,6 +271,7 @@ mod tests {
             "launch:1=fire",
             "alloc@a=trap",
             "copy:1=hang",
+            "launch:1=wait",
             "launch@=trap",
             "x/launch:1=trap",
         ] {

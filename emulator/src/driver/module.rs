@@ -11,6 +11,7 @@ use super::{
     current, driver,
     function::Function,
     handle::{Handle, fresh},
+    injection::{self, Site},
     jit::{self, JitError},
     status::{Answer, Status},
 };
@@ -44,6 +45,7 @@ pub fn load(image: &[u8]) -> Result<LoadedModule, JitError> {
 pub fn load_into(context: &Context, image: &[u8]) -> Result<LoadedModule, JitError> {
     let silent = |status| JitError { status, log: String::new() };
     capture::forbid_unsafe().map_err(silent)?;
+    injection::call(context, Site::Load).map_err(silent)?;
     let jit::Loaded { module: program, log } = jit::load(context.device, image)?;
     let handle = fresh();
     let module = Module { handle, context: context.handle, program, functions: Mutex::default() };

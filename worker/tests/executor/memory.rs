@@ -7,7 +7,7 @@ use gpufleet_worker::executor::{Executor, ExecutorJob, LostCause, RunError};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
-    add_one, buffer, job, launch, misbehaving, poll_until, ptx_task, start, succeed, u32_arg, u32s, zeros,
+    add_one, buffer, job, launch, misbehaving, options, poll_until, ptx_task, start, succeed, u32_arg, u32s, zeros,
 };
 
 const PTX: &str = include_str!("memory.ptx");
@@ -136,6 +136,32 @@ async fn a_job_that_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
         for count in 2000.. {
             let task = add_one(count, 1);
             let waiting = ExecutorJob { time_limit: Duration::from_secs(1), kept_max: 0, ..job(&task) };
+            match executor.run(waiting).await {
+                Ok(finished) => drop(finished.outcome.expect("it is not cut")),
+                Err(lost) => return lost,
+            }
+        }
+        unreachable!("the long job's kernel comes some time")
+    };
+    let (long, waiting) = tokio::join!(long, waiting);
+    assert_eq!(long.unwrap().outcome.unwrap_err().code, FailureCode::TimeLimit);
+    assert!(matches!(waiting, RunError::Lost { cause: LostCause::Neighbour, .. }), "{waiting}");
+}
+
+#[tokio::test]
+async fn a_job_whose_module_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
+    let mut options = options();
+    options.environment.push(("GPUFLEET_EMULATOR_FAULTS".to_owned(), "load:2+=wait".to_owned()));
+    let (executor, _) = Executor::start(options).await.unwrap();
+    let spinning = misbehaving("spin");
+    let long = executor.run(ExecutorJob { time_limit: Duration::from_secs(4), ..job(&spinning) });
+    let waiting = async {
+        poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
+        // The first may be quicker than the long job's kernel.
+        for number in 0.. {
+            let text = format!("{PTX}\n// {number}\n");
+            let task = Task { program: Program::Ptx(text.as_str().into()), ..leaves_a_pattern() };
+            let waiting = ExecutorJob { time_limit: Duration::from_secs(1), ..job(&task) };
             match executor.run(waiting).await {
                 Ok(finished) => drop(finished.outcome.expect("it is not cut")),
                 Err(lost) => return lost,

@@ -58,6 +58,28 @@ async fn sent(shared: &Shared, job: u64) -> oneshot::Receiver<Ended> {
 }
 
 #[tokio::test]
+async fn an_executor_says_which_jobs_wait_and_which_go_on() {
+    let (keeper, _end) = Keeper::of_a_stuck_child();
+    let (shared, _queue) = shared(keeper);
+    let (now, limit) = (Instant::now(), Duration::from_secs(10));
+    for (job, limit) in [(1, 100 * limit), (2, limit), (3, limit)] {
+        shared.state().clocks.start(job, limit, now);
+    }
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let mut incoming = Incoming::new(UnixStream::from_std(ours).unwrap().into_split().0);
+    for said in [FromExecutor::Waits { job: 2 }, FromExecutor::Waits { job: 3 }, FromExecutor::GoesOn { job: 3 }] {
+        frame::write(&theirs, &said).unwrap();
+    }
+    drop(theirs);
+    assert_eq!(hear(&shared, &mut incoming, &mut None).await, None);
+    let later = now + 5 * limit;
+    let time_left = |job| shared.state().clocks.time_left(job, later);
+    assert!(time_left(2).is_some_and(|until| until >= now + 100 * limit), "it waits for the first");
+    assert_eq!(time_left(3), None, "its time has begun");
+}
+
+#[tokio::test]
 async fn jobs_of_an_executor_that_does_not_die_are_answered_and_its_device_is_suspect() {
     let (keeper, _end) = Keeper::of_a_stuck_child();
     let (shared, _queue) = shared(keeper);
