@@ -1,8 +1,9 @@
 //! `gpufleet-bench overhead`: what a worker adds to a tiny warm job, from its delivery to the moment at which its reply is handed to the
 //! channel. The worker says so itself, in a log line that is off otherwise.
 //!
-//! Beside it stand the part that the executor spent on the job, and what this machine takes to wake two processes over a socket: a worker
-//! that keeps kernels in a process of their own can't be faster than that.
+//! What the device itself did in that time, by its own events, is the job and no overhead. Beside it stand the part that the executor spent on
+//! the job, and what this machine takes to wake two processes over a socket: a worker that keeps kernels in a process of their own can't be
+//! faster than that.
 
 use std::{
     fs,
@@ -13,6 +14,7 @@ use std::{
 };
 
 use anyhow::{Context as _, ensure};
+use gpufleet::schema::Timings;
 use gpufleet_local::{Cuda, Lines};
 use tokio::time::{sleep, timeout};
 
@@ -49,6 +51,8 @@ pub struct Options {
 #[derive(Default)]
 struct Round {
     handled: Vec<Duration>,
+    device: Vec<Duration>,
+    overhead: Vec<Duration>,
     executor: Vec<Duration>,
     wake_up: Vec<Duration>,
 }
@@ -84,24 +88,33 @@ async fn measure(options: &Options, fleet: &gpufleet_local::Fleet) -> anyhow::Re
         let before = handled(&log)?.len();
         let mut measured = Round { wake_up: wake_ups(options.jobs)?, ..Round::default() };
         for number in 0..options.jobs as usize {
-            measured.executor.push(one(&client, number).await?);
+            let timings = one(&client, number).await?;
+            measured.executor.push(Duration::from_micros(timings.total_us));
+            measured.device.push(on_device(&timings));
             sleep(PAUSE).await;
         }
         measured.handled = handled(&log)?.split_off(before);
         let (lines, jobs) = (measured.handled.len(), options.jobs as usize);
         ensure!(lines == jobs, "the worker told of {lines} replies to {jobs} jobs");
+        let both = measured.handled.iter().zip(&measured.device);
+        measured.overhead = both.map(|(handled, device)| handled.saturating_sub(*device)).collect();
         rounds.push(measured);
     }
     client.close().await;
     Ok(rounds)
 }
 
-/// One job there and back. Gives the executor's own time for it.
-async fn one(client: &gpufleet::Fleet, number: usize) -> anyhow::Result<Duration> {
+/// One job there and back.
+async fn one(client: &gpufleet::Fleet, number: usize) -> anyhow::Result<Timings> {
     let job = async { anyhow::Ok(client.submit(saxpy::job(number)).await?.await?) };
     let result = timeout(JOB_DEADLINE, job).await.context("a job was not answered in time")??;
     saxpy::check(number, &result)?;
-    Ok(Duration::from_micros(result.timings.total_us))
+    Ok(result.timings)
+}
+
+/// Copies and kernels, by the events between them.
+fn on_device(timings: &Timings) -> Duration {
+    Duration::from_micros(timings.copy_in_us + timings.launches_us.iter().sum::<u64>() + timings.copy_out_us)
 }
 
 /// What the worker's log tells so far.
@@ -151,7 +164,9 @@ fn print(machine: &Machine, options: &Options, rounds: &[Round]) {
         table.add_row([name.to_owned(), figure(50.0), figure(99.0)]);
     };
     row("delivery to reply", |round| &round.handled);
-    row("of it, the executor's part", |round| &round.executor);
+    row("of it, copies and kernel on the device", |round| &round.device);
+    row("the rest: overhead", |round| &round.overhead);
+    row("the executor's time for the job", |round| &round.executor);
     row("a wake-up over a socket and back", |round| &round.wake_up);
     println!("{table}");
 }

@@ -24,6 +24,7 @@ pub mod handle;
 mod keeper;
 mod link;
 mod loss;
+mod outgoing;
 mod programs;
 mod ptx;
 mod sizes;

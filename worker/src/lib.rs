@@ -17,6 +17,7 @@ mod own_executable;
 pub mod policy;
 mod privileges;
 pub mod quarantine;
+pub mod runtime;
 pub mod scheduler;
 pub mod selftest;
 pub mod supervisor;

@@ -1,4 +1,4 @@
-//! Jobs in flight on one executor: what the handle and the two tasks behind it share.
+//! Jobs in flight on one executor: what the handle and the task behind it share.
 
 use std::{
     collections::HashMap,
@@ -8,33 +8,33 @@ use std::{
 };
 
 use gpufleet_schema::{Failure, FailureCode, Program, Timings, Verdict};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
     clocks::Clocks,
     keeper::Keeper,
-    link::Outgoing,
     loss::{Loss, LostCause},
+    outgoing::Outgoing,
     programs::{Claim, Code, Key, Programs},
 };
 use crate::{
     compiler::{CompileRequest, Compiler, Found},
     ipc::{
         DeviceInfo, ToExecutor,
-        frame::FrameError,
+        frame::{Frame, FrameError},
         message::{MemoryReport, Run},
         segment::Segment,
         slab::{Announce, Slab, Slot},
     },
 };
 
-/// What the handle and the two tasks behind it share.
+/// What the handle and the task behind it share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub device: DeviceInfo,
     pub keeper: Keeper,
-    pub outgoing: mpsc::UnboundedSender<Outgoing>,
+    pub outgoing: Outgoing,
     pub state: Mutex<State>,
     /// Set once, when the child is gone and every job has its answer.
     pub lost: watch::Sender<Option<Loss>>,
@@ -126,8 +126,8 @@ impl Shared {
     pub(super) fn say(&self, message: &ToExecutor) {
         // A frame that can't be encoded is refused where it can happen, in `submit`; one that can't be sent belongs to a child that is
         // gone, which the listener notices.
-        if let Ok(outgoing) = Outgoing::encode(message, None) {
-            drop(self.outgoing.send(outgoing));
+        if let Ok(frame) = Frame::encode(message, None) {
+            self.outgoing.send(frame);
         }
     }
 
@@ -189,12 +189,11 @@ impl Shared {
             return Err(too_large(&error));
         }
         let job = run.job;
-        match Outgoing::encode(&ToExecutor::Run(run), None) {
+        match Frame::encode(&ToExecutor::Run(run), None) {
             Ok(frame) => {
                 state.pending.insert(job, pending);
                 state.clocks.start(job, time_limit, Instant::now());
-                // A closed queue belongs to a child that is gone; the listener answers for the job.
-                drop(self.outgoing.send(frame));
+                self.outgoing.send(frame);
                 Ok(())
             }
             Err(error) => {
@@ -210,7 +209,7 @@ impl Shared {
         }
         if claim.is_new {
             let program = ToExecutor::Program { program: claim.id, image: code.image() };
-            drop(self.outgoing.send(Outgoing::encode(&program, None)?));
+            self.outgoing.send(Frame::encode(&program, None)?);
         }
         Ok(())
     }
@@ -325,18 +324,19 @@ impl Drop for Watch {
 }
 
 /// Tells the child about segments.
-pub(super) struct Announcer(pub mpsc::UnboundedSender<Outgoing>);
+pub(super) struct Announcer(pub Outgoing);
 
 impl Announce for Announcer {
     fn made(&self, id: u32, segment: &Segment) -> io::Result<()> {
         let message = ToExecutor::Segment { segment: id, bytes: segment.len() as u64 };
-        let outgoing = Outgoing::encode(&message, Some(segment.descriptor()?)).map_err(io::Error::other)?;
-        self.0.send(outgoing).map_err(|_| io::Error::from(io::ErrorKind::BrokenPipe))
+        let frame = Frame::encode(&message, Some(segment.descriptor()?)).map_err(io::Error::other)?;
+        self.0.send(frame);
+        Ok(())
     }
 
     fn dropped(&self, id: u32) {
-        if let Ok(outgoing) = Outgoing::encode(&ToExecutor::DropSegment { segment: id }, None) {
-            drop(self.0.send(outgoing));
+        if let Ok(frame) = Frame::encode(&ToExecutor::DropSegment { segment: id }, None) {
+            self.0.send(frame);
         }
     }
 }

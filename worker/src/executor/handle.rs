@@ -10,7 +10,7 @@ use std::{
 
 use gpufleet_schema::{Failure, FailureCode, Inline, Program, Task, Timings, Verdict};
 use tokio::{
-    sync::{Semaphore, mpsc, oneshot, watch},
+    sync::{Semaphore, oneshot, watch},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -21,6 +21,7 @@ use super::{
     keeper::Ward,
     link,
     loss::{Loss, RunError, StartError},
+    outgoing::Outgoing,
     programs::{Code, Key},
     staging::{Header, Layout, OutputBytes},
 };
@@ -31,7 +32,7 @@ use crate::{
         message::MemoryReport,
         slab::{Slab, SlabError},
     },
-    own_executable,
+    own_executable, runtime,
 };
 
 /// Loading a driver and making a context takes a second or two on a large machine, and far longer where the driver was not yet loaded.
@@ -146,7 +147,7 @@ impl Executor {
                 return Err(StartError::Died { status: exit.how(), stderr_tail: exit.tail });
             }
         };
-        let (outgoing, queue) = mpsc::unbounded_channel();
+        let outgoing = Outgoing::over(writer);
         let shared = Arc::new(Shared {
             device: device.clone(),
             keeper: ward.release(),
@@ -159,13 +160,7 @@ impl Executor {
             compiler: options.compiler,
             memory: Mutex::new(Watched { last: memory, watcher: None }),
         });
-        let writing = tokio::spawn(link::write(writer, queue));
-        let listening = link::listen(Arc::clone(&shared), incoming);
-        tokio::spawn(async move {
-            listening.await;
-            // A child that is stuck takes no more frames.
-            writing.abort();
-        });
+        tokio::spawn(link::listen(Arc::clone(&shared), incoming));
         Ok((Self { shared }, device))
     }
 
@@ -260,7 +255,8 @@ impl Executor {
         let waiting = Instant::now();
         let mut slot = shared.unless_over(job.cancel, shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
         let id = shared.next_job();
-        let mut run = layout.stage(job.task, &mut slot, id).map_err(Stop::failed)?;
+        let staged = runtime::through(layout.bytes as usize, || layout.stage(job.task, &mut slot, id));
+        let mut run = staged.map_err(Stop::failed)?;
         let headers = Header::of(job.task);
         let entries = run.launches.iter().map(|launch| launch.entry.clone()).collect();
         // Staging comes first and the lane second, always in this order: whoever holds a lane waits for nothing.

@@ -1,9 +1,8 @@
-//! The two tasks behind a handle: one writes frames, one reads them and answers for the jobs.
+//! The task behind a handle: it reads the child's frames and answers for the jobs.
 
 use std::{
     collections::HashMap,
     io,
-    os::fd::AsRawFd,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,9 +10,8 @@ use std::{
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 use serde::de::DeserializeOwned;
 use tokio::{
-    io::{AsyncReadExt, BufReader, Interest},
-    net::unix::{OwnedReadHalf, OwnedWriteHalf},
-    sync::mpsc,
+    io::{AsyncReadExt, BufReader},
+    net::unix::OwnedReadHalf,
     time::timeout,
 };
 use tracing::warn;
@@ -25,45 +23,15 @@ use super::{
 };
 use crate::ipc::{
     FromExecutor,
-    frame::{self, Frame, FrameError, Header},
+    frame::{self, FrameError, Header},
     message::Poison,
 };
-
-pub(super) type Outgoing = Frame;
 
 /// A child that has closed its socket is about to exit; one that does not is killed.
 const EXIT_DEADLINE: Duration = Duration::from_secs(5);
 
 /// The child's frames. It sends no descriptors, so they may be read ahead.
 pub(crate) type Incoming = BufReader<OwnedReadHalf>;
-
-/// Writes frames in the order of the queue until the handle or the child is gone. Descriptors are closed once they are sent.
-pub(super) async fn write(socket: OwnedWriteHalf, mut queue: mpsc::UnboundedReceiver<Outgoing>) {
-    while let Some(frame) = queue.recv().await {
-        // The listener sees the end of the socket and says why; here there is nothing to add.
-        if write_frame(&socket, &frame).await.is_err() {
-            return;
-        }
-    }
-}
-
-async fn write_frame(socket: &OwnedWriteHalf, frame: &Frame) -> io::Result<()> {
-    let socket = socket.as_ref();
-    let mut rest = &frame.bytes[..];
-    let mut descriptor = frame.descriptor.as_ref().map(AsRawFd::as_raw_fd);
-    while !rest.is_empty() {
-        socket.writable().await?;
-        match socket.try_io(Interest::WRITABLE, || frame::send(socket.as_raw_fd(), rest, descriptor)) {
-            Ok(sent) => {
-                rest = &rest[sent..];
-                descriptor = None;
-            }
-            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
-}
 
 /// The next message of a child; `None` at the end of the socket.
 pub(crate) async fn receive<T: DeserializeOwned>(socket: &mut Incoming) -> Result<Option<T>, FrameError> {
@@ -97,6 +65,7 @@ pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
         }
     };
     bury(&shared, poison, nonsense, &exit);
+    shared.outgoing.close();
 }
 
 /// Takes what the child says until the end of the socket; or until it says what can't be, which is returned.

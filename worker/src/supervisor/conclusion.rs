@@ -7,6 +7,7 @@ use super::{Supervisor, clock::unix_ms, envelope::Envelope};
 use crate::{
     disposition::{Disposition, dispose},
     executor::OutputBytes,
+    runtime,
 };
 
 pub(super) struct Concluded<'a, 'b> {
@@ -42,7 +43,7 @@ impl Supervisor {
         }
         let outputs = match in_list {
             false => Outputs::Staged(attempt.outputs),
-            true => Outputs::Kept(attempt.outputs.iter().map(|output| output.as_output().into_owned()).collect()),
+            true => Outputs::Kept(attempt.outputs.iter().map(copied).collect()),
         };
         Concluded { task, disposition, outputs, timings: attempt.timings, ran_on: attempt.ran_on }
     }
@@ -114,6 +115,10 @@ impl Concluded<'_, '_> {
             ran_on: self.ran_on.clone(),
         })
     }
+}
+
+fn copied(output: &OutputBytes) -> Output<'static> {
+    runtime::through(output.bytes.len(), || output.as_output().into_owned())
 }
 
 fn borrowed<'a>(output: &'a Output<'static>) -> Output<'a> {

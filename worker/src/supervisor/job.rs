@@ -117,19 +117,24 @@ impl Supervisor {
         let (slot, Demand { pool, bytes, alone, .. }) = (self.device(device), job.demand);
         let ran_on = slot.ran_on(self.config.name.clone());
         let _presence = slot.enter(pool, bytes);
-        self.tell_started(&job.task, envelope, &ran_on).await;
         failpoint::reach(Failpoint::BeforeKernel);
         let Prepared { task, program, time_limit, .. } = job;
         let (program, time_limit, kept_max) = (*program, *time_limit, permit.kept_max);
         let on_device = ExecutorJob { task, program, time_limit, alone, kept_max, cancel: watch.token() };
-        let mut attempt = run_on(slot.executor(pool), on_device, ran_on).await;
-        if attempt.is_deadly {
-            self.blame(pool, task);
-        }
-        if attempt.timings.total_us > 0 {
-            permit.leave(attempt.timings.total_us);
-        }
-        drop(running);
+        let (executor, told) = (slot.executor(pool), ran_on.clone());
+        let executing = async move {
+            let attempt = run_on(executor, on_device, ran_on).await;
+            if attempt.is_deadly {
+                self.blame(pool, task);
+            }
+            if attempt.timings.total_us > 0 {
+                permit.leave(attempt.timings.total_us);
+            }
+            drop(running);
+            attempt
+        };
+        // The executor gets the job first; its start is told while it is at it.
+        let (mut attempt, ()) = tokio::join!(executing, self.tell_started(task, envelope, &told));
         attempt.timings.wait_us += wait_us;
         attempt.timings.compile_us = job.compile_us;
         attempt

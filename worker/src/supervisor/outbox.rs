@@ -16,6 +16,7 @@ use super::{
     clock::{micros, unix_ms},
     envelope::Envelope,
 };
+use crate::runtime;
 
 /// Room in a reply message for everything but the outputs' bytes and a failure's text.
 const REPLY_FRAME_BYTES: usize = 4 << 10;
@@ -68,7 +69,8 @@ impl Supervisor {
         client: &ClientName,
         batch: &Batch<Reply<'_>>,
     ) -> Result<(), PublishError> {
-        let body = encoding.encode_replies(batch).expect("a reply has nothing that can't be encoded");
+        let encode = || encoding.encode_replies(batch).expect("a reply has nothing that can't be encoded");
+        let body = runtime::through(batch.iter().map(|reply| estimate(reply, encoding)).sum(), encode);
         let message = Message {
             exchange: REPLIES,
             routing_key: client.to_string(),

@@ -28,6 +28,7 @@ use super::{
 use crate::{
     disposition::Disposition,
     failpoint::{self, Failpoint},
+    runtime,
 };
 
 /// A message that was given back this often leaves the queue and comes in anew, lest workers that come and go make it look like
@@ -126,7 +127,7 @@ impl Supervisor {
             }
         };
         failpoint::reach(Failpoint::BeforeDecode);
-        match encoding.decode_tasks(body) {
+        match runtime::through(body.len(), || encoding.decode_tasks(body)) {
             Ok(tasks) if tasks.is_empty() => Ok(Settlement::Ack),
             Ok(tasks) => {
                 envelope.carried.decoded(tasks.len(), body.len());

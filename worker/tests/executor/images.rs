@@ -64,7 +64,7 @@ impl Bare {
         self.say(&ToExecutor::Run(run));
         loop {
             match self.next() {
-                FromExecutor::Memory(_) => {}
+                FromExecutor::Memory(_) | FromExecutor::Waits { .. } | FromExecutor::GoesOn { .. } => {}
                 FromExecutor::Finished { outcome, .. } => return outcome.map_err(|failure| failure.code),
                 other => panic!("unexpected {other:?}"),
             }

@@ -11,6 +11,7 @@ use crate::{
     executor::{
         flight::{Announcer, State, Watched},
         keeper::Keeper,
+        outgoing::Outgoing,
         programs::Code,
     },
     ipc::{DeviceInfo, slab::Slab},
@@ -26,9 +27,10 @@ fn a_kernel_is_named_without_a_report_only_where_no_other_ran() {
     assert_eq!(only_kernel([&*one, &*one].into_iter()), None);
 }
 
-/// With the queue that nobody empties.
-fn shared(keeper: Keeper) -> (Arc<Shared>, mpsc::UnboundedReceiver<Outgoing>) {
-    let (outgoing, queue) = mpsc::unbounded_channel();
+/// With the child's end of the socket that is written to, from which nobody reads.
+fn shared(keeper: Keeper) -> (Arc<Shared>, UnixStream) {
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let outgoing = Outgoing::over(ours.into_split().1);
     let shared = Shared {
         device: DeviceInfo::named(0, "GPU-1"),
         keeper,
@@ -41,7 +43,7 @@ fn shared(keeper: Keeper) -> (Arc<Shared>, mpsc::UnboundedReceiver<Outgoing>) {
         compiler: Arc::new(Compiler::new(None)),
         memory: Mutex::new(Watched::default()),
     };
-    (Arc::new(shared), queue)
+    (Arc::new(shared), theirs)
 }
 
 async fn sent(shared: &Shared, job: u64) -> oneshot::Receiver<Ended> {
@@ -82,7 +84,7 @@ async fn an_executor_says_which_jobs_wait_and_which_go_on() {
 #[tokio::test]
 async fn jobs_of_an_executor_that_does_not_die_are_answered_and_its_device_is_suspect() {
     let (keeper, _end) = Keeper::of_a_stuck_child();
-    let (shared, _queue) = shared(keeper);
+    let (shared, _child) = shared(keeper);
     // The child holds its end of the socket for ever.
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let listening = listen(Arc::clone(&shared), Incoming::new(ours.into_split().0));

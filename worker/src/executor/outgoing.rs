@@ -1,0 +1,186 @@
+//! Frames on their way to a child: sent from where they are made, for waking a task to send one takes longer than sending it. What the
+//! socket does not take at once is left to a task, and later frames wait behind it.
+
+use std::{
+    collections::VecDeque,
+    io::{self, ErrorKind},
+    os::fd::AsRawFd,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use tokio::{io::Interest, net::unix::OwnedWriteHalf, runtime::Handle};
+use tokio_util::sync::CancellationToken;
+
+use crate::ipc::frame::{self, Frame};
+
+/// The way to a child. It stays open for as long as somebody has it.
+#[derive(Debug, Clone)]
+pub(super) struct Outgoing(Arc<Line>);
+
+#[derive(Debug)]
+struct Line {
+    socket: OwnedWriteHalf,
+    runtime: Handle,
+    /// A task sends these for as long as there are any.
+    waiting: Mutex<VecDeque<Unsent>>,
+    /// The child takes no more frames.
+    closed: CancellationToken,
+}
+
+/// A frame, or the rest of it. Its descriptor is closed once it is sent.
+#[derive(Debug)]
+struct Unsent {
+    frame: Frame,
+    sent: usize,
+}
+
+impl Outgoing {
+    /// For the runtime that it is called in.
+    pub(super) fn over(socket: OwnedWriteHalf) -> Self {
+        let (runtime, waiting, closed) = (Handle::current(), Mutex::default(), CancellationToken::new());
+        Self(Arc::new(Line { socket, runtime, waiting, closed }))
+    }
+
+    /// Frames leave in the order in which this is called. What a child that is gone does not take is dropped: the listener sees the end of the
+    /// socket and answers for its jobs.
+    pub(super) fn send(&self, frame: Frame) {
+        if self.0.closed.is_cancelled() {
+            return;
+        }
+        let mut unsent = Unsent { frame, sent: 0 };
+        let mut waiting = self.0.waiting();
+        if waiting.is_empty() {
+            match self.0.take(&mut unsent) {
+                Ok(true) => return,
+                Ok(false) => drop(self.0.runtime.spawn(Arc::clone(&self.0).send_waiting())),
+                Err(_) => return self.close(),
+            }
+        }
+        waiting.push_back(unsent);
+    }
+
+    /// Drops what the child did not take, and whatever is still sent: it may be stuck, and its socket full for ever.
+    pub(super) fn close(&self) {
+        self.0.closed.cancel();
+    }
+}
+
+impl Line {
+    async fn send_waiting(self: Arc<Self>) {
+        let sending = async {
+            loop {
+                self.socket.writable().await?;
+                if self.take_waiting()? {
+                    return io::Result::Ok(());
+                }
+            }
+        };
+        // Also a child that is gone takes nothing more.
+        if !matches!(self.closed.run_until_cancelled(sending).await, Some(Ok(()))) {
+            self.closed.cancel();
+            self.waiting().clear();
+        }
+    }
+
+    /// Whether the socket took all that waits.
+    fn take_waiting(&self) -> io::Result<bool> {
+        let mut waiting = self.waiting();
+        while let Some(first) = waiting.front_mut() {
+            if !self.take(first)? {
+                return Ok(false);
+            }
+            waiting.pop_front();
+        }
+        Ok(true)
+    }
+
+    /// Whether the socket took all of it.
+    fn take(&self, unsent: &mut Unsent) -> io::Result<bool> {
+        let socket = self.socket.as_ref();
+        let Unsent { frame, sent } = unsent;
+        while *sent < frame.bytes.len() {
+            let descriptor = frame.descriptor.as_ref().map(AsRawFd::as_raw_fd);
+            let rest = &frame.bytes[*sent..];
+            match socket.try_io(Interest::WRITABLE, || frame::send(socket.as_raw_fd(), rest, descriptor)) {
+                Ok(taken) => {
+                    *sent += taken;
+                    frame.descriptor = None;
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(false),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, VecDeque<Unsent>> {
+        self.waiting.lock().expect("nobody panics while sending")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use tokio::{net::UnixStream, task::spawn_blocking};
+
+    use super::*;
+
+    fn frame(byte: u8, bytes: usize) -> Frame {
+        Frame { bytes: vec![byte; bytes], descriptor: None }
+    }
+
+    async fn line() -> (Outgoing, std::os::unix::net::UnixStream) {
+        let (ours, theirs) = UnixStream::pair().unwrap();
+        let theirs = theirs.into_std().unwrap();
+        theirs.set_nonblocking(false).unwrap();
+        (Outgoing::over(ours.into_split().1), theirs)
+    }
+
+    #[tokio::test]
+    async fn frames_keep_their_order_also_where_the_socket_is_full() {
+        let (outgoing, mut theirs) = line().await;
+        let sizes = [10, 4 << 20, 10, 1 << 20, 0, 10];
+        for (byte, bytes) in (0..).zip(sizes) {
+            outgoing.send(frame(byte, bytes));
+        }
+        let expected: Vec<u8> = (0..).zip(sizes).flat_map(|(byte, bytes)| vec![byte; bytes]).collect();
+        let mut got = vec![0; expected.len()];
+        let got = spawn_blocking(move || theirs.read_exact(&mut got).map(|()| got)).await.unwrap().unwrap();
+        assert!(got == expected);
+    }
+
+    #[tokio::test]
+    async fn the_other_side_sees_the_end_once_nobody_has_it() {
+        let (outgoing, mut theirs) = line().await;
+        outgoing.clone().send(frame(7, 1));
+        drop(outgoing);
+        let mut all = Vec::new();
+        let all = spawn_blocking(move || theirs.read_to_end(&mut all).map(|_| all)).await.unwrap().unwrap();
+        assert_eq!(all, [7]);
+    }
+
+    #[tokio::test]
+    async fn nothing_waits_for_a_child_that_is_gone() {
+        let (outgoing, theirs) = line().await;
+        outgoing.send(frame(0, 4 << 20));
+        drop(theirs);
+        outgoing.0.closed.cancelled().await;
+        outgoing.send(frame(1, 1));
+        while !outgoing.0.waiting().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_waits_for_a_child_that_takes_nothing_once_it_is_given_up() {
+        let (outgoing, _theirs) = line().await;
+        outgoing.send(frame(0, 4 << 20));
+        assert!(!outgoing.0.waiting().is_empty());
+        outgoing.close();
+        while !outgoing.0.waiting().is_empty() {
+            tokio::task::yield_now().await;
+        }
+    }
+}
