@@ -17,6 +17,8 @@ use crate::harness::{PTX, executable};
 struct Bare {
     socket: UnixStream,
     child: Child,
+    /// What it said of the last job's waiting.
+    waits: Vec<FromExecutor>,
 }
 
 impl Bare {
@@ -28,7 +30,7 @@ impl Bare {
             .stderr(Stdio::null())
             .spawn()
             .expect("the worker was built for this test");
-        let mut bare = Self { socket, child };
+        let mut bare = Self { socket, child, waits: Vec::new() };
         let FromExecutor::Ready(device, memory) = bare.next() else { panic!("it does not start") };
         assert!(!device.takes_cubins && memory.free > 0);
         bare
@@ -42,9 +44,14 @@ impl Bare {
         frame::write(&self.socket, message).expect("it lives");
     }
 
-    /// Loads the program and runs its `add_one` on four zeros.
-    fn run(&mut self, program: u32, image: Image) -> Result<(), FailureCode> {
+    /// Loads the program and runs it.
+    fn load_and_run(&mut self, program: u32, image: Image) -> Result<(), FailureCode> {
         self.say(&ToExecutor::Program { program, image });
+        self.run(program)
+    }
+
+    /// Runs a program's `add_one` on four zeros.
+    fn run(&mut self, program: u32) -> Result<(), FailureCode> {
         let launch = LaunchPlan {
             entry: "add_one".to_owned(),
             grid: Grid::Blocks(vec![1]),
@@ -62,9 +69,11 @@ impl Bare {
             kept_max: u64::MAX,
         };
         self.say(&ToExecutor::Run(run));
+        self.waits.clear();
         loop {
             match self.next() {
-                FromExecutor::Memory(_) | FromExecutor::Waits { .. } | FromExecutor::GoesOn { .. } => {}
+                FromExecutor::Memory(_) => {}
+                said @ (FromExecutor::Waits { .. } | FromExecutor::GoesOn { .. }) => self.waits.push(said),
                 FromExecutor::Finished { outcome, .. } => return outcome.map_err(|failure| failure.code),
                 other => panic!("unexpected {other:?}"),
             }
@@ -86,9 +95,22 @@ fn a_driver_that_refuses_the_cubin_gets_the_ptx() {
     // A whole header of a file for a GPU, and nothing behind it. The emulator takes no cubin at all.
     cubin[..6].copy_from_slice(b"\x7fELF\x02\x01");
     cubin[18..20].copy_from_slice(&190_u16.to_le_bytes());
-    assert_eq!(executor.run(1, Image::Cubin(cubin.clone())), Err(FailureCode::LoadError));
-    assert_eq!(executor.run(2, Image::Both { cubin: cubin.clone(), ptx: PTX.to_owned() }), Ok(()));
-    assert_eq!(executor.run(3, Image::Both { cubin: b"no cubin".to_vec(), ptx: PTX.to_owned() }), Ok(()));
+    assert_eq!(executor.load_and_run(1, Image::Cubin(cubin.clone())), Err(FailureCode::LoadError));
+    assert_eq!(executor.load_and_run(2, Image::Both { cubin: cubin.clone(), ptx: PTX.to_owned() }), Ok(()));
+    assert_eq!(executor.load_and_run(3, Image::Both { cubin: b"no cubin".to_vec(), ptx: PTX.to_owned() }), Ok(()));
     let broken = Image::Both { cubin, ptx: "no PTX either".to_owned() };
-    assert_eq!(executor.run(4, broken), Err(FailureCode::LoadError));
+    assert_eq!(executor.load_and_run(4, broken), Err(FailureCode::LoadError));
+}
+
+#[test]
+fn a_job_that_finds_its_module_and_memory_says_nothing_of_waiting() {
+    let mut executor = Bare::start();
+    assert_eq!(executor.load_and_run(1, Image::Ptx(PTX.to_owned())), Ok(()));
+    assert!(
+        matches!(executor.waits[..], [FromExecutor::Waits { job: 1 }, FromExecutor::GoesOn { job: 1 }]),
+        "{:?}",
+        executor.waits
+    );
+    assert_eq!(executor.run(1), Ok(()));
+    assert!(executor.waits.is_empty(), "{:?}", executor.waits);
 }
