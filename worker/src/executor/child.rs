@@ -222,7 +222,7 @@ fn run_lane(
         drop((program, segments));
         common.library.print_what_kernels_printed();
         // Before the answer too: until it comes, the supervisor counts all that the job declared.
-        if let Err(error) = common.tell_memory() {
+        if let Err(error) = common.tell_memory(|| common.say(&FromExecutor::Waits { job })) {
             fault::die(outgoing, &common.library, error, &run);
         }
         if say(outgoing, &FromExecutor::Finished { job, outcome, timings }).is_err() {

@@ -46,7 +46,8 @@ impl Clocks {
         let neighbours = self.0.iter().filter(|(other, _)| **other != job);
         let until =
             neighbours.map(|(_, clock)| clock.waits.map_or(clock.deadline + NEIGHBOURS_FIRST, |wait| wait.until)).max();
-        if let Some(clock) = self.0.get_mut(&job).filter(|clock| clock.waits_left > 0) {
+        let clock = self.0.get_mut(&job).filter(|clock| clock.waits.is_none() && clock.waits_left > 0);
+        if let Some(clock) = clock {
             clock.waits_left -= 1;
             clock.waits = Some(Wait { since: now, until: until.unwrap_or(now) });
         }

@@ -97,15 +97,15 @@ pub(super) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) ->
 
 impl Common {
     /// Says what of the device this process has, if the supervisor has to know. A supervisor that is gone is noticed elsewhere.
-    pub(crate) fn tell_memory(&self) -> Result<(), CudaError> {
-        match self.memory.tell(&self.outgoing) {
+    pub(crate) fn tell_memory(&self, may_wait: impl FnOnce()) -> Result<(), CudaError> {
+        match self.memory.tell(&self.outgoing, may_wait) {
             Ok(()) | Err(TellError::Frame(_)) => Ok(()),
             Err(TellError::Cuda(error)) => Err(error),
         }
     }
 
     /// A supervisor that is gone is noticed elsewhere.
-    pub(super) fn say(&self, message: &FromExecutor) {
+    pub(crate) fn say(&self, message: &FromExecutor) {
         drop(frame::write(&self.outgoing.lock().expect("nobody panics while holding the socket"), message));
     }
 }
@@ -177,7 +177,7 @@ impl Lane {
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
         timings.device_bytes_peak = sizes.iter().sum();
         let allocation = memory.insert(preparation.allocate(&sizes, work.run.kept_max)?);
-        common.tell_memory()?;
+        common.tell_memory(|| preparation.may_wait())?;
         self.make_events(prepared.len() + 3)?;
         preparation.is_over();
         let enqueued = self.enqueue(work, &prepared, allocation);

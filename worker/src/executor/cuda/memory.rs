@@ -3,7 +3,11 @@
 //! The supervisor admits jobs by its books, so it has to know at any time the most that this process may have beyond what its jobs
 //! declared: it is told when that grows, before the job ends that left it behind, and when nothing runs any more.
 
-use std::{any::Any, os::unix::net::UnixStream, sync::Mutex};
+use std::{
+    any::Any,
+    os::unix::net::UnixStream,
+    sync::{Mutex, MutexGuard},
+};
 
 use super::{arena::Arena, device::Device, error::CudaError, program::Shelf};
 use crate::ipc::{
@@ -17,29 +21,36 @@ use crate::ipc::{
 pub(crate) struct Memory {
     pub arena: Arena,
     pub shelf: Shelf,
+    /// Held by who tells, so that reports leave in the order in which they were true. The driver is asked meanwhile.
+    telling: Mutex<()>,
     told: Mutex<MemoryReport>,
 }
 
 impl Memory {
     pub(crate) fn new(arena: Arena) -> Self {
-        Self { arena, shelf: Shelf::default(), told: Mutex::default() }
+        Self { arena, shelf: Shelf::default(), telling: Mutex::default(), told: Mutex::default() }
     }
 
     /// What is told at the start.
     pub(crate) fn first_report(&self) -> Result<MemoryReport, CudaError> {
-        Ok(MemoryReport { free: Device::free_bytes()?, ..*self.told.lock().expect("nobody panics while telling") })
+        Ok(MemoryReport { free: Device::free_bytes()?, ..self.told() })
     }
 
-    /// Tells the supervisor if it has to know.
-    pub(crate) fn tell(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
-        self.tell_if(outgoing, |then, now, is_idle| {
-            now.kept > then.kept || now.held > then.held || is_idle && (now.kept, now.held) != (then.kept, then.held)
-        })
+    /// Tells the supervisor if it has to know; `may_wait` comes before the driver is asked for it.
+    pub(crate) fn tell(&self, outgoing: &Mutex<UnixStream>, may_wait: impl FnOnce()) -> Result<(), TellError> {
+        if !self.has_news() {
+            return Ok(());
+        }
+        may_wait();
+        let _telling = self.telling();
+        // Another may have told it meanwhile.
+        if self.has_news() { self.say(outgoing) } else { Ok(()) }
     }
 
     /// Tells the supervisor, who asked.
     pub(crate) fn answer(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
-        self.tell_if(outgoing, |_, _, _| true)
+        let _telling = self.telling();
+        self.say(outgoing)
     }
 
     /// Gives back all that no job has.
@@ -48,26 +59,36 @@ impl Memory {
         self.arena.give_back()
     }
 
-    /// One at a time, so that reports leave in the order in which they were true.
-    fn tell_if(
-        &self,
-        outgoing: &Mutex<UnixStream>,
-        has_to: impl FnOnce(&MemoryReport, &MemoryReport, bool) -> bool,
-    ) -> Result<(), TellError> {
-        let mut told = self.told.lock().expect("nobody panics while telling");
+    fn has_news(&self) -> bool {
+        let (then, now) = (self.told(), self.now());
+        let is_idle = self.arena.usage().is_idle;
+        now.kept > then.kept || now.held > then.held || is_idle && (now.kept, now.held) != (then.kept, then.held)
+    }
+
+    /// By the books: what is free is the driver's to say.
+    fn now(&self) -> MemoryReport {
         let usage = self.arena.usage();
-        let mut now = MemoryReport {
+        MemoryReport {
             held: usage.held + self.shelf.loaded_bytes(),
             kept: usage.kept + self.shelf.idle_bytes(),
-            free: told.free,
-        };
-        if !has_to(&told, &now, usage.is_idle) {
-            return Ok(());
+            free: self.told().free,
         }
-        now.free = Device::free_bytes()?;
-        *told = now;
+    }
+
+    fn say(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
+        let now = MemoryReport { free: Device::free_bytes()?, ..self.now() };
         frame::write(&outgoing.lock().expect("nobody panics while holding the socket"), &FromExecutor::Memory(now))?;
+        // Not before it has left: a job that finds nothing left to tell answers at once.
+        *self.told.lock().expect("nobody panics while holding it") = now;
         Ok(())
+    }
+
+    fn telling(&self) -> MutexGuard<'_, ()> {
+        self.telling.lock().expect("nobody panics while telling")
+    }
+
+    fn told(&self) -> MemoryReport {
+        *self.told.lock().expect("nobody panics while holding it")
     }
 }
 
