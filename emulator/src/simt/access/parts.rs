@@ -54,50 +54,42 @@ pub unsafe fn resolve_parts(
     view: &mut View,
     local: Local,
 ) -> Result<(), Refused> {
-    let whole = lanes(lengths, |length| length == bytes);
-    let some = lanes(lengths, |length| 0 < length && length < bytes);
-    let mut resolve = || {
-        // SAFETY: the same contract.
-        unsafe {
-            if whole != 0 {
-                portable(found, address, bytes.into(), frame, whole, view, local)?;
-            }
-            if some != 0 {
-                let mut wanted = [0; LANES];
-                addresses::<false>(&mut wanted, address, frame, some);
-                let lengths = lengths_in(some, |lane| lengths[lane]);
-                one_by_one(found, &wanted, address.reach, bytes, &lengths, view, local)?;
-            }
+    let reading = lanes(lengths, |length| length > 0);
+    if reading == 0 {
+        return Ok(());
+    }
+    // SAFETY: the same contract.
+    unsafe {
+        // Mostly all bytes are there, also those that nobody wants.
+        if portable(found, address, bytes.into(), frame, reading, view, local).is_ok() {
+            return Ok(());
         }
-        Ok(())
-    };
-    resolve().map_err(|refused: Refused| {
-        let among = match refused.kind {
-            FaultKind::MisalignedAddress => whole | some,
-            _ => lanes(lengths, |length| u64::from(length) == refused.bytes),
-        };
-        Refused { among, ..refused }
-    })
+        addresses::<false>(found, address, frame, reading);
+    }
+    one_by_one(found, address.reach, bytes, lengths, view, local)
 }
 
-/// The same for lanes whose lengths differ.
+/// Each lane for itself, from its address to where that lies on the host.
 #[cold]
 fn one_by_one(
     found: &mut [u64; LANES],
-    wanted: &[u64; LANES],
     reach: Reach,
     bytes: u32,
     lengths: &Lengths,
     view: &View,
     local: Local,
 ) -> Result<(), Refused> {
-    for lane in (0..LANES).filter(|lane| lengths[*lane] > 0) {
-        let (address, bytes) = (wanted[lane], u64::from(bytes));
-        if !address.is_multiple_of(bytes) {
-            let (space, kind) = (space_of(reach, address), FaultKind::MisalignedAddress);
-            return Err(Refused { lane, address, bytes, space, kind, among: FULL });
-        }
-        found[lane] = host_address(address, reach, lengths[lane].into(), lane, view, local)?;
+    let bytes = u64::from(bytes);
+    let reading = (0..LANES).filter(|lane| lengths[*lane] > 0);
+    if let Some(lane) = reading.clone().find(|lane| !found[*lane].is_multiple_of(bytes)) {
+        let (address, space) = (found[lane], space_of(reach, found[lane]));
+        let among = lanes(lengths, |length| length > 0);
+        return Err(Refused { lane, address, bytes, space, kind: FaultKind::MisalignedAddress, among });
+    }
+    for lane in reading {
+        let length = lengths[lane];
+        found[lane] = host_address(found[lane], reach, length.into(), lane, view, local)
+            .map_err(|refused| Refused { among: lanes(lengths, |other| other == length), ..refused })?;
     }
     Ok(())
 }
