@@ -14,6 +14,9 @@ use crate::simt::access::{load_run, store_run};
 const SPACES: [&str; 9] =
     ["global", "const", "shared", "shared::cta", "shared::cluster", "local", "param", "param::entry", "param::func"];
 
+/// What a fence may be kept to.
+const RESTRICTIONS: [&str; 2] = ["sync_restrict::shared::cta", "sync_restrict::shared::cluster"];
+
 /// Spaces as instructions name them; without one the address is generic.
 pub fn reach(m: &mut Modifiers) -> Reach {
     match m.one_of(&SPACES) {
@@ -297,8 +300,10 @@ impl<'a> Emitter<'a, '_> {
             m.take("release") && m.take("cluster")
         } else {
             let order = m.one_of(&["sc", "acq_rel", "acquire", "release"]);
-            let restricted = m.one_of(&["sync_restrict::shared::cta", "sync_restrict::shared::cluster"]).is_some();
-            m.scope() && (!restricted || matches!(order, Some("acquire" | "release")))
+            match m.one_of(&RESTRICTIONS) {
+                Some(restriction) => restricts(order, restriction) && m.take("cluster"),
+                None => m.scope(),
+            }
         };
         m.finish()?;
         if !known {
@@ -315,8 +320,14 @@ impl<'a> Emitter<'a, '_> {
             return true;
         }
         m.take("async::generic")
-            && m.one_of(&["acquire", "release"]).is_some()
-            && m.one_of(&["sync_restrict::shared::cta", "sync_restrict::shared::cluster"]).is_some()
+            && restricts(m.one_of(&["acquire", "release"]), m.one_of(&RESTRICTIONS).unwrap_or_default())
             && m.take("cluster")
     }
+}
+
+/// The restriction of a fence that lets go is to what its own block has; that of one that takes is to the cluster's.
+fn restricts(order: Option<&str>, restriction: &str) -> bool {
+    let releases = (Some("release"), "sync_restrict::shared::cta");
+    let acquires = (Some("acquire"), "sync_restrict::shared::cluster");
+    [releases, acquires].contains(&(order, restriction))
 }

@@ -81,6 +81,7 @@ impl<'a> Emitter<'a, '_> {
 
     /// Advice about caches, of which there are none here. That the instruction is a valid one is still checked.
     pub fn advise(&mut self, name: &str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {
+        let is_constant = m.take("const");
         let reach = reach(m);
         let known = match name {
             "prefetch" if m.one_of(&["L1", "L2"]).is_some() => {
@@ -92,7 +93,7 @@ impl<'a> Emitter<'a, '_> {
             _ => m.take("L2::evict_normal") && matches!(reach, Reach::Generic | Reach::Global),
         };
         m.finish()?;
-        if !known {
+        if !known || is_constant {
             return Err(self.unsupported());
         }
         let address = match (name, operands) {
@@ -109,7 +110,9 @@ impl<'a> Emitter<'a, '_> {
         let known = match form {
             "cvt" => m.take("L2"),
             _ => {
-                m.take("global");
+                if form == "range" {
+                    m.take("global");
+                }
                 let primary = m.one_of(&PRIMARY).is_some();
                 m.one_of(&["L2::evict_first", "L2::evict_unchanged"]);
                 primary
@@ -122,7 +125,17 @@ impl<'a> Emitter<'a, '_> {
         }
         match (form, operands) {
             ("fractional", [_]) => {}
-            ("fractional", [_, fraction]) => drop(self.source(fraction, Type::F32)?),
+            ("fractional", [_, fraction]) => {
+                let known = match fraction {
+                    Operand::Double(value) => Some(*value),
+                    Operand::Single(bits) => Some(f32::from_bits(*bits).into()),
+                    _ => None,
+                };
+                if known.is_some_and(|value| value <= 0.0 || value > 1.0) {
+                    return Err(self.syntax("a fraction is more than 0 and at most 1"));
+                }
+                self.source(fraction, Type::F32)?;
+            }
             ("cvt", [_, property]) => drop(self.source(property, Type::B64)?),
             ("range", [_, address, primary, total]) => {
                 self.address(address, Reach::Global)?;

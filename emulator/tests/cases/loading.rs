@@ -63,6 +63,10 @@ fn an_unknown_modifier_is_never_ignored() {
         "multimem.red.global.add.u32 [%d1], %r1",
         "fence.sc",
         "fence.proxy.tensormap::generic.release.gpu",
+        "fence.acquire.sync_restrict::shared::cta.cluster",
+        "fence.release.sync_restrict::shared::cluster.cluster",
+        "fence.acquire.sync_restrict::shared::cluster.gpu",
+        "fence.proxy.async::generic.release.sync_restrict::shared::cluster.cluster",
         "membar.gpu",
         "membar.proxy.async",
         "cp.async.cg.shared.global [%r1], [%d1], 8",
@@ -114,6 +118,8 @@ fn an_unknown_modifier_is_never_ignored() {
         "cvt.rn.relu.sat.f16.f32 %h1, %r1",
         "prefetch.global.L3 [%d1]",
         "prefetch.shared.L1 [%d1]",
+        "prefetch.const.L1 [%d1]",
+        "createpolicy.fractional.global.L2::evict_last.b64 %d1, 0.5",
         "prefetch.tensormap [%d1]",
         "prefetchu.L2 [%d1]",
         "discard.global.L1 [%d1], 128",
@@ -138,6 +144,8 @@ fn operands_of_the_wrong_size_are_refused() {
         "cp.async.cg.shared.global [%r1], [%d1], 16, 17",
         "cp.async.ca.shared.global [%r1], [%d1], 4, -1",
         "mbarrier.test_wait.shared.b64 _, [%r1], %d1",
+        "createpolicy.fractional.L2::evict_last.b64 %d1, 0.0",
+        "createpolicy.fractional.L2::evict_last.b64 %d1, 0f3FC00000",
     ] {
         let error = refused(&kernel(&format!("{op};")));
         assert_eq!((error.line, error.kind), (13, LoadErrorKind::Syntax), "{op}: {error}");
