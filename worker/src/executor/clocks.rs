@@ -2,7 +2,8 @@
 //!
 //! A job's time limit is for its own work. Where the driver has it wait for its neighbours' kernels (a module to load, memory to give back),
 //! the executor says so, and the job is not cut before the last of those neighbours would be. A driver that does that holds a lock which
-//! every later call wants: so the jobs that come while one waits are held, too, and say nothing.
+//! every later call wants: so the jobs that come while one waits are held, too, and say nothing. Where something runs for too long, who
+//! certainly runs is cut first, then who may be held, and last who waits.
 
 use std::{
     collections::HashMap,
@@ -12,7 +13,7 @@ use std::{
 /// Before its first kernel a job may have to wait, and after its last. An executor that says it more often is not believed.
 const WAITS_MAX: u8 = 2;
 
-/// A neighbour that runs for too long is cut before those that wait for it, which are lost with it and not blamed.
+/// Between the cuts of one kind and of the next: whoever is not cut is lost with the one that is, and not blamed.
 const NEIGHBOURS_FIRST: Duration = Duration::from_secs(1);
 
 /// The clocks, by job.
@@ -30,8 +31,9 @@ struct Clock {
 
 #[derive(Debug, Clone, Copy)]
 struct Wait {
+    /// Jobs that were sent after that may be held by it.
     since: Instant,
-    /// By then everything that it can be waiting for has ended, or was cut.
+    /// By then everything that it can be waiting for has ended, or was cut, but for those that it holds.
     until: Instant,
 }
 
@@ -48,8 +50,10 @@ impl Clocks {
             neighbours.map(|(_, clock)| clock.waits.map_or(clock.deadline + NEIGHBOURS_FIRST, |wait| wait.until)).max();
         let clock = self.0.get_mut(&job).filter(|clock| clock.waits.is_none() && clock.waits_left > 0);
         if let Some(clock) = clock {
+            // Before its first kernel it may have waited for a moment before it was heard.
+            let since = if clock.waits_left == WAITS_MAX { clock.began } else { now };
             clock.waits_left -= 1;
-            clock.waits = Some(Wait { since: now, until: until.unwrap_or(now) });
+            clock.waits = Some(Wait { since, until: until.unwrap_or(now) });
         }
     }
 
@@ -59,11 +63,13 @@ impl Clocks {
         let Some(wait) = clock.waits.take() else { return };
         clock.deadline = now + clock.limit;
         self.go_on_since(wait.since, now);
+        self.prolong_waits();
     }
 
     pub(super) fn end(&mut self, job: u64, now: Instant) {
         if let Some(Clock { waits: Some(wait), .. }) = self.0.remove(&job) {
             self.go_on_since(wait.since, now);
+            self.prolong_waits();
         }
     }
 
@@ -71,8 +77,8 @@ impl Clocks {
     pub(super) fn time_left(&self, job: u64, now: Instant) -> Option<Instant> {
         let clock = self.0.get(&job)?;
         let held_until = match clock.waits {
-            Some(wait) => Some(wait.until),
-            None => self.waits().filter(|wait| wait.since <= clock.began).map(|wait| wait.until).max(),
+            Some(wait) => Some(wait.until + NEIGHBOURS_FIRST),
+            None => self.waits().filter(|wait| wait.since < clock.began).map(|wait| wait.until).max(),
         };
         Some(held_until.map_or(clock.deadline, |held| held.max(clock.deadline))).filter(|until| *until > now)
     }
@@ -83,8 +89,19 @@ impl Clocks {
 
     /// Jobs that came while one waited had to wait with it.
     fn go_on_since(&mut self, since: Instant, now: Instant) {
-        for clock in self.0.values_mut().filter(|clock| clock.began >= since) {
+        for clock in self.0.values_mut().filter(|clock| clock.began > since) {
             clock.deadline = clock.deadline.max(now + clock.limit);
+        }
+    }
+
+    /// Who still waits may wait for the kernels of those that have got more time; not for those of jobs that came after it began to, lest
+    /// it wait for ever.
+    fn prolong_waits(&mut self) {
+        let running = self.0.values().filter(|clock| clock.waits.is_none());
+        let running: Vec<_> = running.map(|clock| (clock.began, clock.deadline + NEIGHBOURS_FIRST)).collect();
+        for wait in self.0.values_mut().filter_map(|clock| clock.waits.as_mut()) {
+            let neighbours = running.iter().filter(|(began, _)| *began <= wait.since).map(|(_, until)| *until);
+            wait.until = neighbours.fold(wait.until, Instant::max);
         }
     }
 }
@@ -127,12 +144,33 @@ mod tests {
     fn a_job_that_waits_is_cut_no_sooner_than_its_neighbours() {
         let (mut clocks, time) = clocks(&[(1, 100), (2, 10), (3, 50)]);
         clocks.wait(2, time.at(1));
-        assert_eq!(time.left(&clocks, 2, 10), Some(101));
-        assert_eq!(time.left(&clocks, 2, 100), Some(101), "the first is cut now");
-        assert_eq!(time.left(&clocks, 2, 101), None);
+        assert_eq!(time.left(&clocks, 2, 10), Some(102));
+        assert_eq!(time.left(&clocks, 2, 100), Some(102), "the first is cut now");
+        assert_eq!(time.left(&clocks, 2, 102), None);
         // Who waits for it waits for the others, too.
         clocks.wait(3, time.at(2));
-        assert_eq!(time.left(&clocks, 3, 50), Some(101));
+        assert_eq!(time.left(&clocks, 3, 50), Some(102));
+    }
+
+    #[test]
+    fn who_waits_waits_also_for_a_neighbour_that_has_waited() {
+        let (mut clocks, time) = clocks(&[(1, 100), (2, 60), (3, 5)]);
+        clocks.wait(2, time.at(1));
+        clocks.wait(3, time.at(1));
+        clocks.end(1, time.at(99));
+        clocks.go_on(2, time.at(99));
+        assert_eq!(time.left(&clocks, 3, 102), Some(161), "the second is cut at 159");
+    }
+
+    #[test]
+    fn a_job_that_was_sent_before_the_wait_was_heard_may_be_held_and_one_that_ran_before_is_not() {
+        let (mut clocks, time) = clocks(&[(1, 100)]);
+        clocks.start(2, Duration::from_secs(10), time.at(1));
+        clocks.start(3, Duration::from_secs(10), time.at(2));
+        clocks.wait(2, time.at(3));
+        assert_eq!(time.left(&clocks, 1, 99), Some(100));
+        assert_eq!(time.left(&clocks, 3, 12), Some(101));
+        assert_eq!(time.left(&clocks, 2, 101), Some(102));
     }
 
     #[test]

@@ -4,7 +4,11 @@
 use std::{
     collections::VecDeque,
     io::{self, ErrorKind},
-    os::fd::AsRawFd,
+    net::Shutdown,
+    os::{
+        fd::{AsFd, AsRawFd},
+        unix::net::UnixStream,
+    },
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -53,7 +57,7 @@ impl Outgoing {
             match self.0.take(&mut unsent) {
                 Ok(true) => return,
                 Ok(false) => drop(self.0.runtime.spawn(Arc::clone(&self.0).send_waiting())),
-                Err(_) => return self.close(),
+                Err(_) => return self.0.give_up(),
             }
         }
         waiting.push_back(unsent);
@@ -75,11 +79,20 @@ impl Line {
                 }
             }
         };
-        // Also a child that is gone takes nothing more.
-        if !matches!(self.closed.run_until_cancelled(sending).await, Some(Ok(()))) {
-            self.closed.cancel();
-            self.waiting().clear();
+        match self.closed.run_until_cancelled(sending).await {
+            Some(Ok(())) => return,
+            Some(Err(_)) => self.give_up(),
+            None => {}
         }
+        self.waiting().clear();
+    }
+
+    /// Ends the conversation: most errors are of a child that is gone, and one that is there must not wait for frames that never come.
+    fn give_up(&self) {
+        self.closed.cancel();
+        // A socket that is not connected any more has nothing to end.
+        let socket = self.socket.as_ref().as_fd().try_clone_to_owned().map(UnixStream::from);
+        drop(socket.and_then(|socket| socket.shutdown(Shutdown::Both)));
     }
 
     /// Whether the socket took all that waits.
@@ -123,7 +136,7 @@ impl Line {
 mod tests {
     use std::io::Read as _;
 
-    use tokio::{net::UnixStream, task::spawn_blocking};
+    use tokio::{net::UnixStream as AsyncUnixStream, task::spawn_blocking};
 
     use super::*;
 
@@ -131,8 +144,8 @@ mod tests {
         Frame { bytes: vec![byte; bytes], descriptor: None }
     }
 
-    async fn line() -> (Outgoing, std::os::unix::net::UnixStream) {
-        let (ours, theirs) = UnixStream::pair().unwrap();
+    async fn line() -> (Outgoing, UnixStream) {
+        let (ours, theirs) = AsyncUnixStream::pair().unwrap();
         let theirs = theirs.into_std().unwrap();
         theirs.set_nonblocking(false).unwrap();
         (Outgoing::over(ours.into_split().1), theirs)
