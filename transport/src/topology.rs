@@ -86,11 +86,19 @@ impl Declaration {
         }
     }
 
-    /// All but the other queues.
+    /// All but the other queues that somebody subscribes to: each subscriber makes its own.
     fn steps_for(&self, queue: &str, kind: QueueKind) -> Vec<Step> {
         let mut steps = self.steps(kind);
-        steps.retain(|step| step.action.queue().is_none_or(|name| name == queue));
+        steps.retain(|step| step.action.queue().is_none_or(|name| name == queue || !self.has_subscriber(name)));
         steps
+    }
+
+    /// Whether a queue of it is one that a worker, a recorder or a client reads for as long as it lives.
+    fn has_subscriber(&self, queue: &str) -> bool {
+        match self {
+            Self::Base => queue == names::LEDGER_QUEUE || queue == names::CONTROL_QUEUE,
+            Self::Pool(_) | Self::Replies(_) => true,
+        }
     }
 }
 
@@ -99,7 +107,7 @@ pub(crate) async fn declare(link: &Link, declaration: &Declaration) -> Result<()
     perform(link, declaration.what(), declaration.steps(link.options.queue_kind)).await
 }
 
-/// The same for one queue of a declaration, with what leads to it.
+/// The same for one queue of a declaration, with what leads to it and what nobody else makes.
 pub(crate) async fn declare_queue(link: &Link, declaration: &Declaration, queue: &str) -> Result<(), DeclareError> {
     perform(link, format!("queue {queue}"), declaration.steps_for(queue, link.options.queue_kind)).await
 }
@@ -352,7 +360,9 @@ mod tests {
                 let alone = declaration.steps_for(queue, QueueKind::Quorum);
                 let made = |step: &&Step| matches!(&step.action, Action::Queue { .. });
                 let made: Vec<_> = alone.iter().filter(made).map(|step| step.action.queue()).collect();
-                assert_eq!(made, [Some(queue.as_str())], "alone");
+                let others = made.iter().flatten().filter(|made| **made != queue);
+                assert!(made.contains(&Some(queue.as_str())));
+                assert!(others.copied().all(|other| !declaration.has_subscriber(other)), "{made:?}");
             }
         }
         assert_eq!(Declaration::of_queue("someone.elses"), None);
