@@ -19,8 +19,8 @@ pub struct Options {
     arguments: Vec<String>,
 }
 
-/// Marks everything that a run of the suite starts.
-const RUN_VARIABLE: &str = "GPUFLEET_TEST_RUN";
+/// Marks everything that a run of the suite starts. It lacks the prefix of our own variables, which a fleet's processes don't inherit.
+const RUN_VARIABLE: &str = "XTASK_TEST_RUN";
 /// The guards of killed test binaries take about five seconds at most.
 const CLEAN_WITHIN: Duration = Duration::from_secs(20);
 
