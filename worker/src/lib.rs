@@ -17,7 +17,6 @@ mod own_executable;
 pub mod policy;
 mod privileges;
 pub mod quarantine;
-pub mod runtime;
 pub mod scheduler;
 pub mod selftest;
 pub mod supervisor;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use gpufleet_worker::{compiler, config, executor, exit, inventory, nvml, runtime, selftest, supervisor, telemetry};
+use gpufleet_worker::{compiler, config, executor, exit, inventory, nvml, selftest, supervisor, telemetry};
 
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ", after_long_help = exit::TABLE)]
@@ -36,8 +36,8 @@ enum Role {
 
 fn main() -> ExitCode {
     match Cli::parse().role {
-        Role::Run(options) => on_runtime(run(*options)),
-        Role::Selftest(options) => on_runtime(check(options)),
+        Role::Run(options) => run(*options),
+        Role::Selftest(options) => check(options),
         Role::Compile(options) => compiler::compile_file(&options),
         Role::Executor(args) => executor::main(args),
         Role::DeviceList(args) => inventory::main(&args),
@@ -46,21 +46,13 @@ fn main() -> ExitCode {
     }
 }
 
+#[tokio::main]
 async fn check(options: selftest::Options) -> ExitCode {
     // A task of the runtime's own threads, as a worker's jobs are: what is measured is then what they pay.
     tokio::spawn(selftest::run(options)).await.expect("a self-test that panics has said so")
 }
 
-fn on_runtime(role: impl Future<Output = ExitCode>) -> ExitCode {
-    match runtime::start() {
-        Ok(runtime) => runtime.block_on(role),
-        Err(error) => {
-            eprintln!("error: failed to start the threads of a worker: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
+#[tokio::main]
 async fn run(options: config::Options) -> ExitCode {
     telemetry::init(options.log_format);
     let config = match config::Config::try_from(options) {

@@ -32,7 +32,7 @@ use crate::{
         message::MemoryReport,
         slab::{Slab, SlabError},
     },
-    own_executable, runtime,
+    own_executable,
 };
 
 /// Loading a driver and making a context takes a second or two on a large machine, and far longer where the driver was not yet loaded.
@@ -255,8 +255,7 @@ impl Executor {
         let waiting = Instant::now();
         let mut slot = shared.unless_over(job.cancel, shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
         let id = shared.next_job();
-        let staged = runtime::through(layout.bytes as usize, || layout.stage(job.task, &mut slot, id));
-        let mut run = staged.map_err(Stop::failed)?;
+        let mut run = layout.stage(job.task, &mut slot, id).map_err(Stop::failed)?;
         let headers = Header::of(job.task);
         let entries = run.launches.iter().map(|launch| launch.entry.clone()).collect();
         // Staging comes first and the lane second, always in this order: whoever holds a lane waits for nothing.

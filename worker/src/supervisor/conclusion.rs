@@ -7,7 +7,6 @@ use super::{Supervisor, clock::unix_ms, envelope::Envelope};
 use crate::{
     disposition::{Disposition, dispose},
     executor::OutputBytes,
-    runtime,
 };
 
 pub(super) struct Concluded<'a, 'b> {
@@ -43,7 +42,7 @@ impl Supervisor {
         }
         let outputs = match in_list {
             false => Outputs::Staged(attempt.outputs),
-            true => Outputs::Kept(attempt.outputs.iter().map(copied).collect()),
+            true => Outputs::Kept(attempt.outputs.iter().map(|output| output.as_output().into_owned()).collect()),
         };
         Concluded { task, disposition, outputs, timings: attempt.timings, ran_on: attempt.ran_on }
     }
@@ -115,10 +114,6 @@ impl Concluded<'_, '_> {
             ran_on: self.ran_on.clone(),
         })
     }
-}
-
-fn copied(output: &OutputBytes) -> Output<'static> {
-    runtime::through(output.bytes.len(), || output.as_output().into_owned())
 }
 
 fn borrowed<'a>(output: &'a Output<'static>) -> Output<'a> {

@@ -16,7 +16,6 @@ use super::{
     clock::{micros, unix_ms},
     envelope::Envelope,
 };
-use crate::runtime;
 
 /// Room in a reply message for everything but the outputs' bytes and a failure's text.
 const REPLY_FRAME_BYTES: usize = 4 << 10;
@@ -69,8 +68,7 @@ impl Supervisor {
         client: &ClientName,
         batch: &Batch<Reply<'_>>,
     ) -> Result<(), PublishError> {
-        let encode = || encoding.encode_replies(batch).expect("a reply has nothing that can't be encoded");
-        let body = runtime::through(batch.iter().map(|reply| estimate(reply, encoding)).sum(), encode);
+        let body = encoding.encode_replies(batch).expect("a reply has nothing that can't be encoded");
         let message = Message {
             exchange: REPLIES,
             routing_key: client.to_string(),

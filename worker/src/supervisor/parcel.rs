@@ -28,7 +28,6 @@ use super::{
 use crate::{
     disposition::Disposition,
     failpoint::{self, Failpoint},
-    runtime,
 };
 
 /// A message that was given back this often leaves the queue and comes in anew, lest workers that come and go make it look like
@@ -127,7 +126,7 @@ impl Supervisor {
             }
         };
         failpoint::reach(Failpoint::BeforeDecode);
-        match runtime::through(body.len(), || encoding.decode_tasks(body)) {
+        match encoding.decode_tasks(body) {
             Ok(tasks) if tasks.is_empty() => Ok(Settlement::Ack),
             Ok(tasks) => {
                 envelope.carried.decoded(tasks.len(), body.len());
