@@ -334,7 +334,9 @@ impl Lane {
             // SAFETY: the event is live.
             match called("cuEventQuery", unsafe { result::event::query(event) }) {
                 Err(error) if error.code == NOT_READY => std::hint::spin_loop(),
-                answered => return answered,
+                // What kernels print comes out where somebody waits, not where one asks: even an event that has come is waited for.
+                Ok(()) => break,
+                failed => return failed,
             }
         }
         // SAFETY: the event is live.
