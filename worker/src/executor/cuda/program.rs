@@ -122,13 +122,17 @@ impl Shelf {
 
     /// What those take that no job has.
     pub(crate) fn idle_bytes(&self) -> u64 {
-        self.programs().iter().filter_map(Weak::upgrade).map(|program| program.idle_bytes()).sum()
+        self.known().iter().map(|program| program.idle_bytes()).sum()
     }
 
     /// Unloads every module that no job has. Answers whether there was one.
     pub(crate) fn unload_idle(&self) -> bool {
-        let programs: Vec<_> = self.programs().iter().filter_map(Weak::upgrade).collect();
-        programs.iter().filter(|program| program.unload_idle()).count() > 0
+        self.known().iter().filter(|program| program.unload_idle()).count() > 0
+    }
+
+    /// Who lets go of one last unloads its module, which waits for the kernels that run: not before the shelf is free again.
+    fn known(&self) -> Vec<Arc<Program>> {
+        self.programs().iter().filter_map(Weak::upgrade).collect()
     }
 
     /// Bounded by what the supervisor lets this process hold: it forgets programs, and they are dropped from here then.
