@@ -14,7 +14,10 @@ use std::{
 
 use cudarc::driver::{result, sys::CUdeviceptr};
 
-use super::error::{CudaError, called};
+use super::{
+    device::Device,
+    error::{CudaError, called},
+};
 use crate::executor::sizes::Sizes;
 
 /// The books.
@@ -98,7 +101,9 @@ impl Arena {
                 continue;
             }
             if state.jobs == 0 {
-                let free = state.free(self.bytes_max).map_err(Shortage::Cuda)?;
+                drop(state);
+                let free = Device::free_bytes().map_err(Shortage::Cuda)?;
+                let free = self.state().free(free, self.bytes_max);
                 return Err(Shortage::OutOfMemory { wanted: total(&sizes), free });
             }
             drop(asking);
@@ -267,9 +272,8 @@ impl State {
     }
 
     /// What a job alone could have: the device's free memory, or the rest of our share if that is less.
-    fn free(&self, bytes_max: u64) -> Result<u64, CudaError> {
-        let (free, _) = called("cuMemGetInfo", result::mem_get_info())?;
-        Ok((free as u64 + self.kept_bytes).min(bytes_max - self.used_bytes.min(bytes_max)))
+    fn free(&self, device_bytes: u64, bytes_max: u64) -> u64 {
+        (device_bytes + self.kept_bytes).min(bytes_max - self.used_bytes.min(bytes_max))
     }
 }
 
