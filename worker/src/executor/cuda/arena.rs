@@ -36,6 +36,8 @@ struct State {
     kept: BTreeMap<u64, Vec<CUdeviceptr>>,
     kept_bytes: u64,
     used_bytes: u64,
+    /// Just being asked of the device or given back to it: of our share, and maybe not there.
+    moving_bytes: u64,
     jobs: usize,
     /// Jobs that have given their memory back, so that who waits for one misses none.
     ended: u64,
@@ -44,7 +46,7 @@ struct State {
 /// What an arena has of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Of jobs and kept.
+    /// Of jobs and kept: what the device no longer has for sure.
     pub held: u64,
     pub kept: u64,
     pub is_idle: bool,
@@ -169,7 +171,7 @@ impl Arena {
 
     /// All blocks, or `None` if there is not enough. Kept memory is given up once before that.
     fn ask(&self, sizes: &[u64], kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
-        if self.state().used_bytes.saturating_add(total(sizes)) > self.bytes_max {
+        if self.state().taken().saturating_add(total(sizes)) > self.bytes_max {
             return Ok(None);
         }
         match self.allocate(sizes, kept_max)? {
@@ -203,9 +205,12 @@ impl Arena {
             }
             // SAFETY: the memory is written before a kernel sees it: the lane fills every block to its end.
             match called("cuMemAlloc", unsafe { result::malloc_sync(*bytes as usize) }) {
-                Ok(address) => *block = Some(Block { address, bytes: *bytes }),
+                Ok(address) => {
+                    self.state().got(*bytes);
+                    *block = Some(Block { address, bytes: *bytes });
+                }
                 Err(error) => {
-                    self.state().used_bytes -= bytes;
+                    self.state().moving_bytes -= bytes;
                     return if error.is_out_of_memory() { Ok(false) } else { Err(error) };
                 }
             }
@@ -216,7 +221,7 @@ impl Arena {
     /// Gives blocks back to the device that nobody uses and that are no longer kept.
     fn free(&self, blocks: &[Block]) -> Result<(), CudaError> {
         let freed = blocks.iter().try_for_each(|block| free(block.address));
-        self.state().used_bytes -= blocks.iter().map(|block| block.bytes).sum::<u64>();
+        self.state().moving_bytes -= blocks.iter().map(|block| block.bytes).sum::<u64>();
         freed
     }
 }
@@ -248,23 +253,38 @@ impl State {
         }
     }
 
+    /// Of our share, what no other job can have for now.
+    fn taken(&self) -> u64 {
+        self.used_bytes + self.moving_bytes
+    }
+
     /// Whether so many bytes are left of our share; they are in the books from now on.
     fn reserve(&mut self, bytes: u64, bytes_max: u64) -> bool {
-        let fits = self.used_bytes + self.kept_bytes + bytes <= bytes_max;
+        let fits = self.taken() + self.kept_bytes + bytes <= bytes_max;
         if fits {
-            self.used_bytes += bytes;
+            self.moving_bytes += bytes;
         }
         fits
     }
 
-    /// What is kept beyond `kept_max`, the largest blocks first. It counts as used until it is freed.
+    /// The device has given what was reserved.
+    fn got(&mut self, bytes: u64) {
+        self.moving_bytes -= bytes;
+        self.used_bytes += bytes;
+    }
+
+    /// What is kept beyond `kept_max`, the largest blocks first. It counts towards our share until it is freed.
     fn surplus(&mut self, kept_max: u64) -> Vec<Block> {
         let mut surplus = Vec::new();
         while self.kept_bytes > kept_max
             && let Some(largest) = self.kept.last_key_value().map(|(bytes, _)| *bytes)
         {
             match self.reuse(largest) {
-                Some(block) => surplus.push(block),
+                Some(block) => {
+                    self.used_bytes -= block.bytes;
+                    self.moving_bytes += block.bytes;
+                    surplus.push(block);
+                }
                 None => drop(self.kept.remove(&largest)),
             }
         }
@@ -273,7 +293,7 @@ impl State {
 
     /// What a job alone could have: the device's free memory, or the rest of our share if that is less.
     fn free(&self, device_bytes: u64, bytes_max: u64) -> u64 {
-        (device_bytes + self.kept_bytes).min(bytes_max - self.used_bytes.min(bytes_max))
+        (device_bytes + self.kept_bytes).min(bytes_max.saturating_sub(self.taken()))
     }
 }
 
@@ -294,5 +314,24 @@ impl Drop for Allocation<'_> {
         state.ended += 1;
         drop(state);
         self.arena.released.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_on_its_way_is_of_our_share_but_not_held() {
+        let arena = Arena::new(Sizes::Exact, 100);
+        assert!(arena.state().reserve(60, 100));
+        assert_eq!((arena.usage().held, arena.usage().kept), (0, 0));
+        assert!(!arena.state().reserve(60, 100));
+        arena.state().got(60);
+        arena.state().keep(&[Block { address: 1, bytes: 60 }]);
+        assert_eq!((arena.usage().held, arena.usage().kept), (60, 60));
+        assert_eq!(arena.state().surplus(0).len(), 1);
+        assert_eq!((arena.usage().held, arena.usage().kept), (0, 0));
+        assert!(!arena.state().reserve(60, 100), "it is not freed yet");
     }
 }

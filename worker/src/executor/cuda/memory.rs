@@ -75,8 +75,16 @@ impl Memory {
         }
     }
 
+    /// Books and driver are not read at one moment. What comes or goes meanwhile counts as not there, since jobs are admitted by what is.
+    fn read(&self) -> Result<MemoryReport, CudaError> {
+        let before = self.now();
+        let free = Device::free_bytes()?;
+        let after = self.now();
+        Ok(MemoryReport { held: after.held.min(before.held), free, ..after })
+    }
+
     fn say(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
-        let now = MemoryReport { free: Device::free_bytes()?, ..self.now() };
+        let now = self.read()?;
         frame::write(&outgoing.lock().expect("nobody panics while holding the socket"), &FromExecutor::Memory(now))?;
         // Not before it has left: a job that finds nothing left to tell answers at once.
         *self.told.lock().expect("nobody panics while holding it") = now;

@@ -96,8 +96,12 @@ impl Drop for Loaded {
 }
 
 impl Module {
-    /// `entries` are what the image declares, as far as its text says so.
-    pub(crate) fn load(image: &Image, entries: Arc<[Entry]>, loaded: Loaded) -> Result<Self, LoadError> {
+    /// `entries` are what the image declares, as far as its text says so. Its bytes are counted once the device has it.
+    pub(crate) fn load(
+        image: &Image,
+        entries: Arc<[Entry]>,
+        loaded: impl FnOnce() -> Loaded,
+    ) -> Result<Self, LoadError> {
         let handle = match image {
             Image::Ptx(text) => load_ptx(text)?,
             Image::Cubin(bytes) => load_cubin(bytes)?,
@@ -109,7 +113,7 @@ impl Module {
                 loaded => loaded?,
             },
         };
-        Ok(Self { handle: Handle(handle), entries, functions: Mutex::default(), loaded })
+        Ok(Self { handle: Handle(handle), entries, functions: Mutex::default(), loaded: loaded() })
     }
 
     pub(crate) fn bytes(&self) -> u64 {

@@ -68,7 +68,7 @@ impl Program {
     }
 
     fn load(&self, declared: &Declared, all: &Arc<AtomicU64>) -> Result<Arc<Module>, LoadError> {
-        let loaded = Loaded::new(declared.device_bytes, all);
+        let loaded = || Loaded::new(declared.device_bytes, all);
         Module::load(&self.image, Arc::clone(&declared.entries), loaded).map(Arc::new)
     }
 
