@@ -214,3 +214,15 @@ async fn executors_give_back_while_jobs_run() {
     poll_until("nothing of jobs that ended", || executor.memory().held == executor.memory().kept).await;
     given_back(&executor, free).await;
 }
+
+#[tokio::test]
+async fn what_a_job_leaves_while_the_executor_reports_is_told_too() {
+    let executor = start().await;
+    let (task, kept) = (add_one(1000, 1), 4000 + crate::harness::PTX.len() as u64);
+    for _ in 0..2000 {
+        // The report may be of the time when the job has it all, and leave when that has ended.
+        executor.measure();
+        succeed(&executor, &task).await;
+        poll_until("all that is kept", || executor.memory().kept == kept).await;
+    }
+}

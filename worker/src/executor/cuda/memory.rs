@@ -44,13 +44,14 @@ impl Memory {
         may_wait();
         let _telling = self.telling();
         // Another may have told it meanwhile.
-        if self.has_news() { self.say(outgoing) } else { Ok(()) }
+        self.say_news(outgoing)
     }
 
     /// Tells the supervisor, who asked.
     pub(crate) fn answer(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
         let _telling = self.telling();
-        self.say(outgoing)
+        self.say(outgoing)?;
+        self.say_news(outgoing)
     }
 
     /// Gives back all that no job has.
@@ -81,6 +82,15 @@ impl Memory {
         let free = Device::free_bytes()?;
         let after = self.now();
         Ok(MemoryReport { held: after.held.min(before.held), free, ..after })
+    }
+
+    /// Until the last word is true: who ends while it is on its way compares with the one before, and may find nothing to tell. Each round
+    /// is for what has changed during the one before.
+    fn say_news(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
+        while self.has_news() {
+            self.say(outgoing)?;
+        }
+        Ok(())
     }
 
     fn say(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
