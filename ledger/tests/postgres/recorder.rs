@@ -304,6 +304,8 @@ async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
     assert_eq!(looks().await, (false, false, false, false));
     database.execute("update workers set heard_at = heard_at - interval '31 seconds'").await;
     assert_eq!(looks().await, (true, true, true, true));
+    record(&mut store, &[heartbeat(1, 61, false)], &[]).await;
+    assert_eq!(looks().await, (true, true, true, true), "its last message came again");
     record(&mut store, &[heartbeat(1, 2, false)], &[]).await;
     assert_eq!(
         looks().await,

@@ -129,13 +129,13 @@ async fn a_job_that_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
     let executor = start().await;
     succeed(&executor, &add_one(1000, 1)).await;
     let spinning = misbehaving("spin");
-    let long = executor.run(ExecutorJob { time_limit: Duration::from_secs(4), ..job(&spinning) });
+    let long = executor.run(ExecutorJob { time_limit: Duration::from_secs(7), ..job(&spinning) });
     let waiting = async {
         poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
         // Each needs memory of its own, for which the other's has to go. The first may be quicker than the long job's kernel.
         for count in 2000.. {
             let task = add_one(count, 1);
-            let waiting = ExecutorJob { time_limit: Duration::from_secs(1), kept_max: 0, ..job(&task) };
+            let waiting = ExecutorJob { time_limit: Duration::from_secs(3), kept_max: 0, ..job(&task) };
             match executor.run(waiting).await {
                 Ok(finished) => drop(finished.outcome.expect("it is not cut")),
                 Err(lost) => return lost,
@@ -154,14 +154,14 @@ async fn a_job_whose_module_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
     options.environment.push(("GPUFLEET_EMULATOR_FAULTS".to_owned(), "load:2+=wait".to_owned()));
     let (executor, _) = Executor::start(options).await.unwrap();
     let spinning = misbehaving("spin");
-    let long = executor.run(ExecutorJob { time_limit: Duration::from_secs(4), ..job(&spinning) });
+    let long = executor.run(ExecutorJob { time_limit: Duration::from_secs(7), ..job(&spinning) });
     let waiting = async {
         poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
         // The first may be quicker than the long job's kernel.
         for number in 0.. {
             let text = format!("{PTX}\n// {number}\n");
             let task = Task { program: Program::Ptx(text.as_str().into()), ..leaves_a_pattern() };
-            let waiting = ExecutorJob { time_limit: Duration::from_secs(1), ..job(&task) };
+            let waiting = ExecutorJob { time_limit: Duration::from_secs(3), ..job(&task) };
             match executor.run(waiting).await {
                 Ok(finished) => drop(finished.outcome.expect("it is not cut")),
                 Err(lost) => return lost,

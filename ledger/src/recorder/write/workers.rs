@@ -18,6 +18,23 @@ pub(super) async fn write(
     for (worker, change) in workers {
         columns.push(worker, change);
     }
+    // Before the heartbeats themselves: one that is known already came again with its message, and tells nothing of now.
+    sqlx::query!(
+        r#"/* recorder::write::workers::heard */
+        update workers set
+            heard_at = now(),
+            first_seen_at = least(workers.first_seen_at, new.first_seen_at)
+        from unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::bool[])
+            as new (worker, first_seen_at, last_seen_at, has_left)
+        where workers.worker = new.worker
+            and (workers.last_seen_at, workers.has_left) <> (new.last_seen_at, new.has_left)"#,
+        &columns.worker as &[&str],
+        &columns.first_seen_at,
+        &columns.last_seen_at,
+        &columns.has_left,
+    )
+    .execute(&mut *connection)
+    .await?;
     sqlx::query!(
         r#"/* recorder::write::workers */
         insert into workers as known
@@ -46,18 +63,6 @@ pub(super) async fn write(
         &columns.jobs_running,
         &columns.has_left,
         CLOCK_STEP_MIN.as_secs_f64(),
-    )
-    .execute(&mut *connection)
-    .await?;
-    sqlx::query!(
-        r#"/* recorder::write::workers::heard */
-        update workers set
-            heard_at = now(),
-            first_seen_at = least(workers.first_seen_at, new.first_seen_at)
-        from unnest($1::text[], $2::timestamptz[]) as new (worker, first_seen_at)
-        where workers.worker = new.worker"#,
-        &columns.worker as &[&str],
-        &columns.first_seen_at,
     )
     .execute(connection)
     .await?;
