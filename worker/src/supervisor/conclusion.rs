@@ -76,6 +76,10 @@ impl Supervisor {
 }
 
 impl Concluded<'_, '_> {
+    pub(super) fn is_final(&self) -> bool {
+        matches!(self.disposition, Disposition::Final { .. })
+    }
+
     pub(super) fn is_handed_back(&self) -> bool {
         self.disposition == Disposition::HandBack
     }

@@ -49,7 +49,8 @@ impl InHand {
         locked(&self.messages).get(key).filter(|end| !end.is_cancelled()).cloned()
     }
 
-    /// The message's jobs have ended and are recorded, and the broker does not know.
+    /// The message's jobs have their outcomes, which are recorded, and the broker does not know. Not for a message of which a job has to come
+    /// again: that one bears its name and body.
     pub(super) fn remember(&self, message_id: &str, body: &[u8]) {
         let mut answered = locked(&self.answered);
         if answered.len() == ANSWERED_MAX {

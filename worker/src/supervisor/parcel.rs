@@ -40,7 +40,10 @@ const PORTION_BYTES: usize = 1 << 20;
 /// What is to be done with the delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Settlement {
-    Ack,
+    /// Acknowledged: all of its jobs have their outcome, and whatever comes again under its name is answered already.
+    Answered,
+    /// Acknowledged: some of its jobs have left it, as messages that may have its very name and body.
+    SentOn,
     Requeue,
 }
 
@@ -65,7 +68,7 @@ impl Supervisor {
         let _held = self.in_hand.take(&envelope, &body).await;
         if self.in_hand.was_answered(&envelope, &body) {
             info!(message_id = envelope.message_id(), "answered here before, acknowledged");
-            return self.settle(envelope, &body, Settlement::Ack).await;
+            return self.settle(envelope, &body, Settlement::Answered).await;
         }
         let outcome = AssertUnwindSafe(self.process(&envelope, &body)).catch_unwind().await;
         let settlement = match outcome {
@@ -86,7 +89,7 @@ impl Supervisor {
     async fn settle(&self, envelope: Envelope, body: &[u8], settlement: Settlement) {
         let message_id = envelope.message_id().to_owned();
         let settled = match settlement {
-            Settlement::Ack => envelope.acker.ack().await,
+            Settlement::Answered | Settlement::SentOn => envelope.acker.ack().await,
             Settlement::Requeue => envelope.acker.requeue().await,
         };
         match settled {
@@ -97,7 +100,7 @@ impl Supervisor {
             }
             Err(error) => warn!(message_id, %error, "delivery not settled, it may come again"),
         }
-        if settlement == Settlement::Ack {
+        if settlement == Settlement::Answered {
             self.in_hand.remember(&message_id, body);
         }
     }
@@ -115,7 +118,7 @@ impl Supervisor {
         }
         if envelope.uncounted {
             self.publish_copy(envelope, body.to_vec()).await?;
-            return Ok(Settlement::Ack);
+            return Ok(Settlement::SentOn);
         }
         let readable = envelope.encoding().and_then(|encoding| Ok((encoding, envelope.reply_to()?)));
         let (encoding, reply_to) = match readable {
@@ -127,7 +130,7 @@ impl Supervisor {
         };
         failpoint::reach(Failpoint::BeforeDecode);
         match encoding.decode_tasks(body) {
-            Ok(tasks) if tasks.is_empty() => Ok(Settlement::Ack),
+            Ok(tasks) if tasks.is_empty() => Ok(Settlement::Answered),
             Ok(tasks) => {
                 envelope.carried.decoded(tasks.len(), body.len());
                 self.run_all(envelope, encoding, reply_to, &tasks).await
@@ -147,7 +150,7 @@ impl Supervisor {
         let mut jobs: FuturesUnordered<_> =
             tasks.iter().map(|task| self.conclude(task, envelope, encoding, as_list)).collect();
         let mut portion = Portion::default();
-        let mut handed_back = false;
+        let (mut handed_back, mut all_final) = (false, true);
         while let Some(job) = jobs.next().await {
             portion.push(job);
             if portion.bytes < PORTION_BYTES {
@@ -155,6 +158,7 @@ impl Supervisor {
             }
             let ripe = mem::take(&mut portion);
             handed_back |= ripe.jobs.iter().any(Concluded::is_handed_back);
+            all_final &= ripe.jobs.iter().all(Concluded::is_final);
             let mut answering = pin!(self.answer(envelope, encoding, reply_to.as_ref(), as_list, ripe));
             // The other jobs go on meanwhile: their places become free and their time limits hold.
             loop {
@@ -169,11 +173,16 @@ impl Supervisor {
         if untouched && envelope.delivery_count < HAND_BACKS_MAX {
             return Ok(Settlement::Requeue);
         }
-        let handed_back = handed_back || portion.jobs.iter().any(Concluded::is_handed_back);
+        handed_back |= portion.jobs.iter().any(Concluded::is_handed_back);
+        all_final &= portion.jobs.iter().all(Concluded::is_final);
         self.answer(envelope, encoding, reply_to.as_ref(), as_list, portion).await?;
         // Asked last: as long as the delivery was live, what is handed back left as a message of its own.
         let left_to_broker = handed_back && !envelope.is_live();
-        Ok(if left_to_broker { Settlement::Requeue } else { Settlement::Ack })
+        Ok(match all_final {
+            true => Settlement::Answered,
+            false if left_to_broker => Settlement::Requeue,
+            false => Settlement::SentOn,
+        })
     }
 
     /// Publishes and records what became of some of the message's jobs.
@@ -281,7 +290,7 @@ impl Supervisor {
             })
         });
         self.events.send_confirmed(events.collect()).await?;
-        Ok(Settlement::Ack)
+        Ok(Settlement::Answered)
     }
 }
 
