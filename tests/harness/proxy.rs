@@ -158,9 +158,11 @@ impl Passage {
         let mut weather = self.weather.clone();
         let era = weather.borrow().era;
         tokio::select! {
+            // What is held back when a connection breaks never arrives.
+            biased;
+            _ = weather.wait_for(|weather| weather.era != era) => {}
             _ = self.pump(Direction::ToBroker, &mut from_client, &mut to_broker) => {}
             _ = self.pump(Direction::FromBroker, &mut from_broker, &mut to_client) => {}
-            _ = weather.wait_for(|weather| weather.era != era) => {}
         }
     }
 

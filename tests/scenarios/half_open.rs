@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use gpufleet_local::Signal;
-use gpufleet_schema::{AttemptState, JobId, JobState};
+use gpufleet_schema::{AttemptState, JobId, JobState, PoolName, Priority, topology::task_queue};
 use gpufleet_tests::{Ground, METRICS, Silence, TestWorker, WAIT, busy, poll_until};
 
 /// The broker gives a silent connection up after two to three of these.
@@ -75,6 +75,39 @@ async fn an_acknowledgement_that_comes_too_late_is_noticed_and_counted() {
     let metrics = worker.metrics().await;
     assert_eq!(metrics.sum(STALE, &[]), 1.0, "the second delivery's was in time");
     assert_eq!(metrics.sum("gpufleet_attempts_total", &[]), 1.0);
+    ground.check_history(1).await;
+}
+
+/// What comes again after an executor is lost has the name and the body of the message that it came from.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_to_be_tried_again_is_not_taken_for_answered_where_its_acknowledgement_was_lost() {
+    let ground = Ground::shared("stale-again").await;
+    let proxy = ground.proxy().await;
+    let worker = ground.worker_with(&[&["--amqp-url", proxy.url()], &METRICS[..]].concat()).await;
+    let (broker, fleet) = (ground.broker().await, ground.client().await);
+    let queue = task_queue(&PoolName::default(), Priority::Normal);
+    let all_out = async || {
+        let depth = broker.queue_depth(&queue).await.unwrap().unwrap();
+        depth.messages == 0 && depth.consumers == 1
+    };
+    worker.pause_executors();
+    let mut handle = fleet.submit(busy::for_millis(1)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    proxy.cut();
+    ground.poll_log("the loss of the link", &worker, "lost the broker").await;
+    worker.poll_metric("a new link", "gpufleet_broker_connected", &[], 1.0).await;
+    poll_until("the job is delivered again", all_out).await;
+
+    // Both the job and its next try get lost on their way, so that the broker says of both that they come again.
+    proxy.silence(Silence::Consuming);
+    worker.kill_executor().await;
+    ground.poll_log("the stale acknowledgement", &worker, "connection lost meanwhile").await;
+    poll_until("the next try is there", async || ground.messages_in(&queue).await >= 2).await;
+    poll_until("it is delivered", all_out).await;
+    proxy.cut();
+    proxy.clear();
+    handle.wait(WAIT).await.unwrap();
+    poll_until("nothing is left", async || ground.messages_in(&queue).await == 0).await;
     ground.check_history(1).await;
 }
 

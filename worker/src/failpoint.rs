@@ -8,7 +8,7 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failpoint {
     BeforeDecode,
-    /// The start is told, the executor has not got the job.
+    /// The job has its place on a device, the executor has not got it.
     BeforeKernel,
     /// The kernel has run, its reply has not left.
     AfterKernel,

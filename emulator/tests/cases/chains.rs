@@ -1,7 +1,7 @@
 //! Addresses that instructions make of an index. Random programs run as they are, so that accesses take the index
 //! themselves, and in two ways that keep every instruction as it is written: with a label before each access, and with a
-//! guard before what makes the addresses. Memory, registers and reports of faults have to come out alike. Some programs go straight on; in others lanes part, and go around a loop as
-//! often as each of them likes.
+//! guard before what makes the addresses. Memory, registers and reports of faults have to come out alike. Some programs go
+//! straight on; in others lanes part, and go around a loop as often as each of them likes.
 
 use std::fmt::Write as _;
 use std::ops::Range;

@@ -123,19 +123,16 @@ async fn a_job_that_has_others_memory_given_back_first_does_not_hold_up_who_need
     assert!(matches!(long, Err(RunError::Cancelled)), "{long:?}");
 }
 
-/// The emulator, too, waits with a free for the kernels that run.
-#[tokio::test]
-async fn a_job_that_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
-    let executor = start().await;
-    succeed(&executor, &add_one(1000, 1)).await;
+/// Beside a job that never ends, runs jobs whose own limit is shorter until one has to wait for it: that one is lost with it, and not cut.
+async fn assert_not_cut(executor: &Executor, kept_max: u64, task: impl Fn(u32) -> Task<'static>) {
     let spinning = misbehaving("spin");
     let long = executor.run(ExecutorJob { time_limit: Duration::from_secs(7), ..job(&spinning) });
     let waiting = async {
         poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
-        // Each needs memory of its own, for which the other's has to go. The first may be quicker than the long job's kernel.
-        for count in 2000.. {
-            let task = add_one(count, 1);
-            let waiting = ExecutorJob { time_limit: Duration::from_secs(3), kept_max: 0, ..job(&task) };
+        // The first may be quicker than the long job's kernel.
+        for number in 0.. {
+            let task = task(number);
+            let waiting = ExecutorJob { time_limit: Duration::from_secs(3), kept_max, ..job(&task) };
             match executor.run(waiting).await {
                 Ok(finished) => drop(finished.outcome.expect("it is not cut")),
                 Err(lost) => return lost,
@@ -144,8 +141,18 @@ async fn a_job_that_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
         unreachable!("the long job's kernel comes some time")
     };
     let (long, waiting) = tokio::join!(long, waiting);
-    assert_eq!(long.unwrap().outcome.unwrap_err().code, FailureCode::TimeLimit);
+    let long = long.expect("it ends at its limit").outcome.expect_err("its kernel never ends");
+    assert_eq!(long.code, FailureCode::TimeLimit);
     assert!(matches!(waiting, RunError::Lost { cause: LostCause::Neighbour, .. }), "{waiting}");
+}
+
+/// The emulator, too, waits with a free for the kernels that run.
+#[tokio::test]
+async fn a_job_that_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
+    let executor = start().await;
+    succeed(&executor, &add_one(1000, 1)).await;
+    // Each needs memory of its own, for which the other's has to go.
+    assert_not_cut(&executor, 0, |number| add_one(2000 + number, 1)).await;
 }
 
 #[tokio::test]
@@ -153,25 +160,8 @@ async fn a_job_whose_module_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
     let mut options = options();
     options.environment.push(("GPUFLEET_EMULATOR_FAULTS".to_owned(), "load:2+=wait".to_owned()));
     let (executor, _) = Executor::start(options).await.unwrap();
-    let spinning = misbehaving("spin");
-    let long = executor.run(ExecutorJob { time_limit: Duration::from_secs(7), ..job(&spinning) });
-    let waiting = async {
-        poll_until("the long job has its memory", || executor.memory().held > executor.memory().kept).await;
-        // The first may be quicker than the long job's kernel.
-        for number in 0.. {
-            let text = format!("{PTX}\n// {number}\n");
-            let task = Task { program: Program::Ptx(text.as_str().into()), ..leaves_a_pattern() };
-            let waiting = ExecutorJob { time_limit: Duration::from_secs(3), ..job(&task) };
-            match executor.run(waiting).await {
-                Ok(finished) => drop(finished.outcome.expect("it is not cut")),
-                Err(lost) => return lost,
-            }
-        }
-        unreachable!("the long job's kernel comes some time")
-    };
-    let (long, waiting) = tokio::join!(long, waiting);
-    assert_eq!(long.unwrap().outcome.unwrap_err().code, FailureCode::TimeLimit);
-    assert!(matches!(waiting, RunError::Lost { cause: LostCause::Neighbour, .. }), "{waiting}");
+    let program = |number| Program::Ptx(format!("{PTX}\n// {number}\n").into());
+    assert_not_cut(&executor, u64::MAX, |number| Task { program: program(number), ..leaves_a_pattern() }).await;
 }
 
 /// The emulator, too, waits with unloading for the kernels that run.
