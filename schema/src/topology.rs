@@ -71,8 +71,12 @@ pub const HEADER_LOSSES: &str = "gpufleet-losses";
 pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
 /// Header with the number of workers that passed the job on because no device of theirs has what it requires.
 pub const HEADER_HOPS: &str = "gpufleet-hops";
-/// Header with the devices of the workers that did.
+/// Header with the devices of the workers that did, the last one at the end.
 pub const HEADER_MET: &str = "gpufleet-met";
+/// Header with the number of them that were met since nobody new was.
+pub const HEADER_MET_LATELY: &str = "gpufleet-met-lately";
+/// Header with the number of consumers that the queue had then.
+pub const HEADER_MET_OF: &str = "gpufleet-met-of";
 /// Header of a dead message: why it is there.
 pub const HEADER_REASON: &str = "gpufleet-reason";
 /// Header of a dead message: the queue that it came from.

@@ -8,8 +8,8 @@ use gpufleet_schema::{
     Batch, Encoding, JobId, MessageId, Submitted, Task,
     event::JobInfo,
     topology::{
-        self, DEAD_QUEUE, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_HOPS, HEADER_LOSSES, HEADER_MET, HEADER_ORIGIN,
-        HEADER_REASON, HEADER_USER,
+        self, DEAD_QUEUE, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_HOPS, HEADER_LOSSES, HEADER_MET, HEADER_MET_LATELY,
+        HEADER_MET_OF, HEADER_ORIGIN, HEADER_REASON, HEADER_USER,
     },
 };
 use gpufleet_transport::{
@@ -29,12 +29,14 @@ const BROKERS_REASON: &str = "x-first-death-reason";
 const BROKERS_ORIGIN: &str = "x-first-death-queue";
 
 /// Headers that tell of a job's way so far.
-const FORGOTTEN: [&str; 8] = [
+const FORGOTTEN: [&str; 10] = [
     HEADER_ATTEMPT,
     HEADER_LOSSES,
     HEADER_DELIVERIES,
     HEADER_HOPS,
     HEADER_MET,
+    HEADER_MET_LATELY,
+    HEADER_MET_OF,
     HEADER_REASON,
     HEADER_ORIGIN,
     HEADER_USER,

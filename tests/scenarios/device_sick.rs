@@ -1,6 +1,8 @@
 //! A device that is lost is probed: one that computes goes on, one that does not is taken out of service, and a worker without any
 //! device left says so and ends. (fault 40)
 
+use std::time::Duration;
+
 use gpufleet_schema::{AttemptState, JobState};
 use gpufleet_tests::{Ground, WAIT, kernels};
 
@@ -22,6 +24,30 @@ async fn a_worker_whose_only_device_is_sick_ends_and_another_runs_its_jobs() {
     let detail = ground.final_job(handle.id()).await;
     assert_eq!(detail.attempts[0].state, AttemptState::Lost);
     ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_that_come_while_the_last_device_is_lost_go_on_to_another_worker() {
+    let ground = Ground::shared("sick-late").await;
+    let proxy = ground.proxy().await;
+    let sick = ground.worker_in(&["--amqp-url", proxy.url()], &[(FAULTS, "launch:1+=device-lost")]).await;
+    let fleet = ground.client().await;
+    // It takes the worker so long to be no consumer any more.
+    proxy.delay(Duration::from_millis(300));
+    let submitting = async {
+        let mut handles = Vec::new();
+        for _ in 0..100 {
+            handles.push(fleet.submit(kernels::doubles(&[1.0])).await.unwrap());
+        }
+        handles
+    };
+    let (code, mut handles) = tokio::join!(sick.ended(), submitting);
+    assert_eq!(code, Some(11));
+    let _healthy = ground.worker().await;
+    for handle in &mut handles {
+        handle.wait(WAIT).await.unwrap();
+    }
+    ground.check_history(100).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

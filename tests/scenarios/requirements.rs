@@ -1,7 +1,8 @@
 //! A job that requires what a worker's devices lack goes to one that has it; where none has, it fails and says what was asked and
 //! what the fleet has.
 
-use gpufleet_schema::{Dtype, FailureCode, Verdict};
+use gpufleet_local::Signal;
+use gpufleet_schema::{Dtype, FailureCode, JobState, Verdict};
 use gpufleet_tests::{Ground, WAIT, kernels};
 
 const CAPABILITY: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
@@ -26,19 +27,42 @@ async fn jobs_find_the_worker_that_fits() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_fits_nowhere_fails_with_what_the_workers_have() {
+async fn jobs_that_fit_nowhere_fail_with_what_the_workers_have() {
     let ground = Ground::shared("fits-nowhere").await;
     let small = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
     let large = ground.worker_in(&[], &[(CAPABILITY, "9.0")]).await;
     let fleet = ground.client().await;
-    let job = kernels::doubles(&[1.0]).requires_compute_capability(12, 0);
-    let error = fleet.submit(job).await.unwrap().wait(WAIT).await.unwrap_err();
-    let failure = error.failure().unwrap();
-    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::RequirementsNotMet));
-    for part in ["has compute capability 12.0", small.name(), large.name(), "8.0", "9.0"] {
-        assert!(failure.message.contains(part), "{part}: {}", failure.message);
+    // As many as there are workers: each could go back to the worker that it came from, over and over.
+    let job = || kernels::doubles(&[1.0]).requires_compute_capability(12, 0);
+    let mut handles = [fleet.submit(job()).await.unwrap(), fleet.submit(job()).await.unwrap()];
+    for handle in &mut handles {
+        let error = handle.wait(WAIT).await.unwrap_err();
+        let failure = error.failure().unwrap();
+        assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::RequirementsNotMet));
+        for part in ["has compute capability 12.0", small.name(), large.name(), "8.0", "9.0"] {
+            assert!(failure.message.contains(part), "{part}: {}", failure.message);
+        }
     }
-    ground.check_history(1).await;
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_starts_again_under_another_name_does_not_stand_for_one_that_was_never_asked() {
+    let ground = Ground::shared("fits-busy").await;
+    let large = ground.worker_in(&["--prefetch", "1", "--jobs-per-device", "1"], &[(CAPABILITY, "9.0")]).await;
+    let fleet = ground.client().await;
+    large.pause_executors();
+    let busy = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
+    ground.poll_job("running", busy.id(), |job| job.state == JobState::Running).await;
+    let small = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
+    let mut handle = fleet.submit(kernels::doubles(&[1.0]).requires_compute_capability(9, 0)).await.unwrap();
+    ground.poll_log("that it does not fit", &small, "passed on").await;
+    assert_eq!(small.stop(Signal::Terminate).await, Some(0));
+    let again = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
+    ground.poll_log("that it still does not fit", &again, "hops=6").await;
+    large.resume_executors();
+    assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), large.name());
+    ground.check_history(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

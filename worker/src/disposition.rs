@@ -6,6 +6,8 @@ use gpufleet_schema::{
     topology::{Rung, retry_rung},
 };
 
+use crate::way::Way;
+
 /// How an attempt ended, as its runner saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
@@ -27,10 +29,10 @@ pub enum Ending {
     Cancelled {
         reason: String,
     },
-    /// No device of this worker can run it, and another's may: the devices of all workers that it has met in so many hops.
+    /// No device of this worker can run it, and another's may: the way that it has come, and how long it waits before the next hop.
     Misfit {
-        met: String,
-        hops: u32,
+        way: Way,
+        wait: Option<Rung>,
     },
     /// It did not start and is as it was: the worker is leaving or has too much of its queue, or the broker has taken the message back.
     HandedBack,
@@ -50,8 +52,8 @@ pub enum Disposition {
     Final { state: AttemptState, failure: Option<Failure>, dead_letter: Option<String> },
     /// Publish it again as a message of its own, with so many losses, at once or after a wait, and record the lost attempt.
     Again { losses: u32, failure: Failure, after: Option<Rung> },
-    /// To another worker of its pool, after a wait, as if it had not come; with the number of hops and the devices that it has met.
-    PassOn { hops: u32, met: String, after: Rung },
+    /// To another worker of its pool, at once or after a wait, as if it had not come; with the way that it has come.
+    PassOn { way: Way, after: Option<Rung> },
     /// Back to the queue, as if it had not come.
     HandBack,
 }
@@ -66,9 +68,6 @@ impl Disposition {
         }
     }
 }
-
-/// So often a job that does not fit comes again after the shortest wait.
-const SHORT_HOPS: u32 = 3;
 
 /// Decides. `losses` is how many executors the job had lost before this attempt.
 pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u64) -> Disposition {
@@ -96,10 +95,7 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
             let failure = Failure::new(Verdict::User, FailureCode::Cancelled, reason);
             Disposition::Final { state: AttemptState::Cancelled, failure: Some(failure), dead_letter: None }
         }
-        Ending::Misfit { met, hops } => {
-            let after = if hops <= SHORT_HOPS { retry_rung(1) } else { retry_rung(2) };
-            Disposition::PassOn { hops, met, after }
-        }
+        Ending::Misfit { way, wait } => Disposition::PassOn { way, after: wait },
         Ending::HandedBack => Disposition::HandBack,
     }
 }
@@ -165,13 +161,6 @@ mod tests {
         assert!(Ending::Lost { reason: String::new(), suspect: true }.can_be_cancelled());
         assert!(!Ending::Succeeded.can_be_cancelled());
         assert!(!Ending::HandedBack.can_be_cancelled(), "whoever gets it next reads the same log");
-    }
-
-    #[test]
-    fn a_misfit_is_passed_on_and_waits_longer_the_further_it_has_gone() {
-        let misfit = |hops| dispose(Ending::Misfit { met: "w1: old; w2: older".to_owned(), hops }, 0, 3, 0);
-        assert!(matches!(misfit(1), Disposition::PassOn { hops: 1, after: Rung { seconds: 1, .. }, .. }));
-        assert!(matches!(misfit(4), Disposition::PassOn { hops: 4, after: Rung { seconds: 5, .. }, .. }));
     }
 
     #[test]

@@ -21,3 +21,4 @@ pub mod scheduler;
 pub mod selftest;
 pub mod supervisor;
 pub mod telemetry;
+pub mod way;

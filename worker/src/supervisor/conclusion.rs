@@ -136,7 +136,9 @@ fn tell(disposition: &Disposition, task: &Task<'_>, envelope: &Envelope) {
             let seconds = after.map_or(0, |rung| rung.seconds);
             warn!(%job_id, attempt, losses, seconds, reason = failure.message, "job is tried again");
         }
-        Disposition::PassOn { hops, met, .. } => info!(%job_id, hops, met, "job does not fit here, passed on"),
+        Disposition::PassOn { way, .. } => {
+            info!(%job_id, hops = way.hops(), met = way.fleet(), "job does not fit here, passed on");
+        }
         Disposition::HandBack => debug!(%job_id, "job handed back"),
     }
 }

@@ -2,15 +2,13 @@
 
 use gpufleet_schema::{
     ClientName, Encoding, JobId, PoolName, Priority,
-    bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
-    topology::{
-        HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_HOPS, HEADER_LOSSES, HEADER_MET, HEADER_USER, REPLIES, parse_task_key,
-    },
+    bounds::MESSAGE_BYTES_MAX,
+    topology::{HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_USER, REPLIES, parse_task_key},
 };
 use gpufleet_transport::{Acker, Delivery, Properties};
 
 use super::{clock::Received, intake::Lane, load::Carried};
-use crate::scheduler::PoolId;
+use crate::{scheduler::PoolId, way::Way};
 
 /// A task message without its body.
 #[derive(Debug)]
@@ -25,9 +23,8 @@ pub(super) struct Envelope {
     pub(super) attempt: u32,
     /// Executors that jobs of this message have lost.
     pub(super) losses: u32,
-    /// Times that a worker passed it on for want of a device that fits, and what devices those have.
-    pub(super) hops: u32,
-    pub(super) met: String,
+    /// Whom it has met that had no device for it.
+    pub(super) way: Way,
     /// How often the message was delivered before.
     pub(super) delivery_count: u64,
     /// It was delivered before, and the broker does not say how often. Such a message is not worked on but goes back as a copy that
@@ -50,14 +47,11 @@ impl Envelope {
         // A message that a dead-letter replay put straight into the queue has no key of ours; the queue says the same.
         let (pool, priority) = parse_task_key(&routing_key).unwrap_or((lane.pool, lane.priority));
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
-        let met = properties.header_text(HEADER_MET);
         let attempt = count(HEADER_ATTEMPT).unwrap_or(1).max(1);
         let envelope = Self {
             attempt: attempt.saturating_add(u32::try_from(redeliveries).unwrap_or(u32::MAX)),
             losses: count(HEADER_LOSSES).unwrap_or(0),
-            hops: count(HEADER_HOPS).unwrap_or(0),
-            // Whatever else stands there is not ours.
-            met: met.filter(|met| met.len() <= HEADER_TEXT_BYTES_MAX).unwrap_or_default().to_owned(),
+            way: Way::of(&properties),
             delivery_count: redeliveries.saturating_add(count(HEADER_DELIVERIES).unwrap_or(0).into()),
             uncounted,
             redelivered,

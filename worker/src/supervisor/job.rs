@@ -88,11 +88,8 @@ impl Supervisor {
         let admitted = match job.queue_limit.unless_expired(waiting).await?.ok_or_else(cancelled)? {
             Ok(admitted) => admitted,
             Err(Denied::HandedBack) => return Err(Ending::HandedBack),
-            Err(Denied::PassedOn) => return Err(self.misfit(&job.task.requires, envelope).await),
-            Err(Denied::TooLarge(too_large)) => {
-                let buffers = job.task.device_bytes().expect("the check has added them up");
-                return Err(self.too_large(too_large, buffers, envelope).await);
-            }
+            Err(Denied::PassedOn) => return Err(self.misfit(&job.task, envelope).await),
+            Err(Denied::TooLarge(too_large)) => return Err(self.too_large(too_large, &job.task, envelope).await),
         };
         if !envelope.is_live() {
             // The broker has taken the message back while it waited here: it comes again, to us or to another.

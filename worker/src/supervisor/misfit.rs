@@ -1,32 +1,37 @@
 //! Jobs that require what no device here has, or more memory: passed on to the pool's other workers, and failed once none is left
 //! to ask.
 //!
-//! A job that is passed on carries the devices of the workers that it has met. When these are all that serve its queue, or after a
-//! bounded number of hops, it fails and says what was asked and what they have. A worker that fits may be too busy to be sent the
-//! job, so meeting the same misfits again proves nothing.
+//! A job that is passed on carries its way. When it has met all that serve its queue, or after a bounded number of hops that led to
+//! nobody new, it fails and says what was asked and what they have. A worker that fits may be too busy to be sent the job, so meeting
+//! the same misfits again proves nothing: after some quick rounds the job waits before it tries anew.
 
-use std::time::Duration;
+use std::{
+    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    time::Duration,
+};
 
-use gpufleet_schema::{Failure, FailureCode, Requires, Verdict, bounds::HEADER_TEXT_BYTES_MAX, topology::task_queue};
+use gpufleet_schema::{
+    Failure, FailureCode, JobId, Requires, Task, Verdict,
+    topology::{Rung, retry_rung, task_queue},
+};
 use tokio::time::{sleep, timeout};
 
 use super::{Supervisor, devices::DeviceSlot, envelope::Envelope};
 use crate::{
     disposition::Ending,
     scheduler::{Allowed, TooLarge},
+    way::Way,
 };
 
-/// The first waits are a second each, the later ones five: some minutes, for a pool whose only fitting workers are busy or starting.
-const HOPS_MAX: u32 = 40;
+/// About two minutes, for a pool whose only fitting workers are busy or starting.
+const STRAY_HOPS_MAX: u32 = 40;
+/// The first of them come after the shortest wait.
+const SHORT_WAITS: u32 = 3;
 /// Where the broker does not answer, the hops alone decide.
 const CONSUMERS_TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// A worker whose prefetch changes ends its subscription and makes a new one. That takes some round trips, and between them the broker
 /// does not count it: before a job fails for good, it is asked again.
 const COUNTED_AGAIN_AFTER: Duration = Duration::from_millis(500);
-/// Between the workers in the list.
-const SEPARATOR: &str = "; ";
-/// In the place of a worker's devices.
-const UNTOLD: &str = "…";
 
 impl Supervisor {
     /// The devices that have what the job requires, and are in service.
@@ -35,17 +40,18 @@ impl Supervisor {
     }
 
     /// What becomes of a job that no device here may run.
-    pub(super) async fn misfit(&self, requires: &Requires, envelope: &Envelope) -> Ending {
+    pub(super) async fn misfit(&self, task: &Task<'_>, envelope: &Envelope) -> Ending {
         let fails = |met: &str| {
-            let message = format!("no worker of the pool has {}; they have: {met}", asked(requires));
+            let message = format!("no worker of the pool has {}; they have: {met}", asked(&task.requires));
             Failure::new(Verdict::User, FailureCode::RequirementsNotMet, message)
         };
-        self.pass_on(envelope, fails).await
+        self.pass_on(task.job_id, envelope, fails).await
     }
 
     /// What becomes of a job that no device here can hold.
-    pub(super) async fn too_large(&self, too_large: TooLarge, buffers: u64, envelope: &Envelope) -> Ending {
+    pub(super) async fn too_large(&self, too_large: TooLarge, task: &Task<'_>, envelope: &Envelope) -> Ending {
         let TooLarge { bytes, device_bytes_max } = too_large;
+        let buffers = task.device_bytes().expect("the check has added them up");
         let fails = |met: &str| {
             let message = format!(
                 "the job needs {bytes} bytes on the device, {buffers} of them for its buffers; the largest device here that it may \
@@ -53,17 +59,25 @@ impl Supervisor {
             );
             Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)
         };
-        self.pass_on(envelope, fails).await
+        self.pass_on(task.job_id, envelope, fails).await
     }
 
-    /// To another worker, or, where nobody is left to ask, to its end.
-    async fn pass_on(&self, envelope: &Envelope, fails: impl FnOnce(&str) -> Failure) -> Ending {
-        let met = met_with(&envelope.met, self.config.name.as_str(), &self.have());
+    /// To another worker, or, where nobody is left to ask, to its end. A worker that leaves, as it does without any device in service, has
+    /// nothing to say any more: the broker may not count it.
+    async fn pass_on(&self, job_id: JobId, envelope: &Envelope, fails: impl FnOnce(&str) -> Failure) -> Ending {
+        let mut way = envelope.way.clone();
+        way.meet(self.config.name.as_str(), &self.have());
         let queue = task_queue(&envelope.pool, envelope.priority);
-        let hops = envelope.hops.saturating_add(1);
-        match is_last(hops, &met, || self.consumers(&queue)).await {
-            true => Ending::Failed(fails(&met)),
-            false => Ending::Misfit { met, hops },
+        let is_last = is_last(&mut way, || self.consumers(&queue)).await;
+        if !self.devices.iter().any(DeviceSlot::is_in_service) {
+            self.leaving.cancelled().await;
+        }
+        if self.leaving.is_cancelled() {
+            return Ending::HandedBack;
+        }
+        match is_last {
+            true => Ending::Failed(fails(&way.fleet())),
+            false => Ending::Misfit { wait: wait(way.stray_hops(), job_id), way },
         }
     }
 
@@ -78,34 +92,29 @@ impl Supervisor {
     }
 }
 
-/// Whether nobody is left who could fit: every consumer of the queue has been met, now and a moment later, or it has gone round for
-/// too long.
-async fn is_last<F: Future<Output = Option<u32>>>(hops: u32, met: &str, consumers: impl Fn() -> F) -> bool {
-    let all_met = |consumers: Option<u32>| consumers.is_some_and(|count| workers(met).count() >= count as usize);
-    if hops >= HOPS_MAX {
+/// Whether nobody is left who could fit: every consumer of the queue has been met, now and a moment later, or it strays for too long.
+async fn is_last<F: Future<Output = Option<u32>>>(way: &mut Way, consumers: impl Fn() -> F) -> bool {
+    if way.stray_hops() >= STRAY_HOPS_MAX {
         return true;
     }
-    if !all_met(consumers().await) {
+    if !has_met_all(way, consumers().await) {
         return false;
     }
     sleep(COUNTED_AGAIN_AFTER).await;
-    all_met(consumers().await)
+    has_met_all(way, consumers().await)
 }
 
-fn workers(met: &str) -> impl Iterator<Item = &str> {
-    met.split(SEPARATOR).filter_map(|worker| Some(worker.split_once(": ")?.0))
+fn has_met_all(way: &mut Way, consumers: Option<u32>) -> bool {
+    let Some(consumers) = consumers else { return false };
+    way.count(consumers);
+    way.has_met_all()
 }
 
-/// The list with this worker in it, by its name alone where its devices do not fit into a header. A name that does not fit either is
-/// left out, and then the hops decide.
-fn met_with(met: &str, worker: &str, have: &str) -> String {
-    if workers(met).any(|known| known == worker) {
-        return met.to_owned();
-    }
-    let separator = if met.is_empty() { "" } else { SEPARATOR };
-    let with = |have: &str| format!("{met}{separator}{worker}: {have}");
-    let longer = [with(&have.replace(';', ",")), with(UNTOLD)];
-    longer.into_iter().find(|list| list.len() <= HEADER_TEXT_BYTES_MAX).unwrap_or_else(|| met.to_owned())
+/// The queue goes to its consumers in turn. Jobs that all waited equally long would come back in the same order, each to the worker
+/// that it came from, so how long a job waits is its own.
+fn wait(stray_hops: u32, job_id: JobId) -> Option<Rung> {
+    let dice = BuildHasherDefault::<DefaultHasher>::default().hash_one((job_id, stray_hops));
+    (stray_hops > 0).then(|| retry_rung(if stray_hops <= SHORT_WAITS || dice % 4 == 0 { 1 } else { 2 }))
 }
 
 /// Equal devices once, with their number, in the order in which they come.
@@ -151,23 +160,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_worker_stands_in_the_list_once_and_the_list_is_bounded() {
-        let first = met_with("", "w1", "GPU; old");
-        assert_eq!(first, "w1: GPU, old");
-        assert_eq!(met_with(&first, "w1", "GPU"), first);
-        let both = met_with(&first, "w2", "GPU");
-        assert_eq!(workers(&both).collect::<Vec<_>>(), ["w1", "w2"]);
-    }
-
-    #[test]
-    fn a_worker_whose_devices_do_not_fit_into_the_list_still_counts() {
-        let large = "x".repeat(HEADER_TEXT_BYTES_MAX);
-        let both = met_with("w1: GPU", "w2", &large);
-        assert_eq!(both, "w1: GPU; w2: …");
-        assert_eq!(met_with(&both, &large, "GPU"), both, "there is no room even for the name");
-    }
-
-    #[test]
     fn equal_devices_are_told_once() {
         let devices = |names: &[&str]| together(names.iter().map(|name| (*name).to_owned()));
         assert_eq!(devices(&["H200", "L4", "H200", "H200"]), "3 × H200 + L4");
@@ -175,18 +167,35 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn it_ends_when_all_consumers_were_met_or_after_many_hops() {
-        let met = "w1: a; w2: b";
-        assert!(is_last(2, met, async || Some(2)).await);
-        assert!(!is_last(2, met, async || Some(3)).await);
-        assert!(!is_last(20, met, async || None).await, "nobody knows who else is there");
-        assert!(is_last(HOPS_MAX, met, async || Some(3)).await);
+    async fn it_ends_when_all_consumers_were_met_or_after_many_hops_to_nobody_new() {
+        let mut way = Way::default();
+        way.meet("w1", "GPU");
+        assert!(is_last(&mut way.clone(), async || Some(1)).await);
+        assert!(!is_last(&mut way, async || Some(2)).await);
+        assert!(!is_last(&mut way, async || None).await, "nobody knows who else is there");
+        while way.stray_hops() < STRAY_HOPS_MAX {
+            assert!(!is_last(&mut way, async || Some(2)).await);
+            way.meet("w1", "GPU");
+        }
+        assert!(is_last(&mut way, async || Some(2)).await);
+    }
+
+    #[test]
+    fn jobs_that_stray_together_part() {
+        let waits = |job_id| (1..100).map(move |hops| wait(hops, job_id).unwrap().seconds);
+        let (one, other) = (JobId::new(), JobId::new());
+        assert!(waits(one).eq(waits(one)));
+        assert!(!waits(one).eq(waits(other)));
+        assert!(waits(one).take(SHORT_WAITS as usize).all(|seconds| seconds == 1));
+        assert_eq!(wait(0, one), None);
     }
 
     #[tokio::test]
     async fn a_worker_that_subscribes_anew_is_not_forgotten() {
         let counts = Mutex::new([Some(1), Some(2)].into_iter());
-        assert!(!is_last(1, "w1: a", async || counts.lock().unwrap().next().unwrap()).await);
+        let mut way = Way::default();
+        way.meet("w1", "GPU");
+        assert!(!is_last(&mut way, async || counts.lock().unwrap().next().unwrap()).await);
         assert_eq!(counts.lock().unwrap().next(), None, "it was counted twice");
     }
 }

@@ -103,6 +103,8 @@ pub(crate) struct Supervisor {
     in_hand: InHand,
     footprints: Footprints,
     metrics: Arc<Metrics>,
+    /// Nothing new is taken.
+    leaving: CancellationToken,
 }
 
 /// What the last events and the broker's goodbye may take once nothing runs any more.
@@ -146,6 +148,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         in_hand,
         footprints,
         metrics,
+        leaving: CancellationToken::new(),
     });
     exposition.is_of(&supervisor);
     supervisor.serve(&mut signals, ready).await
@@ -153,15 +156,14 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
 
 impl Supervisor {
     async fn serve(self: Arc<Self>, signals: &mut Signals, ready: ReadyFile) -> Result<(), WorkerError> {
-        let stop = CancellationToken::new();
         let handling = TaskTracker::new();
         let following = tokio::spawn(Arc::clone(&self.orders).follow(self.broker.clone()));
         let intakes = tokio::select! {
-            intakes = self.open_intakes(&stop, &handling) => intakes?,
+            intakes = self.open_intakes(&handling) => intakes?,
             // The broker went away in the meantime.
             _ = signals.next() => return Ok(()),
         };
-        let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), stop.clone()));
+        let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), self.leaving.clone()));
         ready.announce()?;
         self.metrics.set_ready(true);
         service::ready(self.config.name.as_str());
@@ -185,7 +187,7 @@ impl Supervisor {
         drop(ready);
         self.metrics.set_ready(false);
         service::stopping();
-        stop.cancel();
+        self.leaving.cancel();
         self.admission.tell(scheduler::Event::Draining);
         join_all(intakes).await;
         handling.close();
@@ -202,7 +204,6 @@ impl Supervisor {
     /// One consumer for each pool and priority, all subscribed when this returns. Every order of before is known by then.
     async fn open_intakes(
         self: &Arc<Self>,
-        stop: &CancellationToken,
         handling: &TaskTracker,
     ) -> Result<Vec<tokio::task::JoinHandle<()>>, WorkerError> {
         self.orders.catch_up(&self.broker).await.map_err(WorkerError::Orders)?;
@@ -220,12 +221,12 @@ impl Supervisor {
                     consumer,
                     lane,
                     prefetch,
-                    stop.clone(),
+                    self.leaving.clone(),
                     handling.clone(),
                 )));
             }
         }
-        tokio::spawn(Arc::clone(self).follow_load(followers, stop.clone()));
+        tokio::spawn(Arc::clone(self).follow_load(followers, self.leaving.clone()));
         Ok(intakes)
     }
 

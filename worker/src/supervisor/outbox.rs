@@ -4,8 +4,8 @@ use gpufleet_schema::{
     Batch, ClientName, Encoding, MessageId, Reply, Task,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
-        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_HOPS, HEADER_LOSSES, HEADER_MET, HEADER_ORIGIN,
-        HEADER_REASON, HEADER_TRACEPARENT, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
+        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON,
+        HEADER_TRACEPARENT, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
@@ -16,6 +16,7 @@ use super::{
     clock::{micros, unix_ms},
     envelope::Envelope,
 };
+use crate::way::Way;
 
 /// Room in a reply message for everything but the outputs' bytes and a failure's text.
 const REPLY_FRAME_BYTES: usize = 4 << 10;
@@ -110,7 +111,7 @@ impl Supervisor {
         task: &Task<'_>,
         again: Again,
     ) -> Result<(), PublishError> {
-        self.publish_passed_on(envelope, encoding, task, again, (envelope.hops, &envelope.met)).await
+        self.publish_passed_on(envelope, encoding, task, again, &envelope.way).await
     }
 
     /// The same, with what it has met on its way.
@@ -120,10 +121,10 @@ impl Supervisor {
         encoding: Encoding,
         task: &Task<'_>,
         again: Again,
-        way: (u32, &str),
+        way: &Way,
     ) -> Result<(), PublishError> {
         let mut properties = envelope.reusable_properties(self.own_user());
-        add_way(&mut properties, way);
+        way.write(&mut properties.headers);
         properties.message_id = Some(task.job_id.to_string());
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), again.attempt.into());
         properties.headers.insert(HEADER_LOSSES.to_owned(), again.losses.into());
@@ -140,7 +141,7 @@ impl Supervisor {
     /// Puts the whole message back as a copy that carries its own count of deliveries.
     pub(super) async fn publish_copy(&self, envelope: &Envelope, body: Vec<u8>) -> Result<(), PublishError> {
         let mut properties = envelope.reusable_properties(self.own_user());
-        add_way(&mut properties, (envelope.hops, &envelope.met));
+        envelope.way.write(&mut properties.headers);
         let deliveries = i64::try_from(envelope.delivery_count).unwrap_or(i64::MAX);
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), envelope.attempt.into());
         properties.headers.insert(HEADER_LOSSES.to_owned(), envelope.losses.into());
@@ -206,13 +207,6 @@ impl Envelope {
             .map(|text| (HEADER_TRACEPARENT.to_owned(), text.into()))
             .into_iter()
             .collect()
-    }
-}
-
-fn add_way(properties: &mut Properties, (hops, met): (u32, &str)) {
-    if hops > 0 {
-        properties.headers.insert(HEADER_HOPS.to_owned(), hops.into());
-        properties.headers.insert(HEADER_MET.to_owned(), met.into());
     }
 }
 

@@ -226,9 +226,9 @@ impl Supervisor {
                 let again = Again { attempt: next.saturating_add(1), losses: *losses, after: *after };
                 self.publish_task(envelope, encoding, job.task, again).await
             }
-            Disposition::PassOn { hops, met, after } => {
-                let again = Again { attempt: next, losses: envelope.losses, after: Some(*after) };
-                self.publish_passed_on(envelope, encoding, job.task, again, (*hops, met)).await
+            Disposition::PassOn { way, after } => {
+                let again = Again { attempt: next, losses: envelope.losses, after: *after };
+                self.publish_passed_on(envelope, encoding, job.task, again, way).await
             }
             // The broker delivers the message again by itself.
             Disposition::HandBack if !envelope.is_live() => Ok(()),

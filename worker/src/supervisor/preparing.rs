@@ -65,7 +65,7 @@ impl Supervisor {
         let allowed = self.allowed(&plain.requires);
         if allowed.is_empty() {
             queue_limit.check()?;
-            return Err(self.misfit(&plain.requires, envelope).await);
+            return Err(self.misfit(&plain, envelope).await);
         }
         self.check_quarantine(envelope.pool_id, &plain)?;
         let compiled = watch.or_cancelled(self.compile(&plain.program, allowed)).await.ok_or_else(cancelled)??;
