@@ -200,7 +200,7 @@ impl Context {
         let fault = match panic::catch_unwind(AssertUnwindSafe(work)) {
             Ok(Ok(())) => return,
             Ok(Err(fault)) => fault,
-            Err(panic) => DeviceFault { status: Status::Unknown, report: panic_report(&*panic) },
+            Err(panic) => DeviceFault::new(Status::Unknown, panic_report(&*panic)),
         };
         // A kernel that was cancelled because its context ends is no fault of the device.
         if !self.ended.load(Ordering::Acquire) {

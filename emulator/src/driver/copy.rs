@@ -210,10 +210,8 @@ impl Side {
 
 /// Both ends were checked when the copy was submitted.
 fn freed_underway(address: BadAddress) -> DeviceFault {
-    DeviceFault {
-        status: Status::IllegalAddress,
-        report: format!("a copy's memory was freed before the stream came to it: failed to {address}"),
-    }
+    let report = format!("a copy's memory was freed before the stream came to it: failed to {address}");
+    DeviceFault::new(Status::IllegalAddress, report)
 }
 
 fn copy_row(to: Place, from: Place, bytes: usize) -> Result<(), BadAddress> {

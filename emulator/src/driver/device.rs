@@ -55,6 +55,8 @@ pub struct DeviceFault {
     pub status: Status,
     /// Kernel, line, thread and address, as far as they are known.
     pub report: String,
+    /// The kernel that did it. The report has words of the kernel's own in it and can say anything.
+    pub kernel: Option<String>,
 }
 
 #[derive(Debug, Default)]
@@ -69,6 +71,17 @@ struct Primary {
 pub struct PrimaryState {
     pub flags: u32,
     pub active: bool,
+}
+
+impl DeviceFault {
+    /// One that is no kernel's.
+    pub fn new(status: Status, report: String) -> Self {
+        Self { status, report, kernel: None }
+    }
+
+    pub fn of_kernel(self, kernel: &str) -> Self {
+        Self { kernel: Some(kernel.to_owned()), ..self }
+    }
 }
 
 impl Device {
@@ -194,10 +207,9 @@ impl Device {
     }
 }
 
-/// The report of the first fault of any device, if there is one.
-pub fn fault_report() -> Option<String> {
-    let fault = driver().ok()?.devices.iter().find_map(Device::fault)?;
-    Some(fault.report.clone())
+/// The first fault of any device, if there is one.
+pub fn first_fault() -> Option<&'static DeviceFault> {
+    driver().ok()?.devices.iter().find_map(Device::fault)
 }
 
 fn instruction_set() -> &'static str {

@@ -95,9 +95,9 @@ impl Fill {
     pub fn perform(&self, device: &Device) -> Result<(), DeviceFault> {
         for row in 0..self.height as u64 {
             let address = self.address + row * self.pitch as u64;
-            self.value.write(device, address, self.width as u64).map_err(|bad| DeviceFault {
-                status: Status::IllegalAddress,
-                report: format!("a fill's memory was freed before the stream came to it: failed to {bad}"),
+            self.value.write(device, address, self.width as u64).map_err(|bad| {
+                let report = format!("a fill's memory was freed before the stream came to it: failed to {bad}");
+                DeviceFault::new(Status::IllegalAddress, report)
             })?;
         }
         Ok(())

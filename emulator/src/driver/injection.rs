@@ -121,7 +121,7 @@ impl Injection {
 pub fn open(device: &Device) -> Answer {
     match driver()?.injection.next(device.part.device, Site::Context, None) {
         Some((Injected::Sticky(status), number)) => {
-            device.raise(DeviceFault { status, report: report(status, &format!("context {number}")) });
+            device.raise(DeviceFault::new(status, report(status, &format!("context {number}"))));
             device.check()
         }
         None | Some(_) => Ok(()),
@@ -140,7 +140,7 @@ pub fn call(context: &Context, site: Site) -> Answer {
                 Site::Load => "load",
                 Site::Allocation | Site::Launch | Site::Context => "allocation",
             };
-            context.device.raise(DeviceFault { status, report: report(status, &format!("{place} {number}")) });
+            context.device.raise(DeviceFault::new(status, report(status, &format!("{place} {number}"))));
             context.check()
         }
     }
@@ -162,7 +162,7 @@ pub fn launch(context: &Context, kernel: &str) -> Result<(), DeviceFault> {
             Status::LaunchTimeout
         }
     };
-    Err(DeviceFault { status, report: report(status, &format!("launch {number}, of kernel `{kernel}`")) })
+    Err(DeviceFault::new(status, report(status, &format!("launch {number}, of kernel `{kernel}`"))))
 }
 
 fn report(status: Status, place: &str) -> String {

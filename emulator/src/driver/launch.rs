@@ -114,6 +114,10 @@ impl Kernel {
 
     /// Runs it to its end.
     pub fn run(&self) -> Result<(), DeviceFault> {
+        self.attempt().map_err(|fault| fault.of_kernel(&self.function.entry.name))
+    }
+
+    fn attempt(&self) -> Result<(), DeviceFault> {
         let (context, request) = (&self.context, &self.request);
         injection::launch(context, &self.function.entry.name)?;
         let device = context.device;
@@ -202,6 +206,6 @@ unsafe fn gather(function: &Function, arguments: Arguments) -> Answer<Vec<u8>> {
 impl From<Fault> for DeviceFault {
     fn from(fault: Fault) -> Self {
         let code = fault.kind.code().cast_signed();
-        Self { status: Status::from_code(code).unwrap_or(Status::LaunchFailed), report: fault.report }
+        Self::new(Status::from_code(code).unwrap_or(Status::LaunchFailed), fault.report)
     }
 }

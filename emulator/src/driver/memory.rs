@@ -130,9 +130,8 @@ pub fn free_async(address: u64, stream: Handle) -> Answer {
         return taken.add(freed.map_err(|status| taken.spoil(status))?).map(drop);
     }
     let work = Box::new(move || {
-        device.free_for_caller(address).map_err(|status| DeviceFault {
-            status,
-            report: format!("a stream came to a free of {address:#x}, which was already freed"),
+        device.free_for_caller(address).map_err(|status| {
+            DeviceFault::new(status, format!("a stream came to a free of {address:#x}, which was already freed"))
         })
     });
     context.enqueue(&stream, Job { after: Vec::new(), brief: true, work }).map(drop)

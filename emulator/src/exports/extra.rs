@@ -7,7 +7,10 @@ use std::{
 };
 
 use super::call::TextRoom;
-use crate::driver::{device, printf};
+use crate::driver::{
+    device::{self, DeviceFault},
+    printf,
+};
 
 const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_VERSION"), "\0").as_bytes()) {
     Ok(version) => version,
@@ -21,10 +24,23 @@ const VERSION: &CStr = match CStr::from_bytes_with_nul(concat!(env!("CARGO_PKG_V
 /// `size_t gpufleet_emulator_fault_report(char *text, size_t room)`
 #[unsafe(no_mangle)]
 extern "C" fn gpufleet_emulator_fault_report(text: TextRoom, room: usize) -> usize {
-    let report = panic::catch_unwind(device::fault_report).ok().flatten().unwrap_or_default();
+    tell(text, room, |fault| Some(&fault.report))
+}
+
+/// Writes the name of the kernel that made the device unusable, as the report is written. Returns 0 also when the fault
+/// was no kernel's. The report is for people: it tells what a failed `assert` says, which can be anything.
+///
+/// `size_t gpufleet_emulator_fault_kernel(char *text, size_t room)`
+#[unsafe(no_mangle)]
+extern "C" fn gpufleet_emulator_fault_kernel(text: TextRoom, room: usize) -> usize {
+    tell(text, room, |fault| fault.kernel.as_deref())
+}
+
+fn tell(text: TextRoom, room: usize, of: impl FnOnce(&'static DeviceFault) -> Option<&'static str>) -> usize {
+    let told = panic::catch_unwind(device::first_fault).ok().flatten().and_then(of).unwrap_or_default();
     // No room is how a caller asks for the length alone.
-    let _ = text.write(report.as_bytes(), room);
-    report.len()
+    let _ = text.write(told.as_bytes(), room);
+    told.len()
 }
 
 /// Takes what kernels printed, up to the room less one byte for the NUL. Returns the bytes taken; 0 when nothing is

@@ -19,9 +19,17 @@ const NOT_READY: i32 = 600;
 const LAUNCH_TIMEOUT: i32 = 702;
 
 pub fn fault_report() -> String {
+    told(b"gpufleet_emulator_fault_report")
+}
+
+pub fn fault_kernel() -> String {
+    told(b"gpufleet_emulator_fault_kernel")
+}
+
+fn told(symbol: &[u8]) -> String {
     type Report = unsafe extern "C" fn(*mut c_char, usize) -> usize;
     // SAFETY: the library documents this signature.
-    let report: Symbol<Report> = unsafe { library().get(b"gpufleet_emulator_fault_report") }.unwrap();
+    let report: Symbol<Report> = unsafe { library().get(symbol) }.unwrap();
     // SAFETY: no room is a question for the length.
     let length = unsafe { report(std::ptr::null_mut(), 0) };
     let mut text = vec![0u8; length + 1];
@@ -39,7 +47,7 @@ fn an_illegal_access_sticks_until_the_process_ends() {
     let context = context();
     let store = context.load_module(Ptx::from_src(STORE)).unwrap().load_function("store").unwrap();
     let stream = context.new_stream().unwrap();
-    assert_eq!(fault_report(), "");
+    assert_eq!((fault_report(), fault_kernel()), (String::new(), String::new()));
     // SAFETY: that the kernel writes past the allocation is what is tested; the emulator checks each access.
     unsafe {
         let mut address = result::malloc_sync(16 * 4).unwrap();
@@ -56,6 +64,7 @@ fn an_illegal_access_sticks_until_the_process_ends() {
     let report = fault_report();
     assert!(report.contains("store") && report.contains("thread (16, 0, 0)"), "{report}");
     assert!(report.contains("64-byte allocation"), "{report}");
+    assert_eq!(fault_kernel(), "store");
 }
 
 /// A counter that nobody has set to zero, as CUDA C with line information.

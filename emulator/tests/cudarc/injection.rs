@@ -6,7 +6,7 @@ use cudarc::{
 };
 
 use crate::{
-    faults::fault_report,
+    faults::{fault_kernel, fault_report},
     platform::{assert_passed, code, context, in_child, is_child, library},
     programs::STORE,
 };
@@ -63,6 +63,7 @@ fn a_launch_fails_by_its_number_and_the_device_stays_faulted() {
         assert_eq!(launch(&stream, &store, &mut address), expected);
         let report = fault_report();
         assert!(report.contains("launch 2, of kernel `store`") && report.contains(FAULTS), "{report}");
+        assert_eq!(fault_kernel(), "store");
     }
 }
 
@@ -94,6 +95,7 @@ fn a_copy_finds_the_device_lost() {
     let memory = stream.clone_htod(&[1u32]).unwrap();
     assert_eq!(code(stream.clone_dtoh(&memory)), 999);
     assert_eq!(code(context_again()), 999);
+    assert_eq!(fault_kernel(), "", "a copy is no kernel");
 }
 
 /// Not even a new context helps.

@@ -114,8 +114,10 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
     let mut state = shared.state();
     let pending = std::mem::take(&mut state.pending);
     let poison = poison.map(|poison| {
-        let kernel = poison.kernel.or_else(|| only_kernel(pending.values().map(|pending| &*pending.entries)));
-        Poison { kernel, ..poison }
+        // A name that nobody runs is no name: it must not make everybody innocent.
+        let is_run = |kernel: &String| pending.values().any(|pending| pending.entries.contains(kernel));
+        let only = || only_kernel(pending.values().map(|pending| &*pending.entries));
+        Poison { kernel: poison.kernel.filter(is_run).or_else(only), ..poison }
     });
     let death = Death { poison, nonsense, killed_for: state.killed_for, stopping: state.stopping, exit };
     let loss = death.loss(pending.len());

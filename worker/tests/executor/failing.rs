@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use gpufleet_schema::{Block, Dtype, FailureCode, Grid, Program, Verdict};
+use gpufleet_schema::{Block, Dtype, FailureCode, Grid, Program, Task, Verdict};
 use gpufleet_worker::executor::{Executor, ExecutorJob, ExecutorOptions, LostCause, RunError};
 use tokio_util::sync::CancellationToken;
 
@@ -166,6 +166,48 @@ async fn among_neighbours_the_emulator_names_the_one_to_blame() {
     let (spinning, faulting) = (misbehaving("spin"), misbehaving("write_beyond"));
     let (neighbour, failed) = tokio::join!(lose(&executor, &spinning), fail(&executor, &faulting));
     assert_eq!(failed.code, FailureCode::KernelFault);
+    let RunError::Lost { cause, .. } = neighbour else { panic!("not lost") };
+    assert_eq!(cause, LostCause::Neighbour);
+}
+
+/// Kernel `guilty`, whose assert fails with these words.
+fn asserting(words: &str) -> String {
+    let bytes = words.bytes().chain([0]).map(|byte| byte.to_string()).collect::<Vec<_>>();
+    format!(
+        ".version 8.0\n.target sm_80\n.address_size 64\n\
+         .extern .func __assertfail (.param .b64 a, .param .b64 b, .param .b32 c, .param .b64 d, .param .b64 e);\n\
+         .global .align 1 .b8 words[{}] = {{{}}};\n\
+         .visible .entry guilty(.param .u64 data) {{\n.reg .b64 %rd<3>;\n\
+         mov.u64 %rd1, words;\ncvta.global.u64 %rd2, %rd1;\n\
+         {{\n.param .b64 p0;\n.param .b64 p1;\n.param .b32 p2;\n.param .b64 p3;\n.param .b64 p4;\n\
+         st.param.b64 [p0], %rd2;\nst.param.b64 [p1], %rd2;\nst.param.b32 [p2], 7;\nst.param.b64 [p3], %rd2;\n\
+         st.param.b64 [p4], 1;\ncall.uni __assertfail, (p0, p1, p2, p3, p4);\n}}\nret;\n}}\n",
+        bytes.len(),
+        bytes.join(", "),
+    )
+}
+
+#[tokio::test]
+async fn an_asserts_own_words_name_nobody() {
+    for words in ["in kernel `nope`", "of kernel `nope`: "] {
+        let executor = start().await;
+        let ptx = asserting(words);
+        let failure = fail(&executor, &Task { program: Program::Ptx(ptx.into()), ..misbehaving("guilty") }).await;
+        assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::KernelFault));
+        assert!(failure.message.starts_with("kernel guilty: CUDA_ERROR_ASSERT"), "{}", failure.message);
+        assert!(failure.detail.is_some_and(|report| report.contains(words)), "its words are told to people");
+    }
+}
+
+#[tokio::test]
+async fn an_assert_that_names_a_neighbour_does_not_get_it_blamed() {
+    let executor = start().await;
+    let ptx = asserting("in kernel `spin`");
+    let (spinning, faulting) =
+        (misbehaving("spin"), Task { program: Program::Ptx(ptx.into()), ..misbehaving("guilty") });
+    let (neighbour, failed) = tokio::join!(lose(&executor, &spinning), fail(&executor, &faulting));
+    assert_eq!(failed.code, FailureCode::KernelFault);
+    assert!(failed.message.starts_with("kernel guilty: "), "{}", failed.message);
     let RunError::Lost { cause, .. } = neighbour else { panic!("not lost") };
     assert_eq!(cause, LostCause::Neighbour);
 }

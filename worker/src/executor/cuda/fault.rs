@@ -33,34 +33,13 @@ pub(crate) fn exit(status: i32) -> ! {
 }
 
 fn poison(library: &DriverLibrary, error: CudaError, seen_by: u64) -> Poison {
-    let report = library.fault_report();
     Poison {
         code: error.code,
         device: error.damage() == Damage::Device,
         seen_by,
-        kernel: report.as_deref().and_then(named_kernel),
-        report,
+        kernel: library.fault_kernel(),
+        report: library.fault_report(),
         name: error.name,
         text: error.text,
-    }
-}
-
-/// The emulator writes ``… in kernel `saxpy`, …``, or ``… of kernel `saxpy`: …`` of a fault that it was asked for.
-fn named_kernel(report: &str) -> Option<String> {
-    let (_, rest) = ["in", "of"].iter().find_map(|before| report.split_once(&format!("{before} kernel `")))?;
-    Some(rest.split_once('`')?.0.to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_kernel_is_read_from_the_report() {
-        let report = "a write of 4 bytes at 0x10 in kernel `saxpy`, PTX line 12, `st.global.f32`";
-        assert_eq!(named_kernel(report).as_deref(), Some("saxpy"));
-        let report = "CUDA_ERROR_ASSERT at launch 7, of kernel `saxpy`: asked for";
-        assert_eq!(named_kernel(report).as_deref(), Some("saxpy"));
-        assert_eq!(named_kernel("no kernel"), None);
     }
 }

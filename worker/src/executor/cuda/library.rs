@@ -23,12 +23,13 @@ use crate::{
 pub(crate) struct DriverLibrary {
     library: &'static Library,
     pub name: String,
-    report: Option<FaultReport>,
+    report: Option<FaultText>,
+    kernel: Option<FaultText>,
     printed: Option<TakePrinted>,
 }
 
-/// Writes the account of the last fault into a buffer and answers its length. Only the emulator has it.
-type FaultReport = unsafe extern "C" fn(*mut c_char, usize) -> usize;
+/// Writes what it knows of the fault into a buffer and answers its length. Only the emulator has these.
+type FaultText = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 /// Takes what kernels printed and answers its length. A GPU's driver prints by itself.
 type TakePrinted = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 
@@ -54,13 +55,14 @@ impl DriverLibrary {
         let library: &'static Library = Box::leak(Box::new(library));
         check_identity(library, &name)?;
         // SAFETY: the symbols, where they are there, have these types: they are ours.
-        let (report, printed) = unsafe {
+        let (report, kernel, printed) = unsafe {
             (
-                library.get::<FaultReport>(b"gpufleet_emulator_fault_report\0").ok().map(|symbol| *symbol),
+                library.get::<FaultText>(b"gpufleet_emulator_fault_report\0").ok().map(|symbol| *symbol),
+                library.get::<FaultText>(b"gpufleet_emulator_fault_kernel\0").ok().map(|symbol| *symbol),
                 library.get::<TakePrinted>(b"gpufleet_emulator_printf\0").ok().map(|symbol| *symbol),
             )
         };
-        Ok(Self { library, name, report, printed })
+        Ok(Self { library, name, report, kernel, printed })
     }
 
     /// Whether this is the emulator. It alone can account for a fault.
@@ -89,16 +91,24 @@ impl DriverLibrary {
         }
     }
 
-    /// The emulator's account of the last fault.
+    /// The emulator's account of the fault, for people: a kernel's own words are part of it.
     pub(crate) fn fault_report(&self) -> Option<String> {
-        let report = self.report?;
-        let mut buffer = vec![0_u8; REPORT_BYTES_MAX];
-        // SAFETY: the buffer is live and has the length that is passed.
-        let length = unsafe { report(buffer.as_mut_ptr().cast(), buffer.len()) };
-        buffer.truncate(length);
-        let text = String::from_utf8_lossy(&buffer).trim_end_matches('\0').trim().to_owned();
-        Some(text).filter(|text| !text.is_empty())
+        self.report.and_then(text)
     }
+
+    /// The kernel whose fault it was, where the emulator knows.
+    pub(crate) fn fault_kernel(&self) -> Option<String> {
+        self.kernel.and_then(text)
+    }
+}
+
+fn text(tell: FaultText) -> Option<String> {
+    let mut buffer = vec![0_u8; REPORT_BYTES_MAX];
+    // SAFETY: the buffer is live and has the length that is passed.
+    let length = unsafe { tell(buffer.as_mut_ptr().cast(), buffer.len()) };
+    buffer.truncate(length);
+    let text = String::from_utf8_lossy(&buffer).trim_end_matches('\0').trim().to_owned();
+    Some(text).filter(|text| !text.is_empty())
 }
 
 /// What was loaded, once the privileges are given up with which it was.

@@ -47,16 +47,62 @@ fn shared(keeper: Keeper) -> (Arc<Shared>, UnixStream) {
 }
 
 async fn sent(shared: &Shared, job: u64) -> oneshot::Receiver<Ended> {
+    sent_with(shared, job, "spin").await
+}
+
+async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<Ended> {
     let (answer, ending) = oneshot::channel();
     let pending = Pending {
         answer,
         program: Code::Ptx("").key(),
-        entries: vec!["spin".to_owned()],
+        entries: vec![entry.to_owned()],
         _slot: Arc::new(shared.slab.take(1).await.unwrap()),
         _lanes: Arc::clone(&shared.lanes).acquire_owned().await.unwrap(),
     };
     shared.state().pending.insert(job, pending);
     ending
+}
+
+/// The end of an executor at a failed assert of the kernel that is named.
+fn ends_at_an_assert(shared: &Shared, kernel: Option<&str>) {
+    let poison = Poison {
+        code: 710,
+        name: "CUDA_ERROR_ASSERT".into(),
+        text: "device-side assert triggered".into(),
+        seen_by: 1,
+        kernel: kernel.map(str::to_owned),
+        report: None,
+        device: false,
+    };
+    bury(shared, Some(poison), None, &Exit { status: None, tail: String::new() });
+}
+
+#[tokio::test]
+async fn a_job_that_was_alone_is_to_blame_whatever_kernel_is_named() {
+    for kernel in [None, Some("spin"), Some("nope")] {
+        let (keeper, _end) = Keeper::of_a_stuck_child();
+        let (shared, _child) = shared(keeper);
+        let alone = sent(&shared, 1).await;
+        ends_at_an_assert(&shared, kernel);
+        match alone.await.unwrap() {
+            Ended::Finished { outcome: Err(failure), .. } => assert_eq!(failure.code, FailureCode::KernelFault),
+            other => panic!("{kernel:?}: {other:?}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_kernel_that_nobody_runs_makes_nobody_innocent() {
+    let (keeper, _end) = Keeper::of_a_stuck_child();
+    let (shared, _child) = shared(keeper);
+    let both = [sent_with(&shared, 1, "one").await, sent_with(&shared, 2, "other").await];
+    ends_at_an_assert(&shared, Some("nope"));
+    for ending in both {
+        match ending.await.unwrap() {
+            Ended::Lost(loss) => assert_eq!(loss.cause, LostCause::Suspect),
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 #[tokio::test]
