@@ -51,6 +51,23 @@ async fn jobs_that_come_while_the_last_device_is_lost_go_on_to_another_worker() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_device_that_is_lost_while_the_worker_is_idle_is_noticed() {
+    let ground = Ground::shared("lost-at-night").await;
+    // The first question is the executor's at its start, the second its keeper's; then the device is gone, for the next executor too once it
+    // has run the probe.
+    let worker = ground.start_worker_in(&[], &[(FAULTS, "info:3+=device-lost")]);
+    assert_eq!(worker.ended().await, Some(11));
+    for (what, text) in [
+        ("a start like any other", "device opened"),
+        ("the loss", "the device's context is lost"),
+        ("why", "device out of service"),
+        ("the probe", "probe kernel failed"),
+    ] {
+        ground.poll_log(what, &worker, text).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_passes_the_probe_goes_on() {
     let ground = Ground::shared("device-blip").await;
     let worker = ground.worker_in(&[], &[(FAULTS, "launch:3=device-lost")]).await;

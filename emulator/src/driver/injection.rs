@@ -4,8 +4,9 @@
 //! A rule is `PLACE=FAULT`, rules are separated by commas, and the first that fits counts. Places are `launch:7` (the
 //! seventh kernel that the process starts, graphs' included), `launch:7+` (that one and all later), `launch@saxpy` (each
 //! start of that kernel), and likewise `alloc:3` (device memory, in pools or not), `copy:2` (the calls that copy),
-//! `load:1` (modules) and `context:1` (asking for a device's primary context). A device's number and a slash before the
-//! place, as in `1/launch:7+`, keep the rule to that device; the counts are of all devices.
+//! `load:1` (modules), `info:1` (asking how much memory is free) and `context:1` (asking for a device's primary context).
+//! A device's number and a slash before the place, as in `1/launch:7+`, keep the rule to that device; the counts are of
+//! all devices.
 //!
 //! `wait` is no fault: the load of a module then waits for the kernels that run, as it may on a device.
 
@@ -29,6 +30,7 @@ pub struct Injection {
     allocations: AtomicU64,
     copies: AtomicU64,
     loads: AtomicU64,
+    infos: AtomicU64,
     contexts: AtomicU64,
 }
 
@@ -48,6 +50,8 @@ pub enum Site {
     Allocation,
     Copy,
     Load,
+    /// Asking how much memory is free.
+    Info,
     /// Asking for a device's primary context.
     Context,
 }
@@ -101,6 +105,7 @@ impl Injection {
             Site::Allocation => &self.allocations,
             Site::Copy => &self.copies,
             Site::Load => &self.loads,
+            Site::Info => &self.infos,
             Site::Context => &self.contexts,
         };
         let number = count.fetch_add(1, Ordering::Relaxed) + 1;
@@ -128,7 +133,7 @@ pub fn open(device: &Device) -> Answer {
     }
 }
 
-/// A call that allocates, copies or loads: fails where it is its turn.
+/// A call that allocates, copies, loads or asks: fails where it is its turn.
 pub fn call(context: &Context, site: Site) -> Answer {
     match driver()?.injection.next(context.device.part.device, site, None) {
         None | Some((Injected::Hang, _)) => Ok(()),
@@ -138,6 +143,7 @@ pub fn call(context: &Context, site: Site) -> Answer {
             let place = match site {
                 Site::Copy => "copy",
                 Site::Load => "load",
+                Site::Info => "info",
                 Site::Allocation | Site::Launch | Site::Context => "allocation",
             };
             context.device.raise(DeviceFault::new(status, report(status, &format!("{place} {number}"))));
@@ -208,6 +214,7 @@ impl FromStr for Site {
             "alloc" => Ok(Self::Allocation),
             "copy" => Ok(Self::Copy),
             "load" => Ok(Self::Load),
+            "info" => Ok(Self::Info),
             "context" => Ok(Self::Context),
             _ => Err(expected()),
         }
@@ -232,8 +239,8 @@ pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
 fn expected() -> String {
     let faults = FAULTS.map(|(name, _)| name).join(", ");
     format!(
-        "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory, copy:1=device-lost, load:1=wait or \
-         context:1=device-lost, separated by commas, as 1/launch:7=trap for device 1 alone, with one of the faults {faults}; hang is for launches, \
+        "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory, copy:1=device-lost, load:1=wait, \
+         info:1=device-lost or context:1=device-lost, separated by commas, as 1/launch:7=trap for device 1 alone, with one of the faults {faults}; hang is for launches, \
          out-of-memory for allocations and loads, wait for loads"
     )
 }
@@ -272,6 +279,7 @@ mod tests {
             "alloc@a=trap",
             "copy:1=hang",
             "launch:1=wait",
+            "info:1=out-of-memory",
             "launch@=trap",
             "x/launch:1=trap",
         ] {

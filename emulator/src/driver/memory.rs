@@ -139,7 +139,9 @@ pub fn free_async(address: u64, stream: Handle) -> Answer {
 
 /// Free and total bytes of the current device.
 pub fn info() -> Answer<(usize, usize)> {
-    let (free, total) = current::context()?.device.memory.info();
+    let context = current::context()?;
+    injection::call(&context, Site::Info)?;
+    let (free, total) = context.device.memory.info();
     Ok((free as usize, total as usize))
 }
 

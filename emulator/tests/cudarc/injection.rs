@@ -98,6 +98,17 @@ fn a_copy_finds_the_device_lost() {
     assert_eq!(fault_kernel(), "", "a copy is no kernel");
 }
 
+#[test]
+fn a_question_for_free_memory_finds_the_device_lost() {
+    const TEST: &str = "injection::a_question_for_free_memory_finds_the_device_lost";
+    if !is_child() {
+        return assert_passed(&in_child(TEST, &[(FAULTS, "info:2+=device-lost")]));
+    }
+    let context = context();
+    assert_eq!([(); 3].map(|()| code(result::mem_get_info())), [0, 999, 999]);
+    assert_eq!(code(context.synchronize()), 999);
+}
+
 /// Not even a new context helps.
 fn context_again() -> Result<std::sync::Arc<CudaContext>, cudarc::driver::DriverError> {
     CudaContext::new_non_primary(0, 0)

@@ -23,8 +23,8 @@ use super::{
     cuda::{
         arena::Arena,
         device::{self, Device},
-        error::CudaError,
-        fault,
+        error::{CudaError, Damage},
+        fault::{self, Seen},
         lane::{Common, Lane, Work},
         library::DriverLibrary,
         memory::{Chore, Memory, TellError},
@@ -185,16 +185,22 @@ fn start_lanes(
 
 /// A thread for what the supervisor asks between jobs. It ends with the process.
 fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Result<mpsc::Sender<Chore>, ChildError> {
-    let (chores, queue) = mpsc::channel();
+    let (chores, queue) = mpsc::channel::<Chore>();
     let (common, outgoing) = (Arc::clone(common), Arc::clone(outgoing));
     let work = move || {
-        let bound = common.device.bind();
+        if let Err(error) = common.device.bind() {
+            give_up(&ChildError::Cuda(error));
+        }
         for chore in queue {
-            // A context that is beyond use also stops a lane, which knows more about it.
-            if let Err(error) =
-                bound.clone().map_err(TellError::from).and_then(|()| Chore::run(chore, &common.memory, &outgoing))
-            {
-                eprintln!("could not look after the device's memory: {error}");
+            match chore.run(&common.memory, &outgoing) {
+                Ok(()) => {}
+                // Where no job runs, no lane calls the driver: nobody else would notice.
+                Err(TellError::Cuda(error)) if error.damage() != Damage::None => {
+                    let is_idle = common.memory.arena.usage().is_idle;
+                    let seen = if is_idle { Seen::Idle } else { Seen::BesideJobs };
+                    fault::die(&outgoing, &common.library, error, seen);
+                }
+                Err(error) => eprintln!("could not look after the device's memory: {error}"),
             }
         }
     };
@@ -214,7 +220,7 @@ fn run_lane(
         let Some(work) = next else { return Ok(()) };
         let (outcome, timings) = match lane.run(common, &work) {
             Ok(ended) => ended,
-            Err(error) => fault::die(outgoing, &common.library, error, &work.run),
+            Err(error) => fault::die(outgoing, &common.library, error, Seen::ByJob(work.run.job)),
         };
         let Work { run, program, segments } = work;
         let job = run.job;
@@ -223,7 +229,7 @@ fn run_lane(
         common.library.print_what_kernels_printed();
         // Before the answer too: until it comes, the supervisor counts all that the job declared.
         if let Err(error) = common.tell_memory(|| common.say(&FromExecutor::Waits { job })) {
-            fault::die(outgoing, &common.library, error, &run);
+            fault::die(outgoing, &common.library, error, Seen::ByJob(job));
         }
         if say(outgoing, &FromExecutor::Finished { job, outcome, timings }).is_err() {
             // The supervisor is gone, and nobody wants what this process could still do.

@@ -232,8 +232,8 @@ pub struct Poison {
     pub code: u32,
     pub name: String,
     pub text: String,
-    /// The job whose stream showed the fault first. Only alone is it known to be the one to blame.
-    pub seen_by: u64,
+    /// The job whose stream showed the fault first, if one did. Only alone is it known to be the one to blame.
+    pub seen_by: Option<u64>,
     /// The kernel to blame, where the emulator says so. A GPU's driver does not.
     pub kernel: Option<String>,
     /// The emulator's account of it.

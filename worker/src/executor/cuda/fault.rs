@@ -1,25 +1,42 @@
 //! The end of a process whose context is beyond use: say what is known, and go. Nothing is cleaned up through such a context; the
 //! driver takes everything back when the process ends.
 
-use std::{os::unix::net::UnixStream, sync::Mutex};
+use std::{fmt, os::unix::net::UnixStream, sync::Mutex};
 
 use super::{
     error::{CudaError, Damage},
     library::DriverLibrary,
 };
-use crate::ipc::{
-    FromExecutor, frame,
-    message::{Poison, Run},
-};
+use crate::ipc::{FromExecutor, frame, message::Poison};
 
 /// `EX_SOFTWARE`: seen in the log, and told apart from a crash.
 pub(crate) const EXIT_POISONED: i32 = 70;
 
+/// Where it showed that a context is beyond use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Seen {
+    ByJob(u64),
+    /// By a call that is no job's, while jobs ran.
+    BesideJobs,
+    /// While none ran: whatever the error is, no job is to blame.
+    Idle,
+}
+
+impl fmt::Display for Seen {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::ByJob(job) => write!(f, "at job {job}"),
+            Self::BesideJobs => f.write_str("beside jobs"),
+            Self::Idle => f.write_str("while no job ran"),
+        }
+    }
+}
+
 /// Tells the supervisor and ends the process. Whoever held the socket has finished its frame by then, and nobody gets it after.
-pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, run: &Run) -> ! {
+pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, seen: Seen) -> ! {
     let socket = socket.lock().expect("nobody panics while holding the socket");
-    let poison = poison(library, error, run.job);
-    eprintln!("the context is lost at job {}: {} ({})", run.job, poison.name, poison.code);
+    let poison = poison(library, error, seen);
+    eprintln!("the context is lost {seen}: {} ({})", poison.name, poison.code);
     if let Err(error) = frame::write(&socket, &FromExecutor::Poisoned(poison)) {
         eprintln!("could not {error}");
     }
@@ -32,11 +49,14 @@ pub(crate) fn exit(status: i32) -> ! {
     unsafe { libc::_exit(status) }
 }
 
-fn poison(library: &DriverLibrary, error: CudaError, seen_by: u64) -> Poison {
+fn poison(library: &DriverLibrary, error: CudaError, seen: Seen) -> Poison {
     Poison {
         code: error.code,
-        device: error.damage() == Damage::Device,
-        seen_by,
+        device: error.damage() == Damage::Device || seen == Seen::Idle,
+        seen_by: match seen {
+            Seen::ByJob(job) => Some(job),
+            Seen::BesideJobs | Seen::Idle => None,
+        },
         kernel: library.fault_kernel(),
         report: library.fault_report(),
         name: error.name,

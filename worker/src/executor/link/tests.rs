@@ -69,7 +69,7 @@ fn ends_at_an_assert(shared: &Shared, kernel: Option<&str>) {
         code: 710,
         name: "CUDA_ERROR_ASSERT".into(),
         text: "device-side assert triggered".into(),
-        seen_by: 1,
+        seen_by: Some(1),
         kernel: kernel.map(str::to_owned),
         report: None,
         device: false,
