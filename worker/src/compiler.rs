@@ -31,6 +31,7 @@ mod child;
 mod command;
 mod diagnostics;
 mod error;
+mod includes;
 pub mod library;
 mod nvrtc;
 mod options;
@@ -86,6 +87,7 @@ pub struct Compiler {
     executable: Option<PathBuf>,
     nvrtc: Option<PathBuf>,
     sandbox: Sandbox,
+    user: Option<String>,
     time_limit: Duration,
     cache: Cache,
     store: Option<Arc<Store>>,
@@ -119,6 +121,7 @@ impl Compiler {
             executable: None,
             nvrtc,
             sandbox: Sandbox::default(),
+            user: None,
             time_limit: TIME_LIMIT,
             cache: Cache::default(),
             store: None,
@@ -141,6 +144,13 @@ impl Compiler {
         self
     }
 
+    /// Whom compilers become where this process is root: a name or a number; without it `nobody`.
+    #[must_use]
+    pub fn with_user(mut self, user: Option<String>) -> Self {
+        self.user = user;
+        self
+    }
+
     /// A shorter time for one compilation than [`TIME_LIMIT`].
     #[must_use]
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
@@ -150,7 +160,7 @@ impl Compiler {
 
     /// Has a child close everything that compilers have closed, and try what it can still do. Cancelling ends the child.
     pub async fn check_sandbox(&self) -> Result<Checked, CompileError> {
-        parent::check(self.executable.as_deref()).await
+        parent::check(self.user.clone(), self.executable.as_deref()).await
     }
 
     /// Keeps programs on disk as well.
@@ -203,7 +213,7 @@ impl Compiler {
             info!(%key, micros_then = compiled.micros, "program found on disk");
             return Ok((Arc::new(compiled), Origin::Disk));
         }
-        let compiling = parent::compile(request, self.sandbox, self.executable.as_deref());
+        let compiling = parent::compile(request, self.sandbox, self.user.clone(), self.executable.as_deref());
         let compiled = match timeout(self.time_limit, compiling).await {
             Ok(compiled) => Arc::new(compiled?),
             Err(_) => return Err(CompileError::Timeout { limit: self.time_limit }),
@@ -278,7 +288,7 @@ async fn write(store: Arc<Store>, key: blake3::Hash, compiled: Arc<Compiled>) {
 
 /// Compiles once, keeping nothing.
 pub async fn compile(request: CompileRequest) -> Result<Compiled, CompileError> {
-    parent::compile(&request, Sandbox::default(), None).await
+    parent::compile(&request, Sandbox::default(), None, None).await
 }
 
 /// The life of a compiler child: a request on standard input, an answer on standard output.

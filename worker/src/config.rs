@@ -121,7 +121,7 @@ pub struct Options {
     #[arg(long, value_name = "MODE", env = env::SANDBOX, default_value = "best-effort")]
     sandbox: Sandbox,
 
-    /// Whom executors become when the worker is root, by name or number; the device's nodes must be open to them [default: nobody]
+    /// Whom executors and compilers become when the worker is root, by name or number; the device's nodes must be open to them [default: nobody]
     #[arg(long, value_name = "USER", env = env::EXECUTOR_USER)]
     executor_user: Option<String>,
 

@@ -70,11 +70,19 @@ pub fn close_inherited() -> Result<(), PrivilegeError> {
     Ok(())
 }
 
+/// As [`become_user`], for a process that is to end with the thread that started it.
+pub fn leave_root(user: Option<&str>) -> Result<(), PrivilegeError> {
+    // SAFETY: the call has no arguments and can't fail.
+    let parent = unsafe { libc::getppid() };
+    become_user(user)?;
+    die_with(parent)
+}
+
 /// Gives up root, where this process is root, and every capability. `user` is a name or a number; without it [`USER_DEFAULT`] is
 /// taken. The user `root` keeps the user and loses the capabilities.
-pub fn leave_root(user: Option<&str>) -> Result<(), PrivilegeError> {
-    // SAFETY: these calls have no arguments and can't fail.
-    let (own, parent) = unsafe { (libc::geteuid(), libc::getppid()) };
+pub fn become_user(user: Option<&str>) -> Result<(), PrivilegeError> {
+    // SAFETY: the call has no arguments and can't fail.
+    let own = unsafe { libc::geteuid() };
     if own == 0 {
         let user = user.unwrap_or(USER_DEFAULT);
         let account = Account::find(user)?;
@@ -86,12 +94,11 @@ pub fn leave_root(user: Option<&str>) -> Result<(), PrivilegeError> {
     {
         return Err(PrivilegeError::NotRoot(user.to_owned()));
     }
-    drop_capabilities()?;
-    die_with(parent)
+    drop_capabilities()
 }
 
 /// Takes every capability from this thread. Under `no_new_privs` none comes back.
-pub fn drop_capabilities() -> Result<(), PrivilegeError> {
+fn drop_capabilities() -> Result<(), PrivilegeError> {
     #[repr(C)]
     struct Header {
         version: u32,

@@ -1,8 +1,8 @@
 //! The compiler child: limits itself, closes everything but its pipes and CUDA's headers, compiles once, answers, exits.
 
 use std::{
+    env,
     io::{self, Read, Write},
-    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
@@ -12,10 +12,10 @@ use serde_bytes::ByteBuf;
 
 use super::{
     check::{self, Checked},
+    includes,
     library::Nvrtc,
     nvrtc::Api,
-    options,
-    sandbox::{self, Closed},
+    sandbox::{self, Closed, Opened},
     toolkit::Loaded,
 };
 use crate::privileges;
@@ -37,7 +37,9 @@ pub(super) enum Request {
     /// Load the compiler and say what it is. No stranger's text is near.
     Identify(Nvrtc),
     /// Close everything, then try what must not be possible.
-    Check,
+    Check {
+        user: Option<String>,
+    },
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -50,6 +52,8 @@ pub(super) struct Job {
     pub nvrtc: Nvrtc,
     /// Compile only where everything is closed.
     pub strict: bool,
+    /// Whom to become when root.
+    pub user: Option<String>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -89,12 +93,14 @@ pub(super) fn main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
+    privileges::close_inherited().and_then(|()| privileges::refuse_new()).map_err(io::Error::other)?;
     limit_resources()?;
-    privileges::refuse_new().map_err(io::Error::other)?;
     let answer = match read_request()? {
-        Request::Compile(job) => compile(&job),
+        Request::Compile(job) => compile(job),
         Request::Identify(nvrtc) => identify(&nvrtc),
-        Request::Check => close(&[]).map_or_else(failed, |closed| Answer::Checked(check::try_everything(closed))),
+        Request::Check { user } => {
+            close(&[], user.as_deref()).map_or_else(failed, |closed| Answer::Checked(check::try_everything(closed)))
+        }
     };
     let answer = rmp_serde::to_vec(&answer).map_err(io::Error::other)?;
     let mut stdout = io::stdout().lock();
@@ -153,23 +159,30 @@ fn exit_with_parent() -> io::Result<()> {
 }
 
 /// The library comes first, for it lies where nothing can be read afterwards; the code is looked at last.
-fn compile(job: &Job) -> Answer {
+fn compile(mut job: Job) -> Answer {
     let nvrtc = match Api::open(&job.nvrtc.library) {
         Ok(nvrtc) => nvrtc,
         Err(why) => return Answer::NoLibrary(why),
     };
-    let readable: Vec<_> = nvrtc.load_builtins().into_iter().chain(job.nvrtc.includes.iter().cloned()).collect();
-    let closed = match close(&readable) {
+    // A name in quotes is looked for in this folder too, and only compilers' files lie there.
+    if let Err(error) = nvrtc.folder().and_then(env::set_current_dir) {
+        return failed(error);
+    }
+    let mut readable: Vec<_> = job.nvrtc.includes.iter().filter_map(|folder| Opened::open(folder)).collect();
+    let folders = readable.len();
+    readable.extend(nvrtc.load_builtins().iter().filter_map(|file| Opened::open(file)));
+    let closed = match close(&readable, job.user.as_deref()) {
         Ok(closed) => closed,
         Err(error) => return failed(error),
     };
     if let Some(missing) = closed.missing().filter(|_| job.strict) {
         return Answer::Open(missing.to_owned());
     }
-    if let Err((line, message)) = options::check_includes(&job.code, closed.files) {
+    if let Err((line, message)) = includes::check(&job.code, closed.files) {
         return Answer::Refused { message, line };
     }
-    nvrtc.compile(job)
+    job.nvrtc.includes = readable[..folders].iter().map(Opened::path).collect();
+    nvrtc.compile(&job)
 }
 
 fn identify(nvrtc: &Nvrtc) -> Answer {
@@ -180,8 +193,8 @@ fn identify(nvrtc: &Nvrtc) -> Answer {
     }
 }
 
-fn close(readable: &[PathBuf]) -> io::Result<Closed> {
-    let closed = sandbox::close_files_and_network(readable)?;
+fn close(readable: &[Opened], user: Option<&str>) -> io::Result<Closed> {
+    let closed = sandbox::close_files_and_network(readable, user)?;
     exit_with_parent()?;
     sandbox::close_calls(closed)
 }

@@ -27,6 +27,7 @@ const STDERR_BYTES_MAX: u64 = 4 << 10;
 pub(super) async fn compile(
     request: &CompileRequest,
     sandbox: Sandbox,
+    user: Option<String>,
     executable: Option<&Path>,
 ) -> Result<Compiled, CompileError> {
     let started = Instant::now();
@@ -38,6 +39,7 @@ pub(super) async fn compile(
         cubin: request.target.cubin_for.is_some(),
         nvrtc,
         strict: sandbox == Sandbox::Strict,
+        user,
     };
     understand(ask(&Request::Compile(job), executable).await?, started)
 }
@@ -53,8 +55,8 @@ pub(super) async fn identify(nvrtc: Nvrtc, executable: Option<&Path>) -> Result<
 }
 
 /// Has a child close everything and try what it still can do.
-pub(super) async fn check(executable: Option<&Path>) -> Result<Checked, CompileError> {
-    match ask(&Request::Check, executable).await? {
+pub(super) async fn check(user: Option<String>, executable: Option<&Path>) -> Result<Checked, CompileError> {
+    match ask(&Request::Check { user }, executable).await? {
         Answer::Checked(checked) => Ok(checked),
         Answer::Failed(why) => Err(CompileError::Internal(why)),
         _ => Err(CompileError::Internal("the compiler answered something else".to_owned())),

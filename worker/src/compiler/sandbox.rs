@@ -6,10 +6,16 @@
 //! | [`calls`] | every system call that compiling does not need: sockets, processes, threads, signals to others | seccomp | `strict` refuses |
 //! | [`network`] | all that has an address | a network namespace | no loss: `calls` allows no socket |
 //!
-//! Beneath them the child has no capabilities, can get no new ones, has no environment, and has limits on its memory, time and
+//! Beneath them the child is not root, has no capabilities, can get no new ones, has no environment, and has limits on its memory, time and
 //! files ([`super::child`]).
 
-use std::{io, path::PathBuf, str::FromStr};
+use std::{
+    fs::File,
+    io,
+    os::fd::AsRawFd as _,
+    path::{Path, PathBuf},
+    str::FromStr,
+};
 
 use serde::{Deserialize, Serialize};
 
@@ -61,12 +67,35 @@ impl Closed {
     }
 }
 
-/// The layers that need a process of one thread; only `readable` can be read afterwards. An error is a layer that should have closed
-/// and did not.
-pub(super) fn close_files_and_network(readable: &[PathBuf]) -> io::Result<Closed> {
-    let network = network::close();
-    privileges::drop_capabilities().map_err(io::Error::other)?;
-    Ok(Closed { files: files::close(readable)?, calls: false, network })
+/// A file or folder of CUDA's, opened by whom this process was at its start: it may lie in the home of root.
+pub(super) struct Opened {
+    path: PathBuf,
+    file: File,
+}
+
+impl Opened {
+    /// None where there is nothing to read.
+    pub(super) fn open(path: &Path) -> Option<Self> {
+        Some(Self { path: path.to_owned(), file: File::open(path).ok()? })
+    }
+
+    /// Where whom this process is now finds it.
+    pub(super) fn path(&self) -> PathBuf {
+        if self.path.exists() {
+            return self.path.clone();
+        }
+        format!("/proc/self/fd/{}", self.file.as_raw_fd()).into()
+    }
+}
+
+/// The layers that need a process of one thread; only `readable` can be read afterwards, by `user` where this process is root. An error is a
+/// layer that should have closed and did not.
+pub(super) fn close_files_and_network(readable: &[Opened], user: Option<&str>) -> io::Result<Closed> {
+    let network = network::close_as_root();
+    privileges::become_user(user).map_err(io::Error::other)?;
+    let network = network || network::close_as_anybody();
+    let readable: Vec<PathBuf> = readable.iter().map(Opened::path).collect();
+    Ok(Closed { files: files::close(&readable)?, calls: false, network })
 }
 
 /// The last layer: afterwards this process starts no thread. It holds for the threads that there are.

@@ -121,8 +121,8 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let promises: Vec<_> = config.pools.iter().map(|pool| pool.promise).collect();
     let admission = Admission::new(&promises);
     let store = start::store(&config.cache)?;
-    let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_time_limit(config.compile_limit);
-    let compiler = Arc::new(compiler.with_store(store));
+    let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_user(config.executor_user.clone());
+    let compiler = Arc::new(compiler.with_time_limit(config.compile_limit).with_store(store));
     tokio::spawn(start::prepare_compiler(Arc::clone(&compiler), config.sandbox));
     let devices = start::devices(&config, &admission, &compiler, &metrics).await?;
     // Readings are of NVIDIA's devices, unless a library was named that knows of others.

@@ -246,6 +246,45 @@ async fn a_compiler_can_do_nothing_but_compile() {
     assert!(leaks.is_empty(), "{leaks:?}");
 }
 
+/// For what this thread starts, as on a kernel that has no Landlock.
+fn have_no_landlock() {
+    use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
+    let rules = [(libc::SYS_landlock_create_ruleset, vec![])].into();
+    let arch = TargetArch::try_from(std::env::consts::ARCH).expect("seccomp knows it");
+    let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(libc::EPERM as u32), arch);
+    let program: BpfProgram = filter.and_then(TryInto::try_into).expect("the filter is a plain one");
+    seccompiler::apply_filter(&program).expect("seccomp is in every kernel that is supported");
+}
+
+#[tokio::test]
+async fn without_landlock_a_source_still_reads_cudas_headers_and_no_file_of_the_host() {
+    have_no_landlock();
+    let compiler = Compiler::new(None).with_executable(executable());
+    assert!(!compiler.check_sandbox().await.unwrap().closed.files);
+    compiler.compile(request(&format!("#include <cuda_fp16.h>\n{GOOD}"))).await.unwrap();
+    for leak in [
+        "/**/#include \"/etc/passwd\"",
+        "#/**/include \"/etc/passwd\"",
+        "#include \"etc/passwd\"",
+        "%:include </etc/passwd>",
+    ] {
+        match compiler.compile(request(&format!("{leak}\n{GOOD}"))).await.unwrap_err() {
+            CompileError::Source { message, log, .. } => {
+                assert!(!message.contains("root") && !log.contains("root"), "{leak}: {message}\n{log}");
+            }
+            other => panic!("{leak}: {other}"),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_compiler_becomes_whom_it_is_told_to_or_compiles_nothing() {
+    let compiler = Compiler::new(None).with_executable(executable()).with_user(Some("nobody-of-that-name".to_owned()));
+    let failure = Failure::from(compiler.compile(request(GOOD)).await.unwrap_err());
+    assert_eq!(failure.verdict, Verdict::Infrastructure);
+    assert!(failure.message.contains("nobody-of-that-name"), "{}", failure.message);
+}
+
 #[tokio::test]
 async fn a_strict_worker_compiles_where_the_kernel_closes_everything_and_nowhere_else() {
     let compiler = || Compiler::new(None).with_executable(executable()).with_sandbox(Sandbox::Strict);

@@ -1,0 +1,206 @@
+//! Which files a source may include.
+//!
+//! Where the kernel closes the file system to the compiler, this only names the line of what could not be read anyway. Where it can't, the text
+//! is all there is to go by, and text is not C++: where comments, strings and skipped groups begin and end is for NVRTC to say, and whoever
+//! reads them otherwise is led past an include by them. So no state is followed from line to line. A word that can include something has to
+//! stand in a whole plain line, or where nothing makes a directive of it, whatever came before.
+
+/// What includes, or may in a front end of tomorrow. Only a word by itself does.
+const WORDS: [&str; 4] = ["include", "include_next", "import", "embed"];
+/// Other spellings of `#` and of a continued line, and ways to ask whether a file is there.
+const ODD: [&str; 4] = ["??=", "??/", "__has_include", "__has_embed"];
+/// Alone in the names that NVIDIA's headers have.
+const NAME_CHARACTERS: [char; 5] = ['_', '-', '.', '/', '+'];
+
+const ONLY_CUDAS: &str = "only CUDA's own headers can be included, by their plain names";
+const ONLY_PLAIN: &str = "this worker can't close its file system to the compiler, so an include has to be a line of its own, with nothing around it \
+                          and the name as it is, and trigraphs, __has_include and __has_embed are not accepted";
+
+/// Why a source is refused, and its line.
+type Refused = (u32, String);
+
+/// Refuses what reaches for files of the worker.
+pub(super) fn check(code: &str, sandboxed: bool) -> Result<(), Refused> {
+    for (line, text) in (1..).zip(code.lines()) {
+        let operand = text.trim_start().strip_prefix('#').and_then(|rest| rest.trim_start().strip_prefix("include"));
+        let name = operand.and_then(|operand| operand.trim_start().strip_prefix(['<', '"']));
+        if name.is_some_and(|name| name.starts_with('/') || name.contains("..")) {
+            return Err(refused(line, ONLY_CUDAS));
+        }
+    }
+    if sandboxed {
+        return Ok(());
+    }
+    if let Some(at) = ODD.iter().find_map(|odd| code.find(odd)) {
+        return Err(refused(line_of(code, at), ONLY_PLAIN));
+    }
+    // Line by line and with continued lines joined: in a raw string they are not.
+    check_words(code)?;
+    check_words(&joined(code))
+}
+
+fn check_words(text: &str) -> Result<(), Refused> {
+    let is_in_word = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '$';
+    let mut end = 0;
+    while let Some(start) = text[end..].find(is_in_word).map(|start| end + start) {
+        let rest = &text[start..];
+        end = start + rest.find(|c| !is_in_word(c)).unwrap_or(rest.len());
+        let word = &text[start..end];
+        if WORDS.contains(&word) && can_include(&text[..start], word, &text[end..]) {
+            return Err(refused(line_of(text, start), ONLY_PLAIN));
+        }
+    }
+    Ok(())
+}
+
+/// Whether a word between these texts may read a file, other than as a plain include. A directive begins a line, but for blanks and comments:
+/// a comment ends before whatever else the word follows.
+fn can_include(before: &str, word: &str, after: &str) -> bool {
+    let near = before.trim_end_matches(is_blank);
+    let Some(to_mark) = near.strip_suffix('#').or_else(|| near.strip_suffix("%:")) else {
+        let own_line = last_line(before).trim_matches(is_blank);
+        return near.ends_with("*/") || word == "import" && matches!(own_line, "" | "export");
+    };
+    let to_mark = last_line(to_mark).trim_matches(is_blank);
+    match to_mark {
+        "" => !is_plain(last_line(before), word, after),
+        _ => to_mark.ends_with("*/"),
+    }
+}
+
+/// `#include <name>`, and at most a comment behind it.
+fn is_plain(before: &str, word: &str, after: &str) -> bool {
+    let is_directive = before.split([' ', '\t']).collect::<String>() == "#" && word == "include";
+    let operand = after.lines().next().unwrap_or_default().trim();
+    let split = match operand.chars().next() {
+        Some('<') => operand[1..].split_once('>'),
+        Some('"') => operand[1..].split_once('"'),
+        _ => None,
+    };
+    is_directive
+        && split.is_some_and(|(name, rest)| {
+            let rest = rest.trim_start();
+            is_name(name) && (rest.is_empty() || rest.starts_with("//") || rest.starts_with("/*"))
+        })
+}
+
+fn is_name(name: &str) -> bool {
+    let plain = |c: char| c.is_ascii_alphanumeric() || NAME_CHARACTERS.contains(&c);
+    !name.is_empty() && !name.starts_with('/') && !name.contains("..") && name.chars().all(plain)
+}
+
+/// What a front end may take for nothing, or for nothing that it minds.
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || c.is_control() || !c.is_ascii()
+}
+
+/// What may be the rest of a line, for those to whom a carriage return ends one too.
+fn last_line(text: &str) -> &str {
+    text.rsplit(['\n', '\r']).next().unwrap_or_default()
+}
+
+/// With lines that a backslash continues in one, and empty lines behind them, so that the others keep their numbers.
+fn joined(code: &str) -> String {
+    let mut text = String::with_capacity(code.len());
+    let mut owed = 1;
+    for line in code.split('\n') {
+        if let Some(start) = line.strip_suffix('\\').or_else(|| line.strip_suffix("\\\r")) {
+            text.push_str(start);
+            owed += 1;
+        } else {
+            text.push_str(line);
+            text.extend(std::iter::repeat_n('\n', owed));
+            owed = 1;
+        }
+    }
+    text
+}
+
+fn line_of(text: &str, at: usize) -> u32 {
+    1 + text[..at].matches('\n').count() as u32
+}
+
+fn refused(line: u32, why: &str) -> Refused {
+    (line, format!("line {line}: {why}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn includes_of_host_files_are_refused_with_their_line() {
+        for code in ["#include \"/etc/passwd\"", "#  include <../../secret>", " #include </etc/shadow>"] {
+            assert_eq!(check(&format!("int x;\n{code}\n"), true).unwrap_err().0, 2, "{code}");
+            assert_eq!(check(&format!("int x;\n{code}\n"), false).unwrap_err().0, 2, "{code}");
+        }
+        assert!(check("#include NAME", true).is_ok(), "the sandbox has closed whatever it is");
+    }
+
+    /// Each was tried on NVRTC 12.9, which reads the file, but for the last ones, which another front end may read.
+    const DISGUISES: [&str; 24] = [
+        "/**/#include \"/etc/shadow\"",
+        "#/**/include \"/etc/shadow\"",
+        "#/*\n*/include \"/etc/shadow\"",
+        "#/* # */include \"/etc/shadow\"",
+        "/*\n// */ #include \"/etc/shadow\"",
+        "%:include \"/etc/shadow\"",
+        "%: /**/ include \"/etc/shadow\"",
+        "??=include \"/etc/shadow\"",
+        "#inc\\\nlude \"/etc/shadow\"",
+        "#inc\\\r\nlude \"/etc/shadow\"",
+        "#inc??/\nlude \"/etc/shadow\"",
+        "\\\n#\\\ninclude \"/etc/shadow\"",
+        "#\rinclude \"/etc/shadow\"",
+        "\u{b}#\u{c}include\u{b}\"/etc/shadow\"",
+        "#if 0\ndon't /* \n#endif\n#include NAME\n// */",
+        "const char* a = R\"(\" /* )\";\n#include NAME\n// */",
+        "#include_next <shadow>",
+        "#define NAME \"/etc/shadow\"\n#include NAME",
+        "#if __has_include(\"/etc/shadow\")\n#endif",
+        "#import <shadow>",
+        "#embed \"/etc/shadow\"",
+        "\u{feff}#include \"/etc/shadow\"",
+        "x;\r#include \"/etc/shadow\"",
+        "export import \"/etc/shadow\";",
+    ];
+
+    #[test]
+    fn an_include_in_disguise_is_refused_where_files_are_not_closed() {
+        for code in DISGUISES {
+            let code = format!("int x;\n{code}\n");
+            assert!(check(&code, false).is_err(), "{code:?}");
+        }
+        for name in ["/etc/shadow", "a/../../b", "a\\057b", "a b", "", "é.h"] {
+            assert!(check(&format!("#include <{name}>"), false).is_err(), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_line_of_a_disguise_is_told_also_behind_continued_lines() {
+        let (line, told) = check("#define A 1 \\\n + 1\nint x;\n/**/ #include <a.h>\n", false).unwrap_err();
+        assert_eq!(line, 4);
+        assert!(told.starts_with("line 4: this worker can't close"), "{told}");
+    }
+
+    #[test]
+    fn ordinary_code_passes_where_files_are_not_closed() {
+        let code = r#"
+            // #include <stdio.h> is not there, and "/* is no comment
+            /* nor does
+             * #include "/etc/passwd" mean anything here */
+            #include <cuda_fp16.h>
+            #  include "cuda/std/limits" // of libcu++
+            #include <cub/block/block_reduce.cuh> /* and CUB */
+            #define INCLUDE(x) do { \
+                include(x); \
+            } while (0)
+            #define TEXT(x) #x
+            __device__ int include(int import) { return import ? '"' : 1'000; }
+            __device__ const char* text = "include \"me\" \\ \n" R"(#include <x>)";
+            __device__ float embed(float dim) { return embedding /* of */ (dim); }
+        "#;
+        assert_eq!(check(code, false), Ok(()));
+        assert_eq!(check(&code.replace('\n', "\r\n"), false), Ok(()));
+    }
+}
