@@ -1,16 +1,20 @@
 //! A worker that can't start says why, what to do, and with which exit code. (faults 21 and 40)
 
-use std::{process::Stdio, time::Duration};
+use std::{fs, process::Stdio, time::Duration};
 
 use gpufleet_local::programs;
-use gpufleet_tests::{Ground, WAIT};
+use gpufleet_tests::{Ground, WAIT, poll_until};
 use tokio::process::Command;
+
+fn worker(amqp_url: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(programs::ours(None, "gpufleet-worker").unwrap());
+    command.arg("run").args(arguments).env("GPUFLEET_AMQP_URL", amqp_url).stdin(Stdio::null()).kill_on_drop(true);
+    command
+}
 
 /// Runs a worker until it ends by itself; gives its exit code and what it said.
 async fn failing_worker(amqp_url: &str, arguments: &[&str]) -> (i32, String) {
-    let mut command = Command::new(programs::ours(None, "gpufleet-worker").unwrap());
-    command.arg("run").args(arguments).env("GPUFLEET_AMQP_URL", amqp_url).stdin(Stdio::null()).kill_on_drop(true);
-    let output = tokio::time::timeout(WAIT, command.output()).await.expect("it ends").unwrap();
+    let output = tokio::time::timeout(WAIT, worker(amqp_url, arguments).output()).await.expect("it ends").unwrap();
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
@@ -21,6 +25,33 @@ async fn a_missing_driver_is_named_with_the_way_out() {
     let (code, said) = failing_worker(&ground.endpoints().amqp_url, &missing).await;
     assert_eq!(code, 10, "{said}");
     assert!(said.contains("/nonexistent/libcuda.so.1"), "{said}");
+}
+
+/// A named pipe that nobody writes to: the loader of libraries waits in it for ever, as in a driver that hangs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_driver_hangs_can_be_stopped() {
+    let ground = Ground::shared("hung-driver").await;
+    let folder = tempfile::tempdir().unwrap();
+    let driver = folder.path().join("libcuda.so.1");
+    assert!(Command::new("mkfifo").arg(&driver).status().await.unwrap().success());
+    let driver = driver.to_str().unwrap();
+    for signal in [libc::SIGTERM, libc::SIGINT] {
+        let mut worker =
+            worker(&ground.endpoints().amqp_url, &["--cuda", driver]).stderr(Stdio::null()).spawn().unwrap();
+        poll_until("a child opens the driver", async || processes_with(driver).len() == 2).await;
+        // SAFETY: kill has no memory effects, and the worker has not been waited for.
+        assert_eq!(unsafe { libc::kill(worker.id().unwrap() as libc::pid_t, signal) }, 0);
+        let ended = tokio::time::timeout(WAIT, worker.wait()).await.expect("it ends").unwrap();
+        assert_eq!(ended.code(), Some(0));
+        poll_until("the child has ended too", async || processes_with(driver).is_empty()).await;
+    }
+}
+
+/// Processes by an argument of theirs.
+fn processes_with(argument: &str) -> Vec<u32> {
+    let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    let has = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(argument));
+    all.filter(has).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]

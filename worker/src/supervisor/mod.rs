@@ -27,6 +27,7 @@ mod start;
 use std::{
     collections::HashSet,
     net::SocketAddr,
+    pin::pin,
     sync::{Arc, Mutex},
     time::Duration,
 };
@@ -124,7 +125,11 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_user(config.executor_user.clone());
     let compiler = Arc::new(compiler.with_time_limit(config.compile_limit).with_store(store));
     tokio::spawn(start::prepare_compiler(Arc::clone(&compiler), config.sandbox));
-    let devices = start::devices(&config, &admission, &compiler, &metrics).await?;
+    let devices = tokio::select! {
+        devices = start::devices(&config, &admission, &compiler, &metrics) => devices?,
+        // A driver may take its time, or hang. What opens devices ends with us.
+        _ = signals.next() => return Ok(()),
+    };
     // Readings are of NVIDIA's devices, unless a library was named that knows of others.
     let has_gpu = devices.iter().any(|slot| !slot.is_emulated());
     let library = config.nvml.clone().filter(|name| has_gpu || name != nvml::LIBRARY);
@@ -189,9 +194,12 @@ impl Supervisor {
         service::stopping();
         self.leaving.cancel();
         self.admission.tell(scheduler::Event::Draining);
-        join_all(intakes).await;
-        handling.close();
-        self.finish_running(&handling, signals).await;
+        let left = async {
+            join_all(intakes).await;
+            handling.close();
+            handling.wait().await;
+        };
+        self.finish_running(left, signals).await;
         // They may be waiting for a broker that is away.
         heartbeat.abort();
         following.abort();
@@ -244,14 +252,15 @@ impl Supervisor {
 
     /// Lets running jobs end within the grace; a second signal or the end of the grace kills their executors, and the broker
     /// gives the jobs to another worker.
-    async fn finish_running(&self, handling: &TaskTracker, signals: &mut Signals) {
+    async fn finish_running(&self, left: impl Future<Output = ()>, signals: &mut Signals) {
+        let mut left = pin!(left);
         tokio::select! {
-            () = handling.wait() => return,
+            () = &mut left => return,
             () = tokio::time::sleep(self.config.grace) => warn!("grace is over, running jobs go back to their queues"),
             signal = signals.next() => warn!(signal, "second signal, running jobs go back to their queues"),
         }
         self.devices.iter().flat_map(DeviceSlot::executors).for_each(|executor| executor.kill());
-        if tokio::time::timeout(FAREWELL_DEADLINE, handling.wait()).await.is_err() {
+        if tokio::time::timeout(FAREWELL_DEADLINE, left).await.is_err() {
             warn!("some deliveries were not settled, the broker will deliver them again");
         }
     }
