@@ -10,11 +10,13 @@
 //! | a worker dies while it writes | the rest under a temporary name goes after [`REMAINS_KEPT`] |
 //! | somebody else can write to the folder | it is not used at all |
 //! | a file is not ours, or others can write to it | it is not read |
-//! | there is more than the folder may hold | what nobody has used for longest goes, under a lock that all workers of the folder take |
+//! | there is more than the folder may hold | what nobody has used for longest goes, under a lock that one worker of the folder takes at a time |
+//! | a worker stops in the middle of that | the others keep what they compile and wait for nobody: the folder grows until the lock is free |
 
 use std::{
     collections::BTreeMap,
-    fs::{self, DirBuilder, File, FileTimes, Metadata, OpenOptions},
+    fs::{self, DirBuilder, File, FileTimes, Metadata, OpenOptions, TryLockError},
+    hash::{BuildHasher as _, RandomState},
     io::{self, Read, Write},
     os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt},
     path::{Path, PathBuf},
@@ -43,6 +45,8 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 pub struct Store {
     folder: PathBuf,
     bytes_max: u64,
+    /// Its part of temporary names: a process's number names workers of other containers too.
+    own: u64,
     written: AtomicU64,
 }
 
@@ -82,7 +86,7 @@ impl Store {
         if mode & !FOLDER_MODE != 0 {
             return Err(StoreError::Open { folder, mode });
         }
-        Ok(Self { folder, bytes_max, written: AtomicU64::new(0) })
+        Ok(Self { folder, bytes_max, own: RandomState::new().hash_one(()), written: AtomicU64::new(0) })
     }
 
     pub fn folder(&self) -> &Path {
@@ -123,7 +127,7 @@ impl Store {
             return Ok(());
         }
         let number = self.written.fetch_add(1, Ordering::Relaxed);
-        let temporary = self.folder.join(format!("{}-{number}.{TEMPORARY}", std::process::id()));
+        let temporary = self.folder.join(format!("{:016x}-{number}.{TEMPORARY}", self.own));
         let written = OpenOptions::new()
             .write(true)
             .create(true)
@@ -155,10 +159,22 @@ impl Store {
         self.folder.join(key.to_hex().as_str()).with_extension(EXTENSION)
     }
 
-    /// Under a lock, or two workers would each drop what makes room for the other's file too.
+    /// Under a lock, or two workers would each drop what makes room for the other's file too. Where another has it, the surplus stays for
+    /// once: nobody waits for a worker that may be stopped.
     fn drop_surplus(&self) -> io::Result<()> {
         let folder = File::open(&self.folder)?;
-        folder.lock()?;
+        match folder.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(()),
+            Err(TryLockError::Error(error)) => return Err(error),
+        }
+        let dropped = self.drop_oldest();
+        // Not left to the end of the descriptor: a child that is just being started has a copy of it.
+        folder.unlock()?;
+        dropped
+    }
+
+    fn drop_oldest(&self) -> io::Result<()> {
         let (mut kept, mut bytes) = (BTreeMap::new(), 0);
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;

@@ -146,6 +146,28 @@ fn remains_of_a_dead_worker_go_and_those_of_one_at_work_stay() {
     assert!(!old.exists() && new.exists());
 }
 
+#[test]
+fn a_program_is_kept_while_another_worker_holds_the_folder() {
+    let (_parent, folder) = folder();
+    let one = encode(key(0), &program("0")).unwrap().len() as u64;
+    let store = Store::open(&folder, one).unwrap();
+    let held = File::open(&folder).unwrap();
+    held.lock().unwrap();
+    store.put(key(0), &program("0")).unwrap();
+    store.put(key(1), &program("1")).unwrap();
+    assert_eq!(files(&folder).len(), 2, "the surplus stays for once");
+    held.unlock().unwrap();
+    store.put(key(2), &program("2")).unwrap();
+    assert_eq!(files(&folder), [store.path(key(2))]);
+}
+
+#[test]
+fn no_two_workers_write_to_one_temporary_file() {
+    let (_parent, folder) = folder();
+    let [first, second] = [(); 2].map(|()| Store::open(&folder, LARGE).unwrap());
+    assert_ne!(first.own, second.own, "not even two of one process number");
+}
+
 /// What each of many workers does to one folder.
 fn work(folder: &Path, bytes_max: u64) {
     let store = Store::open(folder, bytes_max).unwrap();
@@ -183,6 +205,8 @@ fn several_processes_share_a_folder() {
         let output = child.wait_with_output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
     }
+    // Each may have been the last to find the other at it.
+    Store::open(&folder, CAP_OF_CHILD).unwrap().put(key(0), &program("0")).unwrap();
     assert!(bytes_in(&folder) <= CAP_OF_CHILD);
     assert!(files(&folder).iter().all(|path| path.extension().unwrap() == EXTENSION), "nothing is left half written");
     assert!(!files(&folder).is_empty());
