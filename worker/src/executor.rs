@@ -16,6 +16,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 mod child;
+mod claims;
 mod clocks;
 mod cubin;
 mod cuda;

@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CudaSpec,
+    CudaSpec, claims,
     flight::{Announcer, Ended, Pending, Shared, Stop, Watched},
     keeper::Ward,
     link,
@@ -277,7 +277,9 @@ impl Executor {
         shared.submit(run, pending, code, job.time_limit)?;
         let ended = shared.wait(id, ending, job.time_limit, job.cancel).await;
         match ended {
-            Ended::Finished { outcome, mut timings } => {
+            Ended::Finished { outcome, timings } => {
+                let (launches, device_bytes) = (job.task.launches.len(), shared.device.memory_bytes);
+                let mut timings = claims::timings(timings, started.elapsed(), launches, device_bytes);
                 timings.compile_us = compile_us;
                 if timings.total_us == 0 {
                     timings.total_us = started.elapsed().as_micros() as u64;

@@ -17,6 +17,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
+    claims,
     flight::{Cut, Ended, Pending, Shared},
     keeper::Exit,
     loss::{Loss, LostCause},
@@ -76,15 +77,15 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
             Ok(Some(FromExecutor::Memory(report))) => shared.memory_is(report),
             Ok(Some(FromExecutor::Waits { job })) => shared.state().clocks.wait(job, Instant::now()),
             Ok(Some(FromExecutor::GoesOn { job })) => shared.state().clocks.go_on(job, Instant::now()),
-            Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(shared, segment, reason),
-            Ok(Some(FromExecutor::Poisoned(said))) => *poison = Some(said),
+            Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(shared, segment, claims::text(&reason)),
+            Ok(Some(FromExecutor::Poisoned(said))) => *poison = Some(claims::poison(said)),
             Ok(Some(FromExecutor::Ready(..) | FromExecutor::Refused(_))) => {
                 return Some("it said twice that it is ready".to_owned());
             }
             Ok(None) => return None,
             // A child that is killed resets the socket where it had unread frames.
             Err(FrameError::Io(_)) => return None,
-            Err(error) => return Some(format!("could not {error}")),
+            Err(error) => return Some(claims::text(&format!("could not {error}"))),
         }
     }
 }
@@ -99,7 +100,7 @@ fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timi
     state.programs.release(pending.program);
     drop(state);
     // Whoever cancelled the job does not want its outcome.
-    drop(pending.answer.send(Ended::Finished { outcome, timings }));
+    drop(pending.answer.send(Ended::Finished { outcome: outcome.map_err(claims::failure), timings }));
 }
 
 fn unpinned(shared: &Shared, segment: u32, reason: String) {

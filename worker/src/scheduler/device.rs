@@ -102,7 +102,9 @@ impl Device {
     }
 
     fn kept_by_others(&self, pool: PoolId) -> u64 {
-        self.seats.iter().filter(|seat| seat.pool != pool).map(|seat| seat.kept).sum()
+        // Executors say what they keep, and may say anything.
+        let others = self.seats.iter().filter(|seat| seat.pool != pool);
+        others.fold(0, |sum, seat| sum.saturating_add(seat.kept))
     }
 
     /// What running jobs and other executors leave for the pool's executor to keep.

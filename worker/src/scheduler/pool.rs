@@ -110,11 +110,12 @@ impl Pool {
         } else {
             self.time = self.time.saturating_sub(self.virtual_time(charged_us - used_us));
         }
-        self.expected_us = (self.expected_us * (SMOOTHING - 1) + used_us).div_ceil(SMOOTHING).max(1);
+        let sum = self.expected_us.saturating_mul(SMOOTHING - 1).saturating_add(used_us);
+        self.expected_us = sum.div_ceil(SMOOTHING).max(1);
     }
 
     fn charge(&mut self, used_us: u64) {
-        self.time += self.virtual_time(used_us);
+        self.time = self.time.saturating_add(self.virtual_time(used_us));
     }
 
     fn virtual_time(&self, used_us: u64) -> u128 {

@@ -172,14 +172,18 @@ impl Permit {
     pub(super) fn leave(mut self, used_us: u64) {
         self.used_us = Some(used_us);
     }
+
+    /// No longer than it held its place: the executor says what a job has used, and may say anything.
+    fn used_us(&self) -> u64 {
+        let held_us = self.granted.map_or(0, |granted| granted.elapsed().as_micros() as u64);
+        self.used_us.map_or(held_us, |used_us| used_us.min(held_us))
+    }
 }
 
 impl Drop for Permit {
     fn drop(&mut self) {
         self.admission.lock().waiting.remove(&self.ticket);
-        let held_us = || self.granted.map_or(0, |granted| granted.elapsed().as_micros() as u64);
-        let used_us = self.used_us.unwrap_or_else(held_us);
-        self.admission.tell(Event::Left { ticket: self.ticket, used_us });
+        self.admission.tell(Event::Left { ticket: self.ticket, used_us: self.used_us() });
     }
 }
 
@@ -217,6 +221,18 @@ mod tests {
         assert_eq!(admission.running(), 1);
         drop(first);
         assert_eq!(second.await.unwrap().unwrap(), DeviceId(0));
+        assert_eq!(admission.running(), 0);
+    }
+
+    #[tokio::test]
+    async fn a_job_is_charged_for_no_more_time_than_it_held_its_place() {
+        let admission = one_place();
+        let (mut permit, _) = admission.admit(DEMAND).await.unwrap();
+        permit.used_us = Some(u64::MAX);
+        assert!(permit.used_us() < Duration::from_secs(3600).as_micros() as u64);
+        permit.used_us = Some(0);
+        assert_eq!(permit.used_us(), 0);
+        permit.leave(u64::MAX);
         assert_eq!(admission.running(), 0);
     }
 

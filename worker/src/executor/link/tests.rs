@@ -128,6 +128,48 @@ async fn an_executor_says_which_jobs_wait_and_which_go_on() {
 }
 
 #[tokio::test]
+async fn texts_of_an_executor_are_cut_to_what_a_reply_holds() {
+    use gpufleet_schema::bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX};
+    let (keeper, _end) = Keeper::of_a_stuck_child();
+    let (shared, _queue) = shared(keeper);
+    let ending = sent(&shared, 1).await;
+    let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+    ours.set_nonblocking(true).unwrap();
+    let mut incoming = Incoming::new(UnixStream::from_std(ours).unwrap().into_split().0);
+    let long = "x".repeat(1 << 20);
+    let failure = Failure { detail: Some(long.clone()), ..Failure::new(Verdict::User, FailureCode::LaunchError, "") };
+    let failure = Failure { message: long.clone(), ..failure };
+    let poison = Poison {
+        code: 700,
+        name: long.clone(),
+        text: long.clone(),
+        seen_by: None,
+        kernel: None,
+        report: None,
+        device: true,
+    };
+    let said = [
+        FromExecutor::Finished { job: 1, outcome: Err(failure), timings: Timings::default() },
+        FromExecutor::Unpinned { segment: 1, reason: long },
+        FromExecutor::Poisoned(poison),
+    ];
+    // The socket does not hold them all at once.
+    let saying = std::thread::spawn(move || said.iter().for_each(|said| frame::write(&theirs, said).unwrap()));
+    let mut poison = None;
+    assert_eq!(hear(&shared, &mut incoming, &mut poison).await, None);
+    saying.join().unwrap();
+    match ending.await.unwrap() {
+        Ended::Finished { outcome: Err(failure), .. } => {
+            assert_eq!(failure.message.len(), FAILURE_MESSAGE_BYTES_MAX);
+            assert_eq!(failure.detail.map(|detail| detail.len()), Some(FAILURE_DETAIL_BYTES_MAX));
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!(describe(&poison.unwrap()).len() < 4 << 10);
+    assert!(shared.state().unpinned.as_ref().is_some_and(|reason| reason.len() < 4 << 10));
+}
+
+#[tokio::test]
 async fn jobs_of_an_executor_that_does_not_die_are_answered_and_its_device_is_suspect() {
     let (keeper, _end) = Keeper::of_a_stuck_child();
     let (shared, _child) = shared(keeper);

@@ -137,3 +137,20 @@ fn what_waited_behind_jobs_that_are_refused_starts() {
     assert_eq!(starts(&actions), [51]);
     assert_eq!((actions.len(), scheduler.waiting()), (51, 0));
 }
+
+#[test]
+fn whatever_executors_say_of_time_and_memory_the_books_stand() {
+    let mut scheduler = three_pools();
+    for pool in 0..2 {
+        scheduler.step(Event::Kept { device: DEVICE, pool: PoolId(pool), bytes: u64::MAX });
+    }
+    scheduler.step(arrived(1, 2, 10));
+    for pool in 0..2 {
+        scheduler.step(Event::Kept { device: DEVICE, pool: PoolId(pool), bytes: 0 });
+    }
+    for ticket in 1..10 {
+        assert_eq!(scheduler.running(), 1, "job {ticket}");
+        scheduler.step(Event::Left { ticket: Ticket(ticket), used_us: u64::MAX });
+        scheduler.step(arrived(ticket + 1, 2, 10));
+    }
+}
