@@ -60,6 +60,11 @@ impl Ground {
         ground
     }
 
+    /// With a broker and a database of its own, for a scenario that breaks them for long.
+    pub async fn alone(label: &str) -> Self {
+        Self::on(&start_services().await, label, QueueKind::default()).await
+    }
+
     /// With more in the environment of its workers.
     pub async fn with_environment(label: &str, environment: &[(&str, &str)]) -> Self {
         let services = SERVICES.get_or_init(start_services).await;

@@ -18,6 +18,16 @@ impl Ground {
         evaluate(self.fleet(), expression).await
     }
 
+    /// Kills the broker and starts it again. It writes the names of its queues' Raft members half a second after they were made, and without
+    /// them does not bring up its streams any more: this is about a broker that has had that half second.
+    pub async fn crash_broker(&self) {
+        let names = "maps:get(directory_rev, maps:get(names, ra_system:fetch(System)))";
+        let written = format!("[ok = dets:sync({names}) || System <- [coordination, quorum_queues]], ok.");
+        self.erlang(&written).await;
+        self.services().broker().kill9().await.unwrap();
+        self.services().broker().restart().await.unwrap();
+    }
+
     /// Makes a durable queue with arguments in Erlang's words, such as `[{<<"x-max-length">>, long, 3}]`.
     pub async fn declare_queue(&self, name: &str, arguments: &str) {
         declare_queue(self.fleet(), name, arguments).await;

@@ -20,8 +20,7 @@ async fn a_thousand_jobs_in_flight_survive_a_crash_of_the_broker() {
     let crash = async {
         ground.poll_count("some answered, most in flight", JobState::Succeeded, 20).await;
         assert!(fleet.counts().replies < JOBS as u64 / 2, "the crash comes in the middle");
-        ground.services().broker().kill9().await.unwrap();
-        ground.services().broker().restart().await.unwrap();
+        ground.crash_broker().await;
     };
     let (handles, ()) = tokio::join!(submissions, crash);
 

@@ -9,7 +9,7 @@ use gpufleet_schema::{
     topology::{DEAD, DEAD_KEY, DEAD_QUEUE, task_queue},
 };
 use gpufleet_tests::{Ground, METRICS, WAIT, busy, kernels, poll_until};
-use gpufleet_transport::{Message, Properties, PublishError};
+use gpufleet_transport::{Message, Options, Properties, PublishError};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
@@ -83,6 +83,26 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
         busy::assert_done(&handle.as_mut().unwrap().wait(WAIT).await.unwrap().outputs);
     }
     ground.check_history(handles.len()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_alarm_has_no_job_run_twice() {
+    let ground = Ground::alone("long-alarm").await;
+    let worker = ground.worker_with(&METRICS).await;
+    let fleet = ground.client().await;
+    worker.pause_executors();
+    let mut handle = fleet.submit(busy::for_millis(1)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    ground.watermark("0.0000001").await;
+    worker.poll_metric("the alarm", "gpufleet_publishing_blocked", &[], 1.0).await;
+    worker.resume_executors();
+    // So long a producer waits for a confirmation.
+    tokio::time::sleep(Options::CONFIRM_DEADLINE_DEFAULT + Duration::from_secs(5)).await;
+    ground.watermark("0.4").await;
+    handle.wait(WAIT).await.unwrap();
+    poll_until("it is acknowledged", async || worker.metrics().await.sum("gpufleet_messages_held", &[]) == 0.0).await;
+    assert_eq!(worker.metrics().await.sum("gpufleet_attempts_total", &[]), 1.0);
+    ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,7 +1,7 @@
 //! An executor that dies takes its job's attempt and nothing else: the job is tried again a bounded number of times, and the
 //! worker lives. (faults 19 and 38)
 
-use gpufleet_schema::{AttemptState, FailureCode, JobState, Verdict};
+use gpufleet_schema::{AttemptState, FailureCode, JobState, Verdict, topology::retry_rung};
 use gpufleet_tests::{Ground, WAIT, busy, dead_letters, kernels, poll_until};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -22,6 +22,19 @@ async fn a_job_whose_executor_is_killed_is_tried_again_by_the_same_worker() {
     let attempts: Vec<_> = detail.attempts.iter().map(|a| (a.attempt, a.state)).collect();
     assert_eq!(attempts, [(1, AttemptState::Lost), (2, AttemptState::Succeeded)]);
     assert_eq!(detail.attempts[0].failure.as_ref().unwrap().code, FailureCode::ExecutorLost.name());
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_is_tried_again_though_somebody_deleted_the_queue_in_which_it_waits_for_that() {
+    let ground = Ground::shared("no-ladder").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_seconds(12)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    ground.broker().await.delete_queue(retry_rung(1).name).await.unwrap();
+    worker.kill_executor().await;
+    assert_eq!(handle.wait(WAIT).await.unwrap().attempt, 2);
     ground.check_history(1).await;
 }
 

@@ -185,10 +185,7 @@ impl Target {
                 self.a_while(500, 3000).await;
                 self.proxy.clear();
             }
-            Fault::BrokerKilled => {
-                broker.kill9().await.unwrap();
-                broker.restart().await.unwrap();
-            }
+            Fault::BrokerKilled => self.ground.crash_broker().await,
             Fault::BrokerFrozen => {
                 broker.pause();
                 self.a_while(500, 5000).await;

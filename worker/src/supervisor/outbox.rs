@@ -135,7 +135,7 @@ impl Supervisor {
             properties,
             mandatory: true,
         };
-        self.broker.publish(message).await
+        self.publish_kept(message).await
     }
 
     /// Puts the whole message back as a copy that carries its own count of deliveries.
@@ -176,7 +176,21 @@ impl Supervisor {
         let origin = task_key(&envelope.pool, envelope.priority);
         properties.headers.insert(HEADER_ORIGIN.to_owned(), origin.into());
         let message = Message { exchange: DEAD, routing_key: DEAD_KEY.to_owned(), body, properties, mandatory: true };
-        self.broker.publish(message).await
+        self.publish_kept(message).await
+    }
+
+    /// Publishes what has to be in a queue. One that somebody deleted, and that nobody subscribes to, is made again.
+    async fn publish_kept(&self, message: Message) -> Result<(), PublishError> {
+        match self.broker.publish(message.clone()).await {
+            Err(error @ PublishError::Unroutable { .. }) => {
+                warn!(%error, "declaring the queues again");
+                if let Err(error) = self.broker.declare_base().await {
+                    warn!(%error, "failed to declare them");
+                }
+                self.broker.publish(message).await
+            }
+            other => other,
+        }
     }
 
     /// For whom the broker vouches where this worker publishes, if it is told.

@@ -150,8 +150,12 @@ impl Supervisor {
         let mut jobs: FuturesUnordered<_> =
             tasks.iter().map(|task| self.conclude(task, envelope, encoding, as_list)).collect();
         let mut portion = Portion::default();
-        let (mut handed_back, mut all_final) = (false, true);
+        let (mut handed_back, mut all_final, mut refused) = (false, true, None);
         while let Some(job) = jobs.next().await {
+            if refused.is_some() {
+                // All come to their end, lest their places are given to others while they run.
+                continue;
+            }
             portion.push(job);
             if portion.bytes < PORTION_BYTES {
                 continue;
@@ -161,12 +165,15 @@ impl Supervisor {
             all_final &= ripe.jobs.iter().all(Concluded::is_final);
             let mut answering = pin!(self.answer(envelope, encoding, reply_to.as_ref(), as_list, ripe));
             // The other jobs go on meanwhile: their places become free and their time limits hold.
-            loop {
+            refused = loop {
                 tokio::select! {
-                    outcome = &mut answering => break outcome?,
+                    outcome = &mut answering => break outcome.err(),
                     Some(job) = jobs.next() => portion.push(job),
                 }
-            }
+            };
+        }
+        if let Some(error) = refused {
+            return Err(error);
         }
         let _settling = envelope.carried.settles();
         let untouched = portion.jobs.len() == tasks.len() && portion.jobs.iter().all(Concluded::is_handed_back);
@@ -218,9 +225,10 @@ impl Supervisor {
         as_list: bool,
         job: &Concluded<'_, '_>,
     ) -> Result<(), PublishError> {
-        // A list may come again after one of its jobs has left it: that job's attempts are numbered beyond the list's.
-        let left_list = if as_list { u32::try_from(DELIVERIES_MAX).unwrap_or(u32::MAX) } else { 0 };
-        let next = envelope.attempt.saturating_add(left_list);
+        // The message may come again after a job has left it, a list above all: that job's attempts are numbered beyond the message's.
+        let comes_again = as_list || !envelope.is_live();
+        let beyond = if comes_again { u32::try_from(DELIVERIES_MAX).unwrap_or(u32::MAX) } else { 0 };
+        let next = envelope.attempt.saturating_add(beyond);
         match &job.disposition {
             Disposition::Again { losses, after, .. } => {
                 let again = Again { attempt: next.saturating_add(1), losses: *losses, after: *after };

@@ -14,6 +14,11 @@ use crate::{
     metrics::Metrics,
 };
 
+/// How long an outcome waits for the broker's confirmation. One that was given up would have its job run again, and be buried as
+/// poison after some of that, through no fault of its own: a broker that is away, or takes nothing because of an alarm, is waited for
+/// with what is in hand. How much that is the prefetch bounds, and how long, the grace of a worker that leaves.
+const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
 /// How long the first device waits for the others: far longer than one takes that is as well as it.
 const LATE_DEVICE_PATIENCE: Duration = Duration::from_secs(20);
 /// Between attempts to reach a broker that is not there yet.
@@ -119,6 +124,7 @@ pub(super) async fn broker(config: &Config, signals: &mut Signals) -> Result<Opt
 async fn connect(config: &Config) -> Result<Broker, WorkerError> {
     let mut options = Options::new(config.broker.clone(), format!("gpufleet-worker {}", config.name));
     options.queue_kind = config.queue_kind;
+    options.confirm_deadline = PATIENCE;
     options.heartbeat = config.heartbeat;
     let broker = Broker::connect(options).await.map_err(|error| WorkerError::Connect(Box::new(error)))?;
     broker.declare_base().await?;
