@@ -168,6 +168,11 @@ impl TestWorker {
         children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("executor")).collect()
     }
 
+    /// The process ids of its compilers.
+    pub fn compilers(&self) -> Vec<u32> {
+        children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("compile-child")).collect()
+    }
+
     /// Kills the executors that it has now, as a crash would.
     pub async fn kill_executor(&self) {
         let executors = self.executors();

@@ -1,11 +1,15 @@
 //! CUDA C from a producer is compiled on the worker; what the compiler has to say comes back with the line. (fault 41)
 
-use gpufleet::Job;
+use std::{iter, time::Duration};
+
+use gpufleet::{Job, JobError};
+use gpufleet_local::Signal;
 use gpufleet_schema::{
-    Dtype, FailureCode, Verdict,
+    AttemptState, Dtype, FailureCode, PoolName, Priority, Verdict,
     bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX},
+    topology::task_queue,
 };
-use gpufleet_tests::{Ground, WAIT};
+use gpufleet_tests::{Ground, WAIT, poll_until};
 
 const SQUARES: &str = r#"
 extern "C" __global__ void squares(const float* x, float* y, unsigned n) {
@@ -103,6 +107,36 @@ fn bombs() -> [(&'static str, String); 4] {
         ("a file that includes itself", "#include \"kernel.cu\"\n#include __FILE__\n".to_owned()),
         ("twenty thousand errors", undefined),
     ]
+}
+
+/// More than any test waits for, one after the other.
+const BOMBS: usize = 400;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_full_of_compile_bombs_keeps_no_other_pool_from_compiling_and_no_worker_from_leaving() {
+    let ground = Ground::shared("bombed-pool").await;
+    let worker = ground.worker_with(&["--compile-limit", "2s", "--pool", "a", "--pool", "b"]).await;
+    let fleet = ground.client().await;
+    let [a, b]: [PoolName; 2] = ["a", "b"].map(|pool| pool.parse().unwrap());
+    let [(_, bomb), ..] = bombs();
+    let bombs = (0..BOMBS).map(|n| squares(&format!("// {n}\n{bomb}{SQUARES}")).pool(a.clone()));
+    let hasty = squares(&format!("// hasty\n{bomb}{SQUARES}")).pool(a.clone()).queue_limit(Duration::from_secs(1));
+    let mut handles = fleet.submit_many(iter::once(hasty).chain(bombs)).await.into_iter();
+    poll_until("they have all compilers but one", async || worker.compilers().len() == 3).await;
+    let first = worker.compilers();
+
+    fleet.submit(squares(SQUARES).pool(b)).await.unwrap().wait(WAIT).await.unwrap();
+    // By then each of them has had its two seconds.
+    poll_until("others have their turn", async || worker.compilers().iter().all(|pid| !first.contains(pid))).await;
+    assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
+    let log = std::fs::read_to_string(worker.process().log()).unwrap();
+    assert!(log.contains("draining") && !log.contains("grace is over"), "{log}");
+    let JobError::Failed(failed) = handles.next().unwrap().unwrap().wait(WAIT).await.unwrap_err() else {
+        panic!("no outcome")
+    };
+    assert_eq!(failed.state, AttemptState::Expired);
+    let waiting = ground.broker().await.queue_depth(&task_queue(&a, Priority::Normal)).await.unwrap().unwrap();
+    assert!(waiting.messages > 0, "they were not handed back");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,11 +18,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{
-    sync::{OnceCell, Semaphore},
-    task::spawn_blocking,
-    time::timeout,
-};
+use tokio::{sync::OnceCell, task::spawn_blocking, time::timeout};
 use tracing::{debug, info, warn};
 
 mod cache;
@@ -40,6 +36,7 @@ mod request;
 mod sandbox;
 mod store;
 mod toolkit;
+mod turns;
 
 pub use check::Checked;
 pub use child::TIME_LIMIT;
@@ -51,11 +48,9 @@ pub use sandbox::{Closed, Sandbox};
 pub use store::{Store, StoreError};
 
 use cache::Cache;
+use turns::Turns;
 
-use crate::own_executable;
-
-/// Compilers at once: each takes a core and some hundred megabytes for the tens of milliseconds that it lives.
-const COMPILERS_MAX: usize = 4;
+use crate::{own_executable, scheduler::PoolId};
 
 /// A program and where it was found.
 #[derive(Debug, Clone)]
@@ -93,7 +88,7 @@ pub struct Compiler {
     store: Option<Arc<Store>>,
     /// The fingerprint of the toolkit that is used when a request names none.
     toolkit: OnceCell<blake3::Hash>,
-    compilers: Semaphore,
+    turns: Turns,
     tally: Tally,
 }
 
@@ -126,7 +121,7 @@ impl Compiler {
             cache: Cache::default(),
             store: None,
             toolkit: OnceCell::new(),
-            compilers: Semaphore::new(COMPILERS_MAX),
+            turns: Turns::new(1),
             tally: Tally::default(),
         }
     }
@@ -158,6 +153,13 @@ impl Compiler {
         self
     }
 
+    /// For so many pools, of which none keeps the others from compiling.
+    #[must_use]
+    pub fn with_pools(mut self, pools: usize) -> Self {
+        self.turns = Turns::new(pools);
+        self
+    }
+
     /// Has a child close everything that compilers have closed, and try what it can still do. Cancelling ends the child.
     pub async fn check_sandbox(&self) -> Result<Checked, CompileError> {
         parent::check(self.user.clone(), self.executable.as_deref()).await
@@ -176,8 +178,13 @@ impl Compiler {
         Counts { memory, disk, compiled }
     }
 
+    /// [`Compiler::compile_for`] the first pool.
+    pub async fn compile(&self, request: CompileRequest) -> Result<Found, CompileError> {
+        self.compile_for(PoolId(0), request).await
+    }
+
     /// The program of `request`, compiled or kept. Cancelling kills the compiler, unless another request waits for the same.
-    pub async fn compile(&self, mut request: CompileRequest) -> Result<Found, CompileError> {
+    pub async fn compile_for(&self, pool: PoolId, mut request: CompileRequest) -> Result<Found, CompileError> {
         let is_usual = request.nvrtc.is_none();
         if is_usual {
             request.nvrtc.clone_from(&self.nvrtc);
@@ -186,11 +193,18 @@ impl Compiler {
         let cell = self.cache.cell(key);
         let was_there = cell.initialized();
         let mut is_ours = false;
-        let make = async {
-            is_ours = true;
-            self.make(&request, is_usual, key).await
+        let outcome = match cell.get() {
+            Some(outcome) => outcome,
+            None => {
+                // Before anything is begun: who waits in one pool's line holds up no other pool's equal request.
+                let _turn = self.turns.take(pool).await;
+                let make = async {
+                    is_ours = true;
+                    self.make(&request, is_usual, key).await
+                };
+                cell.get_or_init(|| make).await
+            }
         };
-        let outcome = cell.get_or_init(|| make).await;
         if outcome.as_ref().is_err_and(CompileError::may_pass) {
             self.cache.forget(key, &cell);
         }
@@ -205,7 +219,6 @@ impl Compiler {
     /// From disk, or by a compiler.
     async fn make(&self, request: &CompileRequest, is_usual: bool, key: blake3::Hash) -> cache::Outcome {
         options::check(&request.options).map_err(CompileError::Refused)?;
-        let _permit = self.compilers.acquire().await.expect("the semaphore is never closed");
         let place = if is_usual { self.place(key).await } else { None };
         if let Some((store, key)) = &place
             && let Some(compiled) = read(store, *key).await

@@ -123,7 +123,8 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let admission = Admission::new(&promises);
     let store = start::store(&config.cache)?;
     let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_user(config.executor_user.clone());
-    let compiler = Arc::new(compiler.with_time_limit(config.compile_limit).with_store(store));
+    let compiler = compiler.with_time_limit(config.compile_limit).with_pools(config.pools.len());
+    let compiler = Arc::new(compiler.with_store(store));
     tokio::spawn(start::prepare_compiler(Arc::clone(&compiler), config.sandbox));
     let devices = tokio::select! {
         devices = start::devices(&config, &admission, &compiler, &metrics) => devices?,

@@ -15,7 +15,7 @@ use crate::{
     config::PoolSpec,
     disposition::Ending,
     executor::{self, Code, Key},
-    scheduler::{Allowed, Demand},
+    scheduler::{Allowed, Demand, PoolId},
 };
 
 /// A job that may run as soon as there is a place for it.
@@ -68,7 +68,8 @@ impl Supervisor {
             return Err(self.misfit(&plain, envelope).await);
         }
         self.check_quarantine(envelope.pool_id, &plain)?;
-        let compiled = watch.or_cancelled(self.compile(&plain.program, allowed)).await.ok_or_else(cancelled)??;
+        let compiling = watch.or_cancelled(self.compile(&plain.program, envelope.pool_id, allowed));
+        let compiled = queue_limit.unless_expired(compiling).await?.ok_or_else(cancelled)??;
         let codes = codes(&plain.program, &compiled)?;
         let program = if let [(key, _)] = *codes { Some(key) } else { None };
         let demand = Demand {
@@ -101,15 +102,16 @@ impl Supervisor {
     }
 
     /// Compiles CUDA C for every kind of device that the job may get, before it asks for a place, so that no device waits for a compiler;
-    /// the executor then finds the result in the shared cache.
-    async fn compile(&self, program: &Program<'_>, allowed: Allowed) -> Result<Programs, Ending> {
+    /// the executor then finds the result in the shared cache. A worker that stops compiles nothing more, and hands the job back.
+    async fn compile(&self, program: &Program<'_>, pool: PoolId, allowed: Allowed) -> Result<Programs, Ending> {
         let Program::Source { code, options } = program else { return Ok(Programs::default()) };
         let started = Instant::now();
         let compilations = self.targets(allowed).into_iter().map(|target| {
             let code = code.clone().into_owned();
-            self.compiler.compile(CompileRequest { code, options: options.clone(), target, nvrtc: None })
+            self.compiler.compile_for(pool, CompileRequest { code, options: options.clone(), target, nvrtc: None })
         });
-        let found = try_join_all(compilations).await.map_err(|error| Ending::Failed(error.into()))?;
+        let found = self.leaving.run_until_cancelled(try_join_all(compilations)).await.ok_or(Ending::HandedBack)?;
+        let found = found.map_err(|error| Ending::Failed(error.into()))?;
         let is_new = found.iter().any(|found| found.origin == Origin::Compiler);
         let compiled = found.into_iter().map(|found| found.compiled).collect();
         Ok(Programs { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 } })
