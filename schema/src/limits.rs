@@ -11,7 +11,7 @@ pub struct Limits {
     /// Time on the device. At its end the executor is killed and the verdict is `timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_ms: Option<u64>,
-    /// Time in the queue. A job that starts later than this after its submission is `expired` instead.
+    /// Time in the queue. A job that starts later than this after its submission is `expired` instead, unless it may have started before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_limit_ms: Option<u64>,
     /// How often the job may lose its executor before it is `dead`.

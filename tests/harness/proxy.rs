@@ -24,6 +24,8 @@ use crate::Ground;
 pub struct Weather {
     /// Each piece comes this much later.
     pub delay: Duration,
+    /// The same where a process takes messages.
+    pub delay_consuming: Duration,
     /// Nothing comes through, and nobody is told.
     pub silence: Option<Silence>,
     /// Connections of before are broken when this changes.
@@ -93,6 +95,11 @@ impl Proxy {
 
     pub fn delay(&self, delay: Duration) {
         self.weather.send_modify(|weather| weather.delay = delay);
+    }
+
+    /// Only on the connection on which a process takes messages.
+    pub fn delay_consuming(&self, delay: Duration) {
+        self.weather.send_modify(|weather| weather.delay_consuming = delay);
     }
 
     pub fn silence(&self, silence: Silence) {
@@ -182,8 +189,9 @@ impl Passage {
             self.learn(&piece[..bytes]);
             // An error means that the proxy is gone.
             let now = *weather.wait_for(|weather| !self.is_silent(*weather)).await.map_err(io::Error::other)?;
-            if !now.delay.is_zero() {
-                tokio::time::sleep(now.delay).await;
+            let delay = if self.is_consuming() { now.delay.max(now.delay_consuming) } else { now.delay };
+            if !delay.is_zero() {
+                tokio::time::sleep(delay).await;
             }
             let allowed = if direction == Direction::ToBroker { self.spend(bytes) } else { bytes };
             to.write_all(&piece[..allowed]).await?;
@@ -198,8 +206,12 @@ impl Passage {
         match weather.silence {
             None => false,
             Some(Silence::All) => true,
-            Some(Silence::Consuming) => self.consuming.get() == Some(&true),
+            Some(Silence::Consuming) => self.is_consuming(),
         }
+    }
+
+    fn is_consuming(&self) -> bool {
+        self.consuming.get() == Some(&true)
     }
 
     fn learn(&self, piece: &[u8]) {

@@ -1,11 +1,16 @@
-//! Links that are half-open and workers that freeze: the broker takes a job back and another worker runs it, and whatever the first one
-//! says later changes nothing. (faults 5, 6 and 7)
+//! Links that are half-open or slow, and workers that freeze: the broker takes a job back and another worker runs it, and whatever the
+//! first one says later changes nothing. (faults 5, 6 and 7)
 
 use std::time::Duration;
 
 use gpufleet_local::Signal;
-use gpufleet_schema::{AttemptState, JobId, JobState, PoolName, Priority, topology::task_queue};
-use gpufleet_tests::{Ground, METRICS, Silence, TestWorker, WAIT, busy, poll_until};
+use gpufleet_schema::{
+    AttemptState, JobId, JobState, PoolName, Priority,
+    topology::{TASKS, task_key, task_queue},
+};
+use gpufleet_tests::{Ground, METRICS, Proxy, Silence, TestWorker, WAIT, busy, poll_until};
+use gpufleet_transport::{Broker, Consumer, Delivery, Incoming, Message, Options, Properties};
+use tokio::time::timeout;
 
 /// The broker gives a silent connection up after two to three of these.
 const HEARTBEAT: [&str; 2] = ["--heartbeat", "4s"];
@@ -116,7 +121,9 @@ async fn a_frozen_worker_that_wakes_after_its_job_ran_elsewhere_changes_nothing(
     let ground = Ground::shared("frozen").await;
     let first = ground.worker_with(&HEARTBEAT).await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(2)).await.unwrap();
+    // Its job ends, and then its time limit, long before the broker has given the worker up.
+    let job = busy::for_seconds(2).time_limit(Duration::from_secs(6));
+    let mut handle = fleet.submit(job).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     first.process().pause();
     let second = ground.worker().await;
@@ -151,4 +158,67 @@ async fn publishes_that_break_off_in_the_middle_arrive_once() {
         proxy.clear();
     }
     ground.check_history(JOBS).await;
+}
+
+async fn delivered(consumer: &mut Consumer) -> Delivery {
+    let delivery = async {
+        loop {
+            if let Incoming::Delivery(delivery) = consumer.next().await.unwrap() {
+                return delivery;
+            }
+        }
+    };
+    timeout(WAIT, delivery).await.expect("a message is kept from its reader")
+}
+
+/// A reader changes its prefetch while a delivery is in work, which holds its channel open, and gives up waiting for the broker.
+async fn an_unanswered_subscription_keeps_no_messages(label: &str, weather: impl FnOnce(&Proxy)) {
+    const MESSAGES: u8 = 5;
+    let ground = Ground::shared(label).await;
+    let (proxy, direct) = (ground.proxy().await, ground.broker().await);
+    let publish = async |number: u8| {
+        let routing_key = task_key(&PoolName::default(), Priority::Normal);
+        let properties = Properties::default();
+        let exchange = TASKS;
+        direct
+            .publish(Message { exchange, routing_key, body: vec![number], properties, mandatory: true })
+            .await
+            .unwrap();
+    };
+    // Nobody is to take the silence for the end of the connection.
+    let heartbeat = Duration::from_secs(60);
+    let options = Options { heartbeat, ..Options::new(proxy.url().parse().unwrap(), "a reader") };
+    let reader = Broker::connect(options).await.unwrap();
+    let mut consumer = reader.consume(task_queue(&PoolName::default(), Priority::Normal), 2);
+    publish(0).await;
+    let in_work = delivered(&mut consumer).await;
+
+    weather(&proxy);
+    consumer.set_prefetch(u16::from(MESSAGES)).await;
+    for number in 1..=MESSAGES {
+        publish(number).await;
+    }
+    proxy.clear();
+    let mut numbers: Vec<u8> = Vec::new();
+    for _ in 0..MESSAGES {
+        let delivery = delivered(&mut consumer).await;
+        numbers.extend(&delivery.body);
+        delivery.ack().await.unwrap();
+    }
+    numbers.sort_unstable();
+    assert_eq!(numbers, (1..=MESSAGES).collect::<Vec<_>>());
+    in_work.ack().await.unwrap();
+}
+
+/// The end of the old subscription is answered in time, the new one is not.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_comes_too_late_keeps_no_messages() {
+    let slowly = |proxy: &Proxy| proxy.delay_consuming(Duration::from_secs(3));
+    an_unanswered_subscription_keeps_no_messages("late-subscription", slowly).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_whose_end_comes_too_late_keeps_no_messages() {
+    let silent = |proxy: &Proxy| proxy.silence(Silence::Consuming);
+    an_unanswered_subscription_keeps_no_messages("late-end", silent).await;
 }

@@ -4,7 +4,7 @@
 //! Workers built for release have no such places: see `worker/src/failpoint.rs`.
 #![cfg(debug_assertions)]
 
-use std::env;
+use std::{env, time::Duration};
 
 use gpufleet::Job;
 use gpufleet_local::Signal;
@@ -132,6 +132,22 @@ async fn after_the_kernel_and_before_the_reply_the_job_runs_again() {
 async fn after_the_reply_and_before_the_record_the_second_reply_is_dropped() {
     let survived = first_worker_dies("dies-after-reply", "after-reply", 1).await;
     assert_eq!((survived.told, survived.decided, survived.replies_dropped), (1, 2, 1));
+}
+
+/// Its queue limit ends while it runs. Its producer has an outcome already, and expired it would have another in the ledger.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_started_in_time_does_not_expire_when_its_worker_dies() {
+    let ground = Ground::shared("dies-in-time").await;
+    let first = ground.worker_in(&[], &[(DIES, "after-reply")]).await;
+    let fleet = ground.client().await;
+    let job = busy::for_seconds(3).queue_limit(Duration::from_secs(2));
+    let mut handle = fleet.submit(job).await.unwrap();
+    assert_eq!(handle.wait(WAIT).await.unwrap().attempt, 1);
+    killed(&first).await;
+    let _second = ground.worker().await;
+    let detail = ground.final_job(handle.id()).await;
+    assert_eq!((detail.job.state, detail.job.attempt), (JobState::Succeeded, Some(2)));
+    ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

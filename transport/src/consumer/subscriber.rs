@@ -1,11 +1,11 @@
 //! The task behind a consumer.
 
-use std::{sync::Arc, time::Duration};
+use std::{future::ready, sync::Arc, time::Duration};
 
-use futures::StreamExt;
+use futures::{StreamExt, stream::Fuse};
 use lapin::{
     Channel,
-    options::{BasicCancelOptions, BasicConsumeOptions, BasicQosOptions},
+    options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
     types::{AMQPValue, FieldTable},
 };
 use tokio::{
@@ -50,8 +50,11 @@ pub(super) struct Subscriber {
 
 struct Subscription {
     channel: Arc<OpenChannel>,
-    stream: lapin::Consumer,
+    stream: Deliveries,
 }
+
+/// lapin's own says only once that it has ended.
+type Deliveries = Fuse<lapin::Consumer>;
 
 /// Why there is no subscription, or none any more.
 enum Broken {
@@ -60,6 +63,19 @@ enum Broken {
     Fault(String),
     /// The queue is gone.
     NoQueue(String),
+}
+
+impl Broken {
+    fn by(error: &lapin::Error) -> Self {
+        match is_not_found(error) {
+            true => Self::NoQueue(reason_of(error)),
+            false => Self::Fault(reason_of(error)),
+        }
+    }
+
+    fn unanswered() -> Self {
+        Self::Fault(format!("no answer from the broker within {SUBSCRIBE_DEADLINE:?}"))
+    }
 }
 
 impl Subscriber {
@@ -123,25 +139,26 @@ impl Subscriber {
             Ok(subscription) => subscription,
             Err(broken) => return broken,
         };
-        if self.prefetch != prefetch {
-            // It was changed while the subscription was being made.
-            if let Err(broken) = self.renew(&mut subscription).await {
-                return broken;
-            }
-        }
-        debug!(queue = self.queue, prefetch = self.prefetch, "subscribed");
-        self.told = false;
-        self.subscribed.send_replace(true);
-        let broken = self.follow(&session, &mut subscription).await;
+        // It may have been changed while the subscription was being made.
+        let renewed = if self.prefetch == prefetch { Ok(()) } else { self.renew(&session, &mut subscription).await };
+        let broken = match renewed {
+            Ok(()) => self.follow(&session, &mut subscription).await,
+            Err(broken) => broken,
+        };
         self.subscribed.send_replace(false);
-        if let Broken::Stop = broken {
-            self.end(subscription).await;
+        let has_ended = matches!(broken, Broken::Stop) && self.cancel(&mut subscription).await.is_ok();
+        if !has_ended {
+            let Subscription { channel, stream } = subscription;
+            leave(session, channel, ready(Ok(stream)));
         }
         broken
     }
 
     /// Passes deliveries on until something happens.
-    async fn follow(&mut self, session: &Session, subscription: &mut Subscription) -> Broken {
+    async fn follow(&mut self, session: &Arc<Session>, subscription: &mut Subscription) -> Broken {
+        debug!(queue = self.queue, prefetch = self.prefetch, "subscribed");
+        self.told = false;
+        self.subscribed.send_replace(true);
         loop {
             tokio::select! {
                 biased;
@@ -155,7 +172,7 @@ impl Subscriber {
                     }
                     Some(Command::Prefetch(prefetch, done)) => {
                         self.prefetch = prefetch.max(1);
-                        if let Err(broken) = self.renew(subscription).await {
+                        if let Err(broken) = self.renew(session, subscription).await {
                             return broken;
                         }
                         let _reader_gone = done.send(());
@@ -179,16 +196,26 @@ impl Subscriber {
 
     /// A prefetch can't change under a subscription, so it is ended and made anew on the same channel: what is out on the
     /// channel can still be settled.
-    async fn renew(&mut self, subscription: &mut Subscription) -> Result<(), Broken> {
+    async fn renew(&mut self, session: &Arc<Session>, subscription: &mut Subscription) -> Result<(), Broken> {
         self.cancel(subscription).await?;
-        let again = subscribe(&subscription.channel, &self.queue, self.prefetch, self.from);
-        subscription.stream = within(again).await?;
-        Ok(())
+        let (channel, queue, prefetch, from) =
+            (subscription.channel.clone(), self.queue.clone(), self.prefetch, self.from);
+        let mut again = Box::pin(async move { subscribe(&channel, &queue, prefetch, from).await });
+        match timeout(SUBSCRIBE_DEADLINE, &mut again).await {
+            Ok(subscribed) => {
+                subscription.stream = subscribed.map_err(|error| Broken::by(&error))?;
+                Ok(())
+            }
+            Err(_) => {
+                leave(session.clone(), subscription.channel.clone(), again);
+                Err(Broken::unanswered())
+            }
+        }
     }
 
     /// Ends the subscription and passes on what was on its way.
     async fn cancel(&self, subscription: &mut Subscription) -> Result<(), Broken> {
-        let tag = subscription.stream.tag();
+        let tag = subscription.stream.get_ref().tag();
         within(subscription.channel.basic_cancel(tag, BasicCancelOptions { nowait: false })).await?;
         while let Some(delivery) = subscription.stream.next().await {
             match delivery {
@@ -197,12 +224,6 @@ impl Subscriber {
             }
         }
         Ok(())
-    }
-
-    async fn end(&self, mut subscription: Subscription) {
-        if let Err(Broken::Fault(reason) | Broken::NoQueue(reason)) = self.cancel(&mut subscription).await {
-            debug!(queue = self.queue, reason, "subscription ended with its channel");
-        }
     }
 
     /// Waits for something else while there is no subscription. `None` when there is to be none any more.
@@ -259,7 +280,7 @@ async fn open(session: &Session, queue: &str, prefetch: u16, from: Start) -> Res
     .await
 }
 
-async fn subscribe(channel: &Channel, queue: &str, prefetch: u16, from: Start) -> lapin::Result<lapin::Consumer> {
+async fn subscribe(channel: &Channel, queue: &str, prefetch: u16, from: Start) -> lapin::Result<Deliveries> {
     // Not global: the bound is on each subscription of the channel, so that an ended one's deliveries don't count.
     channel.basic_qos(prefetch, BasicQosOptions { global: false }).await?;
     let options = BasicConsumeOptions { no_local: false, no_ack: false, exclusive: false, nowait: false };
@@ -268,14 +289,37 @@ async fn subscribe(channel: &Channel, queue: &str, prefetch: u16, from: Start) -
     if from == Start::FirstKept {
         arguments.insert("x-stream-offset".into(), AMQPValue::LongString("first".into()));
     }
-    channel.basic_consume(queue.into(), "".into(), options, arguments).await
+    Ok(channel.basic_consume(queue.into(), "".into(), options, arguments).await?.fuse())
 }
 
 async fn within<T>(work: impl Future<Output = lapin::Result<T>>) -> Result<T, Broken> {
     match timeout(SUBSCRIBE_DEADLINE, work).await {
-        Ok(Ok(value)) => Ok(value),
-        Ok(Err(error)) if is_not_found(&error) => Err(Broken::NoQueue(reason_of(&error))),
-        Ok(Err(error)) => Err(Broken::Fault(reason_of(&error))),
-        Err(_) => Err(Broken::Fault(format!("no answer from the broker within {SUBSCRIBE_DEADLINE:?}"))),
+        Ok(done) => done.map_err(|error| Broken::by(&error)),
+        Err(_) => Err(Broken::unanswered()),
     }
+}
+
+/// Has a subscription end for which nobody waits any more, though the broker may yet make it. Deliveries in work hold its channel open,
+/// and what it brings would stay unsettled there until the last of them is done.
+fn leave(
+    session: Arc<Session>,
+    channel: Arc<OpenChannel>,
+    subscribing: impl Future<Output = lapin::Result<Deliveries>> + Send + 'static,
+) {
+    let give_back = async move {
+        let mut stream = subscribing.await?;
+        channel.basic_cancel(stream.get_ref().tag(), BasicCancelOptions { nowait: false }).await?;
+        while let Some(delivery) = stream.next().await {
+            delivery?.nack(BasicNackOptions { multiple: false, requeue: true }).await?;
+        }
+        lapin::Result::Ok(())
+    };
+    tokio::spawn(async move {
+        let _user = session.user();
+        tokio::select! {
+            () = session.failed().cancelled() => {}
+            // An error is the channel's end, with which everything goes back.
+            _ended = give_back => {}
+        }
+    });
 }

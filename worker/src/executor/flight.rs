@@ -92,6 +92,12 @@ pub(super) enum Cut {
     Cancelled,
 }
 
+/// A timer comes a millisecond late, on a busy machine some ten. One that comes this late says that the whole process stood still, stopped
+/// or with its machine, while its children perhaps did not.
+pub(super) const STOOD_STILL: Duration = Duration::from_millis(100);
+/// For what the child said meanwhile to be read: it lies in the socket.
+const CATCHES_UP_WITHIN: Duration = Duration::from_millis(200);
+
 /// How a job left the child.
 #[derive(Debug)]
 pub(super) enum Ended {
@@ -282,10 +288,13 @@ async fn ended(
             () = cancel.cancelled() => break Ok(Cut::Cancelled),
             () = tokio::time::sleep_until(until.into()) => {}
         }
-        match shared.state().clocks.time_left(job, Instant::now()) {
-            Some(later) => until = later,
+        let now = Instant::now();
+        let time_left = shared.state().clocks.time_left(job, now);
+        until = match time_left {
+            Some(later) => later,
+            None if now.duration_since(until) > STOOD_STILL => now + CATCHES_UP_WITHIN,
             None => break Ok(Cut::TimeLimit),
-        }
+        };
     };
     let ended = match cut {
         Err(ended) => ended,

@@ -71,6 +71,11 @@ impl Envelope {
         self.acker.is_live()
     }
 
+    /// Whether a job of it may have started before. What was given back untouched, or left a list untouched, looks the same.
+    pub(super) fn may_have_started(&self) -> bool {
+        self.redelivered || self.attempt > 1
+    }
+
     /// The user for whom the broker vouches. What a worker published again carries the first one in a header, which counts only where the
     /// broker vouches that a user like ours wrote it.
     pub(super) fn user(&self, own: Option<&str>) -> Option<&str> {

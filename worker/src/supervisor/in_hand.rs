@@ -36,17 +36,25 @@ pub(super) struct Held<'a> {
 impl InHand {
     /// Takes the message in hand. One that comes again waits until the first delivery of it has left.
     pub(super) async fn take(&self, envelope: &Envelope, body: &[u8]) -> Held<'_> {
-        let key = (envelope.message_id().to_owned(), body.len());
-        while let Some(first) = self.first(&key).filter(|_| envelope.redelivered) {
+        self.hold((envelope.message_id().to_owned(), body.len()), envelope.redelivered).await
+    }
+
+    async fn hold(&self, key: Key, comes_again: bool) -> Held<'_> {
+        let end = CancellationToken::new();
+        while let Some(first) = self.put(&key, &end, comes_again) {
             first.cancelled().await;
         }
-        let end = CancellationToken::new();
-        locked(&self.messages).insert(key.clone(), end.clone());
         Held { messages: &self.messages, key, end }
     }
 
-    fn first(&self, key: &Key) -> Option<CancellationToken> {
-        locked(&self.messages).get(key).filter(|end| !end.is_cancelled()).cloned()
+    /// Looks and puts under one lock: of several that come again only one may go on. Returns the one that is to be waited for.
+    fn put(&self, key: &Key, end: &CancellationToken, comes_again: bool) -> Option<CancellationToken> {
+        let mut messages = locked(&self.messages);
+        if let Some(first) = messages.get(key).filter(|first| comes_again && !first.is_cancelled()) {
+            return Some(first.clone());
+        }
+        messages.insert(key.clone(), end.clone());
+        None
     }
 
     /// The message's jobs have their outcomes, which are recorded, and the broker does not know. Not for a message of which a job has to come
@@ -85,4 +93,49 @@ fn digest(message_id: &str, body: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(message_id.as_bytes()).update(&[0]).update(body);
     hasher.finalize()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    fn key() -> Key {
+        ("m".to_owned(), 1)
+    }
+
+    #[tokio::test]
+    async fn what_comes_again_waits_for_the_first_and_a_namesake_does_not() {
+        let hand = InHand::default();
+        let first = hand.hold(key(), false).await;
+        let namesake = hand.hold(key(), false).await;
+        drop(first);
+        let mut again = Box::pin(hand.hold(key(), true));
+        assert!(futures::poll!(&mut again).is_pending(), "the namesake is in hand");
+        drop(namesake);
+        again.await;
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn of_many_that_come_again_one_is_handled_at_a_time() {
+        static HANDLED: AtomicUsize = AtomicUsize::new(0);
+        let hand: &InHand = Box::leak(Box::default());
+        let first = hand.hold(key(), false).await;
+        let copies: Vec<_> = (0..200)
+            .map(|_| {
+                tokio::spawn(async move {
+                    let _held = hand.hold(key(), true).await;
+                    assert_eq!(HANDLED.fetch_add(1, Ordering::SeqCst), 0, "another is at it");
+                    tokio::task::yield_now().await;
+                    HANDLED.fetch_sub(1, Ordering::SeqCst);
+                })
+            })
+            .collect();
+        drop(first);
+        for copy in copies {
+            copy.await.unwrap();
+        }
+        assert!(locked(&hand.messages).is_empty());
+    }
 }

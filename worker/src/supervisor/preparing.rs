@@ -61,7 +61,8 @@ impl Supervisor {
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         check_reply_size(&plain, encoding)?;
         let (time_limit, queue_limit) = self.time_limits(&plain.limits, envelope)?;
-        let queue_limit = QueueLimit::new(queue_limit, envelope.received, task.submitted_ms);
+        let queue_limit =
+            QueueLimit::new(queue_limit, envelope.may_have_started(), envelope.received, task.submitted_ms);
         let allowed = self.allowed(&plain.requires);
         if allowed.is_empty() {
             queue_limit.check()?;

@@ -1,4 +1,7 @@
 //! How long a job may wait for its start, from its submission on: an outcome of its own comes at that moment, not when it would have started.
+//!
+//! It is for jobs that have not started. One whose attempt was lost, or may have been, runs again however long that takes: it kept its
+//! limit when it started, and somebody may have been told its outcome.
 
 use std::time::Duration;
 
@@ -17,7 +20,13 @@ pub(super) struct QueueLimit {
 }
 
 impl QueueLimit {
-    pub(super) fn new(limit: Option<Duration>, received: Received, submitted_ms: Option<i64>) -> Self {
+    pub(super) fn new(
+        limit: Option<Duration>,
+        may_have_started: bool,
+        received: Received,
+        submitted_ms: Option<i64>,
+    ) -> Self {
+        let limit = limit.filter(|_| !may_have_started);
         Self { limit, before: received.since_submission(submitted_ms), received }
     }
 
@@ -52,7 +61,7 @@ mod tests {
     use super::*;
 
     fn waiting(limit: Option<Duration>) -> QueueLimit {
-        QueueLimit::new(limit, Received::now(), None)
+        QueueLimit::new(limit, false, Received::now(), None)
     }
 
     #[tokio::test]
@@ -66,8 +75,12 @@ mod tests {
     #[tokio::test]
     async fn time_before_the_message_came_counts() {
         let an_hour_ago = super::super::clock::unix_ms() - 3_600_000;
-        let queued = QueueLimit::new(Some(Duration::from_secs(60)), Received::now(), Some(an_hour_ago));
-        assert!(matches!(queued.unless_expired(ready(())).await, Err(Ending::Expired { .. })));
-        assert!(queued.check().is_err());
+        let queued = |may_have_started| {
+            QueueLimit::new(Some(Duration::from_secs(60)), may_have_started, Received::now(), Some(an_hour_ago))
+        };
+        assert!(matches!(queued(false).unless_expired(ready(())).await, Err(Ending::Expired { .. })));
+        assert!(queued(false).check().is_err());
+        queued(true).check().expect("it kept its limit when it started");
+        queued(true).unless_expired(ready(())).await.unwrap();
     }
 }

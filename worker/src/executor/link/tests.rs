@@ -4,12 +4,13 @@ use tokio::{
     net::UnixStream,
     sync::{Semaphore, oneshot, watch},
 };
+use tokio_util::sync::CancellationToken;
 
 use super::*;
 use crate::{
     compiler::Compiler,
     executor::{
-        flight::{Announcer, State, Watched},
+        flight::{Announcer, STOOD_STILL, State, Watched},
         keeper::Keeper,
         outgoing::Outgoing,
         programs::Code,
@@ -190,4 +191,41 @@ async fn jobs_of_an_executor_that_does_not_die_are_answered_and_its_device_is_su
     let loss = shared.lost().await;
     assert_eq!(loss.cause, LostCause::Device);
     assert!(loss.reason.contains("time limit") && loss.reason.contains("did not end"), "{}", loss.reason);
+}
+
+#[tokio::test]
+async fn a_job_that_ended_while_the_worker_stood_still_is_not_cut_and_one_that_did_not_is() {
+    const LIMIT: Duration = Duration::from_millis(50);
+    for has_ended in [true, false] {
+        let (keeper, _end) = Keeper::of_a_stuck_child();
+        let (shared, _queue) = shared(keeper);
+        let ending = sent(&shared, 1).await;
+        shared.state().clocks.start(1, LIMIT, Instant::now());
+        let cancel = CancellationToken::new();
+        let mut waiting = Box::pin(shared.wait(1, ending, LIMIT, &cancel));
+        assert!(futures::poll!(&mut waiting).is_pending());
+        // Nothing else runs on this thread's runtime.
+        std::thread::sleep(LIMIT + 2 * STOOD_STILL);
+        tokio::select! {
+            biased;
+            ended = &mut waiting => panic!("{ended:?}"),
+            () = tokio::time::sleep(Duration::from_millis(1)) => {}
+        }
+        assert!(shared.state().killed_for.is_none(), "what it said was not read yet");
+        if has_ended {
+            finish(&shared, 1, Ok(()), Timings::default());
+            assert!(matches!(waiting.await, Ended::Finished { outcome: Ok(()), .. }));
+            continue;
+        }
+        let cut = async {
+            while shared.state().killed_for.is_none() {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::select! {
+            ended = &mut waiting => panic!("{ended:?}"),
+            () = cut => {}
+        }
+        assert_eq!(shared.state().killed_for, Some((1, Cut::TimeLimit)));
+    }
 }
