@@ -19,10 +19,13 @@ impl Ground {
     }
 
     /// Kills the broker and starts it again. It writes the names of its queues' Raft members half a second after they were made, and without
-    /// them does not bring up its streams any more: this is about a broker that has had that half second.
+    /// them does not bring up its streams any more; and it may forget a binding of just before, which our own parts make again, and the
+    /// witness does not. This is about a broker that has had that half second.
     pub async fn crash_broker(&self) {
         let names = "maps:get(directory_rev, maps:get(names, ra_system:fetch(System)))";
-        let written = format!("[ok = dets:sync({names}) || System <- [coordination, quorum_queues]], ok.");
+        let written = format!(
+            "ok = mnesia:sync_log(), [ok = dets:sync({names}) || System <- [coordination, quorum_queues]], ok."
+        );
         self.erlang(&written).await;
         self.services().broker().kill9().await.unwrap();
         self.services().broker().restart().await.unwrap();
