@@ -36,7 +36,7 @@ pub(super) struct Held<'a> {
 impl InHand {
     /// Takes the message in hand. One that comes again waits until the first delivery of it has left.
     pub(super) async fn take(&self, envelope: &Envelope, body: &[u8]) -> Held<'_> {
-        self.hold((envelope.message_id().to_owned(), body.len()), envelope.redelivered).await
+        self.hold(key(envelope.properties.message_id.as_deref(), body), envelope.redelivered).await
     }
 
     async fn hold(&self, key: Key, comes_again: bool) -> Held<'_> {
@@ -89,6 +89,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().expect("nothing panics under this lock")
 }
 
+/// A message without an id is known by its body, in which its jobs have theirs.
+fn key(message_id: Option<&str>, body: &[u8]) -> Key {
+    let id = message_id.map_or_else(|| digest("", body).to_string(), str::to_owned);
+    (id, body.len())
+}
+
 fn digest(message_id: &str, body: &[u8]) -> blake3::Hash {
     let mut hasher = blake3::Hasher::new();
     hasher.update(message_id.as_bytes()).update(&[0]).update(body);
@@ -101,17 +107,25 @@ mod tests {
 
     use super::*;
 
-    fn key() -> Key {
-        ("m".to_owned(), 1)
+    fn same() -> Key {
+        key(Some("m"), b"1")
+    }
+
+    #[tokio::test]
+    async fn messages_without_an_id_do_not_wait_for_one_another() {
+        let hand = InHand::default();
+        let _first = hand.hold(key(None, b"1"), true).await;
+        let _other = hand.hold(key(None, b"2"), true).await;
+        assert!(futures::poll!(Box::pin(hand.hold(key(None, b"1"), true))).is_pending());
     }
 
     #[tokio::test]
     async fn what_comes_again_waits_for_the_first_and_a_namesake_does_not() {
         let hand = InHand::default();
-        let first = hand.hold(key(), false).await;
-        let namesake = hand.hold(key(), false).await;
+        let first = hand.hold(same(), false).await;
+        let namesake = hand.hold(same(), false).await;
         drop(first);
-        let mut again = Box::pin(hand.hold(key(), true));
+        let mut again = Box::pin(hand.hold(same(), true));
         assert!(futures::poll!(&mut again).is_pending(), "the namesake is in hand");
         drop(namesake);
         again.await;
@@ -121,11 +135,11 @@ mod tests {
     async fn of_many_that_come_again_one_is_handled_at_a_time() {
         static HANDLED: AtomicUsize = AtomicUsize::new(0);
         let hand: &InHand = Box::leak(Box::default());
-        let first = hand.hold(key(), false).await;
+        let first = hand.hold(same(), false).await;
         let copies: Vec<_> = (0..200)
             .map(|_| {
                 tokio::spawn(async move {
-                    let _held = hand.hold(key(), true).await;
+                    let _held = hand.hold(same(), true).await;
                     assert_eq!(HANDLED.fetch_add(1, Ordering::SeqCst), 0, "another is at it");
                     tokio::task::yield_now().await;
                     HANDLED.fetch_sub(1, Ordering::SeqCst);
