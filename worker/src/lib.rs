@@ -15,7 +15,7 @@ mod metrics;
 pub mod nvml;
 mod own_executable;
 pub mod policy;
-mod privileges;
+pub mod privileges;
 pub mod quarantine;
 pub mod scheduler;
 pub mod selftest;

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
-use gpufleet_worker::{compiler, config, executor, exit, inventory, nvml, selftest, supervisor, telemetry};
+use gpufleet_worker::{compiler, config, executor, exit, inventory, nvml, privileges, selftest, supervisor, telemetry};
 
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ", after_long_help = exit::TABLE)]
@@ -36,7 +36,14 @@ enum Role {
 
 fn main() -> ExitCode {
     match Cli::parse().role {
-        Role::Run(options) => run(*options),
+        // Before anything of a stranger's runs: the environment has the broker's password.
+        Role::Run(options) => match privileges::hide() {
+            Ok(()) => run(*options),
+            Err(error) => {
+                eprintln!("error: failed to {error}");
+                ExitCode::FAILURE
+            }
+        },
         Role::Selftest(options) => check(options),
         Role::Compile(options) => compiler::compile_file(&options),
         Role::Executor(args) => executor::main(args),

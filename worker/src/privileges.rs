@@ -40,8 +40,16 @@ struct Account {
     gid: libc::gid_t,
 }
 
-/// No program that this process starts has more rights than it, and its memory is never written to a file.
+/// Nobody but root looks into this process: what is under its number in `/proc` (memory, environment, descriptors) is closed to others of
+/// its user, and so is tracing it. Executors are such others, where the worker is not root. A program that it starts is open again.
+pub fn hide() -> Result<(), PrivilegeError> {
+    // SAFETY: prctl touches no memory.
+    call("close this process to others of its user", unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
+}
+
+/// No program that this process starts has more rights than it, its memory is never written to a file, and it is hidden.
 pub fn refuse_new() -> Result<(), PrivilegeError> {
+    hide()?;
     // SAFETY: prctl and setrlimit read integers and a live structure.
     unsafe {
         call("set no_new_privs", libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
@@ -182,7 +190,56 @@ fn call(what: &'static str, answer: i32) -> Result<(), PrivilegeError> {
 
 #[cfg(test)]
 mod tests {
+    use std::{
+        io::{BufRead as _, BufReader, Read as _, Write as _, stdin},
+        os::unix::process::CommandExt as _,
+        process::{Command, Stdio},
+    };
+
     use super::*;
+
+    const CHILD: &str = "GPUFLEET_TEST_HIDING_CHILD";
+    const TEST: &str = "privileges::tests::who_refuses_new_privileges_is_closed_to_others_of_its_user";
+
+    /// The test runs itself as a child that is not root, and looks at it as the child's user.
+    #[test]
+    fn who_refuses_new_privileges_is_closed_to_others_of_its_user() {
+        if std::env::var_os(CHILD).is_some() {
+            println!("open");
+            stdin().read_exact(&mut [0]).unwrap();
+            refuse_new().unwrap();
+            println!("hidden");
+            stdin().read_exact(&mut [0]).unwrap();
+            return;
+        }
+        // Under this name whoever the child becomes also finds it in a folder of root's.
+        let mut command = as_nobody("/proc/self/exe");
+        command.args(["--exact", TEST, "--nocapture"]).env(CHILD, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
+        let looks = || {
+            let path = format!("/proc/{}/environ", child.id());
+            as_nobody("cat").arg(path).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap().success()
+        };
+        assert!(lines.any(|line| line.ends_with("open")));
+        assert!(looks());
+        child.stdin.as_ref().unwrap().write_all(b".").unwrap();
+        assert!(lines.any(|line| line == "hidden"));
+        assert!(!looks());
+        child.stdin.take().unwrap().write_all(b".").unwrap();
+        lines.for_each(drop);
+        assert!(child.wait().unwrap().success());
+    }
+
+    /// Whom root would become. Others stay who they are.
+    fn as_nobody(program: &str) -> Command {
+        let mut command = Command::new(program);
+        // SAFETY: the call has no arguments and can't fail.
+        if unsafe { libc::geteuid() } == 0 {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    }
 
     #[test]
     fn users_are_found_by_name_and_by_number() {

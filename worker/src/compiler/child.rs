@@ -93,8 +93,9 @@ pub(super) fn main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    privileges::close_inherited().and_then(|()| privileges::refuse_new()).map_err(io::Error::other)?;
+    // First what is written to files of this process: they are root's once it is hidden.
     limit_resources()?;
+    privileges::close_inherited().and_then(|()| privileges::refuse_new()).map_err(io::Error::other)?;
     let answer = match read_request()? {
         Request::Compile(job) => compile(job),
         Request::Identify(nvrtc) => identify(&nvrtc),

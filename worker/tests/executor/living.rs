@@ -121,10 +121,80 @@ async fn a_cancelled_job_leaves_the_executor_to_the_others() {
     assert_eq!(u32s(&succeed(&executor, &add_one(10, 1)).await[0]), [1; 10]);
 }
 
+/// What is inside an executor, for root. Nobody else sees it, not even who started it: there is nothing to compare then.
+fn seen_by_root<T>(inside: std::io::Result<T>) -> Option<T> {
+    if !is_root() {
+        assert_eq!(inside.err().map(|error| error.kind()), Some(std::io::ErrorKind::PermissionDenied));
+        return None;
+    }
+    Some(inside.unwrap())
+}
+
+fn is_root() -> bool {
+    // SAFETY: the call has no arguments and can't fail.
+    unsafe { libc::geteuid() == 0 }
+}
+
+fn environment(pid: u32) -> Option<String> {
+    seen_by_root(std::fs::read_to_string(format!("/proc/{pid}/environ")))
+}
+
+#[tokio::test]
+async fn a_worker_that_is_not_root_is_closed_to_its_own_user() {
+    use std::os::{
+        fd::AsRawFd as _,
+        unix::{
+            fs::{OpenOptionsExt as _, PermissionsExt as _},
+            process::CommandExt as _,
+        },
+    };
+    const NOBODY: u32 = 65534;
+    let as_nobody = |program: &str| {
+        let mut command = Command::new(program);
+        if is_root() {
+            command.uid(NOBODY).gid(NOBODY);
+        }
+        command
+    };
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+    // A list of keys that never comes: the worker waits for it, with its address and password at hand.
+    let keys = folder.path().join("keys");
+    assert!(Command::new("mkfifo").args(["-m", "666"]).arg(&keys).status().unwrap().success());
+    // By its descriptor, whoever the worker becomes also finds it in a folder of root's.
+    let program = std::fs::File::open(crate::harness::executable()).unwrap();
+    // SAFETY: the descriptor is this test's own; it stays open in the child, which is started by it.
+    assert_eq!(unsafe { libc::fcntl(program.as_raw_fd(), libc::F_SETFD, 0) }, 0);
+    let mut worker = as_nobody(&format!("/proc/self/fd/{}", program.as_raw_fd()))
+        .args(["run", "--pool", "default:allow=signed", "--trusted-key"])
+        .arg(&keys)
+        .env("GPUFLEET_AMQP_URL", "amqp://somebody:secret@127.0.0.1:1/")
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut open = std::fs::OpenOptions::new();
+    let open = open.write(true).custom_flags(libc::O_NONBLOCK);
+    // This fails until the worker has opened the other end.
+    let mut writer = None;
+    poll_until("the worker reads its keys", || {
+        writer = open.open(&keys).ok();
+        writer.is_some()
+    })
+    .await;
+    // `ps` still tells who runs.
+    for (program, inside, is_open) in [("cat", "cmdline", true), ("cat", "environ", false), ("ls", "fd", false)] {
+        let path = format!("/proc/{}/{inside}", worker.id());
+        let looked = as_nobody(program).arg(path).stdout(Stdio::null()).stderr(Stdio::null()).status().unwrap();
+        assert_eq!(looked.success(), is_open, "{inside}");
+    }
+    drop(writer);
+    worker.wait().unwrap();
+}
+
 #[tokio::test]
 async fn the_child_does_not_see_our_variables() {
     let executor = start().await;
-    let environment = std::fs::read_to_string(format!("/proc/{}/environ", executor.pid())).unwrap();
+    let Some(environment) = environment(executor.pid()) else { return };
     let ours = environment.split('\0').filter(|variable| variable.starts_with("GPUFLEET_"));
     for variable in ours {
         assert!(variable.starts_with("GPUFLEET_EMULATOR"), "{variable}");
@@ -135,7 +205,7 @@ async fn the_child_does_not_see_our_variables() {
 async fn every_stream_of_an_executor_has_a_queue_of_the_hardware() {
     for (lanes, connections) in [(4, 8), (12, 13), (100, 32)] {
         let (executor, _) = Executor::start(ExecutorOptions { lanes, ..options() }).await.unwrap();
-        let environment = std::fs::read_to_string(format!("/proc/{}/environ", executor.pid())).unwrap();
+        let Some(environment) = environment(executor.pid()) else { return };
         let told = environment.split('\0').find_map(|variable| variable.strip_prefix("CUDA_DEVICE_MAX_CONNECTIONS="));
         assert_eq!(told, Some(connections.to_string().as_str()), "{lanes} lanes");
     }
@@ -198,8 +268,8 @@ async fn a_descriptor_that_was_left_open_does_not_reach_the_executor() {
     let inode = |path: String| std::fs::metadata(path).map(|found| std::os::unix::fs::MetadataExt::ino(&found)).ok();
     let own = inode(format!("/proc/self/fd/{leaked}"));
     let executor = start().await;
-    let open = std::fs::read_dir(format!("/proc/{}/fd", executor.pid())).unwrap();
-    for descriptor in open {
+    let open = seen_by_root(std::fs::read_dir(format!("/proc/{}/fd", executor.pid())));
+    for descriptor in open.into_iter().flatten() {
         assert_ne!(inode(descriptor.unwrap().path().display().to_string()), own);
     }
     // SAFETY: the copy is this test's own.
