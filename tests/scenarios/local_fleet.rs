@@ -64,7 +64,10 @@ async fn a_local_fleet_is_started_found_and_stopped() {
     gpufleet(&[&job[..], &more].concat()).await;
     assert!(scratch.path().join("m.npy").exists());
 
-    assert!(ends.left().len() >= 4, "broker, port mapper, Postgres, ledger; who is not root does not see into a worker");
+    assert!(
+        ends.left().len() >= 4,
+        "broker, port mapper, Postgres, ledger; who is not root does not see into a worker"
+    );
     gpufleet(&["local", "down"]).await;
     assert_eq!(ends.left(), []);
     assert!(gpufleet(&["local", "status"]).await.contains("no fleet runs"));

@@ -127,7 +127,7 @@ fn seen_by_root<T>(inside: std::io::Result<T>) -> Option<T> {
         assert_eq!(inside.err().map(|error| error.kind()), Some(std::io::ErrorKind::PermissionDenied));
         return None;
     }
-    Some(inside.unwrap())
+    Some(inside.expect("root sees it"))
 }
 
 fn is_root() -> bool {
