@@ -3,19 +3,9 @@
 use chrono::{DateTime, Utc};
 use gpufleet_schema::JobId;
 
-/// Times outside these years are taken for noise: such an id has no time. The bounds are fixed, for a key must follow from
-/// the id alone, today and in ten years.
-const YEARS: [i64; 2] = [1_577_836_800, 4_102_444_800];
-
 /// When the id says that the job was made. Only a UUIDv7 says so.
 pub fn time_in_id(job_id: JobId) -> Option<DateTime<Utc>> {
-    let uuid = job_id.as_uuid();
-    if uuid.get_version_num() != 7 {
-        return None;
-    }
-    let (seconds, nanoseconds) = uuid.get_timestamp()?.to_unix();
-    let seconds = i64::try_from(seconds).ok().filter(|seconds| (YEARS[0]..YEARS[1]).contains(seconds))?;
-    DateTime::from_timestamp(seconds, nanoseconds)
+    job_id.made_ms().and_then(DateTime::from_timestamp_millis)
 }
 
 /// The second half of a job's primary key, by which the table is partitioned.

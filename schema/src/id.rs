@@ -1,6 +1,6 @@
 //! Identifiers. Each is a type of its own, so that one can't go where another belongs.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::Range, str::FromStr};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 use uuid::Uuid;
@@ -92,6 +92,22 @@ macro_rules! uuid_id {
 uuid_id! {
     /// Names one job for ever. Chosen by the producer, so that sending a task again can't make a second job.
     JobId, "job id"
+}
+
+/// Times outside these years (2020 to 2099) are taken for noise: such an id has no time. The bounds are fixed, for the ledger's keys
+/// follow from the id alone, today and in ten years.
+const YEARS_MS: Range<i64> = 1_577_836_800_000..4_102_444_800_000;
+
+impl JobId {
+    /// When the id says that the job was made, in milliseconds since 1970. Only a UUIDv7 says so.
+    pub fn made_ms(&self) -> Option<i64> {
+        if self.0.get_version_num() != 7 {
+            return None;
+        }
+        let (seconds, nanoseconds) = self.0.get_timestamp()?.to_unix();
+        let milliseconds = i64::try_from(seconds).ok()?.checked_mul(1000)? + i64::from(nanoseconds / 1_000_000);
+        Some(milliseconds).filter(|milliseconds| YEARS_MS.contains(milliseconds))
+    }
 }
 
 uuid_id! {
@@ -187,6 +203,19 @@ mod tests {
     fn ids_sort_by_the_time_they_were_made() {
         let ids: Vec<JobId> = (0..1000).map(|_| JobId::new()).collect();
         assert!(ids.is_sorted());
+    }
+
+    #[test]
+    fn only_a_uuid_of_version_7_says_when_it_was_made() {
+        let made_ms = |text: &str| text.parse::<JobId>().unwrap().made_ms();
+        assert_eq!(made_ms("0190a5b8-7c00-7000-8000-000000000001"), Some(0x0190_a5b8_7c00));
+        for text in [
+            "4f6d1b8e-9c0a-4c53-8a57-0d9a3bb1f2aa",
+            "00000000-0000-0000-0000-000000000000",
+            "ffffffff-ffff-7fff-bfff-ffffffffffff",
+        ] {
+            assert_eq!(made_ms(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::{JobId, MessageId, VERSION, WorkerName};
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Order {
     pub version: u32,
-    /// When it was given, in milliseconds since 1970 by the sender's clock.
+    /// When it was given, in milliseconds since 1970 by the sender's clock. Which jobs a label means depends on it; whether an order comes
+    /// before another, or before a worker's start, is told by their places in the log.
     pub at_ms: i64,
     /// Who gave it, for people to read.
     #[serde(default)]
@@ -24,7 +25,7 @@ pub struct Order {
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     Cancel(Selection),
-    /// The worker of this name, if it was there before the order, takes no more jobs, finishes what runs, and leaves.
+    /// The worker of this name, if its mark is in the log before the order, takes no more jobs, finishes what runs, and leaves.
     Drain {
         worker: WorkerName,
     },
@@ -45,42 +46,5 @@ pub struct Selection {
 impl Order {
     pub fn new(at_ms: i64, by: Option<String>, command: Command) -> Self {
         Self { version: VERSION, at_ms, by, command }
-    }
-}
-
-impl Selection {
-    /// Whether a job is meant, by an order given at `ordered_ms`.
-    pub fn matches(&self, job: JobId, labels: &BTreeMap<String, String>, submitted_ms: i64, ordered_ms: i64) -> bool {
-        let labelled = !self.labels.is_empty()
-            && submitted_ms <= ordered_ms
-            && self.labels.iter().all(|(name, value)| labels.get(name) == Some(value));
-        labelled || self.jobs.contains(&job)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn labels(pairs: &[(&str, &str)]) -> BTreeMap<String, String> {
-        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
-    }
-
-    #[test]
-    fn a_job_is_meant_by_its_id_whenever_it_was_submitted() {
-        let job = JobId::new();
-        let selection = Selection { jobs: vec![job], ..Selection::default() };
-        assert!(selection.matches(job, &labels(&[]), 2, 1));
-        assert!(!selection.matches(JobId::new(), &labels(&[]), 0, 1));
-    }
-
-    #[test]
-    fn labels_must_all_be_there_and_the_job_must_have_been_too() {
-        let selection = Selection { labels: labels(&[("team", "a"), ("run", "7")]), ..Selection::default() };
-        let (job, whole) = (JobId::new(), labels(&[("team", "a"), ("run", "7"), ("more", "x")]));
-        assert!(selection.matches(job, &whole, 1, 1));
-        assert!(!selection.matches(job, &whole, 2, 1), "it came after the order");
-        assert!(!selection.matches(job, &labels(&[("team", "a")]), 0, 1));
-        assert!(!Selection::default().matches(job, &whole, 0, 1), "no label means no job, not all");
     }
 }

@@ -56,6 +56,8 @@ pub fn retry_rung(losses: u32) -> Rung {
 
 /// How long orders are kept. Jobs that wait longer than this in a queue outlive their cancellation.
 pub const CONTROL_MAX_AGE: &str = "7D";
+/// The same.
+pub const CONTROL_MAX_AGE_DAYS: u64 = 7;
 /// A stream forgets whole segments, so they are small.
 pub const CONTROL_SEGMENT_BYTES: u32 = 1 << 20;
 /// Room for hundreds of thousands of orders.
@@ -161,5 +163,10 @@ mod tests {
         assert_eq!(parse_task_key(&task_key(&pool, Priority::Low)), Some((pool, Priority::Low)));
         assert_eq!(parse_task_key("nonsense"), None);
         assert_eq!(parse_task_key("a.b.high"), None);
+    }
+
+    #[test]
+    fn orders_have_one_age() {
+        assert_eq!(CONTROL_MAX_AGE, format!("{CONTROL_MAX_AGE_DAYS}D"));
     }
 }

@@ -2,9 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use gpufleet::{FailedJob, JobError};
-use gpufleet_schema::{AttemptState, FailureCode, JobState, Selection};
-use gpufleet_tests::{Ground, Promise, WAIT, busy};
+use gpufleet::{FailedJob, Job, JobError};
+use gpufleet_schema::{
+    AttemptState, Batch, Encoding, FailureCode, JobId, JobState, PoolName, Priority, Selection,
+    topology::{TASKS, task_key},
+};
+use gpufleet_tests::{Ground, Promise, Silence, WAIT, busy};
+use gpufleet_transport::{Message, Properties};
+
+/// Orders that are all as large as they get, and take a moment to read.
+const LARGE_ORDERS: usize = 10;
+const JOBS_PER_ORDER: usize = 10_000;
+
+fn of_run(run: &str) -> Selection {
+    Selection { labels: BTreeMap::from([("run".to_owned(), run.to_owned())]), ..Selection::default() }
+}
 
 fn only(handle: &Promise) -> Selection {
     Selection { jobs: vec![handle.id()], ..Selection::default() }
@@ -60,8 +72,7 @@ async fn a_label_cancels_what_was_submitted_with_it_and_nothing_that_comes_after
     let fleet = ground.client().await;
     let sweep = |run: &str| busy::for_millis(1).label("run", run);
     let mut handles = fleet.submit_many([sweep("7"), sweep("8"), sweep("7")]).await;
-    let labels = BTreeMap::from([("run".to_owned(), "7".to_owned())]);
-    fleet.cancel(Selection { labels, ..Selection::default() }, None).await.unwrap();
+    fleet.cancel(of_run("7"), None).await.unwrap();
     let mut after = fleet.submit(sweep("7")).await.unwrap();
     let _worker = ground.worker().await;
     for (index, handle) in handles.iter_mut().enumerate() {
@@ -74,6 +85,58 @@ async fn a_label_cancels_what_was_submitted_with_it_and_nothing_that_comes_after
     }
     after.wait(WAIT).await.unwrap();
     ground.check_history(4).await;
+}
+
+/// Published by a client that does not tell the time of submission.
+async fn publish_untimed(ground: &Ground, job: Job) -> JobId {
+    let mut task = job.build().unwrap().task;
+    task.submitted_ms = None;
+    let message = Message {
+        exchange: TASKS,
+        routing_key: task_key(&PoolName::default(), Priority::Normal),
+        body: Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap(),
+        properties: Properties { content_type: Some("application/msgpack".to_owned()), ..Properties::default() },
+        mandatory: true,
+    };
+    ground.broker().await.publish(message).await.unwrap();
+    task.job_id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_label_cancels_what_waits_also_where_its_producer_told_no_time() {
+    let ground = Ground::shared("cancel-untimed").await;
+    let fleet = ground.client().await;
+    let sweep = || busy::for_millis(1).label("run", "7");
+    let before = publish_untimed(&ground, sweep()).await;
+    fleet.cancel(of_run("7"), None).await.unwrap();
+    let after = publish_untimed(&ground, sweep()).await;
+    let _worker = ground.worker().await;
+    assert_eq!(ground.final_job(before).await.job.state, JobState::Cancelled);
+    assert_eq!(ground.final_job(after).await.job.state, JobState::Succeeded);
+    ground.check_history(2).await;
+}
+
+/// When its worker is back, the job is there at once, and the cancellation behind many other orders.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_is_cancelled_while_its_worker_is_cut_off_never_runs() {
+    let ground = Ground::shared("cancel-cut-off").await;
+    let (proxy, fleet) = (ground.proxy().await, ground.client().await);
+    for _ in 0..LARGE_ORDERS {
+        let jobs = std::iter::repeat_with(JobId::new).take(JOBS_PER_ORDER).collect();
+        fleet.cancel(Selection { jobs, ..Selection::default() }, None).await.unwrap();
+    }
+    let worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
+    proxy.silence(Silence::All);
+    proxy.cut();
+    ground.poll_log("the loss of the link", &worker, "lost the broker").await;
+    let mut unwanted = fleet.submit(busy::for_millis(1)).await.unwrap();
+    fleet.cancel(only(&unwanted), None).await.unwrap();
+    let mut wanted = fleet.submit(busy::for_millis(1)).await.unwrap();
+    proxy.clear();
+    cancelled(&mut unwanted).await;
+    wanted.wait(WAIT).await.unwrap();
+    assert!(ground.final_job(unwanted.id()).await.job.started_at.is_none(), "it never reached a device");
+    ground.check_history(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -111,5 +174,10 @@ async fn a_worker_is_listed_and_leaves_when_it_is_told_to_drain() {
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     busy::assert_done(&running.wait(WAIT).await.unwrap().outputs);
     assert_eq!(worker.ended().await, Some(0));
-    ground.check_history(1).await;
+
+    // The next one of its name reads the order too, and stays.
+    worker.restart().await.unwrap();
+    fleet.submit(busy::for_millis(1)).await.unwrap().wait(WAIT).await.unwrap();
+    assert!(worker.is_alive());
+    ground.check_history(2).await;
 }

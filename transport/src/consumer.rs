@@ -68,6 +68,11 @@ impl Consumer {
         let _ended = self.subscribed.wait_for(|subscribed| *subscribed).await;
     }
 
+    /// Whether the broker has confirmed the subscription, and it stands.
+    pub fn subscription(&self) -> watch::Receiver<bool> {
+        self.subscribed.clone()
+    }
+
     /// The next delivery, or `None` after [`Consumer::stop`] or when the broker was closed. Cancelling loses nothing.
     pub async fn next(&mut self) -> Option<Incoming> {
         loop {

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use gpufleet_schema::Task;
+
 /// The moment at which a message came, on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received {
@@ -23,6 +25,13 @@ impl Received {
         let queued_ms = submitted_ms.map_or(0, |submitted| self.unix_ms.saturating_sub(submitted).max(0));
         Duration::from_millis(queued_ms.unsigned_abs())
     }
+
+    /// When a job was submitted, by the first that says so: the task, its id, or its message's timestamp, which is in seconds. Where nobody
+    /// does, it came when its message came here.
+    pub(super) fn submission_ms(&self, task: &Task<'_>, timestamp: Option<u64>) -> i64 {
+        let in_message = || i64::try_from(timestamp?.saturating_mul(1000)).ok();
+        task.submitted_ms.or_else(|| task.job_id.made_ms()).or_else(in_message).unwrap_or(self.unix_ms)
+    }
 }
 
 pub(super) fn unix_ms() -> i64 {
@@ -32,4 +41,28 @@ pub(super) fn unix_ms() -> i64 {
 
 pub(super) fn micros(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::Program;
+
+    use super::*;
+
+    #[test]
+    fn the_time_of_submission_is_what_the_first_of_task_id_message_and_delivery_says() {
+        let received = Received { at: Instant::now(), unix_ms: 1_800_000_000_000 };
+        let made_ms = 0x0190_a5b8_7c00;
+        let mut task = Task::new(Program::Catalog("saxpy".into()));
+        task.job_id = "0190a5b8-7c00-7000-8000-000000000001".parse().unwrap();
+        task.submitted_ms = Some(17);
+        assert_eq!(received.submission_ms(&task, Some(5)), 17);
+        task.submitted_ms = None;
+        assert_eq!(received.submission_ms(&task, Some(5)), made_ms);
+        task.job_id = "4f6d1b8e-9c0a-4c53-8a57-0d9a3bb1f2aa".parse().unwrap();
+        assert_eq!(received.submission_ms(&task, Some(5)), 5000);
+        for no_time in [None, Some(u64::MAX)] {
+            assert_eq!(received.submission_ms(&task, no_time), 1_800_000_000_000);
+        }
+    }
 }

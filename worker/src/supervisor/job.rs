@@ -35,6 +35,10 @@ pub(super) struct Attempt {
 /// How long a job that could start waits for room among the events.
 const START_RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
+/// How long a job that could start waits while not one order comes. A link that is back subscribes again at once; a broker that does not
+/// bring up its stream of orders may never do so, and jobs go on without.
+const ORDERS_PATIENCE: Duration = Duration::from_secs(10);
+
 impl Attempt {
     fn not_run(ending: Ending) -> Self {
         Self { ending, outputs: Vec::new(), timings: Timings::default(), ran_on: None, is_deadly: false }
@@ -52,7 +56,8 @@ impl Supervisor {
         in_list: bool,
     ) -> Attempt {
         let queued = envelope.received.since_submission(task.submitted_ms);
-        let watch = self.orders.watch(task, unix_ms());
+        let submitted_ms = envelope.received.submission_ms(task, envelope.properties.timestamp);
+        let watch = self.orders.watch(task, submitted_ms);
         let mut attempt = match self.prepare_and_run(task, envelope, encoding, in_list, &watch).await {
             Ok(attempt) => attempt,
             Err(ending) => Attempt::not_run(ending),
@@ -74,6 +79,7 @@ impl Supervisor {
     ) -> Result<Attempt, Ending> {
         let prepared = self.prepare(task, envelope, encoding, in_list, watch).await?;
         let (permit, device) = self.admit(&prepared, envelope, watch).await?;
+        self.await_orders(&prepared, envelope, watch).await?;
         Ok(self.run(&prepared, permit, device, envelope, watch).await)
     }
 
@@ -99,6 +105,19 @@ impl Supervisor {
         // Others of its kind may have run while it waited.
         self.check_quarantine(envelope.pool_id, &job.task)?;
         Ok(admitted)
+    }
+
+    /// A worker that was cut off does not know what was cancelled meanwhile, until it has read the orders again.
+    async fn await_orders(&self, job: &Prepared<'_>, envelope: &Envelope, watch: &Watch) -> Result<(), Ending> {
+        let reading = watch.or_cancelled(self.orders.all_known(ORDERS_PATIENCE));
+        let all_known = job.queue_limit.unless_expired(reading).await?.ok_or_else(cancelled)?;
+        if !envelope.is_live() {
+            return Err(Ending::HandedBack);
+        }
+        if !all_known {
+            self.orders.go_on_without();
+        }
+        Ok(())
     }
 
     async fn run(

@@ -2,20 +2,25 @@
 //!
 //! The log is read from its beginning, so that what was cancelled while no worker was there stays cancelled. The worker writes a
 //! mark of its own into the log at its start and takes no jobs before it has read that mark: by then it knows every earlier order.
+//! After an interruption the log is read once more from its beginning, to a new mark, and until then no job starts.
 
 use std::{
     collections::{BTreeMap, HashMap},
     sync::{Arc, Mutex, MutexGuard},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use gpufleet_schema::{Command, JobId, MessageId, Order, Selection, Task, WorkerName, encoding, topology};
 use gpufleet_transport::{Broker, Incoming, PublishError};
-use tokio::sync::watch;
-use tokio_util::sync::CancellationToken;
-use tracing::{info, warn};
+use tokio::{sync::watch, time::timeout};
+use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
+use tracing::{debug, info, warn};
 
+use self::{cancelled::Cancelled, reading::Reading};
 use super::clock::unix_ms;
+
+mod cancelled;
+mod reading;
 
 /// Between marks that the broker did not take.
 const MARK_PAUSE: Duration = Duration::from_secs(1);
@@ -24,19 +29,18 @@ const MARK_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Orders {
     worker: WorkerName,
-    started_ms: i64,
-    mark: MessageId,
     known: Mutex<Known>,
-    caught_up: watch::Sender<bool>,
+    /// Whether jobs may start, for all we know.
+    all_known: watch::Sender<bool>,
     drain: CancellationToken,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Known {
-    /// Jobs that were cancelled by id.
-    jobs: HashMap<JobId, Given>,
-    /// Cancellations by label.
-    labelled: Vec<(Selection, Given)>,
+    cancelled: Cancelled,
+    reading: Reading,
+    /// Orders that were read, however often.
+    read: u64,
     /// Jobs that are here now.
     watched: HashMap<u64, Watched>,
     watches: u64,
@@ -48,11 +52,11 @@ struct Watched {
     labels: BTreeMap<String, String>,
     submitted_ms: i64,
     cancelled: CancellationToken,
-    given: Option<Given>,
+    given: Option<Arc<Given>>,
 }
 
 /// When an order was given, and by whom.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug)]
 struct Given {
     at_ms: i64,
     by: Option<String>,
@@ -68,12 +72,17 @@ pub(super) struct Watch {
 
 impl Orders {
     pub(super) fn new(worker: WorkerName) -> Arc<Self> {
+        let known = Known {
+            cancelled: Cancelled::new(Instant::now()),
+            reading: Reading::new(),
+            read: 0,
+            watched: HashMap::new(),
+            watches: 0,
+        };
         Arc::new(Self {
             worker,
-            started_ms: unix_ms(),
-            mark: MessageId::new(),
-            known: Mutex::default(),
-            caught_up: watch::Sender::new(false),
+            known: Mutex::new(known),
+            all_known: watch::Sender::new(false),
             drain: CancellationToken::new(),
         })
     }
@@ -81,6 +90,7 @@ impl Orders {
     /// Reads the log until the broker is closed.
     pub(super) async fn follow(self: Arc<Self>, broker: Broker) {
         let mut log = broker.read(topology::CONTROL_QUEUE.to_owned());
+        let mut _marking = None;
         while let Some(incoming) = log.next().await {
             match incoming {
                 Incoming::Delivery(delivery) => {
@@ -92,15 +102,20 @@ impl Orders {
                     // It only makes room for the next: the log keeps everything.
                     drop(delivery.ack().await);
                 }
-                Incoming::Interrupted { reason } => warn!(reason, "orders are interrupted, they are read again"),
+                Incoming::Interrupted { reason } => {
+                    warn!(reason, "orders are interrupted, they are read again");
+                    let mark = self.read_again();
+                    let marking = Arc::clone(&self).mark_again(broker.clone(), log.subscription(), mark);
+                    _marking = Some(AbortOnDropHandle::new(tokio::spawn(marking)));
+                }
             }
         }
     }
 
     /// Writes this worker's mark into the log, and waits until it has come back with everything before it.
     pub(super) async fn catch_up(&self, broker: &Broker) -> Result<(), PublishError> {
-        let order = Order::new(unix_ms(), Some(self.worker.to_string()), Command::Mark { id: self.mark });
-        while let Err(error) = broker.order(&order, self.mark).await {
+        let mark = self.known().reading.mark();
+        while let Err(error) = self.write(broker, mark).await {
             match error {
                 // A broker that has just started refuses what it can't yet put into the log. The mark may come twice.
                 PublishError::Nacked { .. } | PublishError::Timeout { .. } | PublishError::Unknown { .. } => {
@@ -110,9 +125,52 @@ impl Orders {
                 refused => return Err(refused),
             }
         }
-        let mut caught_up = self.caught_up.subscribe();
-        caught_up.wait_for(|caught_up| *caught_up).await.expect("the sender is here");
+        let mut all_known = self.all_known.subscribe();
+        all_known.wait_for(|all_known| *all_known).await.expect("the sender is here");
         Ok(())
+    }
+
+    /// Writes the mark of another reading, however long the broker does not take it.
+    async fn mark_again(self: Arc<Self>, broker: Broker, mut subscription: watch::Receiver<bool>, mark: MessageId) {
+        // One that was written before the subscription might come back while there are younger orders to be read.
+        if subscription.wait_for(|subscribed| *subscribed).await.is_err() {
+            return;
+        }
+        while let Err(error) = self.write(&broker, mark).await {
+            debug!(%error, "no word yet of the orders given meanwhile, asking again");
+            tokio::time::sleep(MARK_PAUSE).await;
+        }
+    }
+
+    async fn write(&self, broker: &Broker, mark: MessageId) -> Result<(), PublishError> {
+        let order = Order::new(unix_ms(), Some(self.worker.to_string()), Command::Mark { id: mark });
+        broker.order(&order, mark).await
+    }
+
+    fn read_again(&self) -> MessageId {
+        self.all_known.send_replace(false);
+        self.known().reading.again()
+    }
+
+    /// Waits until every order is known that was given before the last interruption ended. Gives up where not one is read for so long.
+    pub(super) async fn all_known(&self, patience: Duration) -> bool {
+        let mut all_known = self.all_known.subscribe();
+        let read = || self.known().read;
+        let mut before = read();
+        while timeout(patience, all_known.wait_for(|all_known| *all_known)).await.is_err() {
+            if read() == before {
+                return false;
+            }
+            before = read();
+        }
+        true
+    }
+
+    /// Has jobs start although orders may be missed.
+    pub(super) fn go_on_without(&self) {
+        if !self.all_known.send_replace(true) {
+            warn!("orders can't be read, jobs go on without: one that was cancelled meanwhile may run");
+        }
     }
 
     /// Resolves when this worker was told to drain.
@@ -120,41 +178,44 @@ impl Orders {
         self.drain.cancelled().await;
     }
 
-    /// Watches for the cancellation of a job, which may have been ordered long ago. `received_ms` stands for the time of
-    /// submission where the task does not tell it.
-    pub(super) fn watch(self: &Arc<Self>, task: &Task<'_>, received_ms: i64) -> Watch {
+    /// Watches for the cancellation of a job, which may have been ordered long ago.
+    pub(super) fn watch(self: &Arc<Self>, task: &Task<'_>, submitted_ms: i64) -> Watch {
         let cancelled = CancellationToken::new();
         let mut known = self.known();
         known.watches += 1;
         let number = known.watches;
-        let submitted_ms = task.submitted_ms.unwrap_or(received_ms);
-        let mut watched = Watched {
+        let given = known.cancelled.find(task.job_id, &task.labels, submitted_ms, Instant::now());
+        if given.is_some() {
+            cancelled.cancel();
+        }
+        let watched = Watched {
             job: task.job_id,
             labels: task.labels.clone(),
             submitted_ms,
             cancelled: cancelled.clone(),
-            given: known.jobs.get(&task.job_id).cloned(),
+            given,
         };
-        let labelled = known.labelled.iter().find(|(selection, given)| watched.is_meant(selection, given));
-        watched.given = watched.given.or_else(|| labelled.map(|(_, given)| given.clone()));
-        if watched.given.is_some() {
-            cancelled.cancel();
-        }
         known.watched.insert(number, watched);
         Watch { orders: Arc::clone(self), number, cancelled }
     }
 
     fn take(&self, order: Order) {
+        let mut known = self.known();
+        known.read += 1;
         let given = Given { at_ms: order.at_ms, by: order.by };
         match order.command {
-            Command::Cancel(selection) => self.known().cancel(selection, &given),
-            Command::Drain { worker } if worker == self.worker && given.at_ms >= self.started_ms => {
-                info!(by = given.by, "told to drain");
-                self.drain.cancel();
-            }
+            Command::Cancel(selection) => known.cancel(selection, given),
+            Command::Drain { worker } if worker == self.worker => known.reading.drain(given),
             Command::Drain { .. } => {}
-            Command::Mark { id } if id == self.mark => drop(self.caught_up.send_replace(true)),
-            Command::Mark { .. } => {}
+            Command::Mark { id } => {
+                if known.reading.pass(id) {
+                    self.all_known.send_replace(true);
+                }
+            }
+        }
+        if let Some(given) = known.reading.drained().filter(|_| !self.drain.is_cancelled()) {
+            info!(by = given.by, "told to drain");
+            self.drain.cancel();
         }
     }
 
@@ -164,27 +225,17 @@ impl Orders {
 }
 
 impl Known {
-    fn cancel(&mut self, selection: Selection, given: &Given) {
+    fn cancel(&mut self, selection: Selection, given: Given) {
+        let now = Instant::now();
+        if !self.cancelled.add(selection, &Arc::new(given), now) {
+            return;
+        }
         for watched in self.watched.values_mut().filter(|watched| watched.given.is_none()) {
-            if watched.is_meant(&selection, given) {
-                watched.given = Some(given.clone());
+            watched.given = self.cancelled.find(watched.job, &watched.labels, watched.submitted_ms, now);
+            if watched.given.is_some() {
                 watched.cancelled.cancel();
             }
         }
-        // The first order stands: the log is read again after an interruption.
-        for job in &selection.jobs {
-            self.jobs.entry(*job).or_insert_with(|| given.clone());
-        }
-        let labels = Selection { jobs: Vec::new(), ..selection };
-        if !labels.labels.is_empty() && !self.labelled.iter().any(|known| known.0 == labels && known.1 == *given) {
-            self.labelled.push((labels, given.clone()));
-        }
-    }
-}
-
-impl Watched {
-    fn is_meant(&self, selection: &Selection, given: &Given) -> bool {
-        selection.matches(self.job, &self.labels, self.submitted_ms, given.at_ms)
     }
 }
 
@@ -197,15 +248,15 @@ impl Watch {
     /// What the job's owner is told, once it is cancelled.
     pub(super) fn reason(&self) -> Option<String> {
         let given = self.orders.known().watched.get(&self.number)?.given.clone()?;
-        Some(match given.by {
+        Some(match &given.by {
             Some(by) => format!("cancelled by {by}"),
             None => "cancelled".to_owned(),
         })
     }
 
-    /// Something else, unless the job is cancelled first.
+    /// Something else, unless the job is cancelled meanwhile, be it in the same moment.
     pub(super) async fn or_cancelled<T>(&self, work: impl Future<Output = T>) -> Option<T> {
-        self.cancelled.run_until_cancelled(work).await
+        self.cancelled.run_until_cancelled(work).await.filter(|_| !self.cancelled.is_cancelled())
     }
 }
 
@@ -221,6 +272,9 @@ mod tests {
 
     use super::*;
 
+    const LONG: Duration = Duration::from_secs(60);
+    const SHORT: Duration = Duration::from_millis(20);
+
     fn orders() -> Arc<Orders> {
         Orders::new("w".parse().unwrap())
     }
@@ -228,7 +282,6 @@ mod tests {
     fn task(label: &str) -> Task<'static> {
         Task {
             labels: BTreeMap::from([("run".to_owned(), label.to_owned())]),
-            submitted_ms: Some(10),
             ..Task::new(Program::Catalog("saxpy".into()))
         }
     }
@@ -236,6 +289,14 @@ mod tests {
     fn cancel(jobs: &[JobId], label: Option<&str>, at_ms: i64) -> Order {
         let labels = label.map(|value| ("run".to_owned(), value.to_owned())).into_iter().collect();
         Order::new(at_ms, Some("anna".into()), Command::Cancel(Selection { jobs: jobs.to_vec(), labels }))
+    }
+
+    fn drain(name: &str) -> Order {
+        Order::new(0, None, Command::Drain { worker: name.parse().unwrap() })
+    }
+
+    fn mark(id: MessageId) -> Order {
+        Order::new(0, None, Command::Mark { id })
     }
 
     #[test]
@@ -254,30 +315,56 @@ mod tests {
     #[test]
     fn a_label_cancels_what_was_submitted_before_and_nothing_after() {
         let orders = orders();
+        let here = [task("a"), task("b"), task("a")];
+        let watches = [(0, 19), (1, 19), (2, 21)].map(|(index, at_ms)| orders.watch(&here[index], at_ms));
         orders.take(cancel(&[], Some("a"), 20));
-        assert!(orders.watch(&task("a"), 0).token().is_cancelled());
-        assert!(!orders.watch(&task("b"), 0).token().is_cancelled());
-        assert!(!orders.watch(&Task { submitted_ms: Some(21), ..task("a") }, 0).token().is_cancelled());
-        assert!(!orders.watch(&Task { submitted_ms: None, ..task("a") }, 21).token().is_cancelled());
-    }
-
-    #[test]
-    fn an_order_that_is_read_again_changes_nothing() {
-        let orders = orders();
-        for _ in 0..3 {
-            orders.take(cancel(&[], Some("a"), 20));
-        }
-        assert_eq!(orders.known().labelled.len(), 1);
+        assert_eq!(watches.each_ref().map(|watch| watch.token().is_cancelled()), [true, false, false]);
+        assert!(orders.watch(&task("a"), 20).token().is_cancelled());
+        assert!(!orders.watch(&task("b"), 20).token().is_cancelled());
+        assert!(!orders.watch(&task("a"), 21).token().is_cancelled());
     }
 
     #[test]
     fn only_a_drain_by_its_own_name_and_after_its_start_is_meant_for_this_worker() {
         let orders = orders();
-        let drain = |name: &str, at_ms| Order::new(at_ms, None, Command::Drain { worker: name.parse().unwrap() });
-        orders.take(drain("other", i64::MAX));
-        orders.take(drain("w", orders.started_ms - 1));
+        let first = orders.known().reading.mark();
+        orders.take(drain("w"));
+        orders.take(mark(first));
+        orders.take(drain("other"));
         assert!(!orders.drain.is_cancelled());
-        orders.take(drain("w", orders.started_ms));
-        assert!(orders.drain.is_cancelled());
+        orders.take(drain("w"));
+        assert!(orders.drain.is_cancelled(), "whatever the clocks say");
+    }
+
+    #[tokio::test]
+    async fn after_an_interruption_jobs_wait_for_what_was_ordered_meanwhile() {
+        let orders = orders();
+        let first = orders.known().reading.mark();
+        orders.take(mark(first));
+        assert!(orders.all_known(Duration::ZERO).await);
+
+        let second = orders.read_again();
+        let cancelled = task("a");
+        let watch = orders.watch(&cancelled, 0);
+        let waiting = watch.or_cancelled(orders.all_known(LONG));
+        let reading = async {
+            for order in [mark(first), cancel(&[cancelled.job_id], None, 20), mark(second)] {
+                assert!(!*orders.all_known.borrow());
+                orders.take(order);
+            }
+        };
+        let (waited, ()) = tokio::join!(waiting, reading);
+        assert_eq!(waited, None, "its cancellation came before the mark");
+        assert!(orders.all_known(Duration::ZERO).await);
+    }
+
+    #[tokio::test]
+    async fn jobs_wait_while_orders_come_and_go_on_when_none_do() {
+        let (orders, began) = (orders(), Instant::now());
+        let (all_known, ()) = tokio::join!(orders.all_known(SHORT), async { orders.take(cancel(&[], None, 20)) });
+        assert!(!all_known);
+        assert!(began.elapsed() >= 2 * SHORT, "an order came");
+        orders.go_on_without();
+        assert!(orders.all_known(LONG).await, "nobody else waits as long");
     }
 }

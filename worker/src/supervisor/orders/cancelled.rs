@@ -1,0 +1,188 @@
+//! What was cancelled, by id and by label, for at least as long as the log of orders holds it and at most twice as long.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    mem,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use gpufleet_schema::{JobId, Selection, topology::CONTROL_MAX_AGE_DAYS};
+
+use super::Given;
+
+type Labels = BTreeMap<String, String>;
+
+/// From its reading on, for the sender's clock may be wrong.
+const KEPT: Duration = Duration::from_secs(CONTROL_MAX_AGE_DAYS * 24 * 3600);
+
+/// Orders go from the young to the old, and then they are forgotten.
+#[derive(Debug)]
+pub(super) struct Cancelled {
+    young: Orders,
+    old: Orders,
+    since: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Orders {
+    jobs: HashMap<JobId, Arc<Given>>,
+    /// By the first label of those that a job must have, so that it is compared with few.
+    labelled: HashMap<(String, String), HashMap<Labels, Arc<Given>>>,
+}
+
+impl Cancelled {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { young: Orders::default(), old: Orders::default(), since: now }
+    }
+
+    /// Remembers an order. Gives whether it means a job that no earlier one does: the log is read again after an interruption.
+    pub(super) fn add(&mut self, selection: Selection, given: &Arc<Given>, now: Instant) -> bool {
+        self.forget(now);
+        let mut is_new = false;
+        for job in selection.jobs {
+            is_new |= !self.old.jobs.contains_key(&job) && !self.young.jobs.contains_key(&job);
+            // The first order for a job stands.
+            self.young.jobs.entry(job).or_insert_with(|| Arc::clone(given));
+        }
+        if let Some((name, value)) = selection.labels.first_key_value() {
+            let first = (name.clone(), value.clone());
+            is_new |= !self.old.covers(&first, &selection.labels, given);
+            is_new &= !self.young.covers(&first, &selection.labels, given);
+            // The last order for labels stands: it means all that the ones before do.
+            let known = self.young.labelled.entry(first).or_default().entry(selection.labels);
+            let last = known.or_insert_with(|| Arc::clone(given));
+            if last.at_ms < given.at_ms {
+                *last = Arc::clone(given);
+            }
+        }
+        is_new
+    }
+
+    /// The order that cancelled a job.
+    pub(super) fn find(&mut self, job: JobId, labels: &Labels, submitted_ms: i64, now: Instant) -> Option<Arc<Given>> {
+        self.forget(now);
+        [&self.old, &self.young].into_iter().find_map(|orders| orders.find(job, labels, submitted_ms)).map(Arc::clone)
+    }
+
+    fn forget(&mut self, now: Instant) {
+        if now.duration_since(self.since) >= KEPT {
+            self.old = mem::take(&mut self.young);
+            self.since = now;
+        }
+    }
+}
+
+impl Orders {
+    fn find(&self, job: JobId, labels: &Labels, submitted_ms: i64) -> Option<&Arc<Given>> {
+        let by_label = || {
+            let candidates =
+                labels.iter().filter_map(|(name, value)| self.labelled.get(&(name.clone(), value.clone())));
+            let meant = candidates.flatten().filter(|(selection, given)| {
+                submitted_ms <= given.at_ms && selection.iter().all(|(name, value)| labels.get(name) == Some(value))
+            });
+            meant.map(|(_, given)| given).min_by_key(|given| given.at_ms)
+        };
+        self.jobs.get(&job).or_else(by_label)
+    }
+
+    fn covers(&self, first: &(String, String), labels: &Labels, given: &Given) -> bool {
+        let known = self.labelled.get(first).and_then(|selections| selections.get(labels));
+        known.is_some_and(|known| known.at_ms >= given.at_ms)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(pairs: &[(&str, &str)]) -> Labels {
+        pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    fn jobs(jobs: &[JobId]) -> Selection {
+        Selection { jobs: jobs.to_vec(), ..Selection::default() }
+    }
+
+    fn labelled(pairs: &[(&str, &str)]) -> Selection {
+        Selection { labels: labels(pairs), ..Selection::default() }
+    }
+
+    fn given(at_ms: i64, by: &str) -> Arc<Given> {
+        Arc::new(Given { at_ms, by: Some(by.to_owned()) })
+    }
+
+    struct Book(Cancelled, Instant);
+
+    impl Book {
+        fn new() -> Self {
+            let now = Instant::now();
+            Self(Cancelled::new(now), now)
+        }
+
+        fn add(&mut self, selection: Selection, at_ms: i64, by: &str) -> bool {
+            self.0.add(selection, &given(at_ms, by), self.1)
+        }
+
+        /// By whom.
+        fn find(&mut self, job: JobId, pairs: &[(&str, &str)], submitted_ms: i64) -> Option<String> {
+            self.0.find(job, &labels(pairs), submitted_ms, self.1).and_then(|given| given.by.clone())
+        }
+    }
+
+    #[test]
+    fn a_job_is_meant_by_its_id_whenever_it_was_submitted_and_the_first_order_stands() {
+        let (mut book, job) = (Book::new(), JobId::new());
+        assert!(book.add(jobs(&[job]), 1, "anna"));
+        assert!(!book.add(jobs(&[job]), 2, "bert"));
+        assert_eq!(book.find(job, &[], 3).as_deref(), Some("anna"));
+        assert_eq!(book.find(JobId::new(), &[], 0), None);
+    }
+
+    #[test]
+    fn labels_must_all_be_there_and_the_job_must_have_been_too() {
+        let (mut book, job) = (Book::new(), JobId::new());
+        let whole = [("team", "a"), ("run", "7"), ("more", "x")];
+        assert!(book.add(labelled(&[("team", "a"), ("run", "7")]), 1, "anna"));
+        assert_eq!(book.find(job, &whole, 1).as_deref(), Some("anna"));
+        assert_eq!(book.find(job, &whole, 2), None, "it came after the order");
+        for others in [&[("team", "a")][..], &[("run", "7")], &[("team", "b"), ("run", "7")], &[]] {
+            assert_eq!(book.find(job, others, 0), None, "{others:?}");
+        }
+        assert!(!book.add(Selection::default(), 9, "bert"));
+        assert_eq!(book.find(job, &[], 0), None, "no label means no job, not all");
+    }
+
+    #[test]
+    fn an_order_for_the_same_labels_means_what_was_submitted_since() {
+        let (mut book, job) = (Book::new(), JobId::new());
+        let run = [("run", "7")];
+        assert!(book.add(labelled(&run), 10, "anna"));
+        assert!(book.add(labelled(&run), 20, "bert"));
+        assert!(!book.add(labelled(&run), 10, "anna"), "it is read again");
+        assert_eq!(book.find(job, &run, 15).as_deref(), Some("bert"));
+        assert_eq!(book.find(job, &run, 21), None);
+        assert_eq!(book.0.young.labelled.len(), 1);
+    }
+
+    #[test]
+    fn what_the_log_has_forgotten_is_forgotten_here_too() {
+        let (mut book, early, late) = (Book::new(), JobId::new(), JobId::new());
+        let run = [("run", "7")];
+        book.add(jobs(&[early]), 1, "anna");
+        book.add(labelled(&run), 1, "anna");
+        book.1 += KEPT - Duration::from_secs(1);
+        book.add(jobs(&[late]), 2, "bert");
+        book.1 += Duration::from_secs(1);
+        for job in [early, late] {
+            assert!(book.find(job, &[], 0).is_some(), "as long as the log");
+        }
+        assert!(!book.add(labelled(&run), 1, "anna"), "it is known still");
+        book.1 += KEPT;
+        assert_eq!(book.find(early, &[], 0), None);
+        assert_eq!(book.find(late, &[], 0), None);
+        assert!(book.find(early, &run, 0).is_some(), "it stood in the log again");
+        book.1 += KEPT;
+        assert_eq!(book.find(early, &run, 0), None);
+    }
+}

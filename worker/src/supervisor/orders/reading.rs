@@ -1,0 +1,104 @@
+//! How far the log has been read, by the marks that this worker writes into it.
+
+use gpufleet_schema::MessageId;
+
+use super::Given;
+
+/// One reading of the log, from its first order on.
+#[derive(Debug)]
+pub(super) struct Reading {
+    /// What this process wrote at its start. Drain orders before it were for an earlier worker of its name.
+    first: MessageId,
+    /// What it wrote when this reading had begun. Whatever was ordered before stands before it.
+    mark: MessageId,
+    since_start: bool,
+    drain: Option<Given>,
+}
+
+impl Reading {
+    pub(super) fn new() -> Self {
+        let first = MessageId::new();
+        Self { first, mark: first, since_start: false, drain: None }
+    }
+
+    /// Begins another one. Gives the mark to be written.
+    pub(super) fn again(&mut self) -> MessageId {
+        *self = Self { first: self.first, ..Self::new() };
+        self.mark
+    }
+
+    pub(super) fn mark(&self) -> MessageId {
+        self.mark
+    }
+
+    /// A drain order for this worker's name.
+    pub(super) fn drain(&mut self, given: Given) {
+        self.drain = Some(given);
+    }
+
+    /// A mark, perhaps another worker's. Gives whether everything is known that was ordered before this reading.
+    pub(super) fn pass(&mut self, mark: MessageId) -> bool {
+        // It may be there twice.
+        if mark == self.first && !self.since_start {
+            self.since_start = true;
+            self.drain = None;
+        }
+        let is_last = mark == self.mark;
+        // A log that has forgotten the first mark has nothing left of before.
+        self.since_start |= is_last;
+        is_last
+    }
+
+    /// The order by which this worker was told to drain since it started.
+    pub(super) fn drained(&self) -> Option<&Given> {
+        self.drain.as_ref().filter(|_| self.since_start)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GIVEN: Given = Given { at_ms: 0, by: None };
+
+    #[test]
+    fn only_a_drain_order_behind_the_first_mark_counts() {
+        let mut reading = Reading::new();
+        reading.drain(GIVEN);
+        assert!(reading.drained().is_none());
+        assert!(!reading.pass(MessageId::new()), "another worker's");
+        assert!(reading.pass(reading.mark()));
+        assert!(reading.drained().is_none(), "it was for an earlier worker");
+        reading.drain(GIVEN);
+        assert!(reading.drained().is_some());
+        assert!(reading.pass(reading.mark()), "written twice");
+        assert!(reading.drained().is_some());
+    }
+
+    #[test]
+    fn another_reading_finds_the_old_orders_in_the_old_places() {
+        let mut reading = Reading::new();
+        let first = reading.mark();
+        let second = reading.again();
+        reading.drain(GIVEN);
+        assert!(!reading.pass(first), "more was ordered since");
+        assert!(reading.drained().is_none());
+        assert!(reading.pass(second));
+        assert!(reading.drained().is_none());
+
+        reading.again();
+        reading.pass(first);
+        reading.drain(GIVEN);
+        assert!(reading.drained().is_some(), "at once");
+    }
+
+    #[test]
+    fn in_a_log_that_has_forgotten_the_first_mark_every_drain_order_is_of_later() {
+        let mut reading = Reading::new();
+        let second = reading.again();
+        reading.drain(GIVEN);
+        assert!(reading.drained().is_none(), "the first mark may be yet to come");
+        assert!(reading.pass(second));
+        assert!(reading.drained().is_some());
+    }
+}
