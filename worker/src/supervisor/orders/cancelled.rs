@@ -47,8 +47,8 @@ impl Cancelled {
         }
         if let Some((name, value)) = selection.labels.first_key_value() {
             let first = (name.clone(), value.clone());
-            is_new |= !self.old.covers(&first, &selection.labels, given);
-            is_new &= !self.young.covers(&first, &selection.labels, given);
+            let covers = |orders: &Orders| orders.covers(&first, &selection.labels, given);
+            is_new |= !covers(&self.old) && !covers(&self.young);
             // The last order for labels stands: it means all that the ones before do.
             let known = self.young.labelled.entry(first).or_default().entry(selection.labels);
             let last = known.or_insert_with(|| Arc::clone(given));
@@ -163,6 +163,16 @@ mod tests {
         assert_eq!(book.find(job, &run, 15).as_deref(), Some("bert"));
         assert_eq!(book.find(job, &run, 21), None);
         assert_eq!(book.0.young.labelled.len(), 1);
+    }
+
+    #[test]
+    fn an_order_by_id_and_by_labels_that_are_known_is_new_by_its_id() {
+        let (mut book, job) = (Book::new(), JobId::new());
+        assert!(book.add(labelled(&[("run", "7")]), 10, "anna"));
+        let both = || Selection { jobs: vec![job], ..labelled(&[("run", "7")]) };
+        assert!(book.add(both(), 10, "bert"));
+        assert!(!book.add(both(), 10, "bert"));
+        assert_eq!(book.find(job, &[], 11).as_deref(), Some("bert"));
     }
 
     #[test]
