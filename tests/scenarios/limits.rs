@@ -3,6 +3,7 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use gpufleet::Job;
 use gpufleet_schema::{
     AttemptState, Batch, Encoding, FailureCode, JobState, PoolName, Priority, Selection, Verdict,
     topology::{TASKS, task_key},
@@ -80,6 +81,23 @@ async fn a_job_that_can_never_fit_fails_at_once_with_the_numbers() {
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
     assert!(failure.message.contains(&(1_u64 << 39).to_string()), "{}", failure.message);
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_beyond_its_own_memory_limit_fails_at_once_and_is_not_tried_again() {
+    let ground = Ground::shared("own-limit").await;
+    let _worker = ground.worker().await;
+    let mut task = kernels::doubles(&[1.0]).build().unwrap().task;
+    task.limits.memory_bytes_max = Some(3);
+    let mut handle = ground.client().await.submit(Job::from_task(task)).await.unwrap();
+    let error = handle.wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
+    assert!(failure.message.contains("limits.memory_bytes_max allows 3"), "{}", failure.message);
+    let attempts = ground.final_job(handle.id()).await.attempts;
+    let [attempt] = attempts.as_slice() else { panic!("{attempts:?}") };
+    assert_eq!(attempt.state, AttemptState::Failed);
     ground.check_history(1).await;
 }
 

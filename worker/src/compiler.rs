@@ -18,7 +18,11 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::{sync::OnceCell, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::{OnceCell, OwnedSemaphorePermit, Semaphore},
+    task::spawn_blocking,
+    time::timeout,
+};
 use tracing::{debug, info, warn};
 
 mod cache;
@@ -51,6 +55,9 @@ use cache::Cache;
 use turns::Turns;
 
 use crate::{own_executable, scheduler::PoolId};
+
+/// Compiled programs, in KiB, that jobs take along while they wait for a place: as much as is kept beside them.
+const TAKEN_KIB_MAX: usize = 256 << 10;
 
 /// A program and where it was found.
 #[derive(Debug, Clone)]
@@ -89,6 +96,7 @@ pub struct Compiler {
     /// The fingerprint of the toolkit that is used when a request names none.
     toolkit: OnceCell<blake3::Hash>,
     turns: Turns,
+    taken_kib: Arc<Semaphore>,
     tally: Tally,
 }
 
@@ -122,6 +130,7 @@ impl Compiler {
             store: None,
             toolkit: OnceCell::new(),
             turns: Turns::new(1),
+            taken_kib: Arc::new(Semaphore::new(TAKEN_KIB_MAX)),
             tally: Tally::default(),
         }
     }
@@ -214,6 +223,12 @@ impl Compiler {
             self.mark_on_disk(key);
         }
         Ok(Found { compiled, origin: if was_there { Origin::Memory } else { origin } })
+    }
+
+    /// Room for programs that a job takes along, until it is dropped. Without it the job leaves them here, and may find them gone later.
+    pub fn room_for<'a>(&self, programs: impl Iterator<Item = &'a Compiled>) -> Option<OwnedSemaphorePermit> {
+        let kib = programs.map(Compiled::bytes).sum::<usize>().div_ceil(1 << 10);
+        Arc::clone(&self.taken_kib).try_acquire_many_owned(u32::try_from(kib).ok()?).ok()
     }
 
     /// From disk, or by a compiler.
@@ -313,4 +328,27 @@ pub fn main() -> ExitCode {
 /// Microseconds since `started`, for timings.
 fn micros_since(started: Instant) -> u64 {
     started.elapsed().as_micros() as u64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn programs_that_jobs_take_along_are_bounded() {
+        let compiler = Compiler::new(None);
+        let half = Compiled {
+            ptx: "x".repeat(TAKEN_KIB_MAX << 9),
+            cubin: None,
+            log: String::new(),
+            micros: 0,
+            version: String::new(),
+        };
+        let room = || compiler.room_for(std::iter::once(&half));
+        let [first, second] = [room(), room()];
+        assert!(first.is_some() && second.is_some() && room().is_none());
+        assert!(compiler.room_for(std::iter::empty()).is_some(), "a job without any needs none");
+        drop(first);
+        assert!(room().is_some());
+    }
 }

@@ -82,6 +82,8 @@ pub struct ExecutorJob<'a> {
     pub task: &'a Task<'a>,
     /// The key of the code that the executor gets for it, from whoever has it already: hashing a long program takes as long as a tiny job.
     pub program: Option<Key>,
+    /// What its source was compiled to for this device, from whoever has done so already. Without it the executor compiles it first.
+    pub compiled: Option<&'a Compiled>,
     /// From the moment at which the executor gets it; what the driver has it wait for its neighbours does not count. At its end the executor
     /// is killed.
     pub time_limit: Duration,
@@ -246,10 +248,17 @@ impl Executor {
     async fn attempt(&self, job: ExecutorJob<'_>) -> Result<Finished, Stop> {
         let shared = &self.shared;
         let compiling = Instant::now();
-        let compiled = shared.compiled(&job.task.program).await?;
-        let is_new = compiled.as_ref().is_some_and(|found| found.origin == Origin::Compiler);
+        let found = match &job.task.program {
+            Program::Source { .. } if job.compiled.is_none() => {
+                // Rare, and large.
+                let compiling = Box::pin(shared.compiled(&job.task.program));
+                shared.unless_over(job.cancel, compiling).await??
+            }
+            _ => None,
+        };
+        let is_new = found.as_ref().is_some_and(|found| found.origin == Origin::Compiler);
         let compile_us = if is_new { compiling.elapsed().as_micros() as u64 } else { 0 };
-        let compiled = compiled.as_ref().map(|found| &*found.compiled);
+        let compiled = job.compiled.or_else(|| found.as_ref().map(|found| &*found.compiled));
         let code = code(&job.task.program, compiled).map_err(Stop::failed)?;
         let layout = Layout::of(job.task).map_err(Stop::failed)?;
         let waiting = Instant::now();

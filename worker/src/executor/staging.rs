@@ -154,7 +154,8 @@ fn check_outputs(task: &Task<'_>, outputs: &[usize]) -> Result<(), Failure> {
     ))
 }
 
-fn check_memory(task: &Task<'_>) -> Result<(), Failure> {
+/// Whether its buffers are within what it allows itself.
+pub(crate) fn check_memory(task: &Task<'_>) -> Result<(), Failure> {
     let Some(limit) = task.limits.memory_bytes_max else { return Ok(()) };
     match task.device_bytes() {
         Some(wanted) if wanted <= limit => Ok(()),

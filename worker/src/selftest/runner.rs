@@ -44,7 +44,15 @@ impl Runner {
         let cancel = CancellationToken::new();
         match self
             .executor
-            .run(ExecutorJob { task, program: None, time_limit, alone: false, kept_max: u64::MAX, cancel: &cancel })
+            .run(ExecutorJob {
+                task,
+                program: None,
+                compiled: None,
+                time_limit,
+                alone: false,
+                kept_max: u64::MAX,
+                cancel: &cancel,
+            })
             .await
         {
             Ok(finished) => match finished.outcome {

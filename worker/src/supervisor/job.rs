@@ -129,14 +129,15 @@ impl Supervisor {
         watch: &Watch,
     ) -> Attempt {
         let running = envelope.carried.runs();
-        let wait_us = micros(envelope.received.elapsed()).saturating_sub(job.compile_us);
+        let wait_us = micros(envelope.received.elapsed()).saturating_sub(job.programs.micros);
         let (slot, Demand { pool, bytes, alone, .. }) = (self.device(device), job.demand);
         let ran_on = slot.ran_on(self.config.name.clone());
         let _presence = slot.enter(pool, bytes);
         failpoint::reach(Failpoint::BeforeKernel);
         let Prepared { task, program, time_limit, .. } = job;
         let (program, time_limit, kept_max) = (*program, *time_limit, permit.kept_max);
-        let on_device = ExecutorJob { task, program, time_limit, alone, kept_max, cancel: watch.token() };
+        let compiled = job.programs.of(slot.info.target());
+        let on_device = ExecutorJob { task, program, compiled, time_limit, alone, kept_max, cancel: watch.token() };
         let (executor, told) = (slot.executor(pool), ran_on.clone());
         let executing = async move {
             let attempt = run_on(executor, on_device, ran_on).await;
@@ -152,7 +153,7 @@ impl Supervisor {
         // The executor gets the job first; its start is told while it is at it.
         let (mut attempt, ()) = tokio::join!(executing, self.tell_started(task, envelope, &told));
         attempt.timings.wait_us += wait_us;
-        attempt.timings.compile_us = job.compile_us;
+        attempt.timings.compile_us = job.programs.micros;
         attempt
     }
 

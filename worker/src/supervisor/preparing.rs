@@ -8,10 +8,11 @@ use std::{
 use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
 use gpufleet_schema::{Encoding, Failure, FailureCode, Limits, Program, Task, Verdict, bounds::MESSAGE_BYTES_MAX};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Supervisor, clock::micros, envelope::Envelope, orders::Watch, queue_limit::QueueLimit};
 use crate::{
-    compiler::{CompileRequest, Compiled, Origin},
+    compiler::{CompileRequest, Compiled, Compiler, Origin, Target},
     config::PoolSpec,
     disposition::Ending,
     executor::{self, Code, Key},
@@ -28,14 +29,31 @@ pub(super) struct Prepared<'a> {
     pub(super) demand: Demand,
     /// Its program's key, where all devices that it may run on take the same code.
     pub(super) program: Option<Key>,
-    pub(super) compile_us: u64,
+    pub(super) programs: Programs,
 }
 
-/// What a job's source was compiled to, and the microseconds that it took: none for what was kept.
+/// What a job's source was compiled to for each kind of device, and the microseconds that it took: none for what was kept.
 #[derive(Debug, Default)]
-struct Programs {
-    compiled: Vec<Arc<Compiled>>,
-    micros: u64,
+pub(super) struct Programs {
+    compiled: Vec<(Target, Arc<Compiled>)>,
+    pub(super) micros: u64,
+    /// For as long as the job has them.
+    room: Option<OwnedSemaphorePermit>,
+}
+
+impl Programs {
+    /// As the job takes them along: not at all where jobs that wait have too many already.
+    fn taken(mut self, compiler: &Compiler) -> Self {
+        self.room = compiler.room_for(self.compiled.iter().map(|(_, compiled)| &**compiled));
+        if self.room.is_none() {
+            self.compiled.clear();
+        }
+        self
+    }
+
+    pub(super) fn of(&self, target: Target) -> Option<&Compiled> {
+        self.compiled.iter().find(|(of, _)| *of == target).map(|(_, compiled)| &**compiled)
+    }
 }
 
 /// What a reply needs besides the outputs' bytes: names, timings, a failure's text.
@@ -60,6 +78,7 @@ impl Supervisor {
         let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         check_reply_size(&plain, encoding)?;
+        executor::check_memory(&plain).map_err(Ending::Failed)?;
         let (time_limit, queue_limit) = self.time_limits(&plain.limits, envelope)?;
         let queue_limit =
             QueueLimit::new(queue_limit, envelope.may_have_started(), envelope.received, task.submitted_ms);
@@ -70,8 +89,8 @@ impl Supervisor {
         }
         self.check_quarantine(envelope.pool_id, &plain)?;
         let compiling = watch.or_cancelled(self.compile(&plain.program, envelope.pool_id, allowed));
-        let compiled = queue_limit.unless_expired(compiling).await?.ok_or_else(cancelled)??;
-        let codes = codes(&plain.program, &compiled)?;
+        let programs = queue_limit.unless_expired(compiling).await?.ok_or_else(cancelled)??;
+        let codes = codes(&plain.program, &programs)?;
         let program = if let [(key, _)] = *codes { Some(key) } else { None };
         let demand = Demand {
             pool: envelope.pool_id,
@@ -81,7 +100,7 @@ impl Supervisor {
             allowed,
             returnable: !in_list,
         };
-        Ok(Prepared { task: plain, time_limit, queue_limit, demand, program, compile_us: compiled.micros })
+        Ok(Prepared { task: plain, time_limit, queue_limit, demand, program, programs: programs.taken(&self.compiler) })
     }
 
     /// By the pool of the queue: its routing key is its producer's word.
@@ -103,19 +122,19 @@ impl Supervisor {
     }
 
     /// Compiles CUDA C for every kind of device that the job may get, before it asks for a place, so that no device waits for a compiler;
-    /// the executor then finds the result in the shared cache. A worker that stops compiles nothing more, and hands the job back.
+    /// the executor gets the result with the job. A worker that stops compiles nothing more, and hands the job back.
     async fn compile(&self, program: &Program<'_>, pool: PoolId, allowed: Allowed) -> Result<Programs, Ending> {
         let Program::Source { code, options } = program else { return Ok(Programs::default()) };
         let started = Instant::now();
-        let compilations = self.targets(allowed).into_iter().map(|target| {
-            let code = code.clone().into_owned();
-            self.compiler.compile_for(pool, CompileRequest { code, options: options.clone(), target, nvrtc: None })
+        let compilations = self.targets(allowed).into_iter().map(async |target| {
+            let request = CompileRequest { code: code.to_string(), options: options.clone(), target, nvrtc: None };
+            self.compiler.compile_for(pool, request).await.map(|found| (target, found))
         });
         let found = self.leaving.run_until_cancelled(try_join_all(compilations)).await.ok_or(Ending::HandedBack)?;
         let found = found.map_err(|error| Ending::Failed(error.into()))?;
-        let is_new = found.iter().any(|found| found.origin == Origin::Compiler);
-        let compiled = found.into_iter().map(|found| found.compiled).collect();
-        Ok(Programs { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 } })
+        let is_new = found.iter().any(|(_, found)| found.origin == Origin::Compiler);
+        let compiled = found.into_iter().map(|(target, found)| (target, found.compiled)).collect();
+        Ok(Programs { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 }, room: None })
     }
 
     /// What the job takes of a device at most: its buffers, as the device cuts up its memory, and its module.
@@ -130,13 +149,13 @@ impl Supervisor {
 }
 
 /// What the executors of the devices that the job may get are to load: one code, or one for each kind of device.
-fn codes<'a>(program: &'a Program<'_>, compiled: &'a Programs) -> Result<Vec<(Key, Code<'a>)>, Ending> {
+fn codes<'a>(program: &'a Program<'_>, programs: &'a Programs) -> Result<Vec<(Key, Code<'a>)>, Ending> {
     let code = |compiled| {
         let code = executor::code(program, compiled).map_err(Ending::Failed)?;
         Ok((code.key(), code))
     };
     match program {
-        Program::Source { .. } => compiled.compiled.iter().map(|compiled| code(Some(&**compiled))).collect(),
+        Program::Source { .. } => programs.compiled.iter().map(|(_, compiled)| code(Some(&**compiled))).collect(),
         Program::Catalog(_) | Program::Ptx(_) | Program::Cubin(_) => Ok(vec![code(None)?]),
     }
 }

@@ -45,6 +45,7 @@ pub(crate) fn job<'a>(task: &'a Task<'a>) -> ExecutorJob<'a> {
     ExecutorJob {
         task,
         program: None,
+        compiled: None,
         time_limit: TIME_LIMIT,
         alone: false,
         kept_max: u64::MAX,

@@ -1,13 +1,18 @@
 //! Jobs that succeed.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, os::unix::fs::PermissionsExt as _, pin::pin, sync::Arc};
 
 use futures::future::join_all;
-use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Launch, Number, Program, Task};
-use gpufleet_worker::executor::Executor;
+use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, FailureCode, Grid, Launch, Number, Program, Task};
+use gpufleet_worker::{
+    compiler::{CompileRequest, Compiler},
+    executor::{Executor, ExecutorJob, ExecutorOptions, RunError},
+};
+use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
-    add_one, buffer, count, f32s, floats, launch, options, ptx_task, run, start, succeed, u32_arg, u32s, zeros,
+    add_one, buffer, count, executable, f32s, fail, floats, job, launch, options, ptx_task, run, start, succeed,
+    u32_arg, u32s, zeros,
 };
 
 fn saxpy(program: Program<'static>, a: f32, x: &[f32], y: &[f32]) -> Task<'static> {
@@ -174,18 +179,57 @@ async fn a_two_dimensional_cover_reaches_every_element() {
     assert_eq!(values, expected);
 }
 
-#[tokio::test]
-async fn cuda_c_is_compiled_run_and_compiled_only_once() {
-    let executor = start().await;
+/// Halves three numbers.
+fn half() -> Task<'static> {
     let code = "extern \"C\" __global__ void half_of(float *x, unsigned n) {\n\
                 unsigned i = blockIdx.x * blockDim.x + threadIdx.x;\nif (i < n) x[i] = x[i] / DIVISOR;\n}\n";
     let mut task = Task::new(Program::Source { code: code.into(), options: vec!["-DDIVISOR=2.0f".to_owned()] });
     task.buffers = vec![floats("x", &[2.0, 4.0, 8.0])];
     task.launches = vec![launch("half_of", 3, vec![buffer("x"), Arg::Scalar(Dtype::U32, 3_u32.into())])];
     task.outputs = vec!["x".to_owned()];
+    task
+}
+
+#[tokio::test]
+async fn cuda_c_is_compiled_run_and_compiled_only_once() {
+    let executor = start().await;
+    let task = half();
     let first = run(&executor, &task).await;
     assert_eq!(f32s(&first.outcome.unwrap()[0]), [1.0, 2.0, 4.0]);
     assert!(first.timings.compile_us > 0);
     let second = run(&executor, &task).await;
     assert!(second.timings.module_cached);
+}
+
+async fn start_with_compiler(program: &str) -> Executor {
+    let compiler = Arc::new(Compiler::new(None).with_executable(program.into()));
+    Executor::start(ExecutorOptions { compiler, ..options() }).await.expect("the emulator is built beside the worker").0
+}
+
+#[tokio::test]
+async fn a_job_that_brings_what_it_was_compiled_to_needs_no_compiler() {
+    let executor = start_with_compiler("/bin/false").await;
+    let task = half();
+    let Program::Source { code, options } = &task.program else { panic!("it is a source") };
+    let target = executor.device().target();
+    let request = CompileRequest { code: code.to_string(), options: options.clone(), target, nvrtc: None };
+    let found = Compiler::new(None).with_executable(executable()).compile(request).await.unwrap();
+    let finished = executor.run(ExecutorJob { compiled: Some(&found.compiled), ..job(&task) }).await.unwrap();
+    assert_eq!(f32s(&finished.outcome.unwrap()[0]), [1.0, 2.0, 4.0]);
+    assert_eq!(finished.timings.compile_us, 0);
+    assert_eq!(fail(&executor, &task).await.code, FailureCode::CompileError, "by itself it can't be compiled here");
+}
+
+#[tokio::test]
+async fn a_job_that_is_cancelled_while_it_is_compiled_ends_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = folder.path().join("compiler");
+    std::fs::write(&program, "#!/bin/sh\nexec sleep 1000\n").unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    let executor = start_with_compiler(program.to_str().unwrap()).await;
+    let (task, cancel) = (half(), CancellationToken::new());
+    let mut running = pin!(executor.run(ExecutorJob { cancel: &cancel, ..job(&task) }));
+    assert!(futures::poll!(running.as_mut()).is_pending());
+    cancel.cancel();
+    assert!(matches!(running.await, Err(RunError::Cancelled)));
 }

@@ -22,6 +22,7 @@ pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
     let job = ExecutorJob {
         task: &task,
         program: None,
+        compiled: None,
         time_limit: TIME_LIMIT,
         alone: true,
         kept_max: u64::MAX,
