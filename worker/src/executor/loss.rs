@@ -4,6 +4,9 @@ use std::{io, time::Duration};
 
 use crate::ipc::message::Refusal;
 
+/// `CUDA_ERROR_OUT_OF_MEMORY`.
+const OUT_OF_MEMORY: u32 = 2;
+
 /// A job that came to no end, through no proven fault of its own.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RunError {
@@ -63,6 +66,13 @@ pub enum StartError {
     Spawn(#[source] io::Error),
 }
 
+impl StartError {
+    /// The device had no room for one more context.
+    pub fn is_out_of_memory(&self) -> bool {
+        matches!(self, Self::DriverError { code: OUT_OF_MEMORY, .. })
+    }
+}
+
 fn tail_of(tail: &str) -> String {
     if tail.trim().is_empty() { String::new() } else { format!("\n{}", tail.trim_end()) }
 }
@@ -75,5 +85,17 @@ impl From<Refusal> for StartError {
             Refusal::Privileges { problem } => Self::Privileges { problem },
             Refusal::Driver { call, code, name } => Self::DriverError { call, code, name },
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_drivers_word_for_it_is_a_lack_of_memory() {
+        let refused = |code| StartError::from(Refusal::Driver { call: String::new(), code, name: String::new() });
+        assert!(refused(2).is_out_of_memory());
+        assert!(!refused(999).is_out_of_memory());
     }
 }

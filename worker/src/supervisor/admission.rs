@@ -143,6 +143,12 @@ impl Admission {
         Arc::clone(asked.entry((device, pool)).or_default())
     }
 
+    /// Every executor on the device is to give back what it keeps: one more finds no room there.
+    pub(super) fn ask_all_back(&self, device: DeviceId) {
+        let asked = self.asked_back.lock().expect("nobody panics while holding it");
+        asked.iter().filter(|((of, _), _)| *of == device).for_each(|(_, asked)| asked.notify_one());
+    }
+
     /// Passes through the scheduler's lock.
     pub(super) fn touch(&self) {
         drop(self.lock());
@@ -261,6 +267,17 @@ mod tests {
         admission.asked_back(device, keeper).notified().await;
         admission.tell(Event::Kept { device, pool: keeper, bytes: 0 });
         waiter.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn all_executors_of_one_device_can_be_asked_back() {
+        let admission = one_place();
+        let [here, also_here, elsewhere] =
+            [(0, 0), (0, 1), (1, 0)].map(|(device, pool)| admission.asked_back(DeviceId(device), PoolId(pool)));
+        admission.ask_all_back(DeviceId(0));
+        here.notified().await;
+        also_here.notified().await;
+        assert!(futures::poll!(std::pin::pin!(elsewhere.notified())).is_pending());
     }
 
     #[tokio::test]

@@ -21,6 +21,9 @@ const START_FAILURES_MAX: u32 = 5;
 /// A driver that is being reset needs a moment; the pause doubles with each failure.
 const START_PAUSE: Duration = Duration::from_millis(200);
 
+/// Between starts for which another executor of the device leaves no memory.
+const ROOM_PAUSE: Duration = Duration::from_secs(5);
+
 /// How often an executor is asked what is free: other processes come and go without a word to us.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
 
@@ -142,18 +145,29 @@ impl Keeper {
         Some(executor)
     }
 
-    /// Several tries; then the device is out of service.
+    /// Several tries; then the device is out of service. One for which others of ours leave no room says nothing against the device, and is
+    /// tried again for as long as they live.
     async fn start(&self) -> Option<Executor> {
         let device = self.home.options.device;
         let mut pause = START_PAUSE;
-        for failures in 1..=START_FAILURES_MAX {
+        let mut failures = 0;
+        while failures < START_FAILURES_MAX {
             let started = tokio::select! {
                 started = Executor::start(self.home.options.clone()) => started,
                 () = self.home.is_sick() => return None,
             };
             match started {
                 Ok((executor, _)) => return Some(executor),
+                Err(reason) if reason.is_out_of_memory() && self.home.memory.is_in_use() => {
+                    warn!(device, pool = self.pool.0, %reason, "no memory for an executor beside the others, trying again");
+                    self.home.admission.ask_all_back(self.home.device());
+                    tokio::select! {
+                        () = tokio::time::sleep(ROOM_PAUSE) => {}
+                        () = self.home.is_sick() => return None,
+                    }
+                }
                 Err(reason) => {
+                    failures += 1;
                     warn!(device, failures, %reason, "executor did not start");
                     if failures == START_FAILURES_MAX {
                         self.home.take_out_of_service(reason.to_string());

@@ -74,6 +74,11 @@ impl Memory {
         self.said().held.remove(&executor.pid());
     }
 
+    /// Whether an executor lives here that may have the memory for which another can't start.
+    pub(super) fn is_in_use(&self) -> bool {
+        !self.said().held.is_empty()
+    }
+
     /// The scheduler is told under the lock, so that the last word of all executors is also the last that it hears.
     fn hear(&self, pid: u32, pool: Option<PoolId>, report: MemoryReport) {
         let device = self.device;
@@ -137,7 +142,9 @@ mod tests {
         let memory = Memory::new(device, 4, 17 * GIB, 1, Arc::clone(&admission));
         memory.learn_heap(GIB);
         admission.tell(Event::ExecutorUp(device, pool));
+        assert!(!memory.is_in_use());
         memory.hear(1, Some(pool), MemoryReport { held: 0, kept: 0, free: 9 * GIB });
+        assert!(memory.is_in_use());
         memory.hear(2, None, MemoryReport { held: 0, kept: 0, free: 8 * GIB });
         // A job runs: there are 7 GiB for it and others.
         let (_running, _) = admission.admit(demand(GIB)).await.unwrap();
