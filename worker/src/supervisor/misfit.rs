@@ -6,12 +6,12 @@
 //! the same misfits again proves nothing: after some quick rounds the job waits before it tries anew.
 
 use std::{
-    hash::{BuildHasher, BuildHasherDefault, DefaultHasher},
+    hash::{BuildHasher as _, RandomState},
     time::Duration,
 };
 
 use gpufleet_schema::{
-    Failure, FailureCode, JobId, Requires, Task, Verdict,
+    Failure, FailureCode, Requires, Task, Verdict,
     topology::{Rung, retry_rung, task_queue},
 };
 use tokio::time::{sleep, timeout};
@@ -45,7 +45,7 @@ impl Supervisor {
             let message = format!("no worker of the pool has {}; they have: {met}", asked(&task.requires));
             Failure::new(Verdict::User, FailureCode::RequirementsNotMet, message)
         };
-        self.pass_on(task.job_id, envelope, fails).await
+        self.pass_on(envelope, fails).await
     }
 
     /// What becomes of a job that no device here can hold.
@@ -59,12 +59,12 @@ impl Supervisor {
             );
             Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)
         };
-        self.pass_on(task.job_id, envelope, fails).await
+        self.pass_on(envelope, fails).await
     }
 
     /// To another worker, or, where nobody is left to ask, to its end. A worker that leaves, as it does without any device in service, has
     /// nothing to say any more: the broker may not count it.
-    async fn pass_on(&self, job_id: JobId, envelope: &Envelope, fails: impl FnOnce(&str) -> Failure) -> Ending {
+    async fn pass_on(&self, envelope: &Envelope, fails: impl FnOnce(&str) -> Failure) -> Ending {
         let mut way = envelope.way.clone();
         way.meet(self.config.name.as_str(), &self.have());
         let queue = task_queue(&envelope.pool, envelope.priority);
@@ -77,7 +77,7 @@ impl Supervisor {
         }
         match is_last {
             true => Ending::Failed(fails(&way.fleet())),
-            false => Ending::Misfit { wait: wait(way.stray_hops(), job_id), way },
+            false => Ending::Misfit { wait: wait(way.stray_hops(), RandomState::new().hash_one(())), way },
         }
     }
 
@@ -111,10 +111,9 @@ fn has_met_all(way: &mut Way, consumers: Option<u32>) -> bool {
 }
 
 /// The queue goes to its consumers in turn. Jobs that all waited equally long would come back in the same order, each to the worker
-/// that it came from, so how long a job waits is its own.
-fn wait(stray_hops: u32, job_id: JobId) -> Option<Rung> {
-    let dice = BuildHasherDefault::<DefaultHasher>::default().hash_one((job_id, stray_hops));
-    (stray_hops > 0).then(|| retry_rung(if stray_hops <= SHORT_WAITS || dice % 4 == 0 { 1 } else { 2 }))
+/// that it came from, so the dice decide how long one waits: not its id, for the same job may go round twice.
+fn wait(stray_hops: u32, dice: u64) -> Option<Rung> {
+    (stray_hops > 0).then(|| retry_rung(if stray_hops <= SHORT_WAITS || dice.is_multiple_of(4) { 1 } else { 2 }))
 }
 
 /// Equal devices once, with their number, in the order in which they come.
@@ -181,13 +180,11 @@ mod tests {
     }
 
     #[test]
-    fn jobs_that_stray_together_part() {
-        let waits = |job_id| (1..100).map(move |hops| wait(hops, job_id).unwrap().seconds);
-        let (one, other) = (JobId::new(), JobId::new());
-        assert!(waits(one).eq(waits(one)));
-        assert!(!waits(one).eq(waits(other)));
-        assert!(waits(one).take(SHORT_WAITS as usize).all(|seconds| seconds == 1));
-        assert_eq!(wait(0, one), None);
+    fn how_long_a_job_waits_is_for_the_dice_after_the_first_waits() {
+        let waits = |hops| [0, 1, 2, 3].map(|dice| wait(hops, dice).map_or(0, |rung| rung.seconds));
+        assert_eq!(waits(0), [0; 4]);
+        assert_eq!(waits(SHORT_WAITS), [1; 4]);
+        assert_eq!(waits(SHORT_WAITS + 1), [1, 5, 5, 5]);
     }
 
     #[tokio::test]
