@@ -1,7 +1,6 @@
 //! The compiler child: limits itself, closes everything but its pipes and CUDA's headers, compiles once, answers, exits.
 
 use std::{
-    env,
     io::{self, Read, Write},
     process::ExitCode,
     time::Duration,
@@ -165,10 +164,6 @@ fn compile(mut job: Job) -> Answer {
         Ok(nvrtc) => nvrtc,
         Err(why) => return Answer::NoLibrary(why),
     };
-    // A name in quotes is looked for in this folder too, and only compilers' files lie there.
-    if let Err(error) = nvrtc.folder().and_then(env::set_current_dir) {
-        return failed(error);
-    }
     let mut readable: Vec<_> = job.nvrtc.includes.iter().filter_map(|folder| Opened::open(folder)).collect();
     let folders = readable.len();
     readable.extend(nvrtc.load_builtins().iter().filter_map(|file| Opened::open(file)));

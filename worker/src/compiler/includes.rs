@@ -14,7 +14,7 @@ const NAME_CHARACTERS: [char; 5] = ['_', '-', '.', '/', '+'];
 
 const ONLY_CUDAS: &str = "only CUDA's own headers can be included, by their plain names";
 const ONLY_PLAIN: &str = "this worker can't close its file system to the compiler, so an include has to be a line of its own, with nothing around it \
-                          and the name as it is, and trigraphs, __has_include and __has_embed are not accepted";
+                          and the name as it is in <>, and trigraphs, __has_include and __has_embed are not accepted";
 
 /// Why a source is refused, and its line.
 type Refused = (u32, String);
@@ -68,15 +68,11 @@ fn can_include(before: &str, word: &str, after: &str) -> bool {
     }
 }
 
-/// `#include <name>`, and at most a comment behind it.
+/// `#include <name>`, and at most a comment behind it. A name in quotes is looked for in the child's folder too, which is the root.
 fn is_plain(before: &str, word: &str, after: &str) -> bool {
     let is_directive = before.split([' ', '\t']).collect::<String>() == "#" && word == "include";
     let operand = after.lines().next().unwrap_or_default().trim();
-    let split = match operand.chars().next() {
-        Some('<') => operand[1..].split_once('>'),
-        Some('"') => operand[1..].split_once('"'),
-        _ => None,
-    };
+    let split = operand.strip_prefix('<').and_then(|operand| operand.split_once('>'));
     is_directive
         && split.is_some_and(|(name, rest)| {
             let rest = rest.trim_start();
@@ -138,7 +134,8 @@ mod tests {
     }
 
     /// Each was tried on NVRTC 12.9, which reads the file, but for the last ones, which another front end may read.
-    const DISGUISES: [&str; 24] = [
+    const DISGUISES: [&str; 25] = [
+        "#include \"etc/passwd\"",
         "/**/#include \"/etc/shadow\"",
         "#/**/include \"/etc/shadow\"",
         "#/*\n*/include \"/etc/shadow\"",
@@ -190,7 +187,7 @@ mod tests {
             /* nor does
              * #include "/etc/passwd" mean anything here */
             #include <cuda_fp16.h>
-            #  include "cuda/std/limits" // of libcu++
+            #  include <cuda/std/limits> // of libcu++
             #include <cub/block/block_reduce.cuh> /* and CUB */
             #define INCLUDE(x) do { \
                 include(x); \

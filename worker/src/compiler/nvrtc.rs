@@ -2,7 +2,6 @@
 
 use std::{
     ffi::{CString, c_char, c_int, c_void},
-    io,
     path::{Path, PathBuf},
 };
 
@@ -90,13 +89,6 @@ impl Api {
         files.push(file_of(function)?);
         files.sort();
         Some(Loaded { files, version })
-    }
-
-    /// Where it lies.
-    pub(super) fn folder(&self) -> io::Result<PathBuf> {
-        let file = file_of(self.create as *const c_void);
-        let folder = file.as_deref().and_then(Path::parent).map(Path::to_owned);
-        folder.ok_or_else(|| io::Error::other("the compiler does not say where it lies"))
     }
 
     /// NVRTC opens its builtins by name while it compiles; loaded before, they are found without a look at any folder.
