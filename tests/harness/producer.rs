@@ -7,7 +7,11 @@ use std::{
 };
 
 use gpufleet::{Fleet, FleetBuilder, Job, JobError, JobHandle, JobResult, SubmitError};
-use gpufleet_schema::{JobId, topology::REPLIES};
+use gpufleet_schema::{
+    Batch, Encoding, JobId, PoolName, Priority, Task,
+    topology::{REPLIES, TASKS, task_key},
+};
+use gpufleet_transport::{Message, Properties};
 
 use crate::{
     Ground,
@@ -42,6 +46,18 @@ struct Waiting<'a> {
 }
 
 impl Ground {
+    /// Publishes a task as it is, as a producer that is not ours may.
+    pub async fn publish_task(&self, task: &Task<'_>) {
+        let message = Message {
+            exchange: TASKS,
+            routing_key: task_key(&PoolName::default(), Priority::Normal),
+            body: Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap(),
+            properties: Properties { content_type: Some("application/msgpack".to_owned()), ..Properties::default() },
+            mandatory: true,
+        };
+        self.broker().await.publish(message).await.unwrap();
+    }
+
     /// A producer.
     pub async fn client(&self) -> Producer {
         self.client_with(Fleet::builder()).await

@@ -3,12 +3,8 @@
 use std::collections::BTreeMap;
 
 use gpufleet::{FailedJob, Job, JobError};
-use gpufleet_schema::{
-    AttemptState, Batch, Encoding, FailureCode, JobId, JobState, PoolName, Priority, Selection,
-    topology::{TASKS, task_key},
-};
+use gpufleet_schema::{AttemptState, FailureCode, JobId, JobState, Selection};
 use gpufleet_tests::{Ground, Promise, Silence, WAIT, busy};
-use gpufleet_transport::{Message, Properties};
 
 /// Orders that are all as large as they get, and take a moment to read.
 const LARGE_ORDERS: usize = 10;
@@ -91,14 +87,7 @@ async fn a_label_cancels_what_was_submitted_with_it_and_nothing_that_comes_after
 async fn publish_untimed(ground: &Ground, job: Job) -> JobId {
     let mut task = job.build().unwrap().task;
     task.submitted_ms = None;
-    let message = Message {
-        exchange: TASKS,
-        routing_key: task_key(&PoolName::default(), Priority::Normal),
-        body: Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap(),
-        properties: Properties { content_type: Some("application/msgpack".to_owned()), ..Properties::default() },
-        mandatory: true,
-    };
-    ground.broker().await.publish(message).await.unwrap();
+    ground.publish_task(&task).await;
     task.job_id
 }
 

@@ -4,12 +4,8 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gpufleet::Job;
-use gpufleet_schema::{
-    AttemptState, Batch, Encoding, FailureCode, JobState, PoolName, Priority, Selection, Verdict,
-    topology::{TASKS, task_key},
-};
+use gpufleet_schema::{AttemptState, FailureCode, JobState, Selection, Verdict};
 use gpufleet_tests::{Ground, WAIT, busy, kernels};
-use gpufleet_transport::{Message, Properties};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_endless_kernel_ends_at_its_limit_and_its_neighbours_lose_no_attempt() {
@@ -108,14 +104,7 @@ async fn a_producer_whose_clock_is_an_hour_ahead_is_served_and_no_time_is_negati
     let mut task = kernels::doubles(&[1.0]).queue_limit(Duration::from_secs(600)).build().unwrap().task;
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap() + Duration::from_secs(3600);
     task.submitted_ms = Some(now.as_millis() as i64);
-    let message = Message {
-        exchange: TASKS,
-        routing_key: task_key(&PoolName::default(), Priority::Normal),
-        body: Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap(),
-        properties: Properties { content_type: Some("application/msgpack".to_owned()), ..Properties::default() },
-        mandatory: true,
-    };
-    ground.broker().await.publish(message).await.unwrap();
+    ground.publish_task(&task).await;
     ground.poll_job("recorded", task.job_id, |_| true).await;
     let detail = ground.final_job(task.job_id).await;
     assert_eq!((detail.job.state, detail.job.queue_us), (JobState::Succeeded, Some(0)));

@@ -18,6 +18,9 @@ use crate::{
     ipc::{DeviceInfo, slab::Slab},
 };
 
+/// For what takes no time to speak of.
+const DEADLINE: Duration = Duration::from_secs(10);
+
 #[test]
 fn a_kernel_is_named_without_a_report_only_where_no_other_ran() {
     let [one, twice, two] =
@@ -224,7 +227,7 @@ async fn a_job_that_ended_while_the_worker_stood_still_is_not_cut_and_one_that_d
         };
         tokio::select! {
             ended = &mut waiting => panic!("{ended:?}"),
-            () = cut => {}
+            cut = tokio::time::timeout(DEADLINE, cut) => cut.expect("it is cut"),
         }
         assert_eq!(shared.state().killed_for, Some((1, Cut::TimeLimit)));
     }
