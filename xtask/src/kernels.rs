@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, bail};
 use gpufleet_kernels::provenance;
-use gpufleet_local::setup::Part;
+use gpufleet_local::setup::{self as parts, Part};
 use tokio::process::Command;
 
 use crate::{setup, terminal::Terminal, workspace};
@@ -21,7 +21,7 @@ pub struct Options {
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
-    setup::ensure(&[Part::Compiler], &terminal)?;
+    setup::ensure(if options.check { &[Part::Compiler] } else { &[Part::Compiler, Part::Assembler] }, &terminal)?;
     terminal.heading("build the compiler");
     workspace::run(workspace::build_of(&["gpufleet-worker"])?).await?;
     let scratch = tempfile::tempdir().context("make a scratch folder")?;
@@ -34,6 +34,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         }
         if !options.check {
             fs::write(&ptx, fresh).with_context(|| format!("write {}", ptx.display()))?;
+            assemble(&ptx).await?;
             eprintln!("built {}", ptx.display());
         }
         stale.push(ptx);
@@ -78,4 +79,12 @@ async fn compile(source: &Path, scratch: &Path) -> anyhow::Result<String> {
     workspace::run(command).await?;
     let ptx = fs::read_to_string(&output).with_context(|| format!("read {}", output.display()))?;
     Ok(provenance::stamped(name, &code, &ptx))
+}
+
+/// NVIDIA's assembler tells what the version that the text says does not have.
+async fn assemble(ptx: &Path) -> anyhow::Result<()> {
+    let mut command = Command::new(parts::assembler()?);
+    command.args(["--gpu-name=sm_80", "--output-file=/dev/null"]).arg(ptx);
+    let assembled = workspace::run(command).await;
+    assembled.with_context(|| format!("{} needs more than PTX {}", ptx.display(), provenance::PTX_VERSION))
 }

@@ -6,7 +6,7 @@ use super::{Catalog, Kernel, catalog};
 use crate::{
     embedded::{FILES, Files},
     manifest::ArgRule,
-    provenance::stamp,
+    provenance::{PTX_VERSION, stamp},
 };
 
 #[test]
@@ -36,6 +36,15 @@ fn every_ptx_was_built_from_the_source_beside_it() {
         let first_line = kernel.ptx().lines().next().unwrap();
         assert_eq!(first_line, stamp(&kernel.name, kernel.source()), "run `cargo xtask kernels` and commit the result");
         assert!(kernel.ptx().contains("\n.target sm_80"), "{} is not for sm_80", kernel.name);
+    }
+}
+
+/// Drivers refuse what says a newer version than they know.
+#[test]
+fn no_ptx_asks_for_a_newer_driver_than_it_needs() {
+    for kernel in catalog().iter() {
+        let versions: Vec<_> = kernel.ptx().lines().filter_map(|line| line.strip_prefix(".version ")).collect();
+        assert_eq!(versions, [PTX_VERSION], "{}: run `cargo xtask kernels`", kernel.name);
     }
 }
 
