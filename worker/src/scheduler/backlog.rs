@@ -65,7 +65,13 @@ impl Backlog {
 
     /// Another pool's job was started although it was this one's turn: nothing of it fitted.
     pub(super) fn pass(&mut self) {
-        self.lanes.iter_mut().filter_map(VecDeque::front_mut).for_each(|head| head.passed += 1);
+        (0..3).for_each(|lane| self.pass_head(lane));
+    }
+
+    fn pass_head(&mut self, lane: usize) {
+        if let Some(head) = self.lanes[lane].front_mut() {
+            head.passed += 1;
+        }
     }
 
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Ticket> {
@@ -79,22 +85,19 @@ impl Backlog {
             self.credit = SHARES;
         }
         let (with_credit, without): (Vec<usize>, Vec<usize>) = (0..3).partition(|lane| self.credit[*lane] > 0);
-        let waiting_with_credit = with_credit.clone();
-        for lane in with_credit.into_iter().chain(without) {
-            let waiting = &mut self.lanes[lane];
-            if let Some(index) = waiting.iter().take(LOOKAHEAD).position(&mut fits) {
-                if self.credit[lane] == 0 {
-                    // Whoever had a right to this start did not fit. It is passed by too, or a large job of a low priority would wait
-                    // for ever behind small ones of a high one.
-                    for passed in waiting_with_credit {
-                        self.lanes[passed].front_mut().into_iter().for_each(|head| head.passed += 1);
-                    }
-                }
-                let waiting = &mut self.lanes[lane];
-                self.credit[lane] = self.credit[lane].saturating_sub(1);
-                waiting.iter_mut().take(index).for_each(|passed| passed.passed += 1);
-                return waiting.remove(index);
+        let order = [with_credit, without.clone()].concat();
+        for (turn, lane) in order.iter().copied().enumerate() {
+            let Some(index) = self.lanes[lane].iter().take(LOOKAHEAD).position(&mut fits) else { continue };
+            // Whoever had a better right to this start did not fit. It is passed by too, or a large job of a low priority would wait
+            // for ever behind small ones of a high one.
+            order[..turn].iter().for_each(|lane| self.pass_head(*lane));
+            if without.contains(&lane) {
+                // A round of their own for those that still can: what does not fit keeps its credit for as long as it takes.
+                without.into_iter().for_each(|lane| self.credit[lane] = SHARES[lane]);
             }
+            self.credit[lane] -= 1;
+            self.lanes[lane].iter_mut().take(index).for_each(|passed| passed.passed += 1);
+            return self.lanes[lane].remove(index);
         }
         None
     }
@@ -105,5 +108,46 @@ fn lane(priority: Priority) -> usize {
         Priority::High => 0,
         Priority::Normal => 1,
         Priority::Low => 2,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{
+        super::{Allowed, PoolId},
+        *,
+    };
+
+    /// Starts by priority while jobs of one never fit and all have endless work, and how often the head of that one was passed.
+    fn starts_beside(stuck: Priority, starts: usize) -> ([usize; 3], u32) {
+        let mut backlog = Backlog::default();
+        let push = |backlog: &mut Backlog, ticket, priority| {
+            let (pool, allowed) = (PoolId(0), Allowed::ALL);
+            backlog.push(Ticket(ticket), Demand { pool, priority, bytes: 1, alone: false, allowed, returnable: true });
+        };
+        Priority::ALL.into_iter().for_each(|priority| push(&mut backlog, 0, priority));
+        let mut counts = [0; 3];
+        for ticket in 0..starts as u64 {
+            assert!(backlog.pop(|_| false).is_none(), "a device that is full changes nothing");
+            let started = backlog.pop(|waiting| waiting.demand.priority != stuck).unwrap().demand.priority;
+            counts[lane(started)] += 1;
+            push(&mut backlog, ticket, started);
+        }
+        (counts, backlog.lanes[lane(stuck)].front().unwrap().passed)
+    }
+
+    #[test]
+    fn a_priority_whose_job_does_not_fit_takes_no_share_from_the_others() {
+        assert_eq!(starts_beside(Priority::Low, 200).0, [160, 40, 0]);
+        assert_eq!(starts_beside(Priority::Normal, 17 * 10).0, [160, 0, 10]);
+        assert_eq!(starts_beside(Priority::High, 50).0, [0, 40, 10]);
+    }
+
+    #[test]
+    fn a_job_that_does_not_fit_is_passed_by_whatever_starts_in_its_place() {
+        for stuck in Priority::ALL {
+            let (_, passed) = starts_beside(stuck, 200);
+            assert!(passed >= 9, "{stuck:?} was passed {passed} times in 200 starts");
+        }
     }
 }

@@ -116,6 +116,10 @@ impl Device {
         (self.places, self.bytes, self.available) = (places, bytes, bytes);
     }
 
+    pub(super) fn available(&self) -> u64 {
+        self.available
+    }
+
     pub(super) fn set_available(&mut self, available: u64) {
         self.available = available.min(self.bytes);
     }

@@ -139,7 +139,7 @@ pub struct Scheduler {
     pools: Vec<Pool>,
     devices: Vec<Device>,
     running: HashMap<Ticket, Running>,
-    /// The virtual time of the last start: where a pool begins that had no work.
+    /// The virtual time of the pool whose turn it last was: where one begins that had no work.
     now: u128,
     draining: bool,
 }
@@ -307,10 +307,7 @@ impl Scheduler {
         while let Some((ticket, demand, device)) = self.next_start(&mut asked) {
             self.forget_reservations(ticket);
             self.device_mut(device).take(demand);
-            let pool = self.pool_mut(demand.pool);
-            let time = pool.time();
-            let charged_us = pool.start();
-            self.now = self.now.max(time);
+            let charged_us = self.pool_mut(demand.pool).start();
             self.running.insert(ticket, Running { device, demand, charged_us });
             actions.push(Action::Start(ticket, device));
         }
@@ -324,6 +321,7 @@ impl Scheduler {
         let mut order: Vec<usize> = (0..self.pools.len()).filter(|i| self.pools[*i].backlog.len() > 0).collect();
         order.sort_by_key(|index| self.pools[*index].time());
         let claims: Vec<Claim> = self.pools.iter().map(Pool::claim).collect();
+        self.devices.iter_mut().for_each(|device| placement::forget_vain_reservation(device, &claims));
         for (turn, index) in order.iter().enumerate() {
             let (pool, devices) = (&mut self.pools[*index], &mut self.devices);
             let mut place = None;
@@ -332,11 +330,25 @@ impl Scheduler {
                 place.is_some()
             });
             if let Some(Waiting { ticket, demand, .. }) = found {
-                order[..turn].iter().for_each(|passed| self.pools[*passed].backlog.pass());
-                return Some((ticket, demand, place.expect("pop returns only what found a place")));
+                let device = place.expect("pop returns only what found a place");
+                let is_shared = !placement::has_own_place(self.device_mut(device), &claims, demand.pool);
+                self.pass(&order[..turn], self.pools[*index].time(), is_shared);
+                self.now = self.now.max(self.pools[order[0]].time());
+                return Some((ticket, demand, device));
             }
         }
         None
+    }
+
+    /// It was the turn of these pools, and nothing of them fitted. A place that another pool owns they could not have had.
+    fn pass(&mut self, pools: &[usize], time: u128, is_shared: bool) {
+        for index in pools {
+            let pool = &mut self.pools[*index];
+            pool.backlog.pass();
+            if is_shared {
+                pool.pass(time);
+            }
+        }
     }
 
     fn forget_reservations(&mut self, ticket: Ticket) {

@@ -25,8 +25,8 @@ impl Claim {
     }
 }
 
-/// What is kept free on a device for pools other than one.
-struct Kept {
+/// What of a device is reserved for pools other than one.
+struct Reserve {
     places: u32,
     bytes: u64,
 }
@@ -69,11 +69,11 @@ fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand, bytes
         return false;
     }
     let (has_own_place, has_own_bytes) = own(device, claims, demand);
-    let kept = kept_from(device, claims, demand.pool);
-    let takes_place = !has_own_place && places - 1 < kept.places;
-    let takes_bytes = !has_own_bytes && bytes - demand.bytes < kept.bytes;
+    let reserve = reserve_against(device, claims, demand.pool);
+    let takes_place = !has_own_place && places - 1 < reserve.places;
+    let takes_bytes = !has_own_bytes && bytes - demand.bytes < reserve.bytes;
     let is_own = has_own_place && has_own_bytes;
-    !takes_place && !takes_bytes && !takes_reserved(device, claims, ticket, demand, bytes, is_own)
+    !takes_place && !takes_bytes && !takes_reserved(device, ticket, demand, bytes, is_own)
 }
 
 /// Places that a pool could take now if its jobs needed no memory.
@@ -82,10 +82,9 @@ pub(super) fn open_places(device: &Device, claims: &[Claim], pool: PoolId) -> u3
     if !is_open {
         return 0;
     }
-    let has_budget = promised(claims, pool, device.bytes) > 0;
-    let own = u32::from(has_budget && device.taken(pool).0 == 0);
+    let own = u32::from(has_own_place(device, claims, pool));
     let free = device.places_free();
-    free.saturating_sub(kept_from(device, claims, pool).places).max(own.min(free))
+    free.saturating_sub(reserve_against(device, claims, pool).places).max(own.min(free))
 }
 
 /// Whether keeping `device` free for the job helps: nobody else's promise stands in its way for ever.
@@ -94,16 +93,33 @@ pub(super) fn can_reserve(device: &Device, claims: &[Claim], demand: Demand) -> 
     is_open && device.reservation().is_none() && may_come_to_fit(device, claims, demand)
 }
 
-/// Whether the job fits once enough has left, while the pools that have work keep what is theirs.
+/// Whether the job fits once enough has left, while the pools that have work keep what is theirs. Where none of them owns anything the
+/// device drains for it, and the driver is asked what other processes leave. Beside owners that does not come about: they start without
+/// an end.
 fn may_come_to_fit(device: &Device, claims: &[Claim], demand: Demand) -> bool {
     let theirs: u64 = claims.iter().filter(|claim| claim.pool != demand.pool).map(|claim| claim.bytes(device)).sum();
-    demand.bytes <= promised(claims, demand.pool, device.bytes).max(device.bytes.saturating_sub(theirs))
+    let there = if theirs == 0 { device.bytes } else { device.available() };
+    demand.bytes <= promised(claims, demand.pool, device.bytes).max(there.saturating_sub(theirs))
+}
+
+/// A job that no longer may come to fit has nothing kept free for it.
+pub(super) fn forget_vain_reservation(device: &mut Device, claims: &[Claim]) {
+    if let Some((ticket, demand)) = device.reservation()
+        && !may_come_to_fit(device, claims, demand)
+    {
+        device.forget_reservation(ticket);
+    }
+}
+
+/// Whether the pool's next job takes the place that is its own: one that nobody else could have.
+pub(super) fn has_own_place(device: &Device, claims: &[Claim], pool: PoolId) -> bool {
+    promised(claims, pool, device.bytes) > 0 && device.taken(pool).0 == 0
 }
 
 /// Whether the start would take room for which another job has this device reserved. What is a pool's own is not held back.
-fn takes_reserved(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand, bytes: u64, is_own: bool) -> bool {
+fn takes_reserved(device: &Device, ticket: Ticket, demand: Demand, bytes: u64, is_own: bool) -> bool {
     let Some((reserved_for, reserved)) = device.reservation() else { return false };
-    if reserved_for == ticket || !may_come_to_fit(device, claims, reserved) {
+    if reserved_for == ticket {
         return false;
     }
     if reserved.pool == demand.pool && reserved.alone {
@@ -116,20 +132,20 @@ fn takes_reserved(device: &Device, claims: &[Claim], ticket: Ticket, demand: Dem
 
 /// Whether the job's place and bytes are its pool's own.
 fn own(device: &Device, claims: &[Claim], demand: Demand) -> (bool, bool) {
-    let (places_taken, bytes_taken) = device.taken(demand.pool);
+    let (_, bytes_taken) = device.taken(demand.pool);
     let bytes = promised(claims, demand.pool, device.bytes);
-    (bytes > 0 && places_taken == 0, bytes_taken.saturating_add(demand.bytes) <= bytes)
+    (has_own_place(device, claims, demand.pool), bytes_taken.saturating_add(demand.bytes) <= bytes)
 }
 
 /// A place is never lent, since a job that comes would wait for whatever runs on it. Memory is, by pools that have no work.
-fn kept_from(device: &Device, claims: &[Claim], borrower: PoolId) -> Kept {
-    let mut kept = Kept { places: 0, bytes: 0 };
+fn reserve_against(device: &Device, claims: &[Claim], borrower: PoolId) -> Reserve {
+    let mut reserve = Reserve { places: 0, bytes: 0 };
     for claim in claims.iter().filter(|claim| claim.pool != borrower && device.seat(claim.pool).is_some()) {
         let (places_taken, bytes_taken) = device.taken(claim.pool);
-        kept.places += u32::from(claim.promise.memory_permille > 0 && places_taken == 0);
-        kept.bytes += claim.bytes(device).saturating_sub(bytes_taken);
+        reserve.places += u32::from(claim.promise.memory_permille > 0 && places_taken == 0);
+        reserve.bytes += claim.bytes(device).saturating_sub(bytes_taken);
     }
-    kept
+    reserve
 }
 
 fn promised(claims: &[Claim], id: PoolId, device_bytes: u64) -> u64 {

@@ -35,6 +35,10 @@ const SMOOTHING: u64 = 8;
 /// A whole tick without a job's end, wherever in a tick the last one came.
 const QUIET_TICKS: u32 = 2;
 
+/// The device time that a pool may be owed. What it could not use because its jobs did not fit would else add up for hours, and the others
+/// would start nothing until all of it was made up for.
+const OWED_US_MAX: u64 = 5_000_000;
+
 /// Virtual time per microsecond at weight 1: fine enough that whole numbers do for every weight.
 const SCALE: u128 = 1 << 20;
 
@@ -84,6 +88,11 @@ impl Pool {
     /// A pool that comes back from a pause starts where the others are: time not used is not saved up.
     pub(super) fn wake(&mut self, now: u128) {
         self.time = self.time.max(now);
+    }
+
+    /// Another pool that is at `time` was given what this one could not use, although it was this one's turn.
+    pub(super) fn pass(&mut self, time: u128) {
+        self.time = self.time.max(time.saturating_sub(self.virtual_time(OWED_US_MAX)));
     }
 
     /// A job starts; what it is expected to use is charged now, so that the next choice already knows of it. Returns the charge.

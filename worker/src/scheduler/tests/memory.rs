@@ -1,5 +1,7 @@
 //! What executors keep, and what others leave of a device.
 
+use std::collections::VecDeque;
+
 use super::{
     super::{Action, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket, TooLarge},
     NONE, demand, left, starts, with_pools,
@@ -111,6 +113,30 @@ fn a_job_that_only_other_processes_keep_out_starts_when_nothing_of_ours_runs() {
     assert_eq!(starts(&scheduler.step(arrived(2, 2, 60))), NONE);
     assert_eq!(scheduler.step(left(1)), [ask(1)], "it gets all that we can give");
     assert_eq!(starts(&scheduler.step(kept(1, 0))), [2]);
+}
+
+#[test]
+fn a_job_that_other_processes_keep_out_blocks_nobody_beside_pools_that_own_memory() {
+    let owner = Promise { weight: 1, memory_permille: 100 };
+    let mut scheduler = with_pools(&[Promise::default(), owner, owner], 8, 100);
+    scheduler.step(available(50));
+    // Two owners always have a job that runs.
+    scheduler.step(arrived(1, 1, 10));
+    scheduler.step(arrived(2, 2, 10));
+    scheduler.step(arrived(3, 0, 60));
+    let mut running = VecDeque::new();
+    for ticket in 4..200 {
+        if running.len() == 3 {
+            assert_eq!(starts(&scheduler.step(left(running.pop_front().unwrap()))), NONE);
+        }
+        assert_eq!(starts(&scheduler.step(arrived(ticket, 0, 10))), [ticket], "a small one finds room");
+        running.push_back(ticket);
+    }
+    // When the owners have had no work for a while, the device drains for it, and the driver decides.
+    [left(1), left(2), Event::Tick, Event::Tick].into_iter().for_each(|event| drop(scheduler.step(event)));
+    assert_eq!(starts(&scheduler.step(arrived(200, 0, 10))), NONE);
+    let started: Vec<u64> = running.into_iter().flat_map(|ticket| starts(&scheduler.step(left(ticket)))).collect();
+    assert_eq!(started, [3]);
 }
 
 #[test]

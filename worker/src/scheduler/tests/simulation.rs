@@ -74,6 +74,45 @@ impl Endless {
     }
 }
 
+const EQUAL: Promise = Promise { weight: 1, memory_permille: 0 };
+const SECOND_US: u64 = 1_000_000;
+const HOUR_US: u64 = 3600 * SECOND_US;
+
+#[test]
+fn a_pool_whose_jobs_did_not_fit_makes_up_for_seconds_and_not_for_hours() {
+    let mut world = Endless::new(&[EQUAL, EQUAL]);
+    let run = |world: &mut Endless, until, bytes: [u64; 2]| {
+        while world.now < until {
+            let pool = world.end_one();
+            world.arrive(pool, SECOND_US, bytes[pool as usize]);
+        }
+    };
+    // One at a time of the large ones: the other pool has the rest of the places, and more than its share.
+    let large = [60, 10];
+    (0..IN_HAND).for_each(|_| (0..2).for_each(|pool| world.arrive(pool, SECOND_US, large[pool as usize])));
+    run(&mut world, HOUR_US, large);
+    assert!(world.used[1] > world.used[0] + HOUR_US / 2, "{:?}", world.used);
+    let before = world.used.clone();
+    run(&mut world, HOUR_US + 60 * SECOND_US, [1, 1]);
+    let since = [world.used[0] - before[0], world.used[1] - before[1]];
+    assert!(since[1] * 5 > (since[0] + since[1]) * 2, "in the minute after: {since:?}");
+}
+
+#[test]
+fn a_pool_that_has_more_than_its_share_by_a_place_of_its_own_costs_the_others_no_weight() {
+    let owner = Promise { weight: 1, memory_permille: 250 };
+    let mut world = Endless::new(&[Promise { weight: 30, ..EQUAL }, Promise { weight: 10, ..EQUAL }, owner]);
+    (0..IN_HAND).for_each(|_| (0..3).for_each(|pool| world.arrive(pool, SECOND_US, 1)));
+    while world.now < HOUR_US {
+        let pool = world.end_one();
+        world.arrive(pool, SECOND_US, 1);
+    }
+    let [first, second, owner] = world.used[..] else { panic!("three pools") };
+    assert!(owner > (first + second) / 3, "it always has its own place: {:?}", world.used);
+    let ratio = first as f64 / second as f64;
+    assert!((2.85..3.15).contains(&ratio), "{:?}", world.used);
+}
+
 /// Jobs in hand for each pool: more than run at once, so that a pool always has work.
 const IN_HAND: usize = 2 * PLACES as usize;
 const JOBS: u64 = 10_000;
