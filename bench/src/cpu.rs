@@ -85,6 +85,12 @@ impl Parts {
         times
     }
 
+    /// The processes that they are made up of at this moment.
+    pub fn pids(&self) -> Vec<u32> {
+        let processes = processes();
+        processes.keys().copied().filter(|pid| self.part_of(*pid, &processes).is_some()).collect()
+    }
+
     fn part_of(&self, pid: u32, processes: &BTreeMap<u32, Stat>) -> Option<Part> {
         let mut ancestor = pid;
         loop {

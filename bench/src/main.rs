@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 mod bare;
 mod chaos;
+mod cores;
 mod cpu;
 mod fleet;
 mod machine;

@@ -4,21 +4,27 @@
 //! What the device itself did in that time, by its own events, is the job and no overhead. Beside it stand the part that the executor spent on
 //! the job, and what this machine takes to wake two processes over a socket: a worker that keeps kernels in a process of their own can't be
 //! faster than that.
+//!
+//! All of it is measured twice. First everybody shares the cores: broker, database, ledger and producer wake up for the same job, and the
+//! worker waits for them. Then the worker has half of the cores for itself, as it has where the broker is another machine.
 
 use std::{
     fs,
     io::{Read as _, Write as _},
     os::unix::net::UnixStream,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, ensure};
 use gpufleet::schema::Timings;
-use gpufleet_local::{Cuda, Lines};
+use gpufleet_local::{Cuda, Lines, Services};
 use tokio::time::{sleep, timeout};
 
 use crate::{
+    cores::{self, Split},
+    cpu::{Part, Parts},
     machine::{self, Machine},
     programs, saxpy,
     stats::{Spread, percentile},
@@ -61,18 +67,54 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     machine::warn_unless_optimised();
     programs::build()?;
     let load_before = machine::load();
-    let fleet = gpufleet_local::Fleet::builder()
-        .label("bench")
-        .cuda(options.cuda.clone())
-        .worker_env("RUST_LOG", LOG_DIRECTIVE)
-        .start_with(&Lines)
-        .await?;
-    let measured = Box::pin(measure(options, &fleet)).await;
-    let machine = Machine::look(machine::broker_version(fleet.services()).await?, load_before);
-    let stopped = fleet.stop().await;
-    print(&machine, options, &measured?);
-    stopped.context("stop the fleet")?;
+    let services = Services::ephemeral().await?;
+    let machine = Machine::look(machine::broker_version(&services).await?, load_before);
+    println!(
+        "{}\nworker on {:?}, {} jobs a round, one at a time; medians of {} rounds, with the lowest and highest in parentheses",
+        machine.line(),
+        options.cuda,
+        options.jobs,
+        options.repeat
+    );
+    print("all cores for everybody", &on_fleet(options, &services, None).await?);
+    match Split::of_this_machine()? {
+        Some(split) => {
+            let name = format!("{} of {} cores for the worker alone", split.worker.len(), machine.cores);
+            print(&name, &on_fleet(options, &services, Some(&split)).await?);
+        }
+        None => println!("\nwith one core, the worker can't have one for itself"),
+    }
     Ok(())
+}
+
+/// Measures on a fleet of its own.
+async fn on_fleet(options: &Options, services: &Arc<Services>, split: Option<&Split>) -> anyhow::Result<Vec<Round>> {
+    let builder = gpufleet_local::Fleet::builder()
+        .label("bench")
+        .workers(0)
+        .cuda(options.cuda.clone())
+        .worker_env("RUST_LOG", LOG_DIRECTIVE);
+    let fleet = builder.on(services).start_with(&Lines).await?;
+    match split {
+        Some(split) => add_worker_apart(split, &fleet).await?,
+        None => drop(fleet.add_worker().await?),
+    }
+    let measured = Box::pin(measure(options, &fleet)).await;
+    let stopped = fleet.stop().await;
+    let measured = measured?;
+    stopped.context("stop the fleet")?;
+    Ok(measured)
+}
+
+/// Starts the worker on its cores, by which it sizes itself, and moves everything else that this program has started, and this program, to
+/// the others.
+async fn add_worker_apart(split: &Split, fleet: &gpufleet_local::Fleet) -> anyhow::Result<()> {
+    let me = std::process::id();
+    let everybody = Parts::default().with(Part::Client, [me]).pids();
+    cores::keep(&everybody, &split.others)?;
+    cores::keep(&[me], &split.worker)?;
+    fleet.add_worker().await?;
+    cores::keep(&[me], &split.others)
 }
 
 async fn measure(options: &Options, fleet: &gpufleet_local::Fleet) -> anyhow::Result<Vec<Round>> {
@@ -147,15 +189,8 @@ fn wake_ups(count: u32) -> anyhow::Result<Vec<Duration>> {
     Ok(all)
 }
 
-fn print(machine: &Machine, options: &Options, rounds: &[Round]) {
-    println!(
-        "{}\nworker on {:?}, {} jobs a round, one at a time; medians of {} rounds, with the lowest and highest in parentheses\n",
-        machine.line(),
-        options.cuda,
-        options.jobs,
-        options.repeat
-    );
-    let mut table = table(["", "p50 µs", "p99 µs"]);
+fn print(cores: &str, rounds: &[Round]) {
+    let mut table = table([cores, "p50 µs", "p99 µs"]);
     let mut row = |name: &str, part: fn(&Round) -> &[Duration]| {
         let figure = |percent| {
             let figures = rounds.iter().map(|round| percentile(part(round), percent).as_secs_f64() * 1e6);
@@ -168,5 +203,5 @@ fn print(machine: &Machine, options: &Options, rounds: &[Round]) {
     row("the rest: overhead", |round| &round.overhead);
     row("the executor's time for the job", |round| &round.executor);
     row("a wake-up over a socket and back", |round| &round.wake_up);
-    println!("{table}");
+    println!("\n{table}");
 }
