@@ -26,6 +26,7 @@ use tokio::{
 use tracing::{debug, info, warn};
 
 mod cache;
+mod cell;
 mod check;
 mod child;
 mod command;
@@ -194,30 +195,30 @@ impl Compiler {
 
     /// The program of `request`, compiled or kept. Cancelling kills the compiler, unless another request waits for the same.
     pub async fn compile_for(&self, pool: PoolId, mut request: CompileRequest) -> Result<Found, CompileError> {
+        options::check(&request.options).map_err(CompileError::Refused)?;
         let is_usual = request.nvrtc.is_none();
         if is_usual {
             request.nvrtc.clone_from(&self.nvrtc);
         }
         let key = request.key();
         let cell = self.cache.cell(key);
-        let was_there = cell.initialized();
+        let found = cell.get();
+        let was_there = found.is_some();
         let mut is_ours = false;
-        let outcome = match cell.get() {
+        let outcome = match found {
             Some(outcome) => outcome,
             None => {
-                // Before anything is begun: who waits in one pool's line holds up no other pool's equal request.
-                let _turn = self.turns.take(pool).await;
                 let make = async {
                     is_ours = true;
                     self.make(&request, is_usual, key).await
                 };
-                cell.get_or_init(|| make).await
+                cell.get_or_make(|| self.turns.take(pool), make).await
             }
         };
         if outcome.as_ref().is_err_and(CompileError::may_pass) {
             self.cache.forget(key, &cell);
         }
-        let (compiled, origin) = outcome.clone()?;
+        let (compiled, origin) = outcome?;
         self.tally.of(if is_ours { origin } else { Origin::Memory }).fetch_add(1, Ordering::Relaxed);
         if was_there && self.store.is_some() && self.cache.is_to_be_marked(key, cache::MARKED_EVERY) {
             self.mark_on_disk(key);
@@ -233,7 +234,6 @@ impl Compiler {
 
     /// From disk, or by a compiler.
     async fn make(&self, request: &CompileRequest, is_usual: bool, key: blake3::Hash) -> cache::Outcome {
-        options::check(&request.options).map_err(CompileError::Refused)?;
         let place = if is_usual { self.place(key).await } else { None };
         if let Some((store, key)) = &place
             && let Some(compiled) = read(store, *key).await

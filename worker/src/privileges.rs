@@ -86,7 +86,7 @@ pub fn leave_root(user: Option<&str>) -> Result<(), PrivilegeError> {
     die_with(parent)
 }
 
-/// Gives up root, where this process is root, and every capability. `user` is a name or a number; without it [`USER_DEFAULT`] is
+/// Gives up root, where this process is root, and every capability, and hides the process. `user` is a name or a number; without it [`USER_DEFAULT`] is
 /// taken. The user `root` keeps the user and loses the capabilities.
 pub fn become_user(user: Option<&str>) -> Result<(), PrivilegeError> {
     // SAFETY: the call has no arguments and can't fail.
@@ -102,11 +102,13 @@ pub fn become_user(user: Option<&str>) -> Result<(), PrivilegeError> {
     {
         return Err(PrivilegeError::NotRoot(user.to_owned()));
     }
-    drop_capabilities()
+    drop_capabilities()?;
+    // The kernel opens a process again that becomes another user, where the machine is set so (fs.suid_dumpable).
+    hide()
 }
 
 /// Takes every capability from this thread. Under `no_new_privs` none comes back.
-fn drop_capabilities() -> Result<(), PrivilegeError> {
+pub fn drop_capabilities() -> Result<(), PrivilegeError> {
     #[repr(C)]
     struct Header {
         version: u32,

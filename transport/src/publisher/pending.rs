@@ -24,6 +24,9 @@ pub(super) struct Pending {
     next: Number,
 }
 
+/// Deadlines of settled messages that are not worth a search.
+const DEADLINES_KEPT: usize = 64;
+
 /// A message's place among those of its lane.
 pub(super) type Number = u64;
 
@@ -103,8 +106,7 @@ impl Pending {
 
     pub(super) fn settle(&mut self, number: Number, word: Word) {
         let Some(entry) = self.entries.remove(&number) else { return };
-        // Without this, a minute's worth of settled messages would stand here.
-        while self.deadlines.pop_front_if(|(_, front)| !self.entries.contains_key(front)).is_some() {}
+        self.forget_deadlines_of_the_settled();
         let routing_key = || entry.message.routing_key.clone();
         let outcome = match word {
             _ if entry.returned => Err(PublishError::Unroutable {
@@ -115,6 +117,13 @@ impl Pending {
             Word::Nack => Err(PublishError::Nacked { routing_key: routing_key() }),
         };
         entry.tell(outcome);
+    }
+
+    /// Without this they would stand here for as long as the publisher is patient, behind one that the broker does not confirm.
+    fn forget_deadlines_of_the_settled(&mut self) {
+        if self.deadlines.len() > DEADLINES_KEPT + 2 * self.entries.len() {
+            self.deadlines.retain(|(_, number)| self.entries.contains_key(number));
+        }
     }
 
     pub(super) fn refuse(&mut self, number: Number, error: impl FnOnce(&Message) -> PublishError) {

@@ -6,9 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::OnceCell;
-
-use super::{CompileError, Compiled, Origin};
+use super::{CompileError, Compiled, Origin, cell};
 
 /// Distinct sources that a worker keeps compiled. A PTX is some tens of kilobytes.
 const ENTRIES_MAX: usize = 512;
@@ -19,8 +17,8 @@ pub(super) const MARKED_EVERY: Duration = Duration::from_secs(600);
 
 pub(super) type Outcome = Result<(Arc<Compiled>, Origin), CompileError>;
 
-/// Filled once by the first who asks; the others wait for it, and share also a failure.
-pub(super) type Cell = Arc<OnceCell<Outcome>>;
+/// The others who ask share also a failure.
+pub(super) type Cell = Arc<cell::Cell<Outcome>>;
 
 #[derive(Debug, Default)]
 pub(super) struct Cache {
@@ -77,7 +75,7 @@ impl Cache {
 
 impl State {
     fn is_full(&self) -> bool {
-        let bytes = |entry: &Entry| entry.cell.get().map_or(0, size);
+        let bytes = |entry: &Entry| entry.cell.look(size).unwrap_or(0);
         self.entries.len() >= ENTRIES_MAX || self.entries.values().map(bytes).sum::<usize>() >= BYTES_MAX
     }
 

@@ -94,6 +94,8 @@ pub(super) fn close_files_and_network(readable: &[Opened], user: Option<&str>) -
     let network = network::close_as_root();
     privileges::become_user(user).map_err(io::Error::other)?;
     let network = network || network::close_as_anybody();
+    // Who makes a user namespace has all capabilities in it.
+    privileges::drop_capabilities().map_err(io::Error::other)?;
     let readable: Vec<PathBuf> = readable.iter().map(Opened::path).collect();
     Ok(Closed { files: files::close(&readable)?, calls: false, network })
 }

@@ -27,6 +27,7 @@ use crate::{
         segment::Segment,
         slab::{Announce, Slab, Slot},
     },
+    scheduler::PoolId,
 };
 
 /// What the handle and the task behind it share.
@@ -154,7 +155,7 @@ impl Shared {
         state.next_job
     }
 
-    pub(super) async fn compiled(&self, program: &Program<'_>) -> Result<Option<Found>, Stop> {
+    pub(super) async fn compiled(&self, program: &Program<'_>, pool: PoolId) -> Result<Option<Found>, Stop> {
         let Program::Source { code, options } = program else { return Ok(None) };
         let request = CompileRequest {
             code: code.to_string(),
@@ -163,7 +164,7 @@ impl Shared {
             nvrtc: None,
         };
         let started = Instant::now();
-        match self.compiler.compile(request).await {
+        match self.compiler.compile_for(pool, request).await {
             Ok(found) => Ok(Some(found)),
             Err(error) => {
                 let timings = Timings { compile_us: started.elapsed().as_micros() as u64, ..Timings::default() };

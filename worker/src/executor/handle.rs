@@ -33,6 +33,7 @@ use crate::{
         slab::{Slab, SlabError},
     },
     own_executable,
+    scheduler::PoolId,
 };
 
 /// Loading a driver and making a context takes a second or two on a large machine, and far longer where the driver was not yet loaded.
@@ -80,6 +81,8 @@ pub struct Executor {
 #[derive(Debug, Clone, Copy)]
 pub struct ExecutorJob<'a> {
     pub task: &'a Task<'a>,
+    /// In whose line it waits for a compiler, where it has to be compiled.
+    pub pool: PoolId,
     /// The key of the code that the executor gets for it, from whoever has it already: hashing a long program takes as long as a tiny job.
     pub program: Option<Key>,
     /// What its source was compiled to for this device, from whoever has done so already. Without it the executor compiles it first.
@@ -251,7 +254,7 @@ impl Executor {
         let found = match &job.task.program {
             Program::Source { .. } if job.compiled.is_none() => {
                 // Rare, and large.
-                let compiling = Box::pin(shared.compiled(&job.task.program));
+                let compiling = Box::pin(shared.compiled(&job.task.program, job.pool));
                 shared.unless_over(job.cancel, compiling).await??
             }
             _ => None,

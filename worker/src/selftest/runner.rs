@@ -5,7 +5,10 @@ use std::time::Duration;
 use gpufleet_schema::{Failure, Task, Timings};
 use tokio_util::sync::CancellationToken;
 
-use crate::executor::{DeviceInfo, Executor, ExecutorJob, ExecutorOptions, OutputBytes, RunError, StartError};
+use crate::{
+    executor::{DeviceInfo, Executor, ExecutorJob, ExecutorOptions, OutputBytes, RunError, StartError},
+    scheduler::PoolId,
+};
 
 /// No check takes this long on any device.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
@@ -46,6 +49,7 @@ impl Runner {
             .executor
             .run(ExecutorJob {
                 task,
+                pool: PoolId(0),
                 program: None,
                 compiled: None,
                 time_limit,

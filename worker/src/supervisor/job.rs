@@ -137,7 +137,8 @@ impl Supervisor {
         let Prepared { task, program, time_limit, .. } = job;
         let (program, time_limit, kept_max) = (*program, *time_limit, permit.kept_max);
         let compiled = job.programs.of(slot.info.target());
-        let on_device = ExecutorJob { task, program, compiled, time_limit, alone, kept_max, cancel: watch.token() };
+        let on_device =
+            ExecutorJob { task, pool, program, compiled, time_limit, alone, kept_max, cancel: watch.token() };
         let (executor, told) = (slot.executor(pool), ran_on.clone());
         let executing = async move {
             let attempt = run_on(executor, on_device, ran_on).await;

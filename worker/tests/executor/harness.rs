@@ -10,6 +10,7 @@ use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Failure, Grid, Launch, Pr
 use gpufleet_worker::{
     compiler::Compiler,
     executor::{CudaSpec, Executor, ExecutorJob, ExecutorOptions, Finished, OutputBytes, RunError},
+    scheduler::PoolId,
 };
 
 /// Longer than any job here takes on a loaded machine.
@@ -44,6 +45,7 @@ pub(crate) fn job<'a>(task: &'a Task<'a>) -> ExecutorJob<'a> {
     // Leaked, for it must outlive the test's borrow; a token is a few bytes.
     ExecutorJob {
         task,
+        pool: PoolId(0),
         program: None,
         compiled: None,
         time_limit: TIME_LIMIT,

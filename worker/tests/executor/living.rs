@@ -1,14 +1,18 @@
 //! How executors start, end, and take nothing with them that they should not.
 
 use std::{
+    fs::{self, Permissions},
     io::{BufRead, BufReader},
+    os::unix::fs::PermissionsExt as _,
     process::{Command, Stdio},
     time::Duration,
 };
 
-use gpufleet_worker::executor::{CudaSpec, Executor, ExecutorOptions, LostCause, RunError, StartError};
+use gpufleet_worker::executor::{CudaSpec, Executor, ExecutorOptions, LostCause, RunError, StartError, spec};
 
-use crate::harness::{add_one, lose, misbehaving, options, poll_until, process_exists, start, succeed, u32s};
+use crate::harness::{
+    add_one, executable, lose, misbehaving, options, poll_until, process_exists, start, succeed, u32s,
+};
 
 #[tokio::test]
 async fn an_emulated_device_says_that_it_is_one() {
@@ -40,6 +44,22 @@ async fn a_library_that_is_no_driver_is_refused() {
     let library = libc.into_iter().find(|path| std::path::Path::new(path).exists()).expect("some libm is there");
     let refused = Executor::start(ExecutorOptions { cuda: CudaSpec::Path(library.into()), ..options() }).await;
     assert!(matches!(refused, Err(StartError::NoDriver { .. })), "{refused:?}");
+}
+
+/// Where the worker is root, its executors may not enter a folder of root's.
+#[tokio::test]
+async fn the_emulator_is_found_also_where_only_the_worker_may_look() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::set_permissions(folder.path(), Permissions::from_mode(0o700)).unwrap();
+    let own = spec::emulator_places(executable().parent().unwrap()).into_iter().find(|path| path.is_file());
+    let library = folder.path().join(spec::EMULATOR_FILE);
+    fs::copy(own.expect("the emulator is built beside the worker"), &library).unwrap();
+    for cuda in [CudaSpec::Emulated, CudaSpec::Auto] {
+        let mut options = ExecutorOptions { cuda, ..options() };
+        options.environment.push((spec::EMULATOR_LIBRARY_VARIABLE.to_owned(), library.display().to_string()));
+        let (executor, _) = Executor::start(options).await.unwrap();
+        assert_eq!(u32s(&succeed(&executor, &add_one(64, 1)).await[0]), vec![1; 64]);
+    }
 }
 
 #[tokio::test]

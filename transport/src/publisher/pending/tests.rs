@@ -109,3 +109,15 @@ fn closing_tells_everybody() {
     assert!(matches!(left.try_recv(), Ok(Err(PublishError::Unknown { .. }))));
     assert_eq!(stayed.try_recv(), Ok(Err(PublishError::Closed)));
 }
+
+#[test]
+fn deadlines_of_the_settled_do_not_pile_up_behind_one_that_is_not() {
+    let mut pending = Pending::default();
+    let (_stuck, _outcome) = sent(&mut pending, "stuck", "k");
+    for number in 0..10_000 {
+        let (number, _) = sent(&mut pending, &number.to_string(), "k");
+        pending.settle(number, Word::Ack);
+    }
+    assert!(pending.deadlines.len() < 100, "{}", pending.deadlines.len());
+    assert!(pending.next_deadline().is_some(), "the one that waits has its deadline still");
+}

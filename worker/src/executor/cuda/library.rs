@@ -5,8 +5,10 @@
 
 use std::{
     ffi::{OsStr, c_char, c_int, c_uint, c_void},
+    fs::File,
     io::Write as _,
-    path::Path,
+    os::fd::AsRawFd as _,
+    path::{Path, PathBuf},
 };
 
 use cudarc::driver::sys;
@@ -28,6 +30,12 @@ pub(crate) struct DriverLibrary {
     printed: Option<TakePrinted>,
 }
 
+/// A library's file, found and opened by whom this process was at its start: it may lie in the home of root.
+struct Opened {
+    path: PathBuf,
+    file: File,
+}
+
 /// Writes what it knows of the fault into a buffer and answers its length. Only the emulator has these.
 type FaultText = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 /// Takes what kernels printed and answers its length. A GPU's driver prints by itself.
@@ -44,13 +52,17 @@ impl DriverLibrary {
     ) -> Result<Self, Refusal> {
         let (library, name) = match spec {
             CudaSpec::System => leaving_root(system()?, leave_root)?,
-            CudaSpec::Emulated => leaving_root(emulated()?, leave_root)?,
-            CudaSpec::Auto => match leaving_root(system().ok(), leave_root)? {
-                Some((library, name)) if has_device(&library) => (library, name),
-                // A driver without a device is closed again here, so that its name is free for the emulator.
-                Some(_) | None => emulated()?,
-            },
-            CudaSpec::Path(path) => leaving_root(by_path(path)?, leave_root)?,
+            CudaSpec::Emulated => leaving_root(emulator()?.load()?, leave_root)?,
+            CudaSpec::Auto => {
+                // Opened by who may look where it lies, and loaded only if it is needed.
+                let emulator = emulator();
+                match leaving_root(system().ok(), leave_root)? {
+                    Some((library, name)) if has_device(&library) => (library, name),
+                    // A driver without a device is closed again here, so that its name is free for the emulator.
+                    Some(_) | None => emulator?.load()?,
+                }
+            }
+            CudaSpec::Path(path) => leaving_root(Opened::find(path)?.load()?, leave_root)?,
         };
         let library: &'static Library = Box::leak(Box::new(library));
         check_identity(library, &name)?;
@@ -137,21 +149,31 @@ fn system() -> Result<(Library, String), Refusal> {
     })
 }
 
-fn emulated() -> Result<(Library, String), Refusal> {
+fn emulator() -> Result<Opened, Refusal> {
     let path = spec::emulator_library().ok_or_else(|| {
         no_driver(format!(
             "the emulator's library {EMULATOR_FILE} is not beside the worker; build it with `cargo build -p gpufleet-emulator`, or say \
              where it is with {EMULATOR_LIBRARY_VARIABLE}"
         ))
     })?;
-    by_path(&path)
+    Opened::find(&path)
 }
 
-fn by_path(path: &Path) -> Result<(Library, String), Refusal> {
-    let absolute = path.canonicalize().map_err(|error| no_driver(format!("open {}: {error}", path.display())))?;
-    let library = load(absolute.as_os_str())
-        .map_err(|error| no_driver(format!("open {} as a CUDA driver: {error}", path.display())))?;
-    Ok((library, absolute.display().to_string()))
+impl Opened {
+    fn find(path: &Path) -> Result<Self, Refusal> {
+        let refused = |error| no_driver(format!("open {}: {error}", path.display()));
+        let path = path.canonicalize().map_err(refused)?;
+        Ok(Self { file: File::open(&path).map_err(refused)?, path })
+    }
+
+    /// Where whom this process is now finds it.
+    fn load(&self) -> Result<(Library, String), Refusal> {
+        let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
+        let reachable = if self.path.exists() { self.path.as_os_str() } else { OsStr::new(&own) };
+        let library = load(reachable)
+            .map_err(|error| no_driver(format!("open {} as a CUDA driver: {error}", self.path.display())))?;
+        Ok((library, self.path.display().to_string()))
+    }
 }
 
 /// Asked of the library itself, since cudarc would keep the first one that it sees.

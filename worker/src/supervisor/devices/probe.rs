@@ -5,7 +5,10 @@ use std::time::Duration;
 use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Launch, Program, Task};
 use tokio_util::sync::CancellationToken;
 
-use crate::executor::{Executor, ExecutorJob};
+use crate::{
+    executor::{Executor, ExecutorJob},
+    scheduler::PoolId,
+};
 
 const PTX: &str = include_str!("probe.ptx");
 const ENTRY: &str = "gpufleet_probe";
@@ -21,6 +24,7 @@ pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
     let cancel = CancellationToken::new();
     let job = ExecutorJob {
         task: &task,
+        pool: PoolId(0),
         program: None,
         compiled: None,
         time_limit: TIME_LIMIT,
