@@ -20,6 +20,6 @@ pub use database::{DatabaseUrl, InvalidDatabaseUrl};
 pub use error::LedgerError;
 pub use model::{
     AttemptRow, DeviceRow, FailureRow, HistoryFilter, JobDetail, JobRow, Page, PageKey, PrefixMatch, StateCount,
-    WorkerRow,
+    WorkerFilter, WorkerRow,
 };
 pub use queries::Ledger;

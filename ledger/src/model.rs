@@ -1,6 +1,6 @@
 //! What the ledger answers with: plain rows, ready to be shown or written as JSON.
 
-use std::{collections::BTreeMap, fmt, str::FromStr};
+use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{AttemptState, JobId, JobState, PoolUse, Timings};
@@ -66,7 +66,7 @@ pub struct JobRow {
     /// The first start of any attempt.
     pub started_at: Option<DateTime<Utc>>,
     pub finished_at: Option<DateTime<Utc>>,
-    /// How many attempts were begun.
+    /// How many attempts are recorded. Their numbers may be higher: a job that leaves a list goes on beyond what the list may use up.
     pub attempts: u32,
     /// The attempt that decided the outcome, or the latest one. The fields below describe it.
     pub attempt: Option<u32>,
@@ -128,6 +128,16 @@ pub struct FailureRow {
     /// A compile log or an access report; only with the attempts of a [`JobDetail`].
     pub detail: Option<String>,
     pub line: Option<u32>,
+}
+
+/// Which workers to list, the latest heard of first. The default lists all.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct WorkerFilter {
+    pub name: Option<String>,
+    /// Only workers that have not left and were heard of so recently.
+    pub heard_within: Option<Duration>,
+    /// At most [`WorkerFilter::LIMIT_MAX`].
+    pub limit: u32,
 }
 
 /// A worker as its latest heartbeat described it.
@@ -208,6 +218,17 @@ impl Default for HistoryFilter {
             limit: Self::LIMIT_DEFAULT,
             before: None,
         }
+    }
+}
+
+impl WorkerFilter {
+    /// They are held in memory whole, with their devices.
+    pub const LIMIT_MAX: u32 = 1000;
+}
+
+impl Default for WorkerFilter {
+    fn default() -> Self {
+        Self { name: None, heard_within: None, limit: Self::LIMIT_MAX }
     }
 }
 

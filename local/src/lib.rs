@@ -28,7 +28,7 @@ pub mod state;
 pub use broker::Broker;
 pub use error::LocalError;
 pub use fleet::{Cuda, Fleet, FleetBuilder, QueueKind, Worker};
-pub use persistent::{FleetState, Status, UpOptions, down, running, status, up};
+pub use persistent::{FleetState, Status, UpOptions, differences, down, running, status, up};
 pub use postgres::Postgres;
 pub use process::{Process, Signal};
 pub use progress::{Lines, Progress, Silent};

@@ -23,6 +23,10 @@ use crate::{
     state::StateDir,
 };
 
+mod differences;
+
+pub use differences::differences;
+
 /// Written when the whole fleet is up, readable by its owner only.
 pub const ENDPOINTS: &str = "endpoints.json";
 const LOCK: &str = "lock";
@@ -38,15 +42,18 @@ const MIGRATED_WITHIN: Duration = Duration::from_secs(120);
 const WORKER_STOP_WITHIN: Duration = Duration::from_secs(40);
 const SERVICE_STOP_WITHIN: Duration = Duration::from_secs(30);
 
-/// What `up` is to start.
+/// What `up` is to start. What is left open is as usual where something starts, and as it is where it runs.
 #[derive(Debug, Clone)]
 pub struct UpOptions {
     /// Where it keeps its data; [`crate::state::default_dir`] is the usual place.
     pub dir: PathBuf,
-    pub workers: u32,
+    /// One, if left open.
+    pub workers: Option<u32>,
+    /// The default pool, if left empty.
     pub pools: Vec<String>,
-    pub cuda: Cuda,
-    pub queue_kind: QueueKind,
+    /// A GPU where there is one, if left open.
+    pub cuda: Option<Cuda>,
+    pub queue_kind: Option<QueueKind>,
 }
 
 /// What runs in a state directory.
@@ -85,20 +92,14 @@ pub struct ProcessStatus {
 }
 
 impl UpOptions {
-    /// One worker that serves the default pool, on a GPU where there is one.
+    /// All else is left open.
     pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
-        Self {
-            dir: dir.into(),
-            workers: 1,
-            pools: vec!["default".to_owned()],
-            cuda: Cuda::Auto,
-            queue_kind: QueueKind::default(),
-        }
+        Self { dir: dir.into(), workers: None, pools: Vec::new(), cuda: None, queue_kind: None }
     }
 }
 
 /// Starts what does not run yet, so that afterwards the whole fleet does: it also repairs one that has lost parts. Workers are only
-/// ever added. Cancelling leaves what was started; `down` stops it.
+/// ever added; [`differences`] tells what runs otherwise than asked for. Cancelling leaves what was started; `down` stops it.
 pub async fn up(options: &UpOptions, progress: &dyn Progress) -> Result<Status, LocalError> {
     up_from(None, options, progress).await
 }
@@ -127,13 +128,15 @@ pub async fn up_from(
         };
         progress.step_async("start the ledger", start).await?;
     }
-    let common = WorkerOptions {
-        pools: options.pools.clone(),
-        cuda: options.cuda.clone(),
-        queue_kind: options.queue_kind,
+    let mut common = WorkerOptions {
+        cuda: options.cuda.clone().unwrap_or(Cuda::Auto),
+        queue_kind: options.queue_kind.unwrap_or_default(),
         ..WorkerOptions::default()
     };
-    for number in 1..=options.workers {
+    if !options.pools.is_empty() {
+        common.pools.clone_from(&options.pools);
+    }
+    for number in 1..=options.workers.unwrap_or(1) {
         let name = worker_name(SPACE, number);
         if is_ready(&state, &name) {
             continue;

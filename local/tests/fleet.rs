@@ -8,7 +8,7 @@ use std::{
 };
 
 use gpufleet_local::{
-    Cuda, Fleet, FleetState, LocalError, Services, Signal, Silent, UpOptions, down, persistent::up_from,
+    Cuda, Fleet, FleetState, LocalError, Services, Signal, Silent, UpOptions, differences, down, persistent::up_from,
     process::marked, running, state::MARKER, status,
 };
 
@@ -126,13 +126,21 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     assert_eq!(status(&dir).unwrap().state, FleetState::Down);
     assert!(!dir.exists(), "looking creates nothing");
 
-    let options = UpOptions { workers: 2, cuda: Cuda::Emulated, ..UpOptions::in_dir(&dir) };
+    let options = UpOptions { workers: Some(2), cuda: Some(Cuda::Emulated), ..UpOptions::in_dir(&dir) };
     // Two at once are serialised, and the second finds everything there.
     let (first, second) = tokio::try_join!(start(&options), start(&options)).unwrap();
     let pids = |status: &gpufleet_local::Status| status.processes.iter().map(|process| process.pid).collect::<Vec<_>>();
     assert_eq!((pids(&first), first.state), (pids(&second), FleetState::Up));
     assert_eq!(first.processes.len(), 6, "broker, epmd, Postgres, ledger, two workers");
     assert_eq!(running(&dir), first.endpoints);
+
+    assert_eq!(differences(&options).unwrap(), Vec::<String>::new());
+    let other = UpOptions { workers: Some(1), pools: vec!["a".to_owned()], ..options.clone() };
+    assert_eq!(pids(&start(&other).await.unwrap()), pids(&first), "what runs stays as it is");
+    let otherwise = "runs with --pool default, not with --pool a";
+    let told =
+        ["2 workers run, not 1".to_owned(), format!("gpufleet-w1 {otherwise}"), format!("gpufleet-w2 {otherwise}")];
+    assert_eq!(differences(&other).unwrap(), told);
 
     let worker = first.processes.iter().find(|process| process.name == "gpufleet-w1").unwrap();
     std::process::Command::new("kill").args(["-9", &worker.pid.to_string()]).status().unwrap();
@@ -160,7 +168,7 @@ async fn an_interrupted_start_is_completed_by_the_next() {
     let bin_dir = stand_ins(scratch.path(), &slow_stand_in());
     let dir = fs::canonicalize(scratch.path()).unwrap().join("fleet");
     let _ends = Ends(dir.clone());
-    let options = UpOptions { cuda: Cuda::Emulated, ..UpOptions::in_dir(&dir) };
+    let options = UpOptions { cuda: Some(Cuda::Emulated), ..UpOptions::in_dir(&dir) };
     let start = || up_from(Some(&bin_dir), &options, &Silent);
 
     // Each time at the moment when one more process is there and not ready yet.

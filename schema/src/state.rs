@@ -1,4 +1,4 @@
-//! The states of a job and of an attempt, and which may follow which.
+//! The states of a job and of an attempt.
 
 use std::{fmt, str::FromStr};
 
@@ -86,16 +86,6 @@ impl JobState {
     pub const fn is_final(self) -> bool {
         !matches!(self, Self::Queued | Self::Running)
     }
-
-    /// Whether the ledger may move a job from `self` to `next`. A final state stays.
-    pub const fn may_become(self, next: Self) -> bool {
-        match self {
-            Self::Queued => true,
-            // A lost attempt puts the job back into the queue.
-            Self::Running => !matches!(next, Self::Running),
-            _ => false,
-        }
-    }
 }
 
 impl AttemptState {
@@ -125,15 +115,6 @@ mod tests {
         }
         for state in AttemptState::ALL {
             assert_eq!(state.name().parse::<AttemptState>().unwrap(), *state);
-        }
-    }
-
-    #[test]
-    fn a_final_state_stays() {
-        for from in JobState::ALL.iter().filter(|state| state.is_final()) {
-            for to in JobState::ALL {
-                assert!(!from.may_become(*to), "{from} became {to}");
-            }
         }
     }
 }

@@ -80,7 +80,8 @@ impl Fleet {
     }
 
     /// Submits many jobs at once: small ones of the same pool and priority share messages, and messages are pipelined. The
-    /// results stand in the order of the jobs; one that fails leaves the others alone.
+    /// results stand in the order of the jobs; one that fails leaves the others alone. Jobs are taken from the iterator as messages
+    /// are confirmed, so one that makes them as it goes holds few at a time.
     ///
     /// Cancelling leaves it open which of the jobs run.
     pub async fn submit_many(&self, jobs: impl IntoIterator<Item = Job>) -> Vec<Result<JobHandle, SubmitError>> {
@@ -149,6 +150,8 @@ impl Default for FleetBuilder {
 impl FleetBuilder {
     /// A job's default time limit is ten minutes; five more for the queue.
     pub const WAIT_DEADLINE_DEFAULT: Duration = Duration::from_secs(15 * 60);
+    /// Longer than anybody waits, and within what every clock can hold.
+    pub const CONFIRM_DEADLINE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
     /// The client's name on the replies exchange, for producers that want a fixed one. Two connections with one name take each
     /// other's replies, so give one only where it is unique.
@@ -172,10 +175,10 @@ impl FleetBuilder {
         self
     }
 
-    /// How long a submit waits for the broker's confirmation, outages in between included.
+    /// How long a submit waits for the broker's confirmation, outages in between included: at most a year.
     #[must_use]
     pub fn confirm_deadline(mut self, deadline: Duration) -> Self {
-        self.confirm_deadline = deadline;
+        self.confirm_deadline = deadline.min(Self::CONFIRM_DEADLINE_MAX);
         self
     }
 

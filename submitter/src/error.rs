@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpufleet_schema::{JobId, PoolName, Priority, bounds::MESSAGE_BYTES_MAX, id::InvalidId};
+use gpufleet_schema::{JobId, PoolName, Priority, TooLarge, id::InvalidId};
 use gpufleet_transport::{DeclareError, InvalidBrokerUrl, PublishError, QueueError};
 
 use crate::InvalidJob;
@@ -25,8 +25,8 @@ pub enum ConnectError {
 pub enum SubmitError {
     #[error(transparent)]
     Invalid(#[from] InvalidJob),
-    #[error("the task is {bytes} bytes long, a message carries at most {MESSAGE_BYTES_MAX}")]
-    TooLarge { job_id: JobId, bytes: usize },
+    #[error("{problem}: {}", TooLarge::ADVICE)]
+    TooLarge { job_id: JobId, problem: TooLarge },
     #[error("encode job {job_id}: {problem}")]
     Encode { job_id: JobId, problem: String },
     #[error("a handle waits for job {job_id} already")]
@@ -76,7 +76,7 @@ impl SubmitError {
             PublishError::Unroutable { .. } => Self::NoQueue { pool: pool.clone(), priority },
             PublishError::Nacked { .. } => Self::Refused { pool: pool.clone(), priority },
             source @ PublishError::Unknown { .. } => Self::Unknown { job_id, source },
-            PublishError::TooLarge { bytes, .. } => Self::TooLarge { job_id, bytes },
+            PublishError::TooLarge { bytes, .. } => Self::TooLarge { job_id, problem: TooLarge::message(bytes as u64) },
             other => Self::Publish(other),
         }
     }

@@ -2,20 +2,22 @@
 
 use std::{
     collections::HashMap,
+    iter::Enumerate,
     sync::Arc,
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
 use futures::{StreamExt, stream};
 use gpufleet_schema::{
-    Batch, Encoding, MessageId, PoolName, Priority, Submitted, bounds::MESSAGE_BYTES_MAX, event::JobInfo, topology,
+    Batch, Encoding, MessageId, PoolName, Priority, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX, event::JobInfo,
+    topology,
 };
 use gpufleet_transport::{Message, Properties, PublishError};
 
 use crate::{CheckedJob, Job, JobHandle, SubmitError, client::Connection, inbox::Awaited, packing::Packet};
 
 /// Messages of one `submit_many` that may be unconfirmed at once: enough to keep the broker busy, few enough that encoded copies of
-/// large tasks stay within half a gigabyte.
+/// large tasks stay within half a gigabyte, and one more message for each queue that they go to.
 const MESSAGES_IN_FLIGHT_MAX: usize = 32;
 
 /// A job that is encoded, and whose reply is awaited already: it can come before the confirm.
@@ -47,10 +49,13 @@ impl Submission {
         task.reply = Some(connection.client().clone());
         task.submitted_ms = Some(now_ms());
         let info = JobInfo::of(&task, pool.clone(), priority, Some(connection.client().to_string()));
-        let encoded = Encoding::MessagePack.encode_tasks(&Batch::One(task));
+        let task = Batch::One(task);
+        let encoded = Encoding::MessagePack.encode_tasks(&task);
         let body = encoded.map_err(|problem| SubmitError::Encode { job_id, problem: problem.to_string() })?;
-        if body.len() > MESSAGE_BYTES_MAX {
-            return Err(SubmitError::TooLarge { job_id, bytes: body.len() });
+        if let Batch::One(task) = &task
+            && body.len() > MESSAGE_BYTES_MAX
+        {
+            return Err(SubmitError::TooLarge { job_id, problem: TooLarge::task(task, body.len() as u64) });
         }
         let awaited = connection.inbox().expect(job_id).ok_or(SubmitError::AlreadySubmitted { job_id })?;
         Ok(Self { body, member: Member { info, awaited, started }, pool, priority })
@@ -65,28 +70,48 @@ impl Submission {
 }
 
 pub(crate) async fn send_many(connection: &Arc<Connection>, jobs: impl IntoIterator<Item = Job>) -> Vec<Outcome> {
-    let mut outcomes: Vec<Option<Outcome>> = Vec::new();
-    let mut packets: HashMap<Destination, Packet<(usize, Member)>> = HashMap::new();
-    let mut full = Vec::new();
-    for (index, job) in jobs.into_iter().enumerate() {
-        outcomes.push(None);
-        match Submission::prepare(connection, job).await {
-            Ok(Submission { body, member, pool, priority }) => {
-                let destination = (pool, priority);
-                let packet = packets.entry(destination.clone()).or_insert_with(Packet::new);
-                full.extend(packet.add(body, (index, member)).map(|packet| (destination, packet)));
+    let packing = Packing { jobs: jobs.into_iter().enumerate(), packets: HashMap::new() };
+    let steps = stream::unfold(packing, async |mut packing| Some((packing.next(connection).await?, packing)));
+    let outcomes = steps.map(async |step| match step {
+        Step::Full(destination, packet) => send_packet(connection, &destination, packet).await,
+        Step::Refused(index, error) => vec![(index, Err(error))],
+    });
+    // Jobs are taken from their source, and encoded, as fast as messages are confirmed and no faster.
+    let outcomes = outcomes.buffer_unordered(MESSAGES_IN_FLIGHT_MAX).flat_map(stream::iter);
+    let mut outcomes: Vec<(usize, Outcome)> = outcomes.collect().await;
+    outcomes.sort_by_key(|(index, _)| *index);
+    outcomes.into_iter().map(|(_, outcome)| outcome).collect()
+}
+
+/// Jobs on their way into messages.
+struct Packing<I> {
+    jobs: Enumerate<I>,
+    /// What is not full yet: one for each queue.
+    packets: HashMap<Destination, Packet<(usize, Member)>>,
+}
+
+enum Step {
+    /// A message that holds all it can, or the last one for its queue.
+    Full(Destination, Packet<(usize, Member)>),
+    Refused(usize, SubmitError),
+}
+
+impl<I: Iterator<Item = Job>> Packing<I> {
+    async fn next(&mut self, connection: &Connection) -> Option<Step> {
+        for (index, job) in self.jobs.by_ref() {
+            let Submission { body, member, pool, priority } = match Submission::prepare(connection, job).await {
+                Ok(submission) => submission,
+                Err(error) => return Some(Step::Refused(index, error)),
+            };
+            let destination = (pool, priority);
+            let packet = self.packets.entry(destination.clone()).or_insert_with(Packet::new);
+            if let Some(full) = packet.add(body, (index, member)) {
+                return Some(Step::Full(destination, full));
             }
-            Err(error) => outcomes[index] = Some(Err(error)),
         }
+        let destination = self.packets.keys().next()?.clone();
+        self.packets.remove_entry(&destination).map(|(destination, packet)| Step::Full(destination, packet))
     }
-    full.extend(packets);
-    let sending =
-        full.into_iter().map(async |(destination, packet)| send_packet(connection, &destination, packet).await);
-    let sent: Vec<_> = stream::iter(sending).buffer_unordered(MESSAGES_IN_FLIGHT_MAX).collect().await;
-    for (index, outcome) in sent.into_iter().flatten() {
-        outcomes[index] = Some(outcome);
-    }
-    outcomes.into_iter().map(|outcome| outcome.expect("every job was refused or is a member of a packet")).collect()
 }
 
 /// Publishes one message. Its members share its fate.

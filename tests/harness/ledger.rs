@@ -1,6 +1,6 @@
 //! The ledger as a scenario reads it.
 
-use gpufleet_ledger::{HistoryFilter, JobDetail, JobRow, LedgerError, WorkerRow};
+use gpufleet_ledger::{HistoryFilter, JobDetail, JobRow, LedgerError, WorkerFilter, WorkerRow};
 use gpufleet_schema::{JobId, JobState};
 
 use crate::{
@@ -45,7 +45,8 @@ impl Ground {
 
     pub async fn poll_worker(&self, what: &str, name: &str, mut like: impl FnMut(&WorkerRow) -> bool) {
         poll_until(what, async || {
-            self.ledger.workers().await.unwrap().iter().any(|worker| worker.worker == name && like(worker))
+            let named = WorkerFilter { name: Some(name.to_owned()), ..WorkerFilter::default() };
+            self.ledger.workers(&named).await.unwrap().first().is_some_and(&mut like)
         })
         .await;
     }

@@ -137,7 +137,8 @@ async fn the_command_cancels_waits_and_tells_the_outcome() {
     ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
     let folder = tempfile::tempdir().unwrap();
     let id = job.id().to_string();
-    let ended = ground.gpufleet(folder.path(), &["cancel", &id, "--wait"]).await;
+    // Longer than any clock can hold.
+    let ended = ground.gpufleet(folder.path(), &["cancel", &id, "--wait", "--timeout", "500000000000years"]).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (0, format!("{id}  cancelled\n").as_str()), "{}", ended.stderr);
     cancelled(&mut job).await;
     ground.check_history(1).await;
@@ -146,6 +147,36 @@ async fn the_command_cancels_waits_and_tells_the_outcome() {
     assert_eq!(ended.code, 9, "{}", ended.stderr);
     let ended = ground.gpufleet(folder.path(), &["cancel"]).await;
     assert_eq!(ended.code, 2, "{}", ended.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_can_not_do_as_told_cancels_nothing_and_one_that_has_cancelled_says_so() {
+    let ground = Ground::shared("cancel-doubts").await;
+    let fleet = ground.client().await;
+    let mut job = fleet.submit(busy::for_millis(1).label("run", "7")).await.unwrap();
+    let mut other = fleet.submit(busy::for_millis(1).label("run", "8").label("try", "1")).await.unwrap();
+    let mut third = fleet.submit(busy::for_millis(1).label("run", "8")).await.unwrap();
+    let id = third.id().to_string();
+    let folder = tempfile::tempdir().unwrap();
+    let run = async |arguments: &[&str]| ground.gpufleet(folder.path(), arguments).await;
+
+    let ended = run(&["cancel", "--label", "run=7", "--label", "run=8"]).await;
+    assert_eq!(ended.code, 2, "no job carries both: {}{}", ended.stdout, ended.stderr);
+    let nowhere = "postgres://nobody@127.0.0.1:1/nothing";
+    let ended = run(&["cancel", &job.id().to_string(), "--wait", "--database-url", nowhere]).await;
+    assert_eq!(ended.code, 8, "{}", ended.stderr);
+
+    let ended = run(&["cancel", "--label", "run=8", "--label", "try=1"]).await;
+    assert_eq!((ended.code, ended.stdout.as_str()), (0, "asked to cancel jobs with labels run=8 and try=1\n"));
+    let ended = run(&["cancel", &id, "--wait", "--timeout", "1ms"]).await;
+    assert_eq!(ended.code, 6, "nobody is there to answer it: {}", ended.stderr);
+    assert!(ended.stderr.contains("the jobs are cancelled all the same"), "{}", ended.stderr);
+
+    let _worker = ground.worker().await;
+    job.wait(WAIT).await.unwrap();
+    cancelled(&mut other).await;
+    cancelled(&mut third).await;
+    ground.check_history(3).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -159,6 +190,8 @@ async fn a_worker_is_listed_and_leaves_when_it_is_told_to_drain() {
     let ended = ground.gpufleet(folder.path(), &["workers"]).await;
     assert!(ended.stdout.contains(worker.name()) && ended.stdout.contains(" up "), "{}{}", ended.stdout, ended.stderr);
 
+    let ended = ground.gpufleet(folder.path(), &["workers", "drain", "worker-that-never-was"]).await;
+    assert_eq!(ended.code, 9, "{}{}", ended.stdout, ended.stderr);
     let ended = ground.gpufleet(folder.path(), &["workers", "drain", worker.name()]).await;
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     busy::assert_done(&running.wait(WAIT).await.unwrap().outputs);

@@ -86,7 +86,7 @@ async fn an_oversized_task_is_answered_and_its_beginning_kept() {
     assert_eq!((reply.job_id, reply.state), (job_id, AttemptState::Dead));
     let failure = reply.failure.as_ref().unwrap();
     assert_eq!(failure.code, FailureCode::MalformedTask);
-    assert!(failure.message.contains(&MESSAGE_BYTES_MAX.to_string()), "{}", failure.message);
+    assert!(failure.message.contains("the 16 MiB that a message carries at most"), "{}", failure.message);
     let letters = dead_letters(&ground, 1).await;
     assert!(letters[0].body.starts_with(beginning.as_bytes()) && letters[0].body.len() < MESSAGE_BYTES_MAX);
     assert_eq!(letters[0].reason, failure.message);

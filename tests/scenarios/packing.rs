@@ -1,9 +1,15 @@
 //! Many jobs over one connection: each gets its own outcome, alone in a message or packed with others.
 
+use std::{
+    pin::pin,
+    sync::atomic::{AtomicUsize, Ordering},
+    time::Duration,
+};
+
 use futures::{StreamExt as _, stream};
 use gpufleet::Job;
 use gpufleet_schema::Dtype;
-use gpufleet_tests::{Ground, WAIT, busy};
+use gpufleet_tests::{Ground, WAIT, busy, poll_until};
 
 const JOBS: usize = 1000;
 
@@ -77,4 +83,40 @@ async fn packed_jobs_with_large_outputs_do_not_wait_for_each_other() {
         assert_eq!(result.array("large").unwrap().bytes().len() as u64, OUTPUT_BYTES);
     }
     ground.check_history(LARGE_JOBS).await;
+}
+
+/// Encoded copies of a hundred thousand large tasks would fill any memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_are_taken_from_their_source_as_messages_are_confirmed() {
+    const LARGE_JOBS: usize = 100;
+    /// The bound of what may be unconfirmed, and one that waits for company.
+    const TAKEN: usize = 32 + 1;
+    /// Ample for taking them all, were there no bound.
+    const HELD: Duration = Duration::from_secs(1);
+    let ground = Ground::breakable("taken").await;
+    let fleet = ground.client().await;
+    // The queues are declared by now.
+    let first = fleet.submit(saxpy(0)).await.unwrap();
+    let taken = AtomicUsize::new(0);
+    let zeros = vec![0.0_f32; 32 << 10];
+    let jobs = (0..LARGE_JOBS).map(|_| {
+        taken.fetch_add(1, Ordering::Relaxed);
+        Job::catalog("saxpy").scalar("a", 2.0).input("x", &zeros).input("y", &zeros)
+    });
+    ground.services().broker().pause();
+    let mut sending = pin!(fleet.submit_many(jobs));
+    tokio::select! {
+        _ = &mut sending => panic!("a frozen broker confirms nothing"),
+        () = poll_until("as many as may be are under way", async || taken.load(Ordering::Relaxed) >= TAKEN) => {}
+    }
+    assert!(tokio::time::timeout(HELD, &mut sending).await.is_err());
+    assert_eq!(taken.load(Ordering::Relaxed), TAKEN);
+
+    ground.services().broker().resume();
+    let handles = sending.await;
+    let _worker = ground.worker().await;
+    for handle in std::iter::once(Ok(first)).chain(handles) {
+        handle.unwrap().wait(WAIT).await.unwrap();
+    }
+    ground.check_history(LARGE_JOBS + 1).await;
 }

@@ -41,7 +41,7 @@ enum Command {
     Test(test::Options),
     /// Look for PTX texts that the emulator does not stand, with libFuzzer
     Fuzz(fuzz::Options),
-    /// What continuous integration runs: format, clippy, tests
+    /// What continuous integration runs: format, clippy, tests, whether the catalog's PTX and the ledger's queries are up to date
     Ci,
     /// Build the catalog's PTX from its CUDA C
     Kernels(kernels::Options),

@@ -9,8 +9,7 @@ pub(crate) const TABLE: &str = "\
 Exit codes:
   0  done, or stopped as told
   1  a defect of this program
-  2  the command line is wrong
-  3  the configuration is invalid
+  2  the command line or a URL is wrong
   7  the broker does not answer, or refuses us
   8  the database does not answer, or refuses us
   9  the database's tables are not those that this release knows";
@@ -19,8 +18,8 @@ Exit codes:
 pub(crate) enum Exit {
     Success = 0,
     Internal = 1,
-    // 2 is clap's.
-    Configuration = 3,
+    /// Also clap's.
+    Usage = 2,
     Broker = 7,
     Database = 8,
     Schema = 9,

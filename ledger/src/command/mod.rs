@@ -42,7 +42,9 @@ pub(crate) fn run(options: Options) -> Result<(), Failure> {
 async fn migrate_tables(options: Migrate) -> Result<(), Failure> {
     let url = database_url(&options.database.database_url.0).map_err(invalid)?;
     info!(version = env!("CARGO_PKG_VERSION"), database = %url, "migrating");
-    let deadline = Instant::now() + options.wait;
+    // A wait that no clock can hold has no end.
+    let deadline = Instant::now().checked_add(options.wait);
+    let may_wait = || deadline.is_none_or(|deadline| Instant::now() < deadline);
     let mut patience = Patience::default();
     loop {
         match migrate::migrate(&url).await {
@@ -54,7 +56,7 @@ async fn migrate_tables(options: Migrate) -> Result<(), Failure> {
                 info!(from = migrated.from, to = migrated.to, "tables upgraded");
                 return Ok(());
             }
-            Err(problem) if problem.may_pass() && Instant::now() < deadline => wait_for(&problem, &mut patience).await,
+            Err(problem) if problem.may_pass() && may_wait() => wait_for(&problem, &mut patience).await,
             Err(problem) => return Err(Failure::from(problem).doing("migrate the ledger")),
         }
     }
@@ -97,5 +99,5 @@ fn broker_url(text: &str) -> Result<BrokerUrl, InvalidBrokerUrl> {
 }
 
 fn invalid(error: impl Into<anyhow::Error>) -> Failure {
-    Failure::new(Exit::Configuration, error).doing("read the configuration")
+    Failure::new(Exit::Usage, error).doing("read the configuration")
 }

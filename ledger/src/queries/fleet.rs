@@ -6,14 +6,15 @@ use gpufleet_schema::PoolUse;
 use sqlx::{PgConnection, types::Json};
 
 use super::{Ledger, ask};
-use crate::{DeviceRow, LedgerError, WorkerRow};
+use crate::{DeviceRow, LedgerError, WorkerFilter, WorkerRow};
 
 impl Ledger {
-    /// All workers that ever reported, the latest heard of first, with the devices of their latest heartbeat.
-    pub async fn workers(&self) -> Result<Vec<WorkerRow>, LedgerError> {
+    /// The workers that pass the filter, with the devices of their latest heartbeat.
+    pub async fn workers(&self, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, LedgerError> {
         let mut lent = self.connections.take().await?;
-        let mut devices = ask("reading devices", read_devices(lent.connection())).await?;
-        let mut workers = ask("reading workers", read_workers(lent.connection())).await?;
+        let mut workers = ask("reading workers", read_workers(lent.connection(), filter)).await?;
+        let names: Vec<String> = workers.iter().map(|worker| worker.worker.clone()).collect();
+        let mut devices = ask("reading devices", read_devices(lent.connection(), &names)).await?;
         self.connections.give_back(lent);
         for worker in &mut workers {
             worker.devices = devices.remove(&worker.worker).unwrap_or_default();
@@ -22,12 +23,19 @@ impl Ledger {
     }
 }
 
-async fn read_workers(connection: &mut PgConnection) -> Result<Vec<WorkerRow>, sqlx::Error> {
+async fn read_workers(connection: &mut PgConnection, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, sqlx::Error> {
     let records = sqlx::query!(
         r#"/* queries::workers */
         select w.worker, w.host, w.pid, w.revision, w.pools, w.jobs_running, w.first_seen_at, w.last_seen_at, w.has_left,
                w.heard_at, h.is_silent as "is_silent!"
-        from workers w join worker_hearing h using (worker) order by w.last_seen_at desc, w.worker"#
+        from workers w join worker_hearing h using (worker)
+        where ($1::text is null or w.worker = $1)
+          and ($2::float8 is null or (not w.has_left and w.heard_at > now() - make_interval(secs => $2)))
+        order by w.heard_at desc, w.worker
+        limit $3"#,
+        filter.name.as_deref(),
+        filter.heard_within.map(|within| within.as_secs_f64()),
+        i64::from(filter.limit.clamp(1, WorkerFilter::LIMIT_MAX)),
     )
     .fetch_all(connection)
     .await?;
@@ -50,14 +58,19 @@ async fn read_workers(connection: &mut PgConnection) -> Result<Vec<WorkerRow>, s
         .collect())
 }
 
-async fn read_devices(connection: &mut PgConnection) -> Result<HashMap<String, Vec<DeviceRow>>, sqlx::Error> {
+async fn read_devices(
+    connection: &mut PgConnection,
+    workers: &[String],
+) -> Result<HashMap<String, Vec<DeviceRow>>, sqlx::Error> {
     let records = sqlx::query!(
         r#"/* queries::devices */
         select d.worker, d.device, d.uuid, d.name, d.emulated, d.compute_major, d.compute_minor, d.memory_bytes,
                d.driver_version, d.out_of_service, d.jobs_running, d.pools as "pools: Json<Vec<PoolUse>>",
                d.memory_used_bytes, d.utilization_percent, d.utilization_by, d.temperature_celsius, d.power_milliwatts
         from devices d join workers w using (worker, last_seen_at)
-        order by d.worker, d.device"#
+        where d.worker = any($1)
+        order by d.worker, d.device"#,
+        workers,
     )
     .fetch_all(connection)
     .await?;

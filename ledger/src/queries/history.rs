@@ -63,7 +63,7 @@ async fn list(
         r#"/* queries::history */
             select j.job_id as "job_id!", j.state as "state!", j.name, j.labels as "labels: Json<BTreeMap<String, String>>",
                    j.pool, j.priority, j.program, j.kernel, j.client, j.user_id, j.created_at as "created_at!", j.submitted_at,
-                   j.started_at, j.finished_at, j.attempt as "attempts!",
+                   j.started_at, j.finished_at, (select count(*) from attempts where job_id = j.job_id) as "attempts!",
                    a.attempt as "attempt?", a.worker as "worker?",
                    (j.state = 'running' and a.state = 'running' and h.is_unheard) is true as "is_unheard!", a.device, a.device_name, a.emulated,
                    a.verdict, a.failure_code, a.failure_message, a.failure_line, j.input_bytes, a.output_bytes, a.queue_us,

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use gpufleet_ledger::{DatabaseUrl, HistoryFilter, Ledger, LedgerError, PrefixMatch};
+use gpufleet_ledger::{DatabaseUrl, HistoryFilter, Ledger, LedgerError, PrefixMatch, WorkerFilter};
 use tokio::time::timeout;
 
 use crate::{
@@ -28,7 +28,7 @@ async fn many_questions_at_once_share_a_few_connections_and_all_are_answered() {
     let answers = join_all((0..64).map(async |_| {
         assert_eq!(ledger.history(&HistoryFilter::default()).await.unwrap().jobs.len(), 1);
         assert!(matches!(ledger.job_by_prefix(&prefix).await.unwrap(), PrefixMatch::One(_)));
-        ledger.workers().await.unwrap().len()
+        ledger.workers(&WorkerFilter::default()).await.unwrap().len()
     }));
     assert_eq!(answers.await, [1; 64]);
     ledger.close().await;
@@ -39,7 +39,7 @@ async fn who_finds_every_connection_taken_waits_until_one_is_free() {
     let database = Database::fresh().await;
     let url = database.as_reader("waiting", 1).await;
     let holder = Ledger::connect(url.clone()).await.unwrap();
-    holder.workers().await.unwrap();
+    holder.workers(&WorkerFilter::default()).await.unwrap();
     let refusals = || database.log().matches("too many connections for role \"waiting\"").count();
     let before = refusals();
     let newcomer = tokio::spawn(connect_in_the_end(url));

@@ -32,6 +32,7 @@ pub struct Life {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
     pub state: JobState,
+    /// The highest number of an attempt.
     pub attempts: u32,
     pub final_attempt: Option<u32>,
     pub finished_at: Option<DateTime<Utc>>,

@@ -1,9 +1,9 @@
 //! The recorder's writing against a real Postgres: any order, any batching and any repetition of events give the same rows,
 //! the first outcome stays, and one bad event does not take its neighbours along.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
-use gpufleet_ledger::{AttemptRow, HistoryFilter, JobDetail, Ledger, WorkerRow, recorder::Store};
+use gpufleet_ledger::{AttemptRow, HistoryFilter, JobDetail, Ledger, WorkerFilter, WorkerRow, recorder::Store};
 use gpufleet_schema::{AttemptFinished, AttemptState, Event, JobId, JobInfo, JobState, RanOn};
 use proptest::{
     prelude::*,
@@ -39,7 +39,7 @@ async fn jobs(ledger: &Ledger, events: &[Event]) -> BTreeMap<String, JobDetail> 
 fn check(detail: &JobDetail, expected: &histories::Expected) {
     let job = &detail.job;
     assert_eq!(job.state, expected.state, "{detail:#?}");
-    assert_eq!(job.attempts, expected.attempts);
+    assert_eq!(job.attempts as usize, expected.ends.len());
     assert_eq!(job.started_at, expected.started_at);
     assert_eq!(job.finished_at, expected.finished_at);
     assert_eq!(job.kernel.is_some(), expected.described);
@@ -176,7 +176,7 @@ async fn an_attempt_keeps_the_device_it_ran_on_when_its_workers_name_goes_to_ano
 
     // The machine got a GPU, and the worker kept its name.
     record(&mut store, &[gpu(heartbeat(1, 3, false)), gpu(started(&new, 1, AT + 20))], &[1]).await;
-    assert_eq!(ledger.workers().await.unwrap()[0].devices[0].name, "A GPU");
+    assert_eq!(ledger.workers(&WorkerFilter::default()).await.unwrap()[0].devices[0].name, "A GPU");
     assert_eq!(label(new.job_id).await, ("A GPU".to_owned(), false), "also while it runs");
     assert_eq!(label(old.job_id).await, was);
     record(&mut store, &before, &[]).await;
@@ -243,13 +243,13 @@ async fn a_worker_whose_clock_is_set_back_by_an_hour_is_still_what_its_heartbeat
         let database = Database::fresh().await;
         let (mut store, ledger) = database.open().await;
         record(&mut store, &events, &cuts).await;
-        let worker = &ledger.workers().await.unwrap()[0];
+        let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
         assert_eq!(worker.last_seen_at, histories::time(AT + (HOUR + 2) * 1000), "{cuts:?}");
         assert_eq!((worker.first_seen_at, worker.has_left), (histories::time(AT), false));
         assert_eq!(worker.devices.len(), 1, "as many as this heartbeat lists: {cuts:?}");
         // A heartbeat that was overtaken is no step of the clock, but it was heard.
         record(&mut store, &[heartbeat(1, HOUR - 60, true)], &[]).await;
-        let again = &ledger.workers().await.unwrap()[0];
+        let again = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
         assert!(again.heard_at > worker.heard_at);
         assert_eq!(again, &WorkerRow { heard_at: again.heard_at, ..worker.clone() });
     }
@@ -260,7 +260,7 @@ async fn a_worker_is_what_its_latest_heartbeat_says() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     record(&mut store, &[heartbeat(1, 3, true), heartbeat(1, 2, false), heartbeat(1, 1, false)], &[1, 2]).await;
-    let workers = ledger.workers().await.unwrap();
+    let workers = ledger.workers(&WorkerFilter::default()).await.unwrap();
     let [worker] = workers.as_slice() else { panic!("one worker: {workers:?}") };
     assert_eq!((worker.worker.as_str(), worker.revision.as_str(), worker.has_left), ("worker-1", "r3", true));
     assert_eq!(worker.pools, ["default", "NULL"]);
@@ -268,9 +268,45 @@ async fn a_worker_is_what_its_latest_heartbeat_says() {
     assert_eq!(worker.last_seen_at, histories::time(AT + 3000));
     assert_eq!(worker.devices.len(), 2);
     record(&mut store, &[heartbeat(1, 4, false)], &[]).await;
-    let worker = &ledger.workers().await.unwrap()[0];
+    let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
     assert!(!worker.has_left, "it came back");
     assert_eq!(worker.devices.len(), 1, "its latest heartbeat lists one device");
+}
+
+#[tokio::test]
+async fn workers_that_left_or_fell_silent_long_ago_are_listed_on_request() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let beats = [heartbeat(1, 1, false), heartbeat(2, 1, true), heartbeat(3, 1, false), heartbeat(4, 1, false)];
+    record(&mut store, &beats, &[]).await;
+    database.execute("update workers set heard_at = heard_at - interval '23 hours' where worker = 'worker-3'").await;
+    database.execute("update workers set heard_at = heard_at - interval '25 hours' where worker = 'worker-4'").await;
+    let listed = async |filter: WorkerFilter| {
+        let workers = ledger.workers(&filter).await.unwrap();
+        assert!(workers.iter().all(|worker| worker.devices.len() == 2), "{workers:?}");
+        workers.into_iter().map(|worker| worker.worker).collect::<Vec<_>>()
+    };
+    let recent = WorkerFilter { heard_within: Some(DAY), ..WorkerFilter::default() };
+    assert_eq!(listed(recent.clone()).await, ["worker-1", "worker-3"]);
+    assert_eq!(listed(WorkerFilter { limit: 1, ..recent }).await, ["worker-1"]);
+    assert_eq!(listed(WorkerFilter::default()).await, ["worker-1", "worker-2", "worker-3", "worker-4"]);
+    let named = |name: &str| WorkerFilter { name: Some(name.to_owned()), ..WorkerFilter::default() };
+    assert_eq!(listed(named("worker-2")).await, ["worker-2"]);
+    assert_eq!(listed(named("worker")).await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn attempts_are_counted_and_not_taken_from_their_numbers() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = info(id(4, 0, Some(AT)), AT);
+    // It left a list, untouched, and ran alone.
+    record(&mut store, &[started(&job, 17, AT)], &[]).await;
+    let listed = &ledger.history(&HistoryFilter::default()).await.unwrap().jobs[0];
+    let shown = ledger.job(job.job_id).await.unwrap().unwrap().job;
+    assert_eq!((listed.attempts, listed.attempt), (1, Some(17)));
+    assert_eq!((shown.attempts, shown.attempt), (1, Some(17)));
 }
 
 #[tokio::test]
@@ -278,7 +314,7 @@ async fn a_device_is_what_its_latest_heartbeat_says() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     record(&mut store, &[heartbeat(1, 3, false)], &[]).await;
-    let worker = &ledger.workers().await.unwrap()[0];
+    let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
     let [well, sick] = worker.devices.as_slice() else { panic!("two devices: {worker:?}") };
     assert_eq!((well.out_of_service.as_deref(), well.jobs_running), (None, Some(0)));
     assert_eq!((sick.out_of_service.as_deref(), sick.jobs_running), (Some("fell off\u{fffd} its bus"), Some(1)));
@@ -297,7 +333,7 @@ async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
     let looks = async || {
         let detail = ledger.job(job.job_id).await.unwrap().unwrap();
         let listed = ledger.history(&HistoryFilter::default()).await.unwrap().jobs[0].is_unheard;
-        let worker = &ledger.workers().await.unwrap()[0];
+        let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
         assert_eq!(detail.job.state, JobState::Running, "nobody has said anything else");
         (worker.is_silent, detail.job.is_unheard, detail.attempts[0].is_unheard, listed)
     };

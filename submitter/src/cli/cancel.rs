@@ -1,41 +1,42 @@
 //! `gpufleet cancel`: end jobs that wait or run.
 
-use std::time::Duration;
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    time::Duration,
+};
 
 use clap::Args;
-use gpufleet::{
-    Fleet,
-    schema::{JobId, JobState, Selection},
-};
+use gpufleet::schema::{JobId, JobState, Selection};
 use gpufleet_ledger::{Ledger, PrefixMatch};
+use tokio::time::Instant;
 
 use super::{
-    complaint::{Complaint, chain},
+    complaint::Complaint,
     connection,
     exit::Exit,
     options::{BrokerOptions, LedgerOptions},
     output,
-    spec::LabelSpec,
+    spec::{self, LabelSpec},
     waiting::{self, Spinner},
 };
 
 /// Cancel jobs: those that wait never run, those that run are ended
 ///
 /// The order is kept for seven days, so that it also reaches a worker that gets the job later. A job that already has an outcome
-/// keeps it.
+/// keeps it. With ids and labels together, the jobs with these ids and the jobs with these labels are both cancelled.
 #[derive(Debug, Args)]
 pub struct Options {
     /// Jobs by their ids, or by enough of the beginning where the ledger can be asked
     #[arg(value_name = "ID", required_unless_present = "label")]
     ids: Vec<String>,
-    /// Cancel every job that carries this label and was submitted before now; with several, those that carry all
+    /// Cancel every job that carries this label and was submitted before now; with several labels, the jobs that carry all of them
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<LabelSpec>,
-    /// Wait until the ledger knows the jobs' outcomes, and tell them
+    /// Wait until the ledger knows the outcomes of the jobs that are given by ids, and tell them
     #[arg(long, requires = "ids")]
     wait: bool,
     /// How long --wait waits
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = humantime::parse_duration)]
+    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = spec::duration)]
     timeout: Duration,
     #[command(flatten)]
     broker: BrokerOptions,
@@ -45,59 +46,87 @@ pub struct Options {
 
 /// Between two looks at the ledger, which hears of an outcome within a few of these.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// Closing takes milliseconds unless the broker is away.
-const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
+/// What a wait that fails must not leave in doubt.
+const STANDS: &str = "the jobs are cancelled all the same";
+
+type Labels = BTreeMap<String, String>;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    let labels = labels(&options.label)?;
     let work = async {
-        let jobs = resolve(options).await?;
-        let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
-        let labels = options.label.iter().map(|label| (label.key.clone(), label.value.clone())).collect();
-        let selection = Selection { jobs: jobs.clone(), labels };
-        let ordered = fleet.cancel(selection, connection::caller()).await;
-        // What is confirmed is on disk, whether or not the goodbye arrives.
-        let _closed_in_time = tokio::time::timeout(CLOSE_DEADLINE, fleet.close()).await;
-        ordered.map_err(|error| Complaint::new(Exit::Broker, connection::sentence(&chain(&error))))?;
-        Ok(jobs)
+        // What --wait needs is found out about before anything is cancelled.
+        let ledger = match options.wait || needs_ledger(&options.ids) {
+            true => Some(connection::ledger(&options.ledger).await?),
+            false => None,
+        };
+        let jobs = resolve(&options.ids, ledger.as_ref()).await?;
+        let selection = Selection { jobs: jobs.clone(), labels: labels.clone() };
+        connection::order(&options.broker, async |fleet| fleet.cancel(selection, connection::caller()).await).await?;
+        Ok((jobs, ledger))
     };
-    let jobs = tokio::select! {
-        jobs = Spinner::new("cancelling").around(work) => jobs?,
+    let (jobs, ledger) = tokio::select! {
+        done = Spinner::new("cancelling").around(work) => done?,
         () = waiting::interrupt() => return Err(interrupted("it is open which jobs are cancelled")),
     };
-    if options.wait {
-        return tokio::select! {
-            exit = Spinner::new("waiting for the outcomes").around(outcomes(options, &jobs)) => exit,
-            () = waiting::interrupt() => Err(interrupted("the jobs are cancelled all the same")),
-        };
+    let exit = match (&ledger, options.wait) {
+        (Some(ledger), true) => tokio::select! {
+            exit = Spinner::new("waiting for the outcomes").around(outcomes(ledger, &jobs, options.timeout)) => exit,
+            () = waiting::interrupt() => Err(interrupted(STANDS)),
+        },
+        _ => output::emit(&asked(&jobs, &labels)).map(|()| Exit::Success),
+    };
+    if let Some(ledger) = ledger {
+        ledger.close().await;
     }
-    let what: Vec<String> = jobs.iter().map(ToString::to_string).chain(options.label.iter().map(describe)).collect();
-    output::emit(&what.iter().map(|what| format!("asked to cancel {what}\n")).collect::<String>())?;
-    Ok(Exit::Success)
+    exit
 }
 
-fn describe(label: &LabelSpec) -> String {
-    format!("jobs with label {}={}", label.key, label.value)
+/// No job has two values under one key. Who gives two means something else, perhaps more.
+fn labels(given: &[LabelSpec]) -> Result<Labels, Complaint> {
+    let mut labels = Labels::new();
+    for LabelSpec { key, value } in given {
+        match labels.entry(key.clone()) {
+            Entry::Vacant(entry) => _ = entry.insert(value.clone()),
+            Entry::Occupied(entry) if entry.get() == value => {}
+            Entry::Occupied(entry) => {
+                let other = entry.get();
+                return Err(Complaint::usage(format!("no job has both labels {key}={other} and {key}={value}"))
+                    .hint("labels are those that a job carries all of; to cancel either, cancel twice"));
+            }
+        }
+    }
+    Ok(labels)
+}
+
+/// A line for each job, and one for all that the labels mean together.
+fn asked(jobs: &[JobId], labels: &Labels) -> String {
+    let mut text: String = jobs.iter().map(|job| format!("asked to cancel {job}\n")).collect();
+    let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    match pairs.as_slice() {
+        [] => {}
+        [only] => text.push_str(&format!("asked to cancel jobs with label {only}\n")),
+        all => text.push_str(&format!("asked to cancel jobs with labels {}\n", all.join(" and "))),
+    }
+    text
 }
 
 fn interrupted(consequence: &str) -> Complaint {
     Complaint::new(Exit::Interrupted, format!("interrupted: {consequence}"))
 }
 
-/// Whole ids need no ledger.
-async fn resolve(options: &Options) -> Result<Vec<JobId>, Complaint> {
-    let parsed: Vec<Option<JobId>> = options.ids.iter().map(|id| id.parse().ok()).collect();
-    if parsed.iter().all(Option::is_some) {
-        return Ok(parsed.into_iter().flatten().collect());
-    }
-    let ledger = connection::ledger(&options.ledger).await?;
+/// Whole ids need none.
+fn needs_ledger(ids: &[String]) -> bool {
+    ids.iter().any(|id| id.parse::<JobId>().is_err())
+}
+
+async fn resolve(ids: &[String], ledger: Option<&Ledger>) -> Result<Vec<JobId>, Complaint> {
     let mut jobs = Vec::new();
-    for (id, parsed) in options.ids.iter().zip(parsed) {
-        jobs.push(match parsed {
-            Some(job) => job,
-            None => by_prefix(&ledger, id).await?,
+    for id in ids {
+        jobs.push(match id.parse() {
+            Ok(job) => job,
+            Err(_) => by_prefix(ledger.expect("a part of an id has the ledger connected"), id).await?,
         });
     }
-    ledger.close().await;
     Ok(jobs)
 }
 
@@ -112,28 +141,67 @@ async fn by_prefix(ledger: &Ledger, id: &str) -> Result<JobId, Complaint> {
 }
 
 /// Tells each job's outcome as it is known. Jobs that ended otherwise before the order reached them are no failure.
-async fn outcomes(options: &Options, jobs: &[JobId]) -> Result<Exit, Complaint> {
-    let ledger = connection::ledger(&options.ledger).await?;
-    let deadline = tokio::time::Instant::now() + options.timeout;
+async fn outcomes(ledger: &Ledger, jobs: &[JobId], timeout: Duration) -> Result<Exit, Complaint> {
+    // A wait that no clock can hold has no end.
+    let deadline = Instant::now().checked_add(timeout);
     for job in jobs {
         let state = loop {
-            let detail = ledger.job(*job).await.map_err(|error| connection::ledger_complaint(&error))?;
-            if let Some(state) = detail.map(|detail| detail.job.state).filter(|state| is_final(*state)) {
+            if let Some(state) = final_state(ledger, *job).await? {
                 break state;
             }
-            if tokio::time::Instant::now() >= deadline {
-                let waited = humantime::format_duration(options.timeout);
-                return Err(Complaint::new(Exit::DeadlinePassed, format!("job {job} has no outcome after {waited}"))
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                let waited = humantime::format_duration(timeout);
+                let message = format!("{STANDS}, but job {job} has no outcome after {waited}");
+                return Err(Complaint::new(Exit::DeadlinePassed, message)
                     .hint("a job that waits is answered when a worker takes it: does one serve its pool? `gpufleet workers` lists them"));
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         };
         output::emit(&format!("{job}  {state}\n"))?;
     }
-    ledger.close().await;
     Ok(Exit::Success)
 }
 
-fn is_final(state: JobState) -> bool {
-    !matches!(state, JobState::Queued | JobState::Running)
+async fn final_state(ledger: &Ledger, job: JobId) -> Result<Option<JobState>, Complaint> {
+    let detail = ledger.job(job).await.map_err(|error| {
+        let complaint = connection::ledger_complaint(&error);
+        Complaint { message: format!("{STANDS}, but {}", complaint.message), ..complaint }
+    })?;
+    Ok(detail.map(|detail| detail.job.state).filter(|state| state.is_final()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(labels: &[&str]) -> Vec<LabelSpec> {
+        labels.iter().map(|label| label.parse().unwrap()).collect()
+    }
+
+    #[test]
+    fn a_key_with_two_values_is_refused_for_it_would_cancel_what_nobody_means() {
+        let refused = labels(&given(&["run=7", "run=8"])).unwrap_err();
+        assert_eq!(refused.exit, Exit::Usage);
+        assert_eq!(refused.message, "no job has both labels run=7 and run=8");
+        assert_eq!(labels(&given(&["run=7", "run=7"])).unwrap().len(), 1);
+    }
+
+    #[test]
+    fn labels_are_told_as_one_choice() {
+        let job: JobId = "01990f3e-0000-7000-8000-000000000001".parse().unwrap();
+        let both = labels(&given(&["b=2", "a=1"])).unwrap();
+        let one = labels(&given(&["a=1"])).unwrap();
+        assert_eq!(
+            asked(&[job], &both),
+            format!("asked to cancel {job}\nasked to cancel jobs with labels a=1 and b=2\n")
+        );
+        assert_eq!(asked(&[], &one), "asked to cancel jobs with label a=1\n");
+    }
+
+    #[test]
+    fn a_part_of_an_id_needs_the_ledger_and_a_whole_one_does_not() {
+        let whole = "01990f3e-0000-7000-8000-000000000001".to_owned();
+        assert!(!needs_ledger(std::slice::from_ref(&whole)));
+        assert!(needs_ledger(&[whole, "01990f3e".to_owned()]));
+    }
 }

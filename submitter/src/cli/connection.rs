@@ -1,11 +1,11 @@
 //! Which fleet the command talks to: the one that was named, else the local one.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, time::Duration};
 
 use gpufleet::{ConnectError, Fleet, FleetBuilder, QueueKind};
 use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
 use gpufleet_local::{Endpoints, LocalError};
-use gpufleet_transport::DeclareError;
+use gpufleet_transport::{DeclareError, PublishError};
 
 use super::{
     complaint::{Complaint, chain},
@@ -16,6 +16,9 @@ use super::{
 
 /// RabbitMQ says: `PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'`.
 const USER_ID_PROPERTY: &str = "user_id property";
+
+/// Closing takes milliseconds unless the broker is away.
+pub const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
 /// Where the local fleet keeps its state.
 pub fn local_dir() -> Result<PathBuf, LocalError> {
@@ -30,6 +33,17 @@ pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fle
         None => local(Exit::Broker, "no broker is named", "--amqp-url", environment::AMQP_URL)?.amqp_url,
     };
     builder.queue_kind(options.queue_kind).user_id(!options.no_user_id).connect(&url).await.map_err(broker_complaint)
+}
+
+/// Gives an order to the workers. What is confirmed is on disk, whether or not the goodbye arrives.
+pub async fn order(
+    options: &BrokerOptions,
+    give: impl AsyncFnOnce(&Fleet) -> Result<(), PublishError>,
+) -> Result<(), Complaint> {
+    let fleet = fleet(options, Fleet::builder()).await?;
+    let given = give(&fleet).await;
+    let _closed_in_time = tokio::time::timeout(CLOSE_DEADLINE, fleet.close()).await;
+    given.map_err(|error| Complaint::new(Exit::Broker, sentence(&chain(&error))))
 }
 
 /// Connects to the ledger's database.

@@ -8,7 +8,10 @@ use std::{
 
 use gpufleet::{
     Array,
-    schema::{Dtype, bounds::MESSAGE_BYTES_MAX},
+    schema::{
+        Dtype, TooLarge,
+        bounds::{MESSAGE_BYTES_MAX, PROGRAM_BYTES_MAX},
+    },
 };
 
 use super::{complaint::Complaint, quantity, spec::Form};
@@ -16,11 +19,48 @@ use super::{complaint::Complaint, quantity, spec::Form};
 mod npy;
 mod png;
 
-/// An input travels inside its task's message, so a larger file can't be used whatever it holds. The allowance is for the
-/// headers of the file formats.
-const FILE_BYTES_MAX: u64 = MESSAGE_BYTES_MAX as u64 + (64 << 10);
-
 const MISNAMED: &str = "what a file holds is told by its name: .npy, .png, and raw bytes by any other with a form, such as x=x.bin:f32[1024]";
+
+/// What a file is read for. One that is too large for it is not read to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    Input,
+    Program,
+    TaskFile,
+    Key,
+}
+
+impl Purpose {
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Input => "an input",
+            Self::Program => "a program",
+            Self::TaskFile => "a task file",
+            Self::Key => "a key",
+        }
+    }
+
+    const fn bytes_max(self) -> usize {
+        match self {
+            // It travels inside its task's message. The allowance is for the headers of the file formats.
+            Self::Input => MESSAGE_BYTES_MAX + (64 << 10),
+            Self::Program => PROGRAM_BYTES_MAX,
+            // Inline data in a task file is text: base64 or numbers. Four times a message is ample.
+            Self::TaskFile => 4 * MESSAGE_BYTES_MAX,
+            // A PEM file of one key is a few hundred bytes.
+            Self::Key => 64 << 10,
+        }
+    }
+
+    const fn hint(self) -> &'static str {
+        match self {
+            Self::Input => TooLarge::ADVICE,
+            Self::Program => "compile it in parts, or make its tables on the device",
+            Self::TaskFile => "keep its arrays in files of their own: data = { file = \"x.npy\" }",
+            Self::Key => "`gpufleet keygen` writes key files",
+        }
+    }
+}
 
 /// A file's kind, by the end of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +82,7 @@ impl Kind {
 
 /// Reads an array. `form` says what raw bytes are; for the other kinds it must agree with the file.
 pub fn read(path: &Path, form: Option<&Form>) -> Result<Array, Complaint> {
-    let bytes = read_bytes(path, FILE_BYTES_MAX)?;
+    let bytes = read_bytes(path, Purpose::Input)?;
     let unusable = |problem: String| Complaint::bad_input(format!("failed to read {}: {problem}", path.display()));
     let array = match (Kind::of(path), form) {
         (Kind::Npy, _) => npy::decode(&bytes).map_err(|problem| unusable(problem).hint(MISNAMED))?,
@@ -74,12 +114,12 @@ pub fn read(path: &Path, form: Option<&Form>) -> Result<Array, Complaint> {
 }
 
 /// Reads a text, such as a kernel's source.
-pub fn read_text(path: &Path, bytes_max: usize) -> Result<String, Complaint> {
-    String::from_utf8(read_bytes(path, bytes_max as u64)?)
+pub fn read_text(path: &Path, purpose: Purpose) -> Result<String, Complaint> {
+    String::from_utf8(read_bytes(path, purpose)?)
         .map_err(|_| Complaint::bad_input(format!("failed to read {}: it is not UTF-8 text", path.display())))
 }
 
-fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Complaint> {
+fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
     let failed = |problem: std::io::Error| {
         let complaint = Complaint::bad_input(format!("failed to read {}: {}", path.display(), reason(&problem)));
         match problem.kind() {
@@ -89,17 +129,15 @@ fn read_bytes(path: &Path, bytes_max: u64) -> Result<Vec<u8>, Complaint> {
             _ => complaint,
         }
     };
+    let bytes_max = purpose.bytes_max() as u64;
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
     // One byte more than allowed tells a file that is too long, however long it claims to be.
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > bytes_max {
         let most = quantity::bytes(bytes_max);
-        let complaint =
-            Complaint::bad_input(format!("{} is larger than {most}, too much for its purpose", path.display()));
-        return Err(complaint.hint(
-            "a task travels in one message of at most 16 MiB, its program may have 8 MiB of them; split the job, or make inputs on the device with --zeros and --fill",
-        ));
+        let problem = format!("{} is larger than {most}, too much for {}", path.display(), purpose.name());
+        return Err(Complaint::bad_input(problem).hint(purpose.hint()));
     }
     Ok(bytes)
 }

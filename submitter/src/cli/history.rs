@@ -19,7 +19,8 @@ use super::{
 
 /// List jobs, the newest first
 ///
-/// A terminal that is too narrow gets fewer columns; -o json and -o csv always have everything.
+/// A terminal that is too narrow gets fewer columns; -o json and -o csv always have everything. A job whose STATE is unknown was
+/// running when its worker fell silent or left: `--state running` finds it.
 #[derive(Debug, Args)]
 #[command(after_long_help = json::HISTORY)]
 pub struct Options {

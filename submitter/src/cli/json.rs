@@ -20,7 +20,7 @@ pub const HISTORY: &str = "\
 JSON: a list of objects. What is not known is null. Fields may be added, none goes away.
   job_id, state, name, labels (an object), pool, priority, program, kernel, client, user_id
   created_at, submitted_at, started_at, finished_at: RFC 3339, in UTC
-  attempts: how many were begun
+  attempts: how many are recorded
   attempt: the one that decided the outcome, or the latest. What follows is about it:
   worker, is_unheard (it runs by the record, but its worker is silent or has left), device,
   device_name, emulated, input_bytes, output_bytes, queue_us, kernel_us, total_us, failure (verdict, code, message, line; its detail is in `gpufleet show`)
@@ -30,10 +30,11 @@ CSV: the most of these under the same names; labels as KEY=VALUE, failure as its
 pub const SHOW: &str = "\
 JSON: one object. What is not known is null. Fields may be added, none goes away.
   job       as in `gpufleet history -o json`
-  attempts  a list, the first one first: attempt, state (running, succeeded, failed, cancelled,
-            expired, dead or lost), superseded, worker, is_unheard, device, device_name,
-            emulated, started_at, finished_at, failure, retry_at, output_bytes,
-            timings (as in `gpufleet submit -o json`)";
+  attempts  a list, the first one first: attempt (its number; a job that leaves a list of jobs
+            leaves a gap), state (running, succeeded, failed, cancelled, expired, dead or
+            lost), superseded, worker, is_unheard, device, device_name, emulated, started_at,
+            finished_at, failure, retry_at, output_bytes, timings (as in
+            `gpufleet submit -o json`)";
 
 /// What `gpufleet workers -o json` prints.
 pub const WORKERS: &str = "\

@@ -10,10 +10,12 @@ use std::{
 use clap::Args;
 use gpufleet::schema::SigningKey;
 
-use super::{complaint::Complaint, exit::Exit, files, output};
-
-/// A PEM file of one key is a few hundred bytes.
-const KEY_FILE_BYTES_MAX: usize = 64 << 10;
+use super::{
+    complaint::Complaint,
+    exit::Exit,
+    files::{self, Purpose},
+    output,
+};
 
 /// Make a key pair for signing programs
 ///
@@ -40,7 +42,7 @@ pub fn run(options: &Options) -> Result<Exit, Complaint> {
 
 /// The key that `--sign-key` names.
 pub fn read(path: &Path) -> Result<SigningKey, Complaint> {
-    let text = files::read_text(path, KEY_FILE_BYTES_MAX)?;
+    let text = files::read_text(path, Purpose::Key)?;
     SigningKey::from_pem(&text).map_err(|problem| {
         Complaint::bad_input(format!("{}: {problem}", path.display())).hint("`gpufleet keygen FILE` makes one")
     })

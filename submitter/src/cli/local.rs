@@ -30,21 +30,21 @@ pub struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Start what does not run yet
+    /// Start what does not run yet; what runs goes on as it was started
     Up {
-        /// How many workers there shall be
-        #[arg(long, default_value_t = 1, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
-        workers: u32,
-        /// A pool that the workers serve. May be given several times
-        #[arg(long, default_value = "default")]
+        /// How many workers there shall be [default: 1]
+        #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+        workers: Option<u32>,
+        /// A pool that the workers serve. May be given several times [default: default]
+        #[arg(long)]
         pool: Vec<gpufleet::schema::PoolName>,
         /// What the workers compute on: auto (a GPU where there is one, else the emulated device), system (the NVIDIA driver),
-        /// emulated, or the path of a CUDA driver library
-        #[arg(long, default_value = "auto", value_name = "DRIVER")]
-        cuda: Cuda,
-        /// What task queues are made of: quorum or classic. Whoever submits has to say the same
-        #[arg(long, value_name = "KIND", env = environment::QUEUE_KIND, default_value = "quorum")]
-        queue_kind: gpufleet::QueueKind,
+        /// emulated, or the path of a CUDA driver library [default: auto]
+        #[arg(long, value_name = "DRIVER")]
+        cuda: Option<Cuda>,
+        /// What task queues are made of: quorum or classic. Whoever submits has to say the same [default: quorum]
+        #[arg(long, value_name = "KIND", env = environment::QUEUE_KIND)]
+        queue_kind: Option<gpufleet::QueueKind>,
     },
     /// Stop it; data and logs stay
     Down,
@@ -73,13 +73,20 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
                 workers: *workers,
                 pools: pool.iter().map(ToString::to_string).collect(),
                 cuda: cuda.clone(),
-                queue_kind: match queue_kind {
+                queue_kind: queue_kind.map(|kind| match kind {
                     gpufleet::QueueKind::Quorum => QueueKind::Quorum,
                     gpufleet::QueueKind::Classic => QueueKind::Classic,
-                },
+                }),
             };
             let status = gpufleet_local::up(&up, waiting::steps(false).as_ref()).await.map_err(complaint)?;
             output::emit(&describe(&status))?;
+            let differences = gpufleet_local::differences(&up).map_err(complaint)?;
+            differences.iter().for_each(|difference| output::warn(difference));
+            if !differences.is_empty() {
+                output::note(
+                    "what runs goes on as it was started; to start it anew: gpufleet local down, then up again",
+                );
+            }
             if connection::local_dir().ok().as_ref() != Some(&dir) {
                 output::note(&format!(
                     "for the other commands to use it: export {}={}",

@@ -93,14 +93,16 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     lines.add("input", job.input_bytes.map(quantity::bytes));
     lines.add("output", job.output_bytes.map(quantity::bytes));
     let mut text = lines.0;
-    for attempt in &detail.attempts {
+    for (index, attempt) in detail.attempts.iter().enumerate() {
         text.push('\n');
-        text.push_str(&describe_attempt(attempt, width));
+        let is_last = index + 1 == detail.attempts.len();
+        text.push_str(&describe_attempt(attempt, is_last && !job.state.is_final(), width));
     }
     text
 }
 
-fn describe_attempt(attempt: &AttemptRow, width: Option<usize>) -> String {
+/// `is_open`: nothing that came later is known.
+fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -> String {
     let superseded = if attempt.superseded { ", superseded: another outcome was recorded first" } else { "" };
     let place = match attempt.device {
         Some(index) => {
@@ -115,7 +117,8 @@ fn describe_attempt(attempt: &AttemptRow, width: Option<usize>) -> String {
         text.push_str(&describe_failure(failure));
     }
     if let Some(at) = attempt.retry_at {
-        text.push_str(&format!("  due again at {} UTC\n", at.format("%F %T")));
+        let due = if is_open { "due again at" } else { "was due again at" };
+        text.push_str(&format!("  {due} {} UTC\n", at.format("%F %T")));
     }
     if let Some(timings) = &attempt.timings {
         text.push_str(&breakdown(timings, width));
@@ -238,6 +241,18 @@ mod tests {
         let narrow = describe(&detail, Some(50));
         assert!(narrow.lines().filter(|line| line.contains('█')).all(|line| line.chars().count() <= 50), "{narrow}");
         insta::assert_snapshot!("json_of_a_job", serde_json::to_string_pretty(&detail).unwrap());
+    }
+
+    #[test]
+    fn a_lost_attempt_is_due_again_until_something_came_later() {
+        let retry_at = chrono::DateTime::from_timestamp(1_700_000_005, 0);
+        let lost = AttemptRow { state: AttemptState::Lost, retry_at, timings: None, ..attempt() };
+        let mut job = job("01990f3e-0000-7000-8000-000000000001");
+        job.state = gpufleet::schema::JobState::Queued;
+        let open = JobDetail { job, attempts: vec![lost.clone(), AttemptRow { attempt: 3, ..lost }] };
+        let told = describe(&open, None);
+        let due: Vec<&str> = told.lines().filter(|line| line.contains("due again at")).collect();
+        assert_eq!(due, ["  was due again at 2023-11-14 22:13:25 UTC", "  due again at 2023-11-14 22:13:25 UTC"]);
     }
 
     #[test]

@@ -21,9 +21,6 @@ mod task_file;
 pub use options::Options;
 use plan::Plan;
 
-/// Closing takes milliseconds unless the broker is away.
-const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
-
 pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let plan = Plan::of(&options)?;
     let builder = Fleet::builder().wait_deadline(options.timeout);
@@ -36,7 +33,7 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
     // Also after a failure: what was submitted still has to be told to the ledger. That it is not is no reason to hold anybody
     // up, as the worker tells it again.
     tokio::select! {
-        _closed_in_time = tokio::time::timeout(CLOSE_DEADLINE, fleet.close()) => {}
+        _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()) => {}
         // Whoever presses it twice wants to leave now.
         () = waiting::interrupt() => {}
     }
@@ -151,7 +148,7 @@ fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
     let told = |exit| Complaint::new(exit, chain(error));
     match error {
         SubmitError::Invalid(problem) => plan::invalid(problem, plan.job.program()),
-        SubmitError::TooLarge { bytes, .. } => plan::too_large(*bytes as u64),
+        SubmitError::TooLarge { problem, .. } => plan::too_large(problem),
         SubmitError::Encode { .. } | SubmitError::AlreadySubmitted { .. } => told(Exit::Internal),
         SubmitError::NoQueue { .. } => told(Exit::Broker).hint("the queue was deleted a moment ago; submit again"),
         SubmitError::Refused { .. } => {

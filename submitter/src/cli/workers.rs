@@ -1,13 +1,15 @@
 //! `gpufleet workers`: who serves the fleet, and how to make one leave.
 
+use std::time::Duration;
+
 use chrono::{DateTime, Utc};
 use clap::{Args, Subcommand};
-use gpufleet::{Fleet, schema::WorkerName};
-use gpufleet_ledger::{DeviceRow, WorkerRow};
+use gpufleet::schema::WorkerName;
+use gpufleet_ledger::{DeviceRow, WorkerFilter, WorkerRow};
 use serde::Serialize;
 
 use super::{
-    complaint::{Complaint, chain},
+    complaint::Complaint,
     connection,
     exit::Exit,
     history::age,
@@ -36,7 +38,7 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct ListOptions {
-    /// Also workers that have left
+    /// Also workers that have left, or were not heard of for three days
     #[arg(long)]
     all: bool,
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
@@ -51,10 +53,12 @@ struct DrainOptions {
     name: WorkerName,
     #[command(flatten)]
     broker: BrokerOptions,
+    #[command(flatten)]
+    ledger: LedgerOptions,
 }
 
-/// Closing takes milliseconds unless the broker is away.
-const CLOSE_DEADLINE: std::time::Duration = std::time::Duration::from_secs(5);
+/// A worker that was killed never says that it has left. One that is silent for longer than a weekend is of interest to nobody.
+const SILENCE_SHOWN: Duration = Duration::from_secs(3 * 24 * 3600);
 
 /// What a worker's heartbeats say of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -83,45 +87,66 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 async fn list(options: &ListOptions) -> Result<Exit, Complaint> {
     let work = async {
         let ledger = connection::ledger(&options.ledger).await?;
-        let workers = ledger.workers().await.map_err(|error| connection::ledger_complaint(&error));
+        let heard_within = (!options.all).then_some(SILENCE_SHOWN);
+        let filter = WorkerFilter { heard_within, ..WorkerFilter::default() };
+        let workers = ledger.workers(&filter).await.map_err(|error| connection::ledger_complaint(&error));
         ledger.close().await;
         workers
     };
     let workers = Spinner::new("reading the workers").around(work).await?;
     let now = Utc::now();
-    let listed: Vec<Listed> = workers
-        .iter()
-        .map(|worker| Listed { state: state(worker), worker })
-        .filter(|listed| options.all || listed.state != State::Left)
-        .collect();
+    let listed: Vec<Listed> = workers.iter().map(|worker| Listed { state: state(worker), worker }).collect();
     match options.output {
         Format::Json => output::emit_json(&listed)?,
         Format::Table if listed.is_empty() => {
-            let more =
-                if workers.is_empty() { "no worker has ever reported" } else { "all have left; --all lists them" };
-            output::note(&format!("no workers: {more}"));
+            output::note(if options.all {
+                "no worker has ever reported"
+            } else {
+                "no workers; --all lists those that have left, too"
+            });
         }
         Format::Table => output::emit(&table(&listed, now, output::stdout_width()))?,
+    }
+    if listed.len() >= WorkerFilter::LIMIT_MAX as usize {
+        output::note(&format!("there may be more: these are the {} that were heard of last", listed.len()));
     }
     Ok(Exit::Success)
 }
 
 async fn drain(options: &DrainOptions) -> Result<Exit, Complaint> {
+    let name = &options.name;
     let work = async {
-        let fleet = connection::fleet(&options.broker, Fleet::builder()).await?;
-        let ordered = fleet.drain_worker(options.name.clone(), connection::caller()).await;
-        // What is confirmed is on disk, whether or not the goodbye arrives.
-        let _closed_in_time = tokio::time::timeout(CLOSE_DEADLINE, fleet.close()).await;
-        ordered.map_err(|error| Complaint::new(Exit::Broker, connection::sentence(&chain(&error))))
+        let known = is_known(options).await;
+        if known == Some(false) {
+            return Err(Complaint::new(Exit::NotFound, format!("no worker {name} has ever reported"))
+                .hint("`gpufleet workers` lists them; one that has just started is there within a second"));
+        }
+        connection::order(&options.broker, async |fleet| fleet.drain_worker(name.clone(), connection::caller()).await)
+            .await?;
+        Ok(known.is_some())
     };
-    tokio::select! {
+    let known = tokio::select! {
         done = Spinner::new("telling the worker").around(work) => done?,
         () = waiting::interrupt() => {
             return Err(Complaint::new(Exit::Interrupted, "interrupted: it is open whether the worker was told"));
         }
-    }
-    output::emit(&format!("asked worker {} to drain\n", options.name))?;
+    };
+    let doubt = if known { "" } else { ", if there is one" };
+    output::emit(&format!("asked worker {name} to drain{doubt}; `gpufleet workers` shows when it has left\n"))?;
     Ok(Exit::Success)
+}
+
+/// Whether the ledger has heard of the worker. None where it can't be asked: an order needs the broker alone.
+async fn is_known(options: &DrainOptions) -> Option<bool> {
+    // Beside a broker that is named, the local fleet's ledger would be another fleet's.
+    if options.broker.amqp_url.is_some() && options.ledger.database_url.is_none() {
+        return None;
+    }
+    let ledger = connection::ledger(&options.ledger).await.ok()?;
+    let named = WorkerFilter { name: Some(options.name.to_string()), ..WorkerFilter::default() };
+    let workers = ledger.workers(&named).await;
+    ledger.close().await;
+    workers.ok().map(|workers| !workers.is_empty())
 }
 
 fn state(worker: &WorkerRow) -> State {
@@ -132,6 +157,12 @@ fn state(worker: &WorkerRow) -> State {
     }
 }
 
+/// Beside what nobody measures.
+const ESTIMATED: char = '*';
+const ESTIMATED_MEANS: &str =
+    "\n* of this worker's jobs alone: the memory that they asked for, the time in which one was on the device\n";
+/// What the ledger calls a use of which the worker itself told.
+const BY_WORKER: &str = "worker";
 /// From DEVICE to POWER.
 const DEVICE_COLUMNS: usize = 6;
 
@@ -167,7 +198,8 @@ fn table(workers: &[Listed], now: DateTime<Utc>, width: Option<usize>) -> String
         rows.extend(devices.map(|cells| [vec![String::new(); 4], cells, vec![String::new(); 2]].concat()));
     }
     let table = fit(&COLUMNS, &rows, width, &["HOST", "POWER", "TEMP", "POOLS", "MEMORY", "BUSY", "JOBS", "DEVICE"]);
-    table + &complaints(workers)
+    let note = if table.contains(ESTIMATED) { ESTIMATED_MEANS } else { "" };
+    table + note + &complaints(workers)
 }
 
 fn complaints(workers: &[Listed]) -> String {
@@ -192,15 +224,18 @@ fn device(device: &DeviceRow) -> Vec<String> {
     // Where nobody counts what is in use, what the worker's jobs declared is known.
     let declared = device.jobs_running.map(|_| device.pools.iter().map(|pool| pool.memory_bytes).sum());
     let all = quantity::bytes(device.memory_bytes);
-    let memory = match device.memory_used_bytes.or(declared) {
-        Some(used) => format!("{} of {all}", quantity::bytes(used)),
-        None => all,
+    let memory = match (device.memory_used_bytes, declared) {
+        (Some(used), _) => format!("{} of {all}", quantity::bytes(used)),
+        (None, Some(declared)) => format!("{} of {all}{ESTIMATED}", quantity::bytes(declared)),
+        (None, None) => all,
     };
+    let by_worker = device.utilization_by.as_deref() == Some(BY_WORKER);
+    let mark = if by_worker { ESTIMATED.to_string() } else { String::new() };
     vec![
         format!("{}: {}{sick}", device.device, device.name),
         shown(device.jobs_running, |jobs| jobs.to_string()),
         memory,
-        shown(device.utilization_percent, |percent| format!("{percent} %")),
+        shown(device.utilization_percent, |percent| format!("{percent} %{mark}")),
         shown(device.temperature_celsius, |degrees| format!("{degrees} °C")),
         shown(device.power_milliwatts, |milliwatts| format!("{} W", milliwatts / 1000)),
     ]

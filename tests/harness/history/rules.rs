@@ -110,7 +110,8 @@ fn replies(history: &History, found: &mut Vec<Violation>) {
     let told: BTreeSet<_> = history.replies.iter().map(|reply| (reply.job_id, reply.told)).collect();
     let fits = |job: &JobId, told: &super::Told| {
         jobs.get(job).is_some_and(|detail| {
-            told.state.job_state() == detail.job.state && (1..=detail.job.attempts).contains(&told.attempt)
+            let is_known = detail.attempts.iter().any(|row| (1..=row.attempt).contains(&told.attempt));
+            told.state.job_state() == detail.job.state && is_known
         })
     };
     let mut otherwise: BTreeSet<JobId> =

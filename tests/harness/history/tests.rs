@@ -260,8 +260,7 @@ fn an_end_that_the_ledger_does_not_hold_is_forgotten() {
     let mut history = sound();
     let job = history.known[1].job.job_id;
     history.known[1].attempts.pop();
-    history.known[1].job.attempts = 3;
-    assert_eq!(history.violations().first(), Some(&Violation::Forgotten { job, attempt: 3 }));
+    assert!(history.violations().contains(&Violation::Forgotten { job, attempt: 3 }));
     let stranger = JobId::new();
     let found = doctored(|history, _| history.events.push(finished(stranger, 1, AttemptState::Failed)));
     assert_eq!(found, [Violation::Forgotten { job: stranger, attempt: 1 }]);

@@ -3,7 +3,7 @@
 use std::{collections::HashMap, fmt, ops::Deref, ops::Range, sync::Arc};
 
 use gpufleet_schema::{
-    Arg, Buffer, Data, Dtype, Failure, FailureCode, Inline, Launch, Number, Output, Task, Verdict,
+    Arg, Buffer, Data, Dtype, Failure, FailureCode, Inline, Launch, Number, Output, Size, Task, Verdict,
     bounds::MESSAGE_BYTES_MAX,
 };
 
@@ -148,8 +148,9 @@ fn check_outputs(task: &Task<'_>, outputs: &[usize]) -> Result<(), Failure> {
         Verdict::User,
         FailureCode::OutputTooLarge,
         format!(
-            "the outputs are {} bytes together, a reply carries at most {MESSAGE_BYTES_MAX}; return less, or split the job",
-            total.map_or_else(|| "too many".to_owned(), |total| total.to_string()),
+            "the outputs are {} together, a reply carries at most {} MiB; return less, or split the job",
+            total.map_or_else(|| "beyond measure".to_owned(), |total| Size(total).to_string()),
+            MESSAGE_BYTES_MAX >> 20,
         ),
     ))
 }

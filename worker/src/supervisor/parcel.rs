@@ -16,7 +16,7 @@ use std::{mem, panic::AssertUnwindSafe, pin::pin, sync::Arc};
 use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Batch, ClientName, DecodeError, Encoding, Event, Failure, FailureCode, Reply, Task,
-    Timings, Verdict,
+    Timings, TooLarge, Verdict,
     bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
 };
 use gpufleet_transport::{Delivery, PublishError, Settled};
@@ -112,7 +112,7 @@ impl Supervisor {
             return self.refuse(envelope, body, failure).await;
         }
         if body.len() > MESSAGE_BYTES_MAX {
-            let reason = format!("the body has {} bytes, at most {MESSAGE_BYTES_MAX} are allowed", body.len());
+            let reason = format!("{}: {}", TooLarge::message(body.len() as u64), TooLarge::ADVICE);
             let failure = Failure::new(Verdict::User, FailureCode::MalformedTask, reason);
             return self.refuse(envelope, body, failure).await;
         }

@@ -7,7 +7,9 @@ use std::{
 
 use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
-use gpufleet_schema::{Encoding, Failure, FailureCode, Limits, Program, Task, Verdict, bounds::MESSAGE_BYTES_MAX};
+use gpufleet_schema::{
+    Encoding, Failure, FailureCode, Limits, Program, Size, Task, Verdict, bounds::MESSAGE_BYTES_MAX,
+};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Supervisor, clock::micros, envelope::Envelope, orders::Watch, queue_limit::QueueLimit};
@@ -186,7 +188,9 @@ fn check_reply_size(task: &Task<'_>, encoding: Encoding) -> Result<(), Ending> {
         return Ok(());
     }
     let message = format!(
-        "the outputs take {encoded} bytes as {encoding}, a reply carries at most {max}; ask for fewer outputs or split the job"
+        "the outputs take {} as {encoding}, a reply carries at most {} of them; ask for fewer outputs or split the job",
+        Size(encoded),
+        Size(max)
     );
     Err(user(FailureCode::OutputTooLarge, message))
 }

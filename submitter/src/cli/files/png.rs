@@ -15,9 +15,7 @@ pub fn decode(bytes: &[u8]) -> Result<Array, String> {
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MESSAGE_BYTES_MAX });
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
     let mut reader = decoder.read_info().map_err(problem)?;
-    let size = reader.output_buffer_size().filter(|size| *size <= MESSAGE_BYTES_MAX).ok_or_else(|| {
-        format!("unpacked it is larger than the {MESSAGE_BYTES_MAX} bytes that fit a message; scale it down")
-    })?;
+    let size = reader.output_buffer_size().filter(|size| *size <= MESSAGE_BYTES_MAX).ok_or_else(unpacked_too_large)?;
     let mut pixels = vec![0; size];
     let frame = reader.next_frame(&mut pixels).map_err(problem)?;
     pixels.truncate(frame.buffer_size());
@@ -28,11 +26,16 @@ pub fn decode(bytes: &[u8]) -> Result<Array, String> {
     Array::new(Dtype::U8, shape, pixels).map_err(|problem| problem.to_string())
 }
 
+fn unpacked_too_large() -> String {
+    format!(
+        "unpacked it is larger than the {} MiB that a message carries at most; scale it down",
+        MESSAGE_BYTES_MAX >> 20
+    )
+}
+
 fn problem(error: DecodingError) -> String {
     match error {
-        DecodingError::LimitsExceeded => {
-            format!("unpacked it is larger than the {MESSAGE_BYTES_MAX} bytes that fit a message")
-        }
+        DecodingError::LimitsExceeded => unpacked_too_large(),
         other => format!("it is not a usable PNG: {}", other.to_string().trim_end_matches('.')),
     }
 }

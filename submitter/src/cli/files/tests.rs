@@ -36,7 +36,10 @@ fn each_unusable_file_is_told_with_what_to_do() {
 #[test]
 fn an_endless_file_is_refused_and_not_read_to_its_end() {
     let form = Form { dtype: Dtype::U8, shape: vec![4] };
-    assert!(read(Path::new("/dev/zero"), Some(&form)).unwrap_err().message.contains("larger than"));
+    let refused = read(Path::new("/dev/zero"), Some(&form)).unwrap_err();
+    assert_eq!(refused.message, "/dev/zero is larger than 16.1 MiB, too much for an input");
+    let refused = read_text(Path::new("/dev/zero"), Purpose::Program).unwrap_err();
+    assert_eq!(refused.message, "/dev/zero is larger than 8.00 MiB, too much for a program");
 }
 
 #[test]

@@ -100,10 +100,10 @@ pub struct Options {
     /// high, normal or low [default: normal]
     #[arg(long, help_heading = "Job")]
     pub priority: Option<Priority>,
-    /// Time on the device, at most 7 days [default: 10m]
+    /// Time on the device, at most 7 days [default: the pool's, else 10m]
     #[arg(long, value_name = "DURATION", value_parser = spec::time_limit, help_heading = "Job")]
     pub time_limit: Option<Duration>,
-    /// Time in the queue; a job that has not started by then expires [default: none]
+    /// Time in the queue; a job that has not started by then expires [default: the pool's, else none]
     #[arg(long, value_name = "DURATION", value_parser = spec::duration, help_heading = "Job")]
     pub queue_limit: Option<Duration>,
     /// A part of the name that the device must have, such as H200

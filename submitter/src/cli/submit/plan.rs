@@ -7,16 +7,18 @@ use std::{
 
 use gpufleet::{
     InvalidJob, Job,
-    schema::{
-        Buffer, Data, PoolName, Program,
-        bounds::{MESSAGE_BYTES_MAX, PROGRAM_BYTES_MAX},
-    },
+    schema::{Buffer, Data, PoolName, Program, TooLarge, bounds::MESSAGE_BYTES_MAX},
 };
 
 use gpufleet_kernels::{Problem, ResolveError};
 
 use super::{Options, task_file};
-use crate::cli::{complaint::Complaint, files, kernels, keygen, spec::FileSpec};
+use crate::cli::{
+    complaint::Complaint,
+    files::{self, Purpose},
+    kernels, keygen,
+    spec::FileSpec,
+};
 
 /// Everything that was typed, read and checked; nothing has been sent yet.
 #[derive(Debug)]
@@ -99,7 +101,7 @@ impl Plan {
         let checked = self.job.clone().build().map_err(|problem| invalid(&problem, self.job.program()))?;
         let bytes = checked.task.inline_bytes();
         if bytes > MESSAGE_BYTES_MAX as u64 {
-            return Err(too_large(bytes));
+            return Err(too_large(&TooLarge::task(&checked.task, bytes)));
         }
         for (name, path) in &self.saves {
             files::check_writable(path)?;
@@ -131,8 +133,9 @@ fn given_once(options: &Options) -> Result<(), Complaint> {
     let made_by_out = options.out.iter().filter(|out| out.form.is_some()).map(|out| &out.name);
     let buffers = files.chain(made).chain(made_by_out).map(|name| ("buffer", name));
     let scalars = options.arg.iter().map(|scalar| ("scalar", &scalar.name));
+    let labels = options.label.iter().map(|label| ("label", &label.key));
     let mut seen = BTreeSet::new();
-    match buffers.chain(scalars).find(|item| !seen.insert(*item)) {
+    match buffers.chain(scalars).chain(labels).find(|item| !seen.insert(*item)) {
         Some((what, name)) => {
             Err(Complaint::usage(format!("{what} {name} is given twice")).hint("leave all but one of them out"))
         }
@@ -150,7 +153,7 @@ fn of_line(options: &Options) -> Result<Plan, Complaint> {
 
 fn program(options: &Options) -> Result<(Job, Option<SourceText>), Complaint> {
     let read = |path: &Path| {
-        let text = files::read_text(path, PROGRAM_BYTES_MAX)?;
+        let text = files::read_text(path, Purpose::Program)?;
         Ok::<_, Complaint>(SourceText { path: path.to_owned(), text })
     };
     if let Some(path) = &options.source {
@@ -229,10 +232,8 @@ fn returned(options: &Options) -> Vec<String> {
 }
 
 /// A task that fits no message.
-pub fn too_large(bytes: u64) -> Complaint {
-    Complaint::bad_input(format!("the task is {bytes} bytes long, a message carries at most {MESSAGE_BYTES_MAX}")).hint(
-        "inputs travel inside the message: split the job, send smaller types, or make data on the device with --zeros and --fill",
-    )
+pub fn too_large(problem: &TooLarge) -> Complaint {
+    Complaint::bad_input(problem.to_string()).hint(TooLarge::ADVICE)
 }
 
 /// A job that can't be right, with what to do about it.

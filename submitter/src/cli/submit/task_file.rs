@@ -11,16 +11,17 @@ use std::{
 
 use gpufleet::{
     Array, Job,
-    schema::{Buffer, Data, Inline, JobId, Launch, PoolName, Priority, Task, VERSION, bounds::PROGRAM_BYTES_MAX},
+    schema::{Buffer, Data, Inline, JobId, Launch, PoolName, Priority, Task, VERSION},
 };
 use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::{Map, Value, json};
 
 use super::plan::{Plan, SourceText};
-use crate::cli::{complaint::Complaint, files, spec::Form};
-
-/// Inline data in a task file is text: base64 or numbers. Four times a message is ample.
-const FILE_BYTES_MAX: usize = 64 << 20;
+use crate::cli::{
+    complaint::Complaint,
+    files::{self, Purpose},
+    spec::Form,
+};
 
 const TOP: &[&str] = &[
     "version",
@@ -49,7 +50,7 @@ const SOURCE: &[&str] = &["code", "options", "file"];
 
 /// Reads a task file with everything that it names.
 pub fn read(path: &Path) -> Result<Plan, Complaint> {
-    let text = files::read_text(path, FILE_BYTES_MAX)?;
+    let text = files::read_text(path, Purpose::TaskFile)?;
     let folder = path.parent().unwrap_or(Path::new(""));
     parse(&text, is_toml(path), folder).map_err(|mut complaint| {
         complaint.message = format!("{}: {}", path.display(), complaint.message);
@@ -142,7 +143,7 @@ fn read_program(task: &mut Map<String, Value>, folder: &Path) -> Result<Option<S
         return Ok(None);
     };
     let Some(path) = path else { return Ok(None) };
-    let text = files::read_text(&path, PROGRAM_BYTES_MAX)?;
+    let text = files::read_text(&path, Purpose::Program)?;
     *slot = Value::String(text.clone());
     Ok(Some(SourceText { path, text }))
 }

@@ -1,0 +1,98 @@
+//! Where what runs is otherwise than what is asked for: `up` adds what is missing, and changes nothing that runs.
+
+use std::{fs, sync::Arc};
+
+use super::{FleetState, Role, UpOptions, status};
+use crate::{error::LocalError, process::Process, state::StateDir};
+
+/// Each thing that [`up`](super::up) left as it was, though something else was asked for; one line each. Changes nothing.
+pub fn differences(options: &UpOptions) -> Result<Vec<String>, LocalError> {
+    let status = status(&options.dir)?;
+    let Some(state) = StateDir::existing(&options.dir)?.filter(|_| status.state != FleetState::Down) else {
+        return Ok(Vec::new());
+    };
+    let workers: Vec<String> = status
+        .processes
+        .into_iter()
+        .filter(|process| process.alive && Role::of(&process.name) == Role::Worker)
+        .map(|process| process.name)
+        .collect();
+    let mut found = Vec::new();
+    if let Some(wanted) = options.workers.filter(|wanted| workers.len() > *wanted as usize) {
+        found.push(format!("{} workers run, not {wanted}", workers.len()));
+    }
+    for name in workers {
+        // One that ends meanwhile does nothing otherwise.
+        let Some(arguments) = arguments(&state, &name) else { continue };
+        found.extend(otherwise(&arguments, options).into_iter().map(|difference| format!("{name} {difference}")));
+    }
+    Ok(found)
+}
+
+/// What the process was started with.
+fn arguments(state: &Arc<StateDir>, name: &str) -> Option<Vec<String>> {
+    let process = Process::attach(state, name)?;
+    let line = fs::read(format!("/proc/{}/cmdline", process.pid())).ok()?;
+    Some(line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+}
+
+fn otherwise(arguments: &[String], options: &UpOptions) -> Vec<String> {
+    let wanted = [
+        ("--pool", options.pools.clone()),
+        ("--cuda", options.cuda.iter().map(|cuda| cuda.argument().to_string_lossy().into_owned()).collect()),
+        ("--queue-kind", options.queue_kind.iter().map(|kind| kind.name().to_owned()).collect()),
+    ];
+    wanted
+        .into_iter()
+        .filter(|(_, wanted)| !wanted.is_empty())
+        .filter_map(|(option, mut wanted)| {
+            let mut given = values(arguments, option);
+            given.sort();
+            wanted.sort();
+            let told = |values: &[String]| {
+                values.iter().map(|value| format!("{option} {value}")).collect::<Vec<_>>().join(" ")
+            };
+            (given != wanted).then(|| format!("runs with {}, not with {}", told(&given), told(&wanted)))
+        })
+        .collect()
+}
+
+fn values(arguments: &[String], option: &str) -> Vec<String> {
+    let pairs = arguments.windows(2).filter(|pair| pair[0] == option);
+    pairs.map(|pair| pair[1].clone()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fleet::{Cuda, QueueKind};
+
+    #[test]
+    fn what_was_not_asked_for_may_be_as_it_is() {
+        let line = "gpufleet-worker run --name w1 --cuda emulated --pool a --pool b --queue-kind quorum";
+        let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
+        let options = UpOptions::in_dir("/nowhere");
+        assert_eq!(otherwise(&arguments, &options), [""; 0]);
+        let same = UpOptions {
+            pools: ["b", "a"].map(str::to_owned).to_vec(),
+            cuda: Some(Cuda::Emulated),
+            queue_kind: Some(QueueKind::Quorum),
+            ..options.clone()
+        };
+        assert_eq!(otherwise(&arguments, &same), [""; 0]);
+        let other = UpOptions {
+            pools: vec!["c".to_owned()],
+            cuda: Some(Cuda::System),
+            queue_kind: Some(QueueKind::Classic),
+            ..options
+        };
+        assert_eq!(
+            otherwise(&arguments, &other),
+            [
+                "runs with --pool a --pool b, not with --pool c",
+                "runs with --cuda emulated, not with --cuda system",
+                "runs with --queue-kind quorum, not with --queue-kind classic"
+            ]
+        );
+    }
+}

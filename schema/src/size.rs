@@ -1,0 +1,122 @@
+//! Sizes as people read them, and what is told of a message that is too large.
+
+use std::fmt;
+
+use crate::{Data, Task, bounds::MESSAGE_BYTES_MAX};
+
+/// Bytes in powers of 1024, with three digits: `1023 B`, `4.00 MiB`, `19.1 MiB`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Size(pub u64);
+
+/// A task or message that is beyond [`MESSAGE_BYTES_MAX`], told so that its producer knows where to begin.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TooLarge {
+    what: &'static str,
+    bytes: u64,
+    /// The buffers that matter most, the largest first.
+    largest: Vec<(String, u64)>,
+}
+
+/// More names would hide the first.
+const LARGEST_SHOWN: usize = 2;
+
+impl TooLarge {
+    /// What can be done about it.
+    pub const ADVICE: &str = "split the job, send a smaller dtype (f16, u8), or make data on the device with zeros or fill; \
+        larger arrays can't be sent yet";
+
+    /// `bytes`: its length on the wire.
+    pub fn task(task: &Task<'_>, bytes: u64) -> Self {
+        let inline = task.buffers.iter().filter_map(|buffer| match &buffer.data {
+            Data::Inline(inline) => Some((buffer.name.clone(), inline.resolved_len(buffer.dtype) as u64)),
+            Data::Zeros | Data::Fill(_) => None,
+        });
+        let mut largest: Vec<(String, u64)> = inline.collect();
+        largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));
+        largest.truncate(LARGEST_SHOWN);
+        Self { what: "task", bytes, largest }
+    }
+
+    /// Of which nothing is known but its length.
+    pub const fn message(bytes: u64) -> Self {
+        Self { what: "message", bytes, largest: Vec::new() }
+    }
+}
+
+impl fmt::Display for Size {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
+        let mut value = self.0 as f64;
+        let mut unit = "B";
+        for next in UNITS {
+            if value < 1024.0 {
+                break;
+            }
+            value /= 1024.0;
+            unit = next;
+        }
+        let decimals = match value {
+            _ if unit == "B" => 0,
+            ..10.0 => 2,
+            ..100.0 => 1,
+            _ => 0,
+        };
+        write!(f, "{value:.decimals$} {unit}")
+    }
+}
+
+impl fmt::Display for TooLarge {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { what, bytes, largest } = self;
+        let (max, beyond) = (MESSAGE_BYTES_MAX >> 20, bytes.saturating_sub(MESSAGE_BYTES_MAX as u64));
+        write!(
+            f,
+            "the {what} is {}, {} more than the {max} MiB that a message carries at most",
+            Size(*bytes),
+            Size(beyond)
+        )?;
+        let told: Vec<String> = largest.iter().map(|(name, bytes)| format!("{name} ({})", Size(*bytes))).collect();
+        match told.as_slice() {
+            [] => Ok(()),
+            [only] => write!(f, "; its largest buffer is {only}"),
+            several => write!(f, "; its largest buffers are {}", several.join(" and ")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Buffer, Dtype, Inline, Program};
+
+    #[test]
+    fn sizes_have_three_digits_and_a_unit() {
+        let sizes = [0, 1023, 1024, 4 << 20, 20_027_000, u64::MAX].map(|bytes| Size(bytes).to_string());
+        assert_eq!(sizes, ["0 B", "1023 B", "1.00 KiB", "4.00 MiB", "19.1 MiB", "16.0 EiB"]);
+    }
+
+    #[test]
+    fn a_task_that_is_too_large_is_told_with_what_makes_it_so() {
+        let buffer = |name: &str, mib: u64, inline: bool| Buffer {
+            name: name.to_owned(),
+            dtype: Dtype::U8,
+            shape: vec![mib << 20],
+            data: if inline { Data::Inline(Inline::from(vec![0; (mib << 20) as usize])) } else { Data::Zeros },
+        };
+        let mut task = Task::new(Program::Catalog("saxpy".to_owned()));
+        assert_eq!(
+            TooLarge::task(&task, (16 << 20) + 312).to_string(),
+            "the task is 16.0 MiB, 312 B more than the 16 MiB that a message carries at most"
+        );
+        task.buffers =
+            vec![buffer("w", 1, true), buffer("y", 7, true), buffer("made", 99, false), buffer("x", 12, true)];
+        assert_eq!(
+            TooLarge::task(&task, (20 << 20) + 200).to_string(),
+            "the task is 20.0 MiB, 4.00 MiB more than the 16 MiB that a message carries at most; \
+             its largest buffers are x (12.0 MiB) and y (7.00 MiB)"
+        );
+        task.buffers.drain(..3);
+        assert!(TooLarge::task(&task, 17 << 20).to_string().ends_with("; its largest buffer is x (12.0 MiB)"));
+        assert!(TooLarge::message(17 << 20).to_string().starts_with("the message is 17.0 MiB, 1.00 MiB more than"));
+    }
+}
