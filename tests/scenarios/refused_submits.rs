@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeSet, process::Stdio};
 
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, future::join_all, stream};
 use gpufleet::SubmitError;
 use gpufleet_local::programs;
 use gpufleet_schema::{
@@ -44,6 +44,44 @@ async fn of_a_pipelined_batch_exactly_the_unroutable_fail() {
     let queue = task_queue(&PoolName::default(), Priority::Normal);
     let kept = (MESSAGES - failed.len()) as u32;
     poll_until("all others", async || broker.queue_depth(&queue).await.unwrap().unwrap().messages == kept).await;
+}
+
+/// A queue without a majority confirms nothing for hours. Here it is one whose process stands still.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the_broker_refuses() {
+    /// More than a connection has channels for publishing.
+    const MESSAGES: usize = 16;
+    let ground = Ground::shared("unconfirmed").await;
+    let broker = ground.broker().await;
+    let good = task_key(&PoolName::default(), Priority::Normal);
+    ground.declare_queue("stuck", "[]").await;
+    let process = "{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"stuck\">>)), P = amqqueue:get_pid(Q)";
+    ground.erlang(&format!("{process}, ok = sys:suspend(P).")).await;
+    let publish_all = |exchange, routing_key: &str| {
+        let message = Message {
+            exchange,
+            routing_key: routing_key.to_owned(),
+            body: b"x".to_vec(),
+            properties: Properties::default(),
+            mandatory: true,
+        };
+        let one = |_| {
+            let (broker, message) = (broker.clone(), message.clone());
+            async move { broker.publish(message).await }
+        };
+        join_all((0..MESSAGES).map(one))
+    };
+    let unconfirmed = tokio::spawn(publish_all("", "stuck"));
+    let come = format!("{process}, {{_, Count}} = erlang:process_info(P, message_queue_len), Count.");
+    poll_until("them all at the queue", async || ground.erlang(&come).await.parse::<usize>().unwrap() >= MESSAGES)
+        .await;
+    for refused in publish_all("nowhere", "x").await {
+        assert!(matches!(refused, Err(PublishError::Unroutable { .. })), "{refused:?}");
+    }
+    publish_all(TASKS, &good).await.into_iter().for_each(|published| published.unwrap());
+    assert!(!unconfirmed.is_finished(), "its queue has not moved");
+    ground.erlang(&format!("{process}, ok = sys:resume(P).")).await;
+    unconfirmed.await.unwrap().into_iter().for_each(|published| published.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,11 +9,11 @@
 
 use std::{sync::Arc, time::Duration};
 
-use futures::{FutureExt, Stream, StreamExt, stream::FuturesUnordered};
+use futures::{FutureExt, Stream, StreamExt, future::BoxFuture, stream::FuturesUnordered};
 use lapin::{
-    Channel, Confirmation,
+    Channel, Confirmation, PublisherConfirm,
     message::BasicReturnMessage,
-    options::{BasicPublishOptions, ConfirmSelectOptions},
+    options::{BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions},
 };
 use tokio::{
     sync::mpsc,
@@ -49,7 +49,8 @@ struct Lane {
     fruitless: u32,
 }
 
-type Confirms = FuturesUnordered<futures::future::BoxFuture<'static, (Number, lapin::Result<Confirmation>)>>;
+type Heard = (Number, lapin::Result<Confirmation>);
+type Confirms = FuturesUnordered<BoxFuture<'static, Heard>>;
 
 /// Why a lane stopped using a channel.
 enum End {
@@ -101,7 +102,11 @@ impl Lane {
             let end = if self.suspicious {
                 self.isolate(session, &channel).await
             } else {
-                self.pump(session, &channel).await
+                let confirms = Confirms::new();
+                for number in self.pending.numbers() {
+                    self.send(&channel, &confirms, number);
+                }
+                self.pump(session, &channel, confirms).await
             };
             self.pending.channel_ended();
             if !matches!(end, End::ChannelClosed) {
@@ -115,13 +120,9 @@ impl Lane {
         }
     }
 
-    /// Sends all that is pending and all that comes, for as long as the channel lasts.
-    async fn pump(&mut self, session: &Session, channel: &Arc<OpenChannel>) -> End {
-        let mut confirms = Confirms::new();
+    /// Sends all that comes, for as long as the channel lasts. What is pending has been sent on it.
+    async fn pump(&mut self, session: &Session, channel: &Arc<OpenChannel>, mut confirms: Confirms) -> End {
         let mut requests = Vec::with_capacity(GULP);
-        for number in self.pending.numbers() {
-            self.send(channel, &confirms, number);
-        }
         loop {
             tokio::select! {
                 biased;
@@ -146,17 +147,22 @@ impl Lane {
         }
     }
 
-    /// Sends what is pending one at a time, to find the message that the broker won't have.
+    /// Sends what is pending one at a time, to find the message that the broker won't have. Confirms are not waited for: a queue without a
+    /// majority gives none for hours, and the others' messages would stand behind it.
     async fn isolate(&mut self, session: &Session, channel: &Arc<OpenChannel>) -> End {
-        for number in self.pending.numbers() {
-            let mut confirms = Confirms::new();
-            self.send(channel, &confirms, number);
-            let first = match self.attend(confirms.next()).await {
-                None => return End::Stopped,
-                Some(None) => continue,
-                Some(Some(first)) => first,
+        let mut confirms = Confirms::new();
+        let mut next = self.pending.first_from(0);
+        while let Some(number) = next {
+            next = self.pending.first_from(number + 1);
+            let Some(message) = self.pending.take_to_send(number) else { continue };
+            let Some((confirm, looked_at)) = self.attend(offer(channel, &message)).await else { return End::Stopped };
+            confirms.extend(confirm.map(|confirm| async move { (number, confirm.await) }.boxed()));
+            let failure = match looked_at {
+                Ok(()) => confirms.next().now_or_never().flatten().and_then(|first| self.hear(first, &mut confirms)),
+                // The confirms of a channel that has ended tell why.
+                Err(error) => confirms.next().await.and_then(|first| self.hear(first, &mut confirms)).or(Some(error)),
             };
-            if let Some(error) = self.hear(first, &mut confirms) {
+            if let Some(error) = failure {
                 if blames_a_message(&error) {
                     self.blame(number, &error);
                 }
@@ -165,7 +171,7 @@ impl Lane {
         }
         self.suspicious = false;
         // A channel that was good for all of them is good for the rest.
-        self.pump(session, channel).await
+        self.pump(session, channel, confirms).await
     }
 
     fn send(&mut self, channel: &Arc<OpenChannel>, confirms: &Confirms, number: Number) {
@@ -176,7 +182,7 @@ impl Lane {
     }
 
     /// Takes in this word and all others that have come. Returns the error if the channel has ended.
-    fn hear(&mut self, first: (Number, lapin::Result<Confirmation>), confirms: &mut Confirms) -> Option<lapin::Error> {
+    fn hear(&mut self, first: Heard, confirms: &mut Confirms) -> Option<lapin::Error> {
         let mut words = Vec::new();
         let mut failure: Option<lapin::Error> = None;
         for heard in gather(first, confirms) {
@@ -291,11 +297,24 @@ async fn open(session: &Session) -> Result<OpenChannel, String> {
     }
 }
 
+/// Sends a message and returns once the broker, which looks at what comes on a channel in order, has looked at it.
+async fn offer(channel: &Channel, message: &Message) -> (Option<PublisherConfirm>, lapin::Result<()>) {
+    match publish(channel, message).await {
+        // Any question does that is answered in its turn: nothing is consumed on this channel.
+        Ok(confirm) => (Some(confirm), channel.basic_qos(1, BasicQosOptions::default()).await),
+        Err(error) => (None, Err(error)),
+    }
+}
+
 async fn send(channel: &Channel, message: &Message) -> lapin::Result<Confirmation> {
+    publish(channel, message).await?.await
+}
+
+/// Returns once it is written.
+async fn publish(channel: &Channel, message: &Message) -> lapin::Result<PublisherConfirm> {
     let options = BasicPublishOptions { mandatory: message.mandatory, immediate: false };
     let (exchange, key) = (message.exchange.into(), message.routing_key.as_str().into());
-    let properties = message.properties.to_amqp();
-    channel.basic_publish(exchange, key, options, &message.body, properties).await?.await
+    channel.basic_publish(exchange, key, options, &message.body, message.properties.to_amqp()).await
 }
 
 fn what_came_back(back: &BasicReturnMessage) -> Return {

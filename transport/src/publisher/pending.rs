@@ -84,6 +84,11 @@ impl Pending {
         self.entries.keys().copied().collect()
     }
 
+    /// The oldest number that is not below this one.
+    pub(super) fn first_from(&self, number: Number) -> Option<Number> {
+        self.entries.range(number..).next().map(|(number, _)| *number)
+    }
+
     pub(super) fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }
