@@ -5,9 +5,14 @@
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
-use crate::{Event, JobId, Order, Reply, Task, VERSION, bounds::TASKS_PER_MESSAGE_MAX};
+use crate::{Event, Order, Reply, Task, VERSION, bounds::TASKS_PER_MESSAGE_MAX};
 
+mod head;
 mod scan;
+
+use head::Heads;
+
+pub use self::head::Head;
 
 /// How a body is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,15 +47,6 @@ pub enum DecodeError {
 pub struct EncodeError {
     encoding: Encoding,
     problem: String,
-}
-
-/// What can be told of a task that this side can't read otherwise: enough to answer it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-pub struct Head {
-    #[serde(default)]
-    pub version: Option<u64>,
-    #[serde(default)]
-    pub job_id: Option<JobId>,
 }
 
 impl Encoding {
@@ -142,12 +138,15 @@ impl Encoding {
         }
     }
 
-    /// Versions and ids of a body that could not be decoded otherwise, as far as they can be read, and no more of them than a
+    /// Versions, ids and clients of a body that could not be decoded otherwise, as far as they can be read, and no more of them than a
     /// message may carry.
     pub fn decode_heads(self, body: &[u8]) -> Vec<Head> {
-        let mut heads = self.decode_batch::<Head>(body).map(Batch::into_vec).unwrap_or_default();
-        heads.truncate(TASKS_PER_MESSAGE_MAX);
-        heads
+        let heads = match self.is_list(body) {
+            Ok(true) => self.decode::<Heads>(body).map(|heads| heads.0),
+            Ok(false) => self.decode(body).map(|head| vec![head]),
+            Err(error) => Err(error),
+        };
+        heads.unwrap_or_default()
     }
 
     /// A body of another version fails to decode for reasons that would mislead; its version is the reason to name.

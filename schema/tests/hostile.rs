@@ -7,7 +7,7 @@ use std::{
     cell::Cell,
 };
 
-use gpufleet_schema::{Batch, DecodeError, Encoding, Task, encoding};
+use gpufleet_schema::{Batch, DecodeError, Encoding, Task, bounds::TASKS_PER_MESSAGE_MAX, encoding};
 use proptest::prelude::*;
 
 /// Counts what the current thread holds, and the most it held.
@@ -105,6 +105,35 @@ fn a_body_of_another_version_is_named_as_such() {
     assert_eq!(heads[0].job_id.unwrap().to_string(), "0190a5b8-7c00-7000-8000-000000000001");
     let packed = rmp_serde::to_vec_named(&serde_json::from_slice::<serde_json::Value>(json).unwrap()).unwrap();
     assert!(matches!(Encoding::MessagePack.decode_tasks(&packed), Err(DecodeError::UnsupportedVersion { found: 7 })));
+}
+
+#[test]
+fn of_a_list_of_millions_only_so_many_heads_are_kept_as_a_message_may_carry() {
+    let mut body = vec![0xdd];
+    body.extend(1_000_000_u32.to_be_bytes());
+    body.resize(body.len() + 1_000_000, 0x80);
+    assert_eq!(Encoding::MessagePack.decode_heads(&body).len(), TASKS_PER_MESSAGE_MAX);
+}
+
+#[test]
+fn whom_to_answer_is_read_from_any_version_and_what_names_nobody_hides_nothing() {
+    let id = "0190a5b8-7c00-7000-8000-000000000001";
+    let reply = |value: &str| {
+        let json = format!(r#"[{{"version": 7, "reply": {value}, "job_id": "{id}"}}]"#);
+        let packed = rmp_serde::to_vec_named(&serde_json::from_str::<serde_json::Value>(&json).unwrap()).unwrap();
+        let bodies = [(Encoding::Json, json.into_bytes()), (Encoding::MessagePack, packed)];
+        let clients = bodies.map(|(encoding, body)| {
+            let heads = encoding.decode_heads(&body);
+            assert_eq!(heads[0].job_id.unwrap().to_string(), id, "{value}");
+            heads[0].reply.as_ref().map(ToString::to_string)
+        });
+        assert_eq!(clients[0], clients[1]);
+        clients.into_iter().next().unwrap()
+    };
+    assert_eq!(reply(r#""anna""#).as_deref(), Some("anna"));
+    for nobody in ["null", "true", "5", "-5", "0.5", r#""a b/c""#, r#"["anna", [1]]"#, r#"{"anna": {"b": 1}}"#] {
+        assert_eq!(reply(nobody), None, "{nobody}");
+    }
 }
 
 #[test]

@@ -109,23 +109,26 @@ async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
     let broker = ground.broker().await;
     let client: ClientName = "version-asker".parse().unwrap();
     broker.declare_reply_queue(&client).await.unwrap();
-    let job_id = JobId::new();
-    let body = format!(r#"{{"version": 99, "job_id": "{job_id}", "program": {{"quantum": 1}}}}"#);
-    let properties = Properties { reply_to: Some(client.to_string()), ..typed("application/json") };
-    publish(&broker, body.into_bytes(), properties).await;
-
     let mut consumer = broker.consume(reply_queue(&client), 1);
-    let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
-    let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
-    assert_eq!(delivery.exchange, REPLIES);
-    assert_eq!(delivery.properties.content_type.as_deref(), Some("application/json"));
-    let replies = Encoding::Json.decode_replies(&delivery.body).unwrap();
-    let reply = &replies.as_slice()[0];
-    assert_eq!(reply.job_id, job_id);
-    let failure = reply.failure.as_ref().unwrap();
-    assert_eq!(failure.code, FailureCode::UnsupportedVersion);
-    assert!(failure.message.contains("99") && failure.message.contains("reads version 1"), "{}", failure.message);
-    ground.check_history(1).await;
+    // Whom to answer stands on the message, or in the task, which wins.
+    for (reply_to, named) in [(Some(client.to_string()), ""), (None, r#""reply": "version-asker", "#)] {
+        let job_id = JobId::new();
+        let body = format!(r#"{{"version": 99, {named}"job_id": "{job_id}", "program": {{"quantum": 1}}}}"#);
+        publish(&broker, body.into_bytes(), Properties { reply_to, ..typed("application/json") }).await;
+
+        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
+        let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+        assert_eq!(delivery.exchange, REPLIES);
+        assert_eq!(delivery.properties.content_type.as_deref(), Some("application/json"));
+        let replies = Encoding::Json.decode_replies(&delivery.body).unwrap();
+        let reply = &replies.as_slice()[0];
+        assert_eq!(reply.job_id, job_id);
+        let failure = reply.failure.as_ref().unwrap();
+        assert_eq!(failure.code, FailureCode::UnsupportedVersion);
+        assert!(failure.message.contains("99") && failure.message.contains("reads version 1"), "{}", failure.message);
+        delivery.acker.ack().await.unwrap();
+    }
+    ground.check_history(2).await;
 }
 
 /// Each of these can be decoded, makes no sense, and fails with the field's name.

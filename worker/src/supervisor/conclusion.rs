@@ -1,9 +1,10 @@
 //! A job of a message, and what became of it.
 
 use gpufleet_schema::{AttemptFinished, AttemptState, Encoding, Event, Output, RanOn, Reply, Task, Timings};
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, info, warn};
 
-use super::{Supervisor, clock::unix_ms, envelope::Envelope};
+use super::{Supervisor, clock::unix_ms, envelope::Envelope, output_room::OutputRoom};
 use crate::{
     disposition::{Disposition, dispose},
     executor::OutputBytes,
@@ -15,6 +16,7 @@ pub(super) struct Concluded<'a, 'b> {
     outputs: Outputs,
     timings: Timings,
     ran_on: Option<RanOn>,
+    _room: Option<OwnedSemaphorePermit>,
 }
 
 /// What the job returns.
@@ -32,19 +34,19 @@ impl Supervisor {
         task: &'b Task<'a>,
         envelope: &Envelope,
         encoding: Encoding,
-        in_list: bool,
+        list: Option<&OutputRoom>,
     ) -> Concluded<'a, 'b> {
-        let attempt = self.attempt(task, envelope, encoding, in_list).await;
+        let attempt = self.attempt(task, envelope, encoding, list).await;
         let disposition = dispose(attempt.ending, envelope.losses, task.limits.attempts_max(), envelope.delivery_count);
         tell(&disposition, task, envelope);
         if let Some(state) = disposition.attempt_state() {
             self.metrics.attempt_ended(envelope.pool_id, state);
         }
-        let outputs = match in_list {
-            false => Outputs::Staged(attempt.outputs),
-            true => Outputs::Kept(attempt.outputs.iter().map(|output| output.as_output().into_owned()).collect()),
+        let outputs = match list {
+            None => Outputs::Staged(attempt.outputs),
+            Some(_) => Outputs::Kept(attempt.outputs.iter().map(|output| output.as_output().into_owned()).collect()),
         };
-        Concluded { task, disposition, outputs, timings: attempt.timings, ran_on: attempt.ran_on }
+        Concluded { task, disposition, outputs, timings: attempt.timings, ran_on: attempt.ran_on, _room: attempt.room }
     }
 
     /// What the ledger learns, unless the job was not touched.

@@ -95,13 +95,14 @@ impl Envelope {
         }
     }
 
-    /// The jobs of a body that can't be read as tasks, as far as they can be told: by the heads of its tasks, else by the message's
-    /// id, which is the job's where a message carries one task.
-    pub(super) fn jobs_of(&self, encoding: Encoding, body: &[u8]) -> Vec<JobId> {
+    /// The jobs of a body that can't be read as tasks, as far as they can be told, with the clients that they name: by the heads of its
+    /// tasks, else by the message's id, which is the job's where a message carries one task.
+    pub(super) fn jobs_of(&self, encoding: Encoding, body: &[u8]) -> Vec<(JobId, Option<ClientName>)> {
         let heads = if body.len() > MESSAGE_BYTES_MAX { Vec::new() } else { encoding.decode_heads(body) };
-        let jobs: Vec<_> = heads.into_iter().filter_map(|head| head.job_id).collect();
+        let jobs: Vec<_> = heads.into_iter().filter_map(|head| Some((head.job_id?, head.reply))).collect();
         if jobs.is_empty() && !encoding.is_list(body).unwrap_or(false) {
-            return self.properties.message_id.as_deref().and_then(|id| id.parse().ok()).into_iter().collect();
+            let job_id = self.properties.message_id.as_deref().and_then(|id| id.parse().ok());
+            return job_id.map(|job_id| (job_id, None)).into_iter().collect();
         }
         jobs
     }

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gpufleet_schema::{Encoding, Event, FailureCode, JobInfo, RanOn, Started, Task, Timings};
-use tokio::time::timeout;
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 use tracing::{debug, warn};
 
 use super::{
@@ -12,6 +12,7 @@ use super::{
     clock::{micros, unix_ms},
     envelope::Envelope,
     orders::Watch,
+    output_room::OutputRoom,
     preparing::{Prepared, cancelled},
 };
 use crate::{
@@ -28,6 +29,8 @@ pub(super) struct Attempt {
     pub(super) outputs: Vec<OutputBytes>,
     pub(super) timings: Timings,
     pub(super) ran_on: Option<RanOn>,
+    /// For what a job of a list returns, until it is answered.
+    pub(super) room: Option<OwnedSemaphorePermit>,
     /// It is proven that this job brought its executor down.
     is_deadly: bool,
 }
@@ -41,7 +44,7 @@ const ORDERS_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Attempt {
     fn not_run(ending: Ending) -> Self {
-        Self { ending, outputs: Vec::new(), timings: Timings::default(), ran_on: None, is_deadly: false }
+        Self { ending, outputs: Vec::new(), timings: Timings::default(), ran_on: None, room: None, is_deadly: false }
     }
 }
 
@@ -53,12 +56,12 @@ impl Supervisor {
         task: &Task<'_>,
         envelope: &Envelope,
         encoding: Encoding,
-        in_list: bool,
+        list: Option<&OutputRoom>,
     ) -> Attempt {
         let queued = envelope.received.since_submission(task.submitted_ms);
         let submitted_ms = envelope.received.submission_ms(task, envelope.properties.timestamp);
         let watch = self.orders.watch(task, submitted_ms);
-        let mut attempt = match self.prepare_and_run(task, envelope, encoding, in_list, &watch).await {
+        let mut attempt = match self.prepare_and_run(task, envelope, encoding, list, &watch).await {
             Ok(attempt) => attempt,
             Err(ending) => Attempt::not_run(ending),
         };
@@ -74,13 +77,30 @@ impl Supervisor {
         task: &Task<'_>,
         envelope: &Envelope,
         encoding: Encoding,
-        in_list: bool,
+        list: Option<&OutputRoom>,
         watch: &Watch,
     ) -> Result<Attempt, Ending> {
-        let prepared = self.prepare(task, envelope, encoding, in_list, watch).await?;
+        let prepared = self.prepare(task, envelope, encoding, list.is_some(), watch).await?;
+        let room = match list {
+            Some(list) => Some(self.take_room(&prepared, list, watch).await?),
+            None => None,
+        };
         let (permit, device) = self.admit(&prepared, envelope, watch).await?;
         self.await_orders(&prepared, envelope, watch).await?;
-        Ok(self.run(&prepared, permit, device, envelope, watch).await)
+        let attempt = self.run(&prepared, permit, device, envelope, watch).await;
+        let room = room.filter(|_| !attempt.outputs.is_empty());
+        Ok(Attempt { room, ..attempt })
+    }
+
+    /// Waits until there is room for what the job of a list returns, before it asks for a place: others can use that meanwhile.
+    async fn take_room(
+        &self,
+        job: &Prepared<'_>,
+        list: &OutputRoom,
+        watch: &Watch,
+    ) -> Result<OwnedSemaphorePermit, Ending> {
+        let waiting = self.leaving.run_until_cancelled(watch.or_cancelled(list.take(job.output_bytes())));
+        job.queue_limit.unless_expired(waiting).await?.ok_or(Ending::HandedBack)?.ok_or_else(cancelled)
     }
 
     /// Waits for a place on a device.
@@ -107,10 +127,13 @@ impl Supervisor {
         Ok(admitted)
     }
 
-    /// A worker that was cut off does not know what was cancelled meanwhile, until it has read the orders again.
+    /// A worker that was cut off does not know what was cancelled meanwhile, until it has read the orders again. One that leaves starts
+    /// nothing any more.
     async fn await_orders(&self, job: &Prepared<'_>, envelope: &Envelope, watch: &Watch) -> Result<(), Ending> {
         let reading = watch.or_cancelled(self.orders.all_known(ORDERS_PATIENCE));
-        let all_known = job.queue_limit.unless_expired(reading).await?.ok_or_else(cancelled)?;
+        let reading = self.leaving.run_until_cancelled(reading);
+        let all_known =
+            job.queue_limit.unless_expired(reading).await?.ok_or(Ending::HandedBack)?.ok_or_else(cancelled)?;
         if !envelope.is_live() {
             return Err(Ending::HandedBack);
         }
@@ -145,8 +168,8 @@ impl Supervisor {
             if attempt.is_deadly {
                 self.blame(pool, task);
             }
-            if attempt.timings.total_us > 0 {
-                permit.leave(attempt.timings.total_us);
+            if let Some(used_us) = charge(&attempt.timings) {
+                permit.leave(used_us);
             }
             drop(running);
             attempt
@@ -210,7 +233,12 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: R
         }
     };
     timings.wait_us = micros(waited);
-    Attempt { ending, outputs, timings, ran_on: Some(ran_on), is_deadly }
+    Attempt { ending, outputs, timings, ran_on: Some(ran_on), room: None, is_deadly }
+}
+
+/// What a job's pool is charged for, where it is known: its work, and its wait for staging memory in a place that others could have had.
+fn charge(timings: &Timings) -> Option<u64> {
+    (timings.total_us > 0).then(|| timings.total_us.saturating_add(timings.wait_us))
 }
 
 /// Whether a job that was running may be the reason for its executor's end.
@@ -229,5 +257,18 @@ fn is_deadly(result: &Result<Finished, RunError>, alone: bool) -> bool {
         Ok(Finished { outcome: Err(failure), .. }) => failure.code == FailureCode::KernelFault,
         Err(RunError::Lost { cause: LostCause::Died | LostCause::Suspect, was_running, .. }) => alone && *was_running,
         Ok(_) | Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_pays_for_its_wait_for_staging_memory() {
+        let timings = |total_us, wait_us| Timings { total_us, wait_us, ..Timings::default() };
+        assert_eq!(charge(&timings(1_000, 500)), Some(1_500));
+        assert_eq!(charge(&timings(u64::MAX, 1)), Some(u64::MAX), "an executor may say anything");
+        assert_eq!(charge(&timings(0, 500)), None, "then it pays for as long as the place was held");
     }
 }

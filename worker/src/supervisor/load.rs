@@ -1,7 +1,10 @@
 //! What this worker has in hand of each queue, and the task that makes the queues' prefetch follow it.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::{
+        Arc, Mutex, MutexGuard,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -51,11 +54,9 @@ struct Tally {
 pub(super) struct Carried {
     load: Arc<Load>,
     queue: usize,
+    /// Its jobs have ended.
+    settles: AtomicBool,
 }
-
-/// A message whose jobs have ended, until it is dropped.
-#[derive(Debug)]
-pub(super) struct Settling<'a>(&'a Carried);
 
 /// A job that holds a place, until it is dropped.
 #[derive(Debug)]
@@ -88,7 +89,7 @@ impl Load {
         tally.messages += 1;
         tally.messages_peak = tally.messages_peak.max(tally.messages);
         self.changed.notify_one();
-        Carried { load: Arc::clone(self), queue }
+        Carried { load: Arc::clone(self), queue, settles: AtomicBool::new(false) }
     }
 
     /// What the queue may send ahead now.
@@ -121,10 +122,11 @@ impl Carried {
         self.load.lock().prefetch.message(self.queue, jobs, bytes as u64);
     }
 
-    /// Its jobs have ended, and their outcome goes out.
-    pub(super) fn settles(&self) -> Settling<'_> {
-        self.load.lock().queues[self.queue].settling += 1;
-        Settling(self)
+    /// Its jobs have ended, and their outcome goes out: it is no work any more.
+    pub(super) fn settles(&self) {
+        if !self.settles.swap(true, Ordering::Relaxed) {
+            self.load.lock().queues[self.queue].settling += 1;
+        }
     }
 
     /// One of its jobs takes a place.
@@ -139,21 +141,16 @@ impl Carried {
 
 impl Drop for Carried {
     fn drop(&mut self) {
-        self.load.lock().queues[self.queue].messages -= 1;
+        let tally = &mut self.load.lock().queues[self.queue];
+        tally.messages -= 1;
+        tally.settling -= u32::from(*self.settles.get_mut());
         self.load.changed.notify_one();
-    }
-}
-
-impl Drop for Settling<'_> {
-    fn drop(&mut self) {
-        let Carried { load, queue } = self.0;
-        load.lock().queues[*queue].settling -= 1;
     }
 }
 
 impl Drop for Running<'_> {
     fn drop(&mut self) {
-        let Carried { load, queue } = self.carried;
+        let Carried { load, queue, .. } = self.carried;
         let now_us = load.now_us();
         let mut inner = load.lock();
         let tally = &mut inner.queues[*queue];

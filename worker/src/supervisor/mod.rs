@@ -15,6 +15,7 @@ mod load;
 mod misfit;
 mod orders;
 mod outbox;
+mod output_room;
 mod parcel;
 mod preparing;
 mod queue_limit;

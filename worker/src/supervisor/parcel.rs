@@ -24,6 +24,7 @@ use tracing::{error, info, warn};
 
 use super::{
     Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope, intake::Lane, load::Carried, outbox::Again,
+    output_room::{OutputRoom, PORTION_BYTES},
 };
 use crate::{
     disposition::Disposition,
@@ -33,9 +34,6 @@ use crate::{
 /// A message that was given back this often leaves the queue and comes in anew, lest workers that come and go make it look like
 /// poison.
 const HAND_BACKS_MAX: u64 = DELIVERIES_MAX / 2;
-
-/// Outputs and failure texts of a list that are held until a reply message is worth its while.
-const PORTION_BYTES: usize = 1 << 20;
 
 /// What is to be done with the delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +56,20 @@ impl<'a, 'b> Portion<'a, 'b> {
     fn push(&mut self, job: Concluded<'a, 'b>) {
         self.bytes += job.output_bytes() + job.failure_bytes();
         self.jobs.push(job);
+    }
+}
+
+/// What has become of a message's jobs so far.
+#[derive(Debug, Clone, Copy)]
+struct Tally {
+    handed_back: bool,
+    all_final: bool,
+}
+
+impl Tally {
+    fn count(&mut self, portion: &Portion<'_, '_>) {
+        self.handed_back |= portion.jobs.iter().any(Concluded::is_handed_back);
+        self.all_final &= portion.jobs.iter().all(Concluded::is_final);
     }
 }
 
@@ -147,22 +159,22 @@ impl Supervisor {
         tasks: &Batch<Task<'_>>,
     ) -> Result<Settlement, PublishError> {
         let as_list = matches!(tasks, Batch::Many(_));
+        let list = as_list.then(OutputRoom::new);
         let mut jobs: FuturesUnordered<_> =
-            tasks.iter().map(|task| self.conclude(task, envelope, encoding, as_list)).collect();
+            tasks.iter().map(|task| self.conclude(task, envelope, encoding, list.as_ref())).collect();
         let mut portion = Portion::default();
-        let (mut handed_back, mut all_final, mut refused) = (false, true, None);
+        let (mut tally, mut refused) = (Tally { handed_back: false, all_final: true }, None);
         while let Some(job) = jobs.next().await {
             if refused.is_some() {
                 // All come to their end, lest their places are given to others while they run.
                 continue;
             }
             portion.push(job);
-            if portion.bytes < PORTION_BYTES {
+            if portion.bytes < PORTION_BYTES || jobs.is_empty() {
                 continue;
             }
             let ripe = mem::take(&mut portion);
-            handed_back |= ripe.jobs.iter().any(Concluded::is_handed_back);
-            all_final &= ripe.jobs.iter().all(Concluded::is_final);
+            tally.count(&ripe);
             let mut answering = pin!(self.answer(envelope, encoding, reply_to.as_ref(), as_list, ripe));
             // The other jobs go on meanwhile: their places become free and their time limits hold.
             refused = loop {
@@ -170,22 +182,24 @@ impl Supervisor {
                     outcome = &mut answering => break outcome.err(),
                     Some(job) = jobs.next() => portion.push(job),
                 }
+                if jobs.is_empty() {
+                    envelope.carried.settles();
+                }
             };
         }
         if let Some(error) = refused {
             return Err(error);
         }
-        let _settling = envelope.carried.settles();
+        envelope.carried.settles();
         let untouched = portion.jobs.len() == tasks.len() && portion.jobs.iter().all(Concluded::is_handed_back);
         if untouched && envelope.delivery_count < HAND_BACKS_MAX {
             return Ok(Settlement::Requeue);
         }
-        handed_back |= portion.jobs.iter().any(Concluded::is_handed_back);
-        all_final &= portion.jobs.iter().all(Concluded::is_final);
+        tally.count(&portion);
         self.answer(envelope, encoding, reply_to.as_ref(), as_list, portion).await?;
         // Asked last: as long as the delivery was live, what is handed back left as a message of its own.
-        let left_to_broker = handed_back && !envelope.is_live();
-        Ok(match all_final {
+        let left_to_broker = tally.handed_back && !envelope.is_live();
+        Ok(match tally.all_final {
             true => Settlement::Answered,
             false if left_to_broker => Settlement::Requeue,
             false => Settlement::SentOn,
@@ -263,25 +277,22 @@ impl Supervisor {
         let encoding = envelope.encoding().unwrap_or(Encoding::Json);
         let jobs = envelope.jobs_of(encoding, body);
         self.publish_dead_body(envelope, body.to_vec(), &failure.message).await?;
-        if let Ok(Some(client)) = envelope.reply_to() {
-            let replies = jobs.iter().map(|job_id| {
-                (
-                    client.clone(),
-                    Reply {
-                        version: gpufleet_schema::VERSION,
-                        job_id: *job_id,
-                        attempt: envelope.attempt,
-                        state: AttemptState::Dead,
-                        failure: Some(failure.clone()),
-                        outputs: Vec::new(),
-                        timings: Timings::default(),
-                        ran_on: None,
-                    },
-                )
-            });
-            self.publish_replies(envelope, encoding, replies.collect(), jobs.len() > 1).await?;
-        }
-        let events = jobs.into_iter().map(|job_id| {
+        let reply_to = envelope.reply_to().ok().flatten();
+        let replies = jobs.iter().filter_map(|(job_id, client)| {
+            let reply = Reply {
+                version: gpufleet_schema::VERSION,
+                job_id: *job_id,
+                attempt: envelope.attempt,
+                state: AttemptState::Dead,
+                failure: Some(failure.clone()),
+                outputs: Vec::new(),
+                timings: Timings::default(),
+                ran_on: None,
+            };
+            Some((client.as_ref().or(reply_to.as_ref())?.clone(), reply))
+        });
+        self.publish_replies(envelope, encoding, replies.collect(), jobs.len() > 1).await?;
+        let events = jobs.into_iter().map(|(job_id, _)| {
             Event::AttemptFinished(AttemptFinished {
                 job_id,
                 attempt: envelope.attempt,

@@ -34,6 +34,12 @@ pub(super) struct Prepared<'a> {
     pub(super) programs: Programs,
 }
 
+impl Prepared<'_> {
+    pub(super) fn output_bytes(&self) -> u64 {
+        output_bytes(&self.task)
+    }
+}
+
 /// What a job's source was compiled to for each kind of device, and the microseconds that it took: none for what was kept.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
@@ -174,10 +180,14 @@ fn unresolved(problem: &ResolveError) -> Ending {
     user(code, problem.to_string())
 }
 
+fn output_bytes(task: &Task<'_>) -> u64 {
+    let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());
+    outputs.fold(0, u64::saturating_add)
+}
+
 /// A result that no message can carry is refused before it is computed.
 fn check_reply_size(task: &Task<'_>, encoding: Encoding) -> Result<(), Ending> {
-    let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());
-    let bytes = outputs.fold(0_u64, u64::saturating_add);
+    let bytes = output_bytes(task);
     let encoded = match encoding {
         Encoding::MessagePack => bytes,
         // Base64.
