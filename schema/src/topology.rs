@@ -83,6 +83,8 @@ pub const HEADER_MET_OF: &str = "gpufleet-met-of";
 pub const HEADER_REASON: &str = "gpufleet-reason";
 /// Header of a dead message: the queue that it came from.
 pub const HEADER_ORIGIN: &str = "gpufleet-origin";
+/// Header of a dead message of which only the beginning is kept: how many bytes it had.
+pub const HEADER_BODY_BYTES: &str = "gpufleet-body-bytes";
 /// The user whom the broker vouched for when the message was first published. It counts only in a message that the broker vouches
 /// came from a worker's own user.
 pub const HEADER_USER: &str = "gpufleet-user";

@@ -1,11 +1,16 @@
 //! The dead: jobs that nobody will try again, kept in a queue with the reason for a person to judge.
 //!
-//! Looking takes the letters out and gives them back when the [`DeadBox`] is dropped; in between another look finds fewer.
+//! Looking takes the letters out one after the other and gives them back in the end; in between another look finds fewer.
 
-use std::time::Duration;
+use std::{
+    collections::{HashSet, VecDeque},
+    time::Duration,
+};
 
 use gpufleet_schema::{
-    Batch, Encoding, JobId, MessageId, Submitted, Task,
+    Encoding, JobId, MessageId, Submitted, Task,
+    bounds::MESSAGE_BYTES_MAX,
+    check::Invalid,
     event::JobInfo,
     topology::{
         self, DEAD_QUEUE, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_HOPS, HEADER_LOSSES, HEADER_MET, HEADER_MET_LATELY,
@@ -13,20 +18,33 @@ use gpufleet_schema::{
     },
 };
 use gpufleet_transport::{
-    Broker, Consumer, Delivery, Incoming, Message, Properties, PublishError, QueueError, SettleError,
+    Acker, Consumer, DeclareError, Delivery, Incoming, Message, Properties, PublishError, QueueError, SettleError,
+    Settled,
 };
 
 use crate::{Fleet, submission::now_ms};
 
-/// Letters that one look brings at most: the broker sends no more unsettled messages than this.
-pub const LETTERS_MAX: u16 = 1000;
+mod letter;
+mod renewal;
+#[cfg(test)]
+mod tests;
+
+pub use letter::DeadLetter;
+pub use renewal::REPLAY_LABEL;
+
+/// Letters in hand at most, their bodies forgotten: some kilobytes each, here and in the broker. Where there are more, giving back
+/// changes their order: the broker puts them behind those that somebody had in hand before.
+pub const LETTERS_MAX: usize = 20_000;
+
+/// Bodies of letters in hand at most.
+pub const BODIES_BYTES_MAX: usize = 256 << 20;
+
+/// Letters that may be on their way with their bodies, of 16 MiB each at most. More than these are in hand by subscribing again,
+/// which costs some round trips.
+const WINDOW: u16 = 16;
 
 /// What the queue said it has should come at once.
 const NEXT_LETTER: Duration = Duration::from_secs(5);
-
-/// RabbitMQ's own account, for what it buried by itself.
-const BROKERS_REASON: &str = "x-first-death-reason";
-const BROKERS_ORIGIN: &str = "x-first-death-queue";
 
 /// Headers that tell of a job's way so far.
 const FORGOTTEN: [&str; 10] = [
@@ -42,33 +60,43 @@ const FORGOTTEN: [&str; 10] = [
     HEADER_USER,
 ];
 
-/// Label of a job that was made from a dead one.
-pub const REPLAY_LABEL: &str = "replay-of";
-
-/// A dead letter, as far as it can be read.
-#[derive(Debug, Clone, PartialEq)]
-pub struct DeadLetter {
-    /// The jobs in it; none where the body can't be read.
-    pub jobs: Vec<JobId>,
-    pub message_id: Option<String>,
-    pub reason: String,
-    /// The routing key or the queue that it came from.
-    pub origin: String,
-    /// AMQP's `type`.
-    pub kind: Option<String>,
-    pub bytes: usize,
-    /// When the message was made, in seconds since 1970, if it says so.
-    pub timestamp: Option<u64>,
-}
-
-/// Dead letters in hand.
+/// Dead letters, taken in hand one after the other, the oldest first. Dropping it gives back what is left, in any order;
+/// [`DeadBox::give_back`] does so in theirs.
 #[derive(Debug)]
 pub struct DeadBox {
-    letters: Vec<(DeadLetter, Option<Delivery>)>,
-    broker: Broker,
-    /// Its end gives back what is left.
-    _consumer: Option<Consumer>,
     fleet: Fleet,
+    /// By their order. What was settled has gone.
+    letters: Vec<Option<InHand>>,
+    unseen: usize,
+    in_hand: usize,
+    bodies_bytes: usize,
+    /// Jobs that were submitted again.
+    replayed: HashSet<JobId>,
+    consumer: Consumer,
+    /// Counts subscriptions.
+    window: usize,
+    /// Letters in hand that came with the present subscription.
+    in_window: u16,
+}
+
+#[derive(Debug)]
+struct InHand {
+    letter: DeadLetter,
+    body: Option<Vec<u8>>,
+    properties: Properties,
+    acker: Acker,
+    window: usize,
+}
+
+/// What was submitted for a letter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Replayed {
+    /// These new jobs.
+    As(Vec<JobId>),
+    /// A body that can't be read went back as it is, for a worker that can.
+    AsItWas,
+    /// Nothing: the jobs lay there twice, and were submitted for another letter.
+    Before,
 }
 
 /// Why something could not be done about the dead.
@@ -76,79 +104,206 @@ pub struct DeadBox {
 pub enum DeadError {
     #[error(transparent)]
     Queue(#[from] QueueError),
-    #[error("the dead letters did not come within {} s", NEXT_LETTER.as_secs())]
-    Silent,
+    #[error("the other dead letters ({missing}) did not come within {} s", NEXT_LETTER.as_secs())]
+    Silent { missing: usize },
+    /// What was in hand went back.
+    #[error("the dead letters went back to their queue: {reason}")]
+    Interrupted { reason: String },
+    #[error(transparent)]
+    Declare(#[from] DeclareError),
     #[error(transparent)]
     Publish(#[from] PublishError),
+    /// The letter is still there, and what was to be its replacement may be submitted.
+    #[error("the letter is still in the dead queue, and may be submitted as {}", ids(.jobs))]
+    Unknown { jobs: Vec<JobId>, source: PublishError },
     #[error(transparent)]
     Settle(#[from] SettleError),
-    /// It was settled already, or the connection broke and it went back.
+    #[error("the connection broke: the letter is still in the dead queue")]
+    Stale,
+    /// It was submitted, and could not be taken out.
+    #[error("the letter is still in the dead queue, but submitted as {}", ids(.jobs))]
+    StillThere { jobs: Vec<JobId> },
     #[error("the letter is no longer in hand")]
     Gone,
-    #[error("it came from {origin:?}, which is no task queue")]
+    #[error("the letter is no task: it came from {}", named(.origin))]
     NoTask { origin: String },
+    #[error("the letter has only the first {kept_bytes} of the task's {bytes} bytes, more than a message may have")]
+    Cut { bytes: u64, kept_bytes: u64 },
+    #[error(
+        "the letter's body was not kept: letters in hand keep {} MiB at most, name fewer at once",
+        BODIES_BYTES_MAX >> 20
+    )]
+    NotKept,
+    #[error("the task of job {job_id} has no room for the label {REPLAY_LABEL}")]
+    LabelsFull { job_id: JobId },
+    #[error("the task of job {job_id} is invalid")]
+    Invalid { job_id: JobId, source: Invalid },
+    #[error("the new task would be {bytes} bytes long, a message carries at most {MESSAGE_BYTES_MAX}")]
+    TooLarge { bytes: usize },
 }
 
 impl Fleet {
-    /// Takes up to [`LETTERS_MAX`] dead letters in hand, the oldest first. Cancelling gives them back.
+    /// Looks at the dead letters, the oldest first. Cancelling is harmless.
     pub async fn dead(&self) -> Result<DeadBox, DeadError> {
-        let broker = self.connection.broker().clone();
-        let depth = broker.queue_depth(DEAD_QUEUE).await?.map_or(0, |depth| depth.messages);
-        let wanted = depth.min(LETTERS_MAX.into()) as usize;
-        let mut letters = Vec::new();
-        if wanted == 0 {
-            return Ok(DeadBox { letters, broker, _consumer: None, fleet: self.clone() });
-        }
-        let mut consumer = broker.consume(DEAD_QUEUE.to_owned(), LETTERS_MAX);
-        while letters.len() < wanted {
-            match tokio::time::timeout(NEXT_LETTER, consumer.next()).await {
-                Ok(Some(Incoming::Delivery(delivery))) => letters.push((DeadLetter::of(&delivery), Some(delivery))),
-                // What was in hand went back and comes again.
-                Ok(Some(Incoming::Interrupted { .. })) => letters.clear(),
-                // Somebody else took the rest, who looks at the same time.
-                Ok(None) | Err(_) if !letters.is_empty() => break,
-                Ok(None) | Err(_) => return Err(DeadError::Silent),
-            }
-        }
-        Ok(DeadBox { letters, broker, _consumer: Some(consumer), fleet: self.clone() })
+        let broker = self.connection.broker();
+        let unseen = broker.queue_depth(DEAD_QUEUE).await?.map_or(0, |depth| depth.messages as usize);
+        Ok(DeadBox {
+            fleet: self.clone(),
+            letters: Vec::new(),
+            unseen,
+            in_hand: 0,
+            bodies_bytes: 0,
+            replayed: HashSet::new(),
+            consumer: broker.consume(DEAD_QUEUE.to_owned(), WINDOW),
+            window: 0,
+            in_window: 0,
+        })
     }
 }
 
 impl DeadBox {
-    pub fn letters(&self) -> impl ExactSizeIterator<Item = &DeadLetter> {
-        self.letters.iter().map(|(letter, _)| letter)
+    /// Takes the next letter in hand and tells its index. `None` when all have been in hand that were there at first, or
+    /// [`LETTERS_MAX`] are. Cancelled, a letter may be in hand that nobody can name.
+    pub async fn next(&mut self) -> Result<Option<usize>, DeadError> {
+        if self.unseen == 0 || self.in_hand == LETTERS_MAX {
+            return Ok(None);
+        }
+        if self.in_window == WINDOW {
+            self.consumer.set_prefetch(WINDOW).await;
+            self.window += 1;
+            self.in_window = 0;
+        }
+        let delivery = self.delivery().await?;
+        self.unseen -= 1;
+        self.take(delivery);
+        Ok(Some(self.letters.len() - 1))
+    }
+
+    /// Letters that were there at first and have not been in hand.
+    pub fn unseen(&self) -> usize {
+        self.unseen
+    }
+
+    /// The letters in hand.
+    pub fn letters(&self) -> impl Iterator<Item = &DeadLetter> {
+        self.letters.iter().flatten().map(|held| &held.letter)
+    }
+
+    /// A letter in hand.
+    pub fn letter(&self, index: usize) -> Option<&DeadLetter> {
+        self.held(index).map(|held| &held.letter)
     }
 
     /// The body of a letter, and its content type.
     pub fn body(&self, index: usize) -> Option<(&[u8], Option<&str>)> {
-        let delivery = self.letters.get(index)?.1.as_ref()?;
-        Some((&delivery.body, delivery.properties.content_type.as_deref()))
+        let held = self.held(index)?;
+        Some((held.body.as_deref()?, held.properties.content_type.as_deref()))
+    }
+
+    /// Makes room for other bodies. A letter without its body can be thrown away and not replayed.
+    pub fn forget_body(&mut self, index: usize) {
+        if let Some(held) = self.letters.get_mut(index).and_then(Option::as_mut) {
+            self.bodies_bytes -= held.body.take().map_or(0, |body| body.len());
+        }
     }
 
     /// Submits the letter's tasks again, as new jobs that carry the old one's id in the label [`REPLAY_LABEL`]: the outcome of a
-    /// job never changes, and dead is one. A body that can't be read goes back as it is, for a worker that can. Returns the new
-    /// jobs; the letter is gone then.
+    /// job never changes, and dead is one. The letter is gone then. Jobs that were submitted for another letter are left out.
+    /// A letter that is refused stays in hand.
     ///
     /// Cancelled, the letter may be both submitted and still there.
-    pub async fn replay(&mut self, index: usize) -> Result<Vec<JobId>, DeadError> {
-        let (letter, delivery) = self.letters.get_mut(index).ok_or(DeadError::Gone)?;
-        let delivery = delivery.take().ok_or(DeadError::Gone)?;
-        let Some((pool, priority)) = topology::parse_task_key(origin_key(&letter.origin)) else {
-            let origin = letter.origin.clone();
-            self.letters[index].1 = Some(delivery);
-            return Err(DeadError::NoTask { origin });
+    pub async fn replay(&mut self, index: usize) -> Result<Replayed, DeadError> {
+        let (message, infos) = match self.renewal(index)? {
+            Some(renewal) => renewal,
+            None => {
+                self.settle(index).await?;
+                return Ok(Replayed::Before);
+            }
         };
+        let old = self.letter(index).map(|letter| letter.jobs.clone()).unwrap_or_default();
+        let jobs: Vec<JobId> = infos.iter().map(|info| info.job_id).collect();
+        self.publish(message, &infos).await?;
+        self.replayed.extend(old);
+        let at_ms = now_ms();
+        self.fleet.connection.record(infos.into_iter().map(|job| Submitted { job, at_ms }).collect::<Vec<_>>()).await;
+        match self.settle(index).await {
+            Ok(()) if jobs.is_empty() => Ok(Replayed::AsItWas),
+            Ok(()) => Ok(Replayed::As(jobs)),
+            Err(_) => Err(DeadError::StillThere { jobs }),
+        }
+    }
+
+    /// Throws a letter away. Cancelled, it may still be there.
+    pub async fn discard(&mut self, index: usize) -> Result<(), DeadError> {
+        self.settle(index).await
+    }
+
+    /// Gives the letters back, in their order. What breaks here gives them back as well. Cancelled, they go back in any order.
+    pub async fn give_back(mut self) {
+        self.consumer.stop().await;
+        let mut ackers: VecDeque<Acker> = self.letters.into_iter().flatten().map(|held| held.acker).collect();
+        // What came in the meantime was behind them.
+        while let Some(incoming) = self.consumer.next().await {
+            if let Incoming::Delivery(delivery) = incoming {
+                ackers.push_back(delivery.acker);
+            }
+        }
+        while let Some(acker) = ackers.pop_front() {
+            if !matches!(acker.requeue().await, Ok(Settled::Sent)) {
+                return;
+            }
+        }
+    }
+
+    fn held(&self, index: usize) -> Option<&InHand> {
+        self.letters.get(index)?.as_ref()
+    }
+
+    async fn delivery(&mut self) -> Result<Delivery, DeadError> {
+        loop {
+            match tokio::time::timeout(NEXT_LETTER, self.consumer.next()).await {
+                Ok(Some(Incoming::Delivery(delivery))) => return Ok(delivery),
+                // Nothing was in hand yet, and the subscription mends itself.
+                Ok(Some(Incoming::Interrupted { .. })) if self.letters.is_empty() => {}
+                Ok(Some(Incoming::Interrupted { reason })) => return Err(DeadError::Interrupted { reason }),
+                Ok(None) => return Err(DeadError::Interrupted { reason: "the connection was closed".to_owned() }),
+                Err(_) => return Err(DeadError::Silent { missing: self.unseen }),
+            }
+        }
+    }
+
+    fn take(&mut self, delivery: Delivery) {
+        let letter = DeadLetter::of(&delivery);
+        let (body, properties, acker) = delivery.into_parts();
+        let body = Some(body).filter(|body| self.bodies_bytes + body.len() <= BODIES_BYTES_MAX);
+        self.bodies_bytes += body.as_ref().map_or(0, Vec::len);
+        self.in_hand += 1;
+        self.in_window += 1;
+        self.letters.push(Some(InHand { letter, body, properties, acker, window: self.window }));
+    }
+
+    /// The letter's message as new jobs; `None` where all were submitted before.
+    fn renewal(&self, index: usize) -> Result<Option<(Message, Vec<JobInfo>)>, DeadError> {
+        let held = self.held(index).ok_or(DeadError::Gone)?;
+        let letter = &held.letter;
+        let (pool, priority) =
+            letter.destination().ok_or_else(|| DeadError::NoTask { origin: letter.origin.clone() })?;
+        if letter.is_cut() {
+            return Err(DeadError::Cut { bytes: letter.bytes, kept_bytes: letter.kept_bytes });
+        }
+        let body = held.body.as_deref().ok_or(DeadError::NotKept)?;
         // Whoever replays a job is its user.
         let user_id = self.fleet.connection.user_id();
-        let mut properties = Properties { user_id, ..delivery.properties.clone() };
-        for name in FORGOTTEN {
-            properties.headers.remove(name);
-        }
-        properties.headers.retain(|name, _| !name.starts_with("x-"));
+        let mut properties = Properties { user_id, ..held.properties.clone() };
+        properties.headers.retain(|name, _| !name.starts_with("x-") && !FORGOTTEN.contains(&name.as_str()));
         let encoding = properties.content_type.as_deref().and_then(Encoding::of_content_type);
-        let renewed = encoding.and_then(|encoding| renewed(encoding, &delivery.body).map(|tasks| (encoding, tasks)));
+        let renewed = encoding.and_then(|encoding| Some((encoding, renewal::renewed(encoding, body, &self.replayed)?)));
         let (body, infos) = match renewed {
             Some((encoding, tasks)) => {
+                let tasks = tasks?;
+                if tasks.is_empty() {
+                    return Ok(None);
+                }
                 let info = |task: &Task<'_>| {
                     JobInfo::of(task, pool.clone(), priority, task.reply.as_ref().map(ToString::to_string))
                 };
@@ -157,64 +312,80 @@ impl DeadBox {
                     [only] => only.job_id.to_string(),
                     _ => MessageId::new().to_string(),
                 });
-                (encoding.encode_tasks(&tasks).expect("a task that was decoded can be encoded"), infos)
+                (renewal::encode(encoding, &tasks)?, infos)
             }
-            None => (delivery.body.clone(), Vec::new()),
+            None => (body.to_vec(), Vec::new()),
         };
         let routing_key = topology::task_key(&pool, priority);
-        self.broker
-            .publish(Message { exchange: topology::TASKS, routing_key, body, properties, mandatory: true })
-            .await?;
-        delivery.ack().await?;
-        let jobs = infos.iter().map(|info| info.job_id).collect();
-        let at_ms = now_ms();
-        self.fleet.connection.record(infos.into_iter().map(|job| Submitted { job, at_ms }).collect::<Vec<_>>()).await;
-        Ok(jobs)
+        Ok(Some((Message { exchange: topology::TASKS, routing_key, body, properties, mandatory: true }, infos)))
     }
 
-    /// Throws a letter away. Cancelled, it may still be there.
-    pub async fn discard(&mut self, index: usize) -> Result<(), DeadError> {
-        let delivery = self.letters.get_mut(index).and_then(|(_, delivery)| delivery.take()).ok_or(DeadError::Gone)?;
-        delivery.ack().await?;
-        Ok(())
+    /// Queues that somebody deleted are made again, as for any job.
+    async fn publish(&self, message: Message, infos: &[JobInfo]) -> Result<(), DeadError> {
+        let connection = &self.fleet.connection;
+        let published = match connection.broker().publish(message.clone()).await {
+            Err(PublishError::Unroutable { .. }) => {
+                let pool = topology::parse_task_key(&message.routing_key).map(|(pool, _)| pool);
+                connection.declare_pool(&pool.expect("it was made of a pool's name")).await?;
+                connection.broker().publish(message).await
+            }
+            published => published,
+        };
+        published.map_err(|source| match source {
+            PublishError::Unknown { .. } => {
+                DeadError::Unknown { jobs: infos.iter().map(|info| info.job_id).collect(), source }
+            }
+            source => DeadError::Publish(source),
+        })
     }
-}
 
-impl DeadLetter {
-    fn of(delivery: &Delivery) -> Self {
-        let properties = &delivery.properties;
-        let text = |names: [&str; 2]| names.iter().find_map(|name| properties.header_text(name)).map(str::to_owned);
-        let encoding = properties.content_type.as_deref().and_then(Encoding::of_content_type);
-        let is_task = properties.kind.as_deref() == Some(topology::TYPE_TASK);
-        let heads =
-            encoding.filter(|_| is_task).map(|encoding| encoding.decode_heads(&delivery.body)).unwrap_or_default();
-        Self {
-            jobs: heads.into_iter().filter_map(|head| head.job_id).collect(),
-            message_id: properties.message_id.clone(),
-            reason: text([HEADER_REASON, BROKERS_REASON]).unwrap_or_else(|| "no reason was given".to_owned()),
-            origin: text([HEADER_ORIGIN, BROKERS_ORIGIN]).unwrap_or_default(),
-            kind: properties.kind.clone(),
-            bytes: delivery.body.len(),
-            timestamp: properties.timestamp,
+    /// Has the broker forget a letter.
+    async fn settle(&mut self, index: usize) -> Result<(), DeadError> {
+        let held = self.letters.get_mut(index).and_then(Option::take).ok_or(DeadError::Gone)?;
+        self.in_hand -= 1;
+        self.bodies_bytes -= held.body.map_or(0, |body| body.len());
+        if held.window == self.window {
+            self.in_window -= 1;
+        }
+        match held.acker.ack().await? {
+            Settled::Sent => Ok(()),
+            Settled::Stale => Err(DeadError::Stale),
         }
     }
 }
 
-/// The routing key of what workers and what the broker wrote as the origin.
-fn origin_key(origin: &str) -> &str {
-    origin.strip_prefix(topology::TASKS).and_then(|rest| rest.strip_prefix('.')).unwrap_or(origin)
+impl DeadError {
+    /// Whether it is this letter's own fault, and the next one may fare better.
+    pub fn is_of_the_letter(&self) -> bool {
+        match self {
+            Self::NoTask { .. }
+            | Self::Cut { .. }
+            | Self::NotKept
+            | Self::LabelsFull { .. }
+            | Self::Invalid { .. }
+            | Self::TooLarge { .. }
+            | Self::Declare(DeclareError::Mismatch { .. } | DeclareError::Refused { .. }) => true,
+            Self::Publish(problem) => !matches!(problem, PublishError::Timeout { .. } | PublishError::Closed),
+            Self::Declare(DeclareError::Timeout { .. } | DeclareError::Closed { .. })
+            | Self::Queue(_)
+            | Self::Silent { .. }
+            | Self::Interrupted { .. }
+            | Self::Unknown { .. }
+            | Self::Settle(_)
+            | Self::Stale
+            | Self::StillThere { .. }
+            | Self::Gone => false,
+        }
+    }
 }
 
-/// The tasks of a body as new jobs.
-fn renewed(encoding: Encoding, body: &[u8]) -> Option<Batch<Task<'_>>> {
-    Some(match encoding.decode_tasks(body).ok()? {
-        Batch::One(task) => Batch::One(renew(task)),
-        Batch::Many(tasks) => Batch::Many(tasks.into_iter().map(renew).collect()),
-    })
+fn ids(jobs: &[JobId]) -> String {
+    match jobs {
+        [] => "it was".to_owned(),
+        jobs => jobs.iter().map(ToString::to_string).collect::<Vec<_>>().join(" "),
+    }
 }
 
-fn renew(task: Task<'_>) -> Task<'_> {
-    let mut labels = task.labels;
-    labels.insert(REPLAY_LABEL.to_owned(), task.job_id.to_string());
-    Task { job_id: JobId::new(), labels, submitted_ms: Some(now_ms()), ..task }
+fn named(origin: &str) -> &str {
+    if origin.is_empty() { "no queue that it names" } else { origin }
 }

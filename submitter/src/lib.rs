@@ -33,7 +33,7 @@ mod submission;
 
 pub use array::{Array, ArrayError};
 pub use client::{Fleet, FleetBuilder, PoolDepth};
-pub use dead::{DeadBox, DeadError, DeadLetter, LETTERS_MAX, REPLAY_LABEL};
+pub use dead::{DeadBox, DeadError, DeadLetter, LETTERS_MAX, REPLAY_LABEL, Replayed};
 pub use element::Element;
 pub use error::{ConnectError, PoolError, SubmitError};
 /// The contract's own types, for whoever reads replies or writes tasks.

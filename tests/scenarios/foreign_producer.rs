@@ -87,6 +87,15 @@ async fn an_oversized_task_is_answered_and_its_beginning_kept() {
     let failure = reply.failure.as_ref().unwrap();
     assert_eq!(failure.code, FailureCode::MalformedTask);
     assert!(failure.message.contains("the 16 MiB that a message carries at most"), "{}", failure.message);
+    // What is left of it says so, and is not submitted again as if it were all.
+    let id = job_id.to_string();
+    let shown = ground.gpufleet(folder.path(), &["dead", "show", &id, "-o", "json"]).await;
+    let letter: serde_json::Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
+    assert_eq!(letter["bytes"], (beginning.len() + MESSAGE_BYTES_MAX) as u64);
+    assert!(letter["kept_bytes"].as_u64().unwrap() < MESSAGE_BYTES_MAX as u64, "{letter}");
+    let retried = ground.gpufleet(folder.path(), &["retry", &id]).await;
+    assert_eq!(retried.code, 3, "{}{}", retried.stdout, retried.stderr);
+    assert!(retried.stderr.contains("only the first"), "{}", retried.stderr);
     let letters = dead_letters(&ground, 1).await;
     assert!(letters[0].body.starts_with(beginning.as_bytes()) && letters[0].body.len() < MESSAGE_BYTES_MAX);
     assert_eq!(letters[0].reason, failure.message);

@@ -11,6 +11,7 @@ mod cancelling;
 mod catalog;
 mod command;
 mod compiling;
+mod dead_letters;
 mod detaching;
 mod device_sick;
 mod devices;

@@ -42,7 +42,7 @@ async fn the_dead_are_listed_shown_submitted_again_and_thrown_away() {
     let list = ground.gpufleet(folder.path(), &["dead", "list"]).await;
     assert!(list.stdout.contains(&first) && list.stdout.contains("default.normal"), "{}{}", list.stdout, list.stderr);
     // Looking takes nothing away.
-    let shown = ground.gpufleet(folder.path(), &["dead", "show", &first]).await;
+    let shown = ground.gpufleet(folder.path(), &["dead", "show", &first, "-o", "json"]).await;
     let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
     assert_eq!(json["jobs"][0], first.as_str());
     assert!(json["reason"].as_str().unwrap().contains("1 lost executors"), "{json}");

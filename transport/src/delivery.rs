@@ -2,7 +2,10 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use lapin::options::{BasicAckOptions, BasicNackOptions};
+use lapin::{
+    options::{BasicAckOptions, BasicNackOptions},
+    types::AMQPValue,
+};
 
 use crate::{Properties, SettleError, link::OpenChannel};
 
@@ -28,6 +31,14 @@ pub struct Acker {
     /// The channel that the delivery came on. Closing it would hand everything unsettled back, so whoever holds a delivery
     /// holds its channel open.
     _channel: Arc<OpenChannel>,
+}
+
+/// A queue that the broker took a message out of by itself: it had expired there, was refused or was delivered too often.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Death {
+    pub queue: String,
+    /// The broker's word, such as `expired` or `delivery_limit`.
+    pub reason: String,
 }
 
 /// What became of an ack or a requeue.
@@ -62,6 +73,16 @@ impl Delivery {
         (self.body, self.properties, self.acker)
     }
 
+    /// The broker's account of the queues that the message died in, the latest first.
+    pub fn deaths(&self) -> Vec<Death> {
+        let headers = self.acker.delivery.properties.headers();
+        let Some(AMQPValue::FieldArray(deaths)) = headers.as_ref().and_then(|table| table.inner().get("x-death"))
+        else {
+            return Vec::new();
+        };
+        deaths.as_slice().iter().filter_map(Death::of).collect()
+    }
+
     /// See [`Acker::ack`].
     pub async fn ack(self) -> Result<Settled, SettleError> {
         self.acker.ack().await
@@ -70,6 +91,17 @@ impl Delivery {
     /// See [`Acker::requeue`].
     pub async fn requeue(self) -> Result<Settled, SettleError> {
         self.acker.requeue().await
+    }
+}
+
+impl Death {
+    fn of(entry: &AMQPValue) -> Option<Self> {
+        let AMQPValue::FieldTable(entry) = entry else { return None };
+        let text = |name: &str| match entry.inner().get(name)? {
+            AMQPValue::LongString(text) => Some(String::from_utf8_lossy(text.as_bytes()).into_owned()),
+            _ => None,
+        };
+        Some(Self { queue: text("queue")?, reason: text("reason")? })
     }
 }
 

@@ -20,7 +20,7 @@ mod url;
 
 pub use broker::Broker;
 pub use consumer::{Consumer, Incoming};
-pub use delivery::{Acker, Delivery, Settled};
+pub use delivery::{Acker, Death, Delivery, Settled};
 pub use error::{ConnectError, DeclareError, PublishError, QueueError, SettleError};
 pub use events::EventSink;
 pub use link::State;

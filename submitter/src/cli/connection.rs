@@ -11,7 +11,7 @@ use super::{
     complaint::{Complaint, chain},
     environment,
     exit::Exit,
-    options::{BrokerOptions, LedgerOptions},
+    options::{BrokerOptions, LedgerOptions, ProducerOptions},
 };
 
 /// RabbitMQ says: `PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'`.
@@ -32,7 +32,12 @@ pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fle
         Some(url) => url.0.clone(),
         None => local(Exit::Broker, "no broker is named", "--amqp-url", environment::AMQP_URL)?.amqp_url,
     };
-    builder.queue_kind(options.queue_kind).user_id(!options.no_user_id).connect(&url).await.map_err(broker_complaint)
+    builder.connect(&url).await.map_err(broker_complaint)
+}
+
+/// Connects to the broker to submit jobs.
+pub async fn producer(options: &ProducerOptions, builder: FleetBuilder) -> Result<Fleet, Complaint> {
+    fleet(&options.broker, builder.queue_kind(options.queue_kind).user_id(!options.no_user_id)).await
 }
 
 /// Gives an order to the workers. What is confirmed is on disk, whether or not the goodbye arrives.

@@ -1,22 +1,27 @@
 //! `gpufleet dead`: look at jobs that nobody will try again, and decide about them.
 
 use clap::{Args, Subcommand};
-use gpufleet::{DeadBox, DeadError, DeadLetter, Fleet, schema::Encoding};
-use serde_json::{Value, json};
+use gpufleet::{DeadBox, DeadError, Fleet, LETTERS_MAX};
 
 use super::{
     complaint::{Complaint, chain},
     connection,
     exit::Exit,
-    options::{BrokerOptions, Format},
-    output, quantity,
-    table::{Column, fit},
+    json,
+    options::{BrokerOptions, Format, ProducerOptions},
+    output,
     waiting::{self, Spinner},
 };
 
+mod acting;
+mod choice;
+mod rendering;
+
+use choice::Wanted;
+
 /// Jobs that nobody will try again: list them, look at them, submit them again, throw them away
 ///
-/// They are kept in a queue on the broker with the reason. While one command looks at them, another finds none.
+/// They are kept in a queue on the broker with the reason. While one command looks at them, another finds fewer.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(subcommand)]
@@ -30,12 +35,13 @@ enum Command {
     /// Tell all about one
     Show(ShowOptions),
     /// Submit again, as a new job with the label replay-of=ID; the old one stays dead in the history
-    Replay(ChoiceOptions),
+    Replay(ReplayOptions),
     /// Throw away, for good
-    Drop(ChoiceOptions),
+    Drop(DropOptions),
 }
 
 #[derive(Debug, Args)]
+#[command(after_long_help = json::DEAD_LIST)]
 struct ListOptions {
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
@@ -44,200 +50,185 @@ struct ListOptions {
 }
 
 #[derive(Debug, Args)]
+#[command(after_long_help = json::DEAD_SHOW)]
 struct ShowOptions {
     /// The job's or the message's id, or enough of its beginning
+    #[arg(value_parser = choice::id)]
     id: String,
+    #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
+    output: Format,
+    #[command(flatten)]
+    broker: BrokerOptions,
+}
+
+#[derive(Debug, Args)]
+pub struct ReplayOptions {
+    #[command(flatten)]
+    choice: ChoiceOptions,
+    #[command(flatten)]
+    producer: ProducerOptions,
+}
+
+#[derive(Debug, Args)]
+struct DropOptions {
+    #[command(flatten)]
+    choice: ChoiceOptions,
     #[command(flatten)]
     broker: BrokerOptions,
 }
 
 /// Which of the dead.
 #[derive(Debug, Args)]
-pub struct ChoiceOptions {
-    /// Ids of jobs or messages, or enough of their beginnings
-    #[arg(value_name = "ID", required_unless_present = "all")]
+struct ChoiceOptions {
+    /// Ids of jobs or messages, or enough of their beginnings. A whole id means all letters about it
+    #[arg(value_name = "ID", required_unless_present = "all", value_parser = choice::id)]
     ids: Vec<String>,
-    /// All of them
+    /// All that are there when the command starts
     #[arg(long, conflicts_with = "ids")]
     all: bool,
-    #[command(flatten)]
-    broker: BrokerOptions,
 }
 
-/// A JSON rendering of a task's arrays helps nobody beyond this.
-const SHOWN_BYTES: usize = 64 << 10;
+const LOOKING: &str = "nothing is changed";
+const ACTING: &str = "what was not told is as it was, except perhaps the letter that was under way";
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     match &options.command {
-        Command::List(options) => with_dead(&options.broker, async |dead| list(&dead, options.output)).await,
-        Command::Show(options) => with_dead(&options.broker, async |dead| show(&dead, &options.id)).await,
+        Command::List(options) => {
+            let fleet = connection::fleet(&options.broker, Fleet::builder());
+            with_dead(fleet, LOOKING, async |dead| list(dead, options).await).await
+        }
+        Command::Show(options) => {
+            let fleet = connection::fleet(&options.broker, Fleet::builder());
+            with_dead(fleet, LOOKING, async |dead| show(dead, options).await).await
+        }
         Command::Replay(options) => replay(options).await,
-        Command::Drop(options) => with_dead(&options.broker, async |dead| discard(dead, options).await).await,
+        Command::Drop(options) => {
+            let fleet = connection::fleet(&options.broker, Fleet::builder());
+            with_dead(fleet, ACTING, async |dead| acting::discard(dead, &options.choice).await).await
+        }
     }
 }
 
 /// Also `gpufleet retry`.
-pub async fn replay(options: &ChoiceOptions) -> Result<Exit, Complaint> {
-    with_dead(&options.broker, async |dead| replay_chosen(dead, options).await).await
+pub async fn replay(options: &ReplayOptions) -> Result<Exit, Complaint> {
+    let fleet = connection::producer(&options.producer, Fleet::builder());
+    with_dead(fleet, ACTING, async |dead| acting::replay(dead, &options.choice).await).await
 }
 
 async fn with_dead(
-    broker: &BrokerOptions,
-    act: impl AsyncFnOnce(DeadBox) -> Result<Exit, Complaint>,
+    fleet: impl Future<Output = Result<Fleet, Complaint>>,
+    when_interrupted: &str,
+    act: impl AsyncFnOnce(&mut DeadBox) -> Result<Exit, Complaint>,
 ) -> Result<Exit, Complaint> {
     let work = async {
-        let fleet = connection::fleet(broker, Fleet::builder()).await?;
-        let dead = Spinner::new("reading the dead").around(fleet.dead()).await.map_err(|error| complaint(&error))?;
-        let outcome = act(dead).await;
+        let fleet = fleet.await?;
+        let mut dead = fleet.dead().await.map_err(|error| complaint(&error))?;
+        let outcome = act(&mut dead).await;
+        dead.give_back().await;
         fleet.close().await;
         outcome
     };
     tokio::select! {
         outcome = work => outcome,
-        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted: what was not told is as it was")),
+        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, format!("interrupted: {when_interrupted}"))),
     }
 }
 
-fn list(dead: &DeadBox, format: Format) -> Result<Exit, Complaint> {
-    match format {
-        Format::Json => output::emit_json(&dead.letters().map(to_json).collect::<Vec<_>>())?,
-        Format::Table if dead.letters().len() == 0 => output::note("no dead letters"),
-        Format::Table => output::emit(&table(dead.letters(), output::stdout_width()))?,
+/// What came before a failure is shown all the same.
+async fn list(dead: &mut DeadBox, options: &ListOptions) -> Result<Exit, Complaint> {
+    let read = Spinner::new("reading the dead").around(read(dead)).await;
+    match options.output {
+        Format::Json => output::emit_json(&dead.letters().map(rendering::to_json).collect::<Vec<_>>())?,
+        Format::Table if dead.letters().next().is_none() => {
+            if read.is_ok() {
+                output::note("no dead letters");
+            }
+        }
+        Format::Table => {
+            output::emit(&rendering::table(dead.letters(), chrono::Utc::now(), output::stdout_width()))?;
+        }
     }
-    Ok(Exit::Success)
-}
-
-fn table<'a>(letters: impl Iterator<Item = &'a DeadLetter>, width: Option<usize>) -> String {
-    const COLUMNS: [Column; 4] =
-        [Column::Left("JOB"), Column::Left("FROM"), Column::Right("SIZE"), Column::Left("REASON")];
-    let rows: Vec<Vec<String>> = letters
-        .map(|letter| {
-            let first_line = letter.reason.lines().next().unwrap_or_default();
-            vec![
-                name(letter),
-                letter.origin.clone(),
-                quantity::bytes(letter.bytes as u64),
-                output::visible(first_line).into_owned(),
-            ]
-        })
-        .collect();
-    fit(&COLUMNS, &rows, width, &["SIZE", "FROM"])
-}
-
-fn name(letter: &DeadLetter) -> String {
-    match letter.jobs.as_slice() {
-        [] => letter.message_id.clone().unwrap_or_else(|| "unknown".to_owned()),
-        [only] => only.to_string(),
-        [first, others @ ..] => format!("{first} and {} more", others.len()),
-    }
-}
-
-fn to_json(letter: &DeadLetter) -> Value {
-    json!({
-        "jobs": letter.jobs,
-        "message_id": letter.message_id,
-        "reason": letter.reason,
-        "origin": letter.origin,
-        "type": letter.kind,
-        "bytes": letter.bytes,
-        "timestamp": letter.timestamp,
-    })
-}
-
-fn show(dead: &DeadBox, id: &str) -> Result<Exit, Complaint> {
-    let index = find(dead, id)?;
-    let letter = dead.letters().nth(index).expect("the index was found just now");
-    let mut shown = to_json(letter);
-    if let Some((body, content_type)) = dead.body(index) {
-        shown["body"] = readable(body, content_type);
-    }
-    output::emit_json(&shown)?;
-    Ok(Exit::Success)
-}
-
-/// The body as JSON, where it is a task that a person could read.
-fn readable(body: &[u8], content_type: Option<&str>) -> Value {
-    let tasks = content_type
-        .and_then(Encoding::of_content_type)
-        .filter(|_| body.len() <= SHOWN_BYTES)
-        .and_then(|encoding| encoding.decode_tasks(body).ok())
-        .and_then(|tasks| serde_json::to_value(tasks.into_vec()).ok());
-    tasks.unwrap_or_else(|| Value::String(format!("{} bytes, not shown", body.len())))
-}
-
-async fn replay_chosen(mut dead: DeadBox, options: &ChoiceOptions) -> Result<Exit, Complaint> {
-    for index in chosen(&dead, options)? {
-        let old = name(dead.letters().nth(index).expect("the index was found just now"));
-        let jobs = dead.replay(index).await.map_err(|error| complaint(&error))?;
-        let new: Vec<String> = jobs.iter().map(ToString::to_string).collect();
-        let new = if new.is_empty() { "sent again as it was".to_owned() } else { new.join(" ") };
-        output::emit(&format!("{old}  ->  {new}\n"))?;
+    read.map_err(|error| complaint(&error))?;
+    if dead.unseen() > 0 {
+        output::note(&format!("there are {} more; these are the oldest {LETTERS_MAX}", dead.unseen()));
     }
     Ok(Exit::Success)
 }
 
-async fn discard(mut dead: DeadBox, options: &ChoiceOptions) -> Result<Exit, Complaint> {
-    for index in chosen(&dead, options)? {
-        let old = name(dead.letters().nth(index).expect("the index was found just now"));
-        dead.discard(index).await.map_err(|error| complaint(&error))?;
-        output::emit(&format!("dropped {old}\n"))?;
+async fn read(dead: &mut DeadBox) -> Result<(), DeadError> {
+    while let Some(index) = dead.next().await? {
+        dead.forget_body(index);
+    }
+    Ok(())
+}
+
+async fn show(dead: &mut DeadBox, options: &ShowOptions) -> Result<Exit, Complaint> {
+    let found = find(dead, std::slice::from_ref(&options.id)).await?;
+    let index = found[0];
+    let letter = dead.letter(index).expect("it was found just now");
+    match options.output {
+        Format::Json => output::emit_json(&rendering::with_body(letter, dead.body(index)))?,
+        Format::Table => output::emit(&rendering::describe(letter))?,
+    }
+    if let others @ 1.. = found.len() - 1 {
+        output::note(&format!("this is the oldest letter about it; there are {others} more"));
     }
     Ok(Exit::Success)
 }
 
-/// All are found before anything is done.
-fn chosen(dead: &DeadBox, options: &ChoiceOptions) -> Result<Vec<usize>, Complaint> {
-    if options.all {
-        return Ok((0..dead.letters().len()).collect());
+/// The letters that are meant, by their order. All are found before anything is done.
+async fn find(dead: &mut DeadBox, ids: &[String]) -> Result<Vec<usize>, Complaint> {
+    let mut wanted: Vec<Wanted> = ids.iter().map(|id| Wanted::new(id)).collect();
+    let reading = Spinner::new("reading the dead").around(look_for(dead, &mut wanted)).await;
+    reading.map_err(|error| complaint(&error))?;
+    let mut found = Vec::new();
+    for wanted in &wanted {
+        found.extend_from_slice(wanted.found(dead.unseen())?);
     }
-    let mut indices = options.ids.iter().map(|id| find(dead, id)).collect::<Result<Vec<_>, _>>()?;
-    indices.sort_unstable();
-    indices.dedup();
-    Ok(indices)
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
 }
 
-fn find(dead: &DeadBox, id: &str) -> Result<usize, Complaint> {
-    let is_meant = |letter: &DeadLetter| {
-        letter.jobs.iter().any(|job| job.to_string().starts_with(id))
-            || letter.message_id.as_deref().is_some_and(|message| message.starts_with(id))
-    };
-    let mut found = dead.letters().enumerate().filter(|(_, letter)| is_meant(letter)).map(|(index, _)| index);
-    match (found.next(), found.next()) {
-        (Some(index), None) => Ok(index),
-        (Some(_), Some(_)) => Err(Complaint::new(Exit::NotFound, format!("several of the dead begin with {id:?}"))
-            .hint("give more of the id; `gpufleet dead list` lists them")),
-        (None, _) => Err(Complaint::new(Exit::NotFound, format!("none of the dead is {id:?}"))
-            .hint("`gpufleet dead list` lists them; `gpufleet show` tells what became of any other job")),
+async fn look_for(dead: &mut DeadBox, wanted: &mut [Wanted]) -> Result<(), DeadError> {
+    while let Some(index) = dead.next().await? {
+        let letter = dead.letter(index).expect("it is in hand");
+        let mut is_meant = false;
+        for wanted in &mut *wanted {
+            is_meant |= wanted.offer(index, letter);
+        }
+        if !is_meant {
+            dead.forget_body(index);
+        }
     }
+    Ok(())
 }
 
 fn complaint(error: &DeadError) -> Complaint {
-    let exit = match error {
-        DeadError::Publish(_) => return connection::publish_complaint(&chain(error)),
-        DeadError::NoTask { .. } => Exit::BadInput,
-        DeadError::Queue(_) | DeadError::Silent | DeadError::Settle(_) | DeadError::Gone => Exit::Broker,
-    };
-    Complaint::new(exit, connection::sentence(&chain(error)))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_of_the_dead() {
-        let job = "01990f3e-0000-7000-8000-000000000001".parse().unwrap();
-        let dead = DeadLetter {
-            jobs: vec![job],
-            message_id: Some("m".to_owned()),
-            reason: "gave up after 3 lost executors; the last one: signal 9\nmore".to_owned(),
-            origin: "default.normal".to_owned(),
-            kind: None,
-            bytes: 1234,
-            timestamp: None,
-        };
-        let list = DeadLetter { jobs: vec![job, job, job], ..dead.clone() };
-        let unreadable = DeadLetter { jobs: Vec::new(), ..dead.clone() };
-        insta::assert_snapshot!(table([&dead, &list, &unreadable].into_iter(), None));
+    let told = |exit| Complaint::new(exit, connection::sentence(&chain(error)));
+    match error {
+        DeadError::Publish(_) => connection::publish_complaint(&chain(error)),
+        DeadError::Declare(problem) => connection::declare_complaint(problem),
+        DeadError::Silent { .. } => {
+            told(Exit::Broker).hint("another `gpufleet dead` may hold them; try again in a moment")
+        }
+        DeadError::Interrupted { .. } | DeadError::Stale | DeadError::Gone | DeadError::Settle(_) => {
+            told(Exit::Broker).hint("try again; `gpufleet dead list` shows what is there")
+        }
+        DeadError::StillThere { .. } => {
+            told(Exit::Broker).hint("throw it away: replayed again, it becomes another job")
+        }
+        DeadError::Unknown { .. } => {
+            told(Exit::Broker).hint("`gpufleet show` tells whether the new job is there; if so, throw the letter away")
+        }
+        DeadError::NoTask { .. } => {
+            told(Exit::BadInput).hint("only tasks can be submitted again; `gpufleet dead drop` throws it away")
+        }
+        DeadError::Cut { .. } => told(Exit::BadInput).hint("whoever made it has to submit it anew, in smaller pieces"),
+        DeadError::LabelsFull { .. } => {
+            told(Exit::BadInput).hint("a job has at most 32 labels; submit it anew with fewer")
+        }
+        DeadError::NotKept | DeadError::Invalid { .. } | DeadError::TooLarge { .. } => told(Exit::BadInput),
+        DeadError::Queue(_) => told(Exit::Broker),
     }
 }

@@ -49,6 +49,23 @@ JSON: a list of objects. What is not known is null. Fields may be added, none go
   utilization_percent, utilization_by: nvml (a kernel of anybody ran in the last second) or
   worker (a job of this worker was on the device since its last heartbeat)";
 
+/// What `gpufleet dead list -o json` prints.
+pub const DEAD_LIST: &str = "\
+JSON: a list of objects. What is not known is null. Fields may be added, none goes away.
+  jobs          the ids of the jobs in it, a list; empty where the body can't be read
+  message_id    the message's own id
+  reason        why it is there
+  origin        the routing key or the queue that it came from
+  type          AMQP's type: gpufleet.task, or gpufleet.events
+  bytes         the size of its body
+  kept_bytes    the same, or less: of a body that was too long only the beginning is kept
+  submitted_at  RFC 3339, in UTC";
+
+/// What `gpufleet dead show -o json` prints.
+pub const DEAD_SHOW: &str = "\
+JSON: one object, as in `gpufleet dead list -o json`, and
+  body  a list of its tasks; null where it can't be read, or is longer than 64 KiB";
+
 /// Every field of the value has to stand in the text.
 #[cfg(test)]
 pub fn check(help: &str, value: &impl serde::Serialize) {

@@ -24,7 +24,7 @@ pub enum Command {
     Workers(workers::Options),
     Dead(dead::Options),
     /// Submit dead jobs again; the same as `gpufleet dead replay`
-    Retry(dead::ChoiceOptions),
+    Retry(dead::ReplayOptions),
     Kernels(kernels::Options),
     Keygen(keygen::Options),
     Local(local::Options),
@@ -37,6 +37,13 @@ pub struct BrokerOptions {
     /// The broker: amqp://USER:PASSWORD@HOST:5672/VHOST. Without it, the fleet of `gpufleet local up`
     #[arg(long, value_name = "URL", env = environment::AMQP_URL, hide_env_values = true, help_heading = "Connection")]
     pub amqp_url: Option<Secret>,
+}
+
+/// Where the broker is, and how jobs go into it.
+#[derive(Debug, Args)]
+pub struct ProducerOptions {
+    #[command(flatten)]
+    pub broker: BrokerOptions,
     /// What the fleet's task queues are made of: quorum or classic; the same as its workers say
     #[arg(long, value_name = "KIND", env = environment::QUEUE_KIND, default_value = "quorum", help_heading = "Connection")]
     pub queue_kind: QueueKind,
@@ -108,6 +115,22 @@ mod tests {
     #[test]
     fn the_help_of_the_command_names_its_parts_and_the_exit_codes() {
         insta::assert_snapshot!(long_help(Options::command()));
+    }
+
+    #[test]
+    fn how_jobs_go_out_is_asked_only_of_what_submits_some() {
+        let knows = |words: &[&str]| {
+            let words = [&["gpufleet"], words, &["--queue-kind", "classic", "--no-user-id"]].concat();
+            Options::try_parse_from(words).is_ok()
+        };
+        let id = "01990f3e";
+        for submits in [&["submit", "saxpy"][..], &["retry", id], &["dead", "replay", id]] {
+            assert!(knows(submits), "{submits:?}");
+        }
+        for other in [&["cancel", id][..], &["workers", "drain", "w"], &["dead", "list"], &["dead", "show", id]] {
+            assert!(!knows(other), "{other:?}");
+        }
+        assert!(!knows(&["dead", "drop", id]));
     }
 
     #[test]

@@ -24,7 +24,7 @@ use plan::Plan;
 pub async fn run(options: Options) -> Result<Exit, Complaint> {
     let plan = Plan::of(&options)?;
     let builder = Fleet::builder().wait_deadline(options.timeout);
-    let connecting = connection::fleet(&options.broker, builder);
+    let connecting = connection::producer(&options.producer, builder);
     let fleet = tokio::select! {
         fleet = Spinner::new("connecting").around(connecting) => fleet?,
         () = waiting::interrupt() => return Err(interrupted_before()),

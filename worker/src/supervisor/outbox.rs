@@ -4,8 +4,8 @@ use gpufleet_schema::{
     Batch, ClientName, Encoding, MessageId, Reply, Task,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
-        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN, HEADER_REASON,
-        HEADER_TRACEPARENT, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
+        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_BODY_BYTES, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN,
+        HEADER_REASON, HEADER_TRACEPARENT, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
@@ -167,10 +167,12 @@ impl Supervisor {
         mut body: Vec<u8>,
         reason: &str,
     ) -> Result<(), PublishError> {
+        let mut properties = envelope.reusable_properties(self.own_user());
         if body.len() > MESSAGE_BYTES_MAX {
+            let bytes = i64::try_from(body.len()).unwrap_or(i64::MAX);
+            properties.headers.insert(HEADER_BODY_BYTES.to_owned(), bytes.into());
             body.truncate(OVERSIZE_KEPT_BYTES);
         }
-        let mut properties = envelope.reusable_properties(self.own_user());
         let reason = &reason[..reason.floor_char_boundary(HEADER_TEXT_BYTES_MAX)];
         properties.headers.insert(HEADER_REASON.to_owned(), reason.into());
         let origin = task_key(&envelope.pool, envelope.priority);

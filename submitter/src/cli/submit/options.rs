@@ -7,7 +7,7 @@ use gpufleet::schema::{PoolName, Priority};
 
 use crate::cli::{
     environment, exit, json,
-    options::{BrokerOptions, Format},
+    options::{Format, ProducerOptions},
     spec::{self, ArgsSpec, BlockSpec, Extents, FileSpec, FillSpec, LabelSpec, ScalarSpec, ZerosSpec},
 };
 
@@ -122,5 +122,5 @@ pub struct Options {
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     pub output: Format,
     #[command(flatten)]
-    pub broker: BrokerOptions,
+    pub producer: ProducerOptions,
 }

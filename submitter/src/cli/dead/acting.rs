@@ -1,0 +1,107 @@
+//! Submitting dead jobs again, and throwing them away: one letter after the other, whatever becomes of some.
+
+use gpufleet::{DeadBox, DeadError, Replayed};
+
+use super::{ChoiceOptions, complaint, find, rendering};
+use crate::cli::{complaint::Complaint, exit::Exit, output};
+
+/// What became of the letters.
+#[derive(Debug, Default)]
+struct Tally {
+    done: usize,
+    /// Letters that could not be submitted and need not be, being no tasks.
+    passed_over: usize,
+    failures: Vec<Exit>,
+}
+
+pub async fn replay(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
+    let tally = for_each(dead, choice, async |dead, index, name| match dead.replay(index).await? {
+        Replayed::As(jobs) => {
+            let new: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+            told(&format!("{name}  ->  {}\n", new.join(" ")))
+        }
+        Replayed::AsItWas => told(&format!("{name}  ->  sent again as it was\n")),
+        Replayed::Before => {
+            output::note(&format!("{name} lay there more than once, and is submitted once"));
+            Ok(Ok(()))
+        }
+    })
+    .await?;
+    if tally.passed_over > 0 {
+        let count = tally.passed_over;
+        output::note(&format!("{count} of the letters are no tasks and stay; `gpufleet dead drop` throws them away"));
+    }
+    tally.exit("submitted again")
+}
+
+pub async fn discard(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
+    let tally = for_each(dead, choice, async |dead, index, name| {
+        dead.discard(index).await?;
+        told(&format!("dropped {name}\n"))
+    })
+    .await?;
+    tally.exit("dropped")
+}
+
+type Told = Result<(), Complaint>;
+
+fn told(line: &str) -> Result<Told, DeadError> {
+    Ok(output::emit(line))
+}
+
+/// A letter that is at fault itself does not stop the others; a broker that is, does.
+async fn for_each(
+    dead: &mut DeadBox,
+    choice: &ChoiceOptions,
+    act: impl AsyncFn(&mut DeadBox, usize, &str) -> Result<Told, DeadError>,
+) -> Result<Tally, Complaint> {
+    let chosen = if choice.all { Vec::new() } else { find(dead, &choice.ids).await? };
+    let is_alone = chosen.len() == 1;
+    let mut chosen = chosen.into_iter();
+    let mut tally = Tally::default();
+    loop {
+        let next = if choice.all { dead.next().await.map_err(|error| complaint(&error))? } else { chosen.next() };
+        let Some(index) = next else { break };
+        let name = rendering::name(dead.letter(index).expect("it is in hand"));
+        match act(dead, index, &name).await {
+            Ok(told) => {
+                told?;
+                tally.done += 1;
+            }
+            Err(DeadError::NoTask { .. }) if choice.all => tally.passed_over += 1,
+            Err(error) if error.is_of_the_letter() && !is_alone => tally.fail(&name, complaint(&error)),
+            Err(error) => return Err(complaint(&error)),
+        }
+        dead.forget_body(index);
+    }
+    if choice.all {
+        tally.tell_the_end(dead.unseen());
+    }
+    Ok(tally)
+}
+
+impl Tally {
+    fn fail(&mut self, name: &str, complaint: Complaint) {
+        self.failures.push(complaint.exit);
+        let complaint = Complaint { message: format!("{name}: {}", complaint.message), ..complaint };
+        output::note(complaint.render(output::stderr_has_colour()).trim_end());
+    }
+
+    fn tell_the_end(&mut self, unseen: usize) {
+        if unseen > 0 {
+            let why =
+                Complaint::new(Exit::BadInput, format!("{unseen} letters were not tried: too many failed before"));
+            self.failures.push(why.exit);
+            output::note(why.render(output::stderr_has_colour()).trim_end());
+        } else if self.done + self.passed_over + self.failures.len() == 0 {
+            output::note("no dead letters");
+        }
+    }
+
+    /// The first failure decides.
+    fn exit(&self, what: &str) -> Result<Exit, Complaint> {
+        let Some(first) = self.failures.first() else { return Ok(Exit::Success) };
+        let (failed, all) = (self.failures.len(), self.failures.len() + self.done);
+        Err(Complaint::new(*first, format!("{failed} of {all} letters were not {what}, and are still there")))
+    }
+}

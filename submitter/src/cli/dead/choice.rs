@@ -1,0 +1,179 @@
+//! Which letters an id means that somebody typed.
+
+use std::collections::BTreeSet;
+
+use gpufleet::{DeadLetter, schema::JobId};
+
+use crate::cli::{complaint::Complaint, exit::Exit};
+
+/// A shorter beginning is a slip rather than a choice.
+const BEGINNING_MIN: usize = 4;
+/// Ids that are shown where several begin alike.
+const SHOWN_MAX: usize = 10;
+
+/// An id, or the beginning of one, and the letters that it fits.
+#[derive(Debug)]
+pub struct Wanted {
+    typed: String,
+    whole: Vec<usize>,
+    beginning: Vec<usize>,
+    /// Of those that only begin so, a few.
+    names: BTreeSet<String>,
+}
+
+/// What a person may type for an id.
+pub fn id(text: &str) -> Result<String, String> {
+    let text = text.trim();
+    if folded(text).is_empty() {
+        return Err("give an id as `gpufleet dead list` shows it, or enough of its beginning".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+impl Wanted {
+    pub fn new(typed: &str) -> Self {
+        Self { typed: typed.to_owned(), whole: Vec::new(), beginning: Vec::new(), names: BTreeSet::new() }
+    }
+
+    /// Looks at a letter, and tells whether it may be meant.
+    pub fn offer(&mut self, index: usize, letter: &DeadLetter) -> bool {
+        let names = letter.jobs.iter().map(ToString::to_string).chain(letter.message_id.clone());
+        let (mut is_whole, mut is_beginning) = (false, false);
+        for name in names {
+            let (name_key, typed) = comparable(&name, &self.typed);
+            if name_key == typed {
+                is_whole = true;
+            } else if typed.len() >= BEGINNING_MIN && name_key.starts_with(&typed) {
+                is_beginning = true;
+                if self.names.len() < SHOWN_MAX {
+                    self.names.insert(name);
+                }
+            }
+        }
+        if is_whole {
+            self.whole.push(index);
+        } else if is_beginning {
+            self.beginning.push(index);
+        }
+        is_whole || is_beginning
+    }
+
+    /// All letters about a whole id; of a beginning, those about the only one that begins so. `unseen` letters were not offered.
+    pub fn found(&self, unseen: usize) -> Result<&[usize], Complaint> {
+        let typed = &self.typed;
+        let not_found = |message: String| Complaint::new(Exit::NotFound, message);
+        match (self.whole.as_slice(), self.beginning.as_slice()) {
+            ([], []) if typed.len() < BEGINNING_MIN => {
+                Err(not_found(format!("none of the dead is {typed:?}, and as the beginning of an id it is too short"))
+                    .hint(format!("give at least {BEGINNING_MIN} characters; `gpufleet dead list` lists the dead")))
+            }
+            ([], []) if unseen > 0 => Err(not_found(format!("none of the oldest dead is {typed:?}"))
+                .hint(format!("there are {unseen} more letters than fit in hand: replay or drop older ones first"))),
+            ([], []) => Err(not_found(format!("none of the dead is {typed:?}"))
+                .hint("`gpufleet dead list` lists them; `gpufleet show` tells what became of any other job")),
+            ([], [_, _, ..]) if self.names.len() > 1 => {
+                let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+                Err(not_found(format!("several of the dead begin with {typed:?}, such as"))
+                    .detail(names.join("\n"))
+                    .hint("give more of the id"))
+            }
+            ([], found) => Ok(found),
+            (found, _) => Ok(found),
+        }
+    }
+}
+
+/// Ids of jobs compare without case and hyphens. Other producers name their messages as they like, and those compare as they are.
+fn comparable(name: &str, typed: &str) -> (String, String) {
+    match name.parse::<JobId>() {
+        Ok(_) => (folded(name), folded(typed)),
+        Err(_) => (name.to_owned(), typed.to_owned()),
+    }
+}
+
+fn folded(id: &str) -> String {
+    id.chars().filter(|c| *c != '-').map(|c| c.to_ascii_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: &str = "01990f3e-0000-7000-8000-00000000000a";
+    const SECOND: &str = "01990f3e-0000-7000-8000-00000000000b";
+
+    fn letter(jobs: &[&str], message_id: Option<&str>) -> DeadLetter {
+        DeadLetter {
+            jobs: jobs.iter().map(|job| job.parse().unwrap()).collect(),
+            message_id: message_id.map(str::to_owned),
+            reason: "lost".to_owned(),
+            origin: "default.normal".to_owned(),
+            kind: None,
+            bytes: 10,
+            kept_bytes: 10,
+            timestamp: None,
+        }
+    }
+
+    fn found(typed: &str, letters: &[DeadLetter]) -> Result<Vec<usize>, Complaint> {
+        let mut wanted = Wanted::new(typed);
+        for (index, letter) in letters.iter().enumerate() {
+            wanted.offer(index, letter);
+        }
+        wanted.found(0).map(<[usize]>::to_vec)
+    }
+
+    #[test]
+    fn an_empty_id_names_nothing() {
+        for text in ["", " ", "-", "--"] {
+            assert!(id(text).is_err(), "{text:?}");
+        }
+        assert_eq!(id(" 0199 ").unwrap(), "0199");
+    }
+
+    #[test]
+    fn a_very_short_beginning_names_nothing_not_even_the_only_letter() {
+        let letters = [letter(&[FIRST], Some(FIRST)), letter(&[], Some("m1"))];
+        assert!(found("019", &letters).unwrap_err().hint.unwrap().contains("at least 4"));
+        assert_eq!(found("0199", &letters).unwrap(), [0]);
+        assert_eq!(found("m1", &letters).unwrap(), [1], "a message may be called so");
+    }
+
+    #[test]
+    fn case_and_hyphens_of_a_jobs_id_do_not_matter_and_those_of_other_names_do() {
+        let letters = [letter(&[FIRST], None), letter(&[], Some("1111-1")), letter(&[], Some("11-111"))];
+        assert_eq!(found("01990F3E00007", &letters).unwrap(), [0]);
+        assert_eq!(found(&FIRST.to_uppercase(), &letters).unwrap(), [0]);
+        assert_eq!(found("11-111", &letters).unwrap(), [2]);
+    }
+
+    #[test]
+    fn a_beginning_that_several_jobs_have_is_refused_with_their_ids() {
+        let letters = [letter(&[FIRST], None), letter(&[SECOND], None)];
+        let refused = found("01990f3e", &letters).unwrap_err();
+        assert_eq!(refused.detail.unwrap(), format!("{FIRST}\n{SECOND}"));
+        assert_eq!(found(SECOND, &letters).unwrap(), [1]);
+    }
+
+    #[test]
+    fn a_job_that_lies_there_twice_is_found_twice() {
+        let letters = [letter(&[FIRST], Some(FIRST)), letter(&[SECOND], None), letter(&[FIRST, SECOND], Some("list"))];
+        assert_eq!(found(FIRST, &letters).unwrap(), [0, 2]);
+        assert_eq!(
+            found("01990f3e-0000-7000-8000-00000000000", &[letters[0].clone(), letters[0].clone()]).unwrap(),
+            [0, 1]
+        );
+    }
+
+    #[test]
+    fn a_list_whose_jobs_begin_alike_is_one_letter() {
+        assert_eq!(found("01990f3e", &[letter(&[FIRST, SECOND], None)]).unwrap(), [0]);
+    }
+
+    #[test]
+    fn none_of_many_is_told_with_those_that_were_not_looked_at() {
+        let refused = Wanted::new(FIRST).found(7).unwrap_err();
+        assert_eq!(refused.exit, Exit::NotFound);
+        assert!(refused.hint.unwrap().contains("7 more"));
+    }
+}

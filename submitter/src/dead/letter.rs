@@ -1,0 +1,76 @@
+//! What can be told of a dead letter.
+
+use gpufleet_schema::{
+    Encoding, JobId,
+    topology::{self, HEADER_BODY_BYTES, HEADER_ORIGIN, HEADER_REASON},
+};
+use gpufleet_transport::{Death, Delivery, Properties};
+
+/// A dead letter, as far as it can be read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DeadLetter {
+    /// The jobs in it; none where the body can't be read, or is no task.
+    pub jobs: Vec<JobId>,
+    pub message_id: Option<String>,
+    pub reason: String,
+    /// The routing key or the queue that it came from.
+    pub origin: String,
+    /// AMQP's `type`.
+    pub kind: Option<String>,
+    /// Of its body, when it came to whoever buried it.
+    pub bytes: u64,
+    /// How many of them are kept: of a body that was too long, the beginning.
+    pub kept_bytes: u64,
+    /// When the message was made, in seconds since 1970, if it says so.
+    pub timestamp: Option<u64>,
+}
+
+impl DeadLetter {
+    pub(super) fn of(delivery: &Delivery) -> Self {
+        Self::read(&delivery.properties, &delivery.deaths(), &delivery.body)
+    }
+
+    pub(super) fn read(properties: &Properties, deaths: &[Death], body: &[u8]) -> Self {
+        let encoding = properties.content_type.as_deref().and_then(Encoding::of_content_type);
+        // Producers that are not ours need not say what they send.
+        let is_task = properties.kind.as_deref() != Some(topology::TYPE_EVENTS);
+        let heads = encoding.filter(|_| is_task).map(|encoding| encoding.decode_heads(body)).unwrap_or_default();
+        let death = last_death(deaths);
+        let header = |name| properties.header_text(name).map(str::to_owned);
+        let kept_bytes = body.len() as u64;
+        let bytes = properties.header_int(HEADER_BODY_BYTES).and_then(|bytes| u64::try_from(bytes).ok());
+        Self {
+            jobs: heads.into_iter().filter_map(|head| head.job_id).collect(),
+            message_id: properties.message_id.clone(),
+            reason: header(HEADER_REASON)
+                .or_else(|| death.map(|death| format!("buried by the broker: {}", death.reason)))
+                .unwrap_or_else(|| "no reason was given".to_owned()),
+            origin: header(HEADER_ORIGIN).or_else(|| death.map(|death| death.queue.clone())).unwrap_or_default(),
+            kind: properties.kind.clone(),
+            bytes: bytes.unwrap_or(kept_bytes).max(kept_bytes),
+            kept_bytes,
+            timestamp: properties.timestamp,
+        }
+    }
+
+    /// Whether only the beginning of its body was kept.
+    pub fn is_cut(&self) -> bool {
+        self.kept_bytes < self.bytes
+    }
+
+    /// The task queue that it came from, if it came from one.
+    pub(super) fn destination(&self) -> Option<(gpufleet_schema::PoolName, gpufleet_schema::Priority)> {
+        topology::parse_task_key(origin_key(&self.origin))
+    }
+}
+
+/// Of what the broker buried, the latest death in a task queue: a job that waited on the retry ladder died on each rung, too.
+fn last_death(deaths: &[Death]) -> Option<&Death> {
+    let in_a_task_queue = |death: &&Death| topology::parse_task_key(origin_key(&death.queue)).is_some();
+    deaths.iter().find(in_a_task_queue).or_else(|| deaths.first())
+}
+
+/// The routing key of what workers and what the broker wrote as the origin.
+fn origin_key(origin: &str) -> &str {
+    origin.strip_prefix(topology::TASKS).and_then(|rest| rest.strip_prefix('.')).unwrap_or(origin)
+}

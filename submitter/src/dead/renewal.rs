@@ -1,0 +1,53 @@
+//! The tasks of a dead letter as new jobs.
+
+use std::collections::HashSet;
+
+use gpufleet_schema::{
+    Batch, Encoding, JobId, Task,
+    bounds::{LABELS_MAX, MESSAGE_BYTES_MAX},
+};
+
+use super::DeadError;
+use crate::submission::now_ms;
+
+/// Label of a job that was made from a dead one.
+pub const REPLAY_LABEL: &str = "replay-of";
+
+/// The tasks of a body as new jobs, without those that are `done`. `None`: there are none to be read.
+pub(super) fn renewed<'a>(
+    encoding: Encoding,
+    body: &'a [u8],
+    done: &HashSet<JobId>,
+) -> Option<Result<Batch<Task<'a>>, DeadError>> {
+    let tasks = encoding.decode_tasks(body).ok().filter(|tasks| !tasks.is_empty())?;
+    Some(match tasks {
+        Batch::Many(tasks) => {
+            let open = tasks.into_iter().filter(|task| !done.contains(&task.job_id));
+            open.map(renew).collect::<Result<_, _>>().map(Batch::Many)
+        }
+        Batch::One(task) if done.contains(&task.job_id) => Ok(Batch::Many(Vec::new())),
+        Batch::One(task) => renew(task).map(Batch::One),
+    })
+}
+
+/// The body of the new jobs' message, if one can carry it.
+pub(super) fn encode(encoding: Encoding, tasks: &Batch<Task<'_>>) -> Result<Vec<u8>, DeadError> {
+    let body = encoding.encode_tasks(tasks).expect("a task that was decoded can be encoded");
+    if body.len() > MESSAGE_BYTES_MAX {
+        return Err(DeadError::TooLarge { bytes: body.len() });
+    }
+    Ok(body)
+}
+
+/// Nobody keeps a task that a worker finds invalid, so it is found here.
+fn renew(task: Task<'_>) -> Result<Task<'_>, DeadError> {
+    let job_id = task.job_id;
+    let mut labels = task.labels;
+    labels.insert(REPLAY_LABEL.to_owned(), job_id.to_string());
+    if labels.len() > LABELS_MAX {
+        return Err(DeadError::LabelsFull { job_id });
+    }
+    let task = Task { job_id: JobId::new(), labels, submitted_ms: Some(now_ms()), ..task };
+    task.check().map_err(|source| DeadError::Invalid { job_id, source })?;
+    Ok(task)
+}

@@ -1,0 +1,124 @@
+use gpufleet_schema::{
+    Batch, Program, Task,
+    bounds::{LABELS_MAX, MESSAGE_BYTES_MAX},
+    topology::{HEADER_BODY_BYTES, TYPE_EVENTS},
+};
+use gpufleet_transport::Death;
+
+use super::*;
+
+fn task() -> Task<'static> {
+    let job = crate::Job::catalog("saxpy").scalar("a", 2.0).input("x", &[1.0_f32]).input("y", &[1.0_f32]);
+    job.build().unwrap().task
+}
+
+fn body(tasks: &Batch<Task<'_>>) -> Vec<u8> {
+    Encoding::MessagePack.encode_tasks(tasks).unwrap()
+}
+
+fn properties() -> Properties {
+    let content_type = Some(Encoding::MessagePack.content_type().to_owned());
+    Properties { content_type, ..Properties::default() }
+}
+
+fn death(queue: &str, reason: &str) -> Death {
+    Death { queue: queue.to_owned(), reason: reason.to_owned() }
+}
+
+fn renewed(body: &[u8], done: &[JobId]) -> Option<Result<Vec<Task<'static>>, DeadError>> {
+    let done = done.iter().copied().collect();
+    let tasks = renewal::renewed(Encoding::MessagePack, body, &done)?;
+    // Each test has one body, and leaving it to the end of the process lets its tasks outlive it.
+    Some(tasks.map(|tasks| {
+        let body: &'static [u8] = Vec::leak(self::body(&tasks));
+        Encoding::MessagePack.decode_tasks(body).unwrap().into_vec()
+    }))
+}
+
+#[test]
+fn the_jobs_of_a_producer_that_names_no_type_are_told_and_those_of_events_are_not() {
+    let task = task();
+    let body = body(&Batch::One(task.clone()));
+    assert_eq!(DeadLetter::read(&properties(), &[], &body).jobs, [task.job_id]);
+    let events = Properties { kind: Some(TYPE_EVENTS.to_owned()), ..properties() };
+    assert_eq!(DeadLetter::read(&events, &[], &body).jobs, []);
+}
+
+#[test]
+fn a_letter_came_from_the_task_queue_and_not_from_the_rungs_on_which_it_waited_before() {
+    let task_queue = "gpufleet.v1.tasks.default.low";
+    let deaths = [death(task_queue, "delivery_limit"), death("gpufleet.v1.retry.1", "expired")];
+    let letter = DeadLetter::read(&properties(), &deaths, &[]);
+    assert_eq!((letter.origin.as_str(), letter.reason.as_str()), (task_queue, "buried by the broker: delivery_limit"));
+    assert!(letter.destination().is_some());
+    let elsewhere = DeadLetter::read(&properties(), &deaths[1..], &[]);
+    assert_eq!((elsewhere.origin.as_str(), elsewhere.destination()), ("gpufleet.v1.retry.1", None));
+}
+
+#[test]
+fn what_a_worker_wrote_counts_more_than_the_brokers_account() {
+    let headers = [(HEADER_REASON.to_owned(), "r".into()), (HEADER_ORIGIN.to_owned(), "default.high".into())];
+    let properties = Properties { headers: headers.into(), ..properties() };
+    let letter = DeadLetter::read(&properties, &[death("gpufleet.v1.tasks.a.low", "rejected")], &[]);
+    assert_eq!((letter.origin.as_str(), letter.reason.as_str()), ("default.high", "r"));
+}
+
+#[test]
+fn a_letter_whose_body_was_cut_tells_the_whole_size() {
+    let whole = i64::try_from(MESSAGE_BYTES_MAX + 1).unwrap();
+    let headers = [(HEADER_BODY_BYTES.to_owned(), whole.into())];
+    let cut = DeadLetter::read(&Properties { headers: headers.into(), ..properties() }, &[], &[0; 10]);
+    assert_eq!((cut.bytes, cut.kept_bytes, cut.is_cut()), (whole.unsigned_abs(), 10, true));
+    assert!(!DeadLetter::read(&properties(), &[], &[0; 10]).is_cut());
+}
+
+#[test]
+fn a_renewed_task_is_another_job_that_names_the_old_one() {
+    let old = task();
+    let new = renewed(&body(&Batch::One(old.clone())), &[]).unwrap().unwrap();
+    assert_ne!(new[0].job_id, old.job_id);
+    assert_eq!(new[0].labels[REPLAY_LABEL], old.job_id.to_string());
+    assert_eq!(new[0].buffers, old.buffers);
+}
+
+#[test]
+fn a_task_whose_labels_are_full_is_refused_unless_one_of_them_is_the_one_to_be_set() {
+    let mut old = task();
+    old.labels = (0..LABELS_MAX).map(|index| (format!("label-{index}"), String::new())).collect();
+    let refused = renewed(&body(&Batch::One(old.clone())), &[]).unwrap();
+    assert!(matches!(refused, Err(DeadError::LabelsFull { job_id }) if job_id == old.job_id), "{refused:?}");
+    old.labels.remove("label-0");
+    old.labels.insert(REPLAY_LABEL.to_owned(), "before".to_owned());
+    renewed(&body(&Batch::One(old)), &[]).unwrap().unwrap();
+}
+
+#[test]
+fn a_task_that_a_worker_would_find_invalid_is_refused() {
+    let invalid = Task { program: Program::Catalog(String::new()), ..task() };
+    let refused = renewed(&body(&Batch::Many(vec![task(), invalid.clone()])), &[]).unwrap();
+    assert!(matches!(refused, Err(DeadError::Invalid { job_id, .. }) if job_id == invalid.job_id), "{refused:?}");
+}
+
+#[test]
+fn jobs_that_were_submitted_before_are_left_out() {
+    let (first, second) = (task(), task());
+    let list = body(&Batch::Many(vec![first.clone(), second.clone()]));
+    let rest = renewed(&list, &[first.job_id]).unwrap().unwrap();
+    assert_eq!(rest.iter().map(|task| &task.labels[REPLAY_LABEL]).collect::<Vec<_>>(), [&second.job_id.to_string()]);
+    assert_eq!(renewed(&list, &[first.job_id, second.job_id]).unwrap().unwrap(), []);
+    assert_eq!(renewed(&body(&Batch::One(first.clone())), &[first.job_id]).unwrap().unwrap(), []);
+}
+
+#[test]
+fn a_body_without_tasks_is_none_to_be_renewed() {
+    assert!(renewed(&body(&Batch::Many(Vec::new())), &[]).is_none());
+    assert!(renewed(b"nonsense", &[]).is_none());
+}
+
+#[test]
+fn a_task_that_grew_beyond_a_message_is_refused() {
+    let x = vec![0.0_f32; MESSAGE_BYTES_MAX / 8];
+    let task = crate::Job::catalog("saxpy").scalar("a", 2.0).input("x", &x).input("y", &x).build().unwrap().task;
+    let refused = renewal::encode(Encoding::MessagePack, &Batch::One(task));
+    assert!(matches!(refused, Err(DeadError::TooLarge { bytes }) if bytes > MESSAGE_BYTES_MAX), "{refused:?}");
+}

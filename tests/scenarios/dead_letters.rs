@@ -1,0 +1,282 @@
+//! The dead queue in a person's hands: looking changes nothing, each letter can be named, what can't be submitted again stays and
+//! holds nothing up, and nothing is told as done that is not. (fault 19)
+
+use std::{collections::BTreeMap, time::Duration};
+
+use gpufleet::{DeadBox, DeadError, Fleet};
+use gpufleet_schema::{
+    Batch, Buffer, Data, Dtype, Encoding, Inline, JobId, MessageId, PoolName, Priority, Program, Task,
+    bounds::{LABELS_MAX, MESSAGE_BYTES_MAX},
+    encoding::encode_events,
+    topology::{
+        DEAD, DEAD_KEY, DEAD_QUEUE, HEADER_BODY_BYTES, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, RETRY_LADDER,
+        TYPE_EVENTS, task_key, task_queue,
+    },
+};
+use gpufleet_tests::{Ended, Ground, Proxy, poll_until};
+use gpufleet_transport::{Broker, HeaderValue, Incoming, Message, Properties};
+use serde_json::Value;
+
+/// More than come with one subscription, twice over.
+const MANY: usize = 40;
+
+/// Between looks at whether the broker has buried a message.
+const QUIET: Duration = Duration::from_millis(200);
+
+fn saxpy() -> Task<'static> {
+    let buffer = |name: &str| Buffer {
+        name: name.into(),
+        dtype: Dtype::F32,
+        shape: vec![3],
+        data: Data::Inline(Inline::from(vec![0; 12])),
+    };
+    Task {
+        arguments: BTreeMap::from([("a".to_owned(), 2.0.into())]),
+        buffers: vec![buffer("x"), buffer("y")],
+        ..Task::new(Program::Catalog("saxpy".into()))
+    }
+}
+
+fn body(task: &Task<'_>) -> Vec<u8> {
+    Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap()
+}
+
+/// As producers have it that are not ours: without a type.
+fn properties(origin: &str) -> Properties {
+    let header = |name: &str, value: &str| (name.to_owned(), HeaderValue::from(value));
+    Properties {
+        message_id: Some(MessageId::new().to_string()),
+        content_type: Some("application/msgpack".to_owned()),
+        headers: [header(HEADER_REASON, "for the test"), header(HEADER_ORIGIN, origin)].into(),
+        ..Properties::default()
+    }
+}
+
+fn default_queue() -> String {
+    task_queue(&PoolName::default(), Priority::Normal)
+}
+
+async fn bury(broker: &Broker, body: Vec<u8>, properties: Properties) {
+    let routing_key = DEAD_KEY.to_owned();
+    broker.publish(Message { exchange: DEAD, routing_key, body, properties, mandatory: true }).await.unwrap();
+}
+
+async fn bury_task(broker: &Broker, task: &Task<'_>) {
+    bury(broker, body(task), properties("default.normal")).await;
+}
+
+/// So many tasks, and their ids.
+async fn bury_many(broker: &Broker, count: usize) -> Vec<String> {
+    let mut ids = Vec::new();
+    for _ in 0..count {
+        let task = saxpy();
+        bury_task(broker, &task).await;
+        ids.push(task.job_id.to_string());
+    }
+    ids
+}
+
+fn ids_in(list: &Ended) -> Vec<String> {
+    let letters: Vec<Value> = serde_json::from_str(&list.stdout).expect(&list.stderr);
+    letters.iter().map(|letter| letter["jobs"][0].as_str().unwrap_or("none").to_owned()).collect()
+}
+
+async fn dead(ground: &Ground, arguments: &[&str]) -> Ended {
+    let folder = tempfile::tempdir().unwrap();
+    ground.gpufleet(folder.path(), &[&["dead"], arguments].concat()).await
+}
+
+/// Until all that was given back is there again.
+async fn poll_letters(broker: &Broker, count: usize) {
+    poll_ready(broker, DEAD_QUEUE, count).await;
+}
+
+async fn poll_ready(broker: &Broker, queue: &str, count: usize) {
+    let ready = async || broker.queue_depth(queue).await.unwrap().unwrap().messages as usize;
+    poll_until("so many messages wait", async || ready().await == count).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn looking_at_the_dead_leaves_them_in_their_order() {
+    let ground = Ground::shared("dead-order").await;
+    let broker = ground.broker().await;
+    let ids = bury_many(&broker, MANY).await;
+    let looks: [&[&str]; 3] =
+        [&["list", "-o", "json"], &["show", &ids[MANY / 2], "-o", "json"], &["drop", "nothing-like-it"]];
+    for look in looks {
+        poll_letters(&broker, MANY).await;
+        let looked = dead(&ground, look).await;
+        assert_eq!(looked.code, if look[0] == "drop" { 9 } else { 0 }, "{look:?}: {}", looked.stderr);
+        poll_letters(&broker, MANY).await;
+        let list = dead(&ground, &["list", "-o", "json"]).await;
+        assert_eq!(ids_in(&list), ids, "after {look:?}");
+    }
+    poll_letters(&broker, MANY).await;
+    let dropped = dead(&ground, &["drop", "--all"]).await;
+    let lines: String = ids.iter().map(|id| format!("dropped {id}\n")).collect();
+    assert_eq!((dropped.code, dropped.stdout), (0, lines), "{}", dropped.stderr);
+    poll_letters(&broker, 0).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_submitted_again_stays_and_does_not_hold_up_the_rest() {
+    let ground = Ground::shared("dead-rest").await;
+    let broker = ground.broker().await;
+    let events = Properties { kind: Some(TYPE_EVENTS.to_owned()), ..properties(LEDGER_QUEUE) };
+    let events_id = events.message_id.clone().unwrap();
+    bury(&broker, encode_events(&[]).unwrap(), events).await;
+    let labels = (0..LABELS_MAX).map(|index| (format!("label-{index}"), String::new())).collect();
+    let full = Task { labels, ..saxpy() };
+    bury_task(&broker, &full).await;
+    let mut cut = properties("default.normal");
+    cut.headers.insert(HEADER_BODY_BYTES.to_owned(), i64::try_from(MESSAGE_BYTES_MAX + 1).unwrap().into());
+    let cut_id = cut.message_id.clone().unwrap();
+    bury(&broker, body(&saxpy())[..100].to_vec(), cut).await;
+    let ids = bury_many(&broker, MANY).await;
+
+    let replayed = dead(&ground, &["replay", "--all"]).await;
+    assert_eq!(replayed.code, 3, "{}", replayed.stderr);
+    let old: Vec<&str> = replayed.stdout.lines().map(|line| line.split_once("  ->  ").unwrap().0).collect();
+    assert_eq!(old, ids);
+    for told in ["1 of the letters are no tasks", "has no room for the label replay-of", "2 of 42 letters were not"] {
+        assert!(replayed.stderr.contains(told), "{told}: {}", replayed.stderr);
+    }
+    poll_ready(&broker, &default_queue(), MANY).await;
+    poll_letters(&broker, 3).await;
+
+    // By name each of them is told why.
+    let full_id = full.job_id.to_string();
+    let refusals = [(&events_id, LEDGER_QUEUE), (&full_id, "replay-of"), (&cut_id, "has only the first 100")];
+    for (id, why) in refusals {
+        let refused = dead(&ground, &["replay", id]).await;
+        assert_eq!(refused.code, 3, "{}", refused.stderr);
+        assert!(refused.stderr.contains(why) && !refused.stderr.contains("failed to it"), "{}", refused.stderr);
+        poll_letters(&broker, 3).await;
+    }
+    poll_ready(&broker, &default_queue(), MANY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_id_that_says_nothing_drops_nothing_not_even_the_only_letter() {
+    let ground = Ground::shared("dead-ids").await;
+    let broker = ground.broker().await;
+    let id = bury_many(&broker, 1).await.remove(0);
+    for (typed, code) in [("", 2), (" ", 2), ("-", 2), (&id[..3], 9), ("ffff", 9)] {
+        let refused = dead(&ground, &["drop", "--", typed]).await;
+        assert_eq!(refused.code, code, "{typed:?}: {}{}", refused.stdout, refused.stderr);
+        poll_letters(&broker, 1).await;
+    }
+    let typed = id.replace('-', "").to_uppercase();
+    let dropped = dead(&ground, &["drop", &typed[..20]]).await;
+    assert_eq!(dropped.stdout, format!("dropped {id}\n"), "{}", dropped.stderr);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_lies_there_twice_is_submitted_once() {
+    let ground = Ground::shared("dead-twice").await;
+    let broker = ground.broker().await;
+    for (index, replay) in [["replay", "--all"], ["replay", "ID"]].iter().enumerate() {
+        let task = saxpy();
+        bury_task(&broker, &task).await;
+        bury_task(&broker, &task).await;
+        let id = task.job_id.to_string();
+        let arguments: Vec<&str> = replay.iter().map(|word| if *word == "ID" { id.as_str() } else { word }).collect();
+        let replayed = dead(&ground, &arguments).await;
+        assert_eq!((replayed.code, replayed.stdout.lines().count()), (0, 1), "{}", replayed.stderr);
+        assert!(replayed.stderr.contains("submitted once"), "{}", replayed.stderr);
+        poll_letters(&broker, 0).await;
+        poll_ready(&broker, &default_queue(), index + 1).await;
+    }
+}
+
+/// The broker's own account then begins with the rung.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_the_broker_buried_after_a_wait_on_the_ladder_can_be_submitted_again() {
+    let ground = Ground::shared("dead-rung").await;
+    let broker = ground.broker().await;
+    let task = saxpy();
+    let routing_key = task_key(&PoolName::default(), Priority::Normal);
+    let rung = Message {
+        exchange: RETRY_LADDER[0].name,
+        routing_key,
+        body: body(&task),
+        properties: Properties { content_type: Some("application/msgpack".to_owned()), ..Properties::default() },
+        mandatory: true,
+    };
+    broker.publish(rung).await.unwrap();
+    // Nobody settles it, again and again.
+    let mut consumer = broker.consume(default_queue(), 1);
+    poll_until("the broker has buried it", async || {
+        while let Ok(Some(incoming)) = tokio::time::timeout(QUIET, consumer.next()).await {
+            let Incoming::Delivery(delivery) = incoming else { continue };
+            delivery.requeue().await.unwrap();
+        }
+        broker.queue_depth(DEAD_QUEUE).await.unwrap().unwrap().messages == 1
+    })
+    .await;
+    drop(consumer);
+    let id = task.job_id.to_string();
+    let shown = dead(&ground, &["show", &id, "-o", "json"]).await;
+    let letter: Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
+    assert_eq!(letter["origin"], default_queue());
+    assert_eq!(letter["reason"], "buried by the broker: delivery_limit");
+    poll_letters(&broker, 1).await;
+    let _worker = ground.worker().await;
+    let replayed = dead(&ground, &["replay", &id]).await;
+    assert_eq!(replayed.code, 0, "{}", replayed.stderr);
+    let new: JobId = replayed.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    assert_eq!(ground.final_job(new).await.job.labels["replay-of"], id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_whose_queues_are_gone_gets_them_back_for_what_is_submitted_again() {
+    let ground = Ground::shared("dead-pool").await;
+    let broker = ground.broker().await;
+    bury(&broker, body(&saxpy()), properties("nobodys.low")).await;
+    let replayed = dead(&ground, &["replay", "--all"]).await;
+    assert_eq!(replayed.code, 0, "{}", replayed.stderr);
+    poll_ready(&broker, &task_queue(&"nobodys".parse().unwrap(), Priority::Low), 1).await;
+}
+
+/// Letters in hand whose connection broke. They have gone back.
+async fn broken_off(ground: &Ground, broker: &Broker) -> (DeadBox, Proxy) {
+    let proxy = ground.proxy().await;
+    bury_many(broker, MANY).await;
+    let fleet = Fleet::builder().connect(proxy.url()).await.unwrap();
+    let mut dead = fleet.dead().await.unwrap();
+    dead.next().await.unwrap();
+    proxy.cut();
+    // Some may have been on their way already.
+    let broken = loop {
+        match dead.next().await {
+            Ok(letter) => assert!(letter.is_some(), "all came, though the connection broke"),
+            Err(broken) => break broken,
+        }
+    };
+    assert!(matches!(broken, DeadError::Interrupted { .. }), "{broken:?}");
+    (dead, proxy)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_that_went_back_is_not_told_as_dropped() {
+    let ground = Ground::shared("dead-stale-drop").await;
+    let broker = ground.broker().await;
+    let (mut dead, _proxy) = broken_off(&ground, &broker).await;
+    let stale = dead.discard(0).await.unwrap_err();
+    assert!(matches!(stale, DeadError::Stale), "{stale:?}");
+    drop(dead);
+    poll_letters(&broker, MANY).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_letter_that_went_back_is_told_as_submitted_and_still_there() {
+    let ground = Ground::shared("dead-stale-replay").await;
+    let broker = ground.broker().await;
+    let (mut dead, _proxy) = broken_off(&ground, &broker).await;
+    let stale = dead.replay(0).await.unwrap_err();
+    let DeadError::StillThere { jobs } = &stale else { panic!("{stale:?}") };
+    assert!(stale.to_string().contains(&jobs[0].to_string()));
+    drop(dead);
+    poll_letters(&broker, MANY).await;
+    poll_ready(&broker, &default_queue(), 1).await;
+}
