@@ -9,6 +9,7 @@ use std::{
 use super::{
     capture, current, driver,
     handle::Handle,
+    injection,
     status::{Answer, Status},
 };
 
@@ -59,7 +60,7 @@ pub fn alloc(bytes: usize, flags: u32) -> Answer<usize> {
 pub fn free(pointer: usize) -> Answer {
     let context = current::context()?;
     capture::forbid_unsafe()?;
-    context.synchronize()?;
+    injection::wait(&context)?;
     let block = driver()?.host.remove(pointer, |block| block.layout.is_some()).ok_or(Status::InvalidValue)?;
     release(block);
     Ok(())
@@ -83,7 +84,7 @@ pub fn register(pointer: *mut u8, bytes: usize, flags: u32) -> Answer {
 pub fn unregister(pointer: usize) -> Answer {
     let context = current::context()?;
     capture::forbid_unsafe()?;
-    context.synchronize()?;
+    injection::wait(&context)?;
     let removed = driver()?.host.remove(pointer, |block| block.layout.is_none());
     removed.map(drop).ok_or(Status::HostMemoryNotRegistered)
 }

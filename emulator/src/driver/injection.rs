@@ -8,11 +8,16 @@
 //! A device's number and a slash before the place, as in `1/launch:7+`, keep the rule to that device; the counts are of
 //! all devices.
 //!
-//! `wait` is no fault: the load of a module then waits for the kernels that run, as it may on a device.
+//! `wait` is no fault: the load of a module then waits for the kernels that run, as it may on a device. Nor is `hold`: a
+//! call that waits for them (frees, unloading, and such loads; the place is `wait:1`) then has all other calls of the
+//! process wait with it, as a driver may that holds a lock.
 
 use std::{
     str::FromStr,
-    sync::atomic::{AtomicU64, Ordering},
+    sync::{
+        PoisonError, RwLock,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
 };
 
 use super::{
@@ -32,6 +37,7 @@ pub struct Injection {
     loads: AtomicU64,
     infos: AtomicU64,
     contexts: AtomicU64,
+    waits: AtomicU64,
 }
 
 /// Where a fault comes, and which.
@@ -54,6 +60,8 @@ pub enum Site {
     Info,
     /// Asking for a device's primary context.
     Context,
+    /// A call that waits for the kernels that run.
+    Wait,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -74,10 +82,12 @@ enum Injected {
     Hang,
     /// The call waits for what runs, and then goes on.
     Wait,
+    /// While the call waits, no other begins.
+    Hold,
 }
 
 /// The faults by name. A device that is lost answers as one does that fell off its bus.
-const FAULTS: [(&str, Injected); 10] = [
+const FAULTS: [(&str, Injected); 11] = [
     ("illegal-address", Injected::Sticky(Status::IllegalAddress)),
     ("misaligned-address", Injected::Sticky(Status::MisalignedAddress)),
     ("trap", Injected::Sticky(Status::LaunchFailed)),
@@ -88,7 +98,12 @@ const FAULTS: [(&str, Injected); 10] = [
     ("out-of-memory", Injected::OutOfMemory),
     ("hang", Injected::Hang),
     ("wait", Injected::Wait),
+    ("hold", Injected::Hold),
 ];
+
+/// Written to by the call that holds up all others.
+static HELD: RwLock<()> = RwLock::new(());
+static IS_HELD: AtomicBool = AtomicBool::new(false);
 
 impl Injection {
     pub fn new(rules: Vec<Rule>) -> Self {
@@ -107,6 +122,7 @@ impl Injection {
             Site::Load => &self.loads,
             Site::Info => &self.infos,
             Site::Context => &self.contexts,
+            Site::Wait => &self.waits,
         };
         let number = count.fetch_add(1, Ordering::Relaxed) + 1;
         let fits = |rule: &&Rule| {
@@ -136,19 +152,40 @@ pub fn open(device: &Device) -> Answer {
 /// A call that allocates, copies, loads or asks: fails where it is its turn.
 pub fn call(context: &Context, site: Site) -> Answer {
     match driver()?.injection.next(context.device.part.device, site, None) {
-        None | Some((Injected::Hang, _)) => Ok(()),
-        Some((Injected::Wait, _)) => context.synchronize(),
+        None | Some((Injected::Hang | Injected::Hold, _)) => Ok(()),
+        Some((Injected::Wait, _)) => wait(context),
         Some((Injected::OutOfMemory, _)) => Err(Status::OutOfMemory),
         Some((Injected::Sticky(status), number)) => {
             let place = match site {
                 Site::Copy => "copy",
                 Site::Load => "load",
                 Site::Info => "info",
-                Site::Allocation | Site::Launch | Site::Context => "allocation",
+                Site::Allocation | Site::Launch | Site::Context | Site::Wait => "allocation",
             };
             context.device.raise(DeviceFault::new(status, report(status, &format!("{place} {number}"))));
             context.check()
         }
+    }
+}
+
+/// Waits for the kernels that run, and where it is its turn holds up all other calls meanwhile.
+pub fn wait(context: &Context) -> Answer {
+    let next = driver()?.injection.next(context.device.part.device, Site::Wait, None);
+    if !matches!(next, Some((Injected::Hold, _))) {
+        return context.synchronize();
+    }
+    let held = HELD.write().unwrap_or_else(PoisonError::into_inner);
+    IS_HELD.store(true, Ordering::Release);
+    let ended = context.synchronize();
+    IS_HELD.store(false, Ordering::Release);
+    drop(held);
+    ended
+}
+
+/// Each call of the driver begins with this.
+pub fn wait_while_held() {
+    if IS_HELD.load(Ordering::Acquire) {
+        drop(HELD.read().unwrap_or_else(PoisonError::into_inner));
     }
 }
 
@@ -162,7 +199,7 @@ pub fn launch(context: &Context, kernel: &str) -> Result<(), DeviceFault> {
     let status = match fault {
         Injected::Sticky(status) => status,
         Injected::OutOfMemory => Status::OutOfMemory,
-        Injected::Wait => return Ok(()),
+        Injected::Wait | Injected::Hold => return Ok(()),
         Injected::Hang => {
             context.wait_until_cancelled();
             Status::LaunchTimeout
@@ -196,10 +233,11 @@ impl FromStr for Rule {
             }
         };
         let is_possible = match fault {
-            Injected::Sticky(_) => true,
+            Injected::Sticky(_) => site != Site::Wait,
             Injected::OutOfMemory => matches!(site, Site::Allocation | Site::Load),
             Injected::Hang => site == Site::Launch,
             Injected::Wait => site == Site::Load,
+            Injected::Hold => site == Site::Wait,
         };
         if is_possible { Ok(Self { device, site, which, fault }) } else { Err(expected()) }
     }
@@ -216,6 +254,7 @@ impl FromStr for Site {
             "load" => Ok(Self::Load),
             "info" => Ok(Self::Info),
             "context" => Ok(Self::Context),
+            "wait" => Ok(Self::Wait),
             _ => Err(expected()),
         }
     }
@@ -241,7 +280,7 @@ fn expected() -> String {
     format!(
         "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory, copy:1=device-lost, load:1=wait, \
          info:1=device-lost or context:1=device-lost, separated by commas, as 1/launch:7=trap for device 1 alone, with one of the faults {faults}; hang is for launches, \
-         out-of-memory for allocations and loads, wait for loads"
+         out-of-memory for allocations and loads, wait for loads, hold for waits (wait:1=hold)"
     )
 }
 
@@ -279,6 +318,8 @@ mod tests {
             "alloc@a=trap",
             "copy:1=hang",
             "launch:1=wait",
+            "load:1=hold",
+            "wait:1=trap",
             "info:1=out-of-memory",
             "launch@=trap",
             "x/launch:1=trap",

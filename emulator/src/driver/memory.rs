@@ -107,7 +107,7 @@ pub fn free(address: u64) -> Answer {
     }
     let device = owner(address)?;
     capture::forbid_unsafe()?;
-    context.synchronize()?;
+    injection::wait(&context)?;
     device.free_for_caller(address)
 }
 

@@ -58,7 +58,7 @@ pub fn unload(module: Handle) -> Answer {
     let driver = driver()?;
     driver.modules.get(module)?;
     capture::forbid_unsafe()?;
-    let synchronized = current::context()?.synchronize();
+    let synchronized = injection::wait(&*current::context()?);
     forget(module);
     synchronized
 }

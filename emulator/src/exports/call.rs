@@ -9,10 +9,14 @@ use std::{
     panic::{self, UnwindSafe},
 };
 
-use crate::driver::status::{Answer, Status};
+use crate::driver::{
+    injection,
+    status::{Answer, Status},
+};
 
 /// Runs the body of an exported function; a panic becomes `CUDA_ERROR_UNKNOWN`.
 pub(super) fn boundary(body: impl FnOnce() -> Answer + UnwindSafe) -> i32 {
+    injection::wait_while_held();
     match panic::catch_unwind(body) {
         Ok(Ok(())) => 0,
         Ok(Err(status)) => status.code(),

@@ -30,6 +30,7 @@ use super::{
         memory::{Chore, Memory, TellError},
         pinned::PinnedSegment,
         program::Program,
+        waits::Waits,
     },
     sizes::Sizes,
 };
@@ -130,7 +131,8 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
     let arena = Arena::new(Sizes::of(library.is_emulator()), args.memory_bytes_max.unwrap_or(u64::MAX));
     let memory = Memory::new(arena);
     let report = memory.first_report().map_err(device::refused)?;
-    Ok((Arc::new(Common { library, device, memory, outgoing: Arc::clone(outgoing) }), report))
+    let waits = Waits::new(outgoing);
+    Ok((Arc::new(Common { library, device, memory, waits, outgoing: Arc::clone(outgoing) }), report))
 }
 
 /// What the driver shows to this process.
@@ -192,7 +194,7 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
             give_up(&ChildError::Cuda(error));
         }
         for chore in queue {
-            match chore.run(&common.memory, &outgoing) {
+            match chore.run(&common.memory, &common.waits, &outgoing) {
                 Ok(()) => {}
                 // Where no job runs, no lane calls the driver: nobody else would notice.
                 Err(TellError::Cuda(error)) if error.damage() != Damage::None => {
@@ -228,9 +230,10 @@ fn run_lane(
         drop((program, segments));
         common.library.print_what_kernels_printed();
         // Before the answer too: until it comes, the supervisor counts all that the job declared.
-        if let Err(error) = common.tell_memory(|| common.say(&FromExecutor::Waits { job })) {
+        if let Err(error) = common.tell_memory(|| common.waits.waits(job)) {
             fault::die(outgoing, &common.library, error, Seen::ByJob(job));
         }
+        common.waits.ends(job);
         if say(outgoing, &FromExecutor::Finished { job, outcome, timings }).is_err() {
             // The supervisor is gone, and nobody wants what this process could still do.
             fault::exit(1);

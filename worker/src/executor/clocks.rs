@@ -2,16 +2,20 @@
 //!
 //! A job's time limit is for its own work. Where the driver has it wait for its neighbours' kernels (a module to load, memory to give back),
 //! the executor says so, and the job is not cut before the last of those neighbours would be. A driver that does that holds a lock which
-//! every later call wants: so the jobs that come while one waits are held, too, and say nothing. Where something runs for too long, who
-//! certainly runs is cut first, then who may be held, and last who waits.
+//! every later call wants: so who comes to a call meanwhile is held, too. The executor says it of each that it has in hand; the jobs that
+//! come while one waits are taken for held anyway. What it does between jobs may wait like a job, and hold others. Where something runs for
+//! too long, who certainly runs is cut first, then who may be held, and last who waits.
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
-/// Before its first kernel a job may have to wait, and after its last. An executor that says it more often is not believed.
-const WAITS_MAX: u8 = 2;
+use crate::ipc::message::BETWEEN_JOBS;
+
+/// A job may have to wait before its first kernel, after its last, and a few times between them where it has thousands. An executor that
+/// says it more often is not believed: strangers' code runs beside it.
+const WAITS_MAX: u8 = 8;
 
 /// Between the cuts of one kind and of the next: whoever is not cut is lost with the one that is, and not blamed.
 const NEIGHBOURS_FIRST: Duration = Duration::from_secs(1);
@@ -43,8 +47,11 @@ impl Clocks {
         self.0.insert(job, Clock { limit, began: now, deadline, waits: None, waits_left: WAITS_MAX });
     }
 
-    /// The job waits for its neighbours.
+    /// The job waits for its neighbours. What is done between jobs does nothing but wait.
     pub(super) fn wait(&mut self, job: u64, now: Instant) {
+        if job == BETWEEN_JOBS {
+            self.start(job, Duration::ZERO, now);
+        }
         let neighbours = self.0.iter().filter(|(other, _)| **other != job);
         let until =
             neighbours.map(|(_, clock)| clock.waits.map_or(clock.deadline + NEIGHBOURS_FIRST, |wait| wait.until)).max();
@@ -57,11 +64,14 @@ impl Clocks {
         }
     }
 
-    /// It waits no longer: its time begins.
+    /// It waits no longer: its time goes on, or begins.
     pub(super) fn go_on(&mut self, job: u64, now: Instant) {
+        if job == BETWEEN_JOBS {
+            return self.end(job, now);
+        }
         let Some(clock) = self.0.get_mut(&job) else { return };
         let Some(wait) = clock.waits.take() else { return };
-        clock.deadline = now + clock.limit;
+        clock.deadline += now.saturating_duration_since(wait.since);
         self.go_on_since(wait.since, now);
         self.prolong_waits();
     }
@@ -208,12 +218,44 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_is_held_after_its_kernels_is_not_cut_for_it_and_its_time_stands_still() {
+        let (mut clocks, time) = clocks(&[(1, 100), (2, 10)]);
+        clocks.start(3, Duration::from_secs(30), time.at(5));
+        clocks.wait(3, time.at(5));
+        clocks.wait(2, time.at(8));
+        assert_eq!(time.left(&clocks, 2, 10), Some(102));
+        clocks.go_on(3, time.at(90));
+        clocks.go_on(2, time.at(90));
+        clocks.wait(2, time.at(91));
+        clocks.go_on(2, time.at(95));
+        assert_eq!(time.left(&clocks, 2, 95), Some(104), "4 of the seconds were no time of its own");
+    }
+
+    #[test]
+    fn what_is_done_between_jobs_holds_those_that_come_and_nobody_after_it() {
+        let (mut clocks, time) = clocks(&[(1, 100)]);
+        clocks.wait(BETWEEN_JOBS, time.at(1));
+        clocks.start(2, Duration::from_secs(10), time.at(2));
+        assert_eq!(time.left(&clocks, 1, 50), Some(100));
+        assert_eq!(time.left(&clocks, 2, 50), Some(101));
+        clocks.go_on(BETWEEN_JOBS, time.at(60));
+        assert_eq!(time.left(&clocks, 2, 60), Some(70));
+        // The next is a wait of its own.
+        clocks.wait(BETWEEN_JOBS, time.at(61));
+        clocks.wait(2, time.at(65));
+        clocks.go_on(BETWEEN_JOBS, time.at(80));
+        assert_eq!(time.left(&clocks, 2, 80), Some(102));
+    }
+
+    #[test]
     fn nobody_waits_for_ever() {
-        let (mut clocks, time) = clocks(&[(1, 10), (2, 10)]);
+        let (mut clocks, time) = clocks(&[(1, 1000), (2, 10)]);
         for second in 0..100 {
-            clocks.wait(2, time.at(second));
-            clocks.go_on(2, time.at(second));
+            clocks.wait(2, time.at(10 * second));
+            clocks.wait(BETWEEN_JOBS, time.at(10 * second));
+            clocks.go_on(2, time.at(10 * second + 9));
+            clocks.go_on(BETWEEN_JOBS, time.at(10 * second + 9));
         }
-        assert_eq!(time.left(&clocks, 2, 50), None);
+        assert_eq!(time.left(&clocks, 2, 91), None);
     }
 }

@@ -15,3 +15,4 @@ pub(super) mod module;
 pub(super) mod pinned;
 mod preparation;
 pub(super) mod program;
+pub(super) mod waits;

@@ -33,6 +33,9 @@ pub enum ToExecutor {
     Stop,
 }
 
+/// No job's number, for what an executor does for none.
+pub const BETWEEN_JOBS: u64 = 0;
+
 /// What the executor says.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromExecutor {
@@ -47,11 +50,12 @@ pub enum FromExecutor {
         outcome: Result<(), Failure>,
         timings: Timings,
     },
-    /// The job may have to wait for its neighbours' kernels, before its own begin or after they have ended. Most jobs never have to.
+    /// The job may have to wait for its neighbours' kernels, or for somebody who does: at a call of the driver, while no kernel of its own
+    /// runs. Most jobs never have to. [`BETWEEN_JOBS`] says the same of what was asked for beside jobs.
     Waits {
         job: u64,
     },
-    /// It no longer has to: its kernels come next.
+    /// It no longer has to.
     GoesOn {
         job: u64,
     },

@@ -20,7 +20,10 @@ async fn an_unknown_entry_is_answered_with_the_known_ones() {
     let executor = start().await;
     let failure = fail(&executor, &misbehaving("add_two")).await;
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::LaunchError));
-    assert_eq!(failure.message, "no entry \"add_two\" in the module; it has add_one, write_beyond, spin, stop_here");
+    assert_eq!(
+        failure.message,
+        "no entry \"add_two\" in the module; it has add_one, write_beyond, spin, stop_here, nothing"
+    );
     still_works(&executor).await;
 }
 

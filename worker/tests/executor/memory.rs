@@ -164,6 +164,24 @@ async fn a_job_whose_module_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
     assert_not_cut(&executor, u64::MAX, |number| Task { program: program(number), ..leaves_a_pattern() }).await;
 }
 
+/// As a driver may that holds a lock: what is given back between jobs waits for the first, and any job that comes for both.
+#[tokio::test]
+async fn a_job_that_comes_while_memory_given_back_waits_for_a_neighbours_kernel_is_not_cut_for_it() {
+    let mut options = options();
+    options.environment.push(("GPUFLEET_EMULATOR_FAULTS".to_owned(), "wait:1+=hold".to_owned()));
+    let (executor, _) = Executor::start(options).await.unwrap();
+    let mut needs_nothing = ptx_task(crate::harness::PTX);
+    needs_nothing.launches = vec![launch("nothing", 1, vec![])];
+    succeed(&executor, &needs_nothing).await;
+    succeed(&executor, &add_one(1000, 1)).await;
+    // The first is what holds up the others, unless it comes before the long job's kernel.
+    assert_not_cut(&executor, u64::MAX, |_| {
+        executor.give_back();
+        needs_nothing.clone()
+    })
+    .await;
+}
+
 /// The emulator, too, waits with unloading for the kernels that run.
 #[tokio::test]
 async fn a_program_that_is_forgotten_while_another_runs_holds_up_nobody() {

@@ -25,6 +25,7 @@ use super::{
     pinned::PinnedSegment,
     preparation::Preparation,
     program::Program,
+    waits::Waits,
 };
 use crate::ipc::{
     FromExecutor, frame,
@@ -44,6 +45,7 @@ pub(crate) struct Common {
     pub library: DriverLibrary,
     pub device: Device,
     pub memory: Memory,
+    pub waits: Waits,
     /// To the supervisor.
     pub outgoing: Arc<Mutex<UnixStream>>,
 }
@@ -132,7 +134,7 @@ impl Lane {
     }
 
     fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), JobError> {
-        let preparation = Preparation::new(common, work.run.job);
+        let preparation = Preparation { common, job: work.run.job };
         preparation.pin(&work.segments);
         let loading = Instant::now();
         let (module, was_loaded) = preparation.module(&work.program)?;
@@ -179,8 +181,9 @@ impl Lane {
         let allocation = memory.insert(preparation.allocate(&sizes, work.run.kept_max)?);
         common.tell_memory(|| preparation.may_wait())?;
         self.make_events(prepared.len() + 3)?;
-        preparation.is_over();
+        common.waits.calls(preparation.job);
         let enqueued = self.enqueue(work, &prepared, allocation);
+        common.waits.runs(preparation.job);
         // Also after a failure: what was enqueued before it still uses the memory.
         let ended = match &enqueued {
             Ok(()) => self.wait_for(self.events[prepared.len() + 2], common.library.is_emulator()),
@@ -193,6 +196,7 @@ impl Lane {
             return Err(error.into());
         }
         enqueued?;
+        common.waits.calls(preparation.job);
         self.read_events(prepared.len(), timings)?;
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::{
     sync::{Mutex, MutexGuard},
 };
 
-use super::{arena::Arena, device::Device, error::CudaError, program::Shelf};
+use super::{arena::Arena, device::Device, error::CudaError, program::Shelf, waits::Waits};
 use crate::ipc::{
     FromExecutor,
     frame::{self, FrameError},
@@ -136,12 +136,12 @@ pub(crate) enum Chore {
 
 impl Chore {
     /// Apart from lanes and from whoever reads the socket: giving back, unloading and unpinning may wait for a kernel.
-    pub(crate) fn run(self, memory: &Memory, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
+    pub(crate) fn run(self, memory: &Memory, waits: &Waits, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
         match self {
-            Self::GiveBack => memory.give_back()?,
+            Self::GiveBack => waits.between_jobs(|| memory.give_back())?,
             Self::Measure => {}
             Self::Drop(forgotten) => {
-                drop(forgotten);
+                waits.between_jobs(|| drop(forgotten));
                 return Ok(());
             }
         }

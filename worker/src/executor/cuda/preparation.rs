@@ -3,7 +3,7 @@
 //! Where that is not at hand it is asked of the driver, and the driver may let such calls wait for the kernels that run. The supervisor is told
 //! of a job that comes to this, since a time limit is for the job's own work. One that finds all it needs tells nothing.
 
-use std::{cell::Cell, collections::HashMap, sync::Arc};
+use std::{collections::HashMap, sync::Arc};
 
 use gpufleet_schema::{FailureCode, Verdict};
 
@@ -17,31 +17,16 @@ use super::{
 use crate::ipc::FromExecutor;
 
 /// Of one job.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Preparation<'a> {
     pub(super) common: &'a Common,
-    job: u64,
-    /// The supervisor thinks that the job waits.
-    waits: Cell<bool>,
+    pub(super) job: u64,
 }
 
 impl<'a> Preparation<'a> {
-    pub(super) fn new(common: &'a Common, job: u64) -> Self {
-        Self { common, job, waits: Cell::new(false) }
-    }
-
     /// Comes before every call that may have to wait for others' kernels.
     pub(super) fn may_wait(&self) {
-        if !self.waits.replace(true) {
-            self.common.say(&FromExecutor::Waits { job: self.job });
-        }
-    }
-
-    /// Nothing that follows has to wait for anybody.
-    pub(super) fn is_over(&self) {
-        if self.waits.replace(false) {
-            self.common.say(&FromExecutor::GoesOn { job: self.job });
-        }
+        self.common.waits.waits(self.job);
     }
 
     /// Does what may need device memory, again as long as some can be found for it: what is kept for later goes first, then neighbours'.
