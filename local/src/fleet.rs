@@ -19,7 +19,7 @@ use crate::{
 mod roles;
 mod worker;
 
-pub(crate) use roles::{LEDGER, MIGRATE, Programs, WorkerOptions, ready_file, worker_name};
+pub(crate) use roles::{LEDGER, MIGRATE, Programs, WorkerOptions, ready_file, worker_name, worker_number};
 pub use worker::Worker;
 
 /// The device that workers use.

@@ -14,7 +14,9 @@ use serde::Serialize;
 
 use crate::{
     error::{FileContext as _, LocalError},
-    fleet::{Cuda, LEDGER, MIGRATE, Programs, QueueKind, Worker, WorkerOptions, ready_file, worker_name},
+    fleet::{
+        Cuda, LEDGER, MIGRATE, Programs, QueueKind, Worker, WorkerOptions, ready_file, worker_name, worker_number,
+    },
     postgres::Postgres,
     process::{Identity, POLL, Process, Signal},
     progress::Progress,
@@ -47,7 +49,7 @@ const SERVICE_STOP_WITHIN: Duration = Duration::from_secs(30);
 pub struct UpOptions {
     /// Where it keeps its data; [`crate::state::default_dir`] is the usual place.
     pub dir: PathBuf,
-    /// One, if left open.
+    /// If left open, as many as there were, and one at first.
     pub workers: Option<u32>,
     /// The default pool, if left empty.
     pub pools: Vec<String>,
@@ -136,7 +138,11 @@ pub async fn up_from(
     if !options.pools.is_empty() {
         common.pools.clone_from(&options.pools);
     }
-    for number in 1..=options.workers.unwrap_or(1) {
+    let workers = match options.workers {
+        Some(workers) => workers,
+        None => workers_recorded(&state)?.max(1),
+    };
+    for number in 1..=workers {
         let name = worker_name(SPACE, number);
         if is_ready(&state, &name) {
             continue;
@@ -238,6 +244,12 @@ impl Role {
     fn grace(self) -> Duration {
         if self == Self::Worker { WORKER_STOP_WITHIN } else { SERVICE_STOP_WITHIN }
     }
+}
+
+/// How many workers there were when somebody last said how many, those that have died included.
+fn workers_recorded(state: &StateDir) -> Result<u32, LocalError> {
+    let numbers = state.recorded()?.into_iter().filter_map(|name| worker_number(SPACE, &name));
+    Ok(numbers.max().unwrap_or(0))
 }
 
 /// Whether the worker or ledger of that name runs and takes work. One that drains has removed its file already.

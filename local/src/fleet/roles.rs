@@ -89,6 +89,11 @@ pub(crate) fn worker_name(fleet: &str, number: u32) -> String {
     format!("{fleet}-w{number}")
 }
 
+/// Which worker of the fleet has that name.
+pub(crate) fn worker_number(fleet: &str, name: &str) -> Option<u32> {
+    name.strip_prefix(fleet)?.strip_prefix("-w")?.parse().ok()
+}
+
 impl Programs {
     pub(crate) fn find(chosen: Option<&Path>) -> Result<Self, LocalError> {
         let find = |name| programs::ours(chosen, name);

@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 use gpufleet::schema::{JobId, JobState, Selection};
 use gpufleet_ledger::{Ledger, PrefixMatch};
 use tokio::time::Instant;
@@ -16,6 +16,7 @@ use super::{
     exit::Exit,
     options::{BrokerOptions, LedgerOptions},
     output,
+    show::ambiguous,
     spec::{self, LabelSpec},
     waiting::{self, Spinner},
 };
@@ -25,9 +26,10 @@ use super::{
 /// The order is kept for seven days, so that it also reaches a worker that gets the job later. A job that already has an outcome
 /// keeps it. With ids and labels together, the jobs with these ids and the jobs with these labels are both cancelled.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("jobs").args(["ids", "label"]).required(true).multiple(true))]
 pub struct Options {
     /// Jobs by their ids, or by enough of the beginning where the ledger can be asked
-    #[arg(value_name = "ID", required_unless_present = "label")]
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Cancel every job that carries this label and was submitted before now; with several labels, the jobs that carry all of them
     #[arg(long, value_name = "KEY=VALUE")]
@@ -56,7 +58,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let work = async {
         // What --wait needs is found out about before anything is cancelled.
         let ledger = match options.wait || needs_ledger(&options.ids) {
-            true => Some(connection::ledger(&options.ledger).await?),
+            true => Some(connection::ledger(&options.ledger).await.map_err(nothing_done)?),
             false => None,
         };
         let jobs = resolve(&options.ids, ledger.as_ref()).await?;
@@ -81,6 +83,12 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     exit
 }
 
+fn nothing_done(complaint: Complaint) -> Complaint {
+    let hint =
+        complaint.hint.clone().unwrap_or_else(|| "whole ids and labels need no ledger without --wait".to_owned());
+    complaint.hint(format!("nothing was cancelled; {hint}"))
+}
+
 /// No job has two values under one key. Who gives two means something else, perhaps more.
 fn labels(given: &[LabelSpec]) -> Result<Labels, Complaint> {
     let mut labels = Labels::new();
@@ -90,8 +98,9 @@ fn labels(given: &[LabelSpec]) -> Result<Labels, Complaint> {
             Entry::Occupied(entry) if entry.get() == value => {}
             Entry::Occupied(entry) => {
                 let other = entry.get();
-                return Err(Complaint::usage(format!("no job has both labels {key}={other} and {key}={value}"))
-                    .hint("labels are those that a job carries all of; to cancel either, cancel twice"));
+                return Err(Complaint::usage(format!("no job has both labels {key}={other} and {key}={value}")).hint(
+                    "several labels mean the jobs that carry all of them; for either of two values, give two commands",
+                ));
             }
         }
     }
@@ -135,8 +144,7 @@ async fn by_prefix(ledger: &Ledger, id: &str) -> Result<JobId, Complaint> {
         PrefixMatch::One(detail) => Ok(detail.job.job_id),
         PrefixMatch::None => Err(Complaint::new(Exit::NotFound, format!("the ledger has no job {id:?}"))
             .hint("give the whole id of a job that the ledger does not know yet")),
-        PrefixMatch::Many(_) => Err(Complaint::new(Exit::NotFound, format!("several jobs begin with {id:?}"))
-            .hint("give more of the id; `gpufleet history` lists them")),
+        PrefixMatch::Many(jobs) => Err(ambiguous(id, &jobs)),
     }
 }
 

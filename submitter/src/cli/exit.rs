@@ -20,7 +20,7 @@ pub enum Exit {
     JobFailed = 4,
     /// The job ran into a limit: time, queue, device memory; or it was cancelled.
     JobStopped = 5,
-    /// The wait's deadline passed. The job goes on.
+    /// The wait's deadline passed. The job goes on, a cancellation stands.
     DeadlinePassed = 6,
     /// The broker can't be reached, or refused.
     Broker = 7,
@@ -43,7 +43,7 @@ Exit codes:
     3  bad input: an unreadable file, a wrong shape, argument or kernel name, a missing program
     4  the job failed by its own fault: compile error, invalid task, kernel fault
     5  the job ran into a limit (time, queue, device memory) or was cancelled
-    6  the wait's deadline passed; the job goes on
+    6  the wait's deadline passed; the job goes on, a cancellation stands
     7  the broker can't be reached or refused
     8  the ledger can't be reached or refused
     9  there is no such job or worker, or several jobs have ids that begin like that

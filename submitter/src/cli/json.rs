@@ -6,7 +6,7 @@ JSON: one object, also when the job fails. What is not known is null. Fields may
 goes away.
   job_id         the id, for `gpufleet show`
   state          succeeded, failed, cancelled, expired or dead; null: the end was not waited for
-  attempt        the attempt that ended the job, from 1
+  attempt        the number of the attempt that ended the job, from 1; there may be gaps
   ran_on         worker, device, device_name, emulated
   timings        queue_us, wait_us, compile_us, load_us, copy_in_us, launches_us (a list),
                  copy_out_us, total_us, device_bytes_peak, module_cached

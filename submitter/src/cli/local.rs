@@ -32,7 +32,7 @@ pub struct Options {
 enum Action {
     /// Start what does not run yet; what runs goes on as it was started
     Up {
-        /// How many workers there shall be [default: 1]
+        /// How many workers there shall be [default: as many as there were, at first 1]
         #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
         workers: Option<u32>,
         /// A pool that the workers serve. May be given several times [default: default]

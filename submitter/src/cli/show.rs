@@ -1,7 +1,7 @@
 //! `gpufleet show`: one job, its attempts, and where its time went.
 
 use clap::Args;
-use gpufleet::schema::Timings;
+use gpufleet::schema::{AttemptState, JobId, Timings};
 use gpufleet_ledger::{AttemptRow, FailureRow, JobDetail, PrefixMatch};
 
 use super::{
@@ -43,12 +43,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let detail = match Spinner::new("reading the job").around(work).await? {
         PrefixMatch::One(detail) => detail,
         PrefixMatch::None => return Err(missing(&options.id)),
-        PrefixMatch::Many(ids) => {
-            let ids: Vec<String> = ids.iter().map(ToString::to_string).collect();
-            return Err(Complaint::new(Exit::NotFound, format!("several jobs begin with {:?}, such as", options.id))
-                .detail(ids.join("\n"))
-                .hint("give more of the id"));
-        }
+        PrefixMatch::Many(jobs) => return Err(ambiguous(&options.id, &jobs)),
     };
     match options.output {
         Format::Table => output::emit(&describe(&detail, output::stdout_width()))?,
@@ -65,6 +60,14 @@ fn missing(id: &str) -> Complaint {
     } else {
         complaint.hint("a job's id looks like 01990f3e-5c1a-7b6e-9d8f-0a1b2c3d4e5f; `gpufleet history` lists them")
     }
+}
+
+/// Several jobs have ids that begin like this.
+pub(super) fn ambiguous(id: &str, jobs: &[JobId]) -> Complaint {
+    let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
+    Complaint::new(Exit::NotFound, format!("several jobs begin with {id:?}, such as"))
+        .detail(jobs.join("\n"))
+        .hint("give more of the id")
 }
 
 fn describe(detail: &JobDetail, width: Option<usize>) -> String {
@@ -111,7 +114,9 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
         }
         None => format!(" on {}", attempt.worker),
     };
-    let state = if attempt.is_unheard { UNHEARD } else { attempt.state.name() };
+    // Of an end that nobody told nothing will be heard once there is something later.
+    let is_unheard = attempt.is_unheard || (attempt.state == AttemptState::Running && !is_open);
+    let state = if is_unheard { UNHEARD } else { attempt.state.name() };
     let mut text = format!("attempt {} {state}{superseded}{place}\n", attempt.attempt);
     if let Some(failure) = &attempt.failure {
         text.push_str(&describe_failure(failure));
@@ -183,7 +188,8 @@ impl Lines {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet::schema::AttemptState;
+    use gpufleet::schema::JobState;
+    use gpufleet_ledger::JobRow;
 
     use super::*;
     use crate::cli::history::tests::job;
@@ -248,11 +254,26 @@ mod tests {
         let retry_at = chrono::DateTime::from_timestamp(1_700_000_005, 0);
         let lost = AttemptRow { state: AttemptState::Lost, retry_at, timings: None, ..attempt() };
         let mut job = job("01990f3e-0000-7000-8000-000000000001");
-        job.state = gpufleet::schema::JobState::Queued;
+        job.state = JobState::Queued;
         let open = JobDetail { job, attempts: vec![lost.clone(), AttemptRow { attempt: 3, ..lost }] };
         let told = describe(&open, None);
         let due: Vec<&str> = told.lines().filter(|line| line.contains("due again at")).collect();
         assert_eq!(due, ["  was due again at 2023-11-14 22:13:25 UTC", "  due again at 2023-11-14 22:13:25 UTC"]);
+    }
+
+    #[test]
+    fn an_attempt_that_was_running_before_a_later_one_is_unknown() {
+        let running = AttemptRow { state: AttemptState::Running, timings: None, ..attempt() };
+        let mut job = job("01990f3e-0000-7000-8000-000000000001");
+        let told = |job: &JobRow| {
+            let attempts = vec![AttemptRow { attempt: 1, ..running.clone() }, running.clone()];
+            let text = describe(&JobDetail { job: job.clone(), attempts }, None);
+            let states = text.lines().filter_map(|line| line.strip_prefix("attempt ")?.split(' ').nth(1));
+            states.map(str::to_owned).collect::<Vec<_>>()
+        };
+        assert_eq!(told(&job), ["unknown", "unknown"], "the job has ended");
+        job.state = JobState::Running;
+        assert_eq!(told(&job), ["unknown", "running"]);
     }
 
     #[test]

@@ -116,14 +116,14 @@ async fn list(options: &ListOptions) -> Result<Exit, Complaint> {
 async fn drain(options: &DrainOptions) -> Result<Exit, Complaint> {
     let name = &options.name;
     let work = async {
-        let known = is_known(options).await;
-        if known == Some(false) {
-            return Err(Complaint::new(Exit::NotFound, format!("no worker {name} has ever reported"))
+        let known = look_up(options).await;
+        if known == Known::Never {
+            return Err(Complaint::new(Exit::NotFound, format!("no worker {:?} has ever reported", name.as_str()))
                 .hint("`gpufleet workers` lists them; one that has just started is there within a second"));
         }
         connection::order(&options.broker, async |fleet| fleet.drain_worker(name.clone(), connection::caller()).await)
             .await?;
-        Ok(known.is_some())
+        Ok(known)
     };
     let known = tokio::select! {
         done = Spinner::new("telling the worker").around(work) => done?,
@@ -131,22 +131,40 @@ async fn drain(options: &DrainOptions) -> Result<Exit, Complaint> {
             return Err(Complaint::new(Exit::Interrupted, "interrupted: it is open whether the worker was told"));
         }
     };
-    let doubt = if known { "" } else { ", if there is one" };
-    output::emit(&format!("asked worker {name} to drain{doubt}; `gpufleet workers` shows when it has left\n"))?;
+    let rest = match known {
+        Known::HasLeft => ", though it has left, as far as the ledger knows",
+        Known::Unasked => ", if there is one; `gpufleet workers --all` shows when it has left",
+        Known::Serves | Known::Never => "; `gpufleet workers --all` shows when it has left",
+    };
+    output::emit(&format!("asked worker {name} to drain{rest}\n"))?;
     Ok(Exit::Success)
 }
 
-/// Whether the ledger has heard of the worker. None where it can't be asked: an order needs the broker alone.
-async fn is_known(options: &DrainOptions) -> Option<bool> {
+/// What the ledger knows of a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Known {
+    Serves,
+    HasLeft,
+    Never,
+    /// The ledger can't be asked. An order needs the broker alone.
+    Unasked,
+}
+
+async fn look_up(options: &DrainOptions) -> Known {
     // Beside a broker that is named, the local fleet's ledger would be another fleet's.
     if options.broker.amqp_url.is_some() && options.ledger.database_url.is_none() {
-        return None;
+        return Known::Unasked;
     }
-    let ledger = connection::ledger(&options.ledger).await.ok()?;
+    let Ok(ledger) = connection::ledger(&options.ledger).await else { return Known::Unasked };
     let named = WorkerFilter { name: Some(options.name.to_string()), ..WorkerFilter::default() };
     let workers = ledger.workers(&named).await;
     ledger.close().await;
-    workers.ok().map(|workers| !workers.is_empty())
+    match workers.as_deref() {
+        Ok([]) => Known::Never,
+        Ok([worker, ..]) if worker.has_left => Known::HasLeft,
+        Ok(_) => Known::Serves,
+        Err(_) => Known::Unasked,
+    }
 }
 
 fn state(worker: &WorkerRow) -> State {
@@ -159,8 +177,7 @@ fn state(worker: &WorkerRow) -> State {
 
 /// Beside what nobody measures.
 const ESTIMATED: char = '*';
-const ESTIMATED_MEANS: &str =
-    "\n* of this worker's jobs alone: the memory that they asked for, the time in which one was on the device\n";
+const ESTIMATED_MEANS: &str = "\n* this worker's jobs alone: what they asked for, how long one was on the device\n";
 /// What the ledger calls a use of which the worker itself told.
 const BY_WORKER: &str = "worker";
 /// From DEVICE to POWER.
