@@ -8,7 +8,7 @@ use std::{
 };
 
 use gpufleet_schema::{
-    Encoding, JobId, MessageId, Submitted, Task,
+    Encoding, JobId, MessageId, Size, Submitted, Task,
     bounds::MESSAGE_BYTES_MAX,
     check::Invalid,
     event::JobInfo,
@@ -43,8 +43,8 @@ pub const BODIES_BYTES_MAX: usize = 256 << 20;
 /// which costs some round trips.
 const WINDOW: u16 = 16;
 
-/// What the queue said it has should come at once.
-const NEXT_LETTER: Duration = Duration::from_secs(5);
+/// What the queue said it has comes at once, but for 16 MiB over a thin line.
+const NEXT_LETTER: Duration = Duration::from_secs(30);
 
 /// Headers that tell of a job's way so far.
 const FORGOTTEN: [&str; 10] = [
@@ -68,6 +68,7 @@ pub struct DeadBox {
     /// By their order. What was settled has gone.
     letters: Vec<Option<InHand>>,
     unseen: usize,
+    has_company: bool,
     in_hand: usize,
     bodies_bytes: usize,
     /// Jobs that were submitted again.
@@ -127,7 +128,7 @@ pub enum DeadError {
     Gone,
     #[error("the letter is no task: it came from {}", named(.origin))]
     NoTask { origin: String },
-    #[error("the letter has only the first {kept_bytes} of the task's {bytes} bytes, more than a message may have")]
+    #[error("the letter has only the first {} of a task of {}", Size(*.kept_bytes), Size(*.bytes))]
     Cut { bytes: u64, kept_bytes: u64 },
     #[error(
         "the letter's body was not kept: letters in hand keep {} MiB at most, name fewer at once",
@@ -138,19 +139,21 @@ pub enum DeadError {
     LabelsFull { job_id: JobId },
     #[error("the task of job {job_id} is invalid")]
     Invalid { job_id: JobId, source: Invalid },
-    #[error("the new task would be {bytes} bytes long, a message carries at most {MESSAGE_BYTES_MAX}")]
-    TooLarge { bytes: usize },
+    #[error("the new task would be {}, a message carries at most {} MiB", Size(*.bytes), MESSAGE_BYTES_MAX >> 20)]
+    TooLarge { bytes: u64 },
 }
 
 impl Fleet {
     /// Looks at the dead letters, the oldest first. Cancelling is harmless.
     pub async fn dead(&self) -> Result<DeadBox, DeadError> {
         let broker = self.connection.broker();
-        let unseen = broker.queue_depth(DEAD_QUEUE).await?.map_or(0, |depth| depth.messages as usize);
+        let depth = broker.queue_depth(DEAD_QUEUE).await?;
+        let unseen = depth.map_or(0, |depth| depth.messages as usize);
         Ok(DeadBox {
             fleet: self.clone(),
             letters: Vec::new(),
             unseen,
+            has_company: depth.is_some_and(|depth| depth.consumers > 0),
             in_hand: 0,
             bodies_bytes: 0,
             replayed: HashSet::new(),
@@ -182,6 +185,11 @@ impl DeadBox {
     /// Letters that were there at first and have not been in hand.
     pub fn unseen(&self) -> usize {
         self.unseen
+    }
+
+    /// Whether somebody else had letters in hand, or might have, when this look began.
+    pub fn has_company(&self) -> bool {
+        self.has_company
     }
 
     /// The letters in hand.

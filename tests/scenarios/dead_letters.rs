@@ -138,7 +138,9 @@ async fn what_cannot_be_submitted_again_stays_and_does_not_hold_up_the_rest() {
     assert_eq!(replayed.code, 3, "{}", replayed.stderr);
     let old: Vec<&str> = replayed.stdout.lines().map(|line| line.split_once("  ->  ").unwrap().0).collect();
     assert_eq!(old, ids);
-    for told in ["1 of the letters are no tasks", "has no room for the label replay-of", "2 of 42 letters were not"] {
+    for told in
+        ["letters that are no tasks stay (1)", "has no room for the label replay-of", "2 of 42 letters were not"]
+    {
         assert!(replayed.stderr.contains(told), "{told}: {}", replayed.stderr);
     }
     poll_ready(&broker, &default_queue(), MANY).await;
@@ -146,7 +148,11 @@ async fn what_cannot_be_submitted_again_stays_and_does_not_hold_up_the_rest() {
 
     // By name each of them is told why.
     let full_id = full.job_id.to_string();
-    let refusals = [(&events_id, LEDGER_QUEUE), (&full_id, "replay-of"), (&cut_id, "has only the first 100")];
+    let refusals = [
+        (&events_id, LEDGER_QUEUE),
+        (&full_id, "replay-of"),
+        (&cut_id, "has only the first 100 B of a task of 16.0 MiB"),
+    ];
     for (id, why) in refusals {
         let refused = dead(&ground, &["replay", id]).await;
         assert_eq!(refused.code, 3, "{}", refused.stderr);

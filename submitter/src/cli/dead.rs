@@ -1,7 +1,10 @@
 //! `gpufleet dead`: look at jobs that nobody will try again, and decide about them.
 
 use clap::{Args, Subcommand};
-use gpufleet::{DeadBox, DeadError, Fleet, LETTERS_MAX};
+use gpufleet::{
+    DeadBox, DeadError, Fleet, LETTERS_MAX,
+    schema::{TooLarge, bounds::LABELS_MAX},
+};
 
 use super::{
     complaint::{Complaint, chain},
@@ -141,7 +144,7 @@ async fn list(dead: &mut DeadBox, options: &ListOptions) -> Result<Exit, Complai
         Format::Json => output::emit_json(&dead.letters().map(rendering::to_json).collect::<Vec<_>>())?,
         Format::Table if dead.letters().next().is_none() => {
             if read.is_ok() {
-                output::note("no dead letters");
+                output::note(none(dead));
             }
         }
         Format::Table => {
@@ -153,6 +156,14 @@ async fn list(dead: &mut DeadBox, options: &ListOptions) -> Result<Exit, Complai
         output::note(&format!("there are {} more; these are the oldest {LETTERS_MAX}", dead.unseen()));
     }
     Ok(Exit::Success)
+}
+
+/// What it means that no letter came.
+fn none(dead: &DeadBox) -> &'static str {
+    match dead.has_company() {
+        true => "no dead letters, but another `gpufleet dead` may have some in hand; try again in a moment",
+        false => "no dead letters",
+    }
 }
 
 async fn read(dead: &mut DeadBox) -> Result<(), DeadError> {
@@ -224,11 +235,11 @@ fn complaint(error: &DeadError) -> Complaint {
         DeadError::NoTask { .. } => {
             told(Exit::BadInput).hint("only tasks can be submitted again; `gpufleet dead drop` throws it away")
         }
-        DeadError::Cut { .. } => told(Exit::BadInput).hint("whoever made it has to submit it anew, in smaller pieces"),
-        DeadError::LabelsFull { .. } => {
-            told(Exit::BadInput).hint("a job has at most 32 labels; submit it anew with fewer")
-        }
-        DeadError::NotKept | DeadError::Invalid { .. } | DeadError::TooLarge { .. } => told(Exit::BadInput),
+        DeadError::Cut { .. } | DeadError::TooLarge { .. } => told(Exit::BadInput).hint(TooLarge::ADVICE),
+        DeadError::LabelsFull { .. } => told(Exit::BadInput).hint(format!(
+            "a job has at most {LABELS_MAX} labels; `gpufleet dead show -o json` prints it, to be submitted with fewer"
+        )),
+        DeadError::NotKept | DeadError::Invalid { .. } => told(Exit::BadInput),
         DeadError::Queue(_) => told(Exit::Broker),
     }
 }

@@ -34,7 +34,7 @@ pub(super) fn renewed<'a>(
 pub(super) fn encode(encoding: Encoding, tasks: &Batch<Task<'_>>) -> Result<Vec<u8>, DeadError> {
     let body = encoding.encode_tasks(tasks).expect("a task that was decoded can be encoded");
     if body.len() > MESSAGE_BYTES_MAX {
-        return Err(DeadError::TooLarge { bytes: body.len() });
+        return Err(DeadError::TooLarge { bytes: body.len() as u64 });
     }
     Ok(body)
 }

@@ -120,5 +120,5 @@ fn a_task_that_grew_beyond_a_message_is_refused() {
     let x = vec![0.0_f32; MESSAGE_BYTES_MAX / 8];
     let task = crate::Job::catalog("saxpy").scalar("a", 2.0).input("x", &x).input("y", &x).build().unwrap().task;
     let refused = renewal::encode(Encoding::MessagePack, &Batch::One(task));
-    assert!(matches!(refused, Err(DeadError::TooLarge { bytes }) if bytes > MESSAGE_BYTES_MAX), "{refused:?}");
+    assert!(matches!(refused, Err(DeadError::TooLarge { bytes }) if bytes > MESSAGE_BYTES_MAX as u64), "{refused:?}");
 }

@@ -23,7 +23,13 @@ use gpufleet_transport::{Delivery, PublishError, Settled};
 use tracing::{error, info, warn};
 
 use super::{
-    Supervisor, clock::unix_ms, conclusion::Concluded, envelope::Envelope, intake::Lane, load::Carried, outbox::Again,
+    Supervisor,
+    clock::unix_ms,
+    conclusion::Concluded,
+    envelope::Envelope,
+    intake::Lane,
+    load::Carried,
+    outbox::Again,
     output_room::{OutputRoom, PORTION_BYTES},
 };
 use crate::{

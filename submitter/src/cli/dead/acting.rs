@@ -2,7 +2,7 @@
 
 use gpufleet::{DeadBox, DeadError, Replayed};
 
-use super::{ChoiceOptions, complaint, find, rendering};
+use super::{ChoiceOptions, complaint, find, none, rendering};
 use crate::cli::{complaint::Complaint, exit::Exit, output};
 
 /// What became of the letters.
@@ -29,7 +29,7 @@ pub async fn replay(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, 
     .await?;
     if tally.passed_over > 0 {
         let count = tally.passed_over;
-        output::note(&format!("{count} of the letters are no tasks and stay; `gpufleet dead drop` throws them away"));
+        output::note(&format!("letters that are no tasks stay ({count}); `gpufleet dead drop` throws them away"));
     }
     tally.exit("submitted again")
 }
@@ -75,7 +75,7 @@ async fn for_each(
         dead.forget_body(index);
     }
     if choice.all {
-        tally.tell_the_end(dead.unseen());
+        tally.tell_the_end(dead);
     }
     Ok(tally)
 }
@@ -83,18 +83,23 @@ async fn for_each(
 impl Tally {
     fn fail(&mut self, name: &str, complaint: Complaint) {
         self.failures.push(complaint.exit);
-        let complaint = Complaint { message: format!("{name}: {}", complaint.message), ..complaint };
+        let message = match complaint.message.contains(name) {
+            true => complaint.message,
+            false => format!("{name}: {}", complaint.message),
+        };
+        let complaint = Complaint { message, ..complaint };
         output::note(complaint.render(output::stderr_has_colour()).trim_end());
     }
 
-    fn tell_the_end(&mut self, unseen: usize) {
+    fn tell_the_end(&mut self, dead: &DeadBox) {
+        let unseen = dead.unseen();
         if unseen > 0 {
             let why =
                 Complaint::new(Exit::BadInput, format!("{unseen} letters were not tried: too many failed before"));
             self.failures.push(why.exit);
             output::note(why.render(output::stderr_has_colour()).trim_end());
         } else if self.done + self.passed_over + self.failures.len() == 0 {
-            output::note("no dead letters");
+            output::note(none(dead));
         }
     }
 
