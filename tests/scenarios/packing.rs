@@ -7,7 +7,7 @@ use std::{
 };
 
 use futures::{StreamExt as _, stream};
-use gpufleet::Job;
+use gpufleet::{Fleet, Job};
 use gpufleet_schema::Dtype;
 use gpufleet_tests::{Ground, WAIT, busy, poll_until};
 
@@ -94,7 +94,7 @@ async fn jobs_are_taken_from_their_source_as_messages_are_confirmed() {
     /// Ample for taking them all, were there no bound.
     const HELD: Duration = Duration::from_secs(1);
     let ground = Ground::breakable("taken").await;
-    let fleet = ground.client().await;
+    let fleet = ground.client_with(Fleet::builder().confirm_deadline(Duration::MAX)).await;
     // The queues are declared by now.
     let first = fleet.submit(saxpy(0)).await.unwrap();
     let taken = AtomicUsize::new(0);
