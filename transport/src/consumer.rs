@@ -18,7 +18,6 @@ use subscriber::{Command, Subscriber};
 /// goes back to the queue once that has happened.
 #[derive(Debug)]
 pub struct Consumer {
-    queue: String,
     incoming: mpsc::UnboundedReceiver<Incoming>,
     commands: mpsc::UnboundedSender<Command>,
     subscribed: watch::Receiver<bool>,
@@ -54,12 +53,8 @@ impl Consumer {
         let (out, incoming) = mpsc::unbounded_channel();
         let (commands, orders) = mpsc::unbounded_channel();
         let (subscribing, subscribed) = watch::channel(false);
-        tokio::spawn(Subscriber::new(link, queue.clone(), prefetch, from, out, orders, subscribing).run());
-        Self { queue, incoming, commands, subscribed }
-    }
-
-    pub fn queue(&self) -> &str {
-        &self.queue
+        tokio::spawn(Subscriber::new(link, queue, prefetch, from, out, orders, subscribing).run());
+        Self { incoming, commands, subscribed }
     }
 
     /// Waits until the broker has confirmed the subscription, or until there will be none any more. Cancelling is harmless.

@@ -107,7 +107,13 @@ fn lost(reason: String, losses: u32, suspect: bool, attempts_max: u32, delivery_
         let failure = Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, reason);
         return Disposition::Again { losses, failure, after: suspect.then(|| retry_rung(losses)) };
     }
-    let message = format!("gave up after {losses} lost executors; the last one: {reason}");
+    let message = if losses < attempts_max {
+        format!(
+            "gave up after {delivery_count} deliveries without an outcome; the last one lost its executor: {reason}"
+        )
+    } else {
+        format!("gave up after {losses} lost executors; the last one: {reason}")
+    };
     let failure = Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, message.clone());
     Disposition::Final { state: AttemptState::Dead, failure: Some(failure), dead_letter: Some(message) }
 }
@@ -166,6 +172,8 @@ mod tests {
     #[test]
     fn a_message_that_was_delivered_too_often_is_given_up_even_if_innocent() {
         let ending = Ending::Lost { reason: "signal 9".into(), suspect: false };
-        assert!(matches!(dispose(ending, 0, 3, DELIVERIES_MAX), Disposition::Final { .. }));
+        let given_up = dispose(ending, 0, 3, DELIVERIES_MAX);
+        let Disposition::Final { dead_letter: Some(reason), .. } = given_up else { panic!("{given_up:?}") };
+        assert!(reason.contains("15 deliveries"), "{reason}");
     }
 }

@@ -1,7 +1,8 @@
 //! The worker: takes jobs from RabbitMQ, runs them on a GPU through cudarc, and answers.
 //!
-//! One binary plays three roles. The supervisor speaks AMQP and never loads CUDA; an executor child owns one device and may
-//! die alone; a compiler child runs NVRTC and is gone a moment later.
+//! One binary plays several roles. The supervisor speaks AMQP and loads none of NVIDIA's libraries; an executor child owns one device and
+//! may die alone; a compiler child runs NVRTC and is gone a moment later; two more children list the devices and read how they fare. A
+//! person calls it to check a device (`selftest`) or to compile a file as a worker would (`compile`).
 
 pub mod compiler;
 pub mod config;

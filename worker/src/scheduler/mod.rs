@@ -197,10 +197,6 @@ impl Scheduler {
         self.running.len()
     }
 
-    pub fn waiting(&self) -> usize {
-        self.pools.iter().map(|pool| pool.backlog.len()).sum()
-    }
-
     /// Jobs that wait, by pool.
     pub fn waiting_by_pool(&self) -> Vec<usize> {
         self.pools.iter().map(|pool| pool.backlog.len()).collect()

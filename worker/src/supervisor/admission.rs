@@ -7,7 +7,7 @@ use std::{
 };
 
 use tokio::{
-    sync::{Notify, oneshot, watch},
+    sync::{Notify, oneshot},
     time::sleep,
 };
 
@@ -30,7 +30,6 @@ const TICK: Duration = Duration::from_millis(500);
 #[derive(Debug)]
 pub(super) struct Admission {
     inner: Mutex<Inner>,
-    running: watch::Sender<usize>,
     asked_back: Mutex<HashMap<(DeviceId, PoolId), Arc<Notify>>>,
 }
 
@@ -69,7 +68,7 @@ pub(super) struct Permit {
 impl Admission {
     pub(super) fn new(pools: &[Promise]) -> Arc<Self> {
         let inner = Inner { scheduler: Scheduler::new(pools), waiting: HashMap::new(), tickets: 0 };
-        Arc::new(Self { inner: Mutex::new(inner), running: watch::Sender::new(0), asked_back: Mutex::default() })
+        Arc::new(Self { inner: Mutex::new(inner), asked_back: Mutex::default() })
     }
 
     /// Waits for a place. Cancelling gives the place up again, also one that was granted in the same moment.
@@ -111,7 +110,6 @@ impl Admission {
                 let _ = waiting.answer.send(Err(denied));
             }
         }
-        self.running.send_replace(inner.scheduler.running());
     }
 
     /// Tells the scheduler that time passes, for as long as it is polled.
@@ -155,7 +153,7 @@ impl Admission {
     }
 
     pub(super) fn running(&self) -> usize {
-        *self.running.borrow()
+        self.lock().scheduler.running()
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {

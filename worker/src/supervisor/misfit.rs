@@ -14,7 +14,7 @@ use gpufleet_schema::{
     Failure, FailureCode, Requires, Task, Verdict,
     topology::{Rung, retry_rung, task_queue},
 };
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::{Supervisor, devices::DeviceSlot, envelope::Envelope};
 use crate::{
@@ -27,8 +27,6 @@ use crate::{
 const STRAY_HOPS_MAX: u32 = 40;
 /// The first of them come after the shortest wait.
 const SHORT_WAITS: u32 = 3;
-/// Where the broker does not answer, the hops alone decide.
-const CONSUMERS_TOLD_WITHIN: Duration = Duration::from_secs(2);
 /// A worker whose prefetch changes ends its subscription and makes a new one. That takes some round trips, and between them the broker
 /// does not count it: before a job fails for good, it is asked again.
 const COUNTED_AGAIN_AFTER: Duration = Duration::from_millis(500);
@@ -82,8 +80,8 @@ impl Supervisor {
     }
 
     async fn consumers(&self, queue: &str) -> Option<u32> {
-        let depth = timeout(CONSUMERS_TOLD_WITHIN, self.broker.queue_depth(queue)).await;
-        depth.ok().and_then(Result::ok).flatten().map(|depth| depth.consumers)
+        let ask = async { self.broker.queue_depth(queue).await.ok().flatten().map(|depth| depth.consumers) };
+        self.census.consumers(queue, ask).await
     }
 
     /// What the devices of this worker are, in a line.

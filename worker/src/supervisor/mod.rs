@@ -1,6 +1,7 @@
 //! The supervisor: takes messages, decides who runs when and where, replies, and reports. It never loads CUDA.
 
 mod admission;
+mod census;
 mod clock;
 mod conclusion;
 mod devices;
@@ -36,12 +37,13 @@ use std::{
 use futures::future::{join_all, select_all};
 use gpufleet_schema::{Event, Priority, topology::task_queue};
 use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink, PublishError};
-use tokio::sync::watch;
+use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use self::{
     admission::Admission,
+    census::Census,
     devices::{DeviceSlot, Monitor},
     exposition::Exposition,
     footprints::Footprints,
@@ -104,6 +106,7 @@ pub(crate) struct Supervisor {
     quarantine: Mutex<Quarantine>,
     in_hand: InHand,
     footprints: Footprints,
+    census: Census,
     metrics: Arc<Metrics>,
     /// Nothing new is taken.
     leaving: CancellationToken,
@@ -140,7 +143,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let orders = Orders::new(config.name.clone());
     let events = EventSink::new(broker.clone());
     let load = Load::new(&config, admission.places());
-    let (quarantine, in_hand, footprints) = Default::default();
+    let (quarantine, in_hand, footprints, census) = Default::default();
     let supervisor = Arc::new(Supervisor {
         events,
         compiler,
@@ -154,6 +157,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         quarantine,
         in_hand,
         footprints,
+        census,
         metrics,
         leaving: CancellationToken::new(),
     });
@@ -165,19 +169,18 @@ impl Supervisor {
     async fn serve(self: Arc<Self>, signals: &mut Signals, ready: ReadyFile) -> Result<(), WorkerError> {
         let handling = TaskTracker::new();
         let following = tokio::spawn(Arc::clone(&self.orders).follow(self.broker.clone()));
-        let intakes = tokio::select! {
-            intakes = self.open_intakes(&handling) => intakes?,
+        tokio::select! {
+            // Every order of before is known by then.
+            known = self.orders.catch_up(&self.broker) => known.map_err(WorkerError::Orders)?,
             // The broker went away in the meantime.
             _ = signals.next() => return Ok(()),
-        };
+            reason = self.all_devices_lost() => return Err(WorkerError::DevicesLost(reason)),
+        }
+        let (intakes, subscribed) = self.open_intakes(&handling);
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), self.leaving.clone()));
-        ready.announce()?;
-        self.metrics.set_ready(true);
-        service::ready(self.config.name.as_str());
         let watchdog = tokio::spawn(service::feed_watchdog(Arc::clone(&self.admission)));
         let admission = Arc::clone(&self.admission);
         let ticking = tokio::spawn(async move { admission.tick().await });
-        info!(worker = %self.config.name, pools = %pool_names(&self.config), devices = self.devices.len(), "ready");
 
         let end = tokio::select! {
             signal = signals.next() => {
@@ -189,6 +192,7 @@ impl Supervisor {
                 Ok(())
             }
             reason = self.all_devices_lost() => Err(WorkerError::DevicesLost(reason)),
+            Err(error) = self.announce(&ready, subscribed) => Err(error),
         };
 
         drop(ready);
@@ -211,19 +215,16 @@ impl Supervisor {
         end
     }
 
-    /// One consumer for each pool and priority, all subscribed when this returns. Every order of before is known by then.
-    async fn open_intakes(
-        self: &Arc<Self>,
-        handling: &TaskTracker,
-    ) -> Result<Vec<tokio::task::JoinHandle<()>>, WorkerError> {
-        self.orders.catch_up(&self.broker).await.map_err(WorkerError::Orders)?;
-        let (mut intakes, mut followers) = (Vec::new(), Vec::new());
+    /// One consumer for each pool and priority, and whether each has its subscription. Jobs come from those that have: a queue that the broker
+    /// does not bring up keeps nobody from the others.
+    fn open_intakes(self: &Arc<Self>, handling: &TaskTracker) -> (Vec<JoinHandle<()>>, Vec<watch::Receiver<bool>>) {
+        let (mut intakes, mut followers, mut subscribed) = (Vec::new(), Vec::new(), Vec::new());
         for (id, pool) in (0..).map(PoolId).zip(&self.config.pools) {
             for priority in Priority::ALL {
                 let lane = Lane { id, pool: pool.name.clone(), priority };
                 let prefetch = self.load.prefetch(&lane);
-                let mut consumer = self.broker.consume(task_queue(&pool.name, priority), prefetch);
-                consumer.subscribed().await;
+                let consumer = self.broker.consume(task_queue(&pool.name, priority), prefetch);
+                subscribed.push(consumer.subscription());
                 let (follower, prefetch) = watch::channel(prefetch);
                 followers.push(follower);
                 intakes.push(tokio::spawn(intake::take(
@@ -237,7 +238,20 @@ impl Supervisor {
             }
         }
         tokio::spawn(Arc::clone(self).follow_load(followers, self.leaving.clone()));
-        Ok(intakes)
+        (intakes, subscribed)
+    }
+
+    /// Says that the worker is ready, once each queue has been subscribed to.
+    async fn announce(&self, ready: &ReadyFile, subscribed: Vec<watch::Receiver<bool>>) -> Result<(), WorkerError> {
+        for mut subscribed in subscribed {
+            // An error means that the intake has ended, as it does when the worker leaves.
+            let _ended = subscribed.wait_for(|subscribed| *subscribed).await;
+        }
+        ready.announce()?;
+        self.metrics.set_ready(true);
+        service::ready(self.config.name.as_str());
+        info!(worker = %self.config.name, pools = %pool_names(&self.config), devices = self.devices.len(), "ready");
+        Ok(())
     }
 
     /// Resolves when the last device is out of service.

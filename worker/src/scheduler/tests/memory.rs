@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::{
     super::{Action, Demand, DeviceId, Event, PoolId, Promise, Scheduler, Ticket, TooLarge},
-    NONE, demand, left, starts, with_pools,
+    NONE, demand, left, starts, waiting, with_pools,
 };
 
 const DEVICE: DeviceId = DeviceId(0);
@@ -161,7 +161,7 @@ fn what_waited_behind_jobs_that_are_refused_starts() {
     assert_eq!(starts(&scheduler.step(arrived(51, 0, 10))), NONE);
     let actions = scheduler.step(Event::DeviceGone(other));
     assert_eq!(starts(&actions), [51]);
-    assert_eq!((actions.len(), scheduler.waiting()), (51, 0));
+    assert_eq!((actions.len(), waiting(&scheduler)), (51, 0));
 }
 
 #[test]

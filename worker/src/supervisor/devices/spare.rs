@@ -24,6 +24,7 @@ pub(super) struct Spare {
     waiting: Mutex<Option<Arc<Executor>>>,
     taken: Notify,
     retired: CancellationToken,
+    memory: Arc<Memory>,
 }
 
 impl Spare {
@@ -33,13 +34,13 @@ impl Spare {
         mut first: watch::Receiver<Option<Arc<Executor>>>,
         memory: Arc<Memory>,
     ) -> Arc<Self> {
-        let spare =
-            Arc::new(Self { waiting: Mutex::new(None), taken: Notify::new(), retired: CancellationToken::new() });
+        let (waiting, taken, retired) = (Mutex::new(None), Notify::new(), CancellationToken::new());
+        let spare = Arc::new(Self { waiting, taken, retired, memory });
         let replacing = Arc::clone(&spare);
         tokio::spawn(async move {
             // A device on which none ever starts has no use for a spare.
             if first.wait_for(Option::is_some).await.is_ok() {
-                replacing.replace_whenever_gone(options, memory).await;
+                replacing.replace_whenever_gone(options).await;
             }
         });
         spare
@@ -49,7 +50,12 @@ impl Spare {
     pub(super) fn take(&self) -> Option<Arc<Executor>> {
         let executor = self.waiting().take();
         self.taken.notify_one();
-        executor.filter(|executor| executor.lost().now_or_never().is_none())
+        let executor = executor?;
+        if executor.lost().now_or_never().is_some() {
+            self.memory.forget(&executor);
+            return None;
+        }
+        Some(executor)
     }
 
     /// Ends the one that waits and starts no more.
@@ -58,12 +64,12 @@ impl Spare {
         self.waiting().take();
     }
 
-    async fn replace_whenever_gone(self: Arc<Self>, options: ExecutorOptions, memory: Arc<Memory>) {
+    async fn replace_whenever_gone(self: Arc<Self>, options: ExecutorOptions) {
         let retired = self.retired.clone();
         let replacing = async {
             loop {
                 match start(&options).await {
-                    Some(executor) => self.offer(executor, &memory).await,
+                    Some(executor) => self.offer(executor).await,
                     None => self.taken.notified().await,
                 }
             }
@@ -72,10 +78,10 @@ impl Spare {
     }
 
     /// Returns when the executor has been taken, or has ended.
-    async fn offer(&self, executor: Executor, memory: &Arc<Memory>) {
+    async fn offer(&self, executor: Executor) {
         let executor = Arc::new(executor);
         // Its context has taken what it takes.
-        memory.listen_to(&executor, None);
+        self.memory.listen_to(&executor, None);
         debug!(pid = executor.pid(), "spare executor waits");
         self.waiting().replace(Arc::clone(&executor));
         // Whoever asked while there was none has left a notice behind.
@@ -85,7 +91,7 @@ impl Spare {
                 loss = executor.lost() => {
                     warn!(reason = loss.reason, "spare executor gone, starting another");
                     self.waiting().take();
-                    memory.forget(&executor);
+                    self.memory.forget(&executor);
                     tokio::time::sleep(PAUSE).await;
                 }
             }
