@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use crate::{Event, Order, Reply, Task, VERSION, bounds::TASKS_PER_MESSAGE_MAX};
 
 mod head;
+mod items;
 mod scan;
 
 use head::Heads;

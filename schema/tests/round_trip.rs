@@ -11,7 +11,7 @@ use gpufleet_schema::{
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
 fn text() -> impl Strategy<Value = String> {
-    "[a-zäß\u{4e2d}\"\\\\ ]{1,12}"
+    "[a-zäß\u{4e2d}\"\\\\ ,{}\\[\\]]{1,12}"
 }
 
 fn number() -> impl Strategy<Value = Number> {
@@ -175,6 +175,16 @@ proptest! {
                 // Only that it returns: most of these tasks make no sense.
                 let _ = task.check();
             }
+        }
+    }
+
+    #[test]
+    fn each_task_of_a_list_is_found_where_it_stands(tasks in vec(task(), 0..5)) {
+        for encoding in [Encoding::MessagePack, Encoding::Json] {
+            let alone: Vec<_> = tasks.iter().map(|task| encoding.encode_tasks(&Batch::One(task.clone())).unwrap()).collect();
+            let list = encoding.encode_tasks(&Batch::Many(tasks.clone())).unwrap();
+            prop_assert_eq!(encoding.items(&list), alone.iter().map(Vec::as_slice).collect::<Vec<_>>());
+            prop_assert!(alone.iter().all(|body| encoding.items(body) == [body.as_slice()]));
         }
     }
 

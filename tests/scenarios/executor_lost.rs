@@ -1,8 +1,12 @@
 //! An executor that dies takes its job's attempt and nothing else: the job is tried again a bounded number of times, and the
 //! worker lives. (faults 19 and 38)
 
-use gpufleet_schema::{AttemptState, FailureCode, JobState, Verdict, topology::retry_rung};
+use gpufleet_schema::{
+    AttemptState, FailureCode, JobId, JobState, PoolName, Priority, Verdict,
+    topology::{TASKS, retry_rung, task_key},
+};
 use gpufleet_tests::{Ground, WAIT, busy, dead_letters, kernels, poll_until};
+use gpufleet_transport::{Message, Properties};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_whose_executor_is_killed_is_tried_again_by_the_same_worker() {
@@ -59,6 +63,44 @@ async fn a_job_that_loses_every_executor_is_given_up_with_a_reason_and_kept() {
     let dead = dead_letters(&ground, 1).await;
     assert!(dead[0].reason.contains("2 lost executors"), "{}", dead[0].reason);
     assert!(dead[0].body_contains(&handle.id().to_string()));
+    ground.check_history(1).await;
+}
+
+/// A number can be written in many ways. Written anew, these would no longer fit a message.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_comes_again_as_it_came_and_not_written_anew() {
+    const NUMBERS: usize = 3_000_000;
+    let ground = Ground::shared("as-it-came").await;
+    let worker = ground.worker().await;
+    let job_id = JobId::new();
+    let body = serde_json::json!({
+        "version": 1,
+        "job_id": job_id,
+        "program": {"ptx": include_str!("../harness/ptx/waits.ptx")},
+        "buffers": [
+            {"name": "y", "dtype": "u32", "shape": [1]},
+            {"name": "x", "dtype": "f32", "shape": [NUMBERS], "data": {"inline": ["numbers"]}},
+        ],
+        "launches": [{
+            "entry": "waits",
+            "grid": {"blocks": [1]},
+            "block": {"threads": [1]},
+            "args": [{"buffer": "y"}, {"u64": 60_000_000_000_u64}],
+        }],
+        "limits": {"attempts_max": 2},
+    });
+    let body = body.to_string().replace(r#""numbers""#, &vec!["1e15"; NUMBERS].join(",")).into_bytes();
+    let properties = Properties { content_type: Some("application/json".to_owned()), ..Properties::default() };
+    let routing_key = task_key(&PoolName::default(), Priority::Normal);
+    let message = Message { exchange: TASKS, routing_key, body: body.clone(), properties, mandatory: true };
+    ground.broker().await.publish(message).await.unwrap();
+    for attempt in 1..=2 {
+        ground.poll_job("running", job_id, |job| job.state == JobState::Running && job.attempt == Some(attempt)).await;
+        worker.kill_executor().await;
+    }
+    let dead = dead_letters(&ground, 1).await;
+    assert!(dead[0].reason.contains("2 lost executors"), "{}", dead[0].reason);
+    assert!(dead[0].body == body, "{} bytes came and {} are kept", body.len(), dead[0].body.len());
     ground.check_history(1).await;
 }
 

@@ -36,6 +36,23 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
     }
 }
 
+/// The items of a list, as far as it is whole.
+pub(super) fn items(body: &[u8]) -> Vec<&[u8]> {
+    let mut rest = body;
+    let count = value(&mut rest).unwrap_or(0);
+    (0..count).map_while(|_| item(&mut rest)).collect()
+}
+
+/// Steps over a value with all that it contains.
+fn item<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let whole = *rest;
+    let mut open = 1_u64;
+    while open > 0 {
+        open = open - 1 + value(rest).ok()?;
+    }
+    Some(&whole[..whole.len() - rest.len()])
+}
+
 /// Steps over one value's header and flat contents; returns how many values it contains.
 fn value(rest: &mut &[u8]) -> Result<u64, String> {
     let marker = uint(rest, 1)?;

@@ -4,6 +4,7 @@ mod admission;
 mod census;
 mod clock;
 mod conclusion;
+mod content;
 mod devices;
 mod envelope;
 mod exposition;

@@ -1,7 +1,7 @@
 //! What a worker publishes besides events: replies, retries, dead letters.
 
 use gpufleet_schema::{
-    Batch, ClientName, Encoding, MessageId, Reply, Task,
+    Batch, ClientName, Encoding, JobId, MessageId, Output, Reply,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
         DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_BODY_BYTES, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN,
@@ -18,8 +18,14 @@ use super::{
 };
 use crate::way::Way;
 
-/// Room in a reply message for everything but the outputs' bytes and a failure's text.
-const REPLY_FRAME_BYTES: usize = 4 << 10;
+/// Room in a reply message for what every reply has: its keys and numbers, its job's id and its worker's name.
+const FRAME_BYTES: usize = 1 << 10;
+
+/// Room for the keys of an output.
+const OUTPUT_FRAME_BYTES: usize = 128;
+
+/// The longest number with a comma, in JSON.
+const NUMBER_BYTES: usize = 21;
 
 /// What is kept of a body that no message of ours can carry: enough to see whose it was.
 const OVERSIZE_KEPT_BYTES: usize = 64 << 10;
@@ -107,31 +113,31 @@ impl Supervisor {
     pub(super) async fn publish_task(
         &self,
         envelope: &Envelope,
-        encoding: Encoding,
-        task: &Task<'_>,
+        job_id: JobId,
+        body: Vec<u8>,
         again: Again,
     ) -> Result<(), PublishError> {
-        self.publish_passed_on(envelope, encoding, task, again, &envelope.way).await
+        self.publish_passed_on(envelope, job_id, body, again, &envelope.way).await
     }
 
     /// The same, with what it has met on its way.
     pub(super) async fn publish_passed_on(
         &self,
         envelope: &Envelope,
-        encoding: Encoding,
-        task: &Task<'_>,
+        job_id: JobId,
+        body: Vec<u8>,
         again: Again,
         way: &Way,
     ) -> Result<(), PublishError> {
         let mut properties = envelope.reusable_properties(self.own_user());
         way.write(&mut properties.headers);
-        properties.message_id = Some(task.job_id.to_string());
+        properties.message_id = Some(job_id.to_string());
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), again.attempt.into());
         properties.headers.insert(HEADER_LOSSES.to_owned(), again.losses.into());
         let message = Message {
             exchange: again.after.map_or(TASKS, |rung| rung.name),
             routing_key: task_key(&envelope.pool, envelope.priority),
-            body: encode_one(encoding, task),
+            body,
             properties,
             mandatory: true,
         };
@@ -150,18 +156,8 @@ impl Supervisor {
         self.broker.publish(Message { exchange: TASKS, routing_key, body, properties, mandatory: true }).await
     }
 
-    pub(super) async fn publish_dead(
-        &self,
-        envelope: &Envelope,
-        encoding: Encoding,
-        task: &Task<'_>,
-        reason: &str,
-    ) -> Result<(), PublishError> {
-        self.publish_dead_body(envelope, encode_one(encoding, task), reason).await
-    }
-
     /// Keeps a body in the dead queue, with what a person needs to judge it.
-    pub(super) async fn publish_dead_body(
+    pub(super) async fn publish_dead(
         &self,
         envelope: &Envelope,
         mut body: Vec<u8>,
@@ -226,22 +222,85 @@ impl Envelope {
     }
 }
 
-fn encode_one(encoding: Encoding, task: &Task<'_>) -> Vec<u8> {
-    // Borrowing the task would need a batch of references; the clone borrows its bytes anyway.
-    encoding.encode_tasks(&Batch::One(task.clone())).expect("a task that was decoded can be encoded")
+/// What the reply takes in a message, at most.
+fn estimate(reply: &Reply<'_>, encoding: Encoding) -> usize {
+    let outputs: usize = reply.outputs.iter().map(|output| output_bytes(output, encoding)).sum();
+    let failure = reply.failure.as_ref();
+    let failure = failure.map_or(0, |failure| text(&failure.message) + failure.detail.as_deref().map_or(0, text));
+    let device = reply.ran_on.as_ref().map_or(0, |ran_on| text(&ran_on.device_name));
+    FRAME_BYTES + outputs + failure + device + reply.timings.launches_us.len() * NUMBER_BYTES
 }
 
-fn estimate(reply: &Reply<'_>, encoding: Encoding) -> usize {
-    let outputs: usize = reply.outputs.iter().map(|output| output.data.resolved_len(output.dtype)).sum();
-    let outputs = match encoding {
-        Encoding::MessagePack => outputs,
-        Encoding::Json => outputs / 3 * 4 + 4,
+fn output_bytes(output: &Output<'_>, encoding: Encoding) -> usize {
+    let bytes = output.data.resolved_len(output.dtype);
+    let data = match encoding {
+        Encoding::MessagePack => bytes,
+        Encoding::Json => bytes.div_ceil(3) * 4,
     };
-    // JSON may write a character of the detail as six.
-    let detail = reply.failure.as_ref().and_then(|failure| failure.detail.as_ref()).map_or(0, |text| text.len() * 6);
-    REPLY_FRAME_BYTES + outputs + detail
+    OUTPUT_FRAME_BYTES + text(&output.name) + output.shape.len() * NUMBER_BYTES + data
+}
+
+/// JSON may write a character as six.
+fn text(text: &str) -> usize {
+    text.len() * 6
 }
 
 fn unix_seconds() -> u64 {
     (unix_ms() / 1000).unsigned_abs()
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::{AttemptState, Dtype, Failure, FailureCode, Inline, RanOn, Timings, Verdict};
+
+    use super::*;
+
+    /// Where everything is as long as can be.
+    fn largest() -> Reply<'static> {
+        let output = |index: usize| Output {
+            name: "\"".repeat(255 + index % 2),
+            dtype: Dtype::U8,
+            shape: vec![u64::MAX; 8],
+            data: Inline::from(vec![0; index % 5]),
+        };
+        let failure = Failure::new(Verdict::Infrastructure, FailureCode::RequirementsNotMet, "\u{1}".repeat(1 << 20));
+        Reply {
+            version: u32::MAX,
+            job_id: JobId::new(),
+            attempt: u32::MAX,
+            state: AttemptState::Succeeded,
+            failure: Some(failure.with_detail("\u{1}".repeat(1 << 20))),
+            outputs: (0..256).map(output).collect(),
+            timings: Timings {
+                queue_us: u64::MAX,
+                wait_us: u64::MAX,
+                compile_us: u64::MAX,
+                load_us: u64::MAX,
+                copy_in_us: u64::MAX,
+                launches_us: vec![u64::MAX; 1024],
+                copy_out_us: u64::MAX,
+                total_us: u64::MAX,
+                device_bytes_peak: u64::MAX,
+                module_cached: false,
+            },
+            ran_on: Some(RanOn {
+                worker: "w".repeat(100).parse().unwrap(),
+                device: u32::MAX,
+                device_name: "\"".repeat(256),
+                emulated: false,
+            }),
+        }
+    }
+
+    #[test]
+    fn no_reply_is_larger_than_it_is_taken_for() {
+        let smallest = Reply { failure: None, outputs: Vec::new(), timings: Timings::default(), ..largest() };
+        for reply in [largest(), smallest] {
+            for encoding in [Encoding::MessagePack, Encoding::Json] {
+                let encoded = encoding.encode_replies(&Batch::Many(vec![reply.clone()])).unwrap();
+                let estimate = estimate(&reply, encoding);
+                assert!(encoded.len() <= estimate, "{encoding}: {} bytes taken for {estimate}", encoded.len());
+            }
+        }
+    }
 }

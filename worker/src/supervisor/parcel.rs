@@ -15,8 +15,8 @@ use std::{mem, panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, Batch, ClientName, DecodeError, Encoding, Event, Failure, FailureCode, Reply, Task,
-    Timings, TooLarge, Verdict,
+    AttemptFinished, AttemptState, ClientName, DecodeError, Encoding, Event, Failure, FailureCode, Reply, Timings,
+    TooLarge, Verdict,
     bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
 };
 use gpufleet_transport::{Delivery, PublishError, Settled};
@@ -26,6 +26,7 @@ use super::{
     Supervisor,
     clock::unix_ms,
     conclusion::Concluded,
+    content::Content,
     envelope::Envelope,
     intake::Lane,
     load::Carried,
@@ -151,7 +152,7 @@ impl Supervisor {
             Ok(tasks) if tasks.is_empty() => Ok(Settlement::Answered),
             Ok(tasks) => {
                 envelope.carried.decoded(tasks.len(), body.len());
-                self.run_all(envelope, encoding, reply_to, &tasks).await
+                self.run_all(envelope, reply_to, &Content::new(body, encoding, &tasks)).await
             }
             Err(error) => self.refuse(envelope, body, unreadable(&error)).await,
         }
@@ -160,12 +161,11 @@ impl Supervisor {
     async fn run_all(
         &self,
         envelope: &Envelope,
-        encoding: Encoding,
         reply_to: Option<ClientName>,
-        tasks: &Batch<Task<'_>>,
+        content: &Content<'_, '_>,
     ) -> Result<Settlement, PublishError> {
-        let as_list = matches!(tasks, Batch::Many(_));
-        let list = as_list.then(OutputRoom::new);
+        let Content { encoding, tasks, .. } = *content;
+        let list = content.is_list().then(OutputRoom::new);
         let mut jobs: FuturesUnordered<_> =
             tasks.iter().map(|task| self.conclude(task, envelope, encoding, list.as_ref())).collect();
         let mut portion = Portion::default();
@@ -181,7 +181,7 @@ impl Supervisor {
             }
             let ripe = mem::take(&mut portion);
             tally.count(&ripe);
-            let mut answering = pin!(self.answer(envelope, encoding, reply_to.as_ref(), as_list, ripe));
+            let mut answering = pin!(self.answer(envelope, reply_to.as_ref(), content, ripe));
             // The other jobs go on meanwhile: their places become free and their time limits hold.
             refused = loop {
                 tokio::select! {
@@ -202,7 +202,7 @@ impl Supervisor {
             return Ok(Settlement::Requeue);
         }
         tally.count(&portion);
-        self.answer(envelope, encoding, reply_to.as_ref(), as_list, portion).await?;
+        self.answer(envelope, reply_to.as_ref(), content, portion).await?;
         // Asked last: as long as the delivery was live, what is handed back left as a message of its own.
         let left_to_broker = tally.handed_back && !envelope.is_live();
         Ok(match tally.all_final {
@@ -216,20 +216,19 @@ impl Supervisor {
     async fn answer(
         &self,
         envelope: &Envelope,
-        encoding: Encoding,
         reply_to: Option<&ClientName>,
-        as_list: bool,
+        content: &Content<'_, '_>,
         portion: Portion<'_, '_>,
     ) -> Result<(), PublishError> {
         for job in &portion.jobs {
-            self.send_on(envelope, encoding, as_list, job).await?;
+            self.send_on(envelope, content, job).await?;
         }
         let replies = portion.jobs.iter().filter_map(|job| {
             let client = job.task.reply.as_ref().or(reply_to)?;
             Some((client.clone(), job.reply(envelope.attempt)?))
         });
         failpoint::reach(Failpoint::AfterKernel);
-        self.publish_replies(envelope, encoding, replies.collect(), as_list).await?;
+        self.publish_replies(envelope, content.encoding, replies.collect(), content.is_list()).await?;
         failpoint::reach(Failpoint::AfterReply);
         let events = portion.jobs.iter().filter_map(|job| self.finished_event(job, envelope)).collect();
         self.events.send_confirmed(events).await?;
@@ -241,32 +240,30 @@ impl Supervisor {
     async fn send_on(
         &self,
         envelope: &Envelope,
-        encoding: Encoding,
-        as_list: bool,
+        content: &Content<'_, '_>,
         job: &Concluded<'_, '_>,
     ) -> Result<(), PublishError> {
         // The message may come again after a job has left it, a list above all: that job's attempts are numbered beyond the message's.
-        let comes_again = as_list || !envelope.is_live();
+        let comes_again = content.is_list() || !envelope.is_live();
         let beyond = if comes_again { u32::try_from(DELIVERIES_MAX).unwrap_or(u32::MAX) } else { 0 };
         let next = envelope.attempt.saturating_add(beyond);
+        let body = || content.of(job.task).to_vec();
         match &job.disposition {
             Disposition::Again { losses, after, .. } => {
                 let again = Again { attempt: next.saturating_add(1), losses: *losses, after: *after };
-                self.publish_task(envelope, encoding, job.task, again).await
+                self.publish_task(envelope, job.task.job_id, body(), again).await
             }
             Disposition::PassOn { way, after } => {
                 let again = Again { attempt: next, losses: envelope.losses, after: *after };
-                self.publish_passed_on(envelope, encoding, job.task, again, way).await
+                self.publish_passed_on(envelope, job.task.job_id, body(), again, way).await
             }
             // The broker delivers the message again by itself.
             Disposition::HandBack if !envelope.is_live() => Ok(()),
             Disposition::HandBack => {
                 let again = Again { attempt: next, losses: envelope.losses, after: None };
-                self.publish_task(envelope, encoding, job.task, again).await
+                self.publish_task(envelope, job.task.job_id, body(), again).await
             }
-            Disposition::Final { dead_letter: Some(reason), .. } => {
-                self.publish_dead(envelope, encoding, job.task, reason).await
-            }
+            Disposition::Final { dead_letter: Some(reason), .. } => self.publish_dead(envelope, body(), reason).await,
             Disposition::Final { dead_letter: None, .. } => Ok(()),
         }
     }
@@ -282,7 +279,7 @@ impl Supervisor {
         self.metrics.message_refused(envelope.pool_id);
         let encoding = envelope.encoding().unwrap_or(Encoding::Json);
         let jobs = envelope.jobs_of(encoding, body);
-        self.publish_dead_body(envelope, body.to_vec(), &failure.message).await?;
+        self.publish_dead(envelope, body.to_vec(), &failure.message).await?;
         let reply_to = envelope.reply_to().ok().flatten();
         let replies = jobs.iter().filter_map(|(job_id, client)| {
             let reply = Reply {
