@@ -79,7 +79,8 @@ pub fn load(ptx: &str, memory: &Arc<Memory>, target: ComputeCapability) -> Resul
             params_bytes: kernel.params_bytes,
             params: kernel.params,
             shared_bytes: kernel.shared_bytes,
-            local_bytes: local_bytes(&program, kernel.function),
+            local_bytes: local_bytes(&program, kernel.function, RECURSION_BYTES),
+            frame_bytes: local_bytes(&program, kernel.function, 0),
             const_bytes: symbols.constants.1 as u32,
             registers: kernel.registers.clamp(1, REGISTERS_MAX),
             max_threads: kernel.max_threads,
@@ -362,10 +363,11 @@ fn kernel_params(function: &tree::Function) -> Result<(Vec<Param>, u32), LoadErr
     Ok((params, end as u32))
 }
 
-/// Local memory that a thread needs for `function` and the deepest chain of calls below it.
-fn local_bytes(program: &Program, function: usize) -> u32 {
+/// Local memory that a thread needs for `function` and the deepest chain of calls below it, where that can't be told with
+/// so much for it.
+fn local_bytes(program: &Program, function: usize, recursion_bytes: u32) -> u32 {
     let depth = deepest(program, function, CHAIN_MAX, &mut HashMap::new());
-    let fallback = frame_locals(&program.functions[function]) + u64::from(RECURSION_BYTES);
+    let fallback = frame_locals(&program.functions[function]) + u64::from(recursion_bytes);
     depth.unwrap_or(fallback).min(u64::from(u32::MAX / 64)) as u32
 }
 

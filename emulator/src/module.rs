@@ -34,6 +34,8 @@ pub struct Entry {
     pub shared_bytes: u32,
     /// Local memory of one thread, with that of every function it can call.
     pub local_bytes: u32,
+    /// The part of that which is known beforehand, as a device's driver tells it.
+    pub frame_bytes: u32,
     /// Constant memory of the whole module.
     pub const_bytes: u32,
     /// 32-bit registers that the kernel declares and uses, at most 255 as on a device.

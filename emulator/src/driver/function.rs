@@ -78,7 +78,7 @@ impl Function {
             0 => self.block_threads_max(device),
             1 => entry.shared_bytes,
             2 => entry.const_bytes,
-            3 => entry.local_bytes,
+            3 => entry.frame_bytes,
             4 => self.registers(device),
             5 | 6 => version,
             7 => 0,

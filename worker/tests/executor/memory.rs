@@ -3,11 +3,12 @@
 use std::{borrow::Cow, time::Duration};
 
 use gpufleet_schema::{Block, Data, Dtype, FailureCode, Program, Task};
-use gpufleet_worker::executor::{Executor, ExecutorJob, LostCause, RunError};
+use gpufleet_worker::executor::{Executor, ExecutorJob, ExecutorOptions, LostCause, RunError};
 use tokio_util::sync::CancellationToken;
 
 use crate::harness::{
-    add_one, buffer, job, launch, misbehaving, options, poll_until, ptx_task, start, succeed, u32_arg, u32s, zeros,
+    add_one, buffer, fail, job, launch, misbehaving, options, poll_until, ptx_task, start, succeed, u32_arg, u32s,
+    zeros,
 };
 
 const PTX: &str = include_str!("memory.ptx");
@@ -52,6 +53,48 @@ async fn a_job_finds_zeros_where_another_left_its_data() {
         }
         let buffer = u64::from(WORDS) * 4;
         assert!(executor.memory().held <= held + buffer, "two of its three buffers were the other job's");
+    }
+}
+
+/// Its kernel wants 64 KiB for each thread, of which the context has 1 KiB. The device, of one core here, runs 2048 at once.
+fn large_frame() -> Task<'static> {
+    let mut task = ptx_task(PTX);
+    task.launches = vec![launch("large_frame", 1, vec![])];
+    task
+}
+
+const LARGE_FRAME_BYTES: u64 = 63 * 1024 * 2048;
+
+#[tokio::test]
+async fn local_memory_of_kernels_is_of_an_executors_share() {
+    const MIB: u64 = 1 << 20;
+    let start = |share| Executor::start(ExecutorOptions { memory_bytes_max: Some(share), ..options() });
+    let (executor, _) = start(LARGE_FRAME_BYTES - 1).await.unwrap();
+    let failure = fail(&executor, &large_frame()).await;
+    assert_eq!(failure.code, FailureCode::OutOfMemory);
+    let said =
+        format!("wants {LARGE_FRAME_BYTES} bytes of device memory ({LARGE_FRAME_BYTES} of them for local memory");
+    assert!(failure.message.contains(&said), "{}", failure.message);
+    succeed(&executor, &add_one(1000, 1)).await;
+
+    let (executor, _) = start(LARGE_FRAME_BYTES + MIB).await.unwrap();
+    let half = 1 << 17;
+    succeed(&executor, &add_one(2 * half + 1, 1)).await;
+    succeed(&executor, &large_frame()).await;
+    succeed(&executor, &large_frame()).await;
+    let now = executor.memory();
+    assert_eq!(now.held, now.kept, "jobs can't have it for buffers");
+    succeed(&executor, &add_one(2 * half, 1)).await;
+    assert_eq!(fail(&executor, &add_one(2 * half + 1, 1)).await.code, FailureCode::OutOfMemory, "it stays");
+}
+
+#[tokio::test]
+async fn local_memory_of_kernels_is_not_taken_from_other_executors() {
+    let executor = start().await;
+    let task = large_frame();
+    for (kept_max, fits) in [(LARGE_FRAME_BYTES - 1, false), (LARGE_FRAME_BYTES, true), (0, true)] {
+        let finished = executor.run(ExecutorJob { kept_max, ..job(&task) }).await.unwrap();
+        assert_eq!(finished.outcome.is_ok(), fits, "{kept_max}");
     }
 }
 

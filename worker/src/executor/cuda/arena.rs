@@ -1,4 +1,4 @@
-//! Device memory with our own books: what jobs hold, and what is kept for the next one.
+//! Device memory with our own books: what jobs hold, what is kept for the next one, and what their kernels' local memory takes.
 //!
 //! A job gets all of its buffers or none, so two jobs never wait for each other's halves. Where memory is short a job waits for its
 //! neighbours to end; alone, it fails with the numbers. Blocks are kept by size, because allocating stalls the whole device. How much
@@ -6,6 +6,9 @@
 //!
 //! The driver is never called with the books in hand: giving back may wait for the kernels that run, and meanwhile jobs end, and jobs start
 //! that find all they need among what is kept.
+//!
+//! Local memory the driver takes by itself when a kernel that wants more of it is launched, for every thread that the device can run at
+//! once, and gives back with the context.
 
 use std::{
     collections::BTreeMap,
@@ -38,6 +41,10 @@ struct State {
     used_bytes: u64,
     /// Just being asked of the device or given back to it: of our share, and maybe not there.
     moving_bytes: u64,
+    /// Of local memory: what the driver has for sure, or takes with a launch to come.
+    local_bytes: u64,
+    /// What it has for sure.
+    local_bytes_launched: u64,
     jobs: usize,
     /// Jobs that have given their memory back, so that who waits for one misses none.
     ended: u64,
@@ -49,7 +56,20 @@ pub(crate) struct Usage {
     /// Of jobs and kept: what the device no longer has for sure.
     pub held: u64,
     pub kept: u64,
+    /// Of local memory. It is neither held nor kept, for no job can have it for buffers: like the rest of the context, it only makes less free.
+    pub local: u64,
+    /// What of it the driver still calls free.
+    pub local_to_come: u64,
     pub is_idle: bool,
+}
+
+/// What a job needs at once.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Wanted<'a> {
+    /// Of its buffers.
+    pub sizes: &'a [u64],
+    /// Of local memory, all that the context has counted.
+    pub local: u64,
 }
 
 /// One buffer's memory.
@@ -70,7 +90,12 @@ pub(crate) struct Allocation<'a> {
 /// No memory for a job.
 #[derive(Debug)]
 pub(crate) enum Shortage {
-    OutOfMemory { wanted: u64, free: u64 },
+    OutOfMemory {
+        wanted: u64,
+        /// The part of that which is local memory.
+        local: u64,
+        free: u64,
+    },
     Cuda(CudaError),
 }
 
@@ -79,23 +104,33 @@ impl Arena {
         Self { asking: Mutex::default(), state: Mutex::default(), released: Condvar::new(), sizes, bytes_max }
     }
 
-    /// Memory for buffers of these sizes; afterwards no more than `kept_max` is kept for later ones. Waits while neighbours hold what is
-    /// missing; `may_wait` comes before that, and before any call of the driver.
+    /// Memory for a job; afterwards no more than `kept_max` is kept for later ones, or newly taken for kernels. Waits while neighbours hold
+    /// what is missing; `may_wait` comes before that, and before any call of the driver.
     pub(crate) fn take(
         &self,
-        sizes: &[u64],
+        wanted: Wanted<'_>,
         kept_max: u64,
         may_wait: impl FnOnce(),
     ) -> Result<Allocation<'_>, Shortage> {
-        let sizes: Vec<u64> = sizes.iter().map(|bytes| self.sizes.taken(*bytes)).collect();
-        if let Some(blocks) = self.state().take_kept(&sizes, kept_max) {
+        let sizes: Vec<u64> = wanted.sizes.iter().map(|bytes| self.sizes.taken(*bytes)).collect();
+        let wanted = Wanted { sizes: &sizes, ..wanted };
+        if let Some(blocks) = self.state().take_kept(wanted, kept_max) {
             return Ok(Allocation { blocks, arena: self });
         }
         may_wait();
         loop {
             let asking = self.asking();
             let ended = self.ended();
-            if let Some(blocks) = self.ask(&sizes, kept_max).map_err(Shortage::Cuda)? {
+            let local = self.state().growth(wanted.local);
+            if local > kept_max {
+                // Others live on the rest, whoever ends here.
+                return Err(Shortage::OutOfMemory {
+                    wanted: total(&sizes).saturating_add(local),
+                    local,
+                    free: kept_max,
+                });
+            }
+            if let Some(blocks) = self.ask(wanted, kept_max - local).map_err(Shortage::Cuda)? {
                 return Ok(Allocation { blocks, arena: self });
             }
             let state = self.state();
@@ -106,7 +141,7 @@ impl Arena {
                 drop(state);
                 let free = Device::free_bytes().map_err(Shortage::Cuda)?;
                 let free = self.state().free(free, self.bytes_max);
-                return Err(Shortage::OutOfMemory { wanted: total(&sizes), free });
+                return Err(Shortage::OutOfMemory { wanted: total(&sizes).saturating_add(local), local, free });
             }
             drop(asking);
             drop(self.wait_while(state, |state| state.ended == ended && state.jobs > 0));
@@ -148,9 +183,26 @@ impl Arena {
         freed
     }
 
+    /// Whether the driver may take local memory at a launch that wants so much. It waits with that for the kernels that run.
+    pub(crate) fn grows_at_launch(&self, local: u64) -> bool {
+        local > self.state().local_bytes_launched
+    }
+
+    /// The driver has taken it.
+    pub(crate) fn launched(&self, local: u64) {
+        let mut state = self.state();
+        state.local_bytes_launched = state.local_bytes_launched.max(local);
+    }
+
     pub(crate) fn usage(&self) -> Usage {
         let state = self.state();
-        Usage { held: state.used_bytes + state.kept_bytes, kept: state.kept_bytes, is_idle: state.jobs == 0 }
+        Usage {
+            held: state.used_bytes + state.kept_bytes,
+            kept: state.kept_bytes,
+            local: state.local_bytes,
+            local_to_come: state.local_bytes.saturating_sub(state.local_bytes_launched),
+            is_idle: state.jobs == 0,
+        }
     }
 
     fn asking(&self) -> MutexGuard<'_, ()> {
@@ -170,23 +222,28 @@ impl Arena {
     }
 
     /// All blocks, or `None` if there is not enough. Kept memory is given up once before that.
-    fn ask(&self, sizes: &[u64], kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
-        if self.state().taken().saturating_add(total(sizes)) > self.bytes_max {
+    fn ask(&self, wanted: Wanted<'_>, kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
+        let state = self.state();
+        let all = state.taken().saturating_add(total(wanted.sizes)).saturating_add(state.growth(wanted.local));
+        drop(state);
+        if all > self.bytes_max {
             return Ok(None);
         }
-        match self.allocate(sizes, kept_max)? {
+        match self.allocate(wanted, kept_max)? {
             Some(blocks) => Ok(Some(blocks)),
-            None => self.allocate(sizes, 0),
+            None => self.allocate(wanted, 0),
         }
     }
 
     /// What was kept is used first. What must go goes before anything new is asked of the device.
-    fn allocate(&self, sizes: &[u64], kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
+    fn allocate(&self, wanted: Wanted<'_>, kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
+        let sizes = wanted.sizes;
         let mut state = self.state();
         let mut blocks: Vec<Option<Block>> = sizes.iter().map(|bytes| state.reuse(*bytes)).collect();
         let surplus = state.surplus(kept_max);
         drop(state);
         let allocated = self.free(&surplus).and_then(|()| self.allocate_missing(sizes, &mut blocks));
+        let allocated = allocated.and_then(|all| Ok(all && self.grow(wanted.local)?));
         let blocks: Vec<Block> = blocks.into_iter().flatten().collect();
         let mut state = self.state();
         if let Ok(true) = allocated {
@@ -218,6 +275,15 @@ impl Arena {
         Ok(true)
     }
 
+    /// Whether there is room for what the driver will take of local memory; it is in the books from now on.
+    fn grow(&self, local: u64) -> Result<bool, CudaError> {
+        if self.state().growth(local) == 0 {
+            return Ok(true);
+        }
+        let free = Device::free_bytes()?;
+        Ok(self.state().grow(local, free, self.bytes_max))
+    }
+
     /// Gives blocks back to the device that nobody uses and that are no longer kept.
     fn free(&self, blocks: &[Block]) -> Result<(), CudaError> {
         let freed = blocks.iter().try_for_each(|block| free(block.address));
@@ -228,9 +294,9 @@ impl Arena {
 
 impl State {
     /// All blocks for a job, where nothing has to be asked of the device.
-    fn take_kept(&mut self, sizes: &[u64], kept_max: u64) -> Option<Vec<Block>> {
-        let blocks: Vec<Block> = sizes.iter().map_while(|bytes| self.reuse(*bytes)).collect();
-        if blocks.len() < sizes.len() || self.kept_bytes > kept_max {
+    fn take_kept(&mut self, wanted: Wanted<'_>, kept_max: u64) -> Option<Vec<Block>> {
+        let blocks: Vec<Block> = wanted.sizes.iter().map_while(|bytes| self.reuse(*bytes)).collect();
+        if blocks.len() < wanted.sizes.len() || self.kept_bytes > kept_max || self.growth(wanted.local) > 0 {
             self.keep(&blocks);
             return None;
         }
@@ -255,7 +321,23 @@ impl State {
 
     /// Of our share, what no other job can have for now.
     fn taken(&self) -> u64 {
-        self.used_bytes + self.moving_bytes
+        self.used_bytes + self.moving_bytes + self.local_bytes
+    }
+
+    /// What the driver would take beyond the local memory that it has.
+    fn growth(&self, local: u64) -> u64 {
+        local.saturating_sub(self.local_bytes)
+    }
+
+    /// Whether that fits, into our share and into what the device has free.
+    fn grow(&mut self, local: u64, free: u64, bytes_max: u64) -> bool {
+        let to_come = local.saturating_sub(self.local_bytes_launched);
+        let all = self.taken().saturating_add(self.kept_bytes).saturating_add(self.growth(local));
+        let fits = to_come <= free && all <= bytes_max;
+        if fits {
+            self.local_bytes = self.local_bytes.max(local);
+        }
+        fits
     }
 
     /// Whether so many bytes are left of our share; they are in the books from now on.
@@ -293,7 +375,8 @@ impl State {
 
     /// What a job alone could have: the device's free memory, or the rest of our share if that is less.
     fn free(&self, device_bytes: u64, bytes_max: u64) -> u64 {
-        (device_bytes + self.kept_bytes).min(bytes_max.saturating_sub(self.taken()))
+        let to_come = self.local_bytes.saturating_sub(self.local_bytes_launched);
+        (device_bytes.saturating_sub(to_come) + self.kept_bytes).min(bytes_max.saturating_sub(self.taken()))
     }
 }
 
@@ -333,5 +416,19 @@ mod tests {
         assert_eq!(arena.state().surplus(0).len(), 1);
         assert_eq!((arena.usage().held, arena.usage().kept), (0, 0));
         assert!(!arena.state().reserve(60, 100), "it is not freed yet");
+    }
+
+    #[test]
+    fn local_memory_is_of_our_share_and_only_grows() {
+        let arena = Arena::new(Sizes::Exact, 100);
+        assert!(!arena.state().grow(30, 20, 100), "the device has less");
+        assert!(arena.state().grow(30, 40, 100));
+        assert!(!arena.state().grow(101, 1000, 100));
+        assert_eq!((arena.usage().local, arena.usage().local_to_come), (30, 30));
+        arena.launched(30);
+        assert!(arena.grows_at_launch(31) && !arena.grows_at_launch(30));
+        assert!(arena.state().grow(20, 0, 100));
+        assert_eq!((arena.usage().local, arena.usage().local_to_come), (30, 0));
+        assert!(!arena.state().reserve(71, 100) && arena.state().reserve(70, 100));
     }
 }

@@ -22,6 +22,7 @@ pub(crate) struct Device {
     context: Context,
     pub info: DeviceInfo,
     pub limits: Limits,
+    pub local: LocalMemory,
 }
 
 /// What a launch on this device may ask for.
@@ -32,6 +33,30 @@ pub(crate) struct Limits {
     pub threads_per_block: u32,
     /// Static and dynamic together, after opting in.
     pub shared_bytes_per_block: u32,
+}
+
+/// Local memory: stack frames, arrays and spilled registers. A context has as much of it for every thread that the device can run at once
+/// as the kernel that wants most.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct LocalMemory {
+    threads: u64,
+    /// Of a thread, from the context's start.
+    bytes: u64,
+}
+
+impl LocalMemory {
+    /// What the driver takes for a kernel that wants so much for a thread, beyond what every context has.
+    pub(crate) fn taken(self, bytes: u32) -> u64 {
+        u64::from(bytes).saturating_sub(self.bytes).saturating_mul(self.threads)
+    }
+
+    /// With the context current.
+    fn of(device: sys::CUdevice) -> Result<Self, CudaError> {
+        let processors = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT)?;
+        let threads = attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR)?;
+        let bytes = called("cuCtxGetLimit", result::ctx::get_limit(sys::CUlimit::CU_LIMIT_STACK_SIZE))?;
+        Ok(Self { threads: u64::from(processors) * u64::from(threads), bytes: bytes as u64 })
+    }
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +96,7 @@ impl Device {
         called("cuCtxSetCurrent", unsafe { result::ctx::set_current(context.0) })?;
         let heap = called("cuCtxGetLimit", result::ctx::get_limit(sys::CUlimit::CU_LIMIT_MALLOC_HEAP_SIZE))?;
         let info = DeviceInfo { heap_bytes: heap as u64, ..describe(library, ordinal)? };
-        Ok(Self { context, info, limits: Limits::of(handle)? })
+        Ok(Self { context, info, limits: Limits::of(handle)?, local: LocalMemory::of(handle)? })
     }
 }
 

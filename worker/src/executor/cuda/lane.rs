@@ -15,7 +15,7 @@ use cudarc::driver::{
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 
 use super::{
-    arena::{Allocation, Block},
+    arena::{Allocation, Block, Wanted},
     device::Device,
     error::{CudaError, Damage, called},
     geometry::{Geometry, check_shared},
@@ -178,12 +178,18 @@ impl Lane {
         }
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
         timings.device_bytes_peak = sizes.iter().sum();
-        let allocation = memory.insert(preparation.allocate(&sizes, work.run.kept_max)?);
+        let thread_bytes = prepared.iter().map(|prepared| prepared.function.local_bytes).max().unwrap_or(0);
+        let wanted = Wanted { sizes: &sizes, local: common.device.local.taken(thread_bytes) };
+        let allocation = memory.insert(preparation.allocate(wanted, work.run.kept_max)?);
         common.tell_memory(|| preparation.may_wait())?;
         self.make_events(prepared.len() + 3)?;
-        common.waits.calls(preparation.job);
+        match common.memory.arena.grows_at_launch(wanted.local) {
+            true => preparation.may_wait(),
+            false => common.waits.calls(preparation.job),
+        }
         let enqueued = self.enqueue(work, &prepared, allocation);
         common.waits.runs(preparation.job);
+        common.memory.arena.launched(wanted.local);
         // Also after a failure: what was enqueued before it still uses the memory.
         let ended = match &enqueued {
             Ok(()) => self.wait_for(self.events[prepared.len() + 2], common.library.is_emulator()),

@@ -23,7 +23,14 @@ pub(crate) struct Memory {
     pub shelf: Shelf,
     /// Held by who tells, so that reports leave in the order in which they were true. The driver is asked meanwhile.
     telling: Mutex<()>,
-    told: Mutex<MemoryReport>,
+    told: Mutex<Told>,
+}
+
+/// The last word, and what of it the supervisor sees only by what is free.
+#[derive(Debug, Clone, Copy, Default)]
+struct Told {
+    report: MemoryReport,
+    local: u64,
 }
 
 impl Memory {
@@ -33,7 +40,7 @@ impl Memory {
 
     /// What is told at the start.
     pub(crate) fn first_report(&self) -> Result<MemoryReport, CudaError> {
-        Ok(MemoryReport { free: Device::free_bytes()?, ..self.told() })
+        Ok(MemoryReport { free: Device::free_bytes()?, ..self.told().report })
     }
 
     /// Tells the supervisor if it has to know; `may_wait` comes before the driver is asked for it.
@@ -61,9 +68,13 @@ impl Memory {
     }
 
     fn has_news(&self) -> bool {
-        let (then, now) = (self.told(), self.now());
-        let is_idle = self.arena.usage().is_idle;
-        now.kept > then.kept || now.held > then.held || is_idle && (now.kept, now.held) != (then.kept, then.held)
+        let Told { report: then, local } = self.told();
+        let (usage, now) = (self.arena.usage(), self.now());
+        let is_idle = usage.is_idle;
+        usage.local > local
+            || now.kept > then.kept
+            || now.held > then.held
+            || is_idle && (now.kept, now.held) != (then.kept, then.held)
     }
 
     /// By the books: what is free is the driver's to say.
@@ -72,7 +83,7 @@ impl Memory {
         MemoryReport {
             held: usage.held + self.shelf.loaded_bytes(),
             kept: usage.kept + self.shelf.idle_bytes(),
-            free: self.told().free,
+            free: self.told().report.free,
         }
     }
 
@@ -81,6 +92,8 @@ impl Memory {
         let before = self.now();
         let free = Device::free_bytes()?;
         let after = self.now();
+        // Also what kernels take only at their launch.
+        let free = free.saturating_sub(self.arena.usage().local_to_come);
         Ok(MemoryReport { held: after.held.min(before.held), free, ..after })
     }
 
@@ -94,10 +107,11 @@ impl Memory {
     }
 
     fn say(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
+        let local = self.arena.usage().local;
         let now = self.read()?;
         frame::write(&outgoing.lock().expect("nobody panics while holding the socket"), &FromExecutor::Memory(now))?;
         // Not before it has left: a job that finds nothing left to tell answers at once.
-        *self.told.lock().expect("nobody panics while holding it") = now;
+        *self.told.lock().expect("nobody panics while holding it") = Told { report: now, local };
         Ok(())
     }
 
@@ -105,7 +119,7 @@ impl Memory {
         self.telling.lock().expect("nobody panics while telling")
     }
 
-    fn told(&self) -> MemoryReport {
+    fn told(&self) -> Told {
         *self.told.lock().expect("nobody panics while holding it")
     }
 }

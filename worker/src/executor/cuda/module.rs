@@ -54,6 +54,8 @@ pub(crate) struct Loaded {
 pub(crate) struct Function {
     handle: Handle<sys::CUfunction>,
     pub limits: KernelLimits,
+    /// What one thread wants of local memory.
+    pub local_bytes: u32,
     /// Bytes of each parameter, where the driver or the PTX says so.
     pub params: Option<Vec<usize>>,
     /// How much dynamic shared memory was opted in to. It only grows, so that no other lane's launch is undercut.
@@ -159,10 +161,11 @@ impl Module {
             threads_per_block: attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK)?,
             static_shared_bytes: attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
         };
+        let local_bytes = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
         // The driver reads as many arguments as it thinks the kernel takes, so its own word comes first.
         let declared = || ptx::params_of(&self.entries, entry).map(<[usize]>::to_vec);
         let params = driver_params(library, handle).or_else(declared);
-        Ok(Function { handle: Handle(handle), limits, params, shared_bytes: Mutex::default() })
+        Ok(Function { handle: Handle(handle), limits, local_bytes, params, shared_bytes: Mutex::default() })
     }
 
     fn no_entry(&self, entry: &str) -> LoadError {

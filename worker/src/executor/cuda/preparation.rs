@@ -8,7 +8,7 @@ use std::{collections::HashMap, sync::Arc};
 use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
-    arena::{Allocation, Shortage},
+    arena::{Allocation, Shortage, Wanted},
     lane::{Common, JobError, failed},
     module::{Function, Module},
     pinned::PinnedSegment,
@@ -76,8 +76,8 @@ impl<'a> Preparation<'a> {
         Ok(module.function(&self.common.library, entry)?)
     }
 
-    /// All buffers of a job. What is kept beside it is bounded, for other executors may live on the rest.
-    pub(super) fn allocate(&self, sizes: &[u64], kept_max: u64) -> Result<Allocation<'a>, JobError> {
+    /// All memory of a job. What is kept beside it is bounded, for other executors may live on the rest.
+    pub(super) fn allocate(&self, wanted: Wanted<'_>, kept_max: u64) -> Result<Allocation<'a>, JobError> {
         let memory = &self.common.memory;
         if memory.shelf.idle_bytes() > kept_max {
             self.may_wait();
@@ -85,12 +85,16 @@ impl<'a> Preparation<'a> {
         }
         loop {
             let kept_max = kept_max.saturating_sub(memory.shelf.idle_bytes());
-            match memory.arena.take(sizes, kept_max, || self.may_wait()) {
+            match memory.arena.take(wanted, kept_max, || self.may_wait()) {
                 Ok(allocation) => return Ok(allocation),
                 Err(Shortage::Cuda(error)) => return Err(error.into()),
                 Err(Shortage::OutOfMemory { .. }) if memory.shelf.unload_idle() => {}
-                Err(Shortage::OutOfMemory { wanted, free }) => {
-                    let message = format!("the job wants {wanted} bytes of device memory, {free} are free");
+                Err(Shortage::OutOfMemory { wanted, local, free }) => {
+                    let kernels = match local {
+                        0 => String::new(),
+                        local => format!(" ({local} of them for local memory of its kernels)"),
+                    };
+                    let message = format!("the job wants {wanted} bytes of device memory{kernels}, {free} are free");
                     return failed(Verdict::OutOfMemory, FailureCode::OutOfMemory, message);
                 }
             }
