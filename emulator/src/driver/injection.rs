@@ -4,7 +4,7 @@
 //! A rule is `PLACE=FAULT`, rules are separated by commas, and the first that fits counts. Places are `launch:7` (the
 //! seventh kernel that the process starts, graphs' included), `launch:7+` (that one and all later), `launch@saxpy` (each
 //! start of that kernel), and likewise `alloc:3` (device memory, in pools or not), `copy:2` (the calls that copy),
-//! `load:1` (modules), `info:1` (asking how much memory is free) and `context:1` (asking for a device's primary context).
+//! `load:1` (modules), `info:1` (asking how much memory is free), `context:1` (asking for a device's primary context) and `stream:1` (streams).
 //! A device's number and a slash before the place, as in `1/launch:7+`, keep the rule to that device; the counts are of
 //! all devices.
 //!
@@ -38,6 +38,7 @@ pub struct Injection {
     infos: AtomicU64,
     contexts: AtomicU64,
     waits: AtomicU64,
+    streams: AtomicU64,
 }
 
 /// Where a fault comes, and which.
@@ -62,6 +63,8 @@ pub enum Site {
     Context,
     /// A call that waits for the kernels that run.
     Wait,
+    /// A stream that is made.
+    Stream,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -123,6 +126,7 @@ impl Injection {
             Site::Info => &self.infos,
             Site::Context => &self.contexts,
             Site::Wait => &self.waits,
+            Site::Stream => &self.streams,
         };
         let number = count.fetch_add(1, Ordering::Relaxed) + 1;
         let fits = |rule: &&Rule| {
@@ -160,6 +164,7 @@ pub fn call(context: &Context, site: Site) -> Answer {
                 Site::Copy => "copy",
                 Site::Load => "load",
                 Site::Info => "info",
+                Site::Stream => "stream",
                 Site::Allocation | Site::Launch | Site::Context | Site::Wait => "allocation",
             };
             context.device.raise(DeviceFault::new(status, report(status, &format!("{place} {number}"))));
@@ -234,7 +239,7 @@ impl FromStr for Rule {
         };
         let is_possible = match fault {
             Injected::Sticky(_) => site != Site::Wait,
-            Injected::OutOfMemory => matches!(site, Site::Allocation | Site::Load),
+            Injected::OutOfMemory => matches!(site, Site::Allocation | Site::Load | Site::Stream),
             Injected::Hang => site == Site::Launch,
             Injected::Wait => site == Site::Load,
             Injected::Hold => site == Site::Wait,
@@ -255,6 +260,7 @@ impl FromStr for Site {
             "info" => Ok(Self::Info),
             "context" => Ok(Self::Context),
             "wait" => Ok(Self::Wait),
+            "stream" => Ok(Self::Stream),
             _ => Err(expected()),
         }
     }
@@ -280,7 +286,7 @@ fn expected() -> String {
     format!(
         "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory, copy:1=device-lost, load:1=wait, \
          info:1=device-lost or context:1=device-lost, separated by commas, as 1/launch:7=trap for device 1 alone, with one of the faults {faults}; hang is for launches, \
-         out-of-memory for allocations and loads, wait for loads, hold for waits (wait:1=hold)"
+         out-of-memory for allocations, loads and streams, wait for loads, hold for waits (wait:1=hold)"
     )
 }
 

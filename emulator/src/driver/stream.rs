@@ -13,6 +13,7 @@ use super::{
     context::Context,
     current, driver,
     handle::{Handle, fresh},
+    injection::{self, Site},
     queue::Queue,
     status::{Answer, Status},
 };
@@ -110,7 +111,9 @@ pub fn with_own_default<T>(call: impl FnOnce() -> T) -> T {
 pub fn create(flags: u32, priority: i32) -> Answer<Handle> {
     let kind = StreamKind::from_flags(flags)?;
     let (least, greatest) = PRIORITIES;
-    let stream = current::context()?.new_stream(kind, priority.clamp(greatest, least));
+    let context = current::context()?;
+    injection::call(&context, Site::Stream)?;
+    let stream = context.new_stream(kind, priority.clamp(greatest, least));
     let handle = stream.handle;
     driver()?.streams.insert(handle, stream);
     Ok(handle)

@@ -98,7 +98,14 @@ fn serve(args: &Args) -> Result<(), ChildError> {
     };
     let chores = start_chores(&common, &outgoing)?;
     let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores)));
-    let lanes = start_lanes(args.lanes.max(1) + 1, &common, &inbox, &outgoing)?;
+    let lanes = match start_lanes(args.lanes.max(1) + 1, &common, &inbox, &outgoing) {
+        // There may be room for a context and none for a stream.
+        Err(ChildError::Cuda(error)) => {
+            say(&outgoing, &FromExecutor::Refused(device::refused(error)))?;
+            return Err(ChildError::Refused);
+        }
+        started => started?,
+    };
     say(&outgoing, &FromExecutor::Ready(common.device.info.clone(), memory))?;
     for lane in lanes {
         // A lane that panicked has already ended the process.
