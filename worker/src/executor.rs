@@ -37,7 +37,12 @@ pub use loss::{Loss, LostCause, RunError, StartError};
 pub use programs::Key;
 pub use spec::CudaSpec;
 pub use staging::OutputBytes;
-pub(crate) use {handle::code, programs::Code, sizes::Sizes, staging::check_memory};
+pub(crate) use {
+    handle::{VISIBLE_DEVICES, code},
+    programs::Code,
+    sizes::Sizes,
+    staging::check_memory,
+};
 
 pub(crate) use self::{
     child::{ignore_signals, list_devices},

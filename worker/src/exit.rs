@@ -15,12 +15,17 @@ Exit codes:
   11  the last device went out of service
   12  selftest: the device is not fit for work";
 
+/// No usable CUDA driver or device.
+pub const NO_DEVICE: u8 = 10;
+/// The device is not fit for work.
+pub const UNFIT: u8 = 12;
+
 pub fn code(error: &WorkerError) -> ExitCode {
     ExitCode::from(match error {
         WorkerError::ReadyFile { .. } | WorkerError::Signals(_) => 1,
         WorkerError::Cache(_) | WorkerError::Metrics { .. } => 2,
         WorkerError::Connect(_) | WorkerError::Declare(_) | WorkerError::Orders(_) => 7,
-        WorkerError::Inventory(_) | WorkerError::Choice(_) => 10,
+        WorkerError::Inventory(_) | WorkerError::Choice(_) => NO_DEVICE,
         WorkerError::DevicesLost(_) => 11,
     })
 }

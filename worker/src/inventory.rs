@@ -18,14 +18,14 @@ use self::{
     nodes::Nodes,
 };
 use crate::{
-    executor::{CudaSpec, DeviceInfo, StartError, Ward, receive},
+    executor::{CudaSpec, DeviceInfo, StartError, VISIBLE_DEVICES, Ward, receive},
     own_executable,
 };
 
 /// As long as an executor may take to load the same driver.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
-/// By it the driver chooses what a process sees.
-const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+/// CUDA does not start without it, and its kernel module is not loaded before somebody wants it.
+pub(crate) const UNIFIED_MEMORY_NODE: &str = "/dev/nvidia-uvm";
 
 /// Whom to ask, and as whom.
 #[derive(Debug, Clone)]

@@ -19,7 +19,7 @@ use self::runner::Runner;
 use crate::{
     config::env,
     executor::{CudaSpec, ExecutorOptions, StartError},
-    inventory,
+    exit, inventory,
 };
 
 /// Options of `gpufleet-worker selftest`.
@@ -66,8 +66,8 @@ pub async fn run(options: Options) -> ExitCode {
         Err(error) => {
             eprintln!("error: {error}");
             match error {
-                Unfit::Start(_) => ExitCode::from(10),
-                Unfit::Wrong { .. } => ExitCode::from(12),
+                Unfit::Start(_) => exit::NO_DEVICE.into(),
+                Unfit::Wrong { .. } => exit::UNFIT.into(),
             }
         }
     }

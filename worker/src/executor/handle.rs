@@ -46,7 +46,7 @@ pub const LANES_MAX: usize = 31;
 const MAX_CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 const MAX_CONNECTIONS_DEFAULT: usize = 8;
 /// By it the driver chooses what a process sees.
-const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
+pub(crate) const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
 /// How to start an executor.
 #[derive(Debug, Clone)]

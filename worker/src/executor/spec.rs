@@ -27,9 +27,6 @@ pub const EMULATOR_FILE: &str = "libgpufleet_emulator.so";
 /// The names under which NVIDIA's driver is installed, the one without the development package first.
 pub const SYSTEM_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 
-/// CUDA does not start without it, and its kernel module is not loaded before somebody wants it.
-pub(crate) const UNIFIED_MEMORY_NODE: &str = "/dev/nvidia-uvm";
-
 impl fmt::Display for CudaSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

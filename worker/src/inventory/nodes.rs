@@ -4,6 +4,7 @@
 //! child that has given up all ways to new privileges has it run in vain, so the supervisor, which has not, runs it before there is a child.
 
 use std::{
+    ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
     process::Stdio,
@@ -13,11 +14,12 @@ use std::{
 use tokio::{process::Command, time::timeout};
 use tracing::{info, warn};
 
-use crate::executor::spec::UNIFIED_MEMORY_NODE;
+use super::UNIFIED_MEMORY_NODE;
 
 /// Where the driver itself looks for it.
 const HELPER: &str = "/usr/bin/nvidia-modprobe";
-const GPUS: &str = "/proc/driver/nvidia/gpus";
+const DRIVER: &str = "/proc/driver/nvidia";
+const DEVICES: &str = "/dev";
 /// Loading the kernel's part of the driver takes seconds on a machine with many GPUs.
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -25,36 +27,63 @@ const DEADLINE: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub(super) struct Nodes {
     helper: PathBuf,
-    unified_memory: PathBuf,
-    /// A folder with an entry for each GPU, once the kernel's part of the driver is loaded.
-    gpus: PathBuf,
+    /// What the kernel's part of the driver tells, once it is loaded.
+    driver: PathBuf,
+    devices: PathBuf,
 }
 
 impl Default for Nodes {
     fn default() -> Self {
-        Self { helper: HELPER.into(), unified_memory: UNIFIED_MEMORY_NODE.into(), gpus: GPUS.into() }
+        Self { helper: HELPER.into(), driver: DRIVER.into(), devices: DEVICES.into() }
     }
 }
 
 impl Nodes {
     /// Makes the nodes if they are missing and can be made. Where that fails, the driver says what it lacks.
     pub(super) async fn make(&self) {
-        if self.unified_memory.exists() || !self.helper.exists() {
+        if !self.helper.exists() {
             return;
         }
-        // Only the first run shows how many GPUs there are.
-        if self.run(0..1).await && self.gpus() > 1 {
-            self.run(1..self.gpus()).await;
+        let unified_memory = Path::new(UNIFIED_MEMORY_NODE).file_name().expect("it is a file");
+        // Only then it shows what GPUs there are.
+        if !self.devices.join(unified_memory).exists() && !self.run(&["-u".into(), "-c".into(), "0".into()]).await {
+            return;
+        }
+        let gpus = self.gpus().into_iter().filter(|minor| !self.devices.join(format!("nvidia{minor}")).exists());
+        let arguments: Vec<OsString> = gpus.flat_map(|minor| ["-c".into(), minor.to_string().into()]).collect();
+        if !arguments.is_empty() {
+            self.run(&arguments).await;
+        }
+        let slices = self.slices().into_iter().filter(|(minor, _)| !self.has_capability(*minor));
+        let arguments: Vec<OsString> = slices.flat_map(|(_, access)| ["-f".into(), access.into()]).collect();
+        if !arguments.is_empty() {
+            self.run(&arguments).await;
         }
     }
 
-    fn gpus(&self) -> usize {
-        fs::read_dir(&self.gpus).map_or(0, Iterator::count)
+    /// GPUs by their minor numbers.
+    fn gpus(&self) -> Vec<u32> {
+        let folders = entries(&self.driver.join("gpus"), "");
+        folders.iter().filter_map(|folder| number_in(&folder.join("information"), "Device Minor:")).collect()
     }
 
-    /// For GPUs by their minor numbers. Answers whether it went well.
-    async fn run(&self, minors: std::ops::Range<usize>) -> bool {
-        match timeout(DEADLINE, call(&self.helper, minors)).await {
+    /// What lets a process open a slice of a GPU (MIG), its part of the memory and its part of the processors: by the minor number of
+    /// the node that stands for it, and the file that tells of it.
+    fn slices(&self) -> Vec<(u32, PathBuf)> {
+        let gpus = entries(&self.driver.join("capabilities"), "gpu");
+        let memories: Vec<PathBuf> = gpus.iter().flat_map(|gpu| entries(&gpu.join("mig"), "gi")).collect();
+        let processors: Vec<PathBuf> = memories.iter().flat_map(|memory| entries(memory, "ci")).collect();
+        let files = memories.into_iter().chain(processors).map(|folder| folder.join("access"));
+        files.filter_map(|access| Some((number_in(&access, "DeviceFileMinor:")?, access))).collect()
+    }
+
+    fn has_capability(&self, minor: u32) -> bool {
+        self.devices.join("nvidia-caps").join(format!("nvidia-cap{minor}")).exists()
+    }
+
+    /// Answers whether it went well.
+    async fn run(&self, arguments: &[OsString]) -> bool {
+        match timeout(DEADLINE, call(&self.helper, arguments)).await {
             Ok(Ok(status)) if status.success() => {
                 info!("nvidia's device nodes were missing and are made");
                 return true;
@@ -70,55 +99,88 @@ impl Nodes {
 }
 
 /// Cancelling kills the helper.
-async fn call(helper: &Path, minors: std::ops::Range<usize>) -> io::Result<std::process::ExitStatus> {
+async fn call(helper: &Path, arguments: &[OsString]) -> io::Result<std::process::ExitStatus> {
     let mut command = Command::new(helper);
     command.env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).kill_on_drop(true);
-    command.arg("-u");
-    for minor in minors {
-        command.arg("-c").arg(minor.to_string());
-    }
-    command.status().await
+    command.args(arguments).status().await
+}
+
+/// What a folder has under names that begin so, in order; nothing where there is no such folder.
+fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
+    let found = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let is_wanted =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(prefix.as_bytes()));
+    let mut found: Vec<PathBuf> = found.filter(is_wanted).collect();
+    found.sort();
+    found
+}
+
+/// The number behind a label, on a line of its own.
+fn number_in(file: &Path, label: &str) -> Option<u32> {
+    let text = fs::read_to_string(file).ok()?;
+    text.lines().find_map(|line| line.strip_prefix(label))?.trim().parse().ok()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A machine whose helper notes how it was called, and makes what it is asked for.
-    fn machine(folder: &Path, gpus: usize) -> Nodes {
+    /// Notes how it was called, and makes what it is asked for. Once it has run the machine tells of its GPUs, the first in slices.
+    const HELPER: &str = r#"#!/bin/sh
+PATH=/bin:/usr/bin
+cd "$(dirname "$0")"
+echo "$@" >>calls
+mkdir -p driver/capabilities/gpu0/mig/gi1/ci0 driver/capabilities/mig dev/nvidia-caps
+echo "DeviceFileMinor: 12" >driver/capabilities/gpu0/mig/gi1/access
+echo "DeviceFileMinor: 13" >driver/capabilities/gpu0/mig/gi1/ci0/access
+for gpu in 0 1 3; do
+    mkdir -p driver/gpus/0000:0$gpu:00.0
+    printf 'Model: \t some GPU\nDevice Minor: \t %s\n' $gpu >driver/gpus/0000:0$gpu:00.0/information
+done
+while [ $# -gt 0 ]; do
+    case $1 in
+    -u) : >dev/nvidia-uvm ;;
+    -c) : >dev/nvidia$2; shift ;;
+    -f) : >dev/nvidia-caps/nvidia-cap$(sed 's/.*: //' "$2"); shift ;;
+    esac
+    shift
+done
+"#;
+
+    fn machine(folder: &Path) -> Nodes {
         let helper = folder.join("helper");
-        let mut script =
-            format!("#!/bin/sh\nPATH=/bin:/usr/bin\ncd {}\necho \"$@\" >>calls\n: >uvm\n", folder.display());
-        for gpu in 0..gpus {
-            script += &format!("mkdir -p gpus/{gpu}\n");
-        }
         // By another process: a child that another test starts meanwhile would hold the file open, and what is open can't be run.
         let write = "printf %s \"$1\" >\"$2\" && chmod +x \"$2\"";
-        let written = std::process::Command::new("sh").args(["-c", write, "sh", &script]).arg(&helper).status();
+        let written = std::process::Command::new("sh").args(["-c", write, "sh", HELPER]).arg(&helper).status();
         assert!(written.unwrap().success());
-        Nodes { helper, unified_memory: folder.join("uvm"), gpus: folder.join("gpus") }
+        Nodes { helper, driver: folder.join("driver"), devices: folder.join("dev") }
     }
 
     fn calls(folder: &Path) -> String {
-        fs::read_to_string(folder.join("calls")).unwrap_or_default()
+        let slice = folder.join("driver/capabilities/gpu0/mig/gi1");
+        fs::read_to_string(folder.join("calls")).unwrap_or_default().replace(&slice.display().to_string(), "SLICE")
     }
 
     #[tokio::test]
-    async fn missing_nodes_are_made_for_every_gpu_and_once() {
+    async fn missing_nodes_are_made_for_every_gpu_and_slice_and_once() {
         let folder = tempfile::tempdir().unwrap();
-        let nodes = machine(folder.path(), 3);
+        let nodes = machine(folder.path());
         nodes.make().await;
-        assert_eq!(calls(folder.path()), "-u -c 0\n-u -c 1 -c 2\n");
+        assert_eq!(calls(folder.path()), "-u -c 0\n-c 1 -c 3\n-f SLICE/access -f SLICE/ci0/access\n");
         nodes.make().await;
-        assert_eq!(calls(folder.path()).lines().count(), 2, "they are there");
+        assert_eq!(calls(folder.path()).lines().count(), 3, "they are there");
+        fs::remove_file(folder.path().join("dev/nvidia3")).unwrap();
+        fs::remove_file(folder.path().join("dev/nvidia-caps/nvidia-cap13")).unwrap();
+        nodes.make().await;
+        assert!(calls(folder.path()).ends_with("\n-c 3\n-f SLICE/ci0/access\n"), "{}", calls(folder.path()));
     }
 
     #[tokio::test]
     async fn a_machine_without_the_helper_goes_on_without_it() {
         let folder = tempfile::tempdir().unwrap();
-        let nodes = machine(folder.path(), 1);
+        let nodes = machine(folder.path());
         fs::remove_file(&nodes.helper).unwrap();
         nodes.make().await;
-        assert!(!nodes.unified_memory.exists());
+        assert!(!nodes.devices.exists());
     }
 }

@@ -24,7 +24,6 @@ pub(super) async fn check(
         for sample in samples(&kernel.name) {
             let task = resolve(sample.task.clone()).expect("the catalog's own samples are complete");
             let outcome = runner.run(&task).await;
-            let lost = matches!(outcome, Outcome::Lost(_));
             let (outputs, time) = match outcome {
                 Outcome::Done { outputs, timings } => (outputs, timings.kernel_us()),
                 Outcome::Failed(failure) => {
@@ -33,9 +32,7 @@ pub(super) async fn check(
                 }
                 Outcome::Lost(reason) => {
                     println!("{:<18} {:>6}  {reason}", kernel.name, tally.count(false));
-                    if lost {
-                        runner.replace().await?;
-                    }
+                    runner.replace().await?;
                     continue;
                 }
             };

@@ -88,7 +88,22 @@ async fn every_dtype_can_be_filled_with_one_value() {
     let pi = Data::Fill(Number::Float(std::f64::consts::PI));
     task.buffers.push(Buffer { name: "pi".to_owned(), dtype: Dtype::F64, shape: vec![5], data: pi });
     task.outputs = vec!["pi".to_owned()];
-    assert_eq!(*succeed(&executor, &task).await[0].bytes, *std::f64::consts::PI.to_le_bytes().repeat(5));
+    // The beginning of a long one is copied on.
+    for count in [5, 4096, 4097, 30_001] {
+        task.buffers[1].shape = vec![count as u64];
+        assert_eq!(*succeed(&executor, &task).await[0].bytes, *std::f64::consts::PI.to_le_bytes().repeat(count));
+    }
+}
+
+#[tokio::test]
+async fn a_job_has_more_launches_than_a_driver_has_room_for() {
+    let executor = start().await;
+    let mut task = add_one(4, 700);
+    task.launches.push(task.launches[0].clone());
+    task.launches.push(launch("add_one", 4, vec![buffer("data"), u32_arg(4)]));
+    let finished = run(&executor, &task).await;
+    assert_eq!(u32s(&finished.outcome.unwrap()[0]), [1401; 4]);
+    assert_eq!(finished.timings.launches_us.len(), 3);
 }
 
 #[tokio::test]

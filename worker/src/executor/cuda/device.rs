@@ -4,7 +4,7 @@ use std::path::Path;
 
 use cudarc::driver::{
     result,
-    sys::{self, CUdevice_attribute as Attribute},
+    sys::{self, CUdevice_attribute as Attribute, CUresult},
 };
 
 use super::{
@@ -12,7 +12,7 @@ use super::{
     library::DriverLibrary,
 };
 use crate::{
-    executor::spec::UNIFIED_MEMORY_NODE,
+    inventory::UNIFIED_MEMORY_NODE,
     ipc::message::{ComputeMode, DeviceInfo, Refusal},
 };
 
@@ -202,18 +202,18 @@ fn uuid_text(kind: &str, uuid: &sys::CUuuid) -> String {
 }
 
 pub(crate) fn refused(error: CudaError) -> Refusal {
-    Refusal::Driver { call: error.call.to_owned(), code: error.code, name: error.name }
+    Refusal::Driver { call: error.call.to_owned(), code: error.code(), name: error.name }
 }
 
 /// A driver without any device already says so when it starts, and one without its nodes says the same or that it does not know.
 fn not_started(error: CudaError, has_nodes: bool) -> Result<(), Refusal> {
-    match error.code {
-        100 | 999 if !has_nodes => Err(Refusal::NoDriver {
+    match error.result {
+        CUresult::CUDA_ERROR_NO_DEVICE | CUresult::CUDA_ERROR_UNKNOWN if !has_nodes => Err(Refusal::NoDriver {
             hint: format!(
                 "{error}; there is no {UNIFIED_MEMORY_NODE}: `nvidia-modprobe -u -c 0`, run by root, makes it"
             ),
         }),
-        100 => Err(Refusal::NoDevice { ordinal: 0, devices: 0 }),
+        CUresult::CUDA_ERROR_NO_DEVICE => Err(Refusal::NoDevice { ordinal: 0, devices: 0 }),
         _ => Err(refused(error)),
     }
 }
@@ -224,13 +224,17 @@ mod tests {
 
     #[test]
     fn a_driver_without_its_nodes_is_told_from_one_without_a_device() {
-        let error = |code| CudaError { call: "cuInit", code, name: "CUDA_ERROR".into(), text: "text".into() };
-        for code in [100, 999] {
-            let Err(Refusal::NoDriver { hint }) = not_started(error(code), false) else { panic!("{code}") };
+        let error = |result| CudaError { call: "cuInit", result, name: "CUDA_ERROR".into(), text: "text".into() };
+        let (no_device, unknown) = (CUresult::CUDA_ERROR_NO_DEVICE, CUresult::CUDA_ERROR_UNKNOWN);
+        for result in [no_device, unknown] {
+            let Err(Refusal::NoDriver { hint }) = not_started(error(result), false) else { panic!("{result:?}") };
             assert!(hint.contains("cuInit") && hint.contains(UNIFIED_MEMORY_NODE), "{hint}");
         }
-        assert_eq!(not_started(error(100), true), Err(Refusal::NoDevice { ordinal: 0, devices: 0 }));
-        assert!(matches!(not_started(error(999), true), Err(Refusal::Driver { code: 999, .. })));
-        assert!(matches!(not_started(error(3), false), Err(Refusal::Driver { code: 3, .. })));
+        assert_eq!(not_started(error(no_device), true), Err(Refusal::NoDevice { ordinal: 0, devices: 0 }));
+        assert!(matches!(not_started(error(unknown), true), Err(Refusal::Driver { code: 999, .. })));
+        assert!(matches!(
+            not_started(error(CUresult::CUDA_ERROR_NOT_INITIALIZED), false),
+            Err(Refusal::Driver { code: 3, .. })
+        ));
     }
 }

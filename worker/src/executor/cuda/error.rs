@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use cudarc::driver::DriverError;
+use cudarc::driver::{DriverError, sys::CUresult};
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 
 /// A call that the driver did not like.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CudaError {
     pub call: &'static str,
-    pub code: u32,
+    pub result: CUresult,
     pub name: String,
     pub text: String,
 }
@@ -35,25 +35,46 @@ impl CudaError {
         let text = |text: Result<&std::ffi::CStr, DriverError>| {
             text.map_or_else(|_| "unknown".to_owned(), |text| text.to_string_lossy().into_owned())
         };
-        Self { call, code: error.0 as u32, name: text(error.error_name()), text: text(error.error_string()) }
+        Self { call, result: error.0, name: text(error.error_name()), text: text(error.error_string()) }
     }
 
-    /// The second code is how a module's load says it, which by default comes with the kernel's first use: there was no room for its code or
+    pub(crate) fn code(&self) -> u32 {
+        self.result as u32
+    }
+
+    /// The second one is how a module's load says it, which by default comes with the kernel's first use: there was no room for its code or
     /// the device's heap.
     pub(crate) fn is_out_of_memory(&self) -> bool {
-        matches!(self.code, 2 | 303)
+        matches!(self.result, CUresult::CUDA_ERROR_OUT_OF_MEMORY | CUresult::CUDA_ERROR_SHARED_OBJECT_INIT_FAILED)
     }
 
     /// By the driver's documentation of each code: which ones leave the process unable to go on.
     pub(crate) fn damage(&self) -> Damage {
-        match self.code {
-            // Illegal address, launch timeout, assert, stack, instruction, misaligned address, address space, pc, launch failed, tensor
-            // memory leak.
-            700 | 702 | 710 | 714..=719 | 721 => Damage::Context,
-            // Device unavailable, uncorrectable ECC, NVLink, contained error, context destroyed, driver shut down, MPS client gone.
-            4 | 46 | 214 | 220 | 226 | 709 | 805..=810 => Damage::Device,
-            // Unknown errors come from a driver or device that has lost its way (Xid 79 among them).
-            999 => Damage::Device,
+        match self.result {
+            CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
+            | CUresult::CUDA_ERROR_LAUNCH_TIMEOUT
+            | CUresult::CUDA_ERROR_ASSERT
+            | CUresult::CUDA_ERROR_HARDWARE_STACK_ERROR
+            | CUresult::CUDA_ERROR_ILLEGAL_INSTRUCTION
+            | CUresult::CUDA_ERROR_MISALIGNED_ADDRESS
+            | CUresult::CUDA_ERROR_INVALID_ADDRESS_SPACE
+            | CUresult::CUDA_ERROR_INVALID_PC
+            | CUresult::CUDA_ERROR_LAUNCH_FAILED
+            | CUresult::CUDA_ERROR_TENSOR_MEMORY_LEAK => Damage::Context,
+            CUresult::CUDA_ERROR_DEINITIALIZED
+            | CUresult::CUDA_ERROR_DEVICE_UNAVAILABLE
+            | CUresult::CUDA_ERROR_ECC_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_NVLINK_UNCORRECTABLE
+            | CUresult::CUDA_ERROR_CONTAINED
+            | CUresult::CUDA_ERROR_CONTEXT_IS_DESTROYED
+            | CUresult::CUDA_ERROR_MPS_CONNECTION_FAILED
+            | CUresult::CUDA_ERROR_MPS_RPC_FAILURE
+            | CUresult::CUDA_ERROR_MPS_SERVER_NOT_READY
+            | CUresult::CUDA_ERROR_MPS_MAX_CLIENTS_REACHED
+            | CUresult::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED
+            | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED => Damage::Device,
+            // It comes from a driver or device that has lost its way (Xid 79 among them).
+            CUresult::CUDA_ERROR_UNKNOWN => Damage::Device,
             _ => Damage::None,
         }
     }
@@ -71,6 +92,6 @@ impl CudaError {
 
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} answered {} ({}): {}", self.call, self.name, self.code, self.text)
+        write!(f, "{} answered {} ({}): {}", self.call, self.name, self.code(), self.text)
     }
 }

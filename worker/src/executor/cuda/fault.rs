@@ -51,7 +51,7 @@ pub(crate) fn exit(status: i32) -> ! {
 
 fn poison(library: &DriverLibrary, error: CudaError, seen: Seen) -> Poison {
     Poison {
-        code: error.code,
+        code: error.code(),
         device: error.damage() == Damage::Device || seen == Seen::Idle,
         seen_by: match seen {
             Seen::ByJob(job) => Some(job),

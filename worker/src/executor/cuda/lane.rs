@@ -10,7 +10,7 @@ use std::{
 
 use cudarc::driver::{
     result,
-    sys::{self, CUevent, CUstream},
+    sys::{self, CUdeviceptr, CUevent, CUresult, CUstream},
 };
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 
@@ -36,8 +36,12 @@ use crate::ipc::{
 const PIECE_BYTES: usize = 1 << 20;
 /// A tiny job is over before a thread would have been put to sleep and woken; for longer ones a core is worth more than that.
 const ASKING: Duration = Duration::from_micros(200);
-/// What a stream answers that has not come to its end.
-const NOT_READY: u32 = 600;
+/// A driver has room for about a thousand launches that have not begun. Who comes with more spins in it, and perhaps holds up others. So a
+/// lane waits after so many for those before them.
+const LAUNCHES_AHEAD: u64 = 256;
+
+/// A fill in rows takes time by the row; copies do the rest.
+const ROWS_MAX: usize = 4096;
 
 /// What all lanes of the process share.
 #[derive(Debug)]
@@ -63,6 +67,8 @@ pub(crate) struct Work {
 pub(crate) struct Lane {
     stream: CUstream,
     events: Vec<CUevent>,
+    /// One comes after each [`LAUNCHES_AHEAD`] launches of a job, in turn.
+    milestones: [CUevent; 2],
 }
 
 /// Why a job failed, before it is known whether the context did too.
@@ -116,7 +122,7 @@ impl Lane {
     /// A lane for the calling thread, on which the context is current.
     pub(crate) fn new() -> Result<Self, CudaError> {
         let stream = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
-        Ok(Self { stream, events: Vec::new() })
+        Ok(Self { stream, events: Vec::new(), milestones: [make_event()?, make_event()?] })
     }
 
     /// Runs a job to its end. An error is one that the context does not survive.
@@ -187,9 +193,11 @@ impl Lane {
             true => preparation.may_wait(),
             false => common.waits.calls(preparation.job),
         }
-        let enqueued = self.enqueue(work, &prepared, allocation);
+        let enqueued = self.enqueue(preparation, work, &prepared, allocation);
         common.waits.runs(preparation.job);
-        common.memory.arena.launched(wanted.local);
+        if enqueued.is_ok() {
+            common.memory.arena.launched(wanted.local);
+        }
         // Also after a failure: what was enqueued before it still uses the memory.
         let ended = match &enqueued {
             Ok(()) => self.wait_for(self.events[prepared.len() + 2], common.library.is_emulator()),
@@ -208,7 +216,14 @@ impl Lane {
     }
 
     /// Puts the whole job on the stream: copies in, launches, copies out, with an event between each.
-    fn enqueue(&self, work: &Work, launches: &[Prepared<'_>], allocation: &Allocation<'_>) -> Result<(), JobError> {
+    fn enqueue(
+        &self,
+        preparation: &Preparation<'_>,
+        work: &Work,
+        launches: &[Prepared<'_>],
+        allocation: &Allocation<'_>,
+    ) -> Result<(), JobError> {
+        let mut launched = 0;
         let mut events = self.events.iter();
         self.record(events.next())?;
         for (plan, block) in work.run.buffers.iter().zip(&allocation.blocks) {
@@ -216,7 +231,7 @@ impl Lane {
         }
         self.record(events.next())?;
         for prepared in launches {
-            self.launch(prepared, allocation)?;
+            self.launch(preparation, prepared, allocation, &mut launched)?;
             self.record(events.next())?;
         }
         for output in &work.run.outputs {
@@ -272,8 +287,8 @@ impl Lane {
     fn repeat(&self, element: &[u8], bytes: u64, block: Block) -> Result<(), JobError> {
         let count = (bytes / element.len().max(1) as u64) as usize;
         let (to, stream) = (block.address, self.stream);
-        // SAFETY: each fill covers `count` elements, which is the buffer, and the block is at least as long. An element of eight bytes is two
-        // columns of four, a row to each element, unless both are alike.
+        // SAFETY: each fill covers `count` elements, which is the buffer, or its beginning, and the block is at least as long. An element of
+        // eight bytes is two columns of four, a row to each element, unless both are alike.
         let filled = unsafe {
             match *element {
                 [a] => sys::cuMemsetD8Async(to, a, count, stream),
@@ -284,8 +299,10 @@ impl Lane {
                 }
                 [a, b, c, d, e, f, g, h] => {
                     let (low, high) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
-                    called("cuMemsetD2D32Async", sys::cuMemsetD2D32Async(to, 8, low, 1, count, stream).result())?;
-                    sys::cuMemsetD2D32Async(to + 4, 8, high, 1, count, stream)
+                    let rows = count.min(ROWS_MAX);
+                    called("cuMemsetD2D32Async", sys::cuMemsetD2D32Async(to, 8, low, 1, rows, stream).result())?;
+                    called("cuMemsetD2D32Async", sys::cuMemsetD2D32Async(to + 4, 8, high, 1, rows, stream).result())?;
+                    return Ok(self.double(to, 8 * rows, 8 * count)?);
                 }
                 _ => {
                     let size = element.len();
@@ -300,7 +317,26 @@ impl Lane {
         Ok(called("cuMemsetAsync", filled.result())?)
     }
 
-    fn launch(&self, prepared: &Prepared<'_>, allocation: &Allocation<'_>) -> Result<(), JobError> {
+    /// Fills the rest of a buffer with what stands at its beginning, which is twice as long with each copy.
+    fn double(&self, to: CUdeviceptr, mut filled: usize, bytes: usize) -> Result<(), CudaError> {
+        while filled < bytes {
+            let more = filled.min(bytes - filled);
+            // SAFETY: both ranges lie inside the buffer, and the one ends before the other begins.
+            let copied = unsafe { result::memcpy_dtod_async(to + filled as u64, to, more, self.stream) };
+            called("cuMemcpyDtoDAsync", copied)?;
+            filled += more;
+        }
+        Ok(())
+    }
+
+    /// `launched` counts those of the job.
+    fn launch(
+        &self,
+        preparation: &Preparation<'_>,
+        prepared: &Prepared<'_>,
+        allocation: &Allocation<'_>,
+        launched: &mut u64,
+    ) -> Result<(), JobError> {
         let mut values = Vec::with_capacity(prepared.launch.args.len());
         for arg in &prepared.launch.args {
             values.push(match arg {
@@ -312,8 +348,9 @@ impl Lane {
         let ([gx, gy, gz], [bx, by, bz]) = (prepared.geometry.grid, prepared.geometry.block);
         for _ in 0..prepared.launch.repeat {
             // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `prepare` compared
-            // them. What the kernel does to memory is its own; it has no addresses but those of this job, and a wild one faults.
-            let launched = unsafe {
+            // them. What the kernel does to memory is its own, and bounded by the process: a GPU stops a wild address only where nothing is
+            // mapped, and blocks of the pool's other jobs are. No other pool has memory here.
+            let result = unsafe {
                 result::launch_kernel(
                     prepared.function.raw(),
                     (gx, gy, gz),
@@ -323,15 +360,31 @@ impl Lane {
                     &mut params,
                 )
             };
-            match called("cuLaunchKernel", launched) {
+            match called("cuLaunchKernel", result) {
                 Ok(()) => {}
-                // Invalid value, out of resources, not supported, no room for a cluster: this launch on this device.
-                Err(error) if matches!(error.code, 1 | 701 | 801 | 912) => {
+                Err(error) if is_of_the_launch(error.result) => {
                     let message = format!("launch of {}: {error}", prepared.launch.entry);
                     return failed(Verdict::User, FailureCode::LaunchError, message);
                 }
                 Err(error) => return Err(error.into()),
             }
+            *launched += 1;
+            if launched.is_multiple_of(LAUNCHES_AHEAD) {
+                self.pass_milestone(preparation, *launched / LAUNCHES_AHEAD)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the next milestone, and waits for the one before.
+    fn pass_milestone(&self, preparation: &Preparation<'_>, number: u64) -> Result<(), CudaError> {
+        let index = (number % 2) as usize;
+        self.record(Some(&self.milestones[index]))?;
+        if number > 1 {
+            let Common { library, waits, .. } = preparation.common;
+            waits.runs(preparation.job);
+            self.wait_for(self.milestones[1 - index], library.is_emulator())?;
+            waits.calls(preparation.job);
         }
         Ok(())
     }
@@ -343,7 +396,7 @@ impl Lane {
         while !is_emulated && since.elapsed() < ASKING {
             // SAFETY: the event is live.
             match called("cuEventQuery", unsafe { result::event::query(event) }) {
-                Err(error) if error.code == NOT_READY => std::hint::spin_loop(),
+                Err(error) if error.result == CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
                 // What kernels print comes out where somebody waits, not where one asks: even an event that has come is waited for.
                 Ok(()) => break,
                 failed => return failed,
@@ -355,8 +408,7 @@ impl Lane {
 
     fn make_events(&mut self, count: usize) -> Result<(), CudaError> {
         while self.events.len() < count {
-            let flags = sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC;
-            self.events.push(called("cuEventCreate", result::event::create(flags))?);
+            self.events.push(make_event()?);
         }
         Ok(())
     }
@@ -379,6 +431,21 @@ impl Lane {
         timings.copy_out_us = steps[launches + 1];
         Ok(())
     }
+}
+
+fn make_event() -> Result<CUevent, CudaError> {
+    called("cuEventCreate", result::event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC))
+}
+
+/// What is wrong is the launch, on this device.
+fn is_of_the_launch(result: CUresult) -> bool {
+    matches!(
+        result,
+        CUresult::CUDA_ERROR_INVALID_VALUE
+            | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+            | CUresult::CUDA_ERROR_NOT_SUPPORTED
+            | CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE
+    )
 }
 
 /// Where bytes lie in shared memory, if they do.

@@ -11,12 +11,12 @@ use std::{
 
 use cudarc::driver::{
     result,
-    sys::{self, CUfunction_attribute_enum as FunctionAttribute, CUjit_option as JitOption},
+    sys::{self, CUfunction_attribute_enum as FunctionAttribute, CUjit_option as JitOption, CUresult},
 };
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 
 use super::{
-    error::{CudaError, Damage, called},
+    error::{CudaError, called},
     geometry::KernelLimits,
     library::DriverLibrary,
 };
@@ -107,7 +107,7 @@ impl Module {
         let handle = match image {
             Image::Ptx(text) => load_ptx(text)?,
             Image::Cubin(bytes) => load_cubin(bytes)?,
-            Image::Both { cubin, ptx } => match load_cubin(cubin) {
+            Image::Both { cubin, ptx } => match load_cubin(cubin).and_then(|handle| try_first(handle, &entries)) {
                 Err(LoadError::Failed(failure)) => {
                     eprintln!("the driver refuses the cubin, so it gets the PTX: {}", failure.message);
                     load_ptx(ptx)?
@@ -147,10 +147,9 @@ impl Module {
         let found = called("cuModuleGetFunction", unsafe { result::module::get_function(self.handle.0, name) });
         let handle = match found {
             Ok(handle) => handle,
-            Err(error) if error.damage() == Damage::None && !error.is_out_of_memory() => {
-                return Err(self.no_entry(entry));
-            }
-            Err(error) => return Err(error.into()),
+            Err(error) if error.result == CUresult::CUDA_ERROR_NOT_FOUND => return Err(self.no_entry(entry)),
+            // A driver may load a kernel's code only now.
+            Err(error) => return Err(not_loaded(error, &[])),
         };
         let attribute = |attribute| {
             // SAFETY: the function was just found.
@@ -237,9 +236,9 @@ fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<V
         // SAFETY: the function is loaded, and both numbers are ours to write.
         let answer = unsafe { sys::cuFuncGetParamInfo(function, params.len(), &raw mut offset, &raw mut size) };
         match answer {
-            sys::CUresult::CUDA_SUCCESS => params.push(size),
+            CUresult::CUDA_SUCCESS => params.push(size),
             // Beyond the last one.
-            sys::CUresult::CUDA_ERROR_INVALID_VALUE => return Some(params),
+            CUresult::CUDA_ERROR_INVALID_VALUE => return Some(params),
             _ => return None,
         }
     }
@@ -282,12 +281,35 @@ fn jit(image: *const c_void) -> Result<sys::CUmodule, LoadError> {
     }
 }
 
+/// A driver that loads code only with its kernel's first use says only then that it refuses it.
+fn try_first(handle: sys::CUmodule, entries: &[Entry]) -> Result<sys::CUmodule, LoadError> {
+    let Some(name) = entries.first().and_then(|entry| CString::new(entry.name.as_str()).ok()) else {
+        return Ok(handle);
+    };
+    // SAFETY: the module was just loaded.
+    match called("cuModuleGetFunction", unsafe { result::module::get_function(handle, name) }) {
+        Ok(_) => Ok(handle),
+        Err(error) => {
+            // SAFETY: nobody has the module yet.
+            called("cuModuleUnload", unsafe { result::module::unload(handle) })?;
+            Err(not_loaded(error, &[]))
+        }
+    }
+}
+
 fn not_loaded(error: CudaError, log: &[u8]) -> LoadError {
     let end = log.iter().position(|byte| *byte == 0).unwrap_or(log.len());
     let log = String::from_utf8_lossy(&log[..end]).trim().to_owned();
-    match error.code {
-        // Invalid image, no binary for the device, invalid PTX, unsupported PTX version, invalid source, symbol not found, not supported.
-        200 | 209 | 218 | 222 | 300 | 302 | 500 | 801 | 1 => {
+    match error.result {
+        CUresult::CUDA_ERROR_INVALID_VALUE
+        | CUresult::CUDA_ERROR_INVALID_IMAGE
+        | CUresult::CUDA_ERROR_NO_BINARY_FOR_GPU
+        | CUresult::CUDA_ERROR_INVALID_PTX
+        | CUresult::CUDA_ERROR_UNSUPPORTED_PTX_VERSION
+        | CUresult::CUDA_ERROR_INVALID_SOURCE
+        | CUresult::CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND
+        | CUresult::CUDA_ERROR_NOT_FOUND
+        | CUresult::CUDA_ERROR_NOT_SUPPORTED => {
             let first = log.lines().find(|line| !line.trim().is_empty()).unwrap_or(&error.text);
             load_error(&format!("{}: {}", error.name, first.trim()), Some(log.clone()).filter(|log| !log.is_empty()))
         }

@@ -7,7 +7,7 @@ use cudarc::driver::sys;
 use super::error::{CudaError, called};
 use crate::ipc::{message::Place, segment::Segment};
 
-/// Visible to every context of the process, as ours is the only one anyway.
+/// None is needed: ours is the only context.
 const REGISTER_FLAGS: u32 = 0;
 
 /// A mapped segment, pinned for its first job if the driver is willing.
