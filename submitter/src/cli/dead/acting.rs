@@ -1,5 +1,7 @@
 //! Submitting dead jobs again, and throwing them away: one letter after the other, whatever becomes of some.
 
+use std::collections::BTreeSet;
+
 use gpufleet::{DeadBox, DeadError, Replayed};
 
 use super::{ChoiceOptions, complaint, find, none, rendering};
@@ -12,6 +14,8 @@ struct Tally {
     /// Letters that could not be submitted and need not be, being no tasks.
     passed_over: usize,
     failures: Vec<Exit>,
+    /// What was advised already.
+    hints: BTreeSet<String>,
 }
 
 pub async fn replay(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
@@ -69,8 +73,9 @@ async fn for_each(
                 tally.done += 1;
             }
             Err(DeadError::NoTask { .. }) if choice.all => tally.passed_over += 1,
-            Err(error) if error.is_of_the_letter() && !is_alone => tally.fail(&name, complaint(&error)),
-            Err(error) => return Err(complaint(&error)),
+            Err(error) if is_alone => return Err(complaint(&error)),
+            Err(error) if error.is_of_the_letter() => tally.fail(about(&name, complaint(&error))),
+            Err(error) => return Err(about(&name, complaint(&error))),
         }
         dead.forget_body(index);
     }
@@ -81,23 +86,17 @@ async fn for_each(
 }
 
 impl Tally {
-    fn fail(&mut self, name: &str, complaint: Complaint) {
+    fn fail(&mut self, mut complaint: Complaint) {
         self.failures.push(complaint.exit);
-        let message = match complaint.message.contains(name) {
-            true => complaint.message,
-            false => format!("{name}: {}", complaint.message),
-        };
-        let complaint = Complaint { message, ..complaint };
+        complaint.hint = complaint.hint.filter(|hint| self.hints.insert(hint.clone()));
         output::note(complaint.render(output::stderr_has_colour()).trim_end());
     }
 
     fn tell_the_end(&mut self, dead: &DeadBox) {
         let unseen = dead.unseen();
         if unseen > 0 {
-            let why =
-                Complaint::new(Exit::BadInput, format!("{unseen} letters were not tried: too many failed before"));
-            self.failures.push(why.exit);
-            output::note(why.render(output::stderr_has_colour()).trim_end());
+            let why = format!("{unseen} letters were not tried: too many failed before");
+            self.fail(Complaint::new(Exit::BadInput, why));
         } else if self.done + self.passed_over + self.failures.len() == 0 {
             output::note(none(dead));
         }
@@ -108,5 +107,34 @@ impl Tally {
         let Some(first) = self.failures.first() else { return Ok(Exit::Success) };
         let (failed, all) = (self.failures.len(), self.failures.len() + self.done);
         Err(Complaint::new(*first, format!("{failed} of {all} letters were not {what}, and are still there")))
+    }
+}
+
+/// Names the letter, where the message does not.
+fn about(name: &str, complaint: Complaint) -> Complaint {
+    match complaint.message.contains(name) {
+        true => complaint,
+        false => Complaint { message: format!("{name}: {}", complaint.message), ..complaint },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_names_its_letter_once_and_advice_is_given_once() {
+        let refused = Complaint::bad_input("the task of job j is invalid").hint("mend it");
+        assert_eq!(about("j", refused.clone()).message, refused.message);
+        assert_eq!(about("m", refused.clone()).message, "m: the task of job j is invalid");
+        let mut tally = Tally { done: 3, ..Tally::default() };
+        tally.fail(refused.clone());
+        tally.fail(Complaint::new(Exit::Broker, "failed to publish").hint("mend it"));
+        assert_eq!(tally.hints.len(), 1);
+        let told = tally.exit("dropped").unwrap_err();
+        assert_eq!(
+            (told.exit, told.message.as_str()),
+            (Exit::BadInput, "2 of 5 letters were not dropped, and are still there")
+        );
     }
 }
