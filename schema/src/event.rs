@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{AttemptState, Failure, JobId, PoolName, Priority, Program, RanOn, Task, Timings, WorkerName};
+use crate::{
+    AttemptState, Failure, JobId, PoolName, Priority, Program, RanOn, Task, Timings, WorkerName,
+    text::{recordable, recordable_labels},
+};
 
 /// Something that happened. Times are milliseconds since 1970 by the sender's clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -157,18 +160,18 @@ pub enum UtilizationBy {
 }
 
 impl JobInfo {
-    /// What history keeps of a task.
+    /// What history keeps of a task, be it one that was refused for what is in it.
     pub fn of(task: &Task<'_>, pool: PoolName, priority: Priority, client: Option<String>) -> Self {
         let kernel = match &task.program {
-            Program::Catalog(name) => name.clone(),
-            _ => task.launches.first().map_or_else(String::new, |launch| launch.entry.clone()),
+            Program::Catalog(name) => recordable(name),
+            _ => task.launches.first().map_or_else(String::new, |launch| recordable(&launch.entry)),
         };
         Self {
             job_id: task.job_id,
             pool,
             priority,
-            name: task.name.clone(),
-            labels: task.labels.clone(),
+            name: task.name.as_deref().map(recordable),
+            labels: recordable_labels(&task.labels),
             program: task.program.kind().to_owned(),
             kernel,
             input_bytes: task.inline_bytes(),
@@ -176,5 +179,55 @@ impl JobInfo {
             submitted_ms: task.submitted_ms,
             user_id: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::{Block, Grid, Launch, bounds::TEXT_BYTES_MAX, encoding::encode_events};
+
+    fn info(task: &Task<'_>) -> JobInfo {
+        JobInfo::of(task, PoolName::default(), Priority::Normal, None)
+    }
+
+    #[test]
+    fn what_history_keeps_of_a_refused_task_is_small() {
+        let text = || "\u{1b}".repeat(5 << 20);
+        let launch = Launch {
+            entry: text(),
+            grid: Grid::Cover(vec![1]),
+            block: Block::default(),
+            args: Vec::new(),
+            shared_bytes: 0,
+            repeat: 1,
+        };
+        for program in [Program::Catalog(text()), Program::Ptx("x".into())] {
+            let task = Task {
+                name: Some(text()),
+                labels: BTreeMap::from([("k".to_owned(), text()), (text(), "v".to_owned())]),
+                launches: vec![launch.clone()],
+                ..Task::new(program)
+            };
+            assert!(task.check().is_err());
+            let job = info(&task);
+            assert!(job.kernel.len() <= TEXT_BYTES_MAX && !job.kernel.contains(char::is_control));
+            let encoded = encode_events(&[Event::Submitted(Submitted { job, at_ms: 0 })]).unwrap();
+            assert!(encoded.len() < 2 << 10, "{} bytes", encoded.len());
+        }
+    }
+
+    #[test]
+    fn what_history_keeps_of_a_good_task_is_what_it_says() {
+        let task = Task {
+            name: Some("x".repeat(TEXT_BYTES_MAX)),
+            labels: (0..32).map(|i| (format!("{i}"), "ü".repeat(TEXT_BYTES_MAX / 2))).collect(),
+            ..Task::new(Program::Catalog("saxpy".to_owned()))
+        };
+        task.check().unwrap();
+        let job = info(&task);
+        assert_eq!((job.name, job.labels, job.kernel.as_str()), (task.name, task.labels, "saxpy"));
     }
 }

@@ -19,6 +19,7 @@ pub mod signature;
 pub mod size;
 pub mod state;
 pub mod task;
+pub mod text;
 pub mod topology;
 
 pub use bytes::Inline;

@@ -4,12 +4,13 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Batch, Block, Buffer, ClientName, Data, Dtype, Encoding, FailureCode, Grid, Inline, JobId, Launch, PoolName,
-    Priority, Program, Task, Verdict,
-    topology::{REPLIES, TASKS, reply_queue, task_key, task_queue},
+    AttemptState, Batch, Block, Buffer, ClientName, Data, Dtype, Encoding, FailureCode, Grid, Inline, JobId, Launch,
+    PoolName, Priority, Program, Task, Verdict,
+    bounds::TEXT_BYTES_MAX,
+    topology::{DEAD_QUEUE, HEADER_ATTEMPT, REPLIES, TASKS, reply_queue, task_key, task_queue},
 };
 use gpufleet_tests::{Ground, WAIT, dead_letters, kernels, poll_until};
-use gpufleet_transport::{Broker, Incoming, Message, Properties};
+use gpufleet_transport::{Broker, HeaderValue, Incoming, Message, Properties};
 
 /// A message that should not be there, and a word of the reason for which it is kept.
 struct Hostile {
@@ -233,4 +234,112 @@ async fn an_absurd_launch_fails_with_its_field_before_anything_runs() {
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     assert_eq!(worker.executors(), executors, "none of it cost an executor");
     ground.check_history(ABSURD.len() + 1).await;
+}
+
+/// A message whose jobs have to be recorded, whatever its producer wrote.
+struct Written {
+    what: &'static str,
+    tasks: Batch<Task<'static>>,
+    headers: BTreeMap<String, HeaderValue>,
+}
+
+fn doubles(change: impl FnOnce(&mut Task<'static>)) -> Task<'static> {
+    let mut task = kernels::doubles(&[3.0]).build().unwrap().task;
+    change(&mut task);
+    task
+}
+
+fn overlong() -> Vec<Written> {
+    let one = |what, task| Written { what, tasks: Batch::One(task), headers: BTreeMap::new() };
+    let label = |bytes: usize| BTreeMap::from([("note".to_owned(), "x".repeat(bytes))]);
+    // It leaves its neighbours little room in a batch of events.
+    let fourth_is_large = |index: usize| match index {
+        3 => doubles(|task| task.labels = label(15 << 20)),
+        _ => doubles(|_| {}),
+    };
+    vec![
+        one("a label as large as a message", doubles(|task| task.labels = label((16 << 20) - 8192))),
+        one("a name of 9 MiB", doubles(|task| task.name = Some("x".repeat(9 << 20)))),
+        one("another, which steers a terminal", doubles(|task| task.name = Some("\x1b[2J".repeat(9 << 18)))),
+        one("an entry that no index takes", doubles(|task| task.launches[0].entry = random_text(20_000))),
+        one("a kernel that no index takes", doubles(|task| task.program = Program::Catalog(random_text(20_000)))),
+        one(
+            "a submission in nanoseconds, refused",
+            doubles(|task| {
+                task.submitted_ms = Some(1_800_000_000_000_000_000);
+                task.launches.clear();
+            }),
+        ),
+        one("a submission before all time", doubles(|task| task.submitted_ms = Some(i64::MIN))),
+        one("a submission before 1970", doubles(|task| task.submitted_ms = Some(-1))),
+        Written {
+            headers: [(HEADER_ATTEMPT.to_owned(), 3_000_000_000_i64.into())].into(),
+            ..one("an attempt beyond all counting", doubles(|_| {}))
+        },
+        Written {
+            tasks: Batch::Many((0..8).map(fourth_is_large).collect()),
+            ..one("a list with a large label", doubles(|_| {}))
+        },
+    ]
+}
+
+/// A text that can't be compressed.
+fn random_text(bytes: usize) -> String {
+    (0..bytes.div_ceil(36)).map(|_| JobId::new().to_string()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_producer_wrote_costs_no_job_its_record() {
+    const INNOCENTS: usize = 40;
+    let ground = Ground::shared("overlong").await;
+    let _worker = ground.worker().await;
+    let broker = ground.broker().await;
+    let client: ClientName = "overlong-asker".parse().unwrap();
+    broker.declare_reply_queue(&client).await.unwrap();
+    let mut consumer = broker.consume(reply_queue(&client), 100);
+
+    let innocent = |_| Written { what: "an innocent", tasks: Batch::One(doubles(|_| {})), headers: BTreeMap::new() };
+    let mut messages: Vec<Written> = (0..INNOCENTS).map(innocent).collect();
+    for (index, written) in overlong().into_iter().enumerate() {
+        messages.insert(index * 4, written);
+    }
+    let jobs = messages.iter().flat_map(|written| written.tasks.as_slice().iter().map(|task| (written.what, task)));
+    let wanted: BTreeMap<JobId, (&str, AttemptState)> = jobs
+        .map(|(what, task)| {
+            let state = if task.check().is_ok() { AttemptState::Succeeded } else { AttemptState::Failed };
+            (task.job_id, (what, state))
+        })
+        .collect();
+    assert_eq!(wanted.values().filter(|(_, state)| *state == AttemptState::Failed).count(), 7);
+    let published = messages.into_iter().map(async |Written { tasks, headers, .. }| {
+        let body = Encoding::MessagePack.encode_tasks(&tasks).unwrap();
+        let properties = Properties { reply_to: Some(client.to_string()), headers, ..typed("application/msgpack") };
+        publish(&broker, body, properties).await;
+    });
+    futures::future::join_all(published).await;
+
+    let mut told: BTreeMap<JobId, (AttemptState, u32)> = BTreeMap::new();
+    while told.len() < wanted.len() {
+        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
+        let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+        for reply in Encoding::MessagePack.decode_replies(&delivery.body).unwrap().as_slice() {
+            let (what, state) = wanted[&reply.job_id];
+            assert_eq!(reply.state, state, "{what}: {:?}", reply.failure);
+            let earlier = told.insert(reply.job_id, (reply.state, reply.attempt));
+            assert_eq!(earlier, None, "{what} was answered twice");
+        }
+        delivery.ack().await.unwrap();
+    }
+    for (job_id, (state, attempt)) in &told {
+        let (what, _) = wanted[job_id];
+        let detail = ground.final_job(*job_id).await;
+        let [row] = detail.attempts.as_slice() else { panic!("{what} ran more than once: {detail:?}") };
+        assert_eq!((row.state, row.attempt), (*state, *attempt), "{what}");
+        let texts = detail.job.labels.values().chain(&detail.job.name).chain(&detail.job.kernel);
+        for text in texts {
+            assert!(text.len() <= TEXT_BYTES_MAX && !text.contains(char::is_control), "{what}: {text}");
+        }
+    }
+    ground.check_history(wanted.len()).await;
+    assert_eq!(ground.messages_in(DEAD_QUEUE).await, 0);
 }

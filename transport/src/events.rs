@@ -17,7 +17,7 @@ use crate::{Broker, PublishError};
 mod batch;
 mod carrier;
 
-use batch::weight;
+use batch::{PARCEL_BYTES_MAX, weight};
 use carrier::Carrier;
 
 /// Room for events that aren't confirmed: 16 MiB, some thirty thousand of the usual size. Where the broker is away for longer
@@ -54,7 +54,7 @@ impl EventSink {
         Self { broker, parcels, room: Arc::new(Semaphore::new(ROOM_UNITS)) }
     }
 
-    /// Hands an event over, waiting while there is no room. An error means that the broker was closed.
+    /// Hands an event over, waiting while there is no room. An error means that the broker was closed, or that no message holds it.
     /// Cancelled before it returns, the event isn't sent.
     pub async fn send(&self, event: Event) -> Result<(), PublishError> {
         self.hand_over(vec![event], None).await
@@ -69,20 +69,24 @@ impl EventSink {
     }
 
     /// Hands events over and resolves when they are confirmed: what goes before an acknowledgement. They ride in the next
-    /// batch. After the confirm deadline the outcome is [`PublishError::Unknown`]; the events are kept and sent even so.
+    /// batch. After the confirm deadline the outcome is [`PublishError::Unknown`]; the events are kept and sent even so. One that no message
+    /// holds is refused, and the others are sent.
     ///
     /// Cancelled while it waits for room, they aren't sent; after that they are.
     pub async fn send_confirmed(&self, events: Vec<Event>) -> Result<(), PublishError> {
         let mut outcomes = Vec::new();
+        let mut refused = Ok(());
         for parcel in batch::parcels(events) {
             let (confirmed, outcome) = oneshot::channel();
-            self.hand_over(parcel, Some(confirmed)).await?;
-            outcomes.push(outcome);
+            match self.hand_over(parcel, Some(confirmed)).await {
+                Ok(()) => outcomes.push(outcome),
+                Err(error) => refused = Err(error),
+            }
         }
         for outcome in outcomes {
             self.wait(outcome).await?;
         }
-        Ok(())
+        refused
     }
 
     /// About how many bytes of events wait for the broker's confirmation: as much of the room as they take.
@@ -91,7 +95,10 @@ impl EventSink {
     }
 
     async fn hand_over(&self, events: Vec<Event>, confirmed: Option<Confirmed>) -> Result<(), PublishError> {
-        let bytes = events.iter().map(weight).sum();
+        let bytes: usize = events.iter().map(weight).sum();
+        if bytes > PARCEL_BYTES_MAX {
+            return Err(PublishError::TooLarge { bytes, max: PARCEL_BYTES_MAX });
+        }
         let room = tokio::select! {
             biased;
             room = self.room.clone().acquire_many_owned(units(bytes)) => room.expect("the semaphore is never closed"),

@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, DeviceSeen, Failure, JobInfo, JobState, RanOn, Started, Timings, UtilizationBy,
     WorkerName, WorkerSeen,
+    text::{recordable, recordable_labels},
 };
 
 /// An event that no table can hold.
@@ -153,22 +154,20 @@ impl JobChange {
 }
 
 impl Info {
+    /// Texts and the time of submission are the producer's own, and a worker's event brings them along: what is out of bounds among them is
+    /// cut or left out, for it must not cost the job its outcome.
     pub(super) fn of(job: &JobInfo) -> Result<Self, Unrecordable> {
-        let mut labels = job.labels.clone();
-        if labels.iter().any(|(key, value)| key.contains('\0') || value.contains('\0')) {
-            labels = labels.into_iter().map(|(key, value)| (storable(key), storable(value))).collect();
-        }
         Ok(Self {
             pool: job.pool.to_string(),
             priority: job.priority.name(),
-            name: job.name.clone().map(storable),
-            labels,
-            program: storable(job.program.clone()),
-            kernel: storable(job.kernel.clone()),
+            name: job.name.as_deref().map(recordable),
+            labels: recordable_labels(&job.labels),
+            program: recordable(&job.program),
+            kernel: recordable(&job.kernel),
             input_bytes: big("input_bytes", job.input_bytes)?,
-            client: job.client.clone().map(storable),
-            user_id: job.user_id.clone().map(storable),
-            submitted_at: job.submitted_ms.map(|ms| time("submitted_ms", ms)).transpose()?,
+            client: job.client.as_deref().map(recordable),
+            user_id: job.user_id.as_deref().map(recordable),
+            submitted_at: job.submitted_ms.and_then(|ms| time("submitted_ms", ms).ok()),
         })
     }
 }
@@ -234,7 +233,8 @@ impl Spans {
             value: "more than 64 bits together".to_owned(),
         })?;
         Ok(Self {
-            queue_us: big("timings.queue_us", timings.queue_us)?,
+            // As long as the producer's clock makes it.
+            queue_us: i64::try_from(timings.queue_us).unwrap_or(i64::MAX),
             wait_us: big("timings.wait_us", timings.wait_us)?,
             compile_us: big("timings.compile_us", timings.compile_us)?,
             load_us: big("timings.load_us", timings.load_us)?,

@@ -7,6 +7,7 @@ use gpufleet_schema::{
     topology::{DEAD, DEAD_KEY, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, TYPE_EVENTS},
 };
 use gpufleet_transport::{Broker, Message, Properties, PublishError};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
@@ -21,12 +22,22 @@ pub(super) struct DeadLetter {
     reason: String,
 }
 
+/// What came of a letter.
+#[derive(Debug)]
+pub(super) enum Burial {
+    Done,
+    Stopped,
+    /// The broker did not take it in time.
+    Late(DeadLetter),
+}
+
 /// What to do about a letter that the broker did not take.
+#[derive(Debug, PartialEq, Eq)]
 enum Remedy {
     TryAgain,
     /// The queue is gone.
     DeclareQueue,
-    /// It will never take this body, or these properties.
+    /// No broker will ever take this body, or these properties.
     LeaveBodyOut,
     /// This process is closing.
     GiveUp,
@@ -45,12 +56,12 @@ impl DeadLetter {
         Self { body, message_id: None, content_type, reason: rejected.reason.clone() }
     }
 
-    /// Publishes until the broker has confirmed it; false when told to stop before.
-    pub(super) async fn bury(mut self, broker: &Broker, stop: &CancellationToken) -> bool {
+    /// Publishes until the broker has confirmed it, until told to stop, or until the deadline has passed: then it comes back.
+    pub(super) async fn bury(mut self, broker: &Broker, stop: &CancellationToken, deadline: Option<Instant>) -> Burial {
         warn!(reason = self.reason, bytes = self.body.len(), "event can't be recorded and goes to the dead queue");
         let mut patience = Patience::default();
         loop {
-            let Err(problem) = broker.publish(self.message()).await else { return true };
+            let Err(problem) = broker.publish(self.message()).await else { return Burial::Done };
             error!(error = %problem, "dead event not confirmed");
             match remedy(&problem) {
                 Remedy::TryAgain => {}
@@ -60,10 +71,13 @@ impl DeadLetter {
                     }
                 }
                 Remedy::LeaveBodyOut => self.shrink(&problem),
-                Remedy::GiveUp => return false,
+                Remedy::GiveUp => return Burial::Stopped,
+            }
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Burial::Late(self);
             }
             tokio::select! {
-                () = stop.cancelled() => return false,
+                () = stop.cancelled() => return Burial::Stopped,
                 () = patience.wait() => {}
             }
         }
@@ -101,11 +115,34 @@ impl DeadLetter {
 fn remedy(problem: &PublishError) -> Remedy {
     match problem {
         PublishError::Unroutable { .. } => Remedy::DeclareQueue,
-        PublishError::TooLarge { .. }
-        | PublishError::HeaderTooLarge { .. }
-        | PublishError::PropertyTooLong { .. }
-        | PublishError::Refused { .. } => Remedy::LeaveBodyOut,
-        PublishError::Nacked { .. } | PublishError::Timeout { .. } | PublishError::Unknown { .. } => Remedy::TryAgain,
+        PublishError::TooLarge { .. } | PublishError::HeaderTooLarge { .. } | PublishError::PropertyTooLong { .. } => {
+            Remedy::LeaveBodyOut
+        }
+        // A refusal is most of all a permission that is missing, for a larger message than the broker takes would not have come from it.
+        PublishError::Refused { .. }
+        | PublishError::Nacked { .. }
+        | PublishError::Timeout { .. }
+        | PublishError::Unknown { .. } => Remedy::TryAgain,
         PublishError::Closed => Remedy::GiveUp,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_body_is_left_out_only_where_no_broker_would_ever_take_it() {
+        let reason = "ACCESS_REFUSED - write access to exchange".to_owned();
+        for problem in [PublishError::Refused { reason }, PublishError::Nacked { routing_key: DEAD_KEY.to_owned() }] {
+            assert_eq!(remedy(&problem), Remedy::TryAgain, "{problem}");
+        }
+        for problem in [
+            PublishError::TooLarge { bytes: 2, max: 1 },
+            PublishError::HeaderTooLarge { bytes: 2, max: 1 },
+            PublishError::PropertyTooLong { property: "message id", bytes: 256 },
+        ] {
+            assert_eq!(remedy(&problem), Remedy::LeaveBodyOut, "{problem}");
+        }
     }
 }

@@ -15,6 +15,9 @@
 //! not use up a message's deliveries. Tables that are not what they should be, or may not be written, are an outage too, whose
 //! end an operator brings about: then the messages go back at once. Ending instead, to be started again, would use up a delivery
 //! of everything in hand with each start, until good events are taken for poison.
+//!
+//! A dead queue that takes nothing (a permission that is missing, a queue that is full) is such an outage as well: after as long the messages go
+//! back, once, and one dead event alone goes on knocking. What had been buried until then is buried again with its message.
 
 use std::time::Duration;
 
@@ -32,7 +35,7 @@ mod patience;
 mod store;
 mod write;
 
-use dead::DeadLetter;
+use dead::{Burial, DeadLetter};
 pub use patience::Patience;
 pub use store::{Rejected, Store};
 
@@ -80,6 +83,8 @@ enum Pause {
     Stopped,
     /// The database won't record for so long that the messages go back to the broker. These events are among them.
     Outage(Vec<Event>),
+    /// The dead queue takes nothing for as long. This is one of its letters, whose message goes back with the others.
+    Unburied(DeadLetter),
 }
 
 /// What came of trying to record some events.
@@ -104,15 +109,15 @@ impl Recorder {
         Self { broker, store, stop, hold_max: HOLD_MAX, ready: watch::Sender::new(false) }
     }
 
-    /// How long messages are held while the database is away, a quarter of an hour unless told otherwise. It has to stay below
-    /// the broker's `consumer_timeout`.
+    /// How long messages are held while the database is away or the dead queue takes nothing, a quarter of an hour unless told
+    /// otherwise. It has to stay below the broker's `consumer_timeout`.
     #[must_use]
     pub fn hold_at_most(self, hold_max: Duration) -> Self {
         Self { hold_max, ..self }
     }
 
     /// Whether events are being consumed: not before the broker has confirmed it, nor while the broker is away, nor in a long outage
-    /// of the database, nor while its tables can't be written.
+    /// of the database or the dead queue, nor while its tables can't be written.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
@@ -142,6 +147,14 @@ impl Recorder {
                         Attempted::Recorded(_) => info!("database records again"),
                         Attempted::Stopped => return Ok(()),
                         Attempted::HandBack => unreachable!("without a bound nothing is handed back"),
+                    }
+                }
+                Pause::Unburied(letter) => {
+                    warn!("messages handed back to the broker until the dead queue takes events again");
+                    match letter.bury(&self.broker, &self.stop, None).await {
+                        Burial::Done => info!("the dead queue takes events again"),
+                        Burial::Stopped => return Ok(()),
+                        Burial::Late(_) => unreachable!("without a deadline nothing is late"),
                     }
                 }
             }
@@ -183,8 +196,10 @@ impl Recorder {
             Attempted::HandBack => return Ok(Some(Pause::Outage(events))),
         }
         for letter in dead {
-            if !letter.bury(&self.broker, &self.stop).await {
-                return Ok(Some(Pause::Stopped));
+            match letter.bury(&self.broker, &self.stop, Some(held_until)).await {
+                Burial::Done => {}
+                Burial::Stopped => return Ok(Some(Pause::Stopped)),
+                Burial::Late(letter) => return Ok(Some(Pause::Unburied(letter))),
             }
         }
         acknowledge(ackers).await;

@@ -8,7 +8,7 @@ use gpufleet_schema::{
     encoding::decode_events,
     topology::{DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE},
 };
-use gpufleet_transport::{Consumer, Delivery, Incoming};
+use gpufleet_transport::{BrokerUrl, Consumer, Delivery, Incoming};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -60,6 +60,52 @@ async fn what_cannot_be_recorded_lies_in_the_dead_queue_with_its_reason() {
     }
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
     assert_eq!(ground.waiting_messages().await, 0);
+}
+
+#[tokio::test]
+async fn a_dead_queue_that_may_not_be_written_to_costs_one_hand_back_and_no_body() {
+    let (ground, broker) = Ground::with_own_broker().await;
+    let (store, stop) = (Store::connect(ground.url()).await.unwrap(), CancellationToken::new());
+    let recorder = Recorder::new(ground.broker.clone(), store, stop.clone()).hold_at_most(Duration::ZERO);
+    let mut ready = recorder.ready();
+    let recording = tokio::spawn(recorder.run());
+    until(&mut ready, true).await;
+
+    let url: BrokerUrl = ground.amqp_url.parse().unwrap();
+    let (user, vhost) = (url.user(), url.vhost());
+    let write = async |pattern: &str| {
+        let granted = format!(
+            "ok = rabbit_auth_backend_internal:set_permissions(<<\"{user}\">>, <<\"{vhost}\">>, <<\".*\">>, \
+             <<\"{pattern}\">>, <<\".*\">>, <<\"{user}\">>)."
+        );
+        broker.eval(&granted).await.unwrap();
+    };
+    write("^(?!gpufleet[.]v1[.]dead)").await;
+    let mut bad = succeeded(JobId::new());
+    let gpufleet_schema::Event::AttemptFinished(event) = &mut bad else { unreachable!() };
+    event.attempt = 0;
+    ground.publish(&[bad.clone(), succeeded(JobId::new())]).await;
+    until(&mut ready, false).await;
+    poll("the message is handed back", async || ground.waiting_messages().await == 1).await;
+    let ledger = ground.ledger().await;
+    ground.poll_recorded(&ledger, 1).await;
+
+    write(".*").await;
+    until(&mut ready, true).await;
+    // The event that knocked, and the same once more with its message.
+    let mut dead = ground.broker.consume(DEAD_QUEUE.to_owned(), 10);
+    for _ in 0..2 {
+        let letter = delivery(&mut dead).await;
+        assert_eq!(decode_events(&letter.body).unwrap(), [bad.clone()]);
+        assert!(letter.properties.header_text(HEADER_REASON).unwrap().contains("attempt_is_counted"));
+        letter.ack().await.unwrap();
+    }
+    ground.publish_jobs(1, 1).await;
+    ground.poll_recorded(&ledger, 2).await;
+    stop.cancel();
+    recording.await.unwrap().unwrap();
+    assert_eq!(ground.waiting_messages().await, 0);
+    broker.stop().await.unwrap();
 }
 
 async fn delivery(consumer: &mut Consumer) -> Delivery {

@@ -30,8 +30,13 @@ pub fn emit_json(value: &impl serde::Serialize) -> Result<(), Complaint> {
 
 /// Names and logs come from strangers: what would steer the terminal is made visible instead.
 pub fn visible(text: &str) -> Cow<'_, str> {
-    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\r' | '\t');
-    if text.contains(steers) { Cow::Owned(text.replace(steers, "\u{fffd}")) } else { Cow::Borrowed(text) }
+    let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
+    if text.contains(steers) {
+        // Lines of a source from elsewhere may end like this; a carriage return alone would write over its line.
+        Cow::Owned(text.replace("\r\n", "\n").replace(steers, "\u{fffd}"))
+    } else {
+        Cow::Borrowed(text)
+    }
 }
 
 /// Tells a person something that is no data.
@@ -88,7 +93,8 @@ mod tests {
 
     #[test]
     fn a_text_can_not_steer_the_terminal() {
-        assert_eq!(visible("a\tb\r\n"), "a\tb\r\n");
+        assert_eq!(visible("a\tb\r\n"), "a\tb\n");
+        assert_eq!(visible("failed\rsucceeded"), "failed\u{fffd}succeeded");
         assert_eq!(visible("\x1b[2Jgone\x07"), "\u{fffd}[2Jgone\u{fffd}");
     }
 }

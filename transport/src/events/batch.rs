@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpufleet_schema::{Event, JobInfo, MessageId, RanOn, encoding, topology};
+use gpufleet_schema::{DeviceSeen, Event, JobInfo, MessageId, RanOn, bounds::MESSAGE_BYTES_MAX, encoding, topology};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
 use super::Confirmed;
@@ -12,6 +12,8 @@ use crate::{Message, Properties, PublishError};
 const EVENTS_MAX: usize = 500;
 /// More than this in a message gains nothing.
 const BYTES_MAX: usize = 256 << 10;
+/// A parcel of more than this could make the batch that it joins too large to be sent, to the harm of all others in it.
+pub(super) const PARCEL_BYTES_MAX: usize = MESSAGE_BYTES_MAX - BYTES_MAX;
 /// Nobody waits for these: history is that much behind.
 const PATIENCE: Duration = Duration::from_millis(50);
 /// Somebody waits with an acknowledgement: long enough to gather company, short against most jobs.
@@ -109,6 +111,7 @@ pub(super) fn weight(event: &Event) -> usize {
             + labels
             + job.name.as_ref().map_or(0, String::len)
             + job.client.as_ref().map_or(0, String::len)
+            + job.user_id.as_ref().map_or(0, String::len)
     };
     let ran_on = |ran_on: Option<&RanOn>| ran_on.map_or(0, |it| it.worker.as_str().len() + it.device_name.len() + 60);
     FIXED
@@ -120,19 +123,37 @@ pub(super) fn weight(event: &Event) -> usize {
             Event::AttemptFinished(finished) => {
                 let failure = finished.failure.as_ref();
                 let texts = failure.map_or(0, |f| f.message.len() + f.detail.as_ref().map_or(0, String::len));
-                texts + finished.timings.launches_us.len() * 9 + ran_on(finished.ran_on.as_ref())
+                texts
+                    + finished.worker.as_str().len()
+                    + finished.timings.launches_us.len() * 9
+                    + ran_on(finished.ran_on.as_ref())
+                    + finished.job.as_deref().map_or(0, |it| FIXED + job(it))
             }
             Event::WorkerSeen(seen) => {
-                seen.host.len() + seen.revision.len() + seen.pools.len() * 104 + seen.devices.len() * 400
+                let devices: usize = seen.devices.iter().map(device).sum();
+                seen.worker.as_str().len() + seen.host.len() + seen.revision.len() + seen.pools.len() * 104 + devices
             }
         }
+}
+
+fn device(device: &DeviceSeen) -> usize {
+    /// Numbers and structure.
+    const FIXED: usize = 400;
+    /// A pool's name, with what it has on the device.
+    const POOL: usize = 200;
+    let reason = device.out_of_service.as_ref().map_or(0, String::len);
+    FIXED + device.uuid.len() + device.name.len() + reason + device.pools.len() * POOL
 }
 
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
 
-    use gpufleet_schema::{JobId, Priority, Submitted};
+    use gpufleet_schema::{
+        AttemptFinished, AttemptState, Failure, FailureCode, JobId, PoolUse, Priority, Submitted, Timings, Verdict,
+        WorkerSeen,
+        bounds::{LABELS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX},
+    };
     use tokio::sync::{Semaphore, oneshot};
 
     use super::*;
@@ -165,6 +186,90 @@ mod tests {
             let bytes = encoding::encode_events(std::slice::from_ref(&event)).unwrap().len();
             assert!((bytes..bytes + 400).contains(&weight(&event)), "{} for {bytes}", weight(&event));
         }
+    }
+
+    /// The end of a job that was refused, whose texts are as long as they may be.
+    fn refused() -> Event {
+        let Event::Submitted(Submitted { job, .. }) = submitted(&"k".repeat(TEXT_BYTES_MAX)) else { unreachable!() };
+        let text = |index: usize| format!("{index:03}{}", "t".repeat(TEXT_BYTES_MAX - 3));
+        let job = JobInfo {
+            pool: "p".repeat(NAME_BYTES_MAX).parse().unwrap(),
+            name: Some(text(0)),
+            labels: (0..LABELS_MAX).map(|index| (text(index), text(index))).collect(),
+            user_id: Some("u".repeat(255)),
+            ..job
+        };
+        let failure = Failure::new(Verdict::User, FailureCode::InvalidTask, "m".repeat(2000));
+        Event::AttemptFinished(AttemptFinished {
+            job_id: job.job_id,
+            attempt: u32::MAX,
+            worker: "w".repeat(NAME_BYTES_MAX).parse().unwrap(),
+            device: None,
+            ran_on: None,
+            at_ms: i64::MAX,
+            state: AttemptState::Failed,
+            failure: Some(failure),
+            retry_at_ms: None,
+            output_bytes: 0,
+            timings: Timings { queue_us: u64::MAX, launches_us: vec![u64::MAX; 1024], ..Timings::default() },
+            job: Some(Box::new(job)),
+        })
+    }
+
+    fn seen() -> Event {
+        let pool = || "p".repeat(NAME_BYTES_MAX).parse().unwrap();
+        let device = DeviceSeen {
+            index: u32::MAX,
+            uuid: "GPU-5a2c3c1e-0000-0000-0000-000000000000".to_owned(),
+            name: "n".repeat(TEXT_BYTES_MAX),
+            emulated: false,
+            compute_capability: [9, 0],
+            memory_bytes: u64::MAX,
+            driver_version: u32::MAX,
+            out_of_service: Some("r".repeat(5000)),
+            jobs_running: Some(u32::MAX),
+            pools: vec![PoolUse { pool: pool(), jobs_running: u32::MAX, memory_bytes: u64::MAX }; 8],
+            memory_used_bytes: Some(u64::MAX),
+            utilization_percent: Some(100),
+            utilization_by: Some(gpufleet_schema::UtilizationBy::Worker),
+            temperature_celsius: Some(u32::MAX),
+            power_milliwatts: Some(u32::MAX),
+        };
+        Event::WorkerSeen(WorkerSeen {
+            worker: "w".repeat(NAME_BYTES_MAX).parse().unwrap(),
+            at_ms: i64::MAX,
+            host: "h".repeat(255),
+            pid: u32::MAX,
+            revision: "0.1.0".to_owned(),
+            pools: vec![pool(); 8],
+            devices: vec![device; 16],
+            jobs_running: u32::MAX,
+            leaving: true,
+        })
+    }
+
+    #[test]
+    fn no_event_weighs_less_than_its_bytes() {
+        for event in [refused(), seen()] {
+            let bytes = encoding::encode_events(std::slice::from_ref(&event)).unwrap().len();
+            assert!(weight(&event) >= bytes, "{} for {bytes}: {event:?}", weight(&event));
+            assert!(weight(&event) < 2 * bytes, "{} for {bytes}: {event:?}", weight(&event));
+        }
+    }
+
+    #[test]
+    fn a_batch_can_be_sent_whatever_parcel_came_last() {
+        let parcels = parcels(vec![refused(); 1024]);
+        assert!(parcels.len() > 1024 * weight(&refused()) / BYTES_MAX - 1);
+        let mut batch = Batch::default();
+        while !batch.is_full() {
+            let parcel = parcels[0].clone();
+            let bytes = parcel.iter().map(weight).sum();
+            assert!(bytes <= PARCEL_BYTES_MAX);
+            batch.add(parcel, bytes, room(), None);
+        }
+        batch.message().unwrap().check(MESSAGE_BYTES_MAX).unwrap();
+        assert_eq!(PARCEL_BYTES_MAX + BYTES_MAX, MESSAGE_BYTES_MAX);
     }
 
     #[test]

@@ -10,6 +10,10 @@ use gpufleet_transport::{Acker, Delivery, Properties};
 use super::{clock::Received, intake::Lane, load::Carried};
 use crate::{scheduler::PoolId, way::Way};
 
+/// No job has as many attempts. Producers can write any number into a header, and one beyond the ledger's integers would cost the job
+/// its record.
+const ATTEMPT_MAX: u32 = 1_000_000;
+
 /// A task message without its body.
 #[derive(Debug)]
 pub(super) struct Envelope {
@@ -47,9 +51,8 @@ impl Envelope {
         // A message that a dead-letter replay put straight into the queue has no key of ours; the queue says the same.
         let (pool, priority) = parse_task_key(&routing_key).unwrap_or((lane.pool, lane.priority));
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
-        let attempt = count(HEADER_ATTEMPT).unwrap_or(1).max(1);
         let envelope = Self {
-            attempt: attempt.saturating_add(u32::try_from(redeliveries).unwrap_or(u32::MAX)),
+            attempt: attempt(count(HEADER_ATTEMPT), redeliveries),
             losses: count(HEADER_LOSSES).unwrap_or(0),
             way: Way::of(&properties),
             delivery_count: redeliveries.saturating_add(count(HEADER_DELIVERIES).unwrap_or(0).into()),
@@ -115,5 +118,33 @@ impl Envelope {
         };
         let client = reply_to.strip_prefix(REPLIES).and_then(|rest| rest.strip_prefix('.')).unwrap_or(reply_to);
         client.parse().map(Some).map_err(|problem| format!("reply_to must name a client or its reply queue: {problem}"))
+    }
+}
+
+/// A header that can't be right counts for nothing.
+fn attempt(header: Option<u32>, redeliveries: u64) -> u32 {
+    let first = header.filter(|attempt| (1..=ATTEMPT_MAX).contains(attempt)).unwrap_or(1);
+    let redeliveries = u32::try_from(redeliveries).unwrap_or(ATTEMPT_MAX).min(ATTEMPT_MAX);
+    first.saturating_add(redeliveries)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_attempt_is_counted_from_the_header_on_unless_that_can_not_be_right() {
+        for (header, redeliveries, wanted) in [
+            (None, 0, 1),
+            (None, 3, 4),
+            (Some(2), 1, 3),
+            (Some(0), 0, 1),
+            (Some(ATTEMPT_MAX), 0, ATTEMPT_MAX),
+            (Some(3_000_000_000), 1, 2),
+        ] {
+            assert_eq!(attempt(header, redeliveries), wanted, "{header:?} and {redeliveries}");
+        }
+        let most = attempt(Some(ATTEMPT_MAX), u64::MAX);
+        assert!(i32::try_from(most).is_ok(), "the ledger can't hold {most}");
     }
 }

@@ -1,4 +1,7 @@
-use gpufleet_schema::{AttemptState, Event, JobId};
+use gpufleet_schema::{
+    AttemptState, Event, JobId, JobState,
+    bounds::{LABELS_MAX, TEXT_BYTES_MAX},
+};
 use proptest::prelude::*;
 
 use super::*;
@@ -99,6 +102,37 @@ fn an_event_that_no_column_holds_is_refused_by_the_field() {
         let error = changes.add(&Event::AttemptFinished(event)).unwrap_err();
         assert!(error.to_string().starts_with(field), "{error}");
         assert_eq!(changes, Changes::default(), "nothing of it was added");
+    }
+}
+
+#[test]
+fn what_a_producer_wrote_costs_its_job_no_outcome() {
+    let job_id = id(1, 5, Some(AT));
+    for submitted_ms in [i64::MIN, -1, AT * 1_000_000] {
+        let text = || "\u{1b}k".repeat(3000);
+        let labels = (0..100).map(|index| (format!("{index}{}", text()), text())).collect();
+        let job = JobInfo {
+            name: Some(text()),
+            kernel: text(),
+            client: Some(text()),
+            submitted_ms: Some(submitted_ms),
+            labels,
+            ..info(job_id, AT)
+        };
+        let Event::AttemptFinished(mut end) = finished(job_id, 1, AttemptState::Failed, AT + 9) else { unreachable!() };
+        end.timings.queue_us = u64::MAX;
+        end.job = Some(Box::new(job.clone()));
+        let changes = merged(&[Event::AttemptFinished(end), started(&job, 1, AT + 1)]);
+        let change = &changes.jobs[&job_id];
+        assert_eq!(change.state(), JobState::Failed);
+        let known = change.info.as_ref().unwrap();
+        assert_eq!(known.submitted_at, None, "{submitted_ms}");
+        assert_eq!(known.labels.len(), LABELS_MAX);
+        let texts = known.labels.iter().flat_map(|(key, value)| [key, value]).chain([&known.kernel]);
+        for text in texts.chain(&known.name).chain(&known.client) {
+            assert!(text.len() <= TEXT_BYTES_MAX && !text.contains(char::is_control), "{text}");
+        }
+        assert_eq!(changes.attempts[&(job_id, 1)].end.as_ref().unwrap().timings.queue_us, i64::MAX);
     }
 }
 
