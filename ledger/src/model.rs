@@ -151,7 +151,7 @@ pub struct WorkerRow {
     pub jobs_running: u32,
     pub first_seen_at: DateTime<Utc>,
     pub last_seen_at: DateTime<Utc>,
-    /// When its latest heartbeat came, by the database's clock.
+    /// When it was last heard, by the database's clock; of a heartbeat that waited for the recorder, when it was sent by the worker's.
     pub heard_at: DateTime<Utc>,
     /// Several heartbeats are missing. Whether it still works is for the broker to find out.
     pub is_silent: bool,

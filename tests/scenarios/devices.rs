@@ -3,9 +3,10 @@
 
 use std::path::PathBuf;
 
+use chrono::Utc;
 use gpufleet_emulator::driver::visible::Part;
 use gpufleet_ledger::WorkerRow;
-use gpufleet_schema::JobState;
+use gpufleet_schema::{JobState, topology::LEDGER_QUEUE};
 use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
 
 const DEVICES: &str = "GPUFLEET_EMULATOR_DEVICES";
@@ -152,6 +153,20 @@ async fn an_nvml_that_hangs_holds_up_nothing() {
     };
     ground.poll_worker("heartbeats go on", worker.name(), is_up).await;
     ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_heartbeat_that_waited_for_the_recorder_does_not_make_its_dead_worker_heard() {
+    let ground = Ground::shared("waited").await;
+    let recorder = ground.fleet().ledger().unwrap();
+    recorder.pause();
+    let worker = ground.worker().await;
+    poll_until("its first heartbeat waits", async || ground.messages_in(LEDGER_QUEUE).await > 0).await;
+    worker.kill9().await.unwrap();
+    let dead_since = Utc::now();
+    recorder.resume();
+    let was_alive = |row: &WorkerRow| row.heard_at == row.last_seen_at && row.heard_at <= dead_since;
+    ground.poll_worker("it was heard while it lived", worker.name(), was_alive).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -337,7 +337,7 @@ async fn what_a_producer_wrote_costs_no_job_its_record() {
         assert_eq!((row.state, row.attempt), (*state, *attempt), "{what}");
         let texts = detail.job.labels.values().chain(&detail.job.name).chain(&detail.job.kernel);
         for text in texts {
-            assert!(text.len() <= TEXT_BYTES_MAX && !text.contains(char::is_control), "{what}: {text}");
+            assert!(text.len() <= TEXT_BYTES_MAX && !text.contains(char::is_control), "{what}: {} bytes", text.len());
         }
     }
     ground.check_history(wanted.len()).await;

@@ -3,6 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
+use chrono::Utc;
 use gpufleet_ledger::{AttemptRow, HistoryFilter, JobDetail, Ledger, WorkerFilter, WorkerRow, recorder::Store};
 use gpufleet_schema::{AttemptFinished, AttemptState, Event, JobId, JobInfo, JobState, RanOn};
 use proptest::{
@@ -247,11 +248,11 @@ async fn a_worker_whose_clock_is_set_back_by_an_hour_is_still_what_its_heartbeat
         assert_eq!(worker.last_seen_at, histories::time(AT + (HOUR + 2) * 1000), "{cuts:?}");
         assert_eq!((worker.first_seen_at, worker.has_left), (histories::time(AT), false));
         assert_eq!(worker.devices.len(), 1, "as many as this heartbeat lists: {cuts:?}");
-        // A heartbeat that was overtaken is no step of the clock, but it was heard.
-        record(&mut store, &[heartbeat(1, HOUR - 60, true)], &[]).await;
+        // Heartbeats that were overtaken are no step of the clock, but the second shows that they come as they are sent.
+        record(&mut store, &[heartbeat(1, HOUR - 61, true), heartbeat(1, HOUR - 60, true)], &[1]).await;
         let again = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
         assert!(again.heard_at > worker.heard_at);
-        assert_eq!(again, &WorkerRow { heard_at: again.heard_at, ..worker.clone() });
+        assert_eq!(again, &WorkerRow { heard_at: again.heard_at, is_silent: false, ..worker.clone() });
     }
 }
 
@@ -280,6 +281,7 @@ async fn workers_that_left_or_fell_silent_long_ago_are_listed_on_request() {
     let (mut store, ledger) = database.open().await;
     let beats = [heartbeat(1, 1, false), heartbeat(2, 1, true), heartbeat(3, 1, false), heartbeat(4, 1, false)];
     record(&mut store, &beats, &[]).await;
+    database.execute("update workers set heard_at = now()").await;
     database.execute("update workers set heard_at = heard_at - interval '23 hours' where worker = 'worker-3'").await;
     database.execute("update workers set heard_at = heard_at - interval '25 hours' where worker = 'worker-4'").await;
     let listed = async |filter: WorkerFilter| {
@@ -328,8 +330,8 @@ async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
     let database = Database::fresh().await;
     let (mut store, ledger) = database.open().await;
     let job = info(id(3, 0, Some(AT)), AT);
-    // The worker's clock is years behind, which makes it no more silent.
-    record(&mut store, &[heartbeat(1, 61, false), started(&job, 1, AT)], &[]).await;
+    // The worker's clock is years behind, which makes it silent no longer than until its second heartbeat.
+    record(&mut store, &[heartbeat(1, 60, false), heartbeat(1, 61, false), started(&job, 1, AT)], &[1]).await;
     let looks = async || {
         let detail = ledger.job(job.job_id).await.unwrap().unwrap();
         let listed = ledger.history(&HistoryFilter::default()).await.unwrap().jobs[0].is_unheard;
@@ -342,7 +344,7 @@ async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
     assert_eq!(looks().await, (true, true, true, true));
     record(&mut store, &[heartbeat(1, 61, false)], &[]).await;
     assert_eq!(looks().await, (true, true, true, true), "its last message came again");
-    record(&mut store, &[heartbeat(1, 2, false)], &[]).await;
+    record(&mut store, &[heartbeat(1, 2, false), heartbeat(1, 3, false)], &[1]).await;
     assert_eq!(
         looks().await,
         (false, false, false, false),
@@ -350,6 +352,32 @@ async fn a_job_whose_worker_is_silent_may_or_may_not_run() {
     );
     record(&mut store, &[heartbeat(1, 62, true)], &[]).await;
     assert_eq!(looks().await, (false, true, true, true), "it left without a word about the job");
+}
+
+#[tokio::test]
+async fn heartbeats_that_waited_for_the_recorder_make_no_worker_heard_now() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let heard = async || {
+        let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
+        (worker.is_silent, worker.heard_at)
+    };
+    // It beat for an hour while nobody recorded, and has been dead for longer than that.
+    let hour: Vec<Event> = (0..360).map(|beat| heartbeat(1, beat * 10, false)).collect();
+    let last = histories::time(AT + 3590 * 1000);
+    for cuts in [vec![1, 2, 3, 359], vec![180]] {
+        record(&mut store, &hour, &cuts).await;
+        assert_eq!(heard().await, (true, last), "{cuts:?}");
+    }
+    // It is back, with a clock that goes wrong but goes.
+    record(&mut store, &[heartbeat(1, 86_400, false)], &[]).await;
+    assert_eq!(heard().await, (true, histories::time(AT + 86_400 * 1000)));
+    record(&mut store, &[heartbeat(1, 86_401, false)], &[]).await;
+    assert!(!heard().await.0);
+    // A time that has not come yet is no time at which anybody was heard.
+    record(&mut store, &[heartbeat(1, 100 * 365 * 86_400, false)], &[]).await;
+    let (is_silent, at) = heard().await;
+    assert!(!is_silent && at <= Utc::now(), "{at}");
 }
 
 #[tokio::test]

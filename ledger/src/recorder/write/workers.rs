@@ -1,15 +1,23 @@
 //! Rows of `workers` and `devices`. One statement for all heartbeats of a batch, however many workers there are.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
 use crate::recorder::change::{CLOCK_STEP_MIN, DeviceChange, WorkerChange};
 
+/// How much more or less one heartbeat may be behind than the one before it, and count as heard at once as well: batches and transactions
+/// take their time. Heartbeats that waited together come at once, though they were sent ten seconds apart.
+const PACE: Duration = Duration::from_secs(2);
+
 /// The latest heartbeat by the worker's own clock stays, unless that clock was set back by more than [`CLOCK_STEP_MIN`]; when it
-/// was first seen only moves back. Whatever a heartbeat's own time, its worker was heard now, by the database's clock: one that was
-/// set back by a minute makes no worker silent.
+/// was first seen only moves back.
+///
+/// When a worker was heard is told by the database's clock, and two things hide it: a heartbeat may have waited for hours in the broker, and
+/// the worker's clock may be wrong. One heartbeat can't tell them apart, two can: what is as far behind as the one before it came
+/// as it was sent, now. Else the worker's own clock is believed, up to now. If that is wrong, or was just set, the worker is heard with
+/// its next heartbeat, long before it counts as silent.
 pub(super) async fn write(
     workers: &BTreeMap<String, WorkerChange>,
     connection: &mut PgConnection,
@@ -22,7 +30,12 @@ pub(super) async fn write(
     sqlx::query!(
         r#"/* recorder::write::workers::heard */
         update workers set
-            heard_at = now(),
+            heard_at = case
+                when now() - new.last_seen_at - workers.behind between -make_interval(secs => $5) and make_interval(secs => $5)
+                    then now()
+                else greatest(workers.heard_at, least(new.last_seen_at, now()))
+            end,
+            behind = now() - new.last_seen_at,
             first_seen_at = least(workers.first_seen_at, new.first_seen_at)
         from unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::bool[])
             as new (worker, first_seen_at, last_seen_at, has_left)
@@ -32,14 +45,16 @@ pub(super) async fn write(
         &columns.first_seen_at,
         &columns.last_seen_at,
         &columns.has_left,
+        PACE.as_secs_f64(),
     )
     .execute(&mut *connection)
     .await?;
     sqlx::query!(
         r#"/* recorder::write::workers */
         insert into workers as known
-            (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left)
-        select worker, first_seen_at, last_seen_at, host, pid, revision, pools::text[], jobs_running, has_left
+            (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left, heard_at, behind)
+        select worker, first_seen_at, last_seen_at, host, pid, revision, pools::text[], jobs_running, has_left,
+               least(last_seen_at, now()), now() - last_seen_at
         from unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::text[], $5::bigint[], $6::text[], $7::text[],
                     $8::bigint[], $9::bool[])
             as new (worker, first_seen_at, last_seen_at, host, pid, revision, pools, jobs_running, has_left)
