@@ -101,8 +101,11 @@ async fn each_slice_of_a_gpu_is_a_device() {
     let ground = Ground::shared("slices").await;
     let slices = [uuid(0, Some(0)), uuid(0, Some(1))];
     let known = slices.join(",");
-    let environment =
-        [("GPUFLEET_EMULATOR_SLICES", "2"), ("GPUFLEET_EMULATOR_MEMORY", "512MiB"), ("FAKE_NVML", known.as_str())];
+    let environment = [
+        ("GPUFLEET_EMULATOR_SLICES", "2"),
+        ("GPUFLEET_EMULATOR_MEMORY", "512MiB"),
+        ("NVIDIA_FAKE_NVML", known.as_str()),
+    ];
     let worker = ground.worker_in(&["--nvml", &fake_nvml(), "--jobs-per-device", "1"], &environment).await;
     ground
         .poll_worker("it has both slices", worker.name(), |worker| {
@@ -127,7 +130,7 @@ async fn each_slice_of_a_gpu_is_a_device() {
 async fn nvml_tells_of_heat_power_and_use() {
     let ground = Ground::shared("nvml").await;
     let known = format!("{}=41/55/350500/1073741824", uuid(0, None));
-    let worker = ground.worker_in(&["--nvml", &fake_nvml()], &[("FAKE_NVML", &known)]).await;
+    let worker = ground.worker_in(&["--nvml", &fake_nvml()], &[("NVIDIA_FAKE_NVML", &known)]).await;
     ground
         .poll_worker("its device is as NVML says", worker.name(), |worker| {
             let device = &worker.devices[0];
@@ -142,7 +145,7 @@ async fn nvml_tells_of_heat_power_and_use() {
 async fn an_nvml_that_hangs_holds_up_nothing() {
     let ground = Ground::shared("nvml-hangs").await;
     let known = format!("{}=41/55/350500/1073741824", uuid(0, None));
-    let environment = [("FAKE_NVML", known.as_str()), ("FAKE_NVML_HANGS", "1")];
+    let environment = [("NVIDIA_FAKE_NVML", known.as_str()), ("NVIDIA_FAKE_NVML_HANGS", "1")];
     let worker = ground.worker_in(&["--nvml", &fake_nvml()], &environment).await;
     let fleet = ground.client().await;
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();

@@ -1,7 +1,7 @@
-//! A stand-in for NVIDIA's management library that tells what `FAKE_NVML` says.
+//! A stand-in for NVIDIA's management library that tells what `NVIDIA_FAKE_NVML` says.
 //!
 //! GPUs are separated by `;`. A GPU is one device, or several with commas between, which are its slices. A device is
-//! `UUID=PERCENT/CELSIUS/MILLIWATTS/BYTES`, or its uuid alone, of which nothing more is known. With `FAKE_NVML_HANGS` set, asking
+//! `UUID=PERCENT/CELSIUS/MILLIWATTS/BYTES`, or its uuid alone, of which nothing more is known. With `NVIDIA_FAKE_NVML_HANGS` set, asking
 //! for the use of a device never returns, as on a GPU that has fallen off its bus.
 
 #![expect(clippy::missing_safety_doc, reason = "the functions and their rules are those of nvml.h")]
@@ -46,7 +46,7 @@ pub struct Utilization {
 
 type Handle = *mut c_void;
 
-static MACHINE: LazyLock<Vec<Device>> = LazyLock::new(|| machine(&env::var("FAKE_NVML").unwrap_or_default()));
+static MACHINE: LazyLock<Vec<Device>> = LazyLock::new(|| machine(&env::var("NVIDIA_FAKE_NVML").unwrap_or_default()));
 
 /// Each GPU is followed by its slices.
 fn machine(text: &str) -> Vec<Device> {
@@ -150,7 +150,7 @@ pub unsafe extern "C" fn nvmlDeviceGetMemoryInfo(handle: Handle, memory: *mut Me
 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn nvmlDeviceGetUtilizationRates(handle: Handle, rates: *mut Utilization) -> c_int {
-    while env::var_os("FAKE_NVML_HANGS").is_some() {
+    while env::var_os("NVIDIA_FAKE_NVML_HANGS").is_some() {
         thread::park();
     }
     let told = reading(handle, 0).map(|percent| Utilization { gpu: percent as c_uint, memory: 0 });
