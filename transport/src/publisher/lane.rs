@@ -5,7 +5,7 @@
 //! That is why confirms are taken in gulps, and why no confirm is ever dropped while its channel lives.
 //!
 //! The broker closes a channel over a message that it won't have, and names no message. Then the lane sends the rest one at
-//! a time, and the one alone on the channel when that happens again is to blame.
+//! a time, and the one that the broker was looking at when that happens again is to blame.
 
 use std::{sync::Arc, time::Duration};
 

@@ -4,6 +4,7 @@
 //! happened and exits ([`fault`]).
 
 pub(super) mod arena;
+mod contents;
 pub(super) mod device;
 pub(super) mod error;
 pub(super) mod fault;
@@ -14,5 +15,6 @@ pub(super) mod memory;
 pub(super) mod module;
 pub(super) mod pinned;
 mod preparation;
+mod prepared;
 pub(super) mod program;
 pub(super) mod waits;

@@ -10,38 +10,34 @@ use std::{
 
 use cudarc::driver::{
     result,
-    sys::{self, CUdeviceptr, CUevent, CUresult, CUstream},
+    sys::{self, CUevent, CUresult, CUstream},
 };
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 
 use super::{
-    arena::{Allocation, Block, Wanted},
+    arena::{Allocation, Wanted},
+    contents,
     device::Device,
     error::{CudaError, Damage, called},
-    geometry::{Geometry, check_shared},
     library::DriverLibrary,
     memory::{Memory, TellError},
-    module::{Function, LoadError, Module},
+    module::{LoadError, Module},
     pinned::PinnedSegment,
     preparation::Preparation,
+    prepared::{Prepared, prepare},
     program::Program,
     waits::Waits,
 };
 use crate::ipc::{
     FromExecutor, frame,
-    message::{ArgPlan, BufferPlan, Contents, LaunchPlan, Place, Run},
+    message::{ArgPlan, Run},
 };
 
-/// A device copies one thing at a time in each direction. In pieces, a large buffer lets the small ones of other lanes go in between.
-const PIECE_BYTES: usize = 1 << 20;
 /// A tiny job is over before a thread would have been put to sleep and woken; for longer ones a core is worth more than that.
 const ASKING: Duration = Duration::from_micros(200);
 /// A driver has room for about a thousand launches that have not begun. Who comes with more spins in it, and perhaps holds up others. So a
 /// lane waits after so many for those before them.
 const LAUNCHES_AHEAD: u64 = 256;
-
-/// A fill in rows takes time by the row; copies do the rest.
-const ROWS_MAX: usize = 4096;
 
 /// What all lanes of the process share.
 #[derive(Debug)]
@@ -75,13 +71,6 @@ pub(crate) struct Lane {
 pub(super) enum JobError {
     Failed(Failure),
     Cuda(CudaError),
-}
-
-/// A launch that can't fail any more for what was asked of it.
-struct Prepared<'a> {
-    function: Arc<Function>,
-    geometry: Geometry,
-    launch: &'a LaunchPlan,
 }
 
 impl From<CudaError> for JobError {
@@ -227,7 +216,7 @@ impl Lane {
         let mut events = self.events.iter();
         self.record(events.next())?;
         for (plan, block) in work.run.buffers.iter().zip(&allocation.blocks) {
-            self.fill(work, plan, *block)?;
+            contents::fill(self.stream, work, plan, *block)?;
         }
         self.record(events.next())?;
         for prepared in launches {
@@ -239,94 +228,9 @@ impl Lane {
             let (Some(plan), Some(block)) = (work.run.buffers.get(index), allocation.blocks.get(index)) else {
                 return failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}"));
             };
-            let target = place(work, output.place, plan.bytes)?;
-            for (offset, bytes) in pieces(plan.bytes) {
-                // SAFETY: the range is mapped and as long as is said, no other job has it, and the block is at least as long.
-                let copied = unsafe {
-                    let (target, source) = (target.add(offset), block.address + offset as u64);
-                    sys::cuMemcpyDtoHAsync_v2(target.cast(), source, bytes, self.stream)
-                };
-                called("cuMemcpyDtoHAsync", copied.result())?;
-            }
+            contents::bring_back(self.stream, work, output.place, plan.bytes, *block)?;
         }
         Ok(self.record(events.next())?)
-    }
-
-    /// Gives a buffer its first contents. Its block may be larger and may have been another job's: the rest is zeroed.
-    fn fill(&self, work: &Work, plan: &BufferPlan, block: Block) -> Result<(), JobError> {
-        let filled = match &plan.contents {
-            Contents::Zeros => 0,
-            Contents::Pattern(element) => {
-                self.repeat(element, plan.bytes, block)?;
-                plan.bytes
-            }
-            Contents::Staged(at) => {
-                let source = place(work, *at, plan.bytes)?;
-                for (offset, bytes) in pieces(plan.bytes) {
-                    // SAFETY: the range is mapped and as long as is said, nobody writes to it until the job is answered, and the block
-                    // is at least as long.
-                    let copied = unsafe {
-                        let (target, source) = (block.address + offset as u64, source.add(offset));
-                        sys::cuMemcpyHtoDAsync_v2(target, source.cast(), bytes, self.stream)
-                    };
-                    called("cuMemcpyHtoDAsync", copied.result())?;
-                }
-                plan.bytes
-            }
-        };
-        if filled < block.bytes {
-            let rest = (block.bytes - filled) as usize;
-            // SAFETY: the rest lies inside the block.
-            let zeroed = unsafe { result::memset_d8_async(block.address + filled, 0, rest, self.stream) };
-            called("cuMemsetD8Async", zeroed)?;
-        }
-        Ok(())
-    }
-
-    /// Repeats one element over a buffer.
-    fn repeat(&self, element: &[u8], bytes: u64, block: Block) -> Result<(), JobError> {
-        let count = (bytes / element.len().max(1) as u64) as usize;
-        let (to, stream) = (block.address, self.stream);
-        // SAFETY: each fill covers `count` elements, which is the buffer, or its beginning, and the block is at least as long. An element of
-        // eight bytes is two columns of four, a row to each element, unless both are alike.
-        let filled = unsafe {
-            match *element {
-                [a] => sys::cuMemsetD8Async(to, a, count, stream),
-                [a, b] => sys::cuMemsetD16Async(to, u16::from_le_bytes([a, b]), count, stream),
-                [a, b, c, d] => sys::cuMemsetD32Async(to, u32::from_le_bytes([a, b, c, d]), count, stream),
-                [a, b, c, d, e, f, g, h] if [a, b, c, d] == [e, f, g, h] => {
-                    sys::cuMemsetD32Async(to, u32::from_le_bytes([a, b, c, d]), 2 * count, stream)
-                }
-                [a, b, c, d, e, f, g, h] => {
-                    let (low, high) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
-                    let rows = count.min(ROWS_MAX);
-                    called("cuMemsetD2D32Async", sys::cuMemsetD2D32Async(to, 8, low, 1, rows, stream).result())?;
-                    called("cuMemsetD2D32Async", sys::cuMemsetD2D32Async(to + 4, 8, high, 1, rows, stream).result())?;
-                    return Ok(self.double(to, 8 * rows, 8 * count)?);
-                }
-                _ => {
-                    let size = element.len();
-                    return failed(
-                        Verdict::Infrastructure,
-                        FailureCode::Internal,
-                        format!("an element of {size} bytes"),
-                    );
-                }
-            }
-        };
-        Ok(called("cuMemsetAsync", filled.result())?)
-    }
-
-    /// Fills the rest of a buffer with what stands at its beginning, which is twice as long with each copy.
-    fn double(&self, to: CUdeviceptr, mut filled: usize, bytes: usize) -> Result<(), CudaError> {
-        while filled < bytes {
-            let more = filled.min(bytes - filled);
-            // SAFETY: both ranges lie inside the buffer, and the one ends before the other begins.
-            let copied = unsafe { result::memcpy_dtod_async(to + filled as u64, to, more, self.stream) };
-            called("cuMemcpyDtoDAsync", copied)?;
-            filled += more;
-        }
-        Ok(())
     }
 
     /// `launched` counts those of the job.
@@ -446,84 +350,4 @@ fn is_of_the_launch(result: CUresult) -> bool {
             | CUresult::CUDA_ERROR_NOT_SUPPORTED
             | CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE
     )
-}
-
-/// Where bytes lie in shared memory, if they do.
-fn place(work: &Work, at: Place, bytes: u64) -> Result<*mut u8, JobError> {
-    match work.segments.get(&at.segment).and_then(|segment| segment.range(at, bytes)) {
-        Some(start) => Ok(start),
-        None => failed(Verdict::Infrastructure, FailureCode::Internal, format!("{bytes} bytes are not at {at:?}")),
-    }
-}
-
-fn prepare<'a>(
-    preparation: &Preparation<'_>,
-    module: &Module,
-    launch: &'a LaunchPlan,
-    index: usize,
-    buffers: usize,
-) -> Result<Prepared<'a>, JobError> {
-    let entry = &launch.entry;
-    let refuse = |problem: String| {
-        failed(Verdict::User, FailureCode::LaunchError, format!("launches[{index}] ({entry}): {problem}"))
-    };
-    let function = preparation.function(module, entry)?;
-    if let Err(problem) = check_args(&function, &launch.args, buffers) {
-        return refuse(problem);
-    }
-    let limits = &preparation.common.device.limits;
-    if let Err(problem) = check_shared(launch.shared_bytes, limits, function.limits) {
-        return refuse(problem);
-    }
-    function.opt_in(launch.shared_bytes)?;
-    let occupancy = || function.occupancy(launch.shared_bytes);
-    match Geometry::of(&launch.grid, &launch.block, limits, function.limits, occupancy)? {
-        Ok(geometry) => Ok(Prepared { function, geometry, launch }),
-        Err(problem) => refuse(problem),
-    }
-}
-
-/// Offsets and lengths that make up so many bytes.
-fn pieces(bytes: u64) -> impl Iterator<Item = (usize, usize)> {
-    let bytes = bytes as usize;
-    (0..bytes).step_by(PIECE_BYTES).map(move |offset| (offset, PIECE_BYTES.min(bytes - offset)))
-}
-
-/// The driver takes a list of pointers on trust; so it gets exactly what the kernel declares, or nothing.
-fn check_args(function: &Function, args: &[ArgPlan], buffers: usize) -> Result<(), String> {
-    let Some(params) = &function.params else {
-        return Err("neither this driver nor a text says what parameters the kernel takes; submit plain PTX".to_owned());
-    };
-    if params.len() != args.len() {
-        return Err(format!("{} arguments given, the kernel takes {}", args.len(), params.len()));
-    }
-    for (index, (arg, wanted)) in args.iter().zip(params).enumerate() {
-        let given = match arg {
-            ArgPlan::Buffer(buffer) if *buffer as usize >= buffers => {
-                return Err(format!("there is no buffer {buffer}"));
-            }
-            ArgPlan::Buffer(_) => size_of::<sys::CUdeviceptr>(),
-            ArgPlan::Scalar { size, .. } => usize::from(*size),
-        };
-        if given != *wanted {
-            return Err(format!("args[{index}] has {given} bytes, the kernel's parameter {wanted}"));
-        }
-    }
-    Ok(())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pieces_make_up_the_whole_without_gaps() {
-        for bytes in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 7 * PIECE_BYTES + 3] {
-            let end = pieces(bytes as u64).fold(0, |end, (offset, length)| {
-                assert!(offset == end && (1..=PIECE_BYTES).contains(&length));
-                offset + length
-            });
-            assert_eq!(end, bytes);
-        }
-    }
 }

@@ -1,0 +1,137 @@
+//! What goes into buffers before a job's kernels, and comes out after them, on its stream.
+
+use cudarc::driver::{
+    result,
+    sys::{self, CUdeviceptr, CUstream},
+};
+use gpufleet_schema::{FailureCode, Verdict};
+
+use super::{
+    arena::Block,
+    error::{CudaError, called},
+    lane::{JobError, Work, failed},
+};
+use crate::ipc::message::{BufferPlan, Contents, Place};
+
+/// A device copies one thing at a time in each direction. In pieces, a large buffer lets the small ones of other lanes go in between.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// A fill in rows takes time by the row; copies do the rest.
+const ROWS_MAX: usize = 4096;
+
+/// Gives a buffer its first contents. Its block may be larger and may have been another job's: the rest is zeroed.
+pub(super) fn fill(stream: CUstream, work: &Work, plan: &BufferPlan, block: Block) -> Result<(), JobError> {
+    let filled = match &plan.contents {
+        Contents::Zeros => 0,
+        Contents::Pattern(element) => {
+            repeat(stream, element, plan.bytes, block)?;
+            plan.bytes
+        }
+        Contents::Staged(at) => {
+            let source = place(work, *at, plan.bytes)?;
+            for (offset, bytes) in pieces(plan.bytes) {
+                // SAFETY: the range is mapped and as long as is said, nobody writes to it until the job is answered, and the block
+                // is at least as long.
+                let copied = unsafe {
+                    let (target, source) = (block.address + offset as u64, source.add(offset));
+                    sys::cuMemcpyHtoDAsync_v2(target, source.cast(), bytes, stream)
+                };
+                called("cuMemcpyHtoDAsync", copied.result())?;
+            }
+            plan.bytes
+        }
+    };
+    if filled < block.bytes {
+        let rest = (block.bytes - filled) as usize;
+        // SAFETY: the rest lies inside the block.
+        let zeroed = unsafe { result::memset_d8_async(block.address + filled, 0, rest, stream) };
+        called("cuMemsetD8Async", zeroed)?;
+    }
+    Ok(())
+}
+
+/// Repeats one element over a buffer.
+fn repeat(stream: CUstream, element: &[u8], bytes: u64, block: Block) -> Result<(), JobError> {
+    let count = (bytes / element.len().max(1) as u64) as usize;
+    let to = block.address;
+    // SAFETY: each fill covers `count` elements, which is the buffer, or its beginning, and the block is at least as long. An element of
+    // eight bytes is two columns of four, a row to each element, unless both are alike.
+    let filled = unsafe {
+        match *element {
+            [a] => sys::cuMemsetD8Async(to, a, count, stream),
+            [a, b] => sys::cuMemsetD16Async(to, u16::from_le_bytes([a, b]), count, stream),
+            [a, b, c, d] => sys::cuMemsetD32Async(to, u32::from_le_bytes([a, b, c, d]), count, stream),
+            [a, b, c, d, e, f, g, h] if [a, b, c, d] == [e, f, g, h] => {
+                sys::cuMemsetD32Async(to, u32::from_le_bytes([a, b, c, d]), 2 * count, stream)
+            }
+            [a, b, c, d, e, f, g, h] => {
+                let (low, high) = (u32::from_le_bytes([a, b, c, d]), u32::from_le_bytes([e, f, g, h]));
+                let rows = count.min(ROWS_MAX);
+                called("cuMemsetD2D32Async", sys::cuMemsetD2D32Async(to, 8, low, 1, rows, stream).result())?;
+                called("cuMemsetD2D32Async", sys::cuMemsetD2D32Async(to + 4, 8, high, 1, rows, stream).result())?;
+                return Ok(double(stream, to, 8 * rows, 8 * count)?);
+            }
+            _ => {
+                let size = element.len();
+                return failed(Verdict::Infrastructure, FailureCode::Internal, format!("an element of {size} bytes"));
+            }
+        }
+    };
+    Ok(called("cuMemsetAsync", filled.result())?)
+}
+
+/// Fills the rest of a buffer with what stands at its beginning, which is twice as long with each copy.
+fn double(stream: CUstream, to: CUdeviceptr, mut filled: usize, bytes: usize) -> Result<(), CudaError> {
+    while filled < bytes {
+        let more = filled.min(bytes - filled);
+        // SAFETY: both ranges lie inside the buffer, and the one ends before the other begins.
+        let copied = unsafe { result::memcpy_dtod_async(to + filled as u64, to, more, stream) };
+        called("cuMemcpyDtoDAsync", copied)?;
+        filled += more;
+    }
+    Ok(())
+}
+
+/// Copies a buffer back to where its job's answer is made.
+pub(super) fn bring_back(stream: CUstream, work: &Work, to: Place, bytes: u64, block: Block) -> Result<(), JobError> {
+    let target = place(work, to, bytes)?;
+    for (offset, bytes) in pieces(bytes) {
+        // SAFETY: the range is mapped and as long as is said, no other job has it, and the block is at least as long.
+        let copied = unsafe {
+            let (target, source) = (target.add(offset), block.address + offset as u64);
+            sys::cuMemcpyDtoHAsync_v2(target.cast(), source, bytes, stream)
+        };
+        called("cuMemcpyDtoHAsync", copied.result())?;
+    }
+    Ok(())
+}
+
+/// Where bytes lie in shared memory, if they do.
+fn place(work: &Work, at: Place, bytes: u64) -> Result<*mut u8, JobError> {
+    match work.segments.get(&at.segment).and_then(|segment| segment.range(at, bytes)) {
+        Some(start) => Ok(start),
+        None => failed(Verdict::Infrastructure, FailureCode::Internal, format!("{bytes} bytes are not at {at:?}")),
+    }
+}
+
+/// Offsets and lengths that make up so many bytes.
+fn pieces(bytes: u64) -> impl Iterator<Item = (usize, usize)> {
+    let bytes = bytes as usize;
+    (0..bytes).step_by(PIECE_BYTES).map(move |offset| (offset, PIECE_BYTES.min(bytes - offset)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_make_up_the_whole_without_gaps() {
+        for bytes in [0, 1, PIECE_BYTES - 1, PIECE_BYTES, PIECE_BYTES + 1, 7 * PIECE_BYTES + 3] {
+            let end = pieces(bytes as u64).fold(0, |end, (offset, length)| {
+                assert!(offset == end && (1..=PIECE_BYTES).contains(&length));
+                offset + length
+            });
+            assert_eq!(end, bytes);
+        }
+    }
+}
