@@ -235,6 +235,16 @@ async fn a_bad_event_is_named_and_its_neighbours_are_recorded() {
 }
 
 #[tokio::test]
+async fn a_heartbeat_that_was_overtaken_tells_when_its_worker_was_first_seen_though_the_latest_comes_again_with_it() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let [early, latest] = [heartbeat(1, 3, false), heartbeat(1, 5, false)];
+    record(&mut store, &[latest.clone(), early, latest], &[1]).await;
+    let worker = &ledger.workers(&WorkerFilter::default()).await.unwrap()[0];
+    assert_eq!((worker.first_seen_at, worker.last_seen_at), (histories::time(AT + 3000), histories::time(AT + 5000)));
+}
+
+#[tokio::test]
 async fn a_worker_whose_clock_is_set_back_by_an_hour_is_still_what_its_heartbeats_say() {
     const HOUR: i64 = 3600;
     let beats = [(0, false), (2 * HOUR - 600, false), (2 * HOUR + 1, true), (HOUR, false), (HOUR + 2, false)];

@@ -40,7 +40,8 @@ pub(super) async fn write(
         from unnest($1::text[], $2::timestamptz[], $3::timestamptz[], $4::bool[])
             as new (worker, first_seen_at, last_seen_at, has_left)
         where workers.worker = new.worker
-            and (workers.last_seen_at, workers.has_left) <> (new.last_seen_at, new.has_left)"#,
+            and ((workers.last_seen_at, workers.has_left) <> (new.last_seen_at, new.has_left)
+                or new.first_seen_at < workers.first_seen_at)"#,
         &columns.worker as &[&str],
         &columns.first_seen_at,
         &columns.last_seen_at,
