@@ -29,10 +29,14 @@ async fn record(store: &mut Store, events: &[Event], cuts: &[usize]) {
     }
 }
 
+/// Without whether their workers are heard of: of heartbeats that are a second apart, a replay may look like ones that come as they are sent.
 async fn jobs(ledger: &Ledger, events: &[Event]) -> BTreeMap<String, JobDetail> {
     let mut jobs = BTreeMap::new();
     for job_id in expected(events).into_keys().map(JobId::from_uuid) {
-        jobs.insert(job_id.to_string(), ledger.job(job_id).await.unwrap().expect("every job named is recorded"));
+        let mut detail = ledger.job(job_id).await.unwrap().expect("every job named is recorded");
+        detail.job.is_unheard = false;
+        detail.attempts.iter_mut().for_each(|attempt| attempt.is_unheard = false);
+        jobs.insert(job_id.to_string(), detail);
     }
     jobs
 }
