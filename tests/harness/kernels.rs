@@ -1,7 +1,9 @@
 //! Jobs with known behaviour, as PTX, so that no scenario but those about compiling needs a compiler.
 
+use std::collections::BTreeMap;
+
 use gpufleet::Job;
-use gpufleet_schema::Dtype;
+use gpufleet_schema::{Buffer, Data, Dtype, Inline, Program, Task};
 
 const DOUBLES: &str = include_str!("ptx/doubles.ptx");
 const ENDLESS: &str = include_str!("ptx/endless.ptx");
@@ -19,6 +21,21 @@ pub fn doubles(x: &[f32]) -> Job {
         .arg_buffer("y")
         .arg(n)
         .output("y")
+}
+
+/// The catalog's own, as a task for who writes messages by hand.
+pub fn saxpy() -> Task<'static> {
+    let buffer = |name: &str| Buffer {
+        name: name.into(),
+        dtype: Dtype::F32,
+        shape: vec![3],
+        data: Data::Inline(Inline::from(vec![0; 12])),
+    };
+    Task {
+        arguments: BTreeMap::from([("a".to_owned(), 2.0.into())]),
+        buffers: vec![buffer("x"), buffer("y")],
+        ..Task::new(Program::Catalog("saxpy".into()))
+    }
 }
 
 /// A kernel that never ends.

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    AttemptState, Batch, Block, Buffer, ClientName, Data, Dtype, Encoding, FailureCode, Grid, Inline, JobId, Launch,
-    PoolName, Priority, Program, Task, Verdict,
+    AttemptState, Batch, Block, ClientName, Data, Dtype, Encoding, FailureCode, Grid, Inline, JobId, Launch, PoolName,
+    Priority, Program, Task, Verdict,
     bounds::TEXT_BYTES_MAX,
     topology::{DEAD_QUEUE, HEADER_ATTEMPT, REPLIES, TASKS, reply_queue, task_key, task_queue},
 };
@@ -24,22 +24,8 @@ fn typed(content_type: &str) -> Properties {
     Properties { content_type: Some(content_type.to_owned()), ..Properties::default() }
 }
 
-fn saxpy() -> Task<'static> {
-    let buffer = |name: &str| Buffer {
-        name: name.into(),
-        dtype: Dtype::F32,
-        shape: vec![3],
-        data: Data::Inline(Inline::from(vec![0; 12])),
-    };
-    Task {
-        arguments: BTreeMap::from([("a".to_owned(), 2.0.into())]),
-        buffers: vec![buffer("x"), buffer("y")],
-        ..Task::new(Program::Catalog("saxpy".into()))
-    }
-}
-
 fn hostiles() -> Vec<Hostile> {
-    let whole = || Encoding::MessagePack.encode_tasks(&Batch::One(saxpy())).unwrap();
+    let whole = || Encoding::MessagePack.encode_tasks(&Batch::One(kernels::saxpy())).unwrap();
     let packed = "application/msgpack";
     let json = "application/json";
     let hostile = |what, body: Vec<u8>, properties, reason| Hostile { what, body, properties, reason };
@@ -135,7 +121,7 @@ async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
 /// Each of these can be decoded, makes no sense, and fails with the field's name.
 fn senseless() -> Vec<(&'static str, Task<'static>, &'static str)> {
     let with = |change: &dyn Fn(&mut Task<'static>)| {
-        let mut task = saxpy();
+        let mut task = kernels::saxpy();
         change(&mut task);
         task
     };

@@ -30,7 +30,7 @@ pub struct Acker {
     delivery: Box<lapin::message::Delivery>,
     /// The channel that the delivery came on. Closing it would hand everything unsettled back, so whoever holds a delivery
     /// holds its channel open.
-    _channel: Arc<OpenChannel>,
+    channel: Arc<OpenChannel>,
 }
 
 /// A queue that the broker took a message out of by itself: it had expired there, was refused or was delivered too often.
@@ -64,7 +64,7 @@ impl Delivery {
             redelivered: delivery.redelivered,
             delivery_count: counted.unwrap_or_else(|| u64::from(delivery.redelivered)),
             counted: counted.is_some(),
-            acker: Acker { delivery: Box::new(delivery), _channel: channel },
+            acker: Acker { delivery: Box::new(delivery), channel },
         }
     }
 
@@ -108,17 +108,31 @@ impl Death {
 impl Acker {
     /// Tells the broker to forget the message. Cancelled, the ack may or may not have been sent.
     pub async fn ack(self) -> Result<Settled, SettleError> {
-        settled(self.delivery.ack(BasicAckOptions { multiple: false })).await
+        self.settled(self.delivery.ack(BasicAckOptions { multiple: false })).await
     }
 
     /// Puts the message back into its queue. Cancelled, that may or may not have happened.
     pub async fn requeue(self) -> Result<Settled, SettleError> {
-        settled(self.delivery.nack(BasicNackOptions { multiple: false, requeue: true })).await
+        self.settled(self.delivery.nack(BasicNackOptions { multiple: false, requeue: true })).await
     }
 
     /// Whether settling would still reach the broker. Where not, the message comes again and work on it is for nothing.
     pub fn is_live(&self) -> bool {
-        self.delivery.usable()
+        self.channel.is_live() && self.delivery.usable()
+    }
+
+    async fn settled(&self, frame: impl Future<Output = lapin::Result<bool>>) -> Result<Settled, SettleError> {
+        if !self.is_live() {
+            return Ok(Settled::Stale);
+        }
+        match tokio::time::timeout(SETTLE_DEADLINE, frame).await {
+            Ok(Ok(true)) => Ok(Settled::Sent),
+            // An error here is always the channel's or the connection's end.
+            Ok(Ok(false) | Err(_)) => Ok(Settled::Stale),
+            // A frame that is handed over just as the connection ends is never written, and lapin tells nobody.
+            Err(_) if !self.is_live() => Ok(Settled::Stale),
+            Err(_) => Err(SettleError::Timeout { waited: SETTLE_DEADLINE }),
+        }
     }
 }
 
@@ -138,14 +152,5 @@ impl fmt::Debug for Delivery {
 impl fmt::Debug for Acker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Acker").field("live", &self.is_live()).finish_non_exhaustive()
-    }
-}
-
-async fn settled(frame: impl Future<Output = lapin::Result<bool>>) -> Result<Settled, SettleError> {
-    match tokio::time::timeout(SETTLE_DEADLINE, frame).await {
-        Ok(Ok(true)) => Ok(Settled::Sent),
-        // An error here is always the channel's or the connection's end.
-        Ok(Ok(false) | Err(_)) => Ok(Settled::Stale),
-        Err(_) => Err(SettleError::Timeout { waited: SETTLE_DEADLINE }),
     }
 }

@@ -96,11 +96,11 @@ impl Session {
     }
 
     pub(crate) async fn publish_channel(&self) -> lapin::Result<OpenChannel> {
-        Ok(OpenChannel::new(self.publish.create_channel().await?, self.users.clone()))
+        Ok(OpenChannel::new(self.publish.create_channel().await?, self.users.clone(), self.failed.clone()))
     }
 
     pub(crate) async fn consume_channel(&self) -> lapin::Result<OpenChannel> {
-        Ok(OpenChannel::new(self.consume.create_channel().await?, self.users.clone()))
+        Ok(OpenChannel::new(self.consume.create_channel().await?, self.users.clone(), self.failed.clone()))
     }
 
     pub(crate) fn can_publish(&self) -> bool {

@@ -8,7 +8,7 @@ use std::{ops::Deref, time::Duration};
 
 use lapin::Channel;
 use tokio::{runtime::Handle, time::timeout};
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 /// For the farewell to one channel: a round trip. Nothing depends on its outcome.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(3);
@@ -17,11 +17,18 @@ const CLOSE_DEADLINE: Duration = Duration::from_secs(3);
 pub(crate) struct OpenChannel {
     channel: Channel,
     users: TaskTracker,
+    /// Of its session.
+    failed: CancellationToken,
 }
 
 impl OpenChannel {
-    pub(super) fn new(channel: Channel, users: TaskTracker) -> Self {
-        Self { channel, users }
+    pub(super) fn new(channel: Channel, users: TaskTracker, failed: CancellationToken) -> Self {
+        Self { channel, users, failed }
+    }
+
+    /// Whether its session still stands. lapin may call written what it has for a connection that broke.
+    pub(crate) fn is_live(&self) -> bool {
+        !self.failed.is_cancelled()
     }
 }
 
