@@ -9,8 +9,8 @@
 //! all devices.
 //!
 //! `wait` is no fault: the load of a module then waits for the kernels that run, as it may on a device. Nor is `hold`: a
-//! call that waits for them (frees, unloading, and such loads; the place is `wait:1`) then has all other calls of the
-//! process wait with it, as a driver may that holds a lock.
+//! call that waits for them (frees, unloading, and such loads; the place is `wait:1`) then has the other calls of the
+//! process wait with it, as a driver may that holds a lock. Those that wait for work on the device do so without it.
 
 use std::{
     str::FromStr,
@@ -187,9 +187,12 @@ pub fn wait(context: &Context) -> Answer {
     ended
 }
 
+/// They wait for work on the device, and need no lock for that.
+const SLEEPERS: [&str; 3] = ["cuEventSynchronize", "cuStreamSynchronize", "cuCtxSynchronize"];
+
 /// Each call of the driver begins with this.
-pub fn wait_while_held() {
-    if IS_HELD.load(Ordering::Acquire) {
+pub fn wait_while_held(name: &str) {
+    if IS_HELD.load(Ordering::Acquire) && !SLEEPERS.contains(&name) {
         drop(HELD.read().unwrap_or_else(PoisonError::into_inner));
     }
 }

@@ -15,8 +15,8 @@ use crate::driver::{
 };
 
 /// Runs the body of an exported function; a panic becomes `CUDA_ERROR_UNKNOWN`.
-pub(super) fn boundary(body: impl FnOnce() -> Answer + UnwindSafe) -> i32 {
-    injection::wait_while_held();
+pub(super) fn boundary(name: &str, body: impl FnOnce() -> Answer + UnwindSafe) -> i32 {
+    injection::wait_while_held(name);
     match panic::catch_unwind(body) {
         Ok(Ok(())) => 0,
         Ok(Err(status)) => status.code(),
@@ -197,9 +197,9 @@ mod tests {
 
     #[test]
     fn a_panic_becomes_a_code() {
-        assert_eq!(boundary(|| panic!("this panic is part of the test")), Status::Unknown.code());
-        assert_eq!(boundary(|| Err(Status::NotReady)), 600);
-        assert_eq!(boundary(|| Ok(())), 0);
+        assert_eq!(boundary("", || panic!("this panic is part of the test")), Status::Unknown.code());
+        assert_eq!(boundary("", || Err(Status::NotReady)), 600);
+        assert_eq!(boundary("", || Ok(())), 0);
     }
 
     #[test]

@@ -51,7 +51,7 @@ macro_rules! exports {
             $(#[$attribute])*
             #[unsafe(no_mangle)]
             extern "C" fn $name($($argument: $type),*) -> i32 {
-                $crate::exports::call::boundary(move || $body)
+                $crate::exports::call::boundary(stringify!($name), move || $body)
             }
         )*
 
@@ -59,7 +59,7 @@ macro_rules! exports {
             $(#[$twin_attribute])*
             #[unsafe(no_mangle)]
             extern "C" fn $twin($($twin_argument: $twin_type),*) -> i32 {
-                $crate::exports::call::boundary(move || $twin_body)
+                $crate::exports::call::boundary(stringify!($twin), move || $twin_body)
             }
         )+)*
 

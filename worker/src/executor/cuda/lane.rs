@@ -130,6 +130,7 @@ impl Lane {
 
     fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), JobError> {
         let preparation = Preparation { common, job: work.run.job };
+        common.waits.calls(preparation.job);
         preparation.pin(&work.segments);
         let loading = Instant::now();
         let (module, was_loaded) = preparation.module(&work.program)?;

@@ -2,7 +2,8 @@
 //!
 //! Some calls of the driver wait for the kernels that run, and hold a lock meanwhile which every other call wants: so one that waits holds
 //! up all that come to a call, and they are told of, too. A job in the midst of its calls is spoken for by the one that may hold it up,
-//! before that goes on to do so; nobody is held up unheard. A job whose kernels run calls nothing, and is not told of.
+//! before that goes on to do so; nobody is held up unheard. A job whose kernels run sleeps until they have ended, which takes no lock of the
+//! driver's (so we assume: nothing could show who came first to one), and is not told of.
 
 use std::{
     collections::HashSet,
