@@ -3,7 +3,11 @@
 
 use std::{collections::BTreeSet, process::Stdio};
 
-use futures::{StreamExt as _, future::join_all, stream};
+use futures::{
+    StreamExt as _,
+    future::{join, join_all},
+    stream,
+};
 use gpufleet::SubmitError;
 use gpufleet_local::programs;
 use gpufleet_schema::{
@@ -51,13 +55,14 @@ async fn of_a_pipelined_batch_exactly_the_unroutable_fail() {
 async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the_broker_refuses() {
     /// More than a connection has channels for publishing.
     const MESSAGES: usize = 16;
+    const SEARCHES: usize = 20;
     let ground = Ground::shared("unconfirmed").await;
     let broker = ground.broker().await;
     let good = task_key(&PoolName::default(), Priority::Normal);
     ground.declare_queue("stuck", "[]").await;
     let process = "{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"stuck\">>)), P = amqqueue:get_pid(Q)";
     ground.erlang(&format!("{process}, ok = sys:suspend(P).")).await;
-    let publish_all = |exchange, routing_key: &str| {
+    let publish_one = |exchange, routing_key: &str| {
         let message = Message {
             exchange,
             routing_key: routing_key.to_owned(),
@@ -65,12 +70,10 @@ async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the
             properties: Properties::default(),
             mandatory: true,
         };
-        let one = |_| {
-            let (broker, message) = (broker.clone(), message.clone());
-            async move { broker.publish(message).await }
-        };
-        join_all((0..MESSAGES).map(one))
+        let broker = broker.clone();
+        async move { broker.publish(message).await }
     };
+    let publish_all = |exchange, routing_key: &str| join_all((0..MESSAGES).map(|_| publish_one(exchange, routing_key)));
     let unconfirmed = tokio::spawn(publish_all("", "stuck"));
     let come = format!("{process}, {{_, Count}} = erlang:process_info(P, message_queue_len), Count.");
     poll_until("them all at the queue", async || ground.erlang(&come).await.parse::<usize>().unwrap() >= MESSAGES)
@@ -79,6 +82,13 @@ async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the
         assert!(matches!(refused, Err(PublishError::Unroutable { .. })), "{refused:?}");
     }
     publish_all(TASKS, &good).await.into_iter().for_each(|published| published.unwrap());
+    // Others come at any moment of a search.
+    for _ in 0..SEARCHES {
+        let others = stream::iter(0..10 * MESSAGES).map(|_| publish_one(TASKS, &good)).buffer_unordered(MESSAGES);
+        let (refused, others) = join(publish_one("nowhere", "x"), others.collect::<Vec<_>>()).await;
+        assert!(matches!(refused, Err(PublishError::Unroutable { .. })), "{refused:?}");
+        others.into_iter().for_each(|published| published.unwrap());
+    }
     assert!(!unconfirmed.is_finished(), "its queue has not moved");
     ground.erlang(&format!("{process}, ok = sys:resume(P).")).await;
     unconfirmed.await.unwrap().into_iter().for_each(|published| published.unwrap());

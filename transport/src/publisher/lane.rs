@@ -151,9 +151,10 @@ impl Lane {
     /// majority gives none for hours, and the others' messages would stand behind it.
     async fn isolate(&mut self, session: &Session, channel: &Arc<OpenChannel>) -> End {
         let mut confirms = Confirms::new();
-        let mut next = self.pending.first_from(0);
-        while let Some(number) = next {
-            next = self.pending.first_from(number + 1);
+        let mut next = 0;
+        // Asked anew each time: more may have come while the broker looked at the last.
+        while let Some(number) = self.pending.first_from(next) {
+            next = number + 1;
             let Some(message) = self.pending.take_to_send(number) else { continue };
             let Some((confirm, looked_at)) = self.attend(offer(channel, &message)).await else { return End::Stopped };
             confirms.extend(confirm.map(|confirm| async move { (number, confirm.await) }.boxed()));
