@@ -22,6 +22,11 @@ pub fn for_seconds(seconds: u64) -> Job {
     for_millis(seconds * 1000)
 }
 
+/// Long enough for a scenario to see it run in the ledger, on a machine that is busy with all the others.
+pub fn for_all_to_see() -> Job {
+    for_seconds(6)
+}
+
 /// Whether the job ran to its end.
 pub fn is_done(outputs: &[(String, Array)]) -> bool {
     matches!(outputs, [(name, array)] if name == "y" && array.to_vec::<u32>().is_ok_and(|values| values == [DONE]))

@@ -32,7 +32,7 @@ async fn a_running_job_is_ended_and_its_neighbour_loses_no_attempt() {
     let worker = ground.worker().await;
     let fleet = ground.client().await;
     let mut endless = fleet.submit(busy::for_seconds(600)).await.unwrap();
-    let mut neighbour = fleet.submit(busy::for_seconds(2)).await.unwrap();
+    let mut neighbour = fleet.submit(busy::for_all_to_see()).await.unwrap();
     for job in [&endless, &neighbour] {
         ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
     }
@@ -184,7 +184,7 @@ async fn a_worker_is_listed_and_leaves_when_it_is_told_to_drain() {
     let ground = Ground::shared("drain-order").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
-    let mut running = fleet.submit(busy::for_seconds(1)).await.unwrap();
+    let mut running = fleet.submit(busy::for_all_to_see()).await.unwrap();
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
     let folder = tempfile::tempdir().unwrap();
     let ended = ground.gpufleet(folder.path(), &["workers"]).await;

@@ -34,7 +34,7 @@ async fn an_acknowledgement_that_is_lost_on_a_half_open_link_changes_nothing() {
     let proxy = ground.proxy().await;
     let first = ground.worker_with(&[&["--amqp-url", proxy.url()], &HEARTBEAT[..]].concat()).await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(2)).await.unwrap();
+    let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     // Reply and record go over another connection, and arrive; the acknowledgement does not.
     proxy.silence(Silence::Consuming);

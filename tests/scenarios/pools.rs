@@ -41,7 +41,7 @@ async fn a_fault_in_one_pool_leaves_the_jobs_of_another_running() {
     let ground = Ground::shared("pool-faults").await;
     let worker = ground.worker_with(&["--pool", "steady", "--pool", "wild"]).await;
     let fleet = ground.client().await;
-    let mut steady = fleet.submit(busy::for_seconds(2).pool("steady".parse().unwrap())).await.unwrap();
+    let mut steady = fleet.submit(busy::for_all_to_see().pool("steady".parse().unwrap())).await.unwrap();
     ground.poll_job("running", steady.id(), |job| job.state == JobState::Running).await;
     let wild = kernels::writes_beyond_its_buffer().pool("wild".parse().unwrap());
     fleet.submit(wild).await.unwrap().wait(WAIT).await.unwrap_err();

@@ -2,14 +2,14 @@
 //! again or thrown away. (fault 19)
 
 use gpufleet_schema::{AttemptState, JobState};
-use gpufleet_tests::{Ground, WAIT, busy, poll_until};
+use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_suspect_waits_before_it_is_tried_again_and_history_says_until_when() {
     let ground = Ground::shared("retry-wait").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(3)).await.unwrap();
+    let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     worker.kill_executor().await;
     busy::assert_done(&handle.wait(WAIT).await.unwrap().outputs);
@@ -31,7 +31,7 @@ async fn the_dead_are_listed_shown_submitted_again_and_thrown_away() {
     let fleet = ground.client().await;
     let mut handles = Vec::new();
     for _ in 0..2 {
-        let mut handle = fleet.submit(busy::for_seconds(2).attempts_max(1)).await.unwrap();
+        let mut handle = fleet.submit(kernels::endless().attempts_max(1)).await.unwrap();
         ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
         worker.kill_executor().await;
         handle.wait(WAIT).await.unwrap_err();
@@ -50,9 +50,11 @@ async fn the_dead_are_listed_shown_submitted_again_and_thrown_away() {
 
     let again = ground.gpufleet(folder.path(), &["retry", &first]).await;
     assert_eq!(again.code, 0, "{}", again.stderr);
-    let new = again.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
-    let detail = ground.final_job(new).await;
-    assert_eq!(detail.job.state, JobState::Succeeded);
+    let new = again.stdout.trim().rsplit(' ').next().unwrap();
+    let cancelled = ground.gpufleet(folder.path(), &["cancel", new]).await;
+    assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
+    let detail = ground.final_job(new.parse().unwrap()).await;
+    assert_eq!(detail.job.state, JobState::Cancelled, "it went the way of every job");
     assert_eq!(detail.job.labels["replay-of"], first);
     assert_eq!(ground.final_job(handles[0].id()).await.job.state, JobState::Dead, "an outcome never changes");
 

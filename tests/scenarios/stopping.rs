@@ -48,7 +48,7 @@ async fn what_does_not_end_within_the_grace_goes_back_and_loses_no_attempt() {
     let first = ground.worker_with(&["--grace", "1s", "--jobs-per-device", "1"]).await;
     let fleet = ground.client().await;
     // With one attempt to lose, a lost one would end it.
-    let mut running = fleet.submit(busy::for_seconds(5).attempts_max(1)).await.unwrap();
+    let mut running = fleet.submit(busy::for_all_to_see().attempts_max(1)).await.unwrap();
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
     let mut waiting = fleet.submit(busy::for_millis(1).attempts_max(1)).await.unwrap();
     assert_eq!(first.stop(Signal::Terminate).await, Some(0));
@@ -69,7 +69,7 @@ async fn a_worker_that_is_killed_while_it_drains_loses_nothing() {
     let ground = Ground::shared("killed-draining").await;
     let first = ground.worker().await;
     let fleet = ground.client().await;
-    let mut handle = fleet.submit(busy::for_seconds(5)).await.unwrap();
+    let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     first.process().signal(Signal::Terminate);
     ground.poll_log("draining", &first, "draining").await;
