@@ -15,6 +15,7 @@ mod node;
 mod poll;
 mod producer;
 mod proxy;
+mod tls;
 mod witness;
 
 use std::time::Duration;
@@ -27,6 +28,7 @@ pub use metrics::{METRICS, Metrics};
 pub use poll::poll_until;
 pub use producer::{Producer, Promise};
 pub use proxy::{Proxy, Silence};
+pub use tls::TlsDoor;
 
 /// How long anything may take before a scenario gives up. Two busy cores can make a second's work last far longer.
 pub const WAIT: Duration = Duration::from_secs(90);

@@ -15,6 +15,7 @@ mod dead_letters;
 mod detaching;
 mod device_sick;
 mod devices;
+mod encrypted;
 mod executor_lost;
 mod foreign_producer;
 mod half_open;

@@ -19,7 +19,7 @@ pub enum ConnectError {
     )]
     NoVhost { url: BrokerUrl, reason: String },
     #[error(
-        "agree on TLS with RabbitMQ at {url}: {reason}; check the port (5671 by default) and that the broker's certificate is trusted here"
+        "agree on TLS with RabbitMQ at {url}: {reason}; check the port (5671 by default) and that the broker's certificate is trusted here (by the system, or by the file in SSL_CERT_FILE)"
     )]
     Tls { url: BrokerUrl, reason: String },
     #[error("connect to RabbitMQ at {url}: no answer within {waited:?}; the host is silent or the broker is frozen")]

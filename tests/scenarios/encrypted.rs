@@ -1,0 +1,42 @@
+//! A broker behind TLS: whoever does not trust its certificate is told so, and whoever does goes on as without.
+
+use std::fs;
+
+use gpufleet_local::Signal;
+use gpufleet_tests::{Ended, Ground, TlsDoor, gpufleet_command};
+
+/// Whom a program trusts in place of the system's authorities.
+const TRUSTED: &str = "SSL_CERT_FILE";
+
+async fn submit(door: &TlsDoor, trusted: Option<&str>) -> Ended {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("x.bin"), [1.0_f32, 2.0].map(f32::to_le_bytes).concat()).unwrap();
+    let environment = [("GPUFLEET_AMQP_URL", Some(door.url())), (TRUSTED, trusted)];
+    let environment: Vec<_> = environment.into_iter().filter_map(|(name, value)| Some((name, value?))).collect();
+    let saxpy = ["submit", "saxpy", "--arg", "a=2.0", "--in", "x=x.bin:f32[2]", "--inout", "y=x.bin:f32[2]"];
+    gpufleet_command(folder.path(), &environment, &saxpy).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_goes_through_tls_between_those_who_trust_the_broker() {
+    let ground = Ground::shared("tls").await;
+    let door = ground.tls_door().await;
+    let trusted = door.certificate().to_str().unwrap();
+    let worker = ground.worker_in(&["--amqp-url", door.url()], &[(TRUSTED, trusted)]).await;
+    let ended = submit(&door, Some(trusted)).await;
+    assert_eq!(ended.code, 0, "{ended:?}");
+    assert!(ended.stdout.contains("succeeded"), "{ended:?}");
+    assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_whose_certificate_nobody_vouches_for_is_refused_with_the_way_out() {
+    let ground = Ground::shared("tls-untrusted").await;
+    let door = ground.tls_door().await;
+    let ended = submit(&door, None).await;
+    assert_eq!(ended.code, 7, "{ended:?}");
+    for said in ["TLS", "UnknownIssuer", TRUSTED] {
+        assert!(ended.stderr.contains(said), "{said}: {ended:?}");
+    }
+}
