@@ -36,6 +36,25 @@ impl Ground {
         declare_queue(self.fleet(), name, arguments).await;
     }
 
+    /// Stops a quorum queue's process: the broker knows the queue, and does not bring it up.
+    pub async fn stop_queue(&self, name: &str) {
+        self.erlang(&format!("{}, ok = ra:stop_server(quorum_queues, P).", process_of(name))).await;
+    }
+
+    /// Brings up what [`Ground::stop_queue`] has stopped.
+    pub async fn start_queue(&self, name: &str) {
+        self.erlang(&format!("{}, ok = ra:restart_server(quorum_queues, P).", process_of(name))).await;
+    }
+
+    /// Has a queue's process stand still: it answers nobody.
+    pub async fn suspend_queue(&self, name: &str) {
+        self.erlang(&format!("{}, ok = sys:suspend(P).", process_of(name))).await;
+    }
+
+    pub async fn resume_queue(&self, name: &str) {
+        self.erlang(&format!("{}, ok = sys:resume(P).", process_of(name))).await;
+    }
+
     /// Messages of a queue, those that somebody holds included.
     pub async fn messages_in(&self, queue: &str) -> u64 {
         let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>))");
@@ -52,6 +71,10 @@ impl Ground {
     pub async fn consumer_timeout(&self, timeout: Duration, tick: Duration) {
         set_consumer_timeout(self.services(), timeout, tick).await;
     }
+}
+
+fn process_of(queue: &str) -> String {
+    format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>)), P = amqqueue:get_pid(Q)")
 }
 
 /// What a broker of ours has from the start.

@@ -38,6 +38,8 @@ pub enum Silence {
     All,
     /// The one on which a process takes messages and acknowledges them. What it publishes goes over another.
     Consuming,
+    /// The one over which a process publishes. What it takes and acknowledges goes over another.
+    Publishing,
 }
 
 /// The proxy. It ends when this is dropped.
@@ -207,6 +209,7 @@ impl Passage {
             None => false,
             Some(Silence::All) => true,
             Some(Silence::Consuming) => self.is_consuming(),
+            Some(Silence::Publishing) => self.consuming.get() == Some(&false),
         }
     }
 

@@ -27,6 +27,7 @@ mod metrics;
 mod modules;
 mod nemesis;
 mod packing;
+mod partial_outage;
 mod policy;
 mod pools;
 mod postgres_lost;

@@ -9,7 +9,7 @@ use std::{
 use futures::{StreamExt as _, stream};
 use gpufleet::{Fleet, Job};
 use gpufleet_schema::Dtype;
-use gpufleet_tests::{Ground, WAIT, busy, poll_until};
+use gpufleet_tests::{Ground, METRICS, Silence, WAIT, busy, kernels, poll_until};
 
 const JOBS: usize = 1000;
 
@@ -83,6 +83,48 @@ async fn packed_jobs_with_large_outputs_do_not_wait_for_each_other() {
         assert_eq!(result.array("large").unwrap().bytes().len() as u64, OUTPUT_BYTES);
     }
     ground.check_history(LARGE_JOBS).await;
+}
+
+/// The broker confirms no reply of a list, and then slowly: the list holds no more outputs than it may, others run past it, and in the end
+/// everything is there.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_whose_replies_are_confirmed_slowly_holds_what_it_may_and_keeps_nobody_from_running() {
+    const OUTPUT_BYTES: u64 = 8 << 20;
+    const LARGE_JOBS: usize = 12;
+    /// What fits into the 64 MiB that a list's outputs may take, each with a number beside its 8 MiB.
+    const HELD: usize = 7;
+    /// Ample for running them all, were there no bound.
+    const LONGER: Duration = Duration::from_secs(1);
+    let ground = Ground::shared("slow-list").await;
+    let (proxy, fleet) = (ground.proxy().await, ground.client().await);
+    // Nobody is to take the silence for the end of the connection.
+    let arguments = ["--amqp-url", proxy.url(), "--heartbeat", "120s"];
+    let worker = ground.worker_with(&[&arguments[..], &METRICS].concat()).await;
+    proxy.silence(Silence::Publishing);
+    let large = |index| kernels::doubles(&[index as f32]).zeros("large", Dtype::U8, [OUTPUT_BYTES]).output("large");
+    let list = fleet.submit_many((0..LARGE_JOBS).map(large)).await;
+    let attempts = ("gpufleet_attempts_total", [("state", "succeeded")]);
+    worker.poll_metric("outputs fill their room", attempts.0, &attempts.1, HELD as f64).await;
+    assert_eq!(worker.metrics().await.sum("gpufleet_messages_held", &[]), 1.0, "they came as one list");
+    let mut small = fleet.submit(kernels::doubles(&[0.5])).await.unwrap();
+    worker.poll_metric("a small job runs past the list", attempts.0, &attempts.1, (HELD + 1) as f64).await;
+    tokio::time::sleep(LONGER).await;
+    assert_eq!(worker.metrics().await.sum(attempts.0, &attempts.1), (HELD + 1) as f64, "no more outputs than may be");
+    assert_eq!(fleet.counts().replies, 0, "none was confirmed");
+
+    proxy.clear();
+    proxy.delay(Duration::from_millis(1));
+    assert_eq!(small.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [1.0]);
+    for (index, handle) in list.into_iter().enumerate() {
+        let result = handle.unwrap().wait(WAIT).await.unwrap();
+        assert_eq!(result.output::<f32>("y").unwrap(), [2.0 * index as f32]);
+        let large = result.array("large").unwrap().bytes();
+        assert!(large.len() as u64 == OUTPUT_BYTES && large.iter().all(|byte| *byte == 0), "job {index}");
+    }
+    worker.poll_metric("the list is acknowledged", "gpufleet_messages_held", &[], 0.0).await;
+    assert_eq!(worker.metrics().await.sum("gpufleet_attempts_total", &[]), (LARGE_JOBS + 1) as f64, "each ran once");
+    assert_eq!(fleet.counts().replies_dropped, 0);
+    ground.check_history(LARGE_JOBS + 1).await;
 }
 
 /// Encoded copies of a hundred thousand large tasks would fill any memory.

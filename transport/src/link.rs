@@ -29,7 +29,7 @@ mod classify;
 mod open_channel;
 mod probe;
 
-pub(crate) use classify::{blames_a_message, is_channel_level, is_not_found, reason_of};
+pub(crate) use classify::{blames_a_message, is_brokers_defect, is_channel_level, is_not_found, reason_of};
 pub(crate) use open_channel::OpenChannel;
 
 /// How the link is, for health checks and metrics.
@@ -218,6 +218,12 @@ impl Link {
             failure: OnceLock::new(),
         };
         Ok((Arc::new(session), events))
+    }
+
+    /// A connection of no session, for what may cost its connection.
+    pub(crate) async fn connection_apart(&self) -> Result<Connection, ConnectError> {
+        probe::answers(&self.options).await?;
+        self.open_one("consume").await.map_err(|error| classify::connect_error(&self.options.url, &error))
     }
 
     async fn open_one(&self, role: &str) -> lapin::Result<Connection> {

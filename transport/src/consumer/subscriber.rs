@@ -18,7 +18,7 @@ use super::{Incoming, Start};
 use crate::{
     Delivery,
     backoff::Backoff,
-    link::{Link, OpenChannel, Session, is_not_found, reason_of},
+    link::{Link, OpenChannel, Session, is_brokers_defect, is_not_found, reason_of},
     topology::{self, Declaration},
 };
 
@@ -42,6 +42,8 @@ pub(super) struct Subscriber {
     commands: mpsc::UnboundedReceiver<Command>,
     /// Whether the reader knows of the outage that is on.
     told: bool,
+    /// Subscribing may have cost the connection, and every other subscription with it: it is tried apart from them first.
+    is_suspect: bool,
     /// Read by whoever has to know that deliveries can come.
     subscribed: watch::Sender<bool>,
     /// Answered when the task ends.
@@ -63,18 +65,22 @@ enum Broken {
     Fault(String),
     /// The queue is gone.
     NoQueue(String),
+    /// The broker has a defect, which closes the whole connection, or says nothing: so it answers who subscribes to a queue that it has not
+    /// brought up.
+    Defect(String),
 }
 
 impl Broken {
     fn by(error: &lapin::Error) -> Self {
-        match is_not_found(error) {
-            true => Self::NoQueue(reason_of(error)),
-            false => Self::Fault(reason_of(error)),
+        match reason_of(error) {
+            reason if is_not_found(error) => Self::NoQueue(reason),
+            reason if is_brokers_defect(error) => Self::Defect(reason),
+            reason => Self::Fault(reason),
         }
     }
 
     fn unanswered() -> Self {
-        Self::Fault(format!("no answer from the broker within {SUBSCRIBE_DEADLINE:?}"))
+        Self::Defect(format!("no answer from the broker within {SUBSCRIBE_DEADLINE:?}"))
     }
 }
 
@@ -88,7 +94,18 @@ impl Subscriber {
         commands: mpsc::UnboundedReceiver<Command>,
         subscribed: watch::Sender<bool>,
     ) -> Self {
-        Self { link, queue, prefetch: prefetch.max(1), from, out, commands, told: false, subscribed, stopped: None }
+        Self {
+            link,
+            queue,
+            prefetch: prefetch.max(1),
+            from,
+            out,
+            commands,
+            told: false,
+            is_suspect: false,
+            subscribed,
+            stopped: None,
+        }
     }
 
     pub(super) async fn run(mut self) {
@@ -104,6 +121,11 @@ impl Subscriber {
                 Broken::NoQueue(reason) => {
                     self.tell(reason);
                     true
+                }
+                Broken::Defect(reason) => {
+                    self.is_suspect = true;
+                    self.tell(reason);
+                    false
                 }
             };
             if started.elapsed() > STEADY {
@@ -129,9 +151,16 @@ impl Subscriber {
             found.ok().and_then(|session| session.clone())
         };
         let Some(Some(session)) = self.idle(wait).await else { return Broken::Stop };
+        let (link, queue) = (self.link.clone(), self.queue.clone());
+        if self.is_suspect {
+            match self.idle(try_apart(&link, &queue, self.from)).await {
+                None => return Broken::Stop,
+                Some(Err(broken)) => return broken,
+                Some(Ok(())) => self.is_suspect = false,
+            }
+        }
         let _user = session.user();
         let prefetch = self.prefetch;
-        let queue = self.queue.clone();
         let Some(subscribed) = self.idle(open(&session, &queue, prefetch, self.from)).await else {
             return Broken::Stop;
         };
@@ -278,6 +307,20 @@ async fn open(session: &Session, queue: &str, prefetch: u16, from: Start) -> Res
         Ok(Subscription { channel: Arc::new(channel), stream })
     })
     .await
+}
+
+/// Subscribes over a connection that nobody else needs, and leaves with it. One message may have come, and goes back.
+async fn try_apart(link: &Link, queue: &str, from: Start) -> Result<(), Broken> {
+    let trial = async {
+        let connection = link.connection_apart().await.map_err(|error| Broken::Fault(error.to_string()))?;
+        let subscribing = async {
+            let channel = connection.create_channel().await?;
+            let _deliveries = subscribe(&channel, queue, 1, from).await?;
+            connection.close(200, "OK".into()).await
+        };
+        subscribing.await.map_err(|error| Broken::by(&error))
+    };
+    timeout(SUBSCRIBE_DEADLINE, trial).await.unwrap_or_else(|_| Err(Broken::unanswered()))
 }
 
 async fn subscribe(channel: &Channel, queue: &str, prefetch: u16, from: Start) -> lapin::Result<Deliveries> {

@@ -34,6 +34,11 @@ pub(crate) fn is_not_found(error: &Error) -> bool {
     amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)))
 }
 
+/// Something in the broker broke at our request, and the connection with it.
+pub(crate) fn is_brokers_defect(error: &Error) -> bool {
+    amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Hard(AMQPHardError::INTERNALERROR)))
+}
+
 /// The broker objects to something that we sent. Sending it again would bring the same answer.
 pub(crate) fn blames_a_message(error: &Error) -> bool {
     amqp(error).is_some_and(|amqp| match amqp.kind() {

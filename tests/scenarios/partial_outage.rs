@@ -1,0 +1,119 @@
+//! A broker that has not brought up one of its queues: without it a worker does what it can do, be it work, word of itself, obedience or a
+//! drain. Such a queue answers who subscribes to it with the end of the whole connection.
+
+use std::fs;
+
+use gpufleet::JobError;
+use gpufleet_local::Signal;
+use gpufleet_schema::{
+    AttemptState, JobState, PoolName, Priority, Selection,
+    topology::{CONTROL_QUEUE, task_queue},
+};
+use gpufleet_tests::{Ground, METRICS, TestWorker, WAIT, busy, kernels, poll_until};
+
+/// Has a worker tell of every attempt to subscribe.
+const TALKATIVE: [(&str, &str); 1] = [("RUST_LOG", "warn,gpufleet_worker=info,gpufleet_transport::consumer=debug")];
+/// Attempts to subscribe after which a connection that each of them costs would have been lost as often.
+const ATTEMPTS: usize = 4;
+/// The first attempt may cost the connection, and one that was under way when that happened.
+const LOSSES_MAX: usize = 2;
+
+fn lines_with(worker: &TestWorker, texts: &[&str]) -> usize {
+    let log = fs::read_to_string(worker.process().log()).unwrap();
+    log.lines().filter(|line| texts.iter().all(|text| line.contains(text))).count()
+}
+
+/// Waits until the worker has tried again and again to subscribe, and checks that its connection survived that.
+async fn tries_in_vain(worker: &TestWorker, queue: &str) {
+    let tried = ["still not subscribed", queue];
+    poll_until("it tries to subscribe", async || lines_with(worker, &tried) >= ATTEMPTS).await;
+    let losses = lines_with(worker, &["lost the broker", "INTERNAL_ERROR"]);
+    assert!(losses <= LOSSES_MAX, "the link was lost {losses} times");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_is_not_brought_up_when_a_worker_starts_keeps_nobody_from_the_others() {
+    const JOBS: usize = 8;
+    let ground = Ground::shared("queue-down").await;
+    let (fleet, broker, late) = (ground.client().await, ground.broker().await, "late".parse::<PoolName>().unwrap());
+    broker.declare_pool(&late).await.unwrap();
+    let mut waiting = fleet.submit(kernels::doubles(&[1.0]).pool(late.clone())).await.unwrap();
+    let queue = task_queue(&late, Priority::Normal);
+    ground.stop_queue(&queue).await;
+
+    let arguments = [&["--pool", late.as_str()], &METRICS[..]].concat();
+    let worker = ground.start_worker_in(&arguments, &TALKATIVE);
+    ground.poll_worker("it is heard of", worker.name(), |worker| !worker.has_left).await;
+    tries_in_vain(&worker, &queue).await;
+    for (index, handle) in
+        fleet.submit_many((0..JOBS).map(|i| kernels::doubles(&[i as f32]))).await.iter_mut().enumerate()
+    {
+        let result = handle.as_mut().unwrap().wait(WAIT).await.unwrap();
+        assert_eq!(result.output::<f32>("y").unwrap(), [2.0 * index as f32]);
+    }
+    let mut unwanted = fleet.submit(busy::for_seconds(600)).await.unwrap();
+    ground.poll_job("running", unwanted.id(), |job| job.state == JobState::Running).await;
+    fleet.cancel(Selection { jobs: vec![unwanted.id()], ..Selection::default() }, None).await.unwrap();
+    let error = unwanted.wait(WAIT).await.unwrap_err();
+    let JobError::Failed(failed) = error else { panic!("{error}") };
+    assert_eq!(failed.state, AttemptState::Cancelled);
+
+    let other = ground.start_worker_in(&arguments, &TALKATIVE);
+    ground.poll_worker("another is heard of", other.name(), |worker| !worker.has_left).await;
+    let folder = tempfile::tempdir().unwrap();
+    let ended = ground.gpufleet(folder.path(), &["workers", "drain", other.name()]).await;
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert_eq!(other.ended().await, Some(0));
+
+    assert_eq!(worker.metrics().await.sum("gpufleet_ready", &[]), 0.0, "one of its queues is missing");
+    assert_eq!(lines_with(&worker, &["supervisor: ready"]) + lines_with(&other, &["supervisor: ready"]), 0);
+    ground.start_queue(&queue).await;
+    worker.wait_ready().await.unwrap();
+    assert_eq!(waiting.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [2.0]);
+    worker.poll_metric("it is ready", "gpufleet_ready", &[], 1.0).await;
+    ground.check_history(JOBS + 2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_drains_a_worker_that_can_not_read_its_orders() {
+    let ground = Ground::shared("drain-without-orders").await;
+    let (proxy, broker, fleet) = (ground.proxy().await, ground.broker().await, ground.client().await);
+    let arguments = ["--amqp-url", proxy.url(), "--jobs-per-device", "1", "--grace", "80s"];
+    let first = ground.worker_in(&arguments, &TALKATIVE).await;
+    first.pause_executors();
+    let mut running = fleet.submit(busy::for_millis(1)).await.unwrap();
+    ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
+    let mut waiting = fleet.submit(busy::for_millis(1)).await.unwrap();
+    ground.suspend_queue(CONTROL_QUEUE).await;
+    proxy.cut();
+    tries_in_vain(&first, CONTROL_QUEUE).await;
+    let queue = task_queue(&PoolName::default(), Priority::Normal);
+    poll_until("it has both", async || broker.queue_depth(&queue).await.unwrap().unwrap().messages == 0).await;
+
+    first.process().signal(Signal::Terminate);
+    ground.poll_log("draining", &first, "draining").await;
+    first.resume_executors();
+    let result = running.wait(WAIT).await.unwrap();
+    busy::assert_done(&result.outputs);
+    assert_eq!((result.attempt, result.ran_on.unwrap().worker.as_str()), (1, first.name()));
+    assert_eq!(first.ended().await, Some(0));
+    assert_eq!(lines_with(&first, &["grace is over"]), 0);
+    assert_eq!(ground.final_job(running.id()).await.job.state, JobState::Succeeded);
+    ground.poll_worker("its last word has arrived", first.name(), |worker| worker.has_left).await;
+
+    ground.resume_queue(CONTROL_QUEUE).await;
+    let second = ground.worker().await;
+    assert_eq!(waiting.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), second.name());
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn sigterm_ends_a_worker_that_waits_for_its_first_orders() {
+    let ground = Ground::shared("stop-without-orders").await;
+    let _declared = ground.broker().await;
+    ground.suspend_queue(CONTROL_QUEUE).await;
+    let worker = ground.start_worker_in(&[], &TALKATIVE);
+    tries_in_vain(&worker, CONTROL_QUEUE).await;
+    assert_eq!(lines_with(&worker, &["supervisor: ready"]), 0, "what was cancelled before may be waiting");
+    assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
+}
