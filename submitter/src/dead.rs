@@ -24,11 +24,13 @@ use gpufleet_transport::{
 
 use crate::{Fleet, submission::now_ms};
 
+mod bodies;
 mod letter;
 mod renewal;
 #[cfg(test)]
 mod tests;
 
+use bodies::Bodies;
 pub use letter::DeadLetter;
 pub use renewal::REPLAY_LABEL;
 
@@ -70,7 +72,7 @@ pub struct DeadBox {
     unseen: usize,
     has_company: bool,
     in_hand: usize,
-    bodies_bytes: usize,
+    bodies: Bodies,
     /// Jobs that were submitted again.
     replayed: HashSet<JobId>,
     consumer: Consumer,
@@ -155,7 +157,7 @@ impl Fleet {
             unseen,
             has_company: depth.is_some_and(|depth| depth.consumers > 0),
             in_hand: 0,
-            bodies_bytes: 0,
+            bodies: Bodies::at_most(BODIES_BYTES_MAX),
             replayed: HashSet::new(),
             consumer: broker.consume(DEAD_QUEUE.to_owned(), WINDOW),
             window: 0,
@@ -165,6 +167,11 @@ impl Fleet {
 }
 
 impl DeadBox {
+    /// Keeps at most so many bytes of bodies, not [`BODIES_BYTES_MAX`], of the letters that come.
+    pub fn keep_at_most(&mut self, bytes_max: usize) {
+        self.bodies.bound(bytes_max);
+    }
+
     /// Takes the next letter in hand and tells its index. `None` when all have been in hand that were there at first, or
     /// [`LETTERS_MAX`] are. Cancelled, a letter may be in hand that nobody can name.
     pub async fn next(&mut self) -> Result<Option<usize>, DeadError> {
@@ -211,7 +218,7 @@ impl DeadBox {
     /// Makes room for other bodies. A letter without its body can be thrown away and not replayed.
     pub fn forget_body(&mut self, index: usize) {
         if let Some(held) = self.letters.get_mut(index).and_then(Option::as_mut) {
-            self.bodies_bytes -= held.body.take().map_or(0, |body| body.len());
+            self.bodies.forget(held.body.take());
         }
     }
 
@@ -283,8 +290,7 @@ impl DeadBox {
     fn take(&mut self, delivery: Delivery) {
         let letter = DeadLetter::of(&delivery);
         let (body, properties, acker) = delivery.into_parts();
-        let body = Some(body).filter(|body| self.bodies_bytes + body.len() <= BODIES_BYTES_MAX);
-        self.bodies_bytes += body.as_ref().map_or(0, Vec::len);
+        let body = self.bodies.keep(body);
         self.in_hand += 1;
         self.in_window += 1;
         self.letters.push(Some(InHand { letter, body, properties, acker, window: self.window }));
@@ -351,7 +357,7 @@ impl DeadBox {
     async fn settle(&mut self, index: usize) -> Result<(), DeadError> {
         let held = self.letters.get_mut(index).and_then(Option::take).ok_or(DeadError::Gone)?;
         self.in_hand -= 1;
-        self.bodies_bytes -= held.body.map_or(0, |body| body.len());
+        self.bodies.forget(held.body);
         if held.window == self.window {
             self.in_window -= 1;
         }

@@ -105,6 +105,44 @@ async fn looking_at_the_dead_leaves_them_in_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_letter_whose_body_is_not_kept_can_be_thrown_away_and_not_submitted_again() {
+    let ground = Ground::shared("dead-bodies").await;
+    let broker = ground.broker().await;
+    let tasks: Vec<_> = (0..6).map(|_| kernels::saxpy()).collect();
+    for task in &tasks {
+        bury_task(&broker, task).await;
+    }
+    let fleet = ground.client().await;
+    let mut letters = fleet.dead().await.unwrap();
+    // All bodies are of one length.
+    letters.keep_at_most(2 * body(&tasks[0]).len());
+    for index in 0..3 {
+        assert_eq!(letters.next().await.unwrap(), Some(index));
+    }
+    let kept = |letters: &DeadBox, index| letters.body(index).map(|(body, _)| body.to_vec());
+    assert_eq!((kept(&letters, 1), kept(&letters, 2)), (Some(body(&tasks[1])), None));
+    assert_eq!(letters.letter(2).unwrap().jobs, [tasks[2].job_id], "what was in it is known");
+    let refused = letters.replay(2).await.unwrap_err();
+    assert!(matches!(refused, DeadError::NotKept) && refused.is_of_the_letter(), "{refused}");
+
+    // Each way for a body to go makes room for another: forgotten, submitted again, and thrown away.
+    letters.forget_body(0);
+    assert_eq!(letters.next().await.unwrap(), Some(3));
+    letters.replay(1).await.unwrap();
+    assert_eq!(letters.next().await.unwrap(), Some(4));
+    letters.discard(3).await.unwrap();
+    assert_eq!(letters.next().await.unwrap(), Some(5));
+    for index in [4, 5] {
+        assert_eq!(kept(&letters, index), Some(body(&tasks[index])));
+    }
+    letters.discard(2).await.unwrap();
+    letters.give_back().await;
+    poll_letters(&broker, 3).await;
+    let left = [0, 4, 5].map(|index| tasks[index].job_id.to_string());
+    assert_eq!(ids_in(&dead(&ground, &["list", "-o", "json"]).await), left);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_cannot_be_submitted_again_stays_and_does_not_hold_up_the_rest() {
     let ground = Ground::shared("dead-rest").await;
     let broker = ground.broker().await;

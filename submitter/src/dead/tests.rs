@@ -122,3 +122,18 @@ fn a_task_that_grew_beyond_a_message_is_refused() {
     let refused = renewal::encode(Encoding::MessagePack, &Batch::One(task));
     assert!(matches!(refused, Err(DeadError::TooLarge { bytes }) if bytes > MESSAGE_BYTES_MAX as u64), "{refused:?}");
 }
+
+#[test]
+fn bodies_are_kept_to_the_byte_and_one_that_goes_makes_room_for_others() {
+    let mut bodies = Bodies::at_most(10);
+    let first = bodies.keep(vec![1; 6]);
+    assert_eq!(first, Some(vec![1; 6]));
+    let not_kept = bodies.keep(vec![2; 5]);
+    assert_eq!(not_kept, None);
+    assert_eq!(bodies.keep(vec![3; 4]), Some(vec![3; 4]));
+    assert_eq!((bodies.keep(vec![4]), bodies.keep(Vec::new())), (None, Some(Vec::new())));
+    bodies.forget(not_kept);
+    assert_eq!(bodies.keep(vec![5]), None, "what was not kept makes no room");
+    bodies.forget(first);
+    assert_eq!((bodies.keep(vec![6; 7]), bodies.keep(vec![7; 6])), (None, Some(vec![7; 6])));
+}
