@@ -1,9 +1,15 @@
 //! Device memory is promised once: to the byte of a budget, beside what other pools' executors keep, and never with what another left in
 //! it. (fault 39)
 
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    time::Duration,
+};
+
 use gpufleet::Job;
 use gpufleet_schema::{Dtype, FailureCode, JobState, Selection, Verdict};
-use gpufleet_tests::{Ground, Producer, TestWorker, WAIT, kernels};
+use gpufleet_tests::{Ground, Producer, TestWorker, WAIT, kernels, poll_until};
 
 const MEMORY: (&str, &str) = ("GPUFLEET_EMULATOR_MEMORY", "128MiB");
 
@@ -82,4 +88,38 @@ async fn no_job_finds_what_another_left_in_memory() {
         }
     }
     ground.check_history(6).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_executor_that_finds_no_room_beside_others_is_tried_again_while_its_jobs_wait() {
+    const REFUSED: &str = "no memory for an executor beside the others";
+    let ground = Ground::shared("memory-context").await;
+    let rules = tempfile::NamedTempFile::new().unwrap();
+    // Executors of a worker that is root are somebody else.
+    fs::set_permissions(rules.path(), Permissions::from_mode(0o644)).unwrap();
+    let faults = format!("@{}", rules.path().display());
+    let arguments = ["--pool", "team-a", "--spare-executors", "0"];
+    let worker = ground.worker_in(&arguments, &[("GPUFLEET_EMULATOR_FAULTS", &faults)]).await;
+    let fleet = ground.client().await;
+    fleet.submit(kernels::doubles_in(1 << 20)).await.unwrap().wait(WAIT).await.unwrap();
+
+    fs::write(rules.path(), "context:1+=out-of-memory").unwrap();
+    let endless = in_pool(kernels::endless(), "team-a").time_limit(Duration::from_millis(200));
+    let ended = fleet.submit(endless).await.unwrap().wait(WAIT).await.unwrap_err();
+    assert_eq!(ended.failure().unwrap().code, FailureCode::TimeLimit);
+    let refusals = || fs::read_to_string(worker.process().log()).unwrap().matches(REFUSED).count();
+    poll_until("there is no executor", async || refusals() > 0).await;
+    let mut waits = fleet.submit(in_pool(kernels::doubles(&[1.0]), "team-a")).await.unwrap();
+    poll_until("it is tried again and again", async || refusals() > 2).await;
+    ground.poll_log("the request", &worker, "kept memory is wanted by another pool").await;
+    let neighbour = fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    assert_eq!(neighbour.attempt, 1);
+    ground.poll_job("the job still waiting", waits.id(), |job| job.state == JobState::Queued).await;
+
+    fs::write(rules.path(), "").unwrap();
+    assert_eq!(waits.wait(WAIT).await.unwrap().attempt, 1);
+    assert_eq!(ground.final_job(waits.id()).await.attempts.len(), 1);
+    let log = fs::read_to_string(worker.process().log()).unwrap();
+    assert!(!log.contains("executor did not start"), "that would count against the device: {log}");
+    ground.check_history(4).await;
 }

@@ -4,15 +4,19 @@
 //! A rule is `PLACE=FAULT`, rules are separated by commas, and the first that fits counts. Places are `launch:7` (the
 //! seventh kernel that the process starts, graphs' included), `launch:7+` (that one and all later), `launch@saxpy` (each
 //! start of that kernel), and likewise `alloc:3` (device memory, in pools or not), `copy:2` (the calls that copy),
-//! `load:1` (modules), `info:1` (asking how much memory is free), `context:1` (asking for a device's primary context) and `stream:1` (streams).
+//! `load:1` (modules), `function:1` (a kernel that is asked for the first time, for a device may load its code only then), `info:1` (asking how
+//! much memory is free), `context:1` (asking for a device's primary context) and `stream:1` (streams).
 //! A device's number and a slash before the place, as in `1/launch:7+`, keep the rule to that device; the counts are of
 //! all devices.
 //!
 //! `wait` is no fault: the load of a module then waits for the kernels that run, as it may on a device. Nor is `hold`: a
 //! call that waits for them (frees, unloading, and such loads; the place is `wait:1`) then has the other calls of the
 //! process wait with it, as a driver may that holds a lock. Those that wait for work on the device do so without it.
+//!
+//! `@FILE` stands for the rules in that file, none where it is empty: each process has those that it finds there when it starts.
 
 use std::{
+    fs,
     str::FromStr,
     sync::{
         PoisonError, RwLock,
@@ -35,6 +39,7 @@ pub struct Injection {
     allocations: AtomicU64,
     copies: AtomicU64,
     loads: AtomicU64,
+    functions: AtomicU64,
     infos: AtomicU64,
     contexts: AtomicU64,
     waits: AtomicU64,
@@ -57,6 +62,8 @@ pub enum Site {
     Allocation,
     Copy,
     Load,
+    /// A kernel that is asked for the first time.
+    Function,
     /// Asking how much memory is free.
     Info,
     /// Asking for a device's primary context.
@@ -81,6 +88,8 @@ enum Injected {
     Sticky(Status),
     /// The call fails and nothing else.
     OutOfMemory,
+    /// The same: the driver can't use the code, with this code.
+    Refused(Status),
     /// The kernel goes on until its context ends.
     Hang,
     /// The call waits for what runs, and then goes on.
@@ -90,7 +99,7 @@ enum Injected {
 }
 
 /// The faults by name. A device that is lost answers as one does that fell off its bus.
-const FAULTS: [(&str, Injected); 11] = [
+const FAULTS: [(&str, Injected); 14] = [
     ("illegal-address", Injected::Sticky(Status::IllegalAddress)),
     ("misaligned-address", Injected::Sticky(Status::MisalignedAddress)),
     ("trap", Injected::Sticky(Status::LaunchFailed)),
@@ -99,6 +108,9 @@ const FAULTS: [(&str, Injected); 11] = [
     ("uncorrectable-memory", Injected::Sticky(Status::EccUncorrectable)),
     ("device-lost", Injected::Sticky(Status::Unknown)),
     ("out-of-memory", Injected::OutOfMemory),
+    ("invalid-ptx", Injected::Refused(Status::InvalidPtx)),
+    ("no-binary", Injected::Refused(Status::NoBinaryForGpu)),
+    ("init-failed", Injected::Refused(Status::SharedObjectInitFailed)),
     ("hang", Injected::Hang),
     ("wait", Injected::Wait),
     ("hold", Injected::Hold),
@@ -123,6 +135,7 @@ impl Injection {
             Site::Allocation => &self.allocations,
             Site::Copy => &self.copies,
             Site::Load => &self.loads,
+            Site::Function => &self.functions,
             Site::Info => &self.infos,
             Site::Context => &self.contexts,
             Site::Wait => &self.waits,
@@ -142,13 +155,14 @@ impl Injection {
     }
 }
 
-/// A primary context that is asked for: the device is lost instead where it is its turn.
+/// A primary context that is asked for: where it is its turn, the device is lost instead or has no room for it.
 pub fn open(device: &Device) -> Answer {
     match driver()?.injection.next(device.part.device, Site::Context, None) {
         Some((Injected::Sticky(status), number)) => {
             device.raise(DeviceFault::new(status, report(status, &format!("context {number}"))));
             device.check()
         }
+        Some((Injected::OutOfMemory, _)) => Err(Status::OutOfMemory),
         None | Some(_) => Ok(()),
     }
 }
@@ -159,10 +173,12 @@ pub fn call(context: &Context, site: Site) -> Answer {
         None | Some((Injected::Hang | Injected::Hold, _)) => Ok(()),
         Some((Injected::Wait, _)) => wait(context),
         Some((Injected::OutOfMemory, _)) => Err(Status::OutOfMemory),
+        Some((Injected::Refused(status), _)) => Err(status),
         Some((Injected::Sticky(status), number)) => {
             let place = match site {
                 Site::Copy => "copy",
                 Site::Load => "load",
+                Site::Function => "function",
                 Site::Info => "info",
                 Site::Stream => "stream",
                 Site::Allocation | Site::Launch | Site::Context | Site::Wait => "allocation",
@@ -207,7 +223,7 @@ pub fn launch(context: &Context, kernel: &str) -> Result<(), DeviceFault> {
     let status = match fault {
         Injected::Sticky(status) => status,
         Injected::OutOfMemory => Status::OutOfMemory,
-        Injected::Wait | Injected::Hold => return Ok(()),
+        Injected::Refused(_) | Injected::Wait | Injected::Hold => return Ok(()),
         Injected::Hang => {
             context.wait_until_cancelled();
             Status::LaunchTimeout
@@ -242,7 +258,10 @@ impl FromStr for Rule {
         };
         let is_possible = match fault {
             Injected::Sticky(_) => site != Site::Wait,
-            Injected::OutOfMemory => matches!(site, Site::Allocation | Site::Load | Site::Stream),
+            Injected::OutOfMemory => {
+                matches!(site, Site::Allocation | Site::Load | Site::Function | Site::Context | Site::Stream)
+            }
+            Injected::Refused(_) => matches!(site, Site::Load | Site::Function),
             Injected::Hang => site == Site::Launch,
             Injected::Wait => site == Site::Load,
             Injected::Hold => site == Site::Wait,
@@ -260,6 +279,7 @@ impl FromStr for Site {
             "alloc" => Ok(Self::Allocation),
             "copy" => Ok(Self::Copy),
             "load" => Ok(Self::Load),
+            "function" => Ok(Self::Function),
             "info" => Ok(Self::Info),
             "context" => Ok(Self::Context),
             "wait" => Ok(Self::Wait),
@@ -279,8 +299,14 @@ impl FromStr for Which {
     }
 }
 
-/// Rules, separated by commas.
+/// Rules, separated by commas, or the file in which they are.
 pub fn rules(text: &str) -> Result<Vec<Rule>, String> {
+    let Some(path) = text.strip_prefix('@') else { return listed(text) };
+    let text = fs::read_to_string(path).map_err(|error| format!("expected a file that can be read: {error}"))?;
+    if text.trim().is_empty() { Ok(Vec::new()) } else { listed(&text) }
+}
+
+fn listed(text: &str) -> Result<Vec<Rule>, String> {
     text.split(',').map(|rule| rule.trim().parse()).collect()
 }
 
@@ -289,7 +315,8 @@ fn expected() -> String {
     format!(
         "expected rules like launch:7=illegal-address, launch@saxpy=hang, alloc:3+=out-of-memory, copy:1=device-lost, load:1=wait, \
          info:1=device-lost or context:1=device-lost, separated by commas, as 1/launch:7=trap for device 1 alone, with one of the faults {faults}; hang is for launches, \
-         out-of-memory for allocations, loads and streams, wait for loads, hold for waits (wait:1=hold)"
+         out-of-memory for allocations, loads, functions, contexts and streams, invalid-ptx, no-binary and init-failed for loads and functions, wait for loads, \
+         hold for waits (wait:1=hold); or @ and the file that has such rules"
     )
 }
 
@@ -317,6 +344,19 @@ mod tests {
     }
 
     #[test]
+    fn rules_may_lie_in_a_file_which_may_be_empty() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let named = format!("@{}", file.path().display());
+        assert_eq!(rules(&named).unwrap(), []);
+        std::fs::write(file.path(), "function:1=no-binary, context:2+=out-of-memory\n").unwrap();
+        assert_eq!(rules(&named).unwrap(), rules("function:1=no-binary,context:2+=out-of-memory").unwrap());
+        std::fs::write(file.path(), "context:1=no-binary").unwrap();
+        assert!(rules(&named).unwrap_err().contains("launch:7=illegal-address"));
+        let gone = named + ".gone";
+        assert!(rules(&gone).unwrap_err().contains("file"), "{gone}");
+    }
+
+    #[test]
     fn a_rule_that_makes_no_sense_is_told_what_would() {
         for text in [
             "",
@@ -330,6 +370,7 @@ mod tests {
             "load:1=hold",
             "wait:1=trap",
             "info:1=out-of-memory",
+            "launch:1=no-binary",
             "launch@=trap",
             "x/launch:1=trap",
         ] {

@@ -91,9 +91,11 @@ impl Module {
             return Ok(*handle);
         }
         let entry = self.program.entry(name).ok_or(Status::NotFound)?;
+        let driver = driver()?;
+        injection::call(&*driver.contexts.get(self.context)?, Site::Function)?;
         let handle = fresh();
         let function = Function::new(self.context, self.handle, entry);
-        driver()?.functions.insert(handle, Arc::new(function));
+        driver.functions.insert(handle, Arc::new(function));
         functions.insert(name.to_owned(), handle);
         Ok(handle)
     }

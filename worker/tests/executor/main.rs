@@ -6,6 +6,7 @@ mod compiling;
 mod failing;
 mod harness;
 mod images;
+mod late_loading;
 mod living;
 mod memory;
 mod running;
