@@ -205,8 +205,8 @@ impl TestWorker {
     }
 }
 
-/// To a child of a worker that this test started.
-fn signal(pid: u32, signal: libc::c_int) {
+/// A signal to a child of a worker that this test started.
+pub fn signal(pid: u32, signal: libc::c_int) {
     // SAFETY: kill has no memory effects.
     unsafe { libc::kill(pid as libc::pid_t, signal) };
 }

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub use chance::Chance;
 pub use command::{Ended, gpufleet_command};
 pub use dead::{DeadLetter, dead_letters};
-pub use ground::{Ground, TestWorker, is_alive};
+pub use ground::{Ground, TestWorker, is_alive, signal};
 pub use metrics::{METRICS, Metrics};
 pub use poll::poll_until;
 pub use producer::{Producer, Promise};

@@ -1,4 +1,4 @@
-//! A killed executor costs its neighbours little: a spare one that has already started takes over. (fault 37)
+//! A killed executor costs its neighbours little: a spare one that has already started takes over, if it lives. (fault 37)
 
 use std::{
     fs,
@@ -6,7 +6,7 @@ use std::{
 };
 
 use gpufleet_schema::{AttemptState, FailureCode};
-use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
+use gpufleet_tests::{Ground, TestWorker, WAIT, busy, kernels, poll_until, signal};
 
 /// Far more than a spare takes, and less than a starved machine with all its scenarios at once.
 const TAKEOVER_MAX: Duration = Duration::from_secs(20);
@@ -42,6 +42,44 @@ async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
     assert!(lost.attempts[0].retry_at.is_none(), "an innocent neighbour does not wait");
     poll_until("another spare", async || worker.executors().len() == 2).await;
     ground.check_history(3).await;
+}
+
+/// The process id of the spare that waits, as the worker's log tells it.
+fn spare_of(worker: &TestWorker) -> u32 {
+    let log = fs::read_to_string(worker.process().log()).unwrap();
+    let line = log.lines().rfind(|line| line.contains("spare executor waits")).unwrap();
+    let (_, pid) = line.split_once("pid=").unwrap();
+    pid.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spare_that_is_dead_when_it_is_needed_costs_no_job_an_attempt() {
+    // One that hangs is to the worker what one is that has died and was not heard of yet.
+    for dies in [true, false] {
+        let ground = Ground::shared("dead-spare").await;
+        let arguments = ["--spare-executors", "1", "--jobs-per-device", "1"];
+        let worker = ground.worker_in(&arguments, &[("RUST_LOG", "gpufleet_worker=debug")]).await;
+        ground.poll_log("the spare waits", &worker, "spare executor waits").await;
+        let spare = spare_of(&worker);
+        signal(spare, libc::SIGSTOP);
+        let fleet = ground.client().await;
+        let mut endless = fleet.submit(kernels::endless().time_limit(Duration::from_secs(1))).await.unwrap();
+        let mut next = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
+        assert_eq!(endless.wait(WAIT).await.unwrap_err().failure().unwrap().code, FailureCode::TimeLimit);
+        if dies {
+            signal(spare, libc::SIGKILL);
+        }
+        next.wait(WAIT).await.unwrap();
+        if !dies {
+            ground.poll_log("what became of it", &worker, "spare executor does not answer").await;
+            ground.poll_log("a fresh one", &worker, "executor started").await;
+        }
+        // It may have come while there was no executor, which costs it nothing.
+        let ran = ground.final_job(next.id()).await;
+        assert!(ran.attempts.iter().all(|attempt| attempt.retry_at.is_none()), "a loss was counted: {ran:?}");
+        poll_until("another spare", async || worker.executors().len() == 2).await;
+        ground.check_history(2).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

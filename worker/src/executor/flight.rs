@@ -8,7 +8,7 @@ use std::{
 };
 
 use gpufleet_schema::{Failure, FailureCode, Program, Timings, Verdict};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -44,6 +44,8 @@ pub(super) struct Shared {
     pub lanes_max: usize,
     pub compiler: Arc<Compiler>,
     pub memory: Mutex<Watched>,
+    /// Whoever waits is told of each word about memory.
+    pub heard: Notify,
 }
 
 /// The child's last word about the device's memory, and who is told of it.
@@ -143,6 +145,7 @@ impl Shared {
         let mut memory = self.memory();
         memory.last = report;
         memory.watcher.iter().for_each(|watcher| watcher(report));
+        self.heard.notify_waiters();
     }
 
     pub(super) fn memory(&self) -> MutexGuard<'_, Watched> {

@@ -10,7 +10,7 @@ use std::{
 
 use gpufleet_schema::{Failure, FailureCode, Inline, Program, Task, Timings, Verdict};
 use tokio::{
-    sync::{Semaphore, oneshot, watch},
+    sync::{Notify, Semaphore, oneshot, watch},
     time::timeout,
 };
 use tokio_util::sync::CancellationToken;
@@ -164,6 +164,7 @@ impl Executor {
             lanes_max: options.lanes(),
             compiler: options.compiler,
             memory: Mutex::new(Watched { last: memory, watcher: None }),
+            heard: Notify::new(),
         });
         tokio::spawn(link::listen(Arc::clone(&shared), incoming));
         Ok((Self { shared }, device))
@@ -232,6 +233,19 @@ impl Executor {
     /// Asks it how much memory there is.
     pub fn measure(&self) {
         self.shared.say(&ToExecutor::Measure);
+    }
+
+    /// Whether it answers a question in time. That a child has died, or hangs, may not have been noticed yet. For one that was asked nothing
+    /// lately: what it says to an earlier question counts as well.
+    pub async fn answers(&self, within: Duration) -> bool {
+        let heard = self.shared.heard.notified();
+        self.measure();
+        tokio::select! {
+            biased;
+            _ = self.lost() => false,
+            () = heard => true,
+            () = tokio::time::sleep(within) => false,
+        }
     }
 
     pub fn device(&self) -> &DeviceInfo {

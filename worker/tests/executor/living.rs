@@ -14,6 +14,9 @@ use crate::harness::{
     add_one, executable, lose, misbehaving, options, poll_until, process_exists, start, succeed, u32s,
 };
 
+/// Longer than an answer takes on a loaded machine.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(30);
+
 #[tokio::test]
 async fn an_emulated_device_says_that_it_is_one() {
     let (executor, device) = Executor::start(options()).await.unwrap();
@@ -101,6 +104,40 @@ async fn a_killed_child_loses_its_jobs_and_says_so() {
     assert_eq!((cause, was_running), (LostCause::Died, true));
     assert!(reason.contains("signal: 9"), "{reason}");
     assert_eq!(executor.lost().await.cause, LostCause::Died);
+}
+
+/// The signal comes to one of its threads, which has the others stop.
+fn is_stopped(pid: u32) -> bool {
+    let threads = fs::read_dir(format!("/proc/{pid}/task")).expect("it is not yet reaped");
+    let mut stats =
+        threads.map(|thread| fs::read_to_string(thread.expect("one follows the other").path().join("stat")));
+    stats.all(|stat| stat.is_ok_and(|stat| stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('T'))))
+}
+
+fn signal(executor: &Executor, signal: libc::c_int) {
+    // SAFETY: the process is our own child, and not yet reaped: the executor is still held.
+    unsafe { libc::kill(executor.pid() as i32, signal) };
+}
+
+#[tokio::test]
+async fn who_hangs_does_not_answer_until_it_goes_on() {
+    let executor = start().await;
+    signal(&executor, libc::SIGSTOP);
+    poll_until("every thread of it has stopped", || is_stopped(executor.pid())).await;
+    assert!(!executor.answers(Duration::from_millis(200)).await);
+    signal(&executor, libc::SIGCONT);
+    assert!(executor.answers(ANSWER_DEADLINE).await);
+}
+
+/// Nothing runs on the runtime's one thread between the signal and the question.
+#[tokio::test]
+async fn who_died_a_moment_ago_does_not_answer_though_nobody_knows_yet() {
+    let executor = start().await;
+    assert!(executor.answers(ANSWER_DEADLINE).await);
+    signal(&executor, libc::SIGKILL);
+    assert!(!executor.answers(ANSWER_DEADLINE).await);
+    assert_eq!(executor.lost().await.cause, LostCause::Died, "nobody had it end");
+    assert!(!executor.answers(ANSWER_DEADLINE).await);
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@ use std::sync::Mutex;
 
 use tokio::{
     net::UnixStream,
-    sync::{Semaphore, oneshot, watch},
+    sync::{Notify, Semaphore, oneshot, watch},
 };
 use tokio_util::sync::CancellationToken;
 
@@ -46,6 +46,7 @@ fn shared(keeper: Keeper) -> (Arc<Shared>, UnixStream) {
         lanes_max: 2,
         compiler: Arc::new(Compiler::new(None)),
         memory: Mutex::new(Watched::default()),
+        heard: Notify::new(),
     };
     (Arc::new(shared), theirs)
 }

@@ -130,9 +130,10 @@ impl Keeper {
     /// None when the device is out of service.
     async fn successor(&self, loss: &Loss) -> Option<Arc<Executor>> {
         if loss.cause != LostCause::Device
-            && let Some(spare) = self.home.spare.as_ref().and_then(|spare| spare.take())
+            && let Some(spare) = &self.home.spare
+            && let Some(executor) = spare.take().await
         {
-            return Some(spare);
+            return Some(executor);
         }
         let executor = Arc::new(self.start().await?);
         info!(device = self.home.options.device, pid = executor.pid(), "executor started");

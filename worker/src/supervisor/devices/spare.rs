@@ -5,7 +5,6 @@ use std::{
     time::Duration,
 };
 
-use futures::FutureExt as _;
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
@@ -15,6 +14,9 @@ use crate::executor::{Executor, ExecutorOptions, StartError};
 
 /// After this many starts in a row that failed, the next is tried when a spare has been asked for.
 const START_FAILURES_MAX: u32 = 5;
+/// For a spare to answer when it is taken: much longer than a driver takes to say what is free, and no longer than another takes to start
+/// on a busy machine.
+const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
 /// Between starts that fail, and after a spare that ended unused.
 const PAUSE: Duration = Duration::from_millis(500);
 
@@ -46,12 +48,14 @@ impl Spare {
         spare
     }
 
-    /// The executor that waits, if there is one and it lives.
-    pub(super) fn take(&self) -> Option<Arc<Executor>> {
+    /// The executor that waits, if there is one and it answers: one that has just died, or hangs, would take the next jobs with it.
+    pub(super) async fn take(&self) -> Option<Arc<Executor>> {
         let executor = self.waiting().take();
         self.taken.notify_one();
         let executor = executor?;
-        if executor.lost().now_or_never().is_some() {
+        if !executor.answers(ANSWER_DEADLINE).await {
+            warn!(pid = executor.pid(), "spare executor does not answer, starting another");
+            executor.kill();
             self.memory.forget(&executor);
             return None;
         }
