@@ -2,6 +2,10 @@
 
 /// RabbitMQ 4 refuses larger messages unless configured otherwise (3.x: 128 MiB). One bound for all keeps a fleet portable.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
+/// Arrays from this size on travel through the blob store where producer and worker have one: below, a message is quicker.
+pub const BLOB_BYTES_MIN: u64 = 1 << 20;
+/// Arrays that come from the blob store or go into it, of one job: they stand in the worker's memory while the job is there.
+pub const BLOBS_BYTES_MAX: u64 = 1 << 30;
 /// AMQP headers must fit one frame of 128 KiB together with everything else in it; texts echoed there stay far below.
 pub const HEADER_TEXT_BYTES_MAX: usize = 1024;
 /// Names of pools, clients and workers: part of queue names, which AMQP limits to 255 bytes.

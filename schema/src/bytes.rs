@@ -80,11 +80,12 @@ impl Serialize for Inline<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for Inline<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(InlineVisitor(std::marker::PhantomData))
+        deserializer.deserialize_any(InlineVisitor::default())
     }
 }
 
-struct InlineVisitor<'a>(std::marker::PhantomData<&'a ()>);
+#[derive(Default)]
+pub(crate) struct InlineVisitor<'a>(std::marker::PhantomData<&'a ()>);
 
 impl<'de: 'a, 'a> de::Visitor<'de> for InlineVisitor<'a> {
     type Value = Inline<'a>;

@@ -6,9 +6,9 @@
 use std::collections::HashSet;
 
 use crate::{
-    Arg, Block, Buffer, Data, Dtype, Grid, Launch, Output, Program, Task,
+    Arg, Block, Buffer, Data, Dtype, Grid, Launch, Output, OutputData, Program, Size, Task,
     bounds::{
-        ARGS_MAX, BLOCK_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, GRID_MAX, LABELS_MAX,
+        ARGS_MAX, BLOBS_BYTES_MAX, BLOCK_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, GRID_MAX, LABELS_MAX,
         LAUNCHES_MAX, PROGRAM_BYTES_MAX, REPEAT_MAX, SHARED_BYTES_MAX, TEXT_BYTES_MAX, THREADS_PER_BLOCK_MAX,
     },
     task::elements,
@@ -39,13 +39,13 @@ impl Task<'_> {
 
     /// Bytes that travel inside this task's buffers, decoded.
     pub fn inline_bytes(&self) -> u64 {
-        self.buffers
-            .iter()
-            .map(|buffer| match &buffer.data {
-                Data::Inline(inline) => inline.resolved_len(buffer.dtype) as u64,
-                Data::Zeros | Data::Fill(_) => 0,
-            })
-            .sum()
+        self.buffers.iter().map(Buffer::inline_bytes).sum()
+    }
+
+    /// Bytes that this task names in the blob store, as its shapes say.
+    pub fn blob_bytes(&self) -> u64 {
+        let blobs = self.buffers.iter().filter(|buffer| matches!(buffer.data, Data::Blob(_)));
+        blobs.filter_map(Buffer::bytes).fold(0, u64::saturating_add)
     }
 
     /// Bytes of all buffers on the device, unless that overflows.
@@ -135,8 +135,15 @@ impl Task<'_> {
             buffer.check()?;
         }
         match self.device_bytes() {
-            Some(0..=BUFFER_BYTES_MAX) => Ok(()),
-            _ => invalid("buffers", format!("together they are larger than {BUFFER_BYTES_MAX} bytes")),
+            Some(0..=BUFFER_BYTES_MAX) => {}
+            _ => return invalid("buffers", format!("together they are larger than {BUFFER_BYTES_MAX} bytes")),
+        }
+        match self.blob_bytes() {
+            0..=BLOBS_BYTES_MAX => Ok(()),
+            bytes => invalid(
+                "buffers",
+                format!("their blobs are {} together, at most {} are allowed", Size(bytes), Size(BLOBS_BYTES_MAX)),
+            ),
         }
     }
 
@@ -182,6 +189,13 @@ impl Task<'_> {
 }
 
 impl Buffer<'_> {
+    pub fn inline_bytes(&self) -> u64 {
+        match &self.data {
+            Data::Inline(inline) => inline.resolved_len(self.dtype) as u64,
+            Data::Zeros | Data::Fill(_) | Data::Blob(_) => 0,
+        }
+    }
+
     /// Checks shape and contents against each other.
     pub fn check(&self) -> Result<(), Invalid> {
         let field = |part: &str| format!("buffers.{}.{part}", self.name);
@@ -202,7 +216,8 @@ impl Buffer<'_> {
             }
         };
         match &self.data {
-            Data::Zeros => Ok(()),
+            // A blob's own length is the worker's to check, who has it.
+            Data::Zeros | Data::Blob(_) => Ok(()),
             Data::Fill(number) => number
                 .write(self.dtype, &mut Vec::with_capacity(8))
                 .or_else(|problem| invalid(field("data.fill"), problem.to_string())),
@@ -226,7 +241,9 @@ impl Buffer<'_> {
 impl Output<'_> {
     /// Checks that a reply's bytes are as many as its shape says.
     pub fn check(&self) -> Result<(), Invalid> {
-        let given = self.data.resolved_len(self.dtype) as u64;
+        // What a store gives is checked by whoever fetches it.
+        let OutputData::Inline(data) = &self.data else { return Ok(()) };
+        let given = data.resolved_len(self.dtype) as u64;
         match elements(&self.shape).and_then(|count| count.checked_mul(self.dtype.size() as u64)) {
             Some(wanted) if wanted == given => Ok(()),
             _ => invalid(

@@ -174,7 +174,7 @@ impl JobInfo {
             labels: recordable_labels(&task.labels),
             program: task.program.kind().to_owned(),
             kernel,
-            input_bytes: task.inline_bytes(),
+            input_bytes: task.inline_bytes().saturating_add(task.blob_bytes()),
             client,
             submitted_ms: task.submitted_ms,
             user_id: None,

@@ -3,6 +3,7 @@
 //! Everything here is data and its checks. There is no I/O: whoever holds bytes calls [`encoding`], whoever holds a
 //! decoded [`Task`] calls [`Task::check`] before believing it.
 
+pub mod blob;
 pub mod bounds;
 pub mod bytes;
 pub mod check;
@@ -14,6 +15,7 @@ pub mod launch;
 pub mod limits;
 pub mod number;
 pub mod order;
+pub mod output;
 pub mod reply;
 pub mod signature;
 pub mod size;
@@ -22,6 +24,7 @@ pub mod task;
 pub mod text;
 pub mod topology;
 
+pub use blob::{BlobDigest, BlobHasher};
 pub use bytes::Inline;
 pub use check::Invalid;
 pub use dtype::Dtype;
@@ -32,11 +35,12 @@ pub use launch::{Arg, Block, Grid, Launch};
 pub use limits::{Limits, Requires};
 pub use number::Number;
 pub use order::{Command, Order, Selection};
-pub use reply::{Failure, FailureCode, Output, RanOn, Reply, Timings, Verdict};
+pub use output::{Output, OutputData};
+pub use reply::{Failure, FailureCode, RanOn, Reply, Timings, Verdict};
 pub use signature::{PublicKey, Signature, SigningKey};
 pub use size::{Size, TooLarge};
 pub use state::{AttemptState, JobState};
-pub use task::{Buffer, Data, Program, Task};
+pub use task::{Buffer, Data, LargeOutputs, Program, Task};
 pub use topology::Priority;
 
 /// The major version of the contract. A body that names another one is refused with a reason; additions within a

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptState, Dtype, Inline, JobId, WorkerName,
+    AttemptState, JobId, Output, WorkerName,
     bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX},
 };
 
@@ -22,16 +22,6 @@ pub struct Reply<'a> {
     pub timings: Timings,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_on: Option<RanOn>,
-}
-
-/// A buffer that came back.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Output<'a> {
-    pub name: String,
-    pub dtype: Dtype,
-    pub shape: Vec<u64>,
-    #[serde(borrow)]
-    pub data: Inline<'a>,
 }
 
 /// Why a job did not succeed.
@@ -81,6 +71,8 @@ pub enum FailureCode {
     QueueLimit,
     OutOfMemory,
     OutputTooLarge,
+    /// The blob store does not have what the task names, is damaged, or can't be reached from the worker.
+    BlobUnavailable,
     ExecutorLost,
     AttemptsExhausted,
     DeviceLost,
@@ -105,8 +97,10 @@ pub struct RanOn {
 pub struct Timings {
     /// From submission to the worker's receipt.
     pub queue_us: u64,
-    /// From the worker's receipt to the executor's start on it, without the compilation.
+    /// From the worker's receipt to the executor's start on it, without the compilation and the fetching of blobs.
     pub wait_us: u64,
+    /// Reading inputs from the blob store.
+    pub fetch_us: u64,
     pub compile_us: u64,
     /// Loading the module into the device.
     pub load_us: u64,
@@ -188,18 +182,13 @@ impl FailureCode {
             Self::QueueLimit => "queue_limit",
             Self::OutOfMemory => "out_of_memory",
             Self::OutputTooLarge => "output_too_large",
+            Self::BlobUnavailable => "blob_unavailable",
             Self::ExecutorLost => "executor_lost",
             Self::AttemptsExhausted => "attempts_exhausted",
             Self::DeviceLost => "device_lost",
             Self::Cancelled => "cancelled",
             Self::Internal => "internal",
         }
-    }
-}
-
-impl Output<'_> {
-    pub fn into_owned(self) -> Output<'static> {
-        Output { name: self.name, dtype: self.dtype, shape: self.shape, data: self.data.into_owned() }
     }
 }
 

@@ -22,14 +22,15 @@ const LARGEST_SHOWN: usize = 2;
 
 impl TooLarge {
     /// What can be done about it.
-    pub const ADVICE: &str = "split the job, send a smaller dtype (f16, u8), or make data on the device with zeros or fill; \
-        larger arrays can't be sent yet";
+    pub const ADVICE: &str = "send large arrays by claim check: with a blob store (--blobs FOLDER or GPUFLEET_BLOBS, a folder that the \
+        workers see as well) the message only names them; or split the job, send a smaller dtype (f16, u8), or make data on the device \
+        with zeros or fill";
 
     /// `bytes`: its length on the wire.
     pub fn task(task: &Task<'_>, bytes: u64) -> Self {
         let inline = task.buffers.iter().filter_map(|buffer| match &buffer.data {
             Data::Inline(inline) => Some((buffer.name.clone(), inline.resolved_len(buffer.dtype) as u64)),
-            Data::Zeros | Data::Fill(_) => None,
+            Data::Zeros | Data::Fill(_) | Data::Blob(_) => None,
         });
         let mut largest: Vec<(String, u64)> = inline.collect();
         largest.sort_by_key(|(_, bytes)| std::cmp::Reverse(*bytes));

@@ -4,7 +4,7 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires, Signature};
+use crate::{BlobDigest, ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires, Signature};
 
 /// One job as a producer describes it. It is a pure function of its contents: running it twice is harmless.
 ///
@@ -32,6 +32,8 @@ pub struct Task<'a> {
     /// Names of the buffers that come back.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub outputs: Vec<String>,
+    #[serde(default, skip_serializing_if = "LargeOutputs::is_default")]
+    pub large_outputs: LargeOutputs,
     #[serde(default)]
     pub limits: Limits,
     #[serde(default)]
@@ -83,6 +85,25 @@ pub enum Data<'a> {
     Fill(Number),
     #[serde(borrow)]
     Inline(Inline<'a>),
+    /// They wait in the blob store, which the worker reads: little-endian elements, as many as the shape says.
+    Blob(BlobDigest),
+}
+
+/// What becomes of outputs from [`BLOB_BYTES_MIN`](crate::bounds::BLOB_BYTES_MIN) on.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum LargeOutputs {
+    /// They travel in the reply, and the job fails if they do not fit.
+    #[default]
+    Inline,
+    /// They go into the blob store, which the producer reads, and the reply names them.
+    Blob,
+}
+
+impl LargeOutputs {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
 }
 
 impl<'a> Task<'a> {
@@ -99,6 +120,7 @@ impl<'a> Task<'a> {
             buffers: Vec::new(),
             launches: Vec::new(),
             outputs: Vec::new(),
+            large_outputs: LargeOutputs::default(),
             limits: Limits::default(),
             requires: Requires::default(),
             reply: None,
@@ -119,6 +141,7 @@ impl<'a> Task<'a> {
             arguments: self.arguments,
             launches: self.launches,
             outputs: self.outputs,
+            large_outputs: self.large_outputs,
             limits: self.limits,
             requires: self.requires,
             reply: self.reply,
@@ -168,6 +191,7 @@ impl Buffer<'_> {
                 Data::Zeros => Data::Zeros,
                 Data::Fill(number) => Data::Fill(number),
                 Data::Inline(inline) => Data::Inline(inline.into_owned()),
+                Data::Blob(digest) => Data::Blob(digest),
             },
         }
     }

@@ -124,11 +124,12 @@ fn succeeded() -> Reply<'static> {
             name: "y".into(),
             dtype: Dtype::I16,
             shape: vec![2, 1],
-            data: Inline::from(vec![1, 0, 255, 255]),
+            data: Inline::from(vec![1, 0, 255, 255]).into(),
         }],
         timings: Timings {
             queue_us: 1500,
             wait_us: 20,
+            fetch_us: 0,
             compile_us: 0,
             load_us: 44,
             copy_in_us: 9,

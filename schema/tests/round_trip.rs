@@ -5,8 +5,9 @@
 use std::collections::BTreeMap;
 
 use gpufleet_schema::{
-    Arg, AttemptState, Batch, Block, Buffer, Data, Dtype, Encoding, Failure, FailureCode, Grid, Inline, JobId, Launch,
-    Limits, Number, Output, Program, Reply, Requires, Signature, Task, Timings, Verdict,
+    Arg, AttemptState, Batch, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Failure, FailureCode, Grid, Inline,
+    JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, Program, Reply, Requires, Signature, Task, Timings,
+    Verdict,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -32,12 +33,21 @@ fn bytes() -> impl Strategy<Value = Inline<'static>> {
     vec(any::<u8>(), 0..64).prop_map(Inline::from)
 }
 
+fn digest() -> impl Strategy<Value = BlobDigest> {
+    any::<[u8; 4]>().prop_map(|bytes| BlobDigest::of(&bytes))
+}
+
+fn output_data() -> impl Strategy<Value = OutputData<'static>> {
+    prop_oneof![bytes().prop_map(OutputData::Inline), digest().prop_map(OutputData::Blob)]
+}
+
 fn data() -> impl Strategy<Value = Data<'static>> {
     prop_oneof![
         Just(Data::Zeros),
         number().prop_map(Data::Fill),
         bytes().prop_map(Data::Inline),
         vec(number(), 0..5).prop_map(|numbers| Data::Inline(Inline::Numbers(numbers))),
+        digest().prop_map(Data::Blob),
     ]
 }
 
@@ -97,13 +107,12 @@ fn task() -> impl Strategy<Value = Task<'static>> {
     let texts = (option::of(text()), vec((text(), text()), 0..3), option::of("[a-z]{1,8}"), option::of(any::<i64>()));
     let body = (program(), vec((text(), number()), 0..3), vec(buffer(), 0..3), vec(launch(), 0..3), vec(text(), 0..3));
     let signature = option::of((text(), text()).prop_map(|(key, value)| Signature { key, value }));
-    (texts, body, limits(), requires(), signature).prop_map(
+    let rest = (limits(), requires(), signature, select(vec![LargeOutputs::Inline, LargeOutputs::Blob]));
+    (texts, body, rest).prop_map(
         |(
             (name, labels, reply, submitted_ms),
             (program, arguments, buffers, launches, outputs),
-            limits,
-            requires,
-            signature,
+            (limits, requires, signature, large_outputs),
         )| {
             Task {
                 version: 1,
@@ -116,6 +125,7 @@ fn task() -> impl Strategy<Value = Task<'static>> {
                 buffers,
                 launches,
                 outputs,
+                large_outputs,
                 limits,
                 requires,
                 reply: reply.map(|name| name.parse().unwrap()),
@@ -126,7 +136,7 @@ fn task() -> impl Strategy<Value = Task<'static>> {
 }
 
 fn reply() -> impl Strategy<Value = Reply<'static>> {
-    let output = (text(), dtype(), vec(any::<u64>(), 0..3), bytes()).prop_map(|(name, dtype, shape, data)| Output {
+    let output = (text(), dtype(), vec(any::<u64>(), 0..3), output_data()).prop_map(|(name, dtype, shape, data)| Output {
         name,
         dtype,
         shape,

@@ -1,6 +1,6 @@
 //! An array in memory: a dtype, a shape, and bytes that agree with both.
 
-use gpufleet_schema::{Buffer, Data, Dtype, Inline, Output, task::elements};
+use gpufleet_schema::{Buffer, Data, Dtype, Inline, Output, OutputData, task::elements};
 
 use crate::Element;
 
@@ -82,7 +82,8 @@ impl Array {
 
     /// Copies a reply's output, which may borrow from the message.
     pub(crate) fn of_output(output: Output<'_>) -> Result<Self, String> {
-        let bytes = output.data.resolve(output.dtype).map_err(|problem| problem.to_string())?.into_owned();
+        let OutputData::Inline(data) = &output.data else { return Err("it waits in a blob store".to_owned()) };
+        let bytes = data.resolve(output.dtype).map_err(|problem| problem.to_string())?.into_owned();
         Self::new(output.dtype, output.shape, bytes).map_err(|problem| problem.to_string())
     }
 }

@@ -8,7 +8,7 @@ use std::{
 };
 
 use gpufleet_local::setup;
-use gpufleet_schema::{AttemptState, Encoding, FailureCode, JobId, bounds::MESSAGE_BYTES_MAX};
+use gpufleet_schema::{AttemptState, Encoding, FailureCode, JobId, OutputData, bounds::MESSAGE_BYTES_MAX};
 use gpufleet_tests::{Ground, WAIT, dead_letters};
 use tokio::process::Command;
 
@@ -63,7 +63,8 @@ async fn pika_is_answered_in_the_encoding_of_its_task() {
         let replies = encoding.decode_replies(&body).unwrap();
         assert_eq!(replies.as_slice()[0].job_id, job_id);
         let output = &replies.as_slice()[0].outputs[0];
-        let y = output.data.resolve(output.dtype).unwrap();
+        let OutputData::Inline(y) = &output.data else { panic!("{output:?}") };
+        let y = y.resolve(output.dtype).unwrap();
         let y: Vec<f32> = y.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
         assert_eq!(y, [2.5 * 1.0 + 0.5, 2.5 * 2.0 - 0.5, 2.5 * 3.0], "{file}");
     }

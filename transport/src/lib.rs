@@ -1,10 +1,12 @@
-//! RabbitMQ for gpufleet: connections that mend themselves, confirmed publishing, consuming, the topology, batched events.
+//! RabbitMQ for gpufleet: connections that mend themselves, confirmed publishing, consuming, the topology, batched events; and the blob
+//! store, for arrays that no message carries.
 //!
-//! This is the only crate that knows lapin. It moves bodies and does not look into them; what they mean is
+//! This is the only crate that knows lapin, and how blobs are kept. It moves bodies and does not look into them; what they mean is
 //! [`gpufleet_schema`]'s business. Every wait on the broker has a deadline of our own, because a frozen broker and a blocked
 //! connection look alike to TCP: nothing comes, and nothing fails.
 
 mod backoff;
+mod blobs;
 mod broker;
 mod consumer;
 mod delivery;
@@ -18,6 +20,7 @@ mod publisher;
 mod topology;
 mod url;
 
+pub use blobs::{BlobError, BlobStore, Pruned};
 pub use broker::Broker;
 pub use consumer::{Consumer, Incoming};
 pub use delivery::{Acker, Death, Delivery, Settled};

@@ -143,6 +143,7 @@ fn timings(record: &AttemptRecord) -> Option<Timings> {
         queue_us: record.queue_us?.unsigned_abs(),
         wait_us: record.wait_us?.unsigned_abs(),
         compile_us: record.compile_us?.unsigned_abs(),
+        fetch_us: 0,
         load_us: record.load_us?.unsigned_abs(),
         copy_in_us: record.copy_in_us?.unsigned_abs(),
         launches_us: record.launches_us.as_ref()?.iter().map(|us| us.unsigned_abs()).collect(),

@@ -24,6 +24,7 @@ pub(super) fn timings(said: Timings, held: Duration, launches: usize, device_byt
         // The others are not its to measure.
         queue_us: 0,
         wait_us: 0,
+        fetch_us: 0,
         compile_us: 0,
     }
 }

@@ -57,7 +57,7 @@ impl Layout {
                     .ok_or_else(|| invalid(format!("outputs: no buffer is named {name:?}")))
             })
             .collect::<Result<_, _>>()?;
-        let mut staged: Vec<bool> = task.buffers.iter().map(|buffer| matches!(buffer.data, Data::Inline(_))).collect();
+        let mut staged: Vec<bool> = task.buffers.iter().map(|buffer| matches!(buffer.data, Data::Inline(_) | Data::Blob(_))).collect();
         outputs.iter().for_each(|output| staged[*output] = true);
         check_outputs(task, &outputs)?;
         check_memory(task)?;
@@ -172,6 +172,10 @@ fn contents(buffer: &Buffer<'_>, offset: Option<u64>, slot: &mut Slot) -> Result
     match &buffer.data {
         Data::Zeros => Ok(Contents::Zeros),
         Data::Fill(number) => Ok(Contents::Pattern(element(*number, buffer.dtype, &buffer.name)?)),
+        Data::Blob(_) => {
+            let offset = offset.expect("every blob was given a place");
+            Ok(Contents::Staged(slot.place(offset)))
+        }
         Data::Inline(inline) => {
             let offset = offset.expect("every inline buffer was given a place");
             copy(inline, buffer, slot, offset as usize)?;
@@ -227,7 +231,7 @@ impl OutputBytes {
             name: self.name.clone(),
             dtype: self.dtype,
             shape: self.shape.clone(),
-            data: Inline::from(&*self.bytes),
+            data: Inline::from(&*self.bytes).into(),
         }
     }
 }

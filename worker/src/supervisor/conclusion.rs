@@ -89,7 +89,7 @@ impl Concluded<'_, '_> {
     pub(super) fn output_bytes(&self) -> usize {
         match &self.outputs {
             Outputs::Staged(outputs) => outputs.iter().map(|output| output.bytes.len()).sum(),
-            Outputs::Kept(outputs) => outputs.iter().map(|output| output.data.resolved_len(output.dtype)).sum(),
+            Outputs::Kept(outputs) => outputs.iter().map(Output::inline_bytes).sum(),
         }
     }
 
@@ -107,7 +107,7 @@ impl Concluded<'_, '_> {
         let Disposition::Final { state, failure, .. } = &self.disposition else { return None };
         let outputs = match &self.outputs {
             Outputs::Staged(outputs) => outputs.iter().map(OutputBytes::as_output).collect(),
-            Outputs::Kept(outputs) => outputs.iter().map(borrowed).collect(),
+            Outputs::Kept(outputs) => outputs.iter().map(Output::borrowed).collect(),
         };
         Some(Reply {
             version: gpufleet_schema::VERSION,
@@ -120,11 +120,6 @@ impl Concluded<'_, '_> {
             ran_on: self.ran_on.clone(),
         })
     }
-}
-
-fn borrowed<'a>(output: &'a Output<'static>) -> Output<'a> {
-    let Output { name, dtype, shape, data } = output;
-    Output { name: name.clone(), dtype: *dtype, shape: shape.clone(), data: data.borrowed() }
 }
 
 fn tell(disposition: &Disposition, task: &Task<'_>, envelope: &Envelope) {

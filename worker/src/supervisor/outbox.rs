@@ -232,7 +232,7 @@ fn estimate(reply: &Reply<'_>, encoding: Encoding) -> usize {
 }
 
 fn output_bytes(output: &Output<'_>, encoding: Encoding) -> usize {
-    let bytes = output.data.resolved_len(output.dtype);
+    let bytes = output.inline_bytes();
     let data = match encoding {
         Encoding::MessagePack => bytes,
         Encoding::Json => bytes.div_ceil(3) * 4,
@@ -261,7 +261,7 @@ mod tests {
             name: "\"".repeat(255 + index % 2),
             dtype: Dtype::U8,
             shape: vec![u64::MAX; 8],
-            data: Inline::from(vec![0; index % 5]),
+            data: Inline::from(vec![0; index % 5]).into(),
         };
         let failure = Failure::new(Verdict::Infrastructure, FailureCode::RequirementsNotMet, "\u{1}".repeat(1 << 20));
         Reply {

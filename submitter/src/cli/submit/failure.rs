@@ -81,6 +81,10 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
         )
     };
     match failure.code {
+        FailureCode::BlobUnavailable => format!(
+            "see that the workers use this blob store, then submit the job again, or what it left: gpufleet retry {}",
+            failed.job_id
+        ),
         // The code says what did not work; such a verdict says that the job is not to blame for it.
         _ if matches!(failure.verdict, Verdict::Device | Verdict::Infrastructure) => again(),
         FailureCode::CompileError => "correct the source and submit it again".to_owned(),
