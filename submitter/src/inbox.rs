@@ -157,7 +157,7 @@ mod tests {
             attempt: 1,
             state: AttemptState::Succeeded,
             failure: None,
-            outputs: vec![Output { name: "y".to_owned(), dtype: Dtype::U8, shape: vec![2], data }],
+            outputs: vec![Output { name: "y".to_owned(), dtype: Dtype::U8, shape: vec![2], data: data.into() }],
             timings: Timings::default(),
             ran_on: None,
         }

@@ -55,6 +55,7 @@ mod tests {
         let said = Timings {
             queue_us: MOST,
             wait_us: MOST,
+            fetch_us: MOST,
             compile_us: MOST,
             load_us: MOST,
             copy_in_us: 7,

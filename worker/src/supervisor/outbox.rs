@@ -274,6 +274,7 @@ mod tests {
             timings: Timings {
                 queue_us: u64::MAX,
                 wait_us: u64::MAX,
+                fetch_us: u64::MAX,
                 compile_us: u64::MAX,
                 load_us: u64::MAX,
                 copy_in_us: u64::MAX,
