@@ -2,7 +2,9 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
-use gpufleet_schema::{Arg, Block, Buffer, Data, Dtype, Grid, Inline, Launch, Number, Program, Task};
+use gpufleet_schema::{
+    Arg, BlobDigest, Block, Buffer, Data, Dtype, Grid, Inline, Launch, Number, Program, Task, bounds::BLOBS_BYTES_MAX,
+};
 
 fn good() -> Task<'static> {
     Task {
@@ -63,6 +65,39 @@ fn shapes_and_bytes_must_agree() {
         "buffers.x.data.fill",
         "2 does not fit bool",
     );
+}
+
+/// A blob of so many bytes.
+fn blob(name: &str, bytes: u64) -> Buffer<'static> {
+    let data = Data::Blob(BlobDigest::of(name.as_bytes()));
+    Buffer { name: name.into(), dtype: Dtype::F32, shape: vec![bytes / 4], data }
+}
+
+#[test]
+fn a_blob_passes_where_its_shape_does() {
+    let mut task = good();
+    task.buffers = vec![blob("x", 16)];
+    task.check().unwrap();
+    assert_eq!((task.blob_bytes(), task.inline_bytes()), (16, 0));
+    refused(|task| task.buffers[0] = blob("x", 0), "buffers.x.shape", "no elements");
+    refused(|task| task.buffers[0] = blob("x", 1 << 41), "buffers.x.shape", "larger than");
+}
+
+#[test]
+fn blobs_together_are_bounded_and_the_refusal_tells_the_sizes() {
+    let half = BLOBS_BYTES_MAX / 2;
+    let mut most = good();
+    // Zeros are made on the device, however many there are.
+    most.buffers[0].shape = vec![BLOBS_BYTES_MAX];
+    most.buffers.extend([blob("a", half), blob("b", half)]);
+    most.check().unwrap();
+    assert_eq!(most.blob_bytes(), BLOBS_BYTES_MAX);
+    refused(
+        |task| task.buffers.extend([blob("a", half), blob("b", half), blob("c", half)]),
+        "buffers",
+        "their blobs are 1.50 GiB together, at most 1.00 GiB are allowed",
+    );
+    refused(|task| task.buffers.push(blob("a", BLOBS_BYTES_MAX + 4)), "buffers", "at most 1.00 GiB are allowed");
 }
 
 #[test]

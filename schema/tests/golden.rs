@@ -8,10 +8,10 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use gpufleet_schema::{
-    Arg, AttemptFinished, AttemptState, Batch, Block, Buffer, Command, Data, DeviceSeen, Dtype, Encoding, Event,
-    Failure, FailureCode, Grid, Inline, JobId, JobInfo, Launch, Limits, Number, Order, Output, PoolUse, Priority,
-    Program, RanOn, Reply, Requires, Selection, SigningKey, Started, Submitted, Task, Timings, UtilizationBy, Verdict,
-    WorkerSeen, encoding,
+    Arg, AttemptFinished, AttemptState, Batch, BlobDigest, Block, Buffer, Command, Data, DeviceSeen, Dtype, Encoding,
+    Event, Failure, FailureCode, Grid, Inline, JobId, JobInfo, LargeOutputs, Launch, Limits, Number, Order, Output,
+    OutputData, PoolUse, Priority, Program, RanOn, Reply, Requires, Selection, SigningKey, Started, Submitted, Task,
+    Timings, UtilizationBy, Verdict, WorkerSeen, encoding,
 };
 
 fn id(last: u8) -> JobId {
@@ -31,10 +31,12 @@ fn golden(name: &str, extension: &str, make: impl FnOnce() -> Vec<u8>) -> Vec<u8
     fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}; GPUFLEET_GOLDEN=write adds it", path.display()))
 }
 
+fn little_endian(values: [f32; 3]) -> Vec<u8> {
+    values.iter().flat_map(|value| value.to_le_bytes()).collect()
+}
+
 fn catalog_task() -> Task<'static> {
-    let array = |values: [f32; 3]| {
-        Data::Inline(Inline::from(values.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<u8>>()))
-    };
+    let array = |values| Data::Inline(Inline::from(little_endian(values)));
     let buffer = |name: &str, data| Buffer { name: name.into(), dtype: Dtype::F32, shape: vec![3], data };
     Task {
         job_id: id(1),
@@ -109,6 +111,22 @@ fn signed_task() -> Task<'static> {
     Task { signature: key.sign(&task.program), ..task }
 }
 
+/// One of its arrays waits in the blob store, where what it returns may go.
+fn blob_task() -> Task<'static> {
+    let buffer = |name: &str, data| Buffer { name: name.into(), dtype: Dtype::F32, shape: vec![3], data };
+    Task {
+        job_id: id(5),
+        arguments: BTreeMap::from([("a".to_owned(), Number::Float(2.5))]),
+        buffers: vec![
+            buffer("x", Data::Blob(BlobDigest::of(&little_endian([1.0, 2.0, 3.0])))),
+            buffer("y", Data::Inline(Inline::from(little_endian([0.5, -0.5, 0.0])))),
+        ],
+        outputs: vec!["y".into(), "x".into()],
+        large_outputs: LargeOutputs::Blob,
+        ..Task::new(Program::Catalog("saxpy".into()))
+    }
+}
+
 fn ran_on() -> RanOn {
     RanOn { worker: "w1".parse().unwrap(), device: 0, device_name: "a device".into(), emulated: true }
 }
@@ -156,6 +174,21 @@ fn failed() -> Reply<'static> {
         outputs: vec![],
         timings: Timings::default(),
         ran_on: None,
+        ..succeeded()
+    }
+}
+
+/// What [`blob_task`] is answered with: one output is in the blob store, the other came along.
+fn blob_reply() -> Reply<'static> {
+    let output =
+        |name: &str, data: OutputData<'static>| Output { name: name.into(), dtype: Dtype::F32, shape: vec![3], data };
+    Reply {
+        job_id: id(5),
+        outputs: vec![
+            output("y", OutputData::Blob(BlobDigest::of(&little_endian([3.0, 4.5, 7.5])))),
+            output("x", Inline::from(little_endian([1.0, 2.0, 3.0])).into()),
+        ],
+        timings: Timings { fetch_us: 3100, ..succeeded().timings },
         ..succeeded()
     }
 }
@@ -326,6 +359,7 @@ fn tasks_of_version_1_read_as_they_always_did() {
     check_tasks("task-source", &Batch::One(source_task()));
     check_tasks("task-ptx", &Batch::One(ptx_task()));
     check_tasks("task-signed", &Batch::One(signed_task()));
+    check_tasks("task-blob", &Batch::One(blob_task()));
     check_tasks("task-list", &Batch::Many(vec![catalog_task(), ptx_task()]));
 }
 
@@ -333,6 +367,7 @@ fn tasks_of_version_1_read_as_they_always_did() {
 fn replies_of_version_1_read_as_they_always_did() {
     check_replies("reply-succeeded", &Batch::One(succeeded()));
     check_replies("reply-failed", &Batch::One(failed()));
+    check_replies("reply-blob", &Batch::One(blob_reply()));
     check_replies("reply-list", &Batch::Many(vec![succeeded(), failed()]));
 }
 

@@ -7,7 +7,9 @@ use std::{
     cell::Cell,
 };
 
-use gpufleet_schema::{Batch, DecodeError, Encoding, Task, bounds::TASKS_PER_MESSAGE_MAX, encoding};
+use gpufleet_schema::{
+    Batch, BlobDigest, Data, DecodeError, Encoding, Inline, OutputData, Task, bounds::TASKS_PER_MESSAGE_MAX, encoding,
+};
 use proptest::prelude::*;
 
 /// Counts what the current thread holds, and the most it held.
@@ -69,6 +71,12 @@ fn decode_everything(body: &[u8]) {
     }
 }
 
+/// A body that is written as JSON, in every encoding.
+fn in_each_encoding(json: &str) -> [(Encoding, Vec<u8>); 2] {
+    let packed = rmp_serde::to_vec_named(&serde_json::from_str::<serde_json::Value>(json).unwrap()).unwrap();
+    [(Encoding::Json, json.as_bytes().to_vec()), (Encoding::MessagePack, packed)]
+}
+
 fn golden_bodies() -> Vec<Vec<u8>> {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/v1");
     std::fs::read_dir(folder).unwrap().map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect()
@@ -99,12 +107,12 @@ fn claimed_lengths_beyond_the_body_take_no_memory() {
 
 #[test]
 fn a_body_of_another_version_is_named_as_such() {
-    let json = br#"{"version": 7, "job_id": "0190a5b8-7c00-7000-8000-000000000001", "program": 3}"#;
-    assert!(matches!(Encoding::Json.decode_tasks(json), Err(DecodeError::UnsupportedVersion { found: 7 })));
-    let heads = Encoding::Json.decode_heads(json);
-    assert_eq!(heads[0].job_id.unwrap().to_string(), "0190a5b8-7c00-7000-8000-000000000001");
-    let packed = rmp_serde::to_vec_named(&serde_json::from_slice::<serde_json::Value>(json).unwrap()).unwrap();
-    assert!(matches!(Encoding::MessagePack.decode_tasks(&packed), Err(DecodeError::UnsupportedVersion { found: 7 })));
+    let json = r#"{"version": 7, "job_id": "0190a5b8-7c00-7000-8000-000000000001", "program": 3}"#;
+    for (encoding, body) in in_each_encoding(json) {
+        assert!(matches!(encoding.decode_tasks(&body), Err(DecodeError::UnsupportedVersion { found: 7 })));
+        let heads = encoding.decode_heads(&body);
+        assert_eq!(heads[0].job_id.unwrap().to_string(), "0190a5b8-7c00-7000-8000-000000000001");
+    }
 }
 
 #[test]
@@ -120,9 +128,7 @@ fn whom_to_answer_is_read_from_any_version_and_what_names_nobody_hides_nothing()
     let id = "0190a5b8-7c00-7000-8000-000000000001";
     let reply = |value: &str| {
         let json = format!(r#"[{{"version": 7, "reply": {value}, "job_id": "{id}"}}]"#);
-        let packed = rmp_serde::to_vec_named(&serde_json::from_str::<serde_json::Value>(&json).unwrap()).unwrap();
-        let bodies = [(Encoding::Json, json.into_bytes()), (Encoding::MessagePack, packed)];
-        let clients = bodies.map(|(encoding, body)| {
+        let clients = in_each_encoding(&json).map(|(encoding, body)| {
             let heads = encoding.decode_heads(&body);
             assert_eq!(heads[0].job_id.unwrap().to_string(), id, "{value}");
             heads[0].reply.as_ref().map(ToString::to_string)
@@ -136,14 +142,118 @@ fn whom_to_answer_is_read_from_any_version_and_what_names_nobody_hides_nothing()
     }
 }
 
+/// Where a reply's output says that its bytes are, and what every encoding makes of it.
+fn output_data(data: &str) -> [Result<OutputData<'static>, String>; 2] {
+    let id = "0190a5b8-7c00-7000-8000-000000000001";
+    let output = format!(r#"{{"name": "y", "dtype": "u8", "shape": [3], "data": {data}}}"#);
+    let json =
+        format!(r#"{{"version": 1, "job_id": "{id}", "attempt": 1, "state": "succeeded", "outputs": [{output}]}}"#);
+    in_each_encoding(&json).map(|(encoding, body)| match encoding.decode_replies(&body) {
+        Ok(replies) => Ok(replies.as_slice()[0].clone().into_owned().outputs.remove(0).data),
+        Err(error) => Err(error.to_string()),
+    })
+}
+
+#[test]
+fn an_output_is_bytes_or_a_map_that_names_a_blob_beside_whatever_else() {
+    let digest = BlobDigest::of(b"abc");
+    let deep = format!("{}{}", "[".repeat(20), "]".repeat(20));
+    for data in [
+        format!(r#"{{"blob": "{digest}"}}"#),
+        format!(r#"{{"bytes": 3, "blob": "{digest}"}}"#),
+        format!(r#"{{"blob": "{digest}", "store": {{"blob": "sha256:00", "bytes": [1, null]}}, "": {deep}}}"#),
+    ] {
+        assert_eq!(output_data(&data), [Ok(OutputData::Blob(digest)), Ok(OutputData::Blob(digest))], "{data}");
+    }
+    let inline = || Ok(OutputData::Inline(Inline::from(b"abc".to_vec())));
+    assert_eq!(output_data(r#""YWJj""#), [inline(), inline()]);
+}
+
+#[test]
+fn an_output_that_names_no_blob_is_refused_with_what_is_missing() {
+    for data in ["{}", r#"{"inline": "YWJj"}"#, r#"{"Blob": 1, "blobs": []}"#] {
+        for refusal in output_data(data) {
+            let problem = refusal.unwrap_err();
+            assert!(problem.contains("missing field `blob`"), "{data}: {problem}");
+        }
+    }
+    for data in ["null", "true", "7"] {
+        for refusal in output_data(data) {
+            let problem = refusal.unwrap_err();
+            assert!(problem.contains("or the name of a blob"), "{data}: {problem}");
+        }
+    }
+}
+
+/// What stands where a digest should, in JSON.
+fn malformed_digests() -> Vec<String> {
+    let good = BlobDigest::of(b"abc").to_string();
+    let texts = [
+        String::new(),
+        "sha256:".to_owned(),
+        good["sha256:".len()..].to_owned(),
+        good[..good.len() - 1].to_owned(),
+        format!("{good}0"),
+        good.replace("sha256", "sha512"),
+        good.replace("sha256:", "sha256:../"),
+        good.to_uppercase(),
+        format!(" {good}"),
+        "ü".repeat(10_000),
+    ];
+    texts.iter().map(|text| serde_json::to_string(text).unwrap()).collect()
+}
+
+const DIGEST_LOOKS: &str = "sha256: and 64 hexadecimal digits in lower case";
+
+#[test]
+fn a_malformed_digest_of_an_output_is_refused_with_what_one_looks_like() {
+    for digest in malformed_digests() {
+        for refusal in output_data(&format!(r#"{{"blob": {digest}}}"#)) {
+            let problem = refusal.unwrap_err();
+            assert!(problem.contains(DIGEST_LOOKS), "{digest}: {problem}");
+        }
+    }
+    for other in ["null", "7", "[1, 2]", r#"{"sha256": "00"}"#] {
+        for refusal in output_data(&format!(r#"{{"blob": {other}}}"#)) {
+            assert!(refusal.is_err(), "{other}");
+        }
+    }
+}
+
+#[test]
+fn a_malformed_digest_of_a_task_is_refused_with_what_one_looks_like() {
+    let id = "0190a5b8-7c00-7000-8000-000000000001";
+    let decode = |digest: &str| {
+        let buffer = format!(r#"{{"name": "x", "dtype": "u8", "shape": [3], "data": {{"blob": {digest}}}}}"#);
+        let program = r#"{"catalog": "saxpy"}"#;
+        let json = format!(r#"{{"version": 1, "job_id": "{id}", "program": {program}, "buffers": [{buffer}]}}"#);
+        in_each_encoding(&json).map(|(encoding, body)| match encoding.decode_tasks(&body) {
+            Ok(tasks) => Ok(tasks.as_slice()[0].clone().into_owned().buffers.remove(0).data),
+            Err(error) => Err((encoding.decode_heads(&body)[0].job_id.unwrap().to_string(), error.to_string())),
+        })
+    };
+    let good = BlobDigest::of(b"abc");
+    assert_eq!(decode(&format!(r#""{good}""#)), [Ok(Data::Blob(good)), Ok(Data::Blob(good))]);
+    for digest in malformed_digests() {
+        for refusal in decode(&digest) {
+            let (whom, problem) = refusal.unwrap_err();
+            assert_eq!(whom, id, "its producer can be answered");
+            assert!(problem.contains(DIGEST_LOOKS), "{digest}: {problem}");
+        }
+    }
+    for other in ["null", "7", "[1, 2]", r#"{"sha256": "00"}"#] {
+        for refusal in decode(other) {
+            assert!(refusal.is_err(), "{other}");
+        }
+    }
+}
+
 #[test]
 fn inline_bytes_are_borrowed_from_the_body() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/golden/v1/task-catalog.msgpack");
     let body = std::fs::read(path).unwrap();
     let Batch::One(task) = Encoding::MessagePack.decode_tasks(&body).unwrap() else { panic!("one task") };
-    let gpufleet_schema::Data::Inline(gpufleet_schema::Inline::Bytes(bytes)) = &task.buffers[0].data else {
-        panic!("{:?}", task.buffers[0])
-    };
+    let Data::Inline(Inline::Bytes(bytes)) = &task.buffers[0].data else { panic!("{:?}", task.buffers[0]) };
     assert!(body.as_ptr_range().contains(&bytes.as_ptr()), "copied");
 }
 

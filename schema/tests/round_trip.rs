@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use gpufleet_schema::{
     Arg, AttemptState, Batch, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Failure, FailureCode, Grid, Inline,
-    JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, Program, Reply, Requires, Signature, Task, Timings,
-    Verdict,
+    JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, Program, Reply, Requires, Signature, Task,
+    Timings, Verdict,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -136,12 +136,8 @@ fn task() -> impl Strategy<Value = Task<'static>> {
 }
 
 fn reply() -> impl Strategy<Value = Reply<'static>> {
-    let output = (text(), dtype(), vec(any::<u64>(), 0..3), output_data()).prop_map(|(name, dtype, shape, data)| Output {
-        name,
-        dtype,
-        shape,
-        data,
-    });
+    let output = (text(), dtype(), vec(any::<u64>(), 0..3), output_data())
+        .prop_map(|(name, dtype, shape, data)| Output { name, dtype, shape, data });
     let failure = (text(), option::of(text()), option::of(any::<u32>())).prop_map(|(message, detail, line)| Failure {
         verdict: Verdict::Device,
         code: FailureCode::KernelFault,
