@@ -62,6 +62,8 @@ pub(super) struct AttemptRecord {
     pub(super) output_bytes: Option<i64>,
     pub(super) queue_us: Option<i64>,
     pub(super) wait_us: Option<i64>,
+    /// 0 until the attempt has ended, where the other timings are none.
+    pub(super) fetch_us: i64,
     pub(super) compile_us: Option<i64>,
     pub(super) load_us: Option<i64>,
     pub(super) copy_in_us: Option<i64>,
@@ -142,8 +144,8 @@ fn timings(record: &AttemptRecord) -> Option<Timings> {
     Some(Timings {
         queue_us: record.queue_us?.unsigned_abs(),
         wait_us: record.wait_us?.unsigned_abs(),
+        fetch_us: record.fetch_us.unsigned_abs(),
         compile_us: record.compile_us?.unsigned_abs(),
-        fetch_us: 0,
         load_us: record.load_us?.unsigned_abs(),
         copy_in_us: record.copy_in_us?.unsigned_abs(),
         launches_us: record.launches_us.as_ref()?.iter().map(|us| us.unsigned_abs()).collect(),

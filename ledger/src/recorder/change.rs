@@ -101,6 +101,7 @@ pub(super) struct Place {
 pub(super) struct Spans {
     pub(super) queue_us: i64,
     pub(super) wait_us: i64,
+    pub(super) fetch_us: i64,
     pub(super) compile_us: i64,
     pub(super) load_us: i64,
     pub(super) copy_in_us: i64,
@@ -236,6 +237,7 @@ impl Spans {
             // As long as the producer's clock makes it.
             queue_us: i64::try_from(timings.queue_us).unwrap_or(i64::MAX),
             wait_us: big("timings.wait_us", timings.wait_us)?,
+            fetch_us: big("timings.fetch_us", timings.fetch_us)?,
             compile_us: big("timings.compile_us", timings.compile_us)?,
             load_us: big("timings.load_us", timings.load_us)?,
             copy_in_us: big("timings.copy_in_us", timings.copy_in_us)?,

@@ -7,6 +7,7 @@ use std::sync::{
 
 use gpufleet_ledger::{DatabaseUrl, Ledger, migrate::migrate, recorder::Store};
 use gpufleet_local::{Postgres, StateDir};
+use sqlx::{Connection, PgConnection};
 use tokio::sync::OnceCell;
 
 /// Its guard ends it with this process.
@@ -26,6 +27,20 @@ impl Database {
         let database = Self::empty().await;
         migrate(&database.url()).await.unwrap();
         database
+    }
+
+    /// With the tables as they were at a version.
+    pub async fn of_version(version: i64) -> Self {
+        let database = Self::empty().await;
+        database.advance_to(version).await;
+        database
+    }
+
+    /// Applies the migrations up to a version, as [`migrate`] does up to the last.
+    pub async fn advance_to(&self, version: i64) {
+        let mut connection = PgConnection::connect(&self.postgres.url(&self.name)).await.unwrap();
+        sqlx::migrate!("../migrations").run_to(version, &mut connection).await.unwrap();
+        connection.close().await.unwrap();
     }
 
     pub async fn empty() -> Self {
@@ -76,6 +91,11 @@ impl Database {
 
     pub async fn execute(&self, sql: &str) -> String {
         self.postgres.psql(&self.name, sql).await.unwrap()
+    }
+
+    /// What the database says to a statement that it refuses.
+    pub async fn refusal(&self, sql: &str) -> String {
+        self.postgres.psql(&self.name, sql).await.expect_err("it must not be allowed").to_string()
     }
 
     /// All rows of a table, in some fixed order.

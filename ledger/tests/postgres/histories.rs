@@ -144,17 +144,26 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         }),
         retry_at_ms: None,
         output_bytes: 4096,
-        timings: Timings {
-            queue_us: 10,
-            wait_us: 20,
-            launches_us: vec![3, 4, u64::from(attempt)],
-            total_us: 90,
-            device_bytes_peak: 1 << 20,
-            module_cached: attempt > 1,
-            ..Timings::default()
-        },
+        timings: timings(attempt),
         job: None,
     })
+}
+
+/// Every one of them another, so that none can pass for its neighbour.
+pub fn timings(attempt: u32) -> Timings {
+    Timings {
+        queue_us: 10,
+        wait_us: 20,
+        fetch_us: 300 + u64::from(attempt),
+        compile_us: 40,
+        load_us: 50,
+        copy_in_us: 60,
+        launches_us: vec![3, 4, u64::from(attempt)],
+        copy_out_us: 70,
+        total_us: 90,
+        device_bytes_peak: 1 << 20,
+        module_cached: attempt > 1,
+    }
 }
 
 pub fn ran_on(attempt: u32) -> RanOn {

@@ -8,6 +8,8 @@ mod database;
 #[cfg(test)]
 mod histories;
 #[cfg(test)]
+mod migrating;
+#[cfg(test)]
 #[path = "../poll/mod.rs"]
 mod poll;
 #[cfg(test)]

@@ -54,8 +54,9 @@ fn check(detail: &JobDetail, expected: &histories::Expected) {
     let ends: BTreeMap<u32, (AttemptState, bool)> =
         detail.attempts.iter().map(|attempt| (attempt.attempt, (attempt.state, attempt.superseded))).collect();
     assert_eq!(ends, expected.ends);
-    for AttemptRow { state, timings, failure, .. } in &detail.attempts {
-        assert_eq!(timings.is_some(), *state != AttemptState::Running);
+    for AttemptRow { attempt, state, timings, failure, .. } in &detail.attempts {
+        let told = (*state != AttemptState::Running).then(|| histories::timings(*attempt));
+        assert_eq!(*timings, told);
         assert_eq!(failure.is_some(), !matches!(state, AttemptState::Running | AttemptState::Succeeded));
     }
 }

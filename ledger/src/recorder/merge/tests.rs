@@ -91,13 +91,22 @@ fn an_event_that_no_column_holds_is_refused_by_the_field() {
     let Event::AttemptFinished(event) = finished(job_id, 1, AttemptState::Succeeded, AT) else { unreachable!() };
     let mut huge = event.clone();
     huge.timings.launches_us = vec![i64::MAX as u64, 1];
+    let mut slow = event.clone();
+    slow.timings.fetch_us = u64::MAX;
     let mut early = event.clone();
     early.at_ms = -1;
     let mut running = event.clone();
     running.state = AttemptState::Running;
     let mut many = event;
     many.attempt = u32::MAX;
-    for (event, field) in [(huge, "timings.launches_us"), (early, "at_ms"), (running, "state"), (many, "attempt")] {
+    let events = [
+        (huge, "timings.launches_us"),
+        (slow, "timings.fetch_us"),
+        (early, "at_ms"),
+        (running, "state"),
+        (many, "attempt"),
+    ];
+    for (event, field) in events {
         let mut changes = Changes::default();
         let error = changes.add(&Event::AttemptFinished(event)).unwrap_err();
         assert!(error.to_string().starts_with(field), "{error}");

@@ -68,21 +68,22 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
         r#"/* recorder::write::attempts::ends */
         insert into attempts as known
             (job_id, attempt, state, superseded, worker, device, device_name, emulated, finished_at, verdict, failure_code,
-             failure_message, failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
-             launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, retry_at)
+             failure_message, failure_detail, failure_line, output_bytes, queue_us, wait_us, fetch_us, compile_us, load_us,
+             copy_in_us, launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, retry_at)
         select new.job_id, new.attempt, new.state, new.state <> 'lost' and jobs.final_attempt <> new.attempt, new.worker,
                new.device, new.device_name, new.emulated, new.finished_at, new.verdict, new.failure_code,
                new.failure_message, new.failure_detail, new.failure_line, new.output_bytes, new.queue_us, new.wait_us,
-               new.compile_us, new.load_us, new.copy_in_us, new.launches_us::bigint[], new.copy_out_us, new.total_us,
+               new.fetch_us, new.compile_us, new.load_us, new.copy_in_us, new.launches_us::bigint[], new.copy_out_us, new.total_us,
                new.device_bytes_peak, new.module_cached, new.retry_at
         from unnest(
             $1::uuid[], $2::timestamptz[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
             $9::text[], $10::text[], $11::text[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
             $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[],
-            $24::text[], $25::bool[], $26::timestamptz[])
+            $24::text[], $25::bool[], $26::timestamptz[], $27::bigint[])
             as new (job_id, id_at, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
                     failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
-                    launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated, retry_at)
+                    launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated, retry_at,
+                    fetch_us)
         join jobs using (job_id, id_at)
         on conflict (job_id, attempt) do update set
             state = excluded.state,
@@ -100,6 +101,7 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
             output_bytes = excluded.output_bytes,
             queue_us = excluded.queue_us,
             wait_us = excluded.wait_us,
+            fetch_us = excluded.fetch_us,
             compile_us = excluded.compile_us,
             load_us = excluded.load_us,
             copy_in_us = excluded.copy_in_us,
@@ -136,6 +138,7 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
         &columns.device_name as &[Option<&str>],
         &columns.emulated as &[Option<bool>],
         &columns.retry_at as &[Option<DateTime<Utc>>],
+        &columns.fetch_us,
     )
     .execute(connection)
     .await?;
@@ -172,6 +175,7 @@ struct EndColumns<'a> {
     output_bytes: Vec<i64>,
     queue_us: Vec<i64>,
     wait_us: Vec<i64>,
+    fetch_us: Vec<i64>,
     compile_us: Vec<i64>,
     load_us: Vec<i64>,
     copy_in_us: Vec<i64>,
@@ -221,6 +225,7 @@ impl<'a> EndColumns<'a> {
         let timings = &end.timings;
         self.queue_us.push(timings.queue_us);
         self.wait_us.push(timings.wait_us);
+        self.fetch_us.push(timings.fetch_us);
         self.compile_us.push(timings.compile_us);
         self.load_us.push(timings.load_us);
         self.copy_in_us.push(timings.copy_in_us);
