@@ -8,8 +8,8 @@ goes away.
   state          succeeded, failed, cancelled, expired or dead; null: the end was not waited for
   attempt        the number of the attempt that ended the job, from 1; there may be gaps
   ran_on         worker, device, device_name, emulated
-  timings        queue_us, wait_us, compile_us, load_us, copy_in_us, launches_us (a list),
-                 copy_out_us, total_us, device_bytes_peak, module_cached
+  timings        queue_us, wait_us, fetch_us, compile_us, load_us, copy_in_us, launches_us
+                 (a list), copy_out_us, total_us, device_bytes_peak, module_cached
   round_trip_us  from submitting to the reply, by this machine's clock
   outputs        a list of name, dtype, shape, file
   failure        verdict (user, timeout, out_of_memory, device, infrastructure), code, message,

@@ -148,6 +148,7 @@ pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
     let cached = if timings.module_cached { " (cached)" } else { "" };
     let mut steps = vec![
         ("queue".to_owned(), timings.queue_us),
+        ("fetch".to_owned(), timings.fetch_us),
         ("compile".to_owned(), timings.compile_us),
         ("wait for the executor".to_owned(), timings.wait_us),
         (format!("load{cached}"), timings.load_us),
@@ -211,6 +212,7 @@ mod tests {
             output_bytes: None,
             timings: Some(Timings {
                 queue_us: 1_500,
+                fetch_us: 12_000,
                 compile_us: 250_000,
                 load_us: 900,
                 copy_in_us: 4_000,
