@@ -14,11 +14,15 @@ use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
     time::Duration,
 };
 
 use gpufleet_schema::BlobDigest;
-use tokio::{sync::Semaphore, task::spawn_blocking, time::timeout};
+use tokio::{
+    sync::{Semaphore, oneshot},
+    time::timeout,
+};
 
 pub use self::prune::Pruned;
 
@@ -161,9 +165,16 @@ impl BlobStore {
         let steps = Arc::clone(&self.steps);
         let working = async move {
             let permit = steps.acquire_owned().await.expect("the semaphore is never closed");
-            // The permit goes along: a step that hangs keeps its place for as long as its thread.
-            let done = spawn_blocking(move || (work(&folder), permit)).await;
-            done.expect("a step does not panic").0
+            let (done, doing) = oneshot::channel();
+            // No thread of the runtime's: one that hangs would keep the process from its end.
+            thread::Builder::new().name("blob-store".to_owned()).spawn(move || {
+                let result = work(&folder);
+                // A step that hangs keeps its place for as long as its thread.
+                drop(permit);
+                // Nobody may wait for it any more.
+                drop(done.send(result));
+            })?;
+            doing.await.map_err(|_| io::Error::other("its thread has panicked"))?
         };
         match timeout(deadline, working).await {
             Ok(done) => done.map_err(|source| BlobError::Io { step, folder: self.folder.to_path_buf(), source }),
@@ -171,3 +182,6 @@ impl BlobStore {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

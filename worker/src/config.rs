@@ -38,6 +38,7 @@ pub mod env {
     pub const CACHE_SIZE: &str = "GPUFLEET_CACHE_SIZE";
     pub const EXECUTOR_USER: &str = "GPUFLEET_EXECUTOR_USER";
     pub const METRICS: &str = "GPUFLEET_METRICS";
+    pub const BLOBS: &str = "GPUFLEET_BLOBS";
 }
 
 /// Options of `gpufleet-worker run`.
@@ -134,6 +135,11 @@ pub struct Options {
     #[arg(long, value_name = "SIZE", env = env::CACHE_SIZE, default_value = cache::SIZE_DEFAULT)]
     cache_size: Size,
 
+    /// The blob store: a folder that producers see as well, where arrays wait that no message carries. Whoever may write there may store
+    /// some, and whoever knows what an array contains may read it. Without it, jobs that bring or return such arrays go to other workers
+    #[arg(long, value_name = "FOLDER", env = env::BLOBS)]
+    blobs: Option<PathBuf>,
+
     /// Where Prometheus finds /metrics, as in 127.0.0.1:9464; without it nothing is served. Whoever reaches the address can read names of
     /// pools and devices, so let it be the loopback's or a private network's; port 0 takes a free one, which the log tells
     #[arg(long, value_name = "ADDRESS", env = env::METRICS)]
@@ -182,6 +188,8 @@ pub struct Config {
     pub sandbox: Sandbox,
     pub executor_user: Option<String>,
     pub cache: CacheSpec,
+    /// The blob store's folder, if there is one.
+    pub blobs: Option<PathBuf>,
     /// Where metrics are served, if they are.
     pub metrics: Option<SocketAddr>,
     pub ready_file: Option<PathBuf>,
@@ -228,6 +236,7 @@ impl TryFrom<Options> for Config {
             sandbox: options.sandbox,
             executor_user: options.executor_user,
             cache: CacheSpec::of(options.cache_dir, options.cache_size),
+            blobs: options.blobs,
             metrics: options.metrics,
             ready_file: options.ready_file,
         })

@@ -25,6 +25,8 @@ pub enum Ending {
     },
     /// The scheduler had let it in, and still the device had too little memory, caches given up: others may have been there.
     ShortOfMemory(Failure),
+    /// What it brings can't be fetched, or what it returned not stored, here and now.
+    Unavailable(Failure),
     /// Somebody wants it no more.
     Cancelled {
         reason: String,
@@ -41,7 +43,7 @@ pub enum Ending {
 impl Ending {
     /// Whether a cancellation still changes anything: what has an outcome of its own keeps it.
     pub fn can_be_cancelled(&self) -> bool {
-        matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Misfit { .. })
+        matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Unavailable(_) | Self::Misfit { .. })
     }
 }
 
@@ -91,6 +93,12 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
         Ending::ShortOfMemory(failure) => {
             Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
         }
+        // Another worker may have what this one lacks, and a store that is away may come back.
+        Ending::Unavailable(failure) => {
+            let losses = losses.saturating_add(1);
+            let again = Disposition::Again { losses, failure: failure.clone(), after: Some(retry_rung(losses)) };
+            if losses < attempts_max && delivery_count < DELIVERIES_MAX { again } else { given_up(failure, losses) }
+        }
         Ending::Cancelled { reason } => {
             let failure = Failure::new(Verdict::User, FailureCode::Cancelled, reason);
             Disposition::Final { state: AttemptState::Cancelled, failure: Some(failure), dead_letter: None }
@@ -98,6 +106,13 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
         Ending::Misfit { way, wait } => Disposition::PassOn { way, after: wait },
         Ending::HandedBack => Disposition::HandBack,
     }
+}
+
+/// Kept for a person: once the store is well again, the job can be submitted anew from there.
+fn given_up(failure: Failure, attempts: u32) -> Disposition {
+    let message = format!("gave up after {attempts} attempts; the last one: {}", failure.message);
+    let failure = Failure { message: message.clone(), ..failure };
+    Disposition::Final { state: AttemptState::Dead, failure: Some(failure), dead_letter: Some(message) }
 }
 
 /// An innocent job is tried again at once. A suspect waits, the longer the more it lost: what ailed its executor may pass.
@@ -157,6 +172,26 @@ mod tests {
         assert!(matches!(short(0, 3), Disposition::Again { losses: 1, after: Some(_), .. }));
         assert!(matches!(short(1, 3), Disposition::Final { state: AttemptState::Failed, .. }));
         assert!(matches!(short(0, 1), Disposition::Final { state: AttemptState::Failed, .. }));
+    }
+
+    #[test]
+    fn a_job_whose_blobs_are_not_there_is_tried_again_and_kept_in_the_end() {
+        let without = |losses, delivery_count| {
+            let failure = Failure::new(Verdict::Infrastructure, FailureCode::BlobUnavailable, "no blob");
+            dispose(Ending::Unavailable(failure), losses, 3, delivery_count)
+        };
+        let Disposition::Again { losses: 1, after: Some(Rung { seconds: 1, .. }), failure } = without(0, 0) else {
+            panic!("not again")
+        };
+        assert_eq!(failure.code, FailureCode::BlobUnavailable);
+        assert!(matches!(without(1, 0), Disposition::Again { losses: 2, .. }));
+        for last in [without(2, 0), without(0, DELIVERIES_MAX)] {
+            let Disposition::Final { state, failure: Some(failure), dead_letter: Some(reason) } = last else {
+                panic!("not final")
+            };
+            assert_eq!((state, failure.code), (AttemptState::Dead, FailureCode::BlobUnavailable));
+            assert!(reason.ends_with("attempts; the last one: no blob"), "{reason}");
+        }
     }
 
     #[test]

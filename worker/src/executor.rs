@@ -20,6 +20,7 @@ mod claims;
 mod clocks;
 mod cubin;
 mod cuda;
+mod fetching;
 mod flight;
 pub mod handle;
 mod keeper;

@@ -23,7 +23,7 @@ pub const UNFIT: u8 = 12;
 pub fn code(error: &WorkerError) -> ExitCode {
     ExitCode::from(match error {
         WorkerError::ReadyFile { .. } | WorkerError::Signals(_) => 1,
-        WorkerError::Cache(_) | WorkerError::Metrics { .. } => 2,
+        WorkerError::Cache(_) | WorkerError::Blobs(_) | WorkerError::Metrics { .. } => 2,
         WorkerError::Connect(_) | WorkerError::Declare(_) | WorkerError::Orders(_) => 7,
         WorkerError::Inventory(_) | WorkerError::Choice(_) => NO_DEVICE,
         WorkerError::DevicesLost(_) => 11,

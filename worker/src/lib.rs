@@ -4,6 +4,7 @@
 //! may die alone; a compiler child runs NVRTC and is gone a moment later; two more children list the devices and read how they fare. A
 //! person calls it to check a device (`selftest`) or to compile a file as a worker would (`compile`).
 
+mod blobs;
 pub mod compiler;
 pub mod config;
 pub mod disposition;

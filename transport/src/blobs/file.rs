@@ -13,7 +13,7 @@ use gpufleet_schema::{BlobDigest, BlobHasher, MessageId};
 pub(super) const PREFIX: &str = "sha256-";
 /// What is being written; nobody reads it.
 pub(super) const PART_PREFIX: &str = ".part-";
-/// So that hashing finds in the processor's cache what was just read.
+/// Hashing then finds in the processor's cache what was just copied.
 const PIECE_BYTES: usize = 256 << 10;
 
 /// What reading came to.
@@ -25,7 +25,7 @@ pub(super) enum Read {
     OtherContents,
 }
 
-fn path(folder: &Path, digest: BlobDigest) -> PathBuf {
+pub(super) fn path(folder: &Path, digest: BlobDigest) -> PathBuf {
     folder.join(format!("{PREFIX}{}", digest.hex()))
 }
 
@@ -51,56 +51,69 @@ pub(super) fn read(folder: &Path, digest: BlobDigest, into: &mut [u8]) -> io::Re
     Ok(if hasher.finish() == digest { Read::Whole } else { Read::OtherContents })
 }
 
-/// Writes a blob, unless it is there.
+/// Writes a blob, unless it is there whole.
 pub(super) fn write(folder: &Path, digest: BlobDigest, bytes: &[u8]) -> io::Result<()> {
-    if is_there(folder, digest, bytes)? {
+    if is_there(folder, digest, bytes.len() as u64)? {
         return Ok(());
     }
     let part = folder.join(format!("{PART_PREFIX}{}", MessageId::new()));
-    let written = write_part(&part, bytes).and_then(|()| fs::rename(&part, path(folder, digest)));
+    let written = write_part(&part, digest, bytes).and_then(|()| fs::rename(&part, path(folder, digest)));
     if let Err(error) = written {
         // What can't be removed is pruned later.
-        let _left = fs::remove_file(&part);
+        drop(fs::remove_file(&part));
         return Err(error);
     }
-    // The name is on the disk as well.
+    // The name is to be on the disk as well.
     File::open(folder)?.sync_all()
 }
 
-fn write_part(part: &Path, bytes: &[u8]) -> io::Result<()> {
+/// The bytes may lie in memory that is shared with a process which is not trusted: what is written is what was hashed, lest a wrong blob
+/// take the place of a right one.
+fn write_part(part: &Path, digest: BlobDigest, bytes: &[u8]) -> io::Result<()> {
     let mut file = OpenOptions::new().write(true).create_new(true).mode(0o644).open(part)?;
-    file.write_all(bytes)?;
+    let mut hasher = BlobHasher::new();
+    let mut own = Vec::with_capacity(PIECE_BYTES);
+    for piece in bytes.chunks(PIECE_BYTES) {
+        own.clear();
+        own.extend_from_slice(piece);
+        hasher.update(&own);
+        file.write_all(&own)?;
+    }
+    if hasher.finish() != digest {
+        return Err(io::Error::other("the bytes changed while they were stored"));
+    }
     file.sync_all()
 }
 
 /// Whether somebody has stored it whole. It then counts as new, so that it is not pruned before its job has run.
-fn is_there(folder: &Path, digest: BlobDigest, bytes: &[u8]) -> io::Result<bool> {
-    let Some((mut file, length)) = open(folder, digest)? else { return Ok(false) };
-    if length != bytes.len() as u64 {
+fn is_there(folder: &Path, digest: BlobDigest, length: u64) -> io::Result<bool> {
+    let Some((file, found)) = open(folder, digest)? else { return Ok(false) };
+    if found != length || digest_of(&file)? != digest {
         return Ok(false);
     }
-    let mut piece = vec![0; PIECE_BYTES];
-    for wanted in bytes.chunks(PIECE_BYTES) {
-        let found = &mut piece[..wanted.len()];
-        match file.read_exact(found) {
-            Ok(()) if found == wanted => {}
-            Ok(()) => return Ok(false),
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-            Err(error) => return Err(error),
-        }
-    }
     match file.set_modified(SystemTime::now()) {
-        // Somebody else's, in a folder where each may remove only what is his: it stays as old as its owner says.
+        // Somebody else's, in a folder where each may change only what is his: it stays as old as its owner says.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(true),
         renewed => renewed.map(|()| true),
+    }
+}
+
+fn digest_of(mut file: &File) -> io::Result<BlobDigest> {
+    let mut hasher = BlobHasher::new();
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match file.read(&mut piece)? {
+            0 => return Ok(hasher.finish()),
+            length => hasher.update(&piece[..length]),
+        }
     }
 }
 
 /// A blob's file and its length, if it is there. Whoever may write to the folder may have put anything under its name: no link is
 /// followed, and nothing is waited for.
 fn open(folder: &Path, digest: BlobDigest) -> io::Result<Option<(File, u64)>> {
-    let options = libc::O_NOFOLLOW | libc::O_NONBLOCK;
-    let file = match OpenOptions::new().read(true).custom_flags(options).open(path(folder, digest)) {
+    let flags = libc::O_NOFOLLOW | libc::O_NONBLOCK;
+    let file = match OpenOptions::new().read(true).custom_flags(flags).open(path(folder, digest)) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(error),

@@ -9,6 +9,7 @@ use std::{
 };
 
 use gpufleet_schema::{Failure, FailureCode, Inline, Program, Task, Timings, Verdict};
+use gpufleet_transport::BlobStore;
 use tokio::{
     sync::{Notify, Semaphore, oneshot, watch},
     time::timeout,
@@ -17,6 +18,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     CudaSpec, claims,
+    fetching::fetch,
     flight::{Announcer, Ended, Pending, Shared, Stop, Watched},
     keeper::Ward,
     link,
@@ -94,6 +96,8 @@ pub struct ExecutorJob<'a> {
     pub alone: bool,
     /// What the executor may keep for later jobs while this one runs; see [`MemoryReport`].
     pub kept_max: u64,
+    /// Where the blobs are that the task names.
+    pub blobs: Option<&'a BlobStore>,
     /// Cancelled when nobody wants the outcome any more: a job that waits leaves the line, one that runs is ended with its executor,
     /// for no API stops a kernel.
     pub cancel: &'a CancellationToken,
@@ -105,7 +109,7 @@ pub struct Finished {
     pub outcome: Result<Vec<OutputBytes>, Failure>,
     /// All but `queue_us` and `wait_us`.
     pub timings: Timings,
-    /// How long it waited inside [`Executor::run`] for staging memory and a lane; a part of `wait_us`.
+    /// How long it waited inside [`Executor::run`] for staging memory and a lane, and not for its blobs; a part of `wait_us`.
     pub waited: Duration,
 }
 
@@ -279,7 +283,11 @@ impl Executor {
         let code = code(&job.task.program, compiled).map_err(Stop::failed)?;
         let layout = Layout::of(job.task).map_err(Stop::failed)?;
         let waiting = Instant::now();
-        let mut slot = shared.unless_over(job.cancel, shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
+        let slot = shared.unless_over(job.cancel, shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
+        let fetching = Instant::now();
+        let fetched = fetch(job.blobs, layout.blobs(job.task), slot);
+        let mut slot = shared.unless_over(job.cancel, fetched).await?.map_err(Stop::failed)?;
+        let fetched = fetching.elapsed();
         let id = shared.next_job();
         let mut run = layout.stage(job.task, &mut slot, id).map_err(Stop::failed)?;
         let headers = Header::of(job.task);
@@ -288,7 +296,7 @@ impl Executor {
         let lanes = if job.alone { shared.lanes_max } else { 1 };
         let permit = shared.unless_over(job.cancel, Arc::clone(&shared.lanes).acquire_many_owned(lanes as u32)).await?;
         let permit = permit.expect("the semaphore is never closed");
-        let waited = waiting.elapsed();
+        let waited = waiting.elapsed() - fetched;
         let slot = Arc::new(slot);
         let (answer, ending) = oneshot::channel();
         let pending = Pending {
@@ -307,6 +315,7 @@ impl Executor {
                 let (launches, device_bytes) = (job.task.launches.len(), shared.device.memory_bytes);
                 let mut timings = claims::timings(timings, started.elapsed(), launches, device_bytes);
                 timings.compile_us = compile_us;
+                timings.fetch_us = fetched.as_micros() as u64;
                 if timings.total_us == 0 {
                     timings.total_us = started.elapsed().as_micros() as u64;
                 }

@@ -3,10 +3,11 @@
 use std::{collections::HashMap, fmt, ops::Deref, ops::Range, sync::Arc};
 
 use gpufleet_schema::{
-    Arg, Buffer, Data, Dtype, Failure, FailureCode, Inline, Launch, Number, Output, Size, Task, Verdict,
-    bounds::MESSAGE_BYTES_MAX,
+    Arg, Buffer, Data, Dtype, Failure, FailureCode, Inline, LargeOutputs, Launch, Number, Output, Size, Task, Verdict,
+    bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX},
 };
 
+use super::fetching::Wanted;
 use crate::ipc::{
     message::{ArgPlan, BufferPlan, Contents, LaunchPlan, OutputPlan, Run},
     slab::Slot,
@@ -57,7 +58,8 @@ impl Layout {
                     .ok_or_else(|| invalid(format!("outputs: no buffer is named {name:?}")))
             })
             .collect::<Result<_, _>>()?;
-        let mut staged: Vec<bool> = task.buffers.iter().map(|buffer| matches!(buffer.data, Data::Inline(_) | Data::Blob(_))).collect();
+        let mut staged: Vec<bool> =
+            task.buffers.iter().map(|buffer| matches!(buffer.data, Data::Inline(_) | Data::Blob(_))).collect();
         outputs.iter().for_each(|output| staged[*output] = true);
         check_outputs(task, &outputs)?;
         check_memory(task)?;
@@ -74,7 +76,17 @@ impl Layout {
         Ok(Self { bytes, offsets, outputs })
     }
 
-    /// Copies the task's bytes into its slot and says where everything is.
+    /// The blobs that the task names, and where they go.
+    pub(crate) fn blobs(&self, task: &Task<'_>) -> Vec<Wanted> {
+        let wanted = |(buffer, offset): (&Buffer<'_>, &Option<u64>)| {
+            let Data::Blob(digest) = buffer.data else { return None };
+            let (start, bytes) = ((*offset)? as usize, buffer.bytes()? as usize);
+            Some((digest, start..start + bytes))
+        };
+        task.buffers.iter().zip(&self.offsets).filter_map(wanted).collect()
+    }
+
+    /// Copies the task's bytes into its slot and says where everything is. Its blobs are there already.
     pub(crate) fn stage(&self, task: &Task<'_>, slot: &mut Slot, job: u64) -> Result<Run, Failure> {
         let mut buffers = Vec::with_capacity(task.buffers.len());
         for (buffer, offset) in task.buffers.iter().zip(&self.offsets) {
@@ -141,16 +153,20 @@ fn size(buffer: &Buffer<'_>) -> Result<u64, Failure> {
 
 fn check_outputs(task: &Task<'_>, outputs: &[usize]) -> Result<(), Failure> {
     let total = outputs.iter().try_fold(0_u64, |sum, output| sum.checked_add(task.buffers[*output].bytes()?));
-    if total.is_some_and(|total| total <= MESSAGE_BYTES_MAX as u64) {
+    let (max, who) = match task.large_outputs {
+        LargeOutputs::Inline => (MESSAGE_BYTES_MAX as u64, "a reply carries"),
+        LargeOutputs::Blob => (BLOBS_BYTES_MAX, "a job may return"),
+    };
+    if total.is_some_and(|total| total <= max) {
         return Ok(());
     }
     Err(Failure::new(
         Verdict::User,
         FailureCode::OutputTooLarge,
         format!(
-            "the outputs are {} together, a reply carries at most {} MiB; return less, or split the job",
+            "the outputs are {} together, {who} at most {}; return less, or split the job",
             total.map_or_else(|| "beyond measure".to_owned(), |total| Size(total).to_string()),
-            MESSAGE_BYTES_MAX >> 20,
+            Size(max),
         ),
     ))
 }
@@ -172,15 +188,12 @@ fn contents(buffer: &Buffer<'_>, offset: Option<u64>, slot: &mut Slot) -> Result
     match &buffer.data {
         Data::Zeros => Ok(Contents::Zeros),
         Data::Fill(number) => Ok(Contents::Pattern(element(*number, buffer.dtype, &buffer.name)?)),
-        Data::Blob(_) => {
-            let offset = offset.expect("every blob was given a place");
-            Ok(Contents::Staged(slot.place(offset)))
-        }
         Data::Inline(inline) => {
             let offset = offset.expect("every inline buffer was given a place");
             copy(inline, buffer, slot, offset as usize)?;
             Ok(Contents::Staged(slot.place(offset)))
         }
+        Data::Blob(_) => Ok(Contents::Staged(slot.place(offset.expect("every blob was given a place")))),
     }
 }
 
@@ -241,6 +254,12 @@ impl Deref for StagedBytes {
 
     fn deref(&self) -> &[u8] {
         self.slot.bytes(self.range.clone())
+    }
+}
+
+impl AsRef<[u8]> for StagedBytes {
+    fn as_ref(&self) -> &[u8] {
+        self
     }
 }
 

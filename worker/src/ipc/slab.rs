@@ -2,7 +2,8 @@
 //!
 //! Slots come in classes, powers of two from [`SLOT_BYTES_MIN`]. Slots of the smallest class share segments; each larger slot is a segment
 //! of its own. Freed slots are kept for the next job of their class, because pinning is dear. What is in use never exceeds the capacity:
-//! whoever would exceed it waits, first come first served. What is mapped never exceeds twice the capacity.
+//! whoever would exceed it waits, first come first served. What is mapped never exceeds twice the capacity, but for a job that brings or
+//! returns more than that: it has all of it, alone, and a segment as large as it needs, which goes with it.
 
 use std::{
     collections::BTreeMap,
@@ -11,6 +12,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard},
 };
 
+use gpufleet_schema::bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{message::Place, segment::Segment};
@@ -22,6 +24,8 @@ const SLOTS_PER_SHARED_SEGMENT: u64 = 64;
 /// Staging for the jobs in flight on one executor. A job's inputs and outputs each fit a message of 16 MiB, so this is room for eight
 /// of the largest; smaller ones are bounded by the executor's lanes long before.
 pub const CAPACITY_BYTES: u64 = 256 << 20;
+/// What a job can bring and return: blobs and a message, either way.
+pub const SLOT_BYTES_MAX: u64 = 2 * (BLOBS_BYTES_MAX + MESSAGE_BYTES_MAX as u64);
 
 /// Where segments come and go is told to the executor by this.
 pub trait Announce: Send + Sync {
@@ -49,7 +53,7 @@ pub struct Slot {
 /// No staging memory for a job.
 #[derive(Debug, thiserror::Error)]
 pub enum SlabError {
-    #[error("stage {bytes} bytes, a job may have at most {CAPACITY_BYTES}")]
+    #[error("stage {bytes} bytes, a job may have at most {SLOT_BYTES_MAX}")]
     TooLarge { bytes: u64 },
     #[error("make a segment of shared memory")]
     Segment(#[from] io::Error),
@@ -84,7 +88,7 @@ impl Slab {
     /// Waits for a slot of at least `bytes`. Cancelling gives up the place in the queue and nothing else.
     pub async fn take(&self, bytes: u64) -> Result<Slot, SlabError> {
         let class = class(bytes).ok_or(SlabError::TooLarge { bytes })?;
-        let units = (class / SLOT_BYTES_MIN) as u32;
+        let units = (class.min(CAPACITY_BYTES) / SLOT_BYTES_MIN) as u32;
         let permit =
             Arc::clone(&self.shared.units).acquire_many_owned(units).await.expect("the semaphore is never closed");
         let Free { segment, id, offset } = self.shared.free_slot(class)?;
@@ -94,8 +98,11 @@ impl Slab {
 
 /// The size of the slot that `bytes` get, unless no slot is that large.
 fn class(bytes: u64) -> Option<u64> {
-    let class = bytes.checked_next_power_of_two()?.max(SLOT_BYTES_MIN);
-    (class <= CAPACITY_BYTES).then_some(class)
+    match bytes {
+        0..=CAPACITY_BYTES => Some(bytes.next_power_of_two().max(SLOT_BYTES_MIN)),
+        ..=SLOT_BYTES_MAX => Some(bytes.next_multiple_of(SLOT_BYTES_MIN)),
+        _ => None,
+    }
 }
 
 impl Shared {
@@ -183,8 +190,14 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
+        let mut state = self.shared.state();
+        if self.bytes > CAPACITY_BYTES {
+            self.shared.announce.dropped(self.id);
+            state.mapped_bytes -= self.bytes;
+            return;
+        }
         let free = Free { segment: Arc::clone(&self.segment), id: self.id, offset: self.offset };
-        self.shared.state().free.entry(self.bytes).or_default().push(free);
+        state.free.entry(self.bytes).or_default().push(free);
     }
 }
 
@@ -202,7 +215,12 @@ impl std::fmt::Debug for Slab {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicI64, Ordering};
+    use std::{
+        pin::pin,
+        sync::atomic::{AtomicI64, Ordering},
+    };
+
+    use futures::poll;
 
     use super::*;
 
@@ -245,7 +263,23 @@ mod tests {
         assert_eq!(segments.load(Ordering::Relaxed), 1);
         drop(slab.take(CAPACITY_BYTES / 2).await.unwrap());
         assert_eq!(segments.load(Ordering::Relaxed), 1, "the large free segment made room");
-        assert!(matches!(slab.take(CAPACITY_BYTES + 1).await, Err(SlabError::TooLarge { .. })));
+    }
+
+    #[tokio::test]
+    async fn a_job_beyond_the_capacity_has_all_of_it_alone_and_leaves_nothing() {
+        let segments = Arc::new(AtomicI64::new(0));
+        let slab = Slab::new(Box::new(Count(Arc::clone(&segments))));
+        drop(slab.take(CAPACITY_BYTES).await.unwrap());
+        let large = slab.take(CAPACITY_BYTES + 1).await.unwrap();
+        assert_eq!(large.len() as u64, CAPACITY_BYTES + SLOT_BYTES_MIN, "no more than it needs");
+        assert_eq!(segments.load(Ordering::Relaxed), 1, "the free segment has made room");
+        let mut small = pin!(slab.take(1));
+        assert!(poll!(small.as_mut()).is_pending());
+        drop(large);
+        assert_eq!(segments.load(Ordering::Relaxed), 0);
+        let _small = small.await.unwrap();
+        let beyond = slab.take(SLOT_BYTES_MAX + 1).await.unwrap_err();
+        assert_eq!(beyond.to_string(), "stage 2181038081 bytes, a job may have at most 2181038080");
     }
 
     #[tokio::test]

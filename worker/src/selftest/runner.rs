@@ -55,6 +55,7 @@ impl Runner {
                 time_limit,
                 alone: false,
                 kept_max: u64::MAX,
+                blobs: None,
                 cancel: &cancel,
             })
             .await

@@ -1,30 +1,19 @@
 //! A job of a message, and what became of it.
 
-use gpufleet_schema::{AttemptFinished, AttemptState, Encoding, Event, Output, RanOn, Reply, Task, Timings};
+use gpufleet_schema::{AttemptFinished, AttemptState, Encoding, Event, RanOn, Reply, Task, Timings};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, info, warn};
 
-use super::{Supervisor, clock::unix_ms, envelope::Envelope, output_room::OutputRoom};
-use crate::{
-    disposition::{Disposition, dispose},
-    executor::OutputBytes,
-};
+use super::{Supervisor, arrays::Returned, clock::unix_ms, envelope::Envelope, output_room::OutputRoom};
+use crate::disposition::{Disposition, dispose};
 
 pub(super) struct Concluded<'a, 'b> {
     pub(super) task: &'b Task<'a>,
     pub(super) disposition: Disposition,
-    outputs: Outputs,
+    outputs: Vec<Returned>,
     timings: Timings,
     ran_on: Option<RanOn>,
     _room: Option<OwnedSemaphorePermit>,
-}
-
-/// What the job returns.
-enum Outputs {
-    /// Still in the executor's staging memory, for a reply that goes out now.
-    Staged(Vec<OutputBytes>),
-    /// Copied from there, for a reply that waits for others.
-    Kept(Vec<Output<'static>>),
 }
 
 impl Supervisor {
@@ -43,8 +32,8 @@ impl Supervisor {
             self.metrics.attempt_ended(envelope.pool_id, state);
         }
         let outputs = match list {
-            None => Outputs::Staged(attempt.outputs),
-            Some(_) => Outputs::Kept(attempt.outputs.iter().map(|output| output.as_output().into_owned()).collect()),
+            None => attempt.outputs,
+            Some(_) => attempt.outputs.into_iter().map(Returned::kept).collect(),
         };
         Concluded { task, disposition, outputs, timings: attempt.timings, ran_on: attempt.ran_on, _room: attempt.room }
     }
@@ -70,7 +59,7 @@ impl Supervisor {
             state,
             failure,
             retry_at_ms,
-            output_bytes: job.output_bytes() as u64,
+            output_bytes: job.outputs.iter().map(Returned::bytes).sum::<usize>() as u64,
             timings: job.timings.clone(),
             job: job.ran_on.is_none().then(|| Box::new(self.job_info(job.task, envelope))),
         }))
@@ -86,11 +75,9 @@ impl Concluded<'_, '_> {
         self.disposition == Disposition::HandBack
     }
 
-    pub(super) fn output_bytes(&self) -> usize {
-        match &self.outputs {
-            Outputs::Staged(outputs) => outputs.iter().map(|output| output.bytes.len()).sum(),
-            Outputs::Kept(outputs) => outputs.iter().map(Output::inline_bytes).sum(),
-        }
+    /// What its outputs take in a reply.
+    pub(super) fn inline_bytes(&self) -> usize {
+        self.outputs.iter().map(Returned::inline_bytes).sum()
     }
 
     pub(super) fn failure_bytes(&self) -> usize {
@@ -105,17 +92,13 @@ impl Concluded<'_, '_> {
     /// The reply, if the job is over.
     pub(super) fn reply(&self, attempt: u32) -> Option<Reply<'_>> {
         let Disposition::Final { state, failure, .. } = &self.disposition else { return None };
-        let outputs = match &self.outputs {
-            Outputs::Staged(outputs) => outputs.iter().map(OutputBytes::as_output).collect(),
-            Outputs::Kept(outputs) => outputs.iter().map(Output::borrowed).collect(),
-        };
         Some(Reply {
             version: gpufleet_schema::VERSION,
             job_id: self.task.job_id,
             attempt,
             state: *state,
             failure: failure.clone(),
-            outputs,
+            outputs: self.outputs.iter().map(Returned::as_output).collect(),
             timings: self.timings.clone(),
             ran_on: self.ran_on.clone(),
         })

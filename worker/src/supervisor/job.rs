@@ -9,6 +9,7 @@ use tracing::{debug, warn};
 use super::{
     Supervisor,
     admission::{Denied, Permit},
+    arrays::Returned,
     clock::{micros, unix_ms},
     envelope::Envelope,
     orders::Watch,
@@ -17,7 +18,7 @@ use super::{
 };
 use crate::{
     disposition::Ending,
-    executor::{Executor, ExecutorJob, Finished, LostCause, OutputBytes, RunError},
+    executor::{Executor, ExecutorJob, Finished, LostCause, RunError},
     failpoint::{self, Failpoint},
     scheduler::{Demand, DeviceId},
 };
@@ -26,7 +27,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) ending: Ending,
-    pub(super) outputs: Vec<OutputBytes>,
+    pub(super) outputs: Vec<Returned>,
     pub(super) timings: Timings,
     pub(super) ran_on: Option<RanOn>,
     /// For what a job of a list returns, until it is answered.
@@ -88,6 +89,10 @@ impl Supervisor {
         let (permit, device) = self.admit(&prepared, envelope, watch).await?;
         self.await_orders(&prepared, envelope, watch).await?;
         let attempt = self.run(&prepared, permit, device, envelope, watch).await;
+        let attempt = match self.store_outputs(&prepared.task, attempt.outputs).await {
+            Ok(outputs) => Attempt { outputs, ..attempt },
+            Err(ending) => Attempt { ending, outputs: Vec::new(), ..attempt },
+        };
         let room = room.filter(|_| !attempt.outputs.is_empty());
         Ok(Attempt { room, ..attempt })
     }
@@ -99,7 +104,7 @@ impl Supervisor {
         list: &OutputRoom,
         watch: &Watch,
     ) -> Result<OwnedSemaphorePermit, Ending> {
-        let waiting = self.leaving.run_until_cancelled(watch.or_cancelled(list.take(job.output_bytes())));
+        let waiting = self.leaving.run_until_cancelled(watch.or_cancelled(list.take(job.reply_bytes)));
         job.queue_limit.unless_expired(waiting).await?.ok_or(Ending::HandedBack)?.ok_or_else(cancelled)
     }
 
@@ -159,9 +164,9 @@ impl Supervisor {
         failpoint::reach(Failpoint::BeforeKernel);
         let Prepared { task, program, time_limit, .. } = job;
         let (program, time_limit, kept_max) = (*program, *time_limit, permit.kept_max);
-        let compiled = job.programs.of(slot.info.target());
+        let (compiled, blobs) = (job.programs.of(slot.info.target()), self.blobs.as_ref());
         let on_device =
-            ExecutorJob { task, pool, program, compiled, time_limit, alone, kept_max, cancel: watch.token() };
+            ExecutorJob { task, pool, program, compiled, time_limit, alone, kept_max, blobs, cancel: watch.token() };
         let (executor, told) = (slot.executor(pool), ran_on.clone());
         let executing = async move {
             let attempt = run_on(executor, on_device, ran_on).await;
@@ -217,9 +222,14 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: R
     };
     let is_deadly = is_deadly(&result, alone);
     let (ending, outputs, mut timings, waited) = match result {
-        Ok(Finished { outcome: Ok(outputs), timings, waited }) => (Ending::Succeeded, outputs, timings, waited),
+        Ok(Finished { outcome: Ok(outputs), timings, waited }) => {
+            (Ending::Succeeded, outputs.into_iter().map(Returned::Staged).collect(), timings, waited)
+        }
         Ok(Finished { outcome: Err(failure), timings, waited }) if failure.code == FailureCode::OutOfMemory => {
             (Ending::ShortOfMemory(failure), Vec::new(), timings, waited)
+        }
+        Ok(Finished { outcome: Err(failure), timings, waited }) if failure.code == FailureCode::BlobUnavailable => {
+            (Ending::Unavailable(failure), Vec::new(), timings, waited)
         }
         Ok(Finished { outcome: Err(failure), timings, waited }) => {
             (Ending::Failed(failure), Vec::new(), timings, waited)
@@ -236,9 +246,11 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: R
     Attempt { ending, outputs, timings, ran_on: Some(ran_on), room: None, is_deadly }
 }
 
-/// What a job's pool is charged for, where it is known: its work, and its wait for staging memory in a place that others could have had.
+/// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for its blobs in a place that
+/// others could have had.
 fn charge(timings: &Timings) -> Option<u64> {
-    (timings.total_us > 0).then(|| timings.total_us.saturating_add(timings.wait_us))
+    let held_us = timings.wait_us.saturating_add(timings.fetch_us);
+    (timings.total_us > 0).then(|| timings.total_us.saturating_add(held_us))
 }
 
 /// Whether a job that was running may be the reason for its executor's end.
@@ -266,8 +278,8 @@ mod tests {
 
     #[test]
     fn a_pool_pays_for_its_wait_for_staging_memory() {
-        let timings = |total_us, wait_us| Timings { total_us, wait_us, ..Timings::default() };
-        assert_eq!(charge(&timings(1_000, 500)), Some(1_500));
+        let timings = |total_us, wait_us| Timings { total_us, wait_us, fetch_us: 7, ..Timings::default() };
+        assert_eq!(charge(&timings(1_000, 500)), Some(1_507));
         assert_eq!(charge(&timings(u64::MAX, 1)), Some(u64::MAX), "an executor may say anything");
         assert_eq!(charge(&timings(0, 500)), None, "then it pays for as long as the place was held");
     }

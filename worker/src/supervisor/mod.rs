@@ -1,6 +1,7 @@
 //! The supervisor: takes messages, decides who runs when and where, replies, and reports. It never loads CUDA.
 
 mod admission;
+mod arrays;
 mod census;
 mod clock;
 mod conclusion;
@@ -37,7 +38,7 @@ use std::{
 
 use futures::future::{join_all, select_all};
 use gpufleet_schema::{Event, Priority, topology::task_queue};
-use gpufleet_transport::{Broker, ConnectError, DeclareError, EventSink, PublishError};
+use gpufleet_transport::{BlobError, BlobStore, Broker, ConnectError, DeclareError, EventSink, PublishError};
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
@@ -84,6 +85,8 @@ pub enum WorkerError {
     Orders(#[source] PublishError),
     #[error("failed to {0}")]
     Cache(#[from] StoreError),
+    #[error("failed to {0}; --blobs names the folder")]
+    Blobs(#[from] BlobError),
     #[error(
         "failed to serve metrics on {address}: {source}; --metrics takes another address or port, without it none are served"
     )]
@@ -102,6 +105,8 @@ pub(crate) struct Supervisor {
     devices: Vec<DeviceSlot>,
     monitor: Monitor,
     compiler: Arc<Compiler>,
+    /// Where arrays are that no message carries.
+    blobs: Option<BlobStore>,
     orders: Arc<Orders>,
     load: Arc<Load>,
     quarantine: Mutex<Quarantine>,
@@ -127,6 +132,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let promises: Vec<_> = config.pools.iter().map(|pool| pool.promise).collect();
     let admission = Admission::new(&promises);
     let store = start::store(&config.cache)?;
+    let blobs = start::blobs(config.blobs.as_deref()).await?;
     let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_user(config.executor_user.clone());
     let compiler = compiler.with_time_limit(config.compile_limit).with_pools(config.pools.len());
     let compiler = Arc::new(compiler.with_store(store));
@@ -148,6 +154,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let supervisor = Arc::new(Supervisor {
         events,
         compiler,
+        blobs,
         config,
         broker,
         admission,

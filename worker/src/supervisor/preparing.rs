@@ -7,9 +7,7 @@ use std::{
 
 use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
-use gpufleet_schema::{
-    Encoding, Failure, FailureCode, Limits, Program, Size, Task, Verdict, bounds::MESSAGE_BYTES_MAX,
-};
+use gpufleet_schema::{Encoding, Failure, FailureCode, Limits, Program, Task, Verdict};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Supervisor, clock::micros, envelope::Envelope, orders::Watch, queue_limit::QueueLimit};
@@ -26,18 +24,14 @@ use crate::{
 pub(super) struct Prepared<'a> {
     /// With its catalog kernel resolved.
     pub(super) task: Task<'a>,
+    /// What its outputs take in a reply.
+    pub(super) reply_bytes: u64,
     pub(super) time_limit: Duration,
     pub(super) queue_limit: QueueLimit,
     pub(super) demand: Demand,
     /// Its program's key, where all devices that it may run on take the same code.
     pub(super) program: Option<Key>,
     pub(super) programs: Programs,
-}
-
-impl Prepared<'_> {
-    pub(super) fn output_bytes(&self) -> u64 {
-        output_bytes(&self.task)
-    }
 }
 
 /// What a job's source was compiled to for each kind of device, and the microseconds that it took: none for what was kept.
@@ -64,9 +58,6 @@ impl Programs {
     }
 }
 
-/// What a reply needs besides the outputs' bytes: names, timings, a failure's text.
-const REPLY_OVERHEAD_BYTES: u64 = 256 << 10;
-
 /// Whoever waits is woken by a cancellation; [`Supervisor::attempt`] then says by whom.
 pub(super) fn cancelled() -> Ending {
     Ending::Cancelled { reason: String::new() }
@@ -85,7 +76,7 @@ impl Supervisor {
         self.check_policy(task, envelope)?;
         let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
-        check_reply_size(&plain, encoding)?;
+        let reply_bytes = self.reply_bytes(&plain, encoding)?;
         executor::check_memory(&plain).map_err(Ending::Failed)?;
         let (time_limit, queue_limit) = self.time_limits(&plain.limits, envelope)?;
         let queue_limit =
@@ -96,6 +87,11 @@ impl Supervisor {
             return Err(self.misfit(&plain, envelope).await);
         }
         self.check_quarantine(envelope.pool_id, &plain)?;
+        if plain.blob_bytes() > 0 {
+            let checking = watch.or_cancelled(self.leaving.run_until_cancelled(self.check_blobs(&plain)));
+            let checked = queue_limit.unless_expired(checking).await?.ok_or_else(cancelled)?;
+            checked.ok_or(Ending::HandedBack)??;
+        }
         let compiling = watch.or_cancelled(self.compile(&plain.program, envelope.pool_id, allowed));
         let programs = queue_limit.unless_expired(compiling).await?.ok_or_else(cancelled)??;
         let codes = codes(&plain.program, &programs)?;
@@ -108,7 +104,8 @@ impl Supervisor {
             allowed,
             returnable: !in_list,
         };
-        Ok(Prepared { task: plain, time_limit, queue_limit, demand, program, programs: programs.taken(&self.compiler) })
+        let programs = programs.taken(&self.compiler);
+        Ok(Prepared { task: plain, reply_bytes, time_limit, queue_limit, demand, program, programs })
     }
 
     /// By the pool of the queue: its routing key is its producer's word.
@@ -178,29 +175,4 @@ fn unresolved(problem: &ResolveError) -> Ending {
         _ => FailureCode::InvalidTask,
     };
     user(code, problem.to_string())
-}
-
-fn output_bytes(task: &Task<'_>) -> u64 {
-    let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());
-    outputs.fold(0, u64::saturating_add)
-}
-
-/// A result that no message can carry is refused before it is computed.
-fn check_reply_size(task: &Task<'_>, encoding: Encoding) -> Result<(), Ending> {
-    let bytes = output_bytes(task);
-    let encoded = match encoding {
-        Encoding::MessagePack => bytes,
-        // Base64.
-        Encoding::Json => bytes.saturating_mul(4) / 3,
-    };
-    let max = MESSAGE_BYTES_MAX as u64 - REPLY_OVERHEAD_BYTES;
-    if encoded <= max {
-        return Ok(());
-    }
-    let message = format!(
-        "the outputs take {} as {encoding}, a reply carries at most {} of them; ask for fewer outputs or split the job",
-        Size(encoded),
-        Size(max)
-    );
-    Err(user(FailureCode::OutputTooLarge, message))
 }

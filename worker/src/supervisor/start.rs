@@ -1,9 +1,9 @@
 //! What has to be there before the first message: devices, then a broker.
 
-use std::{sync::Arc, time::Duration};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
-use gpufleet_transport::{Broker, ConnectError, DeclareError, Options};
+use gpufleet_transport::{BlobError, BlobStore, Broker, ConnectError, DeclareError, Options};
 use tracing::{error, info, warn};
 
 use super::{WorkerError, admission::Admission, devices::DeviceSlot, signals::Signals};
@@ -74,6 +74,14 @@ pub(super) fn store(cache: &CacheSpec) -> Result<Option<Store>, StoreError> {
             Ok(None)
         }
     }
+}
+
+/// The blob store, if one was named: it has to be there, or jobs would learn one by one that it is not.
+pub(super) async fn blobs(folder: Option<&Path>) -> Result<Option<BlobStore>, BlobError> {
+    let Some(folder) = folder else { return Ok(None) };
+    let store = BlobStore::open(folder).await?;
+    info!(folder = %folder.display(), "blob store opened");
+    Ok(Some(store))
 }
 
 /// Has everything known about the compiler before the first job that needs it.

@@ -30,6 +30,7 @@ pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
         time_limit: TIME_LIMIT,
         alone: true,
         kept_max: u64::MAX,
+        blobs: None,
         cancel: &cancel,
     };
     let finished = executor.run(job).await.map_err(|error| format!("could not {error}"))?;

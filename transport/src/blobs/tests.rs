@@ -1,0 +1,187 @@
+use std::{
+    fs::{self, File},
+    os::unix::fs::symlink,
+    sync::mpsc,
+    time::SystemTime,
+};
+
+use futures::poll;
+use tempfile::TempDir;
+
+use super::*;
+
+async fn store() -> (TempDir, BlobStore) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = BlobStore::open(folder.path()).await.unwrap();
+    (folder, store)
+}
+
+fn names(folder: &TempDir) -> Vec<String> {
+    let names = fs::read_dir(folder.path()).unwrap();
+    names.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
+}
+
+fn array(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index % 251) as u8).collect()
+}
+
+fn make_old(path: &Path, age: Duration) {
+    File::open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
+}
+
+#[tokio::test]
+async fn what_is_stored_comes_back_whole_under_the_name_of_its_contents() {
+    let (folder, store) = store().await;
+    // More than one piece, and not a whole number of them.
+    let bytes = array(700_001);
+    let digest = store.put(bytes.clone()).await.unwrap();
+    assert_eq!(digest, BlobDigest::of(&bytes));
+    assert_eq!(names(&folder), [format!("sha256-{}", digest.hex())]);
+    store.check(digest, 700_001).await.unwrap();
+    assert_eq!(store.read(digest, 700_001).await.unwrap(), bytes);
+    let (filled, read) = store.fill(digest, vec![0; 700_001]).await.unwrap();
+    read.unwrap();
+    assert_eq!(filled, bytes);
+}
+
+#[tokio::test]
+async fn what_is_there_is_stored_once_and_counts_as_new() {
+    let (folder, store) = store().await;
+    let digest = store.put(array(1000)).await.unwrap();
+    let path = file::path(folder.path(), digest);
+    make_old(&path, Duration::from_secs(1000));
+    let puts = (0..8).map(|_| store.put(array(1000)));
+    assert!(futures::future::join_all(puts).await.into_iter().all(|put| put.unwrap() == digest));
+    assert_eq!(names(&folder).len(), 1);
+    assert!(path.metadata().unwrap().modified().unwrap().elapsed().unwrap() < Duration::from_secs(500));
+}
+
+#[tokio::test]
+async fn many_who_store_the_same_at_once_leave_one_blob_and_nothing_else() {
+    let (folder, store) = store().await;
+    let puts = (0..32).map(|_| store.put(array(300_000)));
+    let digests: Vec<_> = futures::future::join_all(puts).await.into_iter().map(Result::unwrap).collect();
+    assert_eq!(names(&folder).len(), 1);
+    assert_eq!(store.read(digests[0], 300_000).await.unwrap(), array(300_000));
+}
+
+#[tokio::test]
+async fn what_is_missing_or_of_another_length_is_told_with_its_name() {
+    let (folder, store) = store().await;
+    let digest = BlobDigest::of(b"never stored");
+    let error = store.read(digest, 12).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("find {digest} in the blob store {}", folder.path().display()));
+    assert!(matches!(store.check(digest, 12).await, Err(BlobError::Missing { .. })));
+    let digest = store.put(array(1000)).await.unwrap();
+    let error = store.read(digest, 1001).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("use {digest}: it has 1000 bytes, 1001 are wanted"));
+    // Nobody reserves memory for a length that a stranger claims.
+    assert!(matches!(store.read(digest, u64::MAX).await, Err(BlobError::Length { found: 1000, .. })));
+    let (_, read) = store.fill(digest, vec![0; 3]).await.unwrap();
+    assert!(matches!(read, Err(BlobError::Length { found: 1000, wanted: 3, .. })));
+}
+
+#[tokio::test]
+async fn a_damaged_blob_is_found_out_and_storing_it_again_mends_it() {
+    let (folder, store) = store().await;
+    let digest = store.put(array(300_000)).await.unwrap();
+    let path = file::path(folder.path(), digest);
+    let mut damaged = array(300_000);
+    damaged[299_999] ^= 1;
+    fs::write(&path, &damaged).unwrap();
+    assert!(matches!(store.read(digest, 300_000).await, Err(BlobError::Damaged { .. })));
+    fs::write(&path, &damaged[..5]).unwrap();
+    store.put(array(300_000)).await.unwrap();
+    assert_eq!(store.read(digest, 300_000).await.unwrap(), array(300_000));
+}
+
+#[tokio::test]
+async fn what_stands_under_a_blobs_name_and_is_no_file_is_neither_followed_nor_waited_for() {
+    let (folder, store) = store().await;
+    let secret = folder.path().join("secret");
+    fs::write(&secret, b"secret").unwrap();
+    let linked = BlobDigest::of(b"linked");
+    symlink(&secret, file::path(folder.path(), linked)).unwrap();
+    assert!(matches!(store.read(linked, 6).await, Err(BlobError::Io { .. })));
+    let piped = BlobDigest::of(b"piped");
+    let path = std::ffi::CString::new(file::path(folder.path(), piped).to_str().unwrap()).unwrap();
+    // SAFETY: the path is a C string that lives for the call.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    let error = store.read(piped, 6).await.unwrap_err();
+    assert!(matches!(&error, BlobError::Io { source, .. } if source.to_string().contains("is no file")), "{error}");
+}
+
+#[tokio::test]
+async fn a_folder_that_is_none_is_refused_with_its_name() {
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let error = BlobStore::open(&missing).await.unwrap_err().to_string();
+    assert!(error.contains(missing.to_str().unwrap()) && error.contains("No such file"), "{error}");
+    let file = folder.path().join("file");
+    fs::write(&file, b"").unwrap();
+    assert!(BlobStore::open(&file).await.unwrap_err().to_string().ends_with("it is no folder"));
+}
+
+#[tokio::test]
+async fn a_store_that_takes_nothing_more_says_so_and_leaves_nothing_behind() {
+    let (folder, store) = store().await;
+    fs::remove_dir(folder.path()).unwrap();
+    assert!(matches!(store.put(array(10)).await, Err(BlobError::Io { step: "store a blob", .. })));
+    fs::create_dir(folder.path()).unwrap();
+    // Something that no file can take the place of.
+    let digest = BlobDigest::of(&array(10));
+    fs::create_dir(file::path(folder.path(), digest)).unwrap();
+    assert!(store.put(array(10)).await.is_err());
+    assert_eq!(names(&folder).len(), 1);
+}
+
+#[tokio::test]
+async fn pruning_takes_what_is_old_and_nothing_else() {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+    let (folder, store) = store().await;
+    let (old, new) = (store.put(array(10)).await.unwrap(), store.put(array(20)).await.unwrap());
+    make_old(&file::path(folder.path(), old), 8 * DAY);
+    let part = |name: &str, age| {
+        let path = folder.path().join(name);
+        fs::write(&path, b"part").unwrap();
+        make_old(&path, age);
+    };
+    part(".part-abandoned", 2 * DAY);
+    part(".part-being-written", Duration::ZERO);
+    part("a person's own", 100 * DAY);
+    let pruned = store.prune(7 * DAY).await.unwrap();
+    assert_eq!(pruned, Pruned { removed: 2, removed_bytes: 14, left: 2, left_bytes: 24 });
+    assert!(matches!(store.check(old, 10).await, Err(BlobError::Missing { .. })));
+    store.check(new, 20).await.unwrap();
+    assert_eq!(names(&folder).len(), 3);
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_is_given_up_and_keeps_no_more_than_its_threads() {
+    let (_folder, store) = store().await;
+    let (release, released) = mpsc::channel::<()>();
+    let released = Arc::new(std::sync::Mutex::new(released));
+    let mut hanging: Vec<_> = (0..STEPS_AT_ONCE + 1)
+        .map(|_| {
+            let released = Arc::clone(&released);
+            Box::pin(store.step("wait", 0, move |_| {
+                // Until the other end is gone.
+                let hung = released.lock().unwrap().recv();
+                hung.or(Ok(()))
+            }))
+        })
+        .collect();
+    tokio::time::pause();
+    for step in &mut hanging {
+        assert!(poll!(step).is_pending());
+    }
+    assert_eq!(store.steps.available_permits(), 0);
+    tokio::time::advance(STEP_DEADLINE + Duration::from_millis(1)).await;
+    for step in hanging {
+        assert!(matches!(step.await, Err(BlobError::Timeout { .. })));
+    }
+    assert_eq!(store.steps.available_permits(), 0, "threads that hang count until they are free");
+    tokio::time::resume();
+    drop(release);
+    let _all = store.steps.acquire_many(STEPS_AT_ONCE as u32).await.unwrap();
+}

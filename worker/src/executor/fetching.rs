@@ -1,0 +1,35 @@
+//! Brings a job's blobs from the store to where the device copies from.
+
+use std::ops::Range;
+
+use gpufleet_schema::{BlobDigest, Failure};
+use gpufleet_transport::BlobStore;
+
+use crate::{blobs, ipc::slab::Slot};
+
+/// A blob, and its place in the job's slot.
+pub(super) type Wanted = (BlobDigest, Range<usize>);
+
+/// A slot that is lent to the store while it reads.
+struct Lent {
+    slot: Slot,
+    range: Range<usize>,
+}
+
+impl AsMut<[u8]> for Lent {
+    fn as_mut(&mut self) -> &mut [u8] {
+        self.slot.bytes_mut(self.range.clone())
+    }
+}
+
+/// Reads what is wanted, and checks it. Cancelled, the slot is free once the store has let go of it.
+pub(super) async fn fetch(store: Option<&BlobStore>, wanted: Vec<Wanted>, mut slot: Slot) -> Result<Slot, Failure> {
+    for (digest, range) in wanted {
+        let store = store.ok_or_else(blobs::no_store)?;
+        let lent = Lent { slot, range };
+        let (lent, read) = store.fill(digest, lent).await.map_err(|error| blobs::failure(&error))?;
+        read.map_err(|error| blobs::failure(&error))?;
+        slot = lent.slot;
+    }
+    Ok(slot)
+}

@@ -1,0 +1,134 @@
+//! Arrays that no message carries: what jobs bring from the blob store, and what they return into it.
+
+use gpufleet_schema::{
+    Data, Encoding, Failure, FailureCode, LargeOutputs, Output, OutputData, Size, Task, Verdict,
+    bounds::{BLOB_BYTES_MIN, MESSAGE_BYTES_MAX},
+};
+
+use gpufleet_transport::{BlobError, BlobStore};
+
+use super::Supervisor;
+use crate::{blobs, disposition::Ending, executor::OutputBytes};
+
+/// An output of a job that has ended well.
+#[derive(Debug)]
+pub(super) enum Returned {
+    /// Still in the executor's staging memory.
+    Staged(OutputBytes),
+    /// Copied from there, for a reply that waits for others.
+    Kept(Output<'static>),
+    /// In the blob store, and so many bytes long.
+    Stored(Output<'static>, usize),
+}
+
+/// What a reply needs besides the outputs' bytes: names, timings, a failure's text.
+const REPLY_OVERHEAD_BYTES: u64 = 256 << 10;
+
+impl Returned {
+    pub(super) fn as_output(&self) -> Output<'_> {
+        match self {
+            Self::Staged(output) => output.as_output(),
+            Self::Kept(output) | Self::Stored(output, _) => output.borrowed(),
+        }
+    }
+
+    /// The same, with no staging memory.
+    pub(super) fn kept(self) -> Self {
+        match self {
+            Self::Staged(output) => Self::Kept(output.as_output().into_owned()),
+            other => other,
+        }
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Stored(_, bytes) => *bytes,
+            other => other.inline_bytes(),
+        }
+    }
+
+    /// What it takes in a message.
+    pub(super) fn inline_bytes(&self) -> usize {
+        match self {
+            Self::Staged(output) => output.bytes.len(),
+            Self::Kept(output) | Self::Stored(output, _) => output.inline_bytes(),
+        }
+    }
+}
+
+impl Supervisor {
+    /// Whether what the task names is there. This comes before the job asks for a place, so that a store that hangs holds up nobody else.
+    pub(super) async fn check_blobs(&self, task: &Task<'_>) -> Result<(), Ending> {
+        for buffer in &task.buffers {
+            let (Data::Blob(digest), Some(bytes)) = (&buffer.data, buffer.bytes()) else { continue };
+            let store = self.blobs.as_ref().ok_or_else(|| Ending::Unavailable(blobs::no_store()))?;
+            store.check(*digest, bytes).await.map_err(|error| ending(blobs::failure(&error)))?;
+        }
+        Ok(())
+    }
+
+    /// What the reply carries of the outputs, unless no message can: then the job is refused before it runs.
+    pub(super) fn reply_bytes(&self, task: &Task<'_>, encoding: Encoding) -> Result<u64, Ending> {
+        let bytes = inline_output_bytes(task, self.blobs.is_some());
+        let encoded = match encoding {
+            Encoding::MessagePack => bytes,
+            // Base64.
+            Encoding::Json => bytes.saturating_mul(4) / 3,
+        };
+        let max = MESSAGE_BYTES_MAX as u64 - REPLY_OVERHEAD_BYTES;
+        if encoded <= max {
+            return Ok(bytes);
+        }
+        if self.blobs.is_none() && task.large_outputs == LargeOutputs::Blob {
+            return Err(Ending::Unavailable(blobs::no_store()));
+        }
+        let message = format!(
+            "the outputs take {} as {encoding}, a reply carries at most {} of them; ask for fewer outputs, split the job, or have large \
+             ones returned by claim check: with a blob store, and \"large_outputs\": \"blob\" in the task",
+            Size(encoded),
+            Size(max)
+        );
+        Err(Ending::Failed(Failure::new(Verdict::User, FailureCode::OutputTooLarge, message)))
+    }
+
+    /// Puts large outputs into the store, for a producer that reads them there.
+    pub(super) async fn store_outputs(&self, task: &Task<'_>, outputs: Vec<Returned>) -> Result<Vec<Returned>, Ending> {
+        let Some(store) = self.blobs.as_ref().filter(|_| task.large_outputs == LargeOutputs::Blob) else {
+            return Ok(outputs);
+        };
+        let mut done = Vec::with_capacity(outputs.len());
+        for output in outputs {
+            done.push(stored(store, output).await.map_err(|error| ending(blobs::failure(&error)))?);
+        }
+        Ok(done)
+    }
+}
+
+/// The output, in the store where it is large.
+async fn stored(store: &BlobStore, output: Returned) -> Result<Returned, BlobError> {
+    match output {
+        Returned::Staged(OutputBytes { name, dtype, shape, bytes }) if is_large(bytes.len() as u64) => {
+            let length = bytes.len();
+            let data = OutputData::Blob(store.put(bytes).await?);
+            Ok(Returned::Stored(Output { name, dtype, shape, data }, length))
+        }
+        other => Ok(other),
+    }
+}
+
+fn ending(failure: Failure) -> Ending {
+    match failure.verdict {
+        Verdict::User => Ending::Failed(failure),
+        _ => Ending::Unavailable(failure),
+    }
+}
+
+const fn is_large(bytes: u64) -> bool {
+    bytes >= BLOB_BYTES_MIN
+}
+
+fn inline_output_bytes(task: &Task<'_>, has_store: bool) -> u64 {
+    let stored = has_store && task.large_outputs == LargeOutputs::Blob;
+    let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());
+    outputs.filter(|bytes| !(stored && is_large(*bytes))).fold(0, u64::saturating_add)
+}
