@@ -8,7 +8,10 @@ use std::{
 };
 
 use gpufleet_local::setup;
-use gpufleet_schema::{AttemptState, Encoding, FailureCode, JobId, OutputData, bounds::MESSAGE_BYTES_MAX};
+use gpufleet_schema::{
+    AttemptState, BlobDigest, Encoding, FailureCode, JobId, OutputData,
+    bounds::{BLOB_BYTES_MIN, MESSAGE_BYTES_MAX},
+};
 use gpufleet_tests::{Ground, WAIT, dead_letters};
 use tokio::process::Command;
 
@@ -69,6 +72,34 @@ async fn pika_is_answered_in_the_encoding_of_its_task() {
         assert_eq!(y, [2.5 * 1.0 + 0.5, 2.5 * 2.0 - 0.5, 2.5 * 3.0], "{file}");
     }
     ground.check_history(2).await;
+}
+
+/// What the README tells other languages to do about large arrays: write a file, and name it.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_array_goes_both_ways_by_a_file_that_is_named_by_its_digest() {
+    const COUNT: u64 = BLOB_BYTES_MIN / 4;
+    let store = tempfile::tempdir().unwrap();
+    let ground = Ground::with_environment("pika-blobs", &[("GPUFLEET_BLOBS", store.path().to_str().unwrap())]).await;
+    let _worker = ground.worker().await;
+    let bytes: Vec<u8> = (0..COUNT).flat_map(|index| (index as f32).to_le_bytes()).collect();
+    let digest = BlobDigest::of(&bytes);
+    fs::write(store.path().join(".part-x"), bytes).unwrap();
+    fs::rename(store.path().join(".part-x"), store.path().join(format!("sha256-{}", digest.hex()))).unwrap();
+    let (folder, job_id) = (tempfile::tempdir().unwrap(), JobId::new());
+    let array = format!(r#""dtype": "f32", "shape": [{COUNT}], "data": {{"blob": "{digest}"}}"#);
+    let task = format!(
+        r#"{{"version": 1, "job_id": "{job_id}", "program": {{"catalog": "saxpy"}}, "arguments": {{"a": 2.0}},
+            "buffers": [{{"name": "x", {array}}}, {{"name": "y", {array}}}], "large_outputs": "blob"}}"#
+    );
+    let path = folder.path().join("task.json");
+    fs::write(&path, task).unwrap();
+    let (_, body) = ask(&ground, &path, "application/json", job_id).await;
+    let replies = Encoding::Json.decode_replies(&body).unwrap();
+    let OutputData::Blob(returned) = replies.as_slice()[0].outputs[0].data else { panic!("{replies:?}") };
+    let y = fs::read(store.path().join(format!("sha256-{}", returned.hex()))).unwrap();
+    let y = y.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()));
+    assert!(y.eq((0..COUNT).map(|index| 3.0 * index as f32)));
+    ground.check_history(1).await;
 }
 
 /// The broker takes far larger messages than the contract allows, and our own client would not send one.

@@ -9,6 +9,7 @@ mod broker_lost;
 mod broker_trouble;
 mod cancelling;
 mod catalog;
+mod claim_checks;
 mod command;
 mod compiling;
 mod dead_letters;

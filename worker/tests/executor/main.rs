@@ -2,6 +2,7 @@
 //!
 //! These tests start the worker's own binary. Those that compile CUDA C need NVRTC, which `cargo xtask test` installs.
 
+mod blobs;
 mod compiling;
 mod failing;
 mod harness;

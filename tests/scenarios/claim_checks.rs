@@ -1,0 +1,262 @@
+//! Arrays that no message carries wait in a blob store that producer and worker share: both ways, and through whatever ails that store.
+//! (fault 42)
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use gpufleet::{Array, Fleet, Job};
+use gpufleet_ledger::JobDetail;
+use gpufleet_local::Signal;
+use gpufleet_schema::{AttemptState, Dtype, FailureCode, JobState, Verdict, bounds::BLOB_BYTES_MIN};
+use gpufleet_tests::{Ground, Producer, WAIT, busy, dead_letters, kernels};
+use tempfile::TempDir;
+
+/// As many floats as no message carries.
+const LARGE: u32 = 5 << 20;
+/// As few as go by the store.
+const ENOUGH: u32 = BLOB_BYTES_MIN as u32 / 4;
+
+/// A fleet whose workers have a store.
+async fn ground(label: &str) -> (Ground, TempDir) {
+    let folder = tempfile::tempdir().unwrap();
+    let ground = Ground::with_environment(label, &[("GPUFLEET_BLOBS", folder.path().to_str().unwrap())]).await;
+    (ground, folder)
+}
+
+async fn client(ground: &Ground, folder: &TempDir) -> Producer {
+    ground.client_with(Fleet::builder().blobs(folder.path())).await
+}
+
+fn floats(count: u32) -> Vec<f32> {
+    (0..count).map(|index| index as f32).collect()
+}
+
+fn assert_doubled(y: &[f32], count: u32) {
+    assert_eq!(y.len(), count as usize);
+    assert!(y.iter().zip(floats(count)).all(|(y, x)| *y == 2.0 * x));
+}
+
+fn blobs(folder: &Path) -> usize {
+    fs::read_dir(folder).unwrap().count()
+}
+
+/// The file in which the only blob of a store is.
+fn only_blob(folder: &TempDir) -> PathBuf {
+    let mut files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    files.pop().unwrap()
+}
+
+fn states(detail: &JobDetail) -> Vec<AttemptState> {
+    detail.attempts.iter().map(|attempt| attempt.state).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_array_that_no_message_carries_comes_and_goes_by_claim_check() {
+    let (ground, folder) = ground("claim-check").await;
+    let _worker = ground.worker().await;
+    let fleet = client(&ground, &folder).await;
+    let mut handle = fleet.submit(kernels::doubles(&floats(LARGE))).await.unwrap();
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_doubled(&result.output("y").unwrap(), LARGE);
+    assert_eq!(blobs(folder.path()), 2, "what it brought, and what it returned");
+    assert!(result.timings.fetch_us > 0);
+    let detail = ground.final_job(handle.id()).await;
+    assert_eq!(detail.job.input_bytes, u64::from(LARGE) * 4);
+    let attempt = detail.attempts.last().unwrap();
+    assert_eq!(attempt.output_bytes, Some(u64::from(LARGE) * 4));
+    assert_eq!(attempt.timings.as_ref().unwrap().fetch_us, result.timings.fetch_us);
+    // The same arrays again cost no more room, and small ones travel as ever.
+    let again = fleet.submit(kernels::doubles(&floats(LARGE))).await.unwrap().wait(WAIT).await.unwrap();
+    assert_doubled(&again.output("y").unwrap(), LARGE);
+    let small = fleet.submit(kernels::doubles(&floats(ENOUGH - 1))).await.unwrap().wait(WAIT).await.unwrap();
+    assert_doubled(&small.output("y").unwrap(), ENOUGH - 1);
+    assert_eq!(blobs(folder.path()), 2);
+    ground.check_history(3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_a_list_return_their_large_outputs_each_its_own() {
+    const JOBS: usize = 24;
+    let (ground, folder) = ground("claim-check-list").await;
+    let _worker = ground.worker().await;
+    let fleet = client(&ground, &folder).await;
+    let weights = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
+    let job = |index: usize| {
+        Job::catalog("saxpy").scalar("a", index as f32).stored("x", &weights).stored("y", &weights).output("y")
+    };
+    for (index, handle) in fleet.submit_many((0..JOBS).map(job)).await.into_iter().enumerate() {
+        let y: Vec<f32> = handle.unwrap().wait(WAIT).await.unwrap().output("y").unwrap();
+        let scale = index as f32 + 1.0;
+        assert!(y.iter().zip(floats(ENOUGH)).all(|(y, x)| (y - scale * x).abs() <= x * 1e-3), "job {index}");
+    }
+    assert_eq!(blobs(folder.path()), JOBS, "one array for all of them, and what each but the first returned");
+    ground.check_history(JOBS).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_blob_is_not_there_is_tried_again_and_runs_once_it_is() {
+    let (ground, folder) = ground("late-blob").await;
+    let worker = ground.worker().await;
+    let fleet = client(&ground, &folder).await;
+    // Not before the blob is away.
+    worker.process().pause();
+    let mut handle = fleet.submit(kernels::doubles(&floats(ENOUGH)).attempts_max(10)).await.unwrap();
+    let blob = only_blob(&folder);
+    let elsewhere = folder.path().with_extension("away");
+    fs::rename(&blob, &elsewhere).unwrap();
+    worker.process().resume();
+    ground.poll_attempts("tried in vain", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
+    fs::rename(&elsewhere, &blob).unwrap();
+    assert_doubled(&handle.wait(WAIT).await.unwrap().output("y").unwrap(), ENOUGH);
+    let detail = ground.final_job(handle.id()).await;
+    let lost = &detail.attempts[0];
+    let failure = lost.failure.as_ref().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::Infrastructure, FailureCode::BlobUnavailable));
+    assert!(failure.message.contains("sha256:") && lost.retry_at.is_some(), "{lost:?}");
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submitted_again() {
+    let (ground, folder) = ground("lost-blob").await;
+    let _worker = ground.worker().await;
+    let fleet = client(&ground, &folder).await;
+    let array = Array::from_slice(&floats(ENOUGH));
+    let stored = fleet.store(array.clone()).await.unwrap();
+    // Somebody has written to it.
+    fs::write(only_blob(&folder), vec![1; BLOB_BYTES_MIN as usize]).unwrap();
+    let job = Job::catalog("saxpy").scalar("a", 1.0).stored("x", &stored).stored("y", &stored).attempts_max(2);
+    let mut handle = fleet.submit(job).await.unwrap();
+    let error = handle.wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!(failure.code, FailureCode::BlobUnavailable);
+    assert!(failure.message.contains("something else under its name"), "{}", failure.message);
+    let letters = dead_letters(&ground, 1).await;
+    assert!(letters[0].reason.contains("gave up after 2 attempts"), "{letters:?}");
+
+    fs::remove_file(only_blob(&folder)).unwrap();
+    fleet.store(array).await.unwrap();
+    let home = tempfile::tempdir().unwrap();
+    let again = ground.gpufleet(home.path(), &["retry", &handle.id().to_string()]).await;
+    assert_eq!(again.code, 0, "{}", again.stderr);
+    let new = again.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
+    assert_eq!(ground.final_job(new).await.job.state, JobState::Succeeded);
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_blob_of_another_length_is_its_producers_mistake_and_is_told_at_once() {
+    let (ground, folder) = ground("other-length").await;
+    let _worker = ground.worker().await;
+    let fleet = client(&ground, &folder).await;
+    let mut handle = {
+        let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
+        fs::write(only_blob(&folder), b"short").unwrap();
+        let job = Job::catalog("saxpy").scalar("a", 1.0).stored("x", &stored).stored("y", &stored);
+        fleet.submit(job).await.unwrap()
+    };
+    let error = handle.wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::InvalidTask));
+    assert!(failure.message.contains("it has 5 bytes, 1048576 are wanted"), "{}", failure.message);
+    assert_eq!(states(&ground.final_job(handle.id()).await), [AttemptState::Failed]);
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_worker_without_a_store_can_not_fetch_another_runs() {
+    let folder = tempfile::tempdir().unwrap();
+    let ground = Ground::shared("no-store").await;
+    let fleet = client(&ground, &folder).await;
+    let without = ground.worker().await;
+    let mut handle = fleet.submit(kernels::doubles(&floats(ENOUGH)).attempts_max(10)).await.unwrap();
+    ground.poll_attempts("tried in vain", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
+    let _with = ground.worker_with(&["--blobs", folder.path().to_str().unwrap()]).await;
+    assert_eq!(without.stop(Signal::Terminate).await, Some(0));
+    assert_doubled(&handle.wait(WAIT).await.unwrap().output("y").unwrap(), ENOUGH);
+    let detail = ground.final_job(handle.id()).await;
+    assert!(detail.attempts[0].failure.as_ref().unwrap().message.contains("has no blob store"), "{detail:?}");
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_output_that_the_store_does_not_take_is_computed_again_once_it_does() {
+    let (ground, folder) = ground("store-away").await;
+    let _worker = ground.worker().await;
+    let fleet = client(&ground, &folder).await;
+    let elsewhere = folder.path().with_extension("away");
+    fs::rename(folder.path(), &elsewhere).unwrap();
+    let job = busy::for_millis(1).zeros("large", Dtype::U8, [BLOB_BYTES_MIN]).output("large").attempts_max(10);
+    let mut handle = fleet.submit(job).await.unwrap();
+    ground.poll_attempts("not stored", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
+    fs::rename(&elsewhere, folder.path()).unwrap();
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_eq!(result.array("large").unwrap().bytes(), vec![0; BLOB_BYTES_MIN as usize]);
+    let detail = ground.final_job(handle.id()).await;
+    assert_eq!(detail.attempts[0].failure.as_ref().unwrap().code, FailureCode::BlobUnavailable);
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_waits_for_its_blob_can_be_cancelled() {
+    let (ground, folder) = ground("cancelled-blob").await;
+    let _worker = ground.worker().await;
+    let fleet = client(&ground, &folder).await;
+    let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
+    fs::remove_file(only_blob(&folder)).unwrap();
+    let job = Job::catalog("saxpy").scalar("a", 1.0).stored("x", &stored).stored("y", &stored).attempts_max(20);
+    let mut handle = fleet.submit(job).await.unwrap();
+    ground.poll_attempts("tried in vain", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
+    let home = tempfile::tempdir().unwrap();
+    let cancelled = ground.gpufleet(home.path(), &["cancel", &handle.id().to_string()]).await;
+    assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
+    let error = handle.wait(WAIT).await.unwrap_err();
+    assert_eq!(error.failure().unwrap().code, FailureCode::Cancelled);
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_whose_store_is_not_there_says_so_and_does_not_start() {
+    let ground = Ground::shared("no-such-store").await;
+    let folder = tempfile::tempdir().unwrap();
+    let missing = folder.path().join("missing");
+    let worker = ground.start_worker(&["--blobs", missing.to_str().unwrap()]);
+    assert_eq!(worker.ended().await, Some(2));
+    let log = fs::read_to_string(worker.process().log()).unwrap();
+    assert!(log.contains(missing.to_str().unwrap()) && log.contains("--blobs names the folder"), "{log}");
+}
+
+/// A NumPy file of zeros.
+fn write_npy(path: &Path, count: u32) {
+    let header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({count},), }}");
+    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
+    let padded = (bytes.len() + 2 + header.len() + 1).next_multiple_of(64) - bytes.len() - 2;
+    bytes.extend((padded as u16).to_le_bytes());
+    bytes.extend(format!("{header:width$}\n", width = padded - 1).into_bytes());
+    bytes.resize(bytes.len() + count as usize * 4, 0);
+    fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_that_has_no_store_is_told_of_it_and_one_that_has_is_served() {
+    let (ground, folder) = ground("claim-check-command").await;
+    let _worker = ground.worker().await;
+    let home = tempfile::tempdir().unwrap();
+    write_npy(&home.path().join("x.npy"), LARGE);
+    let submit = ["submit", "saxpy", "--arg", "a=2.0", "--in", "x=x.npy", "--inout", "y=x.npy", "--out", "y=y.npy"];
+    let refused = ground.gpufleet(home.path(), &submit).await;
+    assert_eq!(refused.code, 3, "{}", refused.stderr);
+    for part in ["16 MiB", "claim check", "--blobs FOLDER", "GPUFLEET_BLOBS"] {
+        assert!(refused.stderr.contains(part), "it should say {part:?}: {}", refused.stderr);
+    }
+    let store = folder.path().to_str().unwrap();
+    let served = ground.gpufleet(home.path(), &[&submit[..], &["--blobs", store]].concat()).await;
+    assert_eq!(served.code, 0, "{}", served.stderr);
+    let (x, y) = (fs::read(home.path().join("x.npy")).unwrap(), fs::read(home.path().join("y.npy")).unwrap());
+    assert_eq!(x.len(), y.len());
+    assert_eq!(blobs(folder.path()), 1, "x, y and the result are the same zeros");
+    ground.check_history(1).await;
+}

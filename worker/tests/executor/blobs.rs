@@ -1,0 +1,92 @@
+//! Jobs whose inputs wait in a blob store.
+
+use std::fs;
+
+use gpufleet_schema::{BlobDigest, Buffer, Data, Dtype, FailureCode, LargeOutputs, Task, Verdict};
+use gpufleet_transport::BlobStore;
+use gpufleet_worker::executor::{Executor, ExecutorJob, Finished};
+
+use crate::harness::{add_one, fail, job, start, u32s, zeros};
+
+/// Half a slot of the largest class, so that a job that brings and returns it needs more than what small ones share.
+const LARGE_BYTES: u64 = 272 << 20;
+
+async fn store() -> (tempfile::TempDir, BlobStore) {
+    let folder = tempfile::tempdir().unwrap();
+    let store = BlobStore::open(folder.path()).await.unwrap();
+    (folder, store)
+}
+
+fn words(count: u32) -> Vec<u8> {
+    (0..count).flat_map(u32::to_le_bytes).collect()
+}
+
+/// Adds one to each of ten words that wait in a store.
+fn add_one_to(digest: BlobDigest) -> Task<'static> {
+    let mut task = add_one(10, 1);
+    task.buffers[0].data = Data::Blob(digest);
+    task
+}
+
+async fn run_with(executor: &Executor, store: &BlobStore, task: &Task<'_>) -> Finished {
+    let job = ExecutorJob { blobs: Some(store), ..job(task) };
+    executor.run(job).await.expect("the executor lives")
+}
+
+#[tokio::test]
+async fn a_blob_is_an_input_like_any_other_and_the_time_of_fetching_it_is_told() {
+    let (executor, (_folder, store)) = (start().await, store().await);
+    let task = add_one_to(store.put(words(10)).await.unwrap());
+    let finished = run_with(&executor, &store, &task).await;
+    assert_eq!(u32s(&finished.outcome.unwrap()[0]), (1..=10).collect::<Vec<_>>());
+    assert!(finished.timings.fetch_us > 0);
+    let finished = run_with(&executor, &store, &add_one(10, 1)).await;
+    assert_eq!(u32s(&finished.outcome.unwrap()[0]), [1; 10]);
+}
+
+#[tokio::test]
+async fn what_the_store_does_not_give_is_told_and_the_executor_works_on() {
+    let (executor, (folder, store)) = (start().await, store().await);
+    let digest = store.put(words(10)).await.unwrap();
+    let task = add_one_to(digest);
+    let path = folder.path().join(format!("sha256-{}", digest.hex()));
+
+    fs::write(&path, words(11)).unwrap();
+    let failure = run_with(&executor, &store, &task).await.outcome.unwrap_err();
+    assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::InvalidTask));
+    assert!(failure.message.contains("it has 44 bytes, 40 are wanted"), "{}", failure.message);
+
+    fs::write(&path, [0; 40]).unwrap();
+    let failure = run_with(&executor, &store, &task).await.outcome.unwrap_err();
+    assert_eq!((failure.verdict, failure.code), (Verdict::Infrastructure, FailureCode::BlobUnavailable));
+    assert!(failure.message.contains("something else under its name"), "{}", failure.message);
+
+    fs::remove_file(&path).unwrap();
+    let failure = run_with(&executor, &store, &task).await.outcome.unwrap_err();
+    assert_eq!(failure.code, FailureCode::BlobUnavailable);
+    assert!(failure.message.contains(&digest.to_string()), "{}", failure.message);
+
+    let failure = fail(&executor, &task).await;
+    assert!(failure.message.contains("this worker has no blob store"), "{}", failure.message);
+
+    store.put(words(10)).await.unwrap();
+    assert_eq!(u32s(&run_with(&executor, &store, &task).await.outcome.unwrap()[0])[9], 10);
+}
+
+#[tokio::test]
+async fn an_array_beyond_what_small_jobs_share_comes_and_goes_whole() {
+    let (executor, (_folder, store)) = (start().await, store().await);
+    let mut bytes = vec![0; LARGE_BYTES as usize];
+    let last = bytes.len() - 1;
+    bytes[last] = 7;
+    let data = Data::Blob(store.put(bytes).await.unwrap());
+    let mut task = add_one(10, 1);
+    task.buffers.push(Buffer { data, ..zeros("large", Dtype::U8, LARGE_BYTES) });
+    task.outputs.push("large".to_owned());
+    task.large_outputs = LargeOutputs::Blob;
+    let outputs = run_with(&executor, &store, &task).await.outcome.unwrap();
+    assert_eq!(u32s(&outputs[0]), [1; 10]);
+    assert_eq!((outputs[1].bytes.len(), outputs[1].bytes[last]), (last + 1, 7));
+    drop(outputs);
+    assert_eq!(u32s(&run_with(&executor, &store, &add_one(10, 1)).await.outcome.unwrap()[0]), [1; 10]);
+}
