@@ -55,6 +55,12 @@ impl Ground {
         self.erlang(&format!("{}, ok = sys:resume(P).", process_of(name))).await;
     }
 
+    /// What a queue's process has been sent and not looked at, where it stands still.
+    pub async fn unseen_by(&self, queue: &str) -> usize {
+        let count = "{_, Count} = erlang:process_info(P, message_queue_len), Count.";
+        self.erlang(&format!("{}, {count}", process_of(queue))).await.parse().unwrap()
+    }
+
     /// Messages of a queue, those that somebody holds included.
     pub async fn messages_in(&self, queue: &str) -> u64 {
         let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>))");

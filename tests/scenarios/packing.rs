@@ -93,8 +93,8 @@ async fn a_list_whose_replies_are_confirmed_slowly_holds_what_it_may_and_keeps_n
     const LARGE_JOBS: usize = 12;
     /// What fits into the 64 MiB that a list's outputs may take, each with a number beside its 8 MiB.
     const HELD: usize = 7;
-    /// Ample for running them all, were there no bound.
-    const LONGER: Duration = Duration::from_secs(1);
+    /// Each runs after the one before it: ample for running the rest of the list as well, were there no bound.
+    const SMALL_JOBS: usize = 20;
     let ground = Ground::shared("slow-list").await;
     let (proxy, fleet) = (ground.proxy().await, ground.client().await);
     // Nobody is to take the silence for the end of the connection.
@@ -106,15 +106,19 @@ async fn a_list_whose_replies_are_confirmed_slowly_holds_what_it_may_and_keeps_n
     let attempts = ("gpufleet_attempts_total", [("state", "succeeded")]);
     worker.poll_metric("outputs fill their room", attempts.0, &attempts.1, HELD as f64).await;
     assert_eq!(worker.metrics().await.sum("gpufleet_messages_held", &[]), 1.0, "they came as one list");
-    let mut small = fleet.submit(kernels::doubles(&[0.5])).await.unwrap();
-    worker.poll_metric("a small job runs past the list", attempts.0, &attempts.1, (HELD + 1) as f64).await;
-    tokio::time::sleep(LONGER).await;
-    assert_eq!(worker.metrics().await.sum(attempts.0, &attempts.1), (HELD + 1) as f64, "no more outputs than may be");
+    let mut small = Vec::new();
+    for number in 1..=SMALL_JOBS {
+        small.push(fleet.submit(kernels::doubles(&[0.5])).await.unwrap());
+        // One more of the list would be one too many.
+        worker.poll_metric("a small job runs past the list", attempts.0, &attempts.1, (HELD + number) as f64).await;
+    }
     assert_eq!(fleet.counts().replies, 0, "none was confirmed");
 
     proxy.clear();
     proxy.delay(Duration::from_millis(1));
-    assert_eq!(small.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [1.0]);
+    for handle in &mut small {
+        assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [1.0]);
+    }
     for (index, handle) in list.into_iter().enumerate() {
         let result = handle.unwrap().wait(WAIT).await.unwrap();
         assert_eq!(result.output::<f32>("y").unwrap(), [2.0 * index as f32]);
@@ -122,9 +126,13 @@ async fn a_list_whose_replies_are_confirmed_slowly_holds_what_it_may_and_keeps_n
         assert!(large.len() as u64 == OUTPUT_BYTES && large.iter().all(|byte| *byte == 0), "job {index}");
     }
     worker.poll_metric("the list is acknowledged", "gpufleet_messages_held", &[], 0.0).await;
-    assert_eq!(worker.metrics().await.sum("gpufleet_attempts_total", &[]), (LARGE_JOBS + 1) as f64, "each ran once");
+    assert_eq!(
+        worker.metrics().await.sum("gpufleet_attempts_total", &[]),
+        (LARGE_JOBS + SMALL_JOBS) as f64,
+        "each ran once"
+    );
     assert_eq!(fleet.counts().replies_dropped, 0);
-    ground.check_history(LARGE_JOBS + 1).await;
+    ground.check_history(LARGE_JOBS + SMALL_JOBS).await;
 }
 
 /// Encoded copies of a hundred thousand large tasks would fill any memory.

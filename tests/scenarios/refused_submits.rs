@@ -60,8 +60,7 @@ async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the
     let broker = ground.broker().await;
     let good = task_key(&PoolName::default(), Priority::Normal);
     ground.declare_queue("stuck", "[]").await;
-    let process = "{ok, Q} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"stuck\">>)), P = amqqueue:get_pid(Q)";
-    ground.erlang(&format!("{process}, ok = sys:suspend(P).")).await;
+    ground.suspend_queue("stuck").await;
     let publish_one = |exchange, routing_key: &str| {
         let message = Message {
             exchange,
@@ -75,9 +74,7 @@ async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the
     };
     let publish_all = |exchange, routing_key: &str| join_all((0..MESSAGES).map(|_| publish_one(exchange, routing_key)));
     let unconfirmed = tokio::spawn(publish_all("", "stuck"));
-    let come = format!("{process}, {{_, Count}} = erlang:process_info(P, message_queue_len), Count.");
-    poll_until("them all at the queue", async || ground.erlang(&come).await.parse::<usize>().unwrap() >= MESSAGES)
-        .await;
+    poll_until("them all at the queue", async || ground.unseen_by("stuck").await >= MESSAGES).await;
     for refused in publish_all("nowhere", "x").await {
         assert!(matches!(refused, Err(PublishError::Unroutable { .. })), "{refused:?}");
     }
@@ -90,7 +87,7 @@ async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the
         others.into_iter().for_each(|published| published.unwrap());
     }
     assert!(!unconfirmed.is_finished(), "its queue has not moved");
-    ground.erlang(&format!("{process}, ok = sys:resume(P).")).await;
+    ground.resume_queue("stuck").await;
     unconfirmed.await.unwrap().into_iter().for_each(|published| published.unwrap());
 }
 
