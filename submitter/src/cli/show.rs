@@ -148,9 +148,9 @@ pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
     let cached = if timings.module_cached { " (cached)" } else { "" };
     let mut steps = vec![
         ("queue".to_owned(), timings.queue_us),
-        ("fetch".to_owned(), timings.fetch_us),
         ("compile".to_owned(), timings.compile_us),
         ("wait for the executor".to_owned(), timings.wait_us),
+        ("fetch".to_owned(), timings.fetch_us),
         (format!("load{cached}"), timings.load_us),
         ("copy in".to_owned(), timings.copy_in_us),
     ];
