@@ -30,17 +30,23 @@ pub(super) fn prune(folder: &Path, unused_for: Duration) -> io::Result<Pruned> {
         let Ok(metadata) = entry.metadata() else { continue };
         // One from the future is new.
         let is_old = metadata.modified()?.elapsed().is_ok_and(|age| age >= kept);
-        match is_old {
-            true => {
-                fs::remove_file(entry.path())?;
-                pruned.removed += 1;
-                pruned.removed_bytes += metadata.len();
-            }
-            false => {
-                pruned.left += 1;
-                pruned.left_bytes += metadata.len();
-            }
+        if is_old && removed(&entry.path())? {
+            pruned.removed += 1;
+            pruned.removed_bytes += metadata.len();
+        } else {
+            pruned.left += 1;
+            pruned.left_bytes += metadata.len();
         }
     }
     Ok(pruned)
+}
+
+/// In a folder where each may remove only what is his, the rest stays.
+fn removed(path: &Path) -> io::Result<bool> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(false),
+        // Somebody else was quicker.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(true),
+        done => done.map(|()| true),
+    }
 }

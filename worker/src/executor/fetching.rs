@@ -1,6 +1,9 @@
 //! Brings a job's blobs from the store to where the device copies from.
 
-use std::ops::Range;
+use std::{
+    ops::Range,
+    time::{Duration, Instant},
+};
 
 use gpufleet_schema::{BlobDigest, Failure};
 use gpufleet_transport::BlobStore;
@@ -22,8 +25,16 @@ impl AsMut<[u8]> for Lent {
     }
 }
 
-/// Reads what is wanted, and checks it. Cancelled, the slot is free once the store has let go of it.
-pub(super) async fn fetch(store: Option<&BlobStore>, wanted: Vec<Wanted>, mut slot: Slot) -> Result<Slot, Failure> {
+/// Reads what is wanted, and checks it; tells how long that took. Cancelled, the slot is free once the store has let go of it.
+pub(super) async fn fetch(
+    store: Option<&BlobStore>,
+    wanted: Vec<Wanted>,
+    mut slot: Slot,
+) -> Result<(Slot, Duration), Failure> {
+    if wanted.is_empty() {
+        return Ok((slot, Duration::ZERO));
+    }
+    let started = Instant::now();
     for (digest, range) in wanted {
         let store = store.ok_or_else(blobs::no_store)?;
         let lent = Lent { slot, range };
@@ -31,5 +42,5 @@ pub(super) async fn fetch(store: Option<&BlobStore>, wanted: Vec<Wanted>, mut sl
         read.map_err(|error| blobs::failure(&error))?;
         slot = lent.slot;
     }
-    Ok(slot)
+    Ok((slot, started.elapsed()))
 }

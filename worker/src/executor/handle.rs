@@ -284,10 +284,8 @@ impl Executor {
         let layout = Layout::of(job.task).map_err(Stop::failed)?;
         let waiting = Instant::now();
         let slot = shared.unless_over(job.cancel, shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
-        let fetching = Instant::now();
-        let fetched = fetch(job.blobs, layout.blobs(job.task), slot);
-        let mut slot = shared.unless_over(job.cancel, fetched).await?.map_err(Stop::failed)?;
-        let fetched = fetching.elapsed();
+        let fetching = fetch(job.blobs, layout.blobs(job.task), slot);
+        let (mut slot, fetched) = shared.unless_over(job.cancel, fetching).await?.map_err(Stop::failed)?;
         let id = shared.next_job();
         let mut run = layout.stage(job.task, &mut slot, id).map_err(Stop::failed)?;
         let headers = Header::of(job.task);
