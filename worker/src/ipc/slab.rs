@@ -98,11 +98,11 @@ impl Slab {
 
 /// The size of the slot that `bytes` get, unless no slot is that large.
 fn class(bytes: u64) -> Option<u64> {
-    match bytes {
-        0..=CAPACITY_BYTES => Some(bytes.next_power_of_two().max(SLOT_BYTES_MIN)),
-        ..=SLOT_BYTES_MAX => Some(bytes.next_multiple_of(SLOT_BYTES_MIN)),
-        _ => None,
+    if bytes > SLOT_BYTES_MAX {
+        return None;
     }
+    let is_large = bytes > CAPACITY_BYTES;
+    Some(if is_large { bytes.next_multiple_of(SLOT_BYTES_MIN) } else { bytes.next_power_of_two().max(SLOT_BYTES_MIN) })
 }
 
 impl Shared {
