@@ -55,6 +55,7 @@ pub struct FleetBuilder {
     services: Option<Arc<Services>>,
     logs: Option<PathBuf>,
     bin_dir: Option<PathBuf>,
+    blobs: Option<PathBuf>,
     options: WorkerOptions,
 }
 
@@ -116,6 +117,7 @@ impl Default for FleetBuilder {
             services: None,
             logs: None,
             bin_dir: None,
+            blobs: None,
             options: WorkerOptions::default(),
         }
     }
@@ -187,6 +189,12 @@ impl FleetBuilder {
         self
     }
 
+    /// The folder of the blob store, which is there: the workers use it, and [`Endpoints::blobs`] tells it. None by default.
+    pub fn blobs(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.blobs = Some(folder.into());
+        self
+    }
+
     /// Starts everything, and returns when every worker takes jobs.
     pub async fn start(self) -> Result<Fleet, LocalError> {
         self.start_with(&Silent).await
@@ -209,6 +217,7 @@ impl FleetBuilder {
             }
         };
         let (name, endpoints) = services.space(&self.label).await?;
+        let endpoints = Endpoints { blobs: self.blobs, ..endpoints };
         let fleet = Fleet {
             services,
             owns_services,

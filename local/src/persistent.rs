@@ -4,7 +4,7 @@
 //! stopping are serialised by a lock file; [`status`] only looks.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
     sync::Arc,
     time::{Duration, Instant, SystemTime},
@@ -32,6 +32,8 @@ pub use differences::differences;
 /// Written when the whole fleet is up, readable by its owner only.
 pub const ENDPOINTS: &str = "endpoints.json";
 const LOCK: &str = "lock";
+/// The folder for arrays that are too large for messages. It stays when the fleet is stopped, for jobs that wait in the broker.
+const BLOBS: &str = "blobs";
 /// The database and the prefix of process names.
 const SPACE: &str = "gpufleet";
 /// Somebody else's start takes ten seconds, and a stop with running jobs up to a minute and a half.
@@ -116,7 +118,11 @@ pub async fn up_from(
     let state = StateDir::persistent(&options.dir)?;
     let _lock = lock(&state).await?;
     let services = progress.step_async("start RabbitMQ and Postgres", Services::start(Arc::clone(&state))).await?;
-    let endpoints = Endpoints { amqp_url: services.broker().url(), database_url: services.postgres().url(SPACE) };
+    let endpoints = Endpoints {
+        amqp_url: services.broker().url(),
+        database_url: services.postgres().url(SPACE),
+        blobs: blobs(&state)?,
+    };
     let ledger = format!("{SPACE}-{LEDGER}");
     if !is_ready(&state, &ledger) {
         let start = async {
@@ -156,8 +162,10 @@ pub async fn up_from(
         };
         progress.step_async(&format!("start worker {number}"), start).await?;
     }
-    let text = serde_json::to_string(&endpoints).expect("two strings have a JSON form");
-    secret::write_private(&state.path().join(ENDPOINTS), &text)?;
+    let file = state.path().join(ENDPOINTS);
+    // A path need not be text.
+    let text = serde_json::to_string(&endpoints).map_err(io::Error::from).at("write", &file)?;
+    secret::write_private(&file, &text)?;
     status(&options.dir)
 }
 
@@ -250,6 +258,19 @@ impl Role {
 fn workers_recorded(state: &StateDir) -> Result<u32, LocalError> {
     let numbers = state.recorded()?.into_iter().filter_map(|name| worker_number(SPACE, &name));
     Ok(numbers.max().unwrap_or(0))
+}
+
+/// The fleet's blob store. Workers that were started without one, and still run, could not read what waits there.
+fn blobs(state: &Arc<StateDir>) -> Result<Option<PathBuf>, LocalError> {
+    if read_endpoints(state.path()).is_some_and(|endpoints| endpoints.blobs.is_none()) && workers_run(state)? {
+        return Ok(None);
+    }
+    state.private_dir(BLOBS).map(Some)
+}
+
+fn workers_run(state: &Arc<StateDir>) -> Result<bool, LocalError> {
+    let names = state.recorded()?;
+    Ok(names.iter().any(|name| Role::of(name) == Role::Worker && Process::attach(state, name).is_some()))
 }
 
 /// Whether the worker or ledger of that name runs and takes work. One that drains has removed its file already.

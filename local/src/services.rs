@@ -2,7 +2,7 @@
 
 use std::{
     fmt,
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicU32, Ordering},
@@ -27,6 +27,9 @@ pub struct Services {
 pub struct Endpoints {
     pub amqp_url: String,
     pub database_url: String,
+    /// The folder of its blob store, if its workers have one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blobs: Option<PathBuf>,
 }
 
 impl Services {
@@ -68,7 +71,7 @@ impl Services {
 
     /// How to reach the vhost and the database of that name.
     pub fn endpoints(&self, name: &str) -> Endpoints {
-        Endpoints { amqp_url: self.broker.vhost_url(name), database_url: self.postgres.url(name) }
+        Endpoints { amqp_url: self.broker.vhost_url(name), database_url: self.postgres.url(name), blobs: None }
     }
 
     /// Stops both, side by side, and lets the guard of an ephemeral directory clean up.
@@ -84,6 +87,7 @@ impl fmt::Debug for Endpoints {
         f.debug_struct("Endpoints")
             .field("amqp_url", &redacted(&self.amqp_url))
             .field("database_url", &redacted(&self.database_url))
+            .field("blobs", &self.blobs)
             .finish()
     }
 }
@@ -103,9 +107,23 @@ mod tests {
 
     #[test]
     fn a_password_does_not_show() {
-        let endpoints =
-            Endpoints { amqp_url: "amqp://u:secret@h:1/v".into(), database_url: "postgres://u:secret@h/d".into() };
+        let endpoints = Endpoints {
+            amqp_url: "amqp://u:secret@h:1/v".into(),
+            database_url: "postgres://u:secret@h/d".into(),
+            blobs: None,
+        };
         let shown = format!("{endpoints:?}");
         assert!(!shown.contains("secret") && shown.contains("amqp://u:***@h:1/v"), "{shown}");
+    }
+
+    #[test]
+    fn endpoints_without_a_blob_store_have_the_form_that_they_always_had() {
+        let text = r#"{"amqp_url":"amqp://h","database_url":"postgres://h"}"#;
+        let endpoints: Endpoints = serde_json::from_str(text).unwrap();
+        assert_eq!(endpoints.blobs, None);
+        assert_eq!(serde_json::to_string(&endpoints).unwrap(), text);
+        let with_store = Endpoints { blobs: Some("/state/blobs".into()), ..endpoints };
+        let text = serde_json::to_string(&with_store).unwrap();
+        assert_eq!(serde_json::from_str::<Endpoints>(&text).unwrap(), with_store);
     }
 }

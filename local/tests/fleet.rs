@@ -8,8 +8,8 @@ use std::{
 };
 
 use gpufleet_local::{
-    Cuda, Fleet, FleetState, LocalError, Services, Signal, Silent, UpOptions, differences, down, persistent::up_from,
-    process::marked, running, state::MARKER, status,
+    Cuda, Fleet, FleetState, LocalError, Process, Services, Signal, Silent, UpOptions, differences, down,
+    persistent::up_from, process::marked, running, state::MARKER, status,
 };
 
 use self::poll::poll_until;
@@ -24,6 +24,7 @@ const START_WITHIN: Duration = Duration::from_secs(120);
 /// Does what the fleet expects of a worker and a ledger: makes the ready file, and ends at SIGTERM. Its child is an executor's stand-in.
 const STAND_IN: &str = r#"#!/bin/sh
 echo "$@"
+echo "blobs: $GPUFLEET_BLOBS"
 [ "$1" = migrate ] && exit "${FAIL_MIGRATION:-0}"
 while [ $# -gt 1 ]; do [ "$1" = --ready-file ] && ready=$2; shift; done
 sleep 1000 & child=$!
@@ -62,6 +63,12 @@ fn processes_of(state: &Path) -> usize {
     marked(MARKER, &state.to_string_lossy()).len()
 }
 
+/// The blob store that a stand-in was told of.
+fn blobs_of(process: &Process) -> String {
+    let words = fs::read_to_string(process.log()).expect("it has said something");
+    words.lines().find_map(|line| line.strip_prefix("blobs: ")).expect("it says what it was told").to_owned()
+}
+
 /// A stand-in ends when it has signalled its child, which then takes a moment longer.
 async fn none_is_left_of(state: &Path) {
     poll_until("the last process' end", WITHIN, async || processes_of(state) == 0).await;
@@ -74,8 +81,8 @@ async fn fleets_share_services_and_stop_apart() {
     let services = Services::ephemeral_with_logs(&scratch.path().join("log")).await.unwrap();
     let path = services.state().path().to_owned();
     let builder = Fleet::builder().on(&services).bin_dir(&bin);
-    let (one, two) =
-        tokio::try_join!(builder.clone().workers(2).start(), builder.clone().pools(["a", "b"]).start()).unwrap();
+    let with_store = builder.clone().pools(["a", "b"]).blobs(scratch.path());
+    let (one, two) = tokio::try_join!(builder.clone().workers(2).start(), with_store.start()).unwrap();
     assert_ne!(one.endpoints(), two.endpoints());
     assert_eq!((one.workers().len(), two.workers().len()), (2, 1));
 
@@ -91,6 +98,9 @@ async fn fleets_share_services_and_stop_apart() {
     assert!(two.worker(0).is_alive() && two.ledger().unwrap().is_alive());
     let words = fs::read_to_string(two.worker(0).process().log()).unwrap();
     assert!(words.contains("--cuda emulated --pool a --pool b"), "{words}");
+    assert_eq!(blobs_of(&two.worker(0).process()), scratch.path().to_str().unwrap());
+    assert_eq!(two.endpoints().blobs.as_deref(), Some(scratch.path()));
+    assert_eq!((blobs_of(&one.worker(0).process()).as_str(), &one.endpoints().blobs), ("", &None));
 
     // The stand-in whose parent was killed is left to the guard.
     services.stop().await.unwrap();
@@ -133,6 +143,11 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     assert_eq!((pids(&first), first.state), (pids(&second), FleetState::Up));
     assert_eq!(first.processes.len(), 6, "broker, epmd, Postgres, ledger, two workers");
     assert_eq!(running(&dir), first.endpoints);
+    let blobs = dir.join("blobs");
+    assert_eq!(first.endpoints.as_ref().unwrap().blobs, Some(blobs.clone()));
+    assert_eq!(fs::metadata(&blobs).unwrap().permissions().mode() & 0o777, 0o700);
+    let log = fs::read_to_string(dir.join("log/gpufleet-w1.log")).unwrap();
+    assert!(log.contains(&format!("blobs: {}", blobs.display())), "{log}");
 
     assert_eq!(differences(&options).unwrap(), Vec::<String>::new());
     let other = UpOptions { workers: Some(1), pools: vec!["a".to_owned()], ..options.clone() };
@@ -150,6 +165,15 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     // Nobody has to know how many there were.
     let repaired = start(&UpOptions { workers: None, ..options.clone() }).await.unwrap();
     assert_eq!((repaired.state, repaired.processes.len()), (FleetState::Up, 6));
+
+    // As if its workers had been started before there were blob stores: who still runs has none, and nobody is told of one.
+    let endpoints = dir.join("endpoints.json");
+    let with_store = fs::read_to_string(&endpoints).unwrap();
+    let (without, _) = with_store.split_once(",\"blobs\"").unwrap();
+    fs::write(&endpoints, format!("{without}}}")).unwrap();
+    let unchanged = start(&options).await.unwrap();
+    assert_eq!((unchanged.state, unchanged.endpoints.unwrap().blobs), (FleetState::Up, None));
+    assert_eq!(differences(&options).unwrap(), ["the workers run without a blob store"]);
 
     assert_eq!(down(&dir, &Silent).await.unwrap(), Vec::<String>::new());
     assert_eq!((status(&dir).unwrap().state, running(&dir)), (FleetState::Down, None));

@@ -65,7 +65,7 @@ enum Command {
 async fn main() -> ExitCode {
     let result = match Options::parse().command {
         Command::Setup => setup::run(),
-        Command::Demo(options) => demo::run(&options).await,
+        Command::Demo(options) => Box::pin(demo::run(&options)).await,
         Command::Test(options) => test::run(&options).await,
         Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,

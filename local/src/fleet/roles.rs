@@ -30,6 +30,7 @@ const OF_THIS_MACHINE: [&str; 2] = ["GPUFLEET_EMULATOR", "GPUFLEET_NVRTC"];
 /// Where a worker keeps compiled programs: a folder of its own within the fleet's, so that no worker finds what another compiled, here
 /// or in another fleet, unless it is told to.
 const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
+const BLOBS: &str = "GPUFLEET_BLOBS";
 /// Connecting and declaring takes a moment; a loaded machine takes its time.
 const LEDGER_READY_WITHIN: Duration = Duration::from_secs(120);
 /// Migrations of an empty database take a fraction of a second.
@@ -115,6 +116,7 @@ impl Programs {
         arguments.extend([OsString::from("--ready-file"), ready_file.clone().into_os_string()]);
         arguments.extend(options.arguments.iter().cloned());
         let mut environment = vec![(CACHE_DIR.into(), state.path().join("modules").join(name).into_os_string())];
+        environment.extend(endpoints.blobs.iter().map(|folder| (BLOBS.into(), folder.clone().into_os_string())));
         environment.extend(options.environment.iter().cloned());
         environment.push((AMQP_URL.into(), endpoints.amqp_url.clone().into()));
         WorkerLaunch { name: name.to_owned(), program: self.worker.clone(), arguments, environment, ready_file }
