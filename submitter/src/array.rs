@@ -1,6 +1,6 @@
 //! An array in memory: a dtype, a shape, and bytes that agree with both.
 
-use gpufleet_schema::{Buffer, Data, Dtype, Inline, Output, OutputData, task::elements};
+use gpufleet_schema::{Buffer, Data, Dtype, Inline, task::elements};
 
 use crate::Element;
 
@@ -28,11 +28,15 @@ pub(crate) fn brackets(shape: &[u64]) -> String {
     format!("{shape:?}")
 }
 
+/// How long an array is, unless that overflows.
+pub(crate) fn bytes(dtype: Dtype, shape: &[u64]) -> Option<u64> {
+    elements(shape)?.checked_mul(dtype.size() as u64)
+}
+
 impl Array {
     /// Takes bytes that are little endian and in C order.
     pub fn new(dtype: Dtype, shape: Vec<u64>, bytes: Vec<u8>) -> Result<Self, ArrayError> {
-        let wanted = elements(&shape).and_then(|count| count.checked_mul(dtype.size() as u64));
-        match wanted {
+        match self::bytes(dtype, &shape) {
             Some(wanted) if wanted == bytes.len() as u64 => Ok(Self { dtype, shape, bytes }),
             Some(wanted) => Err(ArrayError::WrongLength { dtype, shape, given: bytes.len() as u64, wanted }),
             None => Err(ArrayError::TooLarge { dtype, shape }),
@@ -78,13 +82,6 @@ impl Array {
     /// The array as a buffer of a task.
     pub(crate) fn into_buffer(self, name: String) -> Buffer<'static> {
         Buffer { name, dtype: self.dtype, shape: self.shape, data: Data::Inline(Inline::from(self.bytes)) }
-    }
-
-    /// Copies a reply's output, which may borrow from the message.
-    pub(crate) fn of_output(output: Output<'_>) -> Result<Self, String> {
-        let OutputData::Inline(data) = &output.data else { return Err("it waits in a blob store".to_owned()) };
-        let bytes = data.resolve(output.dtype).map_err(|problem| problem.to_string())?.into_owned();
-        Self::new(output.dtype, output.shape, bytes).map_err(|problem| problem.to_string())
     }
 }
 

@@ -1,14 +1,16 @@
 //! The connection to a fleet.
 
-use std::{collections::HashSet, sync::Arc, time::Duration};
+use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Duration};
 
 use gpufleet_schema::{ClientName, Encoding, Event, JobId, PoolName, Priority, Submitted, topology};
-use gpufleet_transport::{Broker, BrokerUrl, Consumer, Delivery, EventSink, Incoming, Options, QueueKind, State};
+use gpufleet_transport::{
+    BlobStore, Broker, BrokerUrl, Consumer, Delivery, EventSink, Incoming, Options, QueueKind, State,
+};
 use tokio::{sync::Mutex, task::AbortHandle};
 use tracing::{debug, warn};
 
 use crate::{
-    ConnectError, Counts, Job, JobHandle, SubmitError,
+    Array, ConnectError, Counts, Job, JobHandle, StoreError, StoredArray, SubmitError,
     error::PoolError,
     inbox::Inbox,
     submission::{self, Submission},
@@ -33,6 +35,7 @@ pub struct FleetBuilder {
     confirm_deadline: Duration,
     queue_kind: QueueKind,
     user_id: bool,
+    blobs: Option<PathBuf>,
 }
 
 /// What a pool's queues hold at a moment.
@@ -54,6 +57,7 @@ pub(crate) struct Connection {
     pools: Mutex<HashSet<PoolName>>,
     wait_deadline: Duration,
     user_id: bool,
+    blobs: Option<BlobStore>,
     replies: AbortHandle,
 }
 
@@ -86,6 +90,15 @@ impl Fleet {
     /// Cancelling leaves it open which of the jobs run.
     pub async fn submit_many(&self, jobs: impl IntoIterator<Item = Job>) -> Vec<Result<JobHandle, SubmitError>> {
         submission::send_many(&self.connection, jobs).await
+    }
+
+    /// Puts an array into the blob store, for jobs to take it by [`Job::input_stored`]: once, however many there are.
+    ///
+    /// It stays there until somebody prunes the store (`gpufleet blobs prune`). To store it again makes it as good as new.
+    ///
+    /// Cancelling leaves it open whether it is there.
+    pub async fn store(&self, array: Array) -> Result<StoredArray, StoreError> {
+        StoredArray::put(array, self.connection.blobs().ok_or(StoreError::NoStore)?).await
     }
 
     /// What waits in a pool and who serves it. Declares the pool's queues if nobody has.
@@ -143,6 +156,7 @@ impl Default for FleetBuilder {
             confirm_deadline: Options::CONFIRM_DEADLINE_DEFAULT,
             queue_kind: QueueKind::default(),
             user_id: true,
+            blobs: None,
         }
     }
 }
@@ -198,12 +212,24 @@ impl FleetBuilder {
         self
     }
 
+    /// The folder of the blob store, which the workers see as well. Arrays from 1 MiB on, into jobs and out of them, then wait there, and
+    /// messages only name them. Without it a job with its arrays has to fit into a message of 16 MiB, and so have its outputs.
+    #[must_use]
+    pub fn blobs(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.blobs = Some(folder.into());
+        self
+    }
+
     /// Connects, and declares what a producer needs. Cancelling gives up.
     pub async fn connect(self, url: &str) -> Result<Fleet, ConnectError> {
         let url: BrokerUrl = url.parse()?;
         let client: ClientName = match self.client {
             Some(name) => name.parse()?,
             None => fresh_name(),
+        };
+        let blobs = match self.blobs {
+            Some(folder) => Some(BlobStore::open(folder).await?),
+            None => None,
         };
         let options = Options {
             connect_deadline: self.connect_deadline,
@@ -227,6 +253,7 @@ impl FleetBuilder {
             pools,
             wait_deadline: self.wait_deadline,
             user_id: self.user_id,
+            blobs,
             replies,
         };
         Ok(Fleet { connection: Arc::new(connection) })
@@ -251,6 +278,10 @@ impl Connection {
     /// What jobs carry for the broker to vouch for.
     pub(crate) fn user_id(&self) -> Option<String> {
         self.user_id.then(|| self.broker.url().user().to_owned())
+    }
+
+    pub(crate) fn blobs(&self) -> Option<&BlobStore> {
+        self.blobs.as_ref()
     }
 
     pub(crate) fn inbox(&self) -> &Arc<Inbox> {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use gpufleet_schema::{JobId, PoolName, Priority, TooLarge, id::InvalidId};
-use gpufleet_transport::{DeclareError, InvalidBrokerUrl, PublishError, QueueError};
+use gpufleet_transport::{BlobError, DeclareError, InvalidBrokerUrl, PublishError, QueueError};
 
 use crate::InvalidJob;
 
@@ -14,6 +14,9 @@ pub enum ConnectError {
     Url(#[from] InvalidBrokerUrl),
     #[error(transparent)]
     Client(#[from] InvalidId),
+    /// The folder that [`FleetBuilder::blobs`](crate::FleetBuilder::blobs) names can't be used.
+    #[error(transparent)]
+    Blobs(#[from] BlobError),
     #[error(transparent)]
     Broker(#[from] gpufleet_transport::ConnectError),
     #[error(transparent)]
@@ -27,6 +30,9 @@ pub enum SubmitError {
     Invalid(#[from] InvalidJob),
     #[error("{problem}: {}", TooLarge::ADVICE)]
     TooLarge { job_id: JobId, problem: TooLarge },
+    /// Nobody has the job. Arrays of it may be in the store.
+    #[error("store buffer {buffer:?} of job {job_id}")]
+    Blob { job_id: JobId, buffer: String, source: BlobError },
     #[error("encode job {job_id}: {problem}")]
     Encode { job_id: JobId, problem: String },
     #[error("a handle waits for job {job_id} already")]

@@ -9,21 +9,16 @@ use std::{
 
 use gpufleet_schema::{AttemptState, Failure, JobId, RanOn, Timings};
 
-use crate::{
-    Array, ArrayError, Element,
-    client::Connection,
-    inbox::{Arrived, Awaited},
-};
+use crate::{Array, ArrayError, Element, client::Connection, inbox::Awaited, receipt::Receipt};
 
 /// A job that the broker has confirmed. Await it, or [`JobHandle::wait`] with a deadline of your own.
 ///
 /// Dropping the handle does not cancel the job: it runs, its outcome is recorded, and its reply is dropped when it comes.
 #[derive(Debug)]
 pub struct JobHandle {
-    awaited: Awaited,
+    receipt: Receipt,
     /// Keeps the connection open while somebody waits.
     connection: Arc<Connection>,
-    submitted: Instant,
 }
 
 /// What a job gave back.
@@ -56,9 +51,10 @@ pub struct FailedJob {
 pub enum JobError {
     #[error("job {} {}{}", .0.job_id, .0.state, .0.failure.as_ref().map(|failure| format!(": {}", failure.message)).unwrap_or_default())]
     Failed(Box<FailedJob>),
-    /// The job goes on. Wait again, or look its outcome up in the history by its id.
-    #[error("no reply of job {job_id} came within {}", humantime::format_duration(*waited))]
+    /// The job goes on, or its large outputs are still being read. Wait again, or look its outcome up in the history by its id.
+    #[error("no result of job {job_id} came within {}", humantime::format_duration(*waited))]
     DeadlinePassed { job_id: JobId, waited: Duration },
+    /// What it says can't be right, or what it names in the blob store can't be read. A store may be mended: wait again to read again.
     #[error("the reply of job {job_id} can't be used: {problem}")]
     BadReply { job_id: JobId, problem: String },
     /// The fleet connection was closed. The job goes on.
@@ -77,50 +73,25 @@ pub enum OutputError {
 
 impl JobHandle {
     pub(crate) fn new(awaited: Awaited, connection: Arc<Connection>, submitted: Instant) -> Self {
-        Self { awaited, connection, submitted }
+        Self { receipt: Receipt::new(awaited, submitted), connection }
     }
 
     pub fn id(&self) -> JobId {
-        self.awaited.job_id()
+        self.receipt.job_id()
     }
 
-    /// Waits for the reply, at most this long. After [`JobError::DeadlinePassed`] it may be called again; after any other outcome the
-    /// handle has given all that it had.
+    /// Waits for the reply and for what it names in the blob store, at most this long. After [`JobError::DeadlinePassed`] it may be called
+    /// again, and after [`JobError::BadReply`] if the store has been mended meanwhile; after any other outcome the handle has given all
+    /// that it had.
     ///
-    /// Cancelling the future loses nothing: a reply that comes meanwhile is there for the next call.
+    /// Cancelling the future loses nothing: what comes meanwhile is there for the next call.
     pub async fn wait(&mut self, deadline: Duration) -> Result<JobResult, JobError> {
         let job_id = self.id();
-        match tokio::time::timeout(deadline, self.awaited.next()).await {
+        let result = self.receipt.result(self.connection.blobs());
+        match tokio::time::timeout(deadline, result).await {
             Err(_) => Err(JobError::DeadlinePassed { job_id, waited: deadline }),
-            Ok(None) => Err(JobError::Closed { job_id }),
-            Ok(Some(arrived)) => self.outcome(arrived),
+            Ok(result) => result,
         }
-    }
-
-    fn outcome(&self, arrived: Arrived) -> Result<JobResult, JobError> {
-        let Arrived { reply, outputs, at } = arrived;
-        let round_trip = at.duration_since(self.submitted);
-        if reply.state != AttemptState::Succeeded {
-            return Err(JobError::Failed(Box::new(FailedJob {
-                job_id: self.id(),
-                state: reply.state,
-                attempt: reply.attempt,
-                failure: reply.failure,
-                timings: reply.timings,
-                ran_on: reply.ran_on,
-                round_trip,
-            })));
-        }
-        let outputs = outputs.map_err(|problem| JobError::BadReply { job_id: self.id(), problem })?;
-        Ok(JobResult {
-            job_id: self.id(),
-            state: reply.state,
-            attempt: reply.attempt,
-            timings: reply.timings,
-            ran_on: reply.ran_on,
-            round_trip,
-            outputs,
-        })
     }
 }
 

@@ -15,13 +15,13 @@ use std::{
 use gpufleet_schema::{DecodeError, Encoding, JobId, Reply};
 use tokio::sync::oneshot;
 
-use crate::Array;
+use crate::returned::{self, Returned};
 
 /// A reply and when it came. The outputs stand beside it, checked, or with what is wrong about them.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) reply: Reply<'static>,
-    pub(crate) outputs: Result<Vec<(String, Array)>, String>,
+    pub(crate) outputs: Result<Vec<(String, Returned)>, String>,
     pub(crate) at: Instant,
 }
 
@@ -129,17 +129,7 @@ impl Drop for Awaited {
 }
 
 fn arrived(mut reply: Reply<'_>, at: Instant) -> Arrived {
-    let outputs = std::mem::take(&mut reply.outputs);
-    let outputs = outputs
-        .into_iter()
-        .map(|output| {
-            let name = output.name.clone();
-            match Array::of_output(output) {
-                Ok(array) => Ok((name, array)),
-                Err(problem) => Err(format!("output {name:?}: {problem}")),
-            }
-        })
-        .collect();
+    let outputs = returned::checked(std::mem::take(&mut reply.outputs));
     Arrived { reply: reply.into_owned(), outputs, at }
 }
 
@@ -163,6 +153,14 @@ mod tests {
         }
     }
 
+    /// The bytes of its first output.
+    fn bytes(arrived: Arrived) -> Vec<u8> {
+        match arrived.outputs.unwrap().remove(0) {
+            (_, Returned::Array(array)) => array.into_bytes(),
+            other => panic!("{other:?} is no array"),
+        }
+    }
+
     fn body(replies: Vec<Reply<'static>>) -> Vec<u8> {
         Encoding::MessagePack.encode_replies(&Batch::Many(replies)).unwrap()
     }
@@ -174,8 +172,8 @@ mod tests {
         let (mut first_wait, mut second_wait) = (inbox.expect(first).unwrap(), inbox.expect(second).unwrap());
         let message = body(vec![reply(second, &[3, 4]), reply(first, &[1, 2])]);
         inbox.deliver(Encoding::MessagePack, &message).unwrap();
-        assert_eq!(first_wait.next().await.unwrap().outputs.unwrap()[0].1.bytes(), [1, 2]);
-        assert_eq!(second_wait.next().await.unwrap().outputs.unwrap()[0].1.bytes(), [3, 4]);
+        assert_eq!(bytes(first_wait.next().await.unwrap()), [1, 2]);
+        assert_eq!(bytes(second_wait.next().await.unwrap()), [3, 4]);
         assert_eq!(inbox.counts().replies, 2);
     }
 
@@ -187,7 +185,7 @@ mod tests {
         assert!(inbox.expect(job_id).is_none(), "one handle a job");
         let message = body(vec![reply(job_id, &[1, 2]), reply(job_id, &[9, 9]), reply(JobId::new(), &[0, 0])]);
         inbox.deliver(Encoding::MessagePack, &message).unwrap();
-        assert_eq!(awaited.next().await.unwrap().outputs.unwrap()[0].1.bytes(), [1, 2]);
+        assert_eq!(bytes(awaited.next().await.unwrap()), [1, 2]);
         assert_eq!(inbox.counts(), Counts { replies: 1, replies_dropped: 2, replies_unreadable: 0 });
     }
 

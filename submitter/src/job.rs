@@ -8,7 +8,7 @@ use gpufleet_schema::{
     SigningKey, Task,
 };
 
-use crate::{Array, Element};
+use crate::{Array, Element, StoredArray};
 
 /// A job being described: a catalog kernel, or a program of your own with its launches.
 ///
@@ -182,6 +182,12 @@ impl Job {
     pub fn input_shaped<T: Element>(self, name: impl Into<String>, shape: impl Into<Vec<u64>>, elements: &[T]) -> Self {
         let data = Data::Inline(Inline::from(T::to_bytes(elements)));
         self.buffer(Buffer { name: name.into(), dtype: T::DTYPE, shape: shape.into(), data })
+    }
+
+    /// A buffer whose contents wait in the blob store.
+    #[must_use]
+    pub fn input_stored(self, name: impl Into<String>, array: &StoredArray) -> Self {
+        self.buffer(array.to_buffer(name.into()))
     }
 
     /// A buffer that starts as zeros, which cost nothing to send.

@@ -20,6 +20,7 @@
 //! returned is on the broker's disk; it runs whether or not anybody still waits.
 
 mod array;
+mod claims;
 mod client;
 mod dead;
 mod element;
@@ -29,6 +30,9 @@ mod inbox;
 mod job;
 mod orders;
 mod packing;
+mod receipt;
+mod returned;
+mod stored;
 mod submission;
 
 pub use array::{Array, ArrayError};
@@ -38,11 +42,12 @@ pub use element::Element;
 pub use error::{ConnectError, PoolError, SubmitError};
 /// The contract's own types, for whoever reads replies or writes tasks.
 pub use gpufleet_schema as schema;
-pub use gpufleet_transport::QueueKind;
+pub use gpufleet_transport::{BlobError, QueueKind};
 pub use half;
 pub use handle::{FailedJob, JobError, JobHandle, JobResult, OutputError};
 pub use inbox::Counts;
 pub use job::{CheckedJob, InvalidJob, Job};
+pub use stored::{StoreError, StoredArray};
 
 /// Keeps the README's Rust compiling.
 #[cfg(doctest)]

@@ -14,7 +14,7 @@ use gpufleet_schema::{
 };
 use gpufleet_transport::{Message, Properties, PublishError};
 
-use crate::{CheckedJob, Job, JobHandle, SubmitError, client::Connection, inbox::Awaited, packing::Packet};
+use crate::{CheckedJob, Job, JobHandle, SubmitError, claims, client::Connection, inbox::Awaited, packing::Packet};
 
 /// Messages of one `submit_many` that may be unconfirmed at once: enough to keep the broker busy, few enough that encoded copies of
 /// large tasks stay within half a gigabyte, and one more message for each queue that they go to.
@@ -39,12 +39,15 @@ type Outcome = Result<JobHandle, SubmitError>;
 type Destination = (PoolName, Priority);
 
 impl Submission {
-    /// Checks and encodes a job. The pool's queues are made before the job is stamped, so that its wait in the queue does not
-    /// include that.
+    /// Checks and encodes a job. The pool's queues are made and its large arrays are stored before the job is stamped, so that its
+    /// wait in the queue does not include that.
     pub(crate) async fn prepare(connection: &Connection, job: Job) -> Result<Self, SubmitError> {
         let started = Instant::now();
         let CheckedJob { mut task, pool, priority } = job.build()?;
         connection.declare_pool(&pool).await?;
+        if let Some(store) = connection.blobs() {
+            claims::check_in(&mut task, store).await?;
+        }
         let job_id = task.job_id;
         task.reply = Some(connection.client().clone());
         task.submitted_ms = Some(now_ms());

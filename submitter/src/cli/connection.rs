@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use gpufleet::{ConnectError, Fleet, FleetBuilder, QueueKind};
+use gpufleet::{BlobError, ConnectError, Fleet, FleetBuilder, QueueKind};
 use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
 use gpufleet_local::{Endpoints, LocalError};
 use gpufleet_transport::{DeclareError, PublishError};
@@ -11,7 +11,7 @@ use super::{
     complaint::{Complaint, chain},
     environment,
     exit::Exit,
-    options::{BrokerOptions, LedgerOptions, ProducerOptions},
+    options::{BlobOptions, BrokerOptions, LedgerOptions, ProducerOptions},
 };
 
 /// RabbitMQ says: `PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'`.
@@ -38,6 +38,24 @@ pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fle
 /// Connects to the broker to submit jobs.
 pub async fn producer(options: &ProducerOptions, builder: FleetBuilder) -> Result<Fleet, Complaint> {
     fleet(&options.broker, builder.queue_kind(options.queue_kind).user_id(!options.no_user_id)).await
+}
+
+/// Where large arrays of jobs wait: in the folder that was named, else in the local fleet's where that is the fleet. Without one they
+/// travel in messages.
+pub fn blobs(options: &BlobOptions, broker: &BrokerOptions) -> Option<PathBuf> {
+    choose_blobs(options, broker, || gpufleet_local::running(&local_dir().ok()?))
+}
+
+fn choose_blobs(
+    options: &BlobOptions,
+    broker: &BrokerOptions,
+    running: impl FnOnce() -> Option<Endpoints>,
+) -> Option<PathBuf> {
+    match (&options.blobs, &broker.amqp_url) {
+        (Some(folder), _) => Some(folder.clone()),
+        (None, Some(_)) => None,
+        (None, None) => running()?.blobs,
+    }
 }
 
 /// Gives an order to the workers. What is confirmed is on disk, whether or not the goodbye arrives.
@@ -77,8 +95,29 @@ fn broker_complaint(error: ConnectError) -> Complaint {
     match &error {
         ConnectError::Url(_) => told(Exit::Usage).hint(format!("correct --amqp-url or {}", environment::AMQP_URL)),
         ConnectError::Client(_) => told(Exit::Internal),
+        ConnectError::Blobs(problem) => blob_complaint(problem),
         ConnectError::Broker(_) => told(Exit::Broker),
         ConnectError::Declare(problem) => declare_complaint(problem),
+    }
+}
+
+/// What it means that something is not in the blob store.
+pub fn blob_complaint(error: &BlobError) -> Complaint {
+    Complaint::bad_input(sentence(&chain(error))).hint(blob_hint(error))
+}
+
+/// What to do about a blob store that is not as it should be.
+pub fn blob_hint(error: &BlobError) -> String {
+    match error {
+        BlobError::Folder { .. } => format!(
+            "--blobs or {} names a folder that is there, and that the workers see as well; `gpufleet local up` makes its own",
+            environment::BLOBS
+        ),
+        BlobError::Io { .. } => "see that you may write to its folder, and that there is room: ls -ld, df".to_owned(),
+        BlobError::Timeout { .. } => "see that the machine that has its folder answers: df".to_owned(),
+        BlobError::Missing { .. } | BlobError::Length { .. } | BlobError::Damaged { .. } => {
+            "`gpufleet blobs put` stores an array".to_owned()
+        }
     }
 }
 
@@ -131,6 +170,36 @@ pub fn sentence(fragment: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::cli::options::Secret;
+
+    #[test]
+    fn the_local_fleets_blob_store_is_for_the_local_fleet() {
+        let broker = |url: Option<&str>| BrokerOptions { amqp_url: url.map(|url| Secret(url.to_owned())) };
+        let store = |folder: Option<&str>| BlobOptions { blobs: folder.map(PathBuf::from) };
+        let running = |blobs: Option<&str>| {
+            let blobs = blobs.map(PathBuf::from);
+            move || Some(Endpoints { amqp_url: String::new(), database_url: String::new(), blobs })
+        };
+        let (local, named) = (Some("/local"), Some("/named"));
+        assert_eq!(choose_blobs(&store(None), &broker(None), running(local)), local.map(PathBuf::from));
+        assert_eq!(choose_blobs(&store(None), &broker(None), running(None)), None);
+        assert_eq!(choose_blobs(&store(None), &broker(None), || None), None);
+        assert_eq!(choose_blobs(&store(None), &broker(Some("amqp://h")), running(local)), None);
+        for url in [None, Some("amqp://h")] {
+            assert_eq!(choose_blobs(&store(named), &broker(url), running(local)), named.map(PathBuf::from));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_folder_that_is_not_there_is_told_before_anything_is_connected() {
+        let folder = tempfile::tempdir().unwrap();
+        let builder = Fleet::builder().blobs(folder.path().join("none"));
+        let amqp_url = Some(Secret("amqp://127.0.0.1:1/".to_owned()));
+        let complaint = fleet(&BrokerOptions { amqp_url }, builder).await.unwrap_err();
+        assert_eq!(complaint.exit, Exit::BadInput);
+        assert!(complaint.message.contains("none as a blob store: No such file"), "{}", complaint.message);
+        assert!(complaint.hint.unwrap().starts_with("--blobs or GPUFLEET_BLOBS names a folder"));
+    }
 
     #[test]
     fn a_user_that_the_broker_does_not_vouch_for_is_told_with_the_switch() {

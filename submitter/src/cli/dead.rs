@@ -235,7 +235,9 @@ fn complaint(error: &DeadError) -> Complaint {
         DeadError::NoTask { .. } => {
             told(Exit::BadInput).hint("only tasks can be submitted again; `gpufleet dead drop` throws it away")
         }
-        DeadError::Cut { .. } | DeadError::TooLarge { .. } => told(Exit::BadInput).hint(TooLarge::ADVICE),
+        DeadError::Cut { .. } | DeadError::TooLarge { .. } => {
+            told(Exit::BadInput).hint(format!("the job has to be submitted anew, otherwise: {}", TooLarge::ADVICE))
+        }
         DeadError::LabelsFull { .. } => told(Exit::BadInput).hint(format!(
             "a job has at most {LABELS_MAX} labels; `gpufleet dead show -o json` prints it, to be submitted with fewer"
         )),

@@ -2,6 +2,8 @@
 
 /// Where the broker is: `amqp://user:password@host:port/vhost`.
 pub const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
+/// The folder of the blob store, which the workers see as well.
+pub const BLOBS: &str = "GPUFLEET_BLOBS";
 /// Where the ledger's database is: `postgres://user:password@host:port/database`.
 pub const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 /// The pool that jobs go to when none is named.
@@ -25,6 +27,7 @@ Environment:
   GPUFLEET_AMQP_URL      the broker, as --amqp-url
   GPUFLEET_QUEUE_KIND    what task queues are made of, as --queue-kind
   GPUFLEET_NO_USER_ID    true for jobs that do not carry the broker's user, as --no-user-id
+  GPUFLEET_BLOBS         the folder of the blob store, as --blobs
   GPUFLEET_DATABASE_URL  the ledger's database, as --database-url
   GPUFLEET_POOL          the pool that jobs go to, as --pool
   GPUFLEET_LOCAL_DIR     where the fleet of `gpufleet local` keeps its data, as --dir
@@ -37,7 +40,7 @@ mod tests {
 
     #[test]
     fn the_table_lists_every_variable_of_ours() {
-        for name in [AMQP_URL, QUEUE_KIND, NO_USER_ID, DATABASE_URL, POOL, LOCAL_DIR, LOG, NO_COLOR] {
+        for name in [AMQP_URL, QUEUE_KIND, NO_USER_ID, BLOBS, DATABASE_URL, POOL, LOCAL_DIR, LOG, NO_COLOR] {
             assert!(TABLE.contains(&format!("\n  {name} ")), "{name}");
         }
     }

@@ -10,7 +10,7 @@ use gpufleet::{
     Array,
     schema::{
         Dtype, TooLarge,
-        bounds::{MESSAGE_BYTES_MAX, PROGRAM_BYTES_MAX},
+        bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX, PROGRAM_BYTES_MAX},
     },
 };
 
@@ -24,16 +24,23 @@ const MISNAMED: &str = "what a file holds is told by its name: .npy, .png, and r
 /// What a file is read for. One that is too large for it is not read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
+    /// It travels inside its task's message.
     Input,
+    /// It goes into the blob store, where it is large.
+    StoredInput,
     Program,
     TaskFile,
     Key,
 }
 
 impl Purpose {
+    pub const fn input(has_store: bool) -> Self {
+        if has_store { Self::StoredInput } else { Self::Input }
+    }
+
     const fn name(self) -> &'static str {
         match self {
-            Self::Input => "an input",
+            Self::Input | Self::StoredInput => "an input",
             Self::Program => "a program",
             Self::TaskFile => "a task file",
             Self::Key => "a key",
@@ -42,8 +49,8 @@ impl Purpose {
 
     const fn bytes_max(self) -> usize {
         match self {
-            // It travels inside its task's message. The allowance is for the headers of the file formats.
-            Self::Input => MESSAGE_BYTES_MAX + (64 << 10),
+            // The allowance is for the headers of the file formats.
+            Self::Input | Self::StoredInput => self.array_bytes_max() + (64 << 10),
             Self::Program => PROGRAM_BYTES_MAX,
             // Inline data in a task file is text: base64 or numbers. Four times a message is ample.
             Self::TaskFile => 4 * MESSAGE_BYTES_MAX,
@@ -52,9 +59,21 @@ impl Purpose {
         }
     }
 
+    /// What an array in a file may have.
+    const fn array_bytes_max(self) -> usize {
+        match self {
+            Self::StoredInput => BLOBS_BYTES_MAX as usize,
+            _ => MESSAGE_BYTES_MAX,
+        }
+    }
+
     const fn hint(self) -> &'static str {
         match self {
             Self::Input => TooLarge::ADVICE,
+            Self::StoredInput => {
+                "a job takes 1 GiB from the blob store at most: split it, send a smaller dtype (f16, u8), or make data on the device with \
+                 zeros or fill"
+            }
             Self::Program => "compile it in parts, or make its tables on the device",
             Self::TaskFile => "keep its arrays in files of their own: data = { file = \"x.npy\" }",
             Self::Key => "`gpufleet keygen` writes key files",
@@ -80,13 +99,17 @@ impl Kind {
     }
 }
 
+const _: () = assert!(BLOBS_BYTES_MAX == 1 << 30, "the hint says so");
+
 /// Reads an array. `form` says what raw bytes are; for the other kinds it must agree with the file.
-pub fn read(path: &Path, form: Option<&Form>) -> Result<Array, Complaint> {
-    let bytes = read_bytes(path, Purpose::Input)?;
+pub fn read(path: &Path, form: Option<&Form>, purpose: Purpose) -> Result<Array, Complaint> {
+    let bytes = read_bytes(path, purpose)?;
     let unusable = |problem: String| Complaint::bad_input(format!("failed to read {}: {problem}", path.display()));
     let array = match (Kind::of(path), form) {
         (Kind::Npy, _) => npy::decode(&bytes).map_err(|problem| unusable(problem).hint(MISNAMED))?,
-        (Kind::Png, _) => png::decode(&bytes).map_err(|problem| unusable(problem).hint(MISNAMED))?,
+        (Kind::Png, _) => {
+            png::decode(&bytes, purpose.array_bytes_max()).map_err(|problem| unusable(problem).hint(MISNAMED))?
+        }
         (Kind::Raw, Some(form)) => {
             return Array::new(form.dtype, form.shape.clone(), bytes).map_err(|problem| {
                 let problem = Complaint::bad_input(format!("{} does not fit its form: {problem}", path.display()));

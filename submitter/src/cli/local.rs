@@ -17,8 +17,8 @@ use super::{
 
 /// Start, stop and look at a whole fleet on this machine
 ///
-/// A private RabbitMQ and Postgres on free loopback ports, the ledger and workers. While it runs, the other commands use it unless
-/// they are told otherwise.
+/// A private RabbitMQ and Postgres on free loopback ports, a folder for large arrays, the ledger and workers. While it runs, the other
+/// commands use it unless they are told otherwise.
 #[derive(Debug, Args)]
 pub struct Options {
     #[command(subcommand)]

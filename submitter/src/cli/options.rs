@@ -1,6 +1,6 @@
 //! What was typed. What it means is worked out by each command in its own file.
 
-use std::{convert::Infallible, fmt, str::FromStr};
+use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpufleet::QueueKind;
@@ -51,6 +51,15 @@ pub struct ProducerOptions {
     /// therefore refuses jobs that carry it; the ledger then does not know whose they are
     #[arg(long, env = environment::NO_USER_ID, help_heading = "Connection")]
     pub no_user_id: bool,
+}
+
+/// Where arrays wait that are too large for a message.
+#[derive(Debug, Args)]
+pub struct BlobOptions {
+    /// The blob store: a folder that the workers see as well. Arrays from 1 MiB on wait there, both ways, and messages only name them.
+    /// Without it, the store of `gpufleet local up` where that is the fleet
+    #[arg(long, value_name = "FOLDER", env = environment::BLOBS, help_heading = "Connection")]
+    pub blobs: Option<PathBuf>,
 }
 
 /// Where the ledger's database is.

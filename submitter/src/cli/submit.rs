@@ -22,8 +22,12 @@ pub use options::Options;
 use plan::Plan;
 
 pub async fn run(options: Options) -> Result<Exit, Complaint> {
-    let plan = Plan::of(&options)?;
-    let builder = Fleet::builder().wait_deadline(options.timeout);
+    let blobs = connection::blobs(&options.blobs, &options.producer.broker);
+    let plan = Plan::of(&options, blobs.is_some())?;
+    let mut builder = Fleet::builder().wait_deadline(options.timeout);
+    if let Some(folder) = blobs {
+        builder = builder.blobs(folder);
+    }
     let connecting = connection::producer(&options.producer, builder);
     let fleet = tokio::select! {
         fleet = Spinner::new("connecting").around(connecting) => fleet?,
@@ -136,7 +140,7 @@ fn conclude(outcome: Result<JobResult, JobError>, plan: &Plan, options: &Options
         Err(error @ JobError::Closed { job_id }) => Err(Complaint::new(Exit::Broker, error.to_string())
             .hint(format!("the job goes on, but its outputs are lost; `gpufleet show {job_id}` tells how it ended"))),
         Err(error @ JobError::BadReply { .. }) => Err(Complaint::new(Exit::FleetFailed, error.to_string())
-            .hint("the worker may be of another version than this command")),
+            .hint("worker and command may be of different versions, or use different blob stores (--blobs)")),
     }
 }
 
@@ -148,7 +152,10 @@ fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
     let told = |exit| Complaint::new(exit, chain(error));
     match error {
         SubmitError::Invalid(problem) => plan::invalid(problem, plan.job.program()),
-        SubmitError::TooLarge { problem, .. } => plan::too_large(problem),
+        SubmitError::TooLarge { problem, .. } => plan::too_large(problem, plan.has_store),
+        SubmitError::Blob { source, .. } => {
+            Complaint::bad_input(connection::sentence(&chain(error))).hint(connection::blob_hint(source))
+        }
         SubmitError::Encode { .. } | SubmitError::AlreadySubmitted { .. } => told(Exit::Internal),
         SubmitError::NoQueue { .. } => told(Exit::Broker).hint("the queue was deleted a moment ago; submit again"),
         SubmitError::Refused { .. } => {

@@ -2,20 +2,20 @@
 
 use std::io::Cursor;
 
-use gpufleet::{
-    Array,
-    schema::{Dtype, bounds::MESSAGE_BYTES_MAX},
-};
+use gpufleet::{Array, schema::Dtype};
 use png::{BitDepth, ColorType, Decoder, DecodingError, Encoder, EncodingError, Limits, Transformations};
 
 use super::Remark;
+use crate::cli::quantity;
 
 /// Palettes and few-bit greys become plain bytes, 16-bit channels lose their low half.
-pub fn decode(bytes: &[u8]) -> Result<Array, String> {
-    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: MESSAGE_BYTES_MAX });
+pub fn decode(bytes: &[u8], unpacked_bytes_max: usize) -> Result<Array, String> {
+    let problem = |error| problem(error, unpacked_bytes_max);
+    let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: unpacked_bytes_max });
     decoder.set_transformations(Transformations::EXPAND | Transformations::STRIP_16);
     let mut reader = decoder.read_info().map_err(problem)?;
-    let size = reader.output_buffer_size().filter(|size| *size <= MESSAGE_BYTES_MAX).ok_or_else(unpacked_too_large)?;
+    let size = reader.output_buffer_size().filter(|size| *size <= unpacked_bytes_max);
+    let size = size.ok_or_else(|| too_large(unpacked_bytes_max))?;
     let mut pixels = vec![0; size];
     let frame = reader.next_frame(&mut pixels).map_err(problem)?;
     pixels.truncate(frame.buffer_size());
@@ -26,16 +26,14 @@ pub fn decode(bytes: &[u8]) -> Result<Array, String> {
     Array::new(Dtype::U8, shape, pixels).map_err(|problem| problem.to_string())
 }
 
-fn unpacked_too_large() -> String {
-    format!(
-        "unpacked it is larger than the {} MiB that a message carries at most; scale it down",
-        MESSAGE_BYTES_MAX >> 20
-    )
+fn too_large(unpacked_bytes_max: usize) -> String {
+    let most = quantity::bytes(unpacked_bytes_max as u64);
+    format!("unpacked it is larger than {most}, too much for an input; scale it down")
 }
 
-fn problem(error: DecodingError) -> String {
+fn problem(error: DecodingError, unpacked_bytes_max: usize) -> String {
     match error {
-        DecodingError::LimitsExceeded => unpacked_too_large(),
+        DecodingError::LimitsExceeded => too_large(unpacked_bytes_max),
         other => format!("it is not a usable PNG: {}", other.to_string().trim_end_matches('.')),
     }
 }
@@ -137,7 +135,7 @@ mod tests {
             let array = Array::new(Dtype::U8, shape, bytes).unwrap();
             let (file, remark) = encode(&array).unwrap();
             assert_eq!(remark, None);
-            assert_eq!(decode(&file).unwrap(), array);
+            assert_eq!(decode(&file, 24).unwrap(), array);
         }
     }
 
@@ -146,7 +144,7 @@ mod tests {
         let array = Array::from_slice(&[1_u32, 2, 3, 256]).reshape(vec![2, 2]).unwrap();
         let (file, remark) = encode(&array).unwrap();
         assert_eq!(remark.unwrap(), "1 to 256 shown as black to white");
-        assert_eq!(decode(&file).unwrap().bytes(), [0, 1, 2, 255]);
+        assert_eq!(decode(&file, 4).unwrap().bytes(), [0, 1, 2, 255]);
         let odd = Array::from_slice(&[f32::NAN, f32::INFINITY, 5.0, 5.0]).reshape(vec![2, 2]).unwrap();
         assert!(encode(&odd).is_ok());
     }
@@ -157,13 +155,15 @@ mod tests {
         assert_eq!(encode(&line).unwrap_err(), "[2] is no picture; that is [height, width] or [height, width, 1 to 4]");
         let colours = Array::from_slice(&[0.5_f32; 12]).reshape(vec![2, 2, 3]).unwrap();
         assert_eq!(encode(&colours).unwrap_err(), "its elements are f32; colours in a PNG are u8");
-        assert!(decode(b"no picture").unwrap_err().contains("not a usable PNG"));
+        assert!(decode(b"no picture", 4).unwrap_err().contains("not a usable PNG"));
     }
 
     #[test]
-    fn a_picture_that_unpacks_beyond_a_message_is_refused_before_it_is_unpacked() {
+    fn a_picture_that_unpacks_beyond_the_bound_is_refused_before_it_is_unpacked() {
         let (file, _) = encode(&Array::new(Dtype::U8, vec![5000, 5000], vec![0; 25_000_000]).unwrap()).unwrap();
         assert!(file.len() < 100_000);
-        assert!(decode(&file).unwrap_err().contains("larger than"));
+        let refused = decode(&file, 16 << 20).unwrap_err();
+        assert_eq!(refused, "unpacked it is larger than 16.0 MiB, too much for an input; scale it down");
+        assert!(decode(&file, 25_000_000).is_ok());
     }
 }

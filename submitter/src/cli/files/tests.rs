@@ -1,5 +1,9 @@
 use super::*;
 
+fn read(path: &Path, form: Option<&Form>) -> Result<Array, Complaint> {
+    super::read(path, form, Purpose::Input)
+}
+
 fn folder() -> tempfile::TempDir {
     tempfile::tempdir().unwrap()
 }
@@ -38,8 +42,34 @@ fn an_endless_file_is_refused_and_not_read_to_its_end() {
     let form = Form { dtype: Dtype::U8, shape: vec![4] };
     let refused = read(Path::new("/dev/zero"), Some(&form)).unwrap_err();
     assert_eq!(refused.message, "/dev/zero is larger than 16.1 MiB, too much for an input");
+    assert!(refused.hint.unwrap().contains("--blobs"));
     let refused = read_text(Path::new("/dev/zero"), Purpose::Program).unwrap_err();
     assert_eq!(refused.message, "/dev/zero is larger than 8.00 MiB, too much for a program");
+}
+
+#[test]
+fn with_a_blob_store_an_input_may_be_larger_than_a_message() {
+    let folder = folder();
+    let large = Array::from_slice(&vec![7_u8; MESSAGE_BYTES_MAX + (1 << 20)]);
+    for name in ["large.npy", "large.bin"] {
+        let path = folder.path().join(name);
+        write(&path, &large).unwrap();
+        let form = Form { dtype: Dtype::U8, shape: large.shape().to_vec() };
+        assert!(read(&path, Some(&form)).is_err(), "{name}");
+        assert_eq!(super::read(&path, Some(&form), Purpose::StoredInput).unwrap(), large, "{name}");
+    }
+    let picture = Array::new(Dtype::U8, vec![5000, 5000], vec![0; 25_000_000]).unwrap();
+    let path = folder.path().join("large.png");
+    write(&path, &picture).unwrap();
+    assert!(read(&path, None).is_err());
+    assert_eq!(super::read(&path, None, Purpose::StoredInput).unwrap(), picture);
+    // A hole: the file has no more than its length.
+    let path = folder.path().join("beyond.bin");
+    File::create(&path).unwrap().set_len(BLOBS_BYTES_MAX + (65 << 10)).unwrap();
+    let form = Form { dtype: Dtype::U8, shape: vec![1] };
+    let refused = super::read(&path, Some(&form), Purpose::StoredInput).unwrap_err();
+    assert!(refused.message.ends_with("is larger than 1.00 GiB, too much for an input"), "{}", refused.message);
+    assert!(refused.hint.unwrap().contains("from the blob store at most"));
 }
 
 #[test]

@@ -81,10 +81,9 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
         )
     };
     match failure.code {
-        FailureCode::BlobUnavailable => format!(
-            "see that the workers use this blob store, then submit the job again, or what it left: gpufleet retry {}",
-            failed.job_id
-        ),
+        FailureCode::BlobUnavailable => {
+            "see that the workers name the same folder with --blobs as this command, and that it is well; then submit the job again".to_owned()
+        }
         // The code says what did not work; such a verdict says that the job is not to blame for it.
         _ if matches!(failure.verdict, Verdict::Device | Verdict::Infrastructure) => again(),
         FailureCode::CompileError => "correct the source and submit it again".to_owned(),
@@ -109,7 +108,9 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
         FailureCode::QueueLimit => "give it more with --queue-limit, or start more workers".to_owned(),
         FailureCode::OutOfMemory => "use smaller buffers, or a pool with larger devices".to_owned(),
         FailureCode::OutputTooLarge => {
-            "a reply carries at most 16 MiB: return fewer or smaller buffers, or split the job".to_owned()
+            "a reply carries at most 16 MiB: return larger buffers through a blob store (--blobs FOLDER, for this command and the workers alike), \
+             return fewer or smaller ones, or split the job"
+                .to_owned()
         }
         FailureCode::Cancelled => "submit it again if that was not meant".to_owned(),
         FailureCode::ExecutorLost
@@ -158,6 +159,18 @@ mod tests {
         assert_eq!(snippet(&source, 2, ""), None);
         assert_eq!(snippet(&source, u32::MAX, ""), None);
         assert!(snippet(&source, 1, "").unwrap().contains("1 | one line\n  | ^^^^^^^^"));
+    }
+
+    #[test]
+    fn the_way_to_a_blob_store_is_told() {
+        for (verdict, code) in [
+            (Verdict::User, FailureCode::OutputTooLarge),
+            (Verdict::User, FailureCode::BlobUnavailable),
+            (Verdict::Infrastructure, FailureCode::BlobUnavailable),
+        ] {
+            let complaint = complaint(&failed(Some(Failure::new(verdict, code, "m"))), None);
+            assert!(complaint.hint.unwrap().contains("--blobs"), "{code:?}");
+        }
     }
 
     #[test]

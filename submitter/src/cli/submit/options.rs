@@ -7,7 +7,7 @@ use gpufleet::schema::{PoolName, Priority};
 
 use crate::cli::{
     environment, exit, json,
-    options::{Format, ProducerOptions},
+    options::{BlobOptions, Format, ProducerOptions},
     spec::{self, ArgsSpec, BlockSpec, Extents, FileSpec, FillSpec, LabelSpec, ScalarSpec, ZerosSpec},
 };
 
@@ -123,4 +123,6 @@ pub struct Options {
     pub output: Format,
     #[command(flatten)]
     pub producer: ProducerOptions,
+    #[command(flatten)]
+    pub blobs: BlobOptions,
 }

@@ -7,7 +7,10 @@ use std::{
 
 use gpufleet::{
     InvalidJob, Job,
-    schema::{Buffer, Data, PoolName, Program, TooLarge, bounds::MESSAGE_BYTES_MAX},
+    schema::{
+        BlobDigest, Buffer, Data, PoolName, Program, Task, TooLarge,
+        bounds::{BLOB_BYTES_MIN, MESSAGE_BYTES_MAX},
+    },
 };
 
 use gpufleet_kernels::{Problem, ResolveError};
@@ -28,6 +31,8 @@ pub struct Plan {
     /// Which output goes to which file.
     pub saves: BTreeMap<String, PathBuf>,
     pub source: Option<SourceText>,
+    /// Whether large arrays wait in a blob store; else they travel in messages.
+    pub has_store: bool,
 }
 
 /// The program that was submitted, for pointing into it.
@@ -38,12 +43,14 @@ pub struct SourceText {
 }
 
 impl Plan {
-    pub fn of(options: &Options) -> Result<Self, Complaint> {
+    pub fn of(options: &Options, has_store: bool) -> Result<Self, Complaint> {
         given_once(options)?;
+        let inputs = Purpose::input(has_store);
         let mut plan = match &options.file {
-            Some(file) => task_file::read(file)?,
-            None => of_line(options)?,
+            Some(file) => task_file::read(file, inputs)?,
+            None => of_line(options, inputs)?,
         };
+        plan.has_store = has_store;
         plan.take_job_options(options);
         if let Some(path) = &options.sign_key {
             plan.job = plan.job.signed_by(&keygen::read(path)?);
@@ -98,10 +105,15 @@ impl Plan {
 
     /// Finds everything that can be wrong before anything is sent or waited for.
     fn check(&self, options: &Options) -> Result<(), Complaint> {
-        let checked = self.job.clone().build().map_err(|problem| invalid(&problem, self.job.program()))?;
+        let invalid = |problem| invalid(&problem, self.job.program());
+        let mut checked = self.job.clone().build().map_err(invalid)?;
+        if self.has_store {
+            name_large(&mut checked.task);
+            checked.task.check().map_err(|problem| invalid(problem.into()))?;
+        }
         let bytes = checked.task.inline_bytes();
         if bytes > MESSAGE_BYTES_MAX as u64 {
-            return Err(too_large(&TooLarge::task(&checked.task, bytes)));
+            return Err(too_large(&TooLarge::task(&checked.task, bytes), self.has_store));
         }
         for (name, path) in &self.saves {
             files::check_writable(path)?;
@@ -115,6 +127,13 @@ impl Plan {
             }
         }
         Ok(())
+    }
+}
+
+/// Makes the task as large as it will be once its large arrays are in the store, whatever their names will be.
+fn name_large(task: &mut Task<'_>) {
+    for buffer in task.buffers.iter_mut().filter(|buffer| buffer.inline_bytes() >= BLOB_BYTES_MIN) {
+        buffer.data = Data::Blob(BlobDigest::of(&[]));
     }
 }
 
@@ -143,12 +162,12 @@ fn given_once(options: &Options) -> Result<(), Complaint> {
     }
 }
 
-fn of_line(options: &Options) -> Result<Plan, Complaint> {
+fn of_line(options: &Options, inputs: Purpose) -> Result<Plan, Complaint> {
     let (job, source) = program(options)?;
     let job = launch(job, options)?;
-    let job = buffers(job, options)?;
+    let job = buffers(job, options, inputs)?;
     let job = returned(options).into_iter().fold(job, Job::output);
-    Ok(Plan { job, pool: PoolName::default(), saves: BTreeMap::new(), source })
+    Ok(Plan { job, pool: PoolName::default(), saves: BTreeMap::new(), source, has_store: false })
 }
 
 fn program(options: &Options) -> Result<(Job, Option<SourceText>), Complaint> {
@@ -197,9 +216,9 @@ fn launch(job: Job, options: &Options) -> Result<Job, Complaint> {
     Ok(job)
 }
 
-fn buffers(mut job: Job, options: &Options) -> Result<Job, Complaint> {
+fn buffers(mut job: Job, options: &Options, inputs: Purpose) -> Result<Job, Complaint> {
     for FileSpec { name, path, form } in options.input.iter().chain(&options.inout) {
-        job = job.input_array(name, files::read(path, form.as_ref())?);
+        job = job.input_array(name, files::read(path, form.as_ref(), inputs)?);
     }
     for zeros in &options.zeros {
         job = job.zeros(&zeros.name, zeros.form.dtype, zeros.form.shape.clone());
@@ -232,8 +251,14 @@ fn returned(options: &Options) -> Vec<String> {
 }
 
 /// A task that fits no message.
-pub fn too_large(problem: &TooLarge) -> Complaint {
-    Complaint::bad_input(problem.to_string()).hint(TooLarge::ADVICE)
+pub fn too_large(problem: &TooLarge, has_store: bool) -> Complaint {
+    let hint = match has_store {
+        true => {
+            "arrays from 1 MiB on wait in the blob store already: join smaller ones, split the job, or make data on the device with zeros or fill"
+        }
+        false => TooLarge::ADVICE,
+    };
+    Complaint::bad_input(problem.to_string()).hint(hint)
 }
 
 /// A job that can't be right, with what to do about it.

@@ -2,7 +2,7 @@
 //!
 //! Besides the schema's fields it may say `pool`, `priority` and `save` (output name to file). `version` and `job_id` may be left out. A
 //! buffer's `data` may be `{"file": "x.npy"}`, which also supplies dtype and shape; a program's code may be `{"file": "edge.cu"}`. Paths are
-//! relative to the task file. Unlike on the wire, an unknown field is an error here: it is a slip of the pen.
+//! relative to the task file. `{"blob": "sha256:…"}` names what is in the blob store already. Unlike on the wire, an unknown field is an error here: it is a slip of the pen.
 
 use std::{
     collections::BTreeMap,
@@ -34,6 +34,7 @@ const TOP: &[&str] = &[
     "buffers",
     "launches",
     "outputs",
+    "large_outputs",
     "limits",
     "requires",
     "reply",
@@ -48,11 +49,11 @@ const LIMITS: &[&str] = &["time_limit_ms", "queue_limit_ms", "attempts_max", "me
 const REQUIRES: &[&str] = &["compute_capability_min", "memory_bytes_min", "device"];
 const SOURCE: &[&str] = &["code", "options", "file"];
 
-/// Reads a task file with everything that it names.
-pub fn read(path: &Path) -> Result<Plan, Complaint> {
+/// Reads a task file with every file that it names.
+pub fn read(path: &Path, inputs: Purpose) -> Result<Plan, Complaint> {
     let text = files::read_text(path, Purpose::TaskFile)?;
     let folder = path.parent().unwrap_or(Path::new(""));
-    parse(&text, is_toml(path), folder).map_err(|mut complaint| {
+    parse(&text, is_toml(path), folder, inputs).map_err(|mut complaint| {
         complaint.message = format!("{}: {}", path.display(), complaint.message);
         complaint
     })
@@ -62,7 +63,7 @@ fn is_toml(path: &Path) -> bool {
     path.extension().is_some_and(|end| end.eq_ignore_ascii_case("toml"))
 }
 
-fn parse(text: &str, is_toml: bool, folder: &Path) -> Result<Plan, Complaint> {
+fn parse(text: &str, is_toml: bool, folder: &Path, inputs: Purpose) -> Result<Plan, Complaint> {
     let mut task = if is_toml {
         toml::from_str::<Map<String, Value>>(text).map_err(|problem| bad(format!("is not TOML: {problem}")))?
     } else {
@@ -76,7 +77,7 @@ fn parse(text: &str, is_toml: bool, folder: &Path) -> Result<Plan, Complaint> {
     let priority: Priority = take(&mut task, "priority")?.unwrap_or_default();
     let save: BTreeMap<String, PathBuf> = take(&mut task, "save")?.unwrap_or_default();
     let source = read_program(&mut task, folder)?;
-    let contents = read_buffers(&mut task, folder)?;
+    let contents = read_buffers(&mut task, folder, inputs)?;
     task.entry("version").or_insert_with(|| json!(VERSION));
     task.entry("job_id").or_insert_with(|| json!(JobId::new()));
     let mut task = decode(task)?;
@@ -85,7 +86,7 @@ fn parse(text: &str, is_toml: bool, folder: &Path) -> Result<Plan, Complaint> {
     }
     let saves = save.into_iter().map(|(name, file)| (name, folder.join(file))).collect();
     let job = Job::from_task(task).pool(pool.clone()).priority(priority);
-    Ok(Plan { job, pool, saves, source })
+    Ok(Plan { job, pool, saves, source, has_store: false })
 }
 
 fn bad(problem: impl Into<String>) -> Complaint {
@@ -149,12 +150,16 @@ fn read_program(task: &mut Map<String, Value>, folder: &Path) -> Result<Option<S
 }
 
 /// Reads the buffers' files. The contents are put into the decoded task: as text they would be made larger only to be made smaller.
-fn read_buffers(task: &mut Map<String, Value>, folder: &Path) -> Result<Vec<(usize, Array)>, Complaint> {
+fn read_buffers(
+    task: &mut Map<String, Value>,
+    folder: &Path,
+    inputs: Purpose,
+) -> Result<Vec<(usize, Array)>, Complaint> {
     let mut contents = Vec::new();
     for (index, buffer) in task.get_mut("buffers").and_then(Value::as_array_mut).into_iter().flatten().enumerate() {
         let Some(buffer) = buffer.as_object_mut() else { continue };
         if let Some(path) = buffer.get("data").and_then(|data| file_of(data, folder)) {
-            let array = files::read(&path, form_of(buffer, index)?.as_ref())?;
+            let array = files::read(&path, form_of(buffer, index)?.as_ref(), inputs)?;
             buffer.insert("data".to_owned(), json!("zeros"));
             buffer.insert("dtype".to_owned(), json!(array.dtype()));
             buffer.insert("shape".to_owned(), json!(array.shape()));

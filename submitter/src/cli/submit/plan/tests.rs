@@ -41,12 +41,16 @@ impl Scene {
     }
 
     fn plan(&self, line: &str) -> Plan {
-        Plan::of(&self.options(line).unwrap()).unwrap_or_else(|complaint| panic!("{}", complaint.render(false)))
+        Plan::of(&self.options(line).unwrap(), false).unwrap_or_else(|complaint| panic!("{}", complaint.render(false)))
+    }
+
+    fn with_store(&self, line: &str) -> Result<Plan, Complaint> {
+        Plan::of(&self.options(line).unwrap(), true)
     }
 
     /// What a person reads, with the folder's name taken out.
     fn complaint(&self, line: &str) -> String {
-        let complaint = Plan::of(&self.options(line).unwrap()).unwrap_err();
+        let complaint = Plan::of(&self.options(line).unwrap(), false).unwrap_err();
         assert!(matches!(complaint.exit, Exit::BadInput | Exit::Usage), "{complaint:?}");
         complaint.render(false).replace(self.folder.path().to_str().unwrap(), "@")
     }
@@ -119,6 +123,49 @@ fn each_bad_input_is_one_clear_message() {
     let told: Vec<String> =
         lines.into_iter().map(|(what, line)| format!("# {what}\n{}", scene.complaint(line))).collect();
     insta::assert_snapshot!(told.join("\n"));
+}
+
+#[test]
+fn with_a_blob_store_only_what_stays_in_the_message_counts() {
+    let scene = Scene::new();
+    let line = "saxpy --arg a=2 --in x=@/huge.npy --inout y=@/huge.npy";
+    let plan = scene.with_store(line).unwrap();
+    let task = plan.job.build().unwrap().task;
+    assert!(task.inline_bytes() > MESSAGE_BYTES_MAX as u64, "the arrays are still to be stored");
+    assert!(plan.has_store && !scene.plan("saxpy --arg a=2 --in x=@/x.npy --inout y=@/x.npy").has_store);
+}
+
+#[test]
+fn a_message_of_arrays_that_are_too_small_for_the_store_is_refused() {
+    let scene = Scene::new();
+    let array = Array::from_slice(&vec![1_u8; BLOB_BYTES_MIN as usize - 1]);
+    files::write(&scene.folder.path().join("below.bin"), &array).unwrap();
+    let inputs: String = (0..17).map(|n| format!(" --in x{n}=@/below.bin:u8[{}]", BLOB_BYTES_MIN - 1)).collect();
+    let line = format!("--source @/k.cu --entry k --cover 1 --in large=@/huge.npy{inputs}");
+    let complaint = scene.with_store(&line).unwrap_err();
+    assert_eq!(complaint.exit, Exit::BadInput);
+    assert!(
+        complaint.message.ends_with("its largest buffers are x0 (1024 KiB) and x1 (1024 KiB)"),
+        "{}",
+        complaint.message
+    );
+    assert!(complaint.hint.unwrap().starts_with("arrays from 1 MiB on wait in the blob store already"));
+}
+
+#[test]
+fn more_than_a_job_takes_from_the_store_is_refused() {
+    let scene = Scene::new();
+    let task = format!(
+        r#"{{ "program": {{ "source": {{ "file": "k.cu" }} }}, "launches": [{{ "entry": "k", "grid": {{ "cover": [3] }} }}],
+              "buffers": [{{ "name": "x", "data": {{ "file": "huge.npy" }} }},
+                          {{ "name": "kept", "dtype": "u8", "shape": [1073741824], "data": {{ "blob": "{}" }} }}] }}"#,
+        BlobDigest::of(b"")
+    );
+    fs::write(scene.folder.path().join("task.json"), task).unwrap();
+    let complaint = scene.with_store("-f @/task.json").unwrap_err();
+    assert_eq!(complaint.exit, Exit::BadInput);
+    let told = "invalid job: buffers: their blobs are 1.01 GiB together, at most 1.00 GiB are allowed";
+    assert_eq!(complaint.message, told);
 }
 
 #[test]

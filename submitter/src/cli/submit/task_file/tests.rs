@@ -1,6 +1,6 @@
 use std::fs;
 
-use gpufleet::schema::{Arg, Dtype, Grid, Program};
+use gpufleet::schema::{Arg, BlobDigest, Dtype, Grid, LargeOutputs, Program};
 
 use super::*;
 
@@ -33,6 +33,10 @@ args = [{ buffer = "image" }, { buffer = "edges" }, { i32 = 2 }, { i32 = 3 }]
 [save]
 edges = "edges.png"
 "#;
+
+fn parse(text: &str, is_toml: bool, folder: &Path) -> Result<Plan, Complaint> {
+    super::parse(text, is_toml, folder, Purpose::Input)
+}
 
 fn folder() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -79,6 +83,20 @@ fn a_task_as_it_travels_is_a_task_file_too() {
     let task = job.build().unwrap().task;
     let plan = parse(&serde_json::to_string(&task).unwrap(), false, Path::new("")).unwrap();
     assert_eq!(plan.job.build().unwrap().task, task);
+}
+
+#[test]
+fn a_task_file_may_name_what_is_in_the_blob_store() {
+    let digest = BlobDigest::of(b"x");
+    let text = format!(
+        r#"{{ "program": {{ "ptx": "p" }}, "large_outputs": "blob",
+             "buffers": [{{ "name": "x", "dtype": "u8", "shape": [1], "data": {{ "blob": "{digest}" }} }}],
+             "launches": [{{ "entry": "k", "grid": {{ "cover": [1] }} }}] }}"#
+    );
+    let task = parse(&text, false, Path::new("")).unwrap().job.build().unwrap().task;
+    assert_eq!((&task.buffers[0].data, task.large_outputs), (&Data::Blob(digest), LargeOutputs::Blob));
+    let digits = problem(&text.replace("sha256:", "sha1:")).message;
+    assert_eq!(digits, "buffers[0]: a blob is named by sha256: and 64 hexadecimal digits in lower case");
 }
 
 #[test]

@@ -1,0 +1,192 @@
+use std::{sync::Arc, time::Duration};
+
+use futures::poll;
+use gpufleet_schema::{
+    Batch, BlobDigest, Dtype, Encoding, Failure, FailureCode, Inline, Output, OutputData, Reply, Timings, VERSION,
+    Verdict, bounds::BLOBS_BYTES_MAX,
+};
+
+use super::*;
+use crate::inbox::Inbox;
+
+/// A store, and a job whose reply can come.
+struct Scene {
+    folder: tempfile::TempDir,
+    store: BlobStore,
+    inbox: Arc<Inbox>,
+    receipt: Receipt,
+}
+
+const Y: [u8; 4] = [1, 2, 3, 4];
+
+fn stored(name: &str, shape: Vec<u64>, contents: &[u8]) -> Output<'static> {
+    let data = OutputData::Blob(BlobDigest::of(contents));
+    Output { name: name.to_owned(), dtype: Dtype::U8, shape, data }
+}
+
+fn inline(name: &str, contents: &[u8]) -> Output<'static> {
+    let data = Inline::from(contents.to_vec()).into();
+    Output { name: name.to_owned(), dtype: Dtype::U8, shape: vec![contents.len() as u64], data }
+}
+
+fn y() -> Output<'static> {
+    stored("y", vec![2, 2], &Y)
+}
+
+impl Scene {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let store = BlobStore::open(folder.path()).await.unwrap();
+        let inbox = Arc::new(Inbox::default());
+        let receipt = Receipt::new(inbox.expect(JobId::new()).unwrap(), Instant::now());
+        Self { folder, store, inbox, receipt }
+    }
+
+    fn reply(&self, outputs: Vec<Output<'static>>) -> Reply<'static> {
+        Reply {
+            version: VERSION,
+            job_id: self.receipt.job_id(),
+            attempt: 1,
+            state: AttemptState::Succeeded,
+            failure: None,
+            outputs,
+            timings: Timings::default(),
+            ran_on: None,
+        }
+    }
+
+    fn deliver(&self, reply: Reply<'static>) {
+        let body = Encoding::MessagePack.encode_replies(&Batch::One(reply)).unwrap();
+        self.inbox.deliver(Encoding::MessagePack, &body).unwrap();
+    }
+
+    fn answer(&self, outputs: Vec<Output<'static>>) {
+        self.deliver(self.reply(outputs));
+    }
+
+    async fn result(&mut self) -> Result<JobResult, JobError> {
+        self.receipt.result(Some(&self.store)).await
+    }
+
+    async fn problem(&mut self) -> String {
+        match self.result().await {
+            Err(JobError::BadReply { problem, .. }) => problem,
+            other => panic!("{other:?} is not refused"),
+        }
+    }
+
+    fn file(&self, contents: &[u8]) -> std::path::PathBuf {
+        self.folder.path().join(format!("sha256-{}", BlobDigest::of(contents).hex()))
+    }
+}
+
+#[tokio::test]
+async fn outputs_in_the_store_are_read_and_stand_in_their_order() {
+    let mut scene = Scene::new().await;
+    scene.store.put(Y).await.unwrap();
+    scene.answer(vec![y(), inline("z", &[9]), stored("again", vec![4], &Y)]);
+    let result = scene.result().await.unwrap();
+    let names: Vec<&str> = result.outputs.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["y", "z", "again"]);
+    assert_eq!(result.array("y").unwrap().shape(), [2, 2]);
+    assert_eq!(result.output::<u8>("y").unwrap(), Y);
+    assert_eq!(result.output::<u8>("z").unwrap(), [9]);
+    assert!(matches!(scene.result().await, Err(JobError::Closed { .. })), "there is one result");
+}
+
+#[test]
+fn a_wait_that_is_cancelled_or_late_while_it_reads_loses_nothing() {
+    // Nothing can be read while the only thread that does waits for something else.
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    let (release, held) = std::sync::mpsc::channel::<()>();
+    runtime.enable_time().max_blocking_threads(1).build().unwrap().block_on(async {
+        let mut scene = Scene::new().await;
+        scene.store.put(Y).await.unwrap();
+        tokio::task::spawn_blocking(move || held.recv());
+        scene.answer(vec![inline("z", &[9]), y()]);
+        assert!(poll!(std::pin::pin!(scene.result())).is_pending(), "it is cancelled while it reads");
+        let late = tokio::time::timeout(Duration::from_millis(1), scene.result()).await;
+        assert!(late.is_err());
+        assert_eq!(scene.receipt.reading.len(), 1, "the first reading goes on");
+        drop(release);
+        assert_eq!(scene.result().await.unwrap().output::<u8>("y").unwrap(), Y);
+    });
+}
+
+#[tokio::test]
+async fn a_wait_that_is_cancelled_before_the_reply_loses_nothing() {
+    let mut scene = Scene::new().await;
+    assert!(poll!(std::pin::pin!(scene.result())).is_pending());
+    scene.answer(vec![inline("z", &[9])]);
+    assert_eq!(scene.result().await.unwrap().output::<u8>("z").unwrap(), [9]);
+}
+
+#[tokio::test]
+async fn what_can_not_be_read_is_told_and_read_again_once_it_is_there() {
+    let mut scene = Scene::new().await;
+    scene.answer(vec![inline("z", &[9]), y()]);
+    let (digest, folder) = (BlobDigest::of(&Y), scene.folder.path().display().to_string());
+    assert_eq!(
+        scene.problem().await,
+        format!(
+            "output \"y\": failed to find {digest} in the blob store {folder}; see that client and workers use the same folder, \
+             and that nobody removes what is new in it"
+        )
+    );
+    let file = scene.file(&Y);
+    std::fs::write(&file, [1, 2, 3]).unwrap();
+    assert_eq!(
+        scene.problem().await,
+        format!(
+            "output \"y\": failed to use {digest}: it has 3 bytes, 4 are wanted; submit the job again, which stores it anew"
+        )
+    );
+    std::fs::write(&file, [1, 2, 3, 5]).unwrap();
+    assert!(scene.problem().await.contains("has something else under its name"));
+    std::fs::write(&file, Y).unwrap();
+    assert_eq!(scene.result().await.unwrap().outputs.len(), 2);
+}
+
+#[tokio::test]
+async fn without_a_store_the_way_to_name_one_is_told() {
+    let mut scene = Scene::new().await;
+    scene.answer(vec![y()]);
+    let error = scene.receipt.result(None).await.unwrap_err();
+    let told = error.to_string();
+    assert!(matches!(error, JobError::BadReply { .. }), "{told}");
+    assert!(told.contains("this client has none; name the folder") && told.contains("FleetBuilder::blobs"), "{told}");
+}
+
+#[tokio::test]
+async fn sizes_beyond_the_bound_are_refused_before_anything_is_read() {
+    let most = BLOBS_BYTES_MAX;
+    let refused = [
+        (
+            vec![stored("y", vec![u64::MAX, 2], &Y)],
+            "output \"y\": [18446744073709551615, 2] of u8 is larger than any memory",
+        ),
+        (
+            vec![stored("y", vec![most + 1], &Y)],
+            "its outputs in the blob store are 1.00 GiB together, at most 1.00 GiB",
+        ),
+        (vec![stored("y", vec![1 << 60], &Y)], "its outputs in the blob store are 1.00 EiB together, at most 1.00 GiB"),
+        (vec![y(), stored("z", vec![most - 3], &Y)], "its outputs in the blob store are 1.00 GiB together, at most"),
+        (vec![stored("y", vec![u64::MAX], &Y), stored("z", vec![u64::MAX], &Y)], "are 16.0 EiB together, at most"),
+    ];
+    for (outputs, expected) in refused {
+        let mut scene = Scene::new().await;
+        scene.answer(outputs);
+        let problem = scene.problem().await;
+        assert!(problem.contains(expected), "{problem}");
+        assert!(scene.receipt.reading.is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_a_failed_job_names_is_not_read() {
+    let mut scene = Scene::new().await;
+    let failure = Failure::new(Verdict::User, FailureCode::KernelFault, "m");
+    let reply = Reply { state: AttemptState::Failed, failure: Some(failure), ..scene.reply(vec![y()]) };
+    scene.deliver(reply);
+    assert!(matches!(scene.result().await, Err(JobError::Failed(_))));
+}

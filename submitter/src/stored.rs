@@ -1,0 +1,101 @@
+//! Arrays in the blob store: put there once, and named by what they contain.
+
+use gpufleet_schema::{BlobDigest, Buffer, Data, Dtype, Size, bounds::BLOBS_BYTES_MAX};
+use gpufleet_transport::{BlobError, BlobStore};
+
+use crate::{Array, ArrayError, array};
+
+/// An array that waits in the blob store. Jobs that take it by [`Job::input_stored`](crate::Job::input_stored) carry its name alone.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StoredArray {
+    digest: BlobDigest,
+    dtype: Dtype,
+    shape: Vec<u64>,
+    bytes: u64,
+}
+
+/// Why an array is not in the blob store.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("store an array: this client has no blob store, FleetBuilder::blobs names its folder")]
+    NoStore,
+    #[error("store an array of {}: a job takes at most {} from the blob store", Size(*bytes), Size(BLOBS_BYTES_MAX))]
+    TooLarge { bytes: u64 },
+    #[error(transparent)]
+    Blob(#[from] BlobError),
+}
+
+impl StoredArray {
+    /// An array that somebody else has stored, such as `gpufleet blobs put`. Whether it is there is found out by whoever reads it.
+    pub fn new(digest: BlobDigest, dtype: Dtype, shape: Vec<u64>) -> Result<Self, ArrayError> {
+        match array::bytes(dtype, &shape) {
+            Some(bytes) => Ok(Self { digest, dtype, shape, bytes }),
+            None => Err(ArrayError::TooLarge { dtype, shape }),
+        }
+    }
+
+    pub fn digest(&self) -> BlobDigest {
+        self.digest
+    }
+
+    pub fn dtype(&self) -> Dtype {
+        self.dtype
+    }
+
+    /// Extents, slowest dimension first.
+    pub fn shape(&self) -> &[u64] {
+        &self.shape
+    }
+
+    /// How long it is.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    pub(crate) async fn put(array: Array, store: &BlobStore) -> Result<Self, StoreError> {
+        let bytes = array.bytes().len() as u64;
+        if bytes > BLOBS_BYTES_MAX {
+            return Err(StoreError::TooLarge { bytes });
+        }
+        let (dtype, shape) = (array.dtype(), array.shape().to_vec());
+        Ok(Self { digest: store.put(array.into_bytes()).await?, dtype, shape, bytes })
+    }
+
+    /// Reads it, if it is no longer than it says it is.
+    pub(crate) async fn read(self, store: BlobStore) -> Result<Array, BlobError> {
+        let bytes = store.read(self.digest, self.bytes).await?;
+        Ok(Array::new(self.dtype, self.shape, bytes).expect("a blob is read at the length that the shape says"))
+    }
+
+    /// The array as a buffer of a task.
+    pub(crate) fn to_buffer(&self, name: String) -> Buffer<'static> {
+        Buffer { name, dtype: self.dtype, shape: self.shape.clone(), data: Data::Blob(self.digest) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn an_array_is_stored_once_and_comes_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = BlobStore::open(folder.path()).await.unwrap();
+        let array = Array::from_slice(&[1.5_f32, 2.5]).reshape(vec![2, 1]).unwrap();
+        let stored = StoredArray::put(array.clone(), &store).await.unwrap();
+        assert_eq!(stored, StoredArray::put(array.clone(), &store).await.unwrap());
+        assert_eq!((stored.dtype(), stored.shape(), stored.bytes()), (Dtype::F32, &[2, 1][..], 8));
+        assert_eq!(stored.digest(), BlobDigest::of(array.bytes()));
+        assert_eq!(stored.clone().read(store.clone()).await.unwrap(), array);
+        let other = StoredArray::new(stored.digest(), Dtype::F32, vec![3]).unwrap();
+        assert!(matches!(other.read(store).await, Err(BlobError::Length { found: 8, wanted: 12, .. })));
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_length_that_overflows_is_refused() {
+        let digest = BlobDigest::of(b"");
+        let error = StoredArray::new(digest, Dtype::F64, vec![u64::MAX, 2]).unwrap_err();
+        assert!(matches!(error, ArrayError::TooLarge { .. }), "{error}");
+    }
+}
