@@ -7,6 +7,7 @@ use clap::Parser;
 use gpufleet_transport::LOG_DIRECTIVE;
 use tracing_subscriber::EnvFilter;
 
+mod blobs;
 mod cancel;
 mod complaint;
 mod completions;
@@ -56,6 +57,7 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::Completions(options) => completions::run(&options),
         Command::Kernels(options) => kernels::run(&options),
         Command::Keygen(options) => keygen::run(&options),
+        Command::Blobs(options) => block_on(blobs::run(&options)),
         Command::History(options) => block_on(history::run(&options)),
         Command::Show(options) => block_on(show::run(&options)),
         Command::Local(options) => block_on(local::run(&options)),

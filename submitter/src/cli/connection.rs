@@ -5,7 +5,7 @@ use std::{path::PathBuf, time::Duration};
 use gpufleet::{BlobError, ConnectError, Fleet, FleetBuilder, QueueKind};
 use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
 use gpufleet_local::{Endpoints, LocalError};
-use gpufleet_transport::{DeclareError, PublishError};
+use gpufleet_transport::{BlobStore, DeclareError, PublishError};
 
 use super::{
     complaint::{Complaint, chain},
@@ -56,6 +56,24 @@ fn choose_blobs(
         (None, Some(_)) => None,
         (None, None) => running()?.blobs,
     }
+}
+
+/// Opens the blob store, for a command that has nothing to do without one.
+pub async fn blob_store(options: &BlobOptions) -> Result<BlobStore, Complaint> {
+    let folder = match &options.blobs {
+        Some(folder) => folder.clone(),
+        None => {
+            local(Exit::Usage, "no blob store is named", "--blobs", environment::BLOBS)?.blobs.ok_or_else(|| {
+                Complaint::usage("no blob store is named, and the fleet on this machine runs without one").hint(
+                    format!(
+                        "give --blobs or set {}; or have the fleet started anew: gpufleet local down, then up again",
+                        environment::BLOBS
+                    ),
+                )
+            })?
+        }
+    };
+    BlobStore::open(folder).await.map_err(|error| blob_complaint(&error))
 }
 
 /// Gives an order to the workers. What is confirmed is on disk, whether or not the goodbye arrives.

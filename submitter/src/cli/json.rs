@@ -66,6 +66,14 @@ pub const DEAD_SHOW: &str = "\
 JSON: one object, as in `gpufleet dead list -o json`, and
   body  a list of its tasks; null where it can't be read, or is longer than 64 KiB";
 
+/// What `gpufleet blobs put -o json` prints.
+pub const BLOBS_PUT: &str = "\
+JSON: a list of objects, in the order of the files. Fields may be added, none goes away.
+  file    as it was named
+  digest  what a task names it by: \"data\": { \"blob\": \"sha256:...\" }
+  dtype, shape (a list of extents, slowest first)
+  bytes   how long it is";
+
 /// Every field of the value has to stand in the text.
 #[cfg(test)]
 pub fn check(help: &str, value: &impl serde::Serialize) {

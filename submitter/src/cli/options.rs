@@ -5,7 +5,9 @@ use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpufleet::QueueKind;
 
-use super::{cancel, completions, dead, environment, exit, history, kernels, keygen, local, show, submit, workers};
+use super::{
+    blobs, cancel, completions, dead, environment, exit, history, kernels, keygen, local, show, submit, workers,
+};
 
 /// Submit GPU jobs from a machine without a GPU, and see what became of them.
 #[derive(Debug, Parser)]
@@ -25,6 +27,7 @@ pub enum Command {
     Dead(dead::Options),
     /// Submit dead jobs again; the same as `gpufleet dead replay`
     Retry(dead::ReplayOptions),
+    Blobs(blobs::Options),
     Kernels(kernels::Options),
     Keygen(keygen::Options),
     Local(local::Options),
@@ -140,6 +143,22 @@ mod tests {
             assert!(!knows(other), "{other:?}");
         }
         assert!(!knows(&["dead", "drop", id]));
+    }
+
+    #[test]
+    fn where_large_arrays_wait_is_asked_only_of_what_reads_or_writes_some() {
+        let knows = |words: &[&str]| {
+            let words = [&["gpufleet"], words, &["--blobs", "/blobs"]].concat();
+            Options::try_parse_from(words).is_ok()
+        };
+        for reads_or_writes in
+            [&["submit", "saxpy"][..], &["blobs", "put", "x.npy"], &["blobs", "prune", "--older-than", "7d"]]
+        {
+            assert!(knows(reads_or_writes), "{reads_or_writes:?}");
+        }
+        for other in [&["retry", "01990f3e"][..], &["cancel", "01990f3e"], &["dead", "list"]] {
+            assert!(!knows(other), "{other:?}");
+        }
     }
 
     #[test]

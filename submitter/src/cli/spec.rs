@@ -22,6 +22,13 @@ pub struct FileSpec {
     pub form: Option<Form>,
 }
 
+/// `FILE` or `FILE:f32[480,640]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ArraySpec {
+    pub path: PathBuf,
+    pub form: Option<Form>,
+}
+
 /// `NAME=f32[1024]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ZerosSpec {
@@ -106,17 +113,30 @@ impl FromStr for FileSpec {
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
         let (name, rest) = name_and_rest(text, "NAME=FILE or NAME=FILE:f32[480,640]")?;
-        // A file's name may contain colons: only what looks like a form after the last one is taken for a form.
-        let form = rest.rsplit_once(':').filter(|(_, form)| form.contains('[') && form.ends_with(']'));
-        let (path, form) = match form {
-            Some((path, form)) => (path, Some(form.parse()?)),
-            None => (rest, None),
-        };
-        if path.is_empty() {
-            return fail("the file's name is missing; write NAME=FILE");
-        }
-        Ok(Self { name: name.to_owned(), path: path.into(), form })
+        let ArraySpec { path, form } = array(rest, "NAME=FILE")?;
+        Ok(Self { name: name.to_owned(), path, form })
     }
+}
+
+impl FromStr for ArraySpec {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Self, SpecError> {
+        array(text.trim(), "FILE or FILE:f32[480,640]")
+    }
+}
+
+fn array(text: &str, expected: &str) -> Result<ArraySpec, SpecError> {
+    // A file's name may contain colons: only what looks like a form after the last one is taken for a form.
+    let form = text.rsplit_once(':').filter(|(_, form)| form.contains('[') && form.ends_with(']'));
+    let (path, form) = match form {
+        Some((path, form)) => (path, Some(form.parse()?)),
+        None => (text, None),
+    };
+    if path.is_empty() {
+        return fail(format!("the file's name is missing; write {expected}"));
+    }
+    Ok(ArraySpec { path: path.into(), form })
 }
 
 impl FromStr for ZerosSpec {

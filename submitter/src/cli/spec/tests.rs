@@ -11,6 +11,9 @@ fn a_file_may_say_what_it_holds() {
     let spec: FileSpec = "x=run:3/x.bin:f32[1024, 8]".parse().unwrap();
     assert_eq!(spec.path.to_str().unwrap(), "run:3/x.bin");
     assert_eq!(spec.form.unwrap(), Form { dtype: Dtype::F32, shape: vec![1024, 8] });
+    let spec: ArraySpec = "run:3/x.bin:u8[4]".parse().unwrap();
+    assert_eq!((spec.path.to_str().unwrap(), spec.form.unwrap().dtype), ("run:3/x.bin", Dtype::U8));
+    assert_eq!("x=1.npy".parse::<ArraySpec>().unwrap(), ArraySpec { path: "x=1.npy".into(), form: None });
 }
 
 #[test]
@@ -28,6 +31,7 @@ fn what_is_half_written_is_told_with_the_right_form() {
     assert_eq!(problem::<FileSpec>("x.npy"), "write NAME=FILE or NAME=FILE:f32[480,640]");
     assert_eq!(problem::<FileSpec>("x="), "write NAME=FILE or NAME=FILE:f32[480,640]");
     assert_eq!(problem::<FileSpec>("x=:f32[4]"), "the file's name is missing; write NAME=FILE");
+    assert_eq!(problem::<ArraySpec>(""), "the file's name is missing; write FILE or FILE:f32[480,640]");
     assert_eq!(problem::<FillSpec>("x=f32[4]"), "the value is missing; write NAME=f32[1024]:1.5");
     assert_eq!(problem::<FillSpec>("x=u8[4]:300"), "300 does not fit u8");
     assert_eq!(problem::<ScalarSpec>("a"), "write NAME=VALUE, such as a=2.0");
