@@ -85,7 +85,11 @@ async fn jobs_of_a_list_return_their_large_outputs_each_its_own() {
     let fleet = client(&ground, &folder).await;
     let weights = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
     let job = |index: usize| {
-        Job::catalog("saxpy").scalar("a", index as f32).stored("x", &weights).stored("y", &weights).output("y")
+        Job::catalog("saxpy")
+            .scalar("a", index as f32)
+            .input_stored("x", &weights)
+            .input_stored("y", &weights)
+            .output("y")
     };
     for (index, handle) in fleet.submit_many((0..JOBS).map(job)).await.into_iter().enumerate() {
         let y: Vec<f32> = handle.unwrap().wait(WAIT).await.unwrap().output("y").unwrap();
@@ -128,7 +132,8 @@ async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submi
     let stored = fleet.store(array.clone()).await.unwrap();
     // Somebody has written to it.
     fs::write(only_blob(&folder), vec![1; BLOB_BYTES_MIN as usize]).unwrap();
-    let job = Job::catalog("saxpy").scalar("a", 1.0).stored("x", &stored).stored("y", &stored).attempts_max(2);
+    let job =
+        Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored).attempts_max(2);
     let mut handle = fleet.submit(job).await.unwrap();
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
@@ -155,7 +160,7 @@ async fn a_blob_of_another_length_is_its_producers_mistake_and_is_told_at_once()
     let mut handle = {
         let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
         fs::write(only_blob(&folder), b"short").unwrap();
-        let job = Job::catalog("saxpy").scalar("a", 1.0).stored("x", &stored).stored("y", &stored);
+        let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
         fleet.submit(job).await.unwrap()
     };
     let error = handle.wait(WAIT).await.unwrap_err();
@@ -207,7 +212,8 @@ async fn a_job_that_waits_for_its_blob_can_be_cancelled() {
     let fleet = client(&ground, &folder).await;
     let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
     fs::remove_file(only_blob(&folder)).unwrap();
-    let job = Job::catalog("saxpy").scalar("a", 1.0).stored("x", &stored).stored("y", &stored).attempts_max(20);
+    let job =
+        Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored).attempts_max(20);
     let mut handle = fleet.submit(job).await.unwrap();
     ground.poll_attempts("tried in vain", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
     let home = tempfile::tempdir().unwrap();
