@@ -10,7 +10,7 @@ use gpufleet::{Array, Fleet, Job};
 use gpufleet_ledger::JobDetail;
 use gpufleet_local::Signal;
 use gpufleet_schema::{AttemptState, Dtype, FailureCode, JobState, Verdict, bounds::BLOB_BYTES_MIN};
-use gpufleet_tests::{Ground, Producer, WAIT, busy, dead_letters, kernels};
+use gpufleet_tests::{Ground, Producer, WAIT, busy, kernels};
 use tempfile::TempDir;
 
 /// As many floats as no message carries.
@@ -139,12 +139,12 @@ async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submi
     let failure = error.failure().unwrap();
     assert_eq!(failure.code, FailureCode::BlobUnavailable);
     assert!(failure.message.contains("something else under its name"), "{}", failure.message);
-    let letters = dead_letters(&ground, 1).await;
-    assert!(letters[0].reason.contains("gave up after 2 attempts"), "{letters:?}");
+    let home = tempfile::tempdir().unwrap();
+    let shown = ground.gpufleet(home.path(), &["dead", "show", &handle.id().to_string()]).await;
+    assert!(shown.stdout.contains("gave up after 2 attempts"), "{}{}", shown.stdout, shown.stderr);
 
     fs::remove_file(only_blob(&folder)).unwrap();
     fleet.store(array).await.unwrap();
-    let home = tempfile::tempdir().unwrap();
     let again = ground.gpufleet(home.path(), &["retry", &handle.id().to_string()]).await;
     assert_eq!(again.code, 0, "{}", again.stderr);
     let new = again.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
@@ -255,7 +255,7 @@ async fn a_command_that_has_no_store_is_told_of_it_and_one_that_has_is_served() 
     let submit = ["submit", "saxpy", "--arg", "a=2.0", "--in", "x=x.npy", "--inout", "y=x.npy", "--out", "y=y.npy"];
     let refused = ground.gpufleet(home.path(), &submit).await;
     assert_eq!(refused.code, 3, "{}", refused.stderr);
-    for part in ["16 MiB", "claim check", "--blobs FOLDER", "GPUFLEET_BLOBS"] {
+    for part in ["16.0 MiB", "claim check", "--blobs FOLDER", "GPUFLEET_BLOBS"] {
         assert!(refused.stderr.contains(part), "it should say {part:?}: {}", refused.stderr);
     }
     let store = folder.path().to_str().unwrap();

@@ -40,7 +40,8 @@ impl Purpose {
 
     const fn name(self) -> &'static str {
         match self {
-            Self::Input | Self::StoredInput => "an input",
+            Self::Input => "an input in a message",
+            Self::StoredInput => "an input",
             Self::Program => "a program",
             Self::TaskFile => "a task file",
             Self::Key => "a key",
@@ -56,6 +57,14 @@ impl Purpose {
             Self::TaskFile => 4 * MESSAGE_BYTES_MAX,
             // A PEM file of one key is a few hundred bytes.
             Self::Key => 64 << 10,
+        }
+    }
+
+    /// The bound that a person is told.
+    const fn told_max(self) -> u64 {
+        match self {
+            Self::Input | Self::StoredInput => self.array_bytes_max() as u64,
+            other => other.bytes_max() as u64,
         }
     }
 
@@ -158,8 +167,8 @@ fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
     // One byte more than allowed tells a file that is too long, however long it claims to be.
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > bytes_max {
-        let most = quantity::bytes(bytes_max);
-        let problem = format!("{} is larger than {most}, too much for {}", path.display(), purpose.name());
+        let (name, most) = (purpose.name(), quantity::bytes(purpose.told_max()));
+        let problem = format!("{} is larger than {most}, the most that {name} may have", path.display());
         return Err(Complaint::bad_input(problem).hint(purpose.hint()));
     }
     Ok(bytes)

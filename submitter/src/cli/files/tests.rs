@@ -41,10 +41,10 @@ fn each_unusable_file_is_told_with_what_to_do() {
 fn an_endless_file_is_refused_and_not_read_to_its_end() {
     let form = Form { dtype: Dtype::U8, shape: vec![4] };
     let refused = read(Path::new("/dev/zero"), Some(&form)).unwrap_err();
-    assert_eq!(refused.message, "/dev/zero is larger than 16.1 MiB, too much for an input");
+    assert_eq!(refused.message, "/dev/zero is larger than 16.0 MiB, the most that an input in a message may have");
     assert!(refused.hint.unwrap().contains("--blobs"));
     let refused = read_text(Path::new("/dev/zero"), Purpose::Program).unwrap_err();
-    assert_eq!(refused.message, "/dev/zero is larger than 8.00 MiB, too much for a program");
+    assert_eq!(refused.message, "/dev/zero is larger than 8.00 MiB, the most that a program may have");
 }
 
 #[test]
@@ -68,7 +68,11 @@ fn with_a_blob_store_an_input_may_be_larger_than_a_message() {
     File::create(&path).unwrap().set_len(BLOBS_BYTES_MAX + (65 << 10)).unwrap();
     let form = Form { dtype: Dtype::U8, shape: vec![1] };
     let refused = super::read(&path, Some(&form), Purpose::StoredInput).unwrap_err();
-    assert!(refused.message.ends_with("is larger than 1.00 GiB, too much for an input"), "{}", refused.message);
+    assert!(
+        refused.message.ends_with("is larger than 1.00 GiB, the most that an input may have"),
+        "{}",
+        refused.message
+    );
     assert!(refused.hint.unwrap().contains("from the blob store at most"));
 }
 

@@ -81,9 +81,11 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
         )
     };
     match failure.code {
-        FailureCode::BlobUnavailable => {
-            "see that the workers name the same folder with --blobs as this command, and that it is well; then submit the job again".to_owned()
-        }
+        FailureCode::BlobUnavailable => format!(
+            "see that the workers name the same folder with --blobs as this command, and that it is well; then submit the job again, or what \
+             is kept of it: gpufleet retry {}",
+            failed.job_id
+        ),
         // The code says what did not work; such a verdict says that the job is not to blame for it.
         _ if matches!(failure.verdict, Verdict::Device | Verdict::Infrastructure) => again(),
         FailureCode::CompileError => "correct the source and submit it again".to_owned(),
