@@ -71,7 +71,9 @@ pub enum FailureCode {
     QueueLimit,
     OutOfMemory,
     OutputTooLarge,
-    /// The blob store does not have what the task names, is damaged, or can't be reached from the worker.
+    /// The blob store does not have what the task names, or something else under its name.
+    BlobMissing,
+    /// The blob store can't be used from the worker, or no worker has one.
     BlobUnavailable,
     ExecutorLost,
     AttemptsExhausted,
@@ -182,6 +184,7 @@ impl FailureCode {
             Self::QueueLimit => "queue_limit",
             Self::OutOfMemory => "out_of_memory",
             Self::OutputTooLarge => "output_too_large",
+            Self::BlobMissing => "blob_missing",
             Self::BlobUnavailable => "blob_unavailable",
             Self::ExecutorLost => "executor_lost",
             Self::AttemptsExhausted => "attempts_exhausted",

@@ -69,6 +69,8 @@ pub const REPLY_QUEUE_EXPIRES_MS: u32 = 10 * 60 * 1000;
 pub const HEADER_ATTEMPT: &str = "gpufleet-attempt";
 /// Header with the number of executors that the job has lost.
 pub const HEADER_LOSSES: &str = "gpufleet-losses";
+/// Header with how often what the job brings or returns by the blob store could not be had or left there.
+pub const HEADER_UNAVAILABLE: &str = "gpufleet-unavailable";
 /// Header with the number of deliveries that the broker did not count: classic queues only say that there was an earlier one.
 pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
 /// Header with the number of workers that passed the job on because no device of theirs has what it requires.

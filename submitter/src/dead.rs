@@ -14,7 +14,7 @@ use gpufleet_schema::{
     event::JobInfo,
     topology::{
         self, DEAD_QUEUE, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_HOPS, HEADER_LOSSES, HEADER_MET, HEADER_MET_LATELY,
-        HEADER_MET_OF, HEADER_ORIGIN, HEADER_REASON, HEADER_USER,
+        HEADER_MET_OF, HEADER_ORIGIN, HEADER_REASON, HEADER_UNAVAILABLE, HEADER_USER,
     },
 };
 use gpufleet_transport::{
@@ -49,9 +49,10 @@ const WINDOW: u16 = 16;
 const NEXT_LETTER: Duration = Duration::from_secs(30);
 
 /// Headers that tell of a job's way so far.
-const FORGOTTEN: [&str; 10] = [
+const FORGOTTEN: [&str; 11] = [
     HEADER_ATTEMPT,
     HEADER_LOSSES,
+    HEADER_UNAVAILABLE,
     HEADER_DELIVERIES,
     HEADER_HOPS,
     HEADER_MET,

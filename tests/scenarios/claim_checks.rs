@@ -4,11 +4,11 @@
 use std::{
     fs,
     path::{Path, PathBuf},
+    time::Duration,
 };
 
-use gpufleet::{Array, Fleet, Job};
+use gpufleet::{Array, Fleet, Job, StoredArray};
 use gpufleet_ledger::JobDetail;
-use gpufleet_local::Signal;
 use gpufleet_schema::{AttemptState, Dtype, FailureCode, JobState, Verdict, bounds::BLOB_BYTES_MIN};
 use gpufleet_tests::{Ground, Producer, WAIT, busy, kernels};
 use tempfile::TempDir;
@@ -107,7 +107,7 @@ async fn a_job_whose_blob_is_not_there_is_tried_again_and_runs_once_it_is() {
     let fleet = client(&ground, &folder).await;
     // Not before the blob is away.
     worker.process().pause();
-    let mut handle = fleet.submit(kernels::doubles(&floats(ENOUGH)).attempts_max(10)).await.unwrap();
+    let mut handle = fleet.submit(kernels::doubles(&floats(ENOUGH))).await.unwrap();
     let blob = only_blob(&folder);
     let elsewhere = folder.path().with_extension("away");
     fs::rename(&blob, &elsewhere).unwrap();
@@ -118,7 +118,7 @@ async fn a_job_whose_blob_is_not_there_is_tried_again_and_runs_once_it_is() {
     let detail = ground.final_job(handle.id()).await;
     let lost = &detail.attempts[0];
     let failure = lost.failure.as_ref().unwrap();
-    assert_eq!((&*failure.verdict, &*failure.code), ("infrastructure", "blob_unavailable"));
+    assert_eq!((&*failure.verdict, &*failure.code), ("infrastructure", "blob_missing"));
     assert!(failure.message.contains("sha256:") && lost.retry_at.is_some(), "{lost:?}");
     ground.check_history(1).await;
 }
@@ -132,16 +132,15 @@ async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submi
     let stored = fleet.store(array.clone()).await.unwrap();
     // Somebody has written to it.
     fs::write(only_blob(&folder), vec![1; BLOB_BYTES_MIN as usize]).unwrap();
-    let job =
-        Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored).attempts_max(2);
+    let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
     let mut handle = fleet.submit(job).await.unwrap();
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
-    assert_eq!(failure.code, FailureCode::BlobUnavailable);
+    assert_eq!(failure.code, FailureCode::BlobMissing);
     assert!(failure.message.contains("something else under its name"), "{}", failure.message);
     let home = tempfile::tempdir().unwrap();
     let shown = ground.gpufleet(home.path(), &["dead", "show", &handle.id().to_string()]).await;
-    assert!(shown.stdout.contains("gave up after 2 attempts"), "{}{}", shown.stdout, shown.stderr);
+    assert!(shown.stdout.contains("gave up after some tries"), "{}{}", shown.stdout, shown.stderr);
 
     fs::remove_file(only_blob(&folder)).unwrap();
     fleet.store(array).await.unwrap();
@@ -153,37 +152,60 @@ async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_blob_of_another_length_is_its_producers_mistake_and_is_told_at_once() {
+async fn a_shape_that_does_not_fit_its_blob_is_its_producers_mistake_and_is_told_at_once() {
     let (ground, folder) = ground("other-length").await;
     let _worker = ground.worker().await;
     let fleet = client(&ground, &folder).await;
-    let mut handle = {
-        let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
-        fs::write(only_blob(&folder), b"short").unwrap();
-        let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
-        fleet.submit(job).await.unwrap()
-    };
+    let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
+    let larger = StoredArray::new(stored.digest(), Dtype::F32, vec![u64::from(ENOUGH) + 1]).unwrap();
+    let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &larger).input_stored("y", &larger);
+    let mut handle = fleet.submit(job).await.unwrap();
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::InvalidTask));
-    assert!(failure.message.contains("it has 5 bytes, 1048576 are wanted"), "{}", failure.message);
+    assert!(failure.message.contains("it has 1048576 bytes, 1048580 are wanted"), "{}", failure.message);
     assert_eq!(states(&ground.final_job(handle.id()).await), [AttemptState::Failed]);
     ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_worker_without_a_store_can_not_fetch_another_runs() {
+async fn a_worker_without_a_store_passes_such_jobs_on_and_where_nobody_has_one_they_fail() {
+    const JOBS: usize = 10;
     let folder = tempfile::tempdir().unwrap();
     let ground = Ground::shared("no-store").await;
     let fleet = client(&ground, &folder).await;
-    let without = ground.worker().await;
-    let mut handle = fleet.submit(kernels::doubles(&floats(ENOUGH)).attempts_max(10)).await.unwrap();
-    ground.poll_attempts("tried in vain", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
-    let _with = ground.worker_with(&["--blobs", folder.path().to_str().unwrap()]).await;
-    assert_eq!(without.stop(Signal::Terminate).await, Some(0));
-    assert_doubled(&handle.wait(WAIT).await.unwrap().output("y").unwrap(), ENOUGH);
+    let _without = ground.worker().await;
+    let mut handle = fleet.submit(kernels::doubles(&floats(ENOUGH))).await.unwrap();
+    let error = handle.wait(WAIT).await.unwrap_err();
+    let failure = error.failure().unwrap();
+    assert_eq!((failure.verdict, failure.code), (Verdict::Infrastructure, FailureCode::BlobUnavailable));
+    assert!(failure.message.contains("no worker of the pool has one"), "{}", failure.message);
+
+    let with = ground.worker_with(&["--blobs", folder.path().to_str().unwrap()]).await;
+    for handle in fleet.submit_many((0..JOBS).map(|_| kernels::doubles(&floats(ENOUGH)))).await {
+        let mut handle = handle.unwrap();
+        let result = handle.wait(WAIT).await.unwrap();
+        assert_doubled(&result.output("y").unwrap(), ENOUGH);
+        assert_eq!(result.ran_on.unwrap().worker.as_str(), with.name());
+        assert_eq!(states(&ground.final_job(handle.id()).await), [AttemptState::Succeeded], "no attempt is lost by it");
+    }
+    ground.check_history(JOBS + 1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_blob_is_not_there_keeps_its_queue_limit() {
+    let (ground, folder) = ground("late-blob-limit").await;
+    let _worker = ground.worker().await;
+    let fleet = client(&ground, &folder).await;
+    let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
+    fs::remove_file(only_blob(&folder)).unwrap();
+    let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
+    let mut handle = fleet.submit(job.queue_limit(Duration::from_secs(3))).await.unwrap();
+    let error = handle.wait(WAIT).await.unwrap_err();
+    assert_eq!(error.failure().unwrap().code, FailureCode::QueueLimit);
     let detail = ground.final_job(handle.id()).await;
-    assert!(detail.attempts[0].failure.as_ref().unwrap().message.contains("has no blob store"), "{detail:?}");
+    assert_eq!(detail.job.state, JobState::Expired);
+    assert!(detail.attempts.iter().all(|attempt| attempt.started_at.is_none()), "{detail:?}");
     ground.check_history(1).await;
 }
 
@@ -194,7 +216,7 @@ async fn an_output_that_the_store_does_not_take_is_computed_again_once_it_does()
     let fleet = client(&ground, &folder).await;
     let elsewhere = folder.path().with_extension("away");
     fs::rename(folder.path(), &elsewhere).unwrap();
-    let job = busy::for_millis(1).zeros("large", Dtype::U8, [BLOB_BYTES_MIN]).output("large").attempts_max(10);
+    let job = busy::for_millis(1).zeros("large", Dtype::U8, [BLOB_BYTES_MIN]).output("large");
     let mut handle = fleet.submit(job).await.unwrap();
     ground.poll_attempts("not stored", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
     fs::rename(&elsewhere, folder.path()).unwrap();
@@ -212,8 +234,7 @@ async fn a_job_that_waits_for_its_blob_can_be_cancelled() {
     let fleet = client(&ground, &folder).await;
     let stored = fleet.store(Array::from_slice(&floats(ENOUGH))).await.unwrap();
     fs::remove_file(only_blob(&folder)).unwrap();
-    let job =
-        Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored).attempts_max(20);
+    let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
     let mut handle = fleet.submit(job).await.unwrap();
     ground.poll_attempts("tried in vain", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
     let home = tempfile::tempdir().unwrap();

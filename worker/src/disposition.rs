@@ -25,8 +25,11 @@ pub enum Ending {
     },
     /// The scheduler had let it in, and still the device had too little memory, caches given up: others may have been there.
     ShortOfMemory(Failure),
-    /// What it brings can't be fetched, or what it returned not stored, here and now.
-    Unavailable(Failure),
+    /// What it brings can't be fetched, or what it returned not stored, here and now. It has so many tries.
+    Unavailable {
+        failure: Failure,
+        tries_max: u32,
+    },
     /// Somebody wants it no more.
     Cancelled {
         reason: String,
@@ -43,8 +46,17 @@ pub enum Ending {
 impl Ending {
     /// Whether a cancellation still changes anything: what has an outcome of its own keeps it.
     pub fn can_be_cancelled(&self) -> bool {
-        matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Unavailable(_) | Self::Misfit { .. })
+        matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Unavailable { .. } | Self::Misfit { .. })
     }
+}
+
+/// What a job has behind it, as the headers of its message tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Past {
+    /// Executors that it has lost.
+    pub losses: u32,
+    /// How often its arrays could not be fetched or stored. This costs it no attempts, and is no reason to suspect it.
+    pub unavailable: u32,
 }
 
 /// What is done about it.
@@ -52,8 +64,8 @@ impl Ending {
 pub enum Disposition {
     /// Reply and record; the job is over.
     Final { state: AttemptState, failure: Option<Failure>, dead_letter: Option<String> },
-    /// Publish it again as a message of its own, with so many losses, at once or after a wait, and record the lost attempt.
-    Again { losses: u32, failure: Failure, after: Option<Rung> },
+    /// Publish it again as a message of its own, with this behind it, at once or after a wait, and record the lost attempt.
+    Again { past: Past, failure: Failure, after: Option<Rung> },
     /// To another worker of its pool, at once or after a wait, as if it had not come; with the way that it has come.
     PassOn { way: Way, after: Option<Rung> },
     /// Back to the queue, as if it had not come.
@@ -71,8 +83,8 @@ impl Disposition {
     }
 }
 
-/// Decides. `losses` is how many executors the job had lost before this attempt.
-pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u64) -> Disposition {
+/// Decides. `past` is what was before this attempt.
+pub fn dispose(ending: Ending, past: Past, attempts_max: u32, delivery_count: u64) -> Disposition {
     match ending {
         Ending::Succeeded => Disposition::Final { state: AttemptState::Succeeded, failure: None, dead_letter: None },
         Ending::Failed(failure) => {
@@ -84,20 +96,23 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
             Disposition::Final { state: AttemptState::Expired, failure: Some(failure), dead_letter: None }
         }
         Ending::Lost { reason, suspect } => {
-            lost(reason, losses.saturating_add(u32::from(suspect)), suspect, attempts_max, delivery_count)
+            let losses = past.losses.saturating_add(u32::from(suspect));
+            lost(reason, Past { losses, ..past }, suspect, attempts_max, delivery_count)
         }
         // Once more, alone. If that does not help, it never will.
-        Ending::ShortOfMemory(failure) if losses == 0 && attempts_max > 1 => {
-            Disposition::Again { losses: 1, failure, after: Some(retry_rung(1)) }
+        Ending::ShortOfMemory(failure) if past.losses == 0 && attempts_max > 1 => {
+            Disposition::Again { past: Past { losses: 1, ..past }, failure, after: Some(retry_rung(1)) }
         }
         Ending::ShortOfMemory(failure) => {
             Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
         }
-        // Another worker may have what this one lacks, and a store that is away may come back.
-        Ending::Unavailable(failure) => {
-            let losses = losses.saturating_add(1);
-            let again = Disposition::Again { losses, failure: failure.clone(), after: Some(retry_rung(losses)) };
-            if losses < attempts_max && delivery_count < DELIVERIES_MAX { again } else { given_up(failure, losses) }
+        // What is away may come back.
+        Ending::Unavailable { failure, tries_max } => {
+            let unavailable = past.unavailable.saturating_add(1);
+            if unavailable >= tries_max || delivery_count >= DELIVERIES_MAX {
+                return given_up(failure);
+            }
+            Disposition::Again { past: Past { unavailable, ..past }, failure, after: Some(retry_rung(unavailable)) }
         }
         Ending::Cancelled { reason } => {
             let failure = Failure::new(Verdict::User, FailureCode::Cancelled, reason);
@@ -109,18 +124,18 @@ pub fn dispose(ending: Ending, losses: u32, attempts_max: u32, delivery_count: u
 }
 
 /// Kept for a person: once the store is well again, the job can be submitted anew from there.
-fn given_up(failure: Failure, attempts: u32) -> Disposition {
-    let message = format!("gave up after {attempts} attempts; the last one: {}", failure.message);
+fn given_up(failure: Failure) -> Disposition {
+    let message = format!("gave up after some tries; the last one: {}", failure.message);
     let failure = Failure { message: message.clone(), ..failure };
     Disposition::Final { state: AttemptState::Dead, failure: Some(failure), dead_letter: Some(message) }
 }
 
 /// An innocent job is tried again at once. A suspect waits, the longer the more it lost: what ailed its executor may pass.
-fn lost(reason: String, losses: u32, suspect: bool, attempts_max: u32, delivery_count: u64) -> Disposition {
-    let poison = delivery_count >= DELIVERIES_MAX;
+fn lost(reason: String, past: Past, suspect: bool, attempts_max: u32, delivery_count: u64) -> Disposition {
+    let (poison, losses) = (delivery_count >= DELIVERIES_MAX, past.losses);
     if losses < attempts_max && !poison {
         let failure = Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, reason);
-        return Disposition::Again { losses, failure, after: suspect.then(|| retry_rung(losses)) };
+        return Disposition::Again { past, failure, after: suspect.then(|| retry_rung(losses)) };
     }
     let message = if losses < attempts_max {
         format!(
@@ -138,18 +153,18 @@ mod tests {
     use super::*;
 
     fn lost_once(suspect: bool, losses: u32) -> Disposition {
-        dispose(Ending::Lost { reason: "signal 9".into(), suspect }, losses, 3, 0)
+        dispose(Ending::Lost { reason: "signal 9".into(), suspect }, Past { losses, unavailable: 1 }, 3, 0)
     }
 
     #[test]
     fn a_lost_executor_means_another_attempt_until_there_were_too_many() {
         assert!(matches!(
             lost_once(true, 0),
-            Disposition::Again { losses: 1, after: Some(Rung { seconds: 1, .. }), .. }
+            Disposition::Again { past: Past { losses: 1, unavailable: 1 }, after: Some(Rung { seconds: 1, .. }), .. }
         ));
         assert!(matches!(
             lost_once(true, 1),
-            Disposition::Again { losses: 2, after: Some(Rung { seconds: 5, .. }), .. }
+            Disposition::Again { past: Past { losses: 2, .. }, after: Some(Rung { seconds: 5, .. }), .. }
         ));
         let Disposition::Final { state, dead_letter, failure } = lost_once(true, 2) else { panic!("not final") };
         assert_eq!(state, AttemptState::Dead);
@@ -159,44 +174,47 @@ mod tests {
 
     #[test]
     fn an_innocent_neighbour_loses_no_attempt() {
-        assert!(matches!(lost_once(false, 0), Disposition::Again { losses: 0, after: None, .. }));
-        assert!(matches!(lost_once(false, 2), Disposition::Again { losses: 2, .. }));
+        assert!(matches!(lost_once(false, 0), Disposition::Again { past: Past { losses: 0, .. }, after: None, .. }));
+        assert!(matches!(lost_once(false, 2), Disposition::Again { past: Past { losses: 2, .. }, .. }));
     }
 
     #[test]
     fn a_job_that_found_no_memory_has_one_more_try_alone() {
         let short = |losses, attempts_max| {
             let failure = Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, "10 bytes wanted, 5 free");
-            dispose(Ending::ShortOfMemory(failure), losses, attempts_max, 0)
+            dispose(Ending::ShortOfMemory(failure), Past { losses, unavailable: 0 }, attempts_max, 0)
         };
-        assert!(matches!(short(0, 3), Disposition::Again { losses: 1, after: Some(_), .. }));
+        assert!(matches!(short(0, 3), Disposition::Again { past: Past { losses: 1, .. }, after: Some(_), .. }));
         assert!(matches!(short(1, 3), Disposition::Final { state: AttemptState::Failed, .. }));
         assert!(matches!(short(0, 1), Disposition::Final { state: AttemptState::Failed, .. }));
     }
 
     #[test]
-    fn a_job_whose_blobs_are_not_there_is_tried_again_and_kept_in_the_end() {
-        let without = |losses, delivery_count| {
+    fn a_job_whose_blobs_are_away_is_tried_again_without_a_loss_and_kept_in_the_end() {
+        let without = |unavailable, delivery_count| {
             let failure = Failure::new(Verdict::Infrastructure, FailureCode::BlobUnavailable, "no blob");
-            dispose(Ending::Unavailable(failure), losses, 3, delivery_count)
+            let ending = Ending::Unavailable { failure, tries_max: 3 };
+            dispose(ending, Past { losses: 2, unavailable }, 1, delivery_count)
         };
-        let Disposition::Again { losses: 1, after: Some(Rung { seconds: 1, .. }), failure } = without(0, 0) else {
-            panic!("not again")
-        };
-        assert_eq!(failure.code, FailureCode::BlobUnavailable);
-        assert!(matches!(without(1, 0), Disposition::Again { losses: 2, .. }));
+        for (before, seconds) in [(0, 1), (1, 5)] {
+            let Disposition::Again { past, after: Some(rung), failure } = without(before, 0) else {
+                panic!("not again")
+            };
+            assert_eq!((past, rung.seconds), (Past { losses: 2, unavailable: before + 1 }, seconds));
+            assert_eq!(failure.code, FailureCode::BlobUnavailable);
+        }
         for last in [without(2, 0), without(0, DELIVERIES_MAX)] {
             let Disposition::Final { state, failure: Some(failure), dead_letter: Some(reason) } = last else {
                 panic!("not final")
             };
             assert_eq!((state, failure.code), (AttemptState::Dead, FailureCode::BlobUnavailable));
-            assert!(reason.ends_with("attempts; the last one: no blob"), "{reason}");
+            assert!(reason.ends_with("the last one: no blob"), "{reason}");
         }
     }
 
     #[test]
     fn what_is_cancelled_is_final_and_so_is_what_ended_before() {
-        let cancelled = dispose(Ending::Cancelled { reason: "cancelled by anna".into() }, 0, 3, 0);
+        let cancelled = dispose(Ending::Cancelled { reason: "cancelled by anna".into() }, Past::default(), 3, 0);
         let Disposition::Final { state, failure, dead_letter: None } = cancelled else { panic!("not final") };
         assert_eq!((state, failure.unwrap().code), (AttemptState::Cancelled, FailureCode::Cancelled));
         assert!(Ending::Lost { reason: String::new(), suspect: true }.can_be_cancelled());
@@ -207,7 +225,7 @@ mod tests {
     #[test]
     fn a_message_that_was_delivered_too_often_is_given_up_even_if_innocent() {
         let ending = Ending::Lost { reason: "signal 9".into(), suspect: false };
-        let given_up = dispose(ending, 0, 3, DELIVERIES_MAX);
+        let given_up = dispose(ending, Past::default(), 3, DELIVERIES_MAX);
         let Disposition::Final { dead_letter: Some(reason), .. } = given_up else { panic!("{given_up:?}") };
         assert!(reason.contains("15 deliveries"), "{reason}");
     }

@@ -2,6 +2,8 @@
 
 use std::process::ExitCode;
 
+use gpufleet_transport::BlobError;
+
 use crate::supervisor::WorkerError;
 
 /// The table that `--help` shows.
@@ -22,8 +24,9 @@ pub const UNFIT: u8 = 12;
 
 pub fn code(error: &WorkerError) -> ExitCode {
     ExitCode::from(match error {
-        WorkerError::ReadyFile { .. } | WorkerError::Signals(_) => 1,
-        WorkerError::Cache(_) | WorkerError::Blobs(_) | WorkerError::Metrics { .. } => 2,
+        WorkerError::Cache(_) | WorkerError::Metrics { .. } | WorkerError::Blobs(BlobError::Folder { .. }) => 2,
+        // A store that is away may come back, and then the worker starts.
+        WorkerError::ReadyFile { .. } | WorkerError::Signals(_) | WorkerError::Blobs(_) => 1,
         WorkerError::Connect(_) | WorkerError::Declare(_) | WorkerError::Orders(_) => 7,
         WorkerError::Inventory(_) | WorkerError::Choice(_) => NO_DEVICE,
         WorkerError::DevicesLost(_) => 11,

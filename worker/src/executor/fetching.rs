@@ -25,7 +25,8 @@ impl AsMut<[u8]> for Lent {
     }
 }
 
-/// Reads what is wanted, and checks it; tells how long that took. Cancelled, the slot is free once the store has let go of it.
+/// Reads what is wanted, and checks it; tells how long that took. Where it gives up, or is cancelled, the slot's memory is free once the
+/// store has let go of it, and nobody waits for that.
 pub(super) async fn fetch(
     store: Option<&BlobStore>,
     wanted: Vec<Wanted>,
@@ -36,9 +37,11 @@ pub(super) async fn fetch(
     }
     let started = Instant::now();
     for (digest, range) in wanted {
-        let store = store.ok_or_else(blobs::no_store)?;
-        let lent = Lent { slot, range };
-        let (lent, read) = store.fill(digest, lent).await.map_err(|error| blobs::failure(&error))?;
+        let store = store.ok_or_else(|| blobs::unavailable("this worker has no blob store".to_owned()))?;
+        let lending = slot.lending();
+        let filling = store.fill(digest, Lent { slot, range });
+        let (lent, read) = filling.await.map_err(|error| blobs::failure(&error))?;
+        lending.end();
         read.map_err(|error| blobs::failure(&error))?;
         slot = lent.slot;
     }

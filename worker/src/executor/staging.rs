@@ -10,7 +10,7 @@ use gpufleet_schema::{
 use super::fetching::Wanted;
 use crate::ipc::{
     message::{ArgPlan, BufferPlan, Contents, LaunchPlan, OutputPlan, Run},
-    slab::Slot,
+    slab::{Lending, Slot},
 };
 
 /// Buffers start on such a boundary, so that vector copies are aligned on either side.
@@ -254,6 +254,13 @@ impl Deref for StagedBytes {
 
     fn deref(&self) -> &[u8] {
         self.slot.bytes(self.range.clone())
+    }
+}
+
+impl StagedBytes {
+    /// Begins a wait for somebody who gets these bytes.
+    pub fn lending(&self) -> Lending {
+        self.slot.lending()
     }
 }
 

@@ -3,7 +3,11 @@
 //! Slots come in classes, powers of two from [`SLOT_BYTES_MIN`]. Slots of the smallest class share segments; each larger slot is a segment
 //! of its own. Freed slots are kept for the next job of their class, because pinning is dear. What is in use never exceeds the capacity:
 //! whoever would exceed it waits, first come first served. What is mapped never exceeds twice the capacity, but for a job that brings or
-//! returns more than that: it has all of it, alone, and a segment as large as it needs, which goes with it.
+//! returns more than that: it has all of it, alone, and a segment as large as it needs, which goes with it. All executors of a worker
+//! have [`LARGE_BYTES_MAX`] for such jobs.
+//!
+//! A slot may be lent to somebody who can hang, such as a store of another machine. Whoever waits for that gives up the slot's share of the
+//! capacity together with the wait ([`Lending`]): the memory is free again when it comes back, and others need not wait for that.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +17,7 @@ use std::{
 };
 
 use gpufleet_schema::bounds::{BLOBS_BYTES_MAX, MESSAGE_BYTES_MAX};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::{message::Place, segment::Segment};
 
@@ -21,11 +25,16 @@ use super::{message::Place, segment::Segment};
 const SLOT_BYTES_MIN: u64 = 64 << 10;
 /// Smallest slots of one shared segment: pinning 4 MiB at a time keeps the number of pinned ranges low.
 const SLOTS_PER_SHARED_SEGMENT: u64 = 64;
-/// Staging for the jobs in flight on one executor. A job's inputs and outputs each fit a message of 16 MiB, so this is room for eight
-/// of the largest; smaller ones are bounded by the executor's lanes long before.
+/// Staging for the jobs in flight on one executor. Inputs and outputs that travel in messages are 16 MiB each at most, so this is room for
+/// eight of the largest of those; smaller ones are bounded by the executor's lanes long before.
 pub const CAPACITY_BYTES: u64 = 256 << 20;
 /// What a job can bring and return: blobs and a message, either way.
 pub const SLOT_BYTES_MAX: u64 = 2 * (BLOBS_BYTES_MAX + MESSAGE_BYTES_MAX as u64);
+
+/// For jobs beyond [`CAPACITY_BYTES`], of all executors of a worker together: a few of them, and little beside what a machine with GPUs has.
+pub const LARGE_BYTES_MAX: u64 = 4 << 30;
+
+static LARGE: Semaphore = Semaphore::const_new((LARGE_BYTES_MAX / SLOT_BYTES_MIN) as usize);
 
 /// Where segments come and go is told to the executor by this.
 pub trait Announce: Send + Sync {
@@ -47,8 +56,19 @@ pub struct Slot {
     offset: u64,
     bytes: u64,
     shared: Arc<Shared>,
-    _permit: OwnedSemaphorePermit,
+    share: Arc<Mutex<Option<Share>>>,
 }
+
+/// What a slot has of the capacity.
+#[derive(Debug)]
+struct Share {
+    _units: OwnedSemaphorePermit,
+    _large: Option<SemaphorePermit<'static>>,
+}
+
+/// A wait for somebody who has been lent a slot. Dropped before it has ended, it gives up the slot's share.
+#[derive(Debug)]
+pub struct Lending(Option<Arc<Mutex<Option<Share>>>>);
 
 /// No staging memory for a job.
 #[derive(Debug, thiserror::Error)]
@@ -88,11 +108,17 @@ impl Slab {
     /// Waits for a slot of at least `bytes`. Cancelling gives up the place in the queue and nothing else.
     pub async fn take(&self, bytes: u64) -> Result<Slot, SlabError> {
         let class = class(bytes).ok_or(SlabError::TooLarge { bytes })?;
-        let units = (class.min(CAPACITY_BYTES) / SLOT_BYTES_MIN) as u32;
-        let permit =
-            Arc::clone(&self.shared.units).acquire_many_owned(units).await.expect("the semaphore is never closed");
+        let units = |bytes| (bytes / SLOT_BYTES_MIN) as u32;
+        // In this order everywhere: whoever has what all executors share waits for its own alone.
+        let large = match class > CAPACITY_BYTES {
+            true => Some(LARGE.acquire_many(units(class)).await.expect("the semaphore is never closed")),
+            false => None,
+        };
+        let own = Arc::clone(&self.shared.units).acquire_many_owned(units(class.min(CAPACITY_BYTES)));
+        let share = Share { _units: own.await.expect("the semaphore is never closed"), _large: large };
         let Free { segment, id, offset } = self.shared.free_slot(class)?;
-        Ok(Slot { segment, id, offset, bytes: class, shared: Arc::clone(&self.shared), _permit: permit })
+        let share = Arc::new(Mutex::new(Some(share)));
+        Ok(Slot { segment, id, offset, bytes: class, shared: Arc::clone(&self.shared), share })
     }
 }
 
@@ -148,6 +174,11 @@ impl Slot {
         Place { segment: self.id, offset: self.offset + at }
     }
 
+    /// Begins a wait for somebody who gets this slot.
+    pub fn lending(&self) -> Lending {
+        Lending(Some(Arc::clone(&self.share)))
+    }
+
     pub fn len(&self) -> usize {
         self.bytes as usize
     }
@@ -185,6 +216,21 @@ impl Slot {
     fn start(&self) -> *mut u8 {
         // SAFETY: a slot's offset lies inside its segment.
         unsafe { self.segment.as_mut_ptr().add(self.offset as usize) }
+    }
+}
+
+impl Lending {
+    /// The slot is back.
+    pub fn end(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Lending {
+    fn drop(&mut self) {
+        if let Some(share) = &self.0 {
+            share.lock().expect("nobody panics while holding it").take();
+        }
     }
 }
 
@@ -280,6 +326,35 @@ mod tests {
         let _small = small.await.unwrap();
         let beyond = slab.take(SLOT_BYTES_MAX + 1).await.unwrap_err();
         assert_eq!(beyond.to_string(), "stage 2181038081 bytes, a job may have at most 2181038080");
+    }
+
+    #[tokio::test]
+    async fn all_executors_of_a_worker_share_what_there_is_for_large_jobs() {
+        let slabs: Vec<_> = (0..3).map(|_| Slab::new(Box::new(Count::default()))).collect();
+        let largest = LARGE_BYTES_MAX / 2;
+        let _first = slabs[0].take(largest).await.unwrap();
+        let second = slabs[1].take(largest).await.unwrap();
+        let mut third = pin!(slabs[2].take(largest));
+        assert!(poll!(third.as_mut()).is_pending());
+        let _small = slabs[2].take(CAPACITY_BYTES).await.unwrap();
+        drop((second, _small));
+        third.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn a_slot_that_does_not_come_back_keeps_nobody_waiting_and_is_used_again_once_it_does() {
+        let segments = Arc::new(AtomicI64::new(0));
+        let slab = Slab::new(Box::new(Count(Arc::clone(&segments))));
+        let slot = slab.take(CAPACITY_BYTES).await.unwrap();
+        slot.lending().end();
+        let mut next = Box::pin(slab.take(CAPACITY_BYTES));
+        assert!(poll!(next.as_mut()).is_pending(), "it came back, and has its share");
+        drop(slot.lending());
+        let next = next.await.unwrap();
+        assert_ne!(next.place(0).segment, slot.place(0).segment, "somebody may still write to it");
+        drop((next, slot));
+        drop(slab.take(CAPACITY_BYTES).await.unwrap());
+        assert_eq!(segments.load(Ordering::Relaxed), 2, "both are kept for others");
     }
 
     #[tokio::test]

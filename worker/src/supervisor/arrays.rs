@@ -61,34 +61,10 @@ impl Supervisor {
     pub(super) async fn check_blobs(&self, task: &Task<'_>) -> Result<(), Ending> {
         for buffer in &task.buffers {
             let (Data::Blob(digest), Some(bytes)) = (&buffer.data, buffer.bytes()) else { continue };
-            let store = self.blobs.as_ref().ok_or_else(|| Ending::Unavailable(blobs::no_store()))?;
-            store.check(*digest, bytes).await.map_err(|error| ending(blobs::failure(&error)))?;
+            let store = self.blobs.as_ref().expect("a worker without a store has passed the job on");
+            store.check(*digest, bytes).await.map_err(|error| blobs::ending(blobs::failure(&error)))?;
         }
         Ok(())
-    }
-
-    /// What the reply carries of the outputs, unless no message can: then the job is refused before it runs.
-    pub(super) fn reply_bytes(&self, task: &Task<'_>, encoding: Encoding) -> Result<u64, Ending> {
-        let bytes = inline_output_bytes(task, self.blobs.is_some());
-        let encoded = match encoding {
-            Encoding::MessagePack => bytes,
-            // Base64.
-            Encoding::Json => bytes.saturating_mul(4) / 3,
-        };
-        let max = MESSAGE_BYTES_MAX as u64 - REPLY_OVERHEAD_BYTES;
-        if encoded <= max {
-            return Ok(bytes);
-        }
-        if self.blobs.is_none() && task.large_outputs == LargeOutputs::Blob {
-            return Err(Ending::Unavailable(blobs::no_store()));
-        }
-        let message = format!(
-            "the outputs take {} as {encoding}, a reply carries at most {} of them; ask for fewer outputs, split the job, or have large \
-             ones returned by claim check: with a blob store, and \"large_outputs\": \"blob\" in the task",
-            Size(encoded),
-            Size(max)
-        );
-        Err(Ending::Failed(Failure::new(Verdict::User, FailureCode::OutputTooLarge, message)))
     }
 
     /// Puts large outputs into the store, for a producer that reads them there.
@@ -98,9 +74,10 @@ impl Supervisor {
         };
         let mut done = Vec::with_capacity(outputs.len());
         for output in outputs {
-            done.push(stored(store, output).await.map_err(|error| ending(blobs::failure(&error)))?);
+            done.push(stored(store, output).await.map_err(|error| blobs::ending(blobs::failure(&error)))?);
         }
-        Ok(done)
+        // What is small has its place in memory that is as large as all of it: that is for the next job.
+        Ok(done.into_iter().map(Returned::kept).collect())
     }
 }
 
@@ -108,27 +85,46 @@ impl Supervisor {
 async fn stored(store: &BlobStore, output: Returned) -> Result<Returned, BlobError> {
     match output {
         Returned::Staged(OutputBytes { name, dtype, shape, bytes }) if is_large(bytes.len() as u64) => {
-            let length = bytes.len();
+            let (length, lending) = (bytes.len(), bytes.lending());
             let data = OutputData::Blob(store.put(bytes).await?);
+            lending.end();
             Ok(Returned::Stored(Output { name, dtype, shape, data }, length))
         }
         other => Ok(other),
     }
 }
 
-fn ending(failure: Failure) -> Ending {
-    match failure.verdict {
-        Verdict::User => Ending::Failed(failure),
-        _ => Ending::Unavailable(failure),
+/// Whether it can't be run without a store.
+pub(super) fn needs_store(task: &Task<'_>, encoding: Encoding) -> bool {
+    let may_return_blobs = task.large_outputs == LargeOutputs::Blob;
+    task.blob_bytes() > 0 || (may_return_blobs && reply_bytes(task, encoding, false).is_err())
+}
+
+/// What the reply carries of the outputs, unless no message can: then the job is refused before it runs.
+pub(super) fn reply_bytes(task: &Task<'_>, encoding: Encoding, has_store: bool) -> Result<u64, Ending> {
+    let stored = has_store && task.large_outputs == LargeOutputs::Blob;
+    let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());
+    let inline = outputs.filter(|bytes| !(stored && is_large(*bytes)));
+    let bytes = inline.fold(0, u64::saturating_add);
+    let encoded = match encoding {
+        Encoding::MessagePack => bytes,
+        // Base64.
+        Encoding::Json => bytes.saturating_mul(4) / 3,
+    };
+    let max = MESSAGE_BYTES_MAX as u64 - REPLY_OVERHEAD_BYTES;
+    if encoded <= max {
+        return Ok(bytes);
     }
+    let message = format!(
+        "the outputs take {} as {encoding}, a reply carries at most {} of them; ask for fewer outputs, split the job, or have those from {} on \
+         returned by claim check: with a blob store, and \"large_outputs\": \"blob\" in the task",
+        Size(encoded),
+        Size(max),
+        Size(BLOB_BYTES_MIN)
+    );
+    Err(Ending::Failed(Failure::new(Verdict::User, FailureCode::OutputTooLarge, message)))
 }
 
 const fn is_large(bytes: u64) -> bool {
     bytes >= BLOB_BYTES_MIN
-}
-
-fn inline_output_bytes(task: &Task<'_>, has_store: bool) -> u64 {
-    let stored = has_store && task.large_outputs == LargeOutputs::Blob;
-    let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());
-    outputs.filter(|bytes| !(stored && is_large(*bytes))).fold(0, u64::saturating_add)
 }

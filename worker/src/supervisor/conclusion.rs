@@ -5,7 +5,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, info, warn};
 
 use super::{Supervisor, arrays::Returned, clock::unix_ms, envelope::Envelope, output_room::OutputRoom};
-use crate::disposition::{Disposition, dispose};
+use crate::disposition::{Disposition, Past, dispose};
 
 pub(super) struct Concluded<'a, 'b> {
     pub(super) task: &'b Task<'a>,
@@ -26,7 +26,7 @@ impl Supervisor {
         list: Option<&OutputRoom>,
     ) -> Concluded<'a, 'b> {
         let attempt = self.attempt(task, envelope, encoding, list).await;
-        let disposition = dispose(attempt.ending, envelope.losses, task.limits.attempts_max(), envelope.delivery_count);
+        let disposition = dispose(attempt.ending, envelope.past, task.limits.attempts_max(), envelope.delivery_count);
         tell(&disposition, task, envelope);
         if let Some(state) = disposition.attempt_state() {
             self.metrics.attempt_ended(envelope.pool_id, state);
@@ -71,6 +71,10 @@ impl Concluded<'_, '_> {
         matches!(self.disposition, Disposition::Final { .. })
     }
 
+    pub(super) fn has_started(&self) -> bool {
+        self.ran_on.is_some()
+    }
+
     pub(super) fn is_handed_back(&self) -> bool {
         self.disposition == Disposition::HandBack
     }
@@ -112,9 +116,9 @@ fn tell(disposition: &Disposition, task: &Task<'_>, envelope: &Envelope) {
         Disposition::Final { state, failure: Some(failure), .. } => {
             info!(%job_id, attempt, %state, code = failure.code.name(), "job ended");
         }
-        Disposition::Again { losses, failure, after } => {
+        Disposition::Again { past: Past { losses, unavailable }, failure, after } => {
             let seconds = after.map_or(0, |rung| rung.seconds);
-            warn!(%job_id, attempt, losses, seconds, reason = failure.message, "job is tried again");
+            warn!(%job_id, attempt, losses, unavailable, seconds, reason = failure.message, "job is tried again");
         }
         Disposition::PassOn { way, .. } => {
             info!(%job_id, hops = way.hops(), met = way.fleet(), "job does not fit here, passed on");

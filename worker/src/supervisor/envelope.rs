@@ -3,12 +3,14 @@
 use gpufleet_schema::{
     ClientName, Encoding, JobId, PoolName, Priority,
     bounds::MESSAGE_BYTES_MAX,
-    topology::{HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_USER, REPLIES, parse_task_key},
+    topology::{
+        HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_UNAVAILABLE, HEADER_USER, REPLIES, parse_task_key,
+    },
 };
 use gpufleet_transport::{Acker, Delivery, Properties};
 
 use super::{clock::Received, intake::Lane, load::Carried};
-use crate::{scheduler::PoolId, way::Way};
+use crate::{disposition::Past, scheduler::PoolId, way::Way};
 
 /// No job has as many attempts. Producers can write any number into a header, and one beyond the ledger's integers would cost the job
 /// its record.
@@ -25,8 +27,7 @@ pub(super) struct Envelope {
     /// The number of this attempt: what the producer or the last retry wrote, and one more for each time that the broker had to
     /// deliver again. Numbers may be skipped; none is used twice for the same message.
     pub(super) attempt: u32,
-    /// Executors that jobs of this message have lost.
-    pub(super) losses: u32,
+    pub(super) past: Past,
     /// Whom it has met that had no device for it.
     pub(super) way: Way,
     /// How often the message was delivered before.
@@ -53,7 +54,10 @@ impl Envelope {
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
         let envelope = Self {
             attempt: attempt(count(HEADER_ATTEMPT), redeliveries),
-            losses: count(HEADER_LOSSES).unwrap_or(0),
+            past: Past {
+                losses: count(HEADER_LOSSES).unwrap_or(0),
+                unavailable: count(HEADER_UNAVAILABLE).unwrap_or(0),
+            },
             way: Way::of(&properties),
             delivery_count: redeliveries.saturating_add(count(HEADER_DELIVERIES).unwrap_or(0).into()),
             uncounted,
@@ -74,9 +78,10 @@ impl Envelope {
         self.acker.is_live()
     }
 
-    /// Whether a job of it may have started before. What was given back untouched, or left a list untouched, looks the same.
+    /// Whether a job of it may have started before. What was given back untouched, or left a list untouched, looks the same. Not so what came
+    /// again because its blobs were not there: unless it had started, each of those is one attempt and no more.
     pub(super) fn may_have_started(&self) -> bool {
-        self.redelivered || self.attempt > 1
+        self.redelivered || self.attempt > 1_u32.saturating_add(self.past.unavailable)
     }
 
     /// The user for whom the broker vouches. What a worker published again carries the first one in a header, which counts only where the

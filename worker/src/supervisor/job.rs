@@ -17,6 +17,7 @@ use super::{
     preparing::{Prepared, cancelled},
 };
 use crate::{
+    blobs,
     disposition::Ending,
     executor::{Executor, ExecutorJob, Finished, LostCause, RunError},
     failpoint::{self, Failpoint},
@@ -228,11 +229,8 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: R
         Ok(Finished { outcome: Err(failure), timings, waited }) if failure.code == FailureCode::OutOfMemory => {
             (Ending::ShortOfMemory(failure), Vec::new(), timings, waited)
         }
-        Ok(Finished { outcome: Err(failure), timings, waited }) if failure.code == FailureCode::BlobUnavailable => {
-            (Ending::Unavailable(failure), Vec::new(), timings, waited)
-        }
         Ok(Finished { outcome: Err(failure), timings, waited }) => {
-            (Ending::Failed(failure), Vec::new(), timings, waited)
+            (blobs::ending(failure), Vec::new(), timings, waited)
         }
         Err(RunError::Cancelled) => {
             (Ending::Cancelled { reason: String::new() }, Vec::new(), Timings::default(), Duration::ZERO)

@@ -1,4 +1,4 @@
-//! Jobs that require what no device here has, or more memory: passed on to the pool's other workers, and failed once none is left
+//! Jobs that require what no device here has, or more memory, or a blob store where there is none: passed on to the pool's other workers, and failed once none is left
 //! to ask.
 //!
 //! A job that is passed on carries its way. When it has met all that serve its queue, or after a bounded number of hops that led to
@@ -18,6 +18,7 @@ use tokio::time::sleep;
 
 use super::{Supervisor, devices::DeviceSlot, envelope::Envelope};
 use crate::{
+    blobs,
     disposition::Ending,
     scheduler::{Allowed, TooLarge},
     way::Way,
@@ -42,6 +43,17 @@ impl Supervisor {
         let fails = |met: &str| {
             let message = format!("no worker of the pool has {}; they have: {met}", asked(&task.requires));
             Failure::new(Verdict::User, FailureCode::RequirementsNotMet, message)
+        };
+        self.pass_on(envelope, fails).await
+    }
+
+    /// What becomes of a job that brings or returns arrays by a blob store, where this worker has none.
+    pub(super) async fn without_store(&self, envelope: &Envelope) -> Ending {
+        let fails = |met: &str| {
+            let message = format!(
+                "the task needs a blob store, and no worker of the pool has one (--blobs or GPUFLEET_BLOBS names its folder); their devices: {met}"
+            );
+            blobs::unavailable(message)
         };
         self.pass_on(envelope, fails).await
     }

@@ -132,7 +132,11 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let promises: Vec<_> = config.pools.iter().map(|pool| pool.promise).collect();
     let admission = Admission::new(&promises);
     let store = start::store(&config.cache)?;
-    let blobs = start::blobs(config.blobs.as_deref()).await?;
+    let blobs = tokio::select! {
+        blobs = start::blobs(config.blobs.as_deref()) => blobs?,
+        // A folder of another machine may hang.
+        _ = signals.next() => return Ok(()),
+    };
     let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_user(config.executor_user.clone());
     let compiler = compiler.with_time_limit(config.compile_limit).with_pools(config.pools.len());
     let compiler = Arc::new(compiler.with_store(store));

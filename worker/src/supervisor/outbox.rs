@@ -1,11 +1,13 @@
 //! What a worker publishes besides events: replies, retries, dead letters.
 
+use std::collections::BTreeMap;
+
 use gpufleet_schema::{
     Batch, ClientName, Encoding, JobId, MessageId, Output, Reply,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
         DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_BODY_BYTES, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN,
-        HEADER_REASON, HEADER_TRACEPARENT, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
+        HEADER_REASON, HEADER_TRACEPARENT, HEADER_UNAVAILABLE, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
@@ -16,7 +18,7 @@ use super::{
     clock::{micros, unix_ms},
     envelope::Envelope,
 };
-use crate::way::Way;
+use crate::{disposition::Past, way::Way};
 
 /// Room in a reply message for what every reply has: its keys and numbers, its job's id and its worker's name.
 const FRAME_BYTES: usize = 1 << 10;
@@ -34,7 +36,7 @@ const OVERSIZE_KEPT_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Again {
     pub(super) attempt: u32,
-    pub(super) losses: u32,
+    pub(super) past: Past,
     pub(super) after: Option<Rung>,
 }
 
@@ -133,7 +135,7 @@ impl Supervisor {
         way.write(&mut properties.headers);
         properties.message_id = Some(job_id.to_string());
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), again.attempt.into());
-        properties.headers.insert(HEADER_LOSSES.to_owned(), again.losses.into());
+        again.past.write(&mut properties.headers);
         let message = Message {
             exchange: again.after.map_or(TASKS, |rung| rung.name),
             routing_key: task_key(&envelope.pool, envelope.priority),
@@ -150,7 +152,7 @@ impl Supervisor {
         envelope.way.write(&mut properties.headers);
         let deliveries = i64::try_from(envelope.delivery_count).unwrap_or(i64::MAX);
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), envelope.attempt.into());
-        properties.headers.insert(HEADER_LOSSES.to_owned(), envelope.losses.into());
+        envelope.past.write(&mut properties.headers);
         properties.headers.insert(HEADER_DELIVERIES.to_owned(), deliveries.into());
         let routing_key = task_key(&envelope.pool, envelope.priority);
         self.broker.publish(Message { exchange: TASKS, routing_key, body, properties, mandatory: true }).await
@@ -197,6 +199,16 @@ impl Supervisor {
     }
 }
 
+impl Past {
+    /// What never was has no header.
+    fn write(self, headers: &mut BTreeMap<String, HeaderValue>) {
+        headers.insert(HEADER_LOSSES.to_owned(), self.losses.into());
+        if self.unavailable > 0 {
+            headers.insert(HEADER_UNAVAILABLE.to_owned(), self.unavailable.into());
+        }
+    }
+}
+
 impl Envelope {
     pub(super) fn message_id(&self) -> &str {
         self.properties.message_id.as_deref().unwrap_or("none")
@@ -212,7 +224,7 @@ impl Envelope {
         Properties { user_id: vouched.map(|(own, _)| own.to_owned()), headers, ..self.properties.clone() }
     }
 
-    fn trace_headers(&self) -> std::collections::BTreeMap<String, HeaderValue> {
+    fn trace_headers(&self) -> BTreeMap<String, HeaderValue> {
         self.properties
             .header_text(HEADER_TRACEPARENT)
             .filter(|text| text.len() <= HEADER_TEXT_BYTES_MAX)

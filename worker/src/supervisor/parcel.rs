@@ -249,18 +249,20 @@ impl Supervisor {
         let next = envelope.attempt.saturating_add(beyond);
         let body = || content.of(job.task).to_vec();
         match &job.disposition {
-            Disposition::Again { losses, after, .. } => {
-                let again = Again { attempt: next.saturating_add(1), losses: *losses, after: *after };
+            Disposition::Again { past, after, .. } => {
+                // Nothing is lost by a gap, and by it one is known that had started ([`Envelope::may_have_started`]).
+                let gap = u32::from(past.unavailable > envelope.past.unavailable && job.has_started());
+                let again = Again { attempt: next.saturating_add(1 + gap), past: *past, after: *after };
                 self.publish_task(envelope, job.task.job_id, body(), again).await
             }
             Disposition::PassOn { way, after } => {
-                let again = Again { attempt: next, losses: envelope.losses, after: *after };
+                let again = Again { attempt: next, past: envelope.past, after: *after };
                 self.publish_passed_on(envelope, job.task.job_id, body(), again, way).await
             }
             // The broker delivers the message again by itself.
             Disposition::HandBack if !envelope.is_live() => Ok(()),
             Disposition::HandBack => {
-                let again = Again { attempt: next, losses: envelope.losses, after: None };
+                let again = Again { attempt: next, past: envelope.past, after: None };
                 self.publish_task(envelope, job.task.job_id, body(), again).await
             }
             Disposition::Final { dead_letter: Some(reason), .. } => self.publish_dead(envelope, body(), reason).await,

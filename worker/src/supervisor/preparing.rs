@@ -10,7 +10,14 @@ use gpufleet_kernels::{Problem, ResolveError};
 use gpufleet_schema::{Encoding, Failure, FailureCode, Limits, Program, Task, Verdict};
 use tokio::sync::OwnedSemaphorePermit;
 
-use super::{Supervisor, clock::micros, envelope::Envelope, orders::Watch, queue_limit::QueueLimit};
+use super::{
+    Supervisor,
+    arrays::{needs_store, reply_bytes},
+    clock::micros,
+    envelope::Envelope,
+    orders::Watch,
+    queue_limit::QueueLimit,
+};
 use crate::{
     compiler::{CompileRequest, Compiled, Compiler, Origin, Target},
     config::PoolSpec,
@@ -76,7 +83,11 @@ impl Supervisor {
         self.check_policy(task, envelope)?;
         let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
-        let reply_bytes = self.reply_bytes(&plain, encoding)?;
+        let has_store = self.blobs.is_some();
+        if !has_store && needs_store(&plain, encoding) {
+            return Err(self.without_store(envelope).await);
+        }
+        let reply_bytes = reply_bytes(&plain, encoding, has_store)?;
         executor::check_memory(&plain).map_err(Ending::Failed)?;
         let (time_limit, queue_limit) = self.time_limits(&plain.limits, envelope)?;
         let queue_limit =
@@ -100,7 +111,7 @@ impl Supervisor {
             pool: envelope.pool_id,
             priority: envelope.priority,
             bytes: self.device_bytes(&plain, allowed, &codes),
-            alone: envelope.losses > 0,
+            alone: envelope.past.losses > 0,
             allowed,
             returnable: !in_list,
         };

@@ -12,8 +12,8 @@ use crate::harness::{add_one, fail, job, start, u32s, zeros};
 const LARGE_BYTES: u64 = 272 << 20;
 
 async fn store() -> (tempfile::TempDir, BlobStore) {
-    let folder = tempfile::tempdir().unwrap();
-    let store = BlobStore::open(folder.path()).await.unwrap();
+    let folder = tempfile::tempdir().expect("there is room for a folder");
+    let store = BlobStore::open(folder.path()).await.expect("the folder is there");
     (folder, store)
 }
 
@@ -59,12 +59,12 @@ async fn what_the_store_does_not_give_is_told_and_the_executor_works_on() {
 
     fs::write(&path, [0; 40]).unwrap();
     let failure = run_with(&executor, &store, &task).await.outcome.unwrap_err();
-    assert_eq!((failure.verdict, failure.code), (Verdict::Infrastructure, FailureCode::BlobUnavailable));
+    assert_eq!((failure.verdict, failure.code), (Verdict::Infrastructure, FailureCode::BlobMissing));
     assert!(failure.message.contains("something else under its name"), "{}", failure.message);
 
     fs::remove_file(&path).unwrap();
     let failure = run_with(&executor, &store, &task).await.outcome.unwrap_err();
-    assert_eq!(failure.code, FailureCode::BlobUnavailable);
+    assert_eq!(failure.code, FailureCode::BlobMissing);
     assert!(failure.message.contains(&digest.to_string()), "{}", failure.message);
 
     let failure = fail(&executor, &task).await;

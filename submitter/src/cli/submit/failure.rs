@@ -81,6 +81,11 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
         )
     };
     match failure.code {
+        FailureCode::BlobMissing => format!(
+            "submit the job again, which stores its arrays anew, or store them by `gpufleet blobs put` and submit what is kept of it: \
+             gpufleet retry {}",
+            failed.job_id
+        ),
         FailureCode::BlobUnavailable => format!(
             "see that the workers name the same folder with --blobs as this command, and that it is well; then submit the job again, or what \
              is kept of it: gpufleet retry {}",
