@@ -4,40 +4,34 @@
 //! disk, and renamed. So anybody may write one, twice and at once, and nobody ever reads a part. What is read is checked against
 //! its name.
 //!
-//! Folders of other machines can hang for longer than anybody waits. Every step here runs on a thread of its own, has a deadline, and
-//! a store that hangs keeps no more than a few of them.
+//! Every step here runs on a thread of its own, and is given up where the folder does not answer.
 
 mod file;
 mod prune;
+mod step;
+mod write;
 
 use std::{
     io,
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
     time::Duration,
 };
 
-use gpufleet_schema::BlobDigest;
-use tokio::{
-    sync::{Semaphore, oneshot},
-    time::timeout,
+use gpufleet_schema::{BlobDigest, Size, bounds::BLOBS_BYTES_MAX};
+
+use self::{
+    file::Found,
+    step::{Kind, Progress, Steps, Stopped},
 };
 
 pub use self::prune::Pruned;
-
-/// Enough to keep a disk busy; what hangs holds a thread each.
-const STEPS_AT_ONCE: usize = 16;
-/// What a step may take in any case, for a folder that another machine serves.
-const STEP_DEADLINE: Duration = Duration::from_secs(30);
-/// The slowest store that is still worth waiting for.
-const BYTES_PER_SECOND_MIN: u64 = 8 << 20;
 
 /// A folder of blobs. Clones share it.
 #[derive(Debug, Clone)]
 pub struct BlobStore {
     folder: Arc<Path>,
-    steps: Arc<Semaphore>,
+    steps: Steps,
 }
 
 /// What a store could not do.
@@ -49,8 +43,10 @@ pub enum BlobError {
     Missing { digest: BlobDigest, folder: PathBuf },
     #[error("use {digest}: it has {found} bytes, {wanted} are wanted")]
     Length { digest: BlobDigest, found: u64, wanted: u64 },
-    #[error("use {digest}: the blob store {} has something else under its name; remove that file and store it again", folder.display())]
+    #[error("use {digest}: the blob store {} has something else under its name; storing the array again mends it", folder.display())]
     Damaged { digest: BlobDigest, folder: PathBuf },
+    #[error("use {digest}: {} are wanted, at most {} are allowed", Size(*wanted), Size(BLOBS_BYTES_MAX))]
+    TooLarge { digest: BlobDigest, wanted: u64 },
     #[error("{step} in the blob store {}: {source}", folder.display())]
     Io { step: &'static str, folder: PathBuf, source: io::Error },
     #[error("{step} in the blob store {} within {} s", folder.display(), waited.as_secs())]
@@ -61,8 +57,8 @@ impl BlobStore {
     /// A store in a folder that is there.
     pub async fn open(folder: impl Into<PathBuf>) -> Result<Self, BlobError> {
         let folder: PathBuf = folder.into();
-        let store = Self { folder: Arc::from(folder.as_path()), steps: Arc::new(Semaphore::new(STEPS_AT_ONCE)) };
-        let is_folder = store.step("look", 0, |folder| Ok(folder.metadata()?.is_dir())).await;
+        let store = Self { folder: Arc::from(folder.as_path()), steps: Steps::new() };
+        let is_folder = store.step("look", Kind::Look, |folder, _| Ok(folder.metadata()?.is_dir())).await;
         let unfit = |problem: String| BlobError::Folder { folder: folder.clone(), problem };
         match is_folder {
             Ok(true) => Ok(store),
@@ -76,38 +72,52 @@ impl BlobStore {
         &self.folder
     }
 
+    /// Whether something can be stored: writes a small file and removes it.
+    pub async fn probe(&self) -> Result<(), BlobError> {
+        self.step("write a file", Kind::Look, |folder, _| write::probe(folder)).await
+    }
+
     /// Stores bytes, and returns once they are on the disk. What is there already stays, and counts as new.
     ///
-    /// Cancelled, it may go on, and does no harm.
+    /// Cancelled, it ends at its next piece, and does no harm.
     pub async fn put<B>(&self, bytes: B) -> Result<BlobDigest, BlobError>
     where
         B: AsRef<[u8]> + Send + 'static,
     {
         let length = bytes.as_ref().len() as u64;
-        self.step("store a blob", length, move |folder| {
-            let digest = BlobDigest::of(bytes.as_ref());
-            file::write(folder, digest, bytes.as_ref())?;
+        self.step("store a blob", Kind::Transfer { bytes: length }, move |folder, progress| {
+            let digest = file::digest_of(bytes.as_ref(), progress)?;
+            write::write(folder, digest, bytes.as_ref(), progress)?;
             Ok(digest)
         })
         .await
     }
 
-    /// Whether it is there and has so many bytes. What it contains is found out by reading it.
+    /// Whether it is there and has so many bytes. What it contains is found out by reading it, or where it has another number of them.
     pub async fn check(&self, digest: BlobDigest, bytes: u64) -> Result<(), BlobError> {
-        let found = self.step("look", 0, move |folder| file::length(folder, digest)).await;
-        self.expect_length(digest, found?, bytes)
+        match self.step("look", Kind::Look, move |folder, _| file::length(folder, digest)).await? {
+            None => return self.told(digest, bytes, Found::Missing),
+            Some(found) if found == bytes => return Ok(()),
+            Some(_) => {}
+        }
+        let look = move |folder: &Path, progress: &Progress| file::look(folder, digest, bytes, progress);
+        match self.step("read a blob", Kind::Transfer { bytes: 0 }, look).await? {
+            Ok(_file) => Ok(()),
+            Err(found) => self.told(digest, bytes, found),
+        }
     }
 
     /// Reads a blob of exactly so many bytes.
     pub async fn read(&self, digest: BlobDigest, bytes: u64) -> Result<Vec<u8>, BlobError> {
+        // A file of any length takes no room on a disk, and a stranger may have named both.
+        if bytes > BLOBS_BYTES_MAX {
+            return Err(BlobError::TooLarge { digest, wanted: bytes });
+        }
         self.check(digest, bytes).await?;
         let mut into = Vec::new();
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        into.try_reserve_exact(length).map_err(|_| BlobError::Io {
-            step: "read a blob",
-            folder: self.folder.to_path_buf(),
-            source: io::ErrorKind::OutOfMemory.into(),
-        })?;
+        into.try_reserve_exact(length)
+            .map_err(|_| self.stopped("read a blob", io::Error::from(io::ErrorKind::OutOfMemory)))?;
         into.resize(length, 0);
         let (into, read) = self.fill(digest, into).await?;
         read.map(|()| into)
@@ -115,70 +125,56 @@ impl BlobStore {
 
     /// Reads a blob into what has exactly its length, and gives that back; where the step came to no end in time it is lost.
     ///
-    /// Cancelled, it goes on for as long as the store takes.
+    /// Cancelled, it ends at its next piece, or once the store lets go of it.
     pub async fn fill<B>(&self, digest: BlobDigest, mut into: B) -> Result<(B, Result<(), BlobError>), BlobError>
     where
         B: AsMut<[u8]> + Send + 'static,
     {
         let wanted = into.as_mut().len() as u64;
         let (into, read) = self
-            .step("read a blob", wanted, move |folder| {
-                let read = file::read(folder, digest, into.as_mut());
+            .step("read a blob", Kind::Transfer { bytes: wanted }, move |folder, progress| {
+                let read = file::read(folder, digest, into.as_mut(), progress);
                 Ok((into, read))
             })
             .await?;
-        let read = match read {
-            Ok(file::Read::Whole) => Ok(()),
-            Ok(file::Read::OtherLength(found)) => self.expect_length(digest, Some(found), wanted),
-            Ok(file::Read::OtherContents) => Err(BlobError::Damaged { digest, folder: self.folder.to_path_buf() }),
-            Ok(file::Read::Missing) => Err(self.missing(digest)),
-            Err(source) => Err(BlobError::Io { step: "read a blob", folder: self.folder.to_path_buf(), source }),
-        };
-        Ok((into, read))
+        let read = read.map_err(|source| self.stopped("read a blob", source));
+        Ok((into, read.and_then(|found| self.told(digest, wanted, found))))
     }
 
     /// Removes the blobs that nobody has stored for so long, and what interrupted writers have left behind.
+    ///
+    /// Cancelled, it ends at the next file.
     pub async fn prune(&self, unused_for: Duration) -> Result<Pruned, BlobError> {
-        self.step("remove blobs", u64::from(u32::MAX), move |folder| prune::prune(folder, unused_for)).await
+        let prune = move |folder: &Path, progress: &Progress| prune::prune(folder, unused_for, progress);
+        self.step("remove blobs", Kind::Prune, prune).await
     }
 
-    fn expect_length(&self, digest: BlobDigest, found: Option<u64>, wanted: u64) -> Result<(), BlobError> {
-        match found {
-            None => Err(self.missing(digest)),
-            Some(found) if found == wanted => Ok(()),
-            Some(found) => Err(BlobError::Length { digest, found, wanted }),
-        }
-    }
-
-    fn missing(&self, digest: BlobDigest) -> BlobError {
-        BlobError::Missing { digest, folder: self.folder.to_path_buf() }
+    fn told(&self, digest: BlobDigest, wanted: u64, found: Found) -> Result<(), BlobError> {
+        let folder = || self.folder.to_path_buf();
+        Err(match found {
+            Found::AsWanted => return Ok(()),
+            Found::Missing => BlobError::Missing { digest, folder: folder() },
+            Found::OtherLength(found) => BlobError::Length { digest, found, wanted },
+            Found::Damaged => BlobError::Damaged { digest, folder: folder() },
+        })
     }
 
     async fn step<T: Send + 'static>(
         &self,
         step: &'static str,
-        bytes: u64,
-        work: impl FnOnce(&Path) -> io::Result<T> + Send + 'static,
+        kind: Kind,
+        work: impl FnOnce(&Path, &Progress) -> io::Result<T> + Send + 'static,
     ) -> Result<T, BlobError> {
-        let deadline = STEP_DEADLINE + Duration::from_secs(bytes / BYTES_PER_SECOND_MIN);
         let folder = Arc::clone(&self.folder);
-        let steps = Arc::clone(&self.steps);
-        let working = async move {
-            let permit = steps.acquire_owned().await.expect("the semaphore is never closed");
-            let (done, doing) = oneshot::channel();
-            // No thread of the runtime's: one that hangs would keep the process from its end.
-            thread::Builder::new().name("blob-store".to_owned()).spawn(move || {
-                let result = work(&folder);
-                // A step that hangs keeps its place for as long as its thread.
-                drop(permit);
-                // Nobody may wait for it any more.
-                drop(done.send(result));
-            })?;
-            doing.await.map_err(|_| io::Error::other("its thread has panicked"))?
-        };
-        match timeout(deadline, working).await {
-            Ok(done) => done.map_err(|source| BlobError::Io { step, folder: self.folder.to_path_buf(), source }),
-            Err(_) => Err(BlobError::Timeout { step, folder: self.folder.to_path_buf(), waited: deadline }),
+        let done = self.steps.run(kind, move |progress| work(&folder, progress)).await;
+        done.map_err(|stopped| self.stopped(step, stopped))
+    }
+
+    fn stopped(&self, step: &'static str, stopped: impl Into<Stopped>) -> BlobError {
+        let folder = self.folder.to_path_buf();
+        match stopped.into() {
+            Stopped::Io(source) => BlobError::Io { step, folder, source },
+            Stopped::Timeout(waited) => BlobError::Timeout { step, folder, waited },
         }
     }
 }

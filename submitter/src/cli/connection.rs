@@ -133,9 +133,10 @@ pub fn blob_hint(error: &BlobError) -> String {
         ),
         BlobError::Io { .. } => "see that you may write to its folder, and that there is room: ls -ld, df".to_owned(),
         BlobError::Timeout { .. } => "see that the machine that has its folder answers: df".to_owned(),
-        BlobError::Missing { .. } | BlobError::Length { .. } | BlobError::Damaged { .. } => {
-            "`gpufleet blobs put` stores an array".to_owned()
-        }
+        BlobError::Missing { .. }
+        | BlobError::Length { .. }
+        | BlobError::TooLarge { .. }
+        | BlobError::Damaged { .. } => "`gpufleet blobs put` stores an array".to_owned(),
     }
 }
 

@@ -138,7 +138,8 @@ async fn what_can_not_be_read_is_told_and_read_again_once_it_is_there() {
     assert_eq!(
         scene.problem().await,
         format!(
-            "output \"y\": failed to use {digest}: it has 3 bytes, 4 are wanted; submit the job again, which stores it anew"
+            "output \"y\": failed to use {digest}: the blob store {folder} has something else under its name; storing the array \
+             again mends it; submit the job again, which stores it anew"
         )
     );
     std::fs::write(&file, [1, 2, 3, 5]).unwrap();

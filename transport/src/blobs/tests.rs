@@ -5,7 +5,6 @@ use std::{
     time::SystemTime,
 };
 
-use futures::poll;
 use tempfile::TempDir;
 
 use super::*;
@@ -27,6 +26,12 @@ fn array(bytes: usize) -> Vec<u8> {
 
 fn make_old(path: &Path, age: Duration) {
     File::open(path).unwrap().set_modified(SystemTime::now() - age).unwrap();
+}
+
+fn mkfifo(path: &Path) {
+    let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
+    // SAFETY: the path is a C string that lives for the call.
+    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
 }
 
 #[tokio::test]
@@ -76,7 +81,7 @@ async fn what_is_missing_or_of_another_length_is_told_with_its_name() {
     let error = store.read(digest, 1001).await.unwrap_err();
     assert_eq!(error.to_string(), format!("use {digest}: it has 1000 bytes, 1001 are wanted"));
     // Nobody reserves memory for a length that a stranger claims.
-    assert!(matches!(store.read(digest, u64::MAX).await, Err(BlobError::Length { found: 1000, .. })));
+    assert!(matches!(store.read(digest, BLOBS_BYTES_MAX).await, Err(BlobError::Length { found: 1000, .. })));
     let (_, read) = store.fill(digest, vec![0; 3]).await.unwrap();
     assert!(matches!(read, Err(BlobError::Length { found: 1000, wanted: 3, .. })));
 }
@@ -90,9 +95,39 @@ async fn a_damaged_blob_is_found_out_and_storing_it_again_mends_it() {
     damaged[299_999] ^= 1;
     fs::write(&path, &damaged).unwrap();
     assert!(matches!(store.read(digest, 300_000).await, Err(BlobError::Damaged { .. })));
-    fs::write(&path, &damaged[..5]).unwrap();
     store.put(array(300_000)).await.unwrap();
     assert_eq!(store.read(digest, 300_000).await.unwrap(), array(300_000));
+}
+
+#[tokio::test]
+async fn a_blob_that_was_cut_off_or_written_to_is_damaged_and_not_of_another_length() {
+    let (folder, store) = store().await;
+    let digest = store.put(array(300_000)).await.unwrap();
+    let path = file::path(folder.path(), digest);
+    let longer = File::options().append(true).open(&path).unwrap();
+    for length in [0, 5, 300_001, BLOBS_BYTES_MAX + 1] {
+        longer.set_len(length).unwrap();
+        let checked = store.check(digest, 300_000).await.unwrap_err();
+        assert!(checked.to_string().ends_with("something else under its name; storing the array again mends it"));
+        assert!(matches!(checked, BlobError::Damaged { .. }), "{checked}");
+        assert!(matches!(store.read(digest, 300_000).await, Err(BlobError::Damaged { .. })));
+        let (_, read) = store.fill(digest, vec![0; 300_000]).await.unwrap();
+        assert!(matches!(read, Err(BlobError::Damaged { .. })), "{read:?}");
+    }
+    store.put(array(300_000)).await.unwrap();
+    store.check(digest, 300_000).await.unwrap();
+}
+
+#[tokio::test]
+async fn more_than_a_job_may_have_is_not_read() {
+    let (folder, store) = store().await;
+    let digest = BlobDigest::of(b"never stored");
+    // It takes no room on the disk, and would in memory.
+    File::create(file::path(folder.path(), digest)).unwrap().set_len(BLOBS_BYTES_MAX + 1).unwrap();
+    for wanted in [BLOBS_BYTES_MAX + 1, u64::MAX] {
+        let error = store.read(digest, wanted).await.unwrap_err();
+        assert!(matches!(error, BlobError::TooLarge { .. }), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -104,11 +139,14 @@ async fn what_stands_under_a_blobs_name_and_is_no_file_is_neither_followed_nor_w
     symlink(&secret, file::path(folder.path(), linked)).unwrap();
     assert!(matches!(store.read(linked, 6).await, Err(BlobError::Io { .. })));
     let piped = BlobDigest::of(b"piped");
-    let path = std::ffi::CString::new(file::path(folder.path(), piped).to_str().unwrap()).unwrap();
-    // SAFETY: the path is a C string that lives for the call.
-    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    mkfifo(&file::path(folder.path(), piped));
     let error = store.read(piped, 6).await.unwrap_err();
     assert!(matches!(&error, BlobError::Io { source, .. } if source.to_string().contains("is no file")), "{error}");
+    for (digest, bytes) in [(linked, &b"linked"[..]), (piped, b"piped")] {
+        assert_eq!(store.put(bytes).await.unwrap(), digest);
+        assert_eq!(store.read(digest, bytes.len() as u64).await.unwrap(), bytes);
+    }
+    assert_eq!(fs::read(secret).unwrap(), b"secret");
 }
 
 #[tokio::test]
@@ -157,31 +195,60 @@ async fn pruning_takes_what_is_old_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn a_store_that_hangs_is_given_up_and_keeps_no_more_than_its_threads() {
-    let (_folder, store) = store().await;
+async fn a_blob_that_is_stored_while_it_is_pruned_is_there_afterwards() {
+    let (folder, store) = store().await;
+    // Long enough to be taken away while it is looked at.
+    let bytes = array(1_000_000);
+    for _ in 0..50 {
+        let digest = store.put(bytes.clone()).await.unwrap();
+        make_old(&file::path(folder.path(), digest), Duration::from_secs(2000));
+        let (put, pruned) = tokio::join!(store.put(bytes.clone()), store.prune(Duration::from_secs(1000)));
+        assert_eq!(put.unwrap(), digest);
+        pruned.unwrap();
+        store.check(digest, 1_000_000).await.unwrap();
+        assert_eq!(names(&folder).len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn pruning_passes_by_what_no_store_has_written() {
+    let (folder, store) = store().await;
+    for name in ["sha256-folder", ".part-folder"] {
+        fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    mkfifo(&folder.path().join("sha256-pipe"));
+    let target = folder.path().join("a person's own");
+    fs::write(&target, b"own").unwrap();
+    symlink(&target, folder.path().join("sha256-link")).unwrap();
+    store.put(array(10)).await.unwrap();
+    let pruned = store.prune(Duration::ZERO).await.unwrap();
+    assert_eq!((pruned.removed, pruned.left), (2, 0));
+    let mut left = names(&folder);
+    left.sort();
+    assert_eq!(left, [".part-folder", "a person's own", "sha256-folder", "sha256-pipe"]);
+}
+
+#[tokio::test]
+async fn whether_something_can_be_stored_is_found_out_without_a_trace() {
+    let (folder, store) = store().await;
+    store.probe().await.unwrap();
+    assert!(names(&folder).is_empty());
+    fs::remove_dir(folder.path()).unwrap();
+    let error = store.probe().await.unwrap_err();
+    assert_eq!(
+        error.to_string(),
+        format!("write a file in the blob store {}: No such file or directory (os error 2)", folder.path().display())
+    );
+}
+
+#[tokio::test]
+async fn a_store_that_hangs_is_given_up_with_its_folder() {
+    let (folder, store) = store().await;
     let (release, released) = mpsc::channel::<()>();
-    let released = Arc::new(std::sync::Mutex::new(released));
-    let mut hanging: Vec<_> = (0..STEPS_AT_ONCE + 1)
-        .map(|_| {
-            let released = Arc::clone(&released);
-            Box::pin(store.step("wait", 0, move |_| {
-                // Until the other end is gone.
-                let hung = released.lock().unwrap().recv();
-                hung.or(Ok(()))
-            }))
-        })
-        .collect();
+    // With nothing to do, time passes at once.
     tokio::time::pause();
-    for step in &mut hanging {
-        assert!(poll!(step).is_pending());
-    }
-    assert_eq!(store.steps.available_permits(), 0);
-    tokio::time::advance(STEP_DEADLINE + Duration::from_millis(1)).await;
-    for step in hanging {
-        assert!(matches!(step.await, Err(BlobError::Timeout { .. })));
-    }
-    assert_eq!(store.steps.available_permits(), 0, "threads that hang count until they are free");
-    tokio::time::resume();
+    let hang = move |_: &Path, _: &Progress| released.recv().or(Ok(()));
+    let error = store.step("wait", Kind::Look, hang).await.unwrap_err();
+    assert_eq!(error.to_string(), format!("wait in the blob store {} within 30 s", folder.path().display()));
     drop(release);
-    let _all = store.steps.acquire_many(STEPS_AT_ONCE as u32).await.unwrap();
 }

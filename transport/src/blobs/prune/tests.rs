@@ -1,0 +1,58 @@
+use std::{
+    fs::File,
+    path::PathBuf,
+    time::{SystemTime, UNIX_EPOCH},
+};
+
+use tempfile::TempDir;
+
+use super::*;
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn blob(modified: SystemTime) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("sha256-blob");
+    fs::write(&path, b"blob").unwrap();
+    File::open(&path).unwrap().set_modified(modified).unwrap();
+    (folder, path)
+}
+
+fn count(folder: &TempDir) -> usize {
+    fs::read_dir(folder.path()).unwrap().count()
+}
+
+#[test]
+fn what_was_renewed_since_it_was_seen_to_be_old_keeps_its_name() {
+    let (folder, path) = blob(SystemTime::now());
+    assert!(!removed_if_old(folder.path(), &path, HOUR).unwrap());
+    assert_eq!(fs::read(&path).unwrap(), b"blob");
+    assert_eq!(count(&folder), 1);
+}
+
+#[test]
+fn what_is_still_old_goes_and_what_is_gone_already_counts_as_gone() {
+    let (folder, path) = blob(UNIX_EPOCH);
+    assert!(removed_if_old(folder.path(), &path, HOUR).unwrap());
+    assert_eq!(count(&folder), 0);
+    assert!(removed_if_old(folder.path(), &path, HOUR).unwrap());
+}
+
+#[test]
+fn what_gets_its_name_back_takes_no_place_of_what_was_stored_meanwhile() {
+    let (folder, path) = blob(SystemTime::now());
+    let part = part(folder.path());
+    fs::write(&part, b"older").unwrap();
+    put_back(&part, &path).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"blob");
+    assert_eq!(count(&folder), 1);
+}
+
+#[test]
+fn pruning_that_was_given_up_removes_nothing_more() {
+    let (folder, _) = blob(UNIX_EPOCH);
+    let progress = Progress::default();
+    progress.give_up();
+    prune(folder.path(), HOUR, &progress).unwrap_err();
+    assert_eq!(count(&folder), 1);
+}

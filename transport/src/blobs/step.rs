@@ -1,0 +1,176 @@
+//! What a store does at once, on a thread of its own, and for how long that is waited for.
+//!
+//! Folders of other machines can hang for longer than anybody waits. A step that shows no progress is given up; its thread ends as
+//! soon as the folder lets go of it, and holds its place among a few until then, so that a store that hangs keeps no more threads.
+
+use std::{
+    io,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore, oneshot},
+    time::{Instant, timeout, timeout_at},
+};
+
+/// Enough to keep a disk busy; what hangs holds a thread each.
+pub(super) const AT_ONCE: usize = 16;
+/// How long a folder that another machine serves may show no progress.
+pub(super) const STALL: Duration = Duration::from_secs(30);
+/// The slowest store that is still worth waiting for.
+const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
+/// How long a step waits for those before it: longer than a store needs to be known to hang.
+pub(super) const PLACE_DEADLINE: Duration = Duration::from_secs(120);
+/// A folder may have a million files, and removing one takes milliseconds.
+const PRUNE_DEADLINE: Duration = Duration::from_secs(2 * 3600);
+
+/// What kind of step it is, which decides how long it may take.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Kind {
+    /// A few calls. It has places of its own, lest it waits for large blobs.
+    Look,
+    Transfer {
+        bytes: u64,
+    },
+    Prune,
+}
+
+impl Kind {
+    const fn stall(self) -> Duration {
+        match self {
+            Self::Look | Self::Transfer { .. } => STALL,
+            Self::Prune => PRUNE_DEADLINE,
+        }
+    }
+
+    const fn bytes(self) -> u64 {
+        match self {
+            Self::Transfer { bytes } => bytes,
+            Self::Look | Self::Prune => 0,
+        }
+    }
+}
+
+/// Why a step has no result.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum Stopped {
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    #[error("it was given up after {} s", .0.as_secs())]
+    Timeout(Duration),
+}
+
+/// What the thread of a step tells those who wait for it, and they it.
+#[derive(Debug, Default)]
+pub(super) struct Progress {
+    /// Only that it grows counts: a step may go through its bytes more than once.
+    moved: AtomicU64,
+    expected: AtomicU64,
+    given_up: AtomicBool,
+}
+
+impl Progress {
+    pub(super) fn expecting(bytes: u64) -> Self {
+        Self { expected: bytes.into(), ..Self::default() }
+    }
+
+    /// Once for each piece: an error once nobody waits any more.
+    pub(super) fn moved(&self, bytes: usize) -> io::Result<()> {
+        self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
+        if self.given_up.load(Ordering::Relaxed) { Err(io::Error::other("it was given up")) } else { Ok(()) }
+    }
+
+    /// There are more bytes to go through than was known.
+    pub(super) fn expect(&self, bytes: u64) {
+        self.expected.fetch_max(bytes, Ordering::Relaxed);
+    }
+
+    pub(super) fn give_up(&self) {
+        self.given_up.store(true, Ordering::Relaxed);
+    }
+
+    fn limit(&self, stall: Duration) -> Duration {
+        stall + Duration::from_secs(self.expected.load(Ordering::Relaxed) / BYTES_PER_SECOND_MIN)
+    }
+}
+
+/// Gives the step up once nobody waits for it, be it cancelled or late.
+struct Waiting(Arc<Progress>);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        self.0.give_up();
+    }
+}
+
+/// The places for steps. Clones share them.
+#[derive(Debug, Clone)]
+pub(super) struct Steps {
+    looks: Arc<Semaphore>,
+    transfers: Arc<Semaphore>,
+}
+
+impl Steps {
+    pub(super) fn new() -> Self {
+        Self { looks: Arc::new(Semaphore::new(AT_ONCE)), transfers: Arc::new(Semaphore::new(AT_ONCE)) }
+    }
+
+    /// Runs a step to its end, or gives it up. Cancelled, its thread ends at its next piece.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        kind: Kind,
+        work: impl FnOnce(&Progress) -> io::Result<T> + Send + 'static,
+    ) -> Result<T, Stopped> {
+        let place = self.place(kind).await?;
+        let progress = Arc::new(Progress::expecting(kind.bytes()));
+        let waiting = Waiting(Arc::clone(&progress));
+        let (done, doing) = oneshot::channel();
+        // No thread of the runtime's: one that hangs would keep the process from its end.
+        thread::Builder::new().name("blob-store".to_owned()).spawn(move || {
+            let result = work(&progress);
+            // A step that hangs keeps its place for as long as its thread.
+            drop(place);
+            // Nobody may wait for it any more.
+            drop(done.send(result));
+        })?;
+        wait(doing, &waiting.0, kind.stall()).await
+    }
+
+    async fn place(&self, kind: Kind) -> Result<OwnedSemaphorePermit, Stopped> {
+        let places = match kind {
+            Kind::Look => &self.looks,
+            Kind::Transfer { .. } | Kind::Prune => &self.transfers,
+        };
+        let place = timeout(PLACE_DEADLINE, Arc::clone(places).acquire_owned()).await;
+        Ok(place.map_err(|_| Stopped::Timeout(PLACE_DEADLINE))?.expect("the semaphore is never closed"))
+    }
+}
+
+async fn wait<T>(
+    mut doing: oneshot::Receiver<io::Result<T>>,
+    progress: &Progress,
+    stall: Duration,
+) -> Result<T, Stopped> {
+    let started = Instant::now();
+    let mut seen = 0;
+    loop {
+        let next = (Instant::now() + stall).min(started + progress.limit(stall));
+        if let Ok(done) = timeout_at(next, &mut doing).await {
+            return Ok(done.map_err(|_| io::Error::other("its thread has panicked"))??);
+        }
+        let moved = progress.moved.load(Ordering::Relaxed);
+        // The limit may have grown meanwhile.
+        if moved == seen || started.elapsed() >= progress.limit(stall) {
+            return Err(Stopped::Timeout(started.elapsed()));
+        }
+        seen = moved;
+    }
+}
+
+#[cfg(test)]
+mod tests;

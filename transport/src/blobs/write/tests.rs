@@ -1,0 +1,111 @@
+use std::{thread, time::UNIX_EPOCH};
+
+use tempfile::TempDir;
+
+use super::*;
+
+const BYTES: &[u8] = b"what is stored";
+
+fn digest() -> BlobDigest {
+    BlobDigest::of(BYTES)
+}
+
+/// A folder with a blob in it from long ago, and its path.
+fn old_blob() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = path(folder.path(), digest());
+    fs::write(&path, BYTES).unwrap();
+    File::open(&path).unwrap().set_modified(UNIX_EPOCH).unwrap();
+    (folder, path)
+}
+
+fn write_with(folder: &TempDir, renew: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
+    write_renewing(folder.path(), digest(), BYTES, &Progress::default(), renew)
+}
+
+fn refuse(_: &File) -> io::Result<()> {
+    Err(io::ErrorKind::PermissionDenied.into())
+}
+
+fn is_young(path: &Path) -> bool {
+    fs::metadata(path).unwrap().modified().unwrap() > UNIX_EPOCH
+}
+
+/// What a superuser may do as well, others may not: a thread of its own goes without that.
+fn without_privileges<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        process: i32,
+    }
+    // Version 3 of the sets: none effective, none permitted, none inheritable, in two halves.
+    let (header, none) = (Header { version: 0x2008_0522, process: 0 }, [[0_u32; 3]; 2]);
+    thread::scope(|scope| {
+        let done = scope.spawn(|| {
+            // SAFETY: both have the layout of the kernel's structures, and live for the call.
+            assert_eq!(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const none) }, 0);
+            work()
+        });
+        done.join().unwrap()
+    })
+}
+
+fn make_unwritable(folder: &TempDir) {
+    use std::os::unix::fs::PermissionsExt as _;
+    fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o555)).unwrap();
+}
+
+#[test]
+fn what_is_pruned_while_it_is_looked_at_is_written_anew() {
+    let (folder, path) = old_blob();
+    write_with(&folder, |_| fs::remove_file(&path)).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), BYTES);
+    // Another that has taken its name may have been taken away in turn.
+    write_with(&folder, |_| fs::remove_file(&path).and_then(|()| fs::write(&path, b"another"))).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), BYTES);
+}
+
+#[test]
+fn a_blob_is_young_before_it_is_known_to_be_whole() {
+    let (folder, path) = old_blob();
+    let progress = Progress::default();
+    progress.give_up();
+    write(folder.path(), digest(), BYTES, &progress).unwrap_err();
+    assert!(is_young(&path));
+}
+
+#[test]
+fn a_blob_of_somebody_else_is_replaced_since_its_age_can_not_be() {
+    let (folder, path) = old_blob();
+    write_with(&folder, refuse).unwrap();
+    assert!(is_young(&path));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn a_blob_that_can_not_be_replaced_either_is_taken_if_it_is_whole() {
+    let (folder, path) = old_blob();
+    make_unwritable(&folder);
+    without_privileges(|| write_with(&folder, refuse)).unwrap();
+    assert!(!is_young(&path));
+    fs::write(&path, b"what was stored").unwrap();
+    let refused = without_privileges(|| write_with(&folder, refuse)).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+}
+
+#[test]
+fn a_write_that_was_given_up_leaves_nothing_behind() {
+    let folder = tempfile::tempdir().unwrap();
+    let progress = Progress::default();
+    progress.give_up();
+    write(folder.path(), digest(), BYTES, &progress).unwrap_err();
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+}
+
+#[test]
+fn a_folder_in_which_nothing_can_be_written_is_found_out() {
+    let folder = tempfile::tempdir().unwrap();
+    make_unwritable(&folder);
+    let refused = without_privileges(|| probe(folder.path())).unwrap_err();
+    assert_eq!(refused.kind(), io::ErrorKind::PermissionDenied);
+}
