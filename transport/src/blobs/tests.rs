@@ -5,6 +5,7 @@ use std::{
     time::SystemTime,
 };
 
+use futures::poll;
 use tempfile::TempDir;
 
 use super::*;
@@ -251,4 +252,34 @@ async fn a_store_that_hangs_is_given_up_with_its_folder() {
     let error = store.step("wait", Kind::Look, hang).await.unwrap_err();
     assert_eq!(error.to_string(), format!("wait in the blob store {} within 30 s", folder.path().display()));
     drop(release);
+}
+
+#[tokio::test]
+async fn whether_a_blob_is_there_is_known_while_every_place_for_transfers_is_taken() {
+    let (_folder, store) = store().await;
+    let digest = store.put(array(10)).await.unwrap();
+    let (releases, mut hanging): (Vec<_>, Vec<_>) = (0..step::AT_ONCE)
+        .map(|_| {
+            let (release, released) = mpsc::channel::<()>();
+            let hang = move |_: &Path, _: &Progress| released.recv().or(Ok(()));
+            (release, Box::pin(store.step("wait", Kind::Transfer { bytes: 0 }, hang)))
+        })
+        .unzip();
+    for step in &mut hanging {
+        assert!(poll!(step).is_pending());
+    }
+    assert!(poll!(Box::pin(store.put(array(20)))).is_pending());
+    tokio::time::timeout(step::STALL, store.check(digest, 10)).await.unwrap().unwrap();
+    drop(releases);
+}
+
+#[tokio::test]
+async fn reading_that_was_given_up_ends() {
+    let (folder, store) = store().await;
+    let digest = store.put(array(10)).await.unwrap();
+    let progress = Progress::default();
+    progress.give_up();
+    file::read(folder.path(), digest, &mut [0; 10], &progress).unwrap_err();
+    // Neither does it go through what has another length.
+    file::read(folder.path(), digest, &mut [0; 9], &progress).unwrap_err();
 }
