@@ -72,7 +72,7 @@ const fn advice(error: &BlobError) -> &'static str {
         BlobError::Missing { .. } | BlobError::Folder { .. } => {
             "see that client and workers use the same folder, and that nobody removes what is new in it"
         }
-        BlobError::Length { .. } | BlobError::Damaged { .. } => "submit the job again, which stores it anew",
+        BlobError::Length { .. } | BlobError::Damaged { .. } => "submit the job again for that",
         BlobError::TooLarge { .. } => "have the job return less",
         BlobError::Io { .. } | BlobError::Timeout { .. } => "mend the store, then wait for the job or submit it again",
     }

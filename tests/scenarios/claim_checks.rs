@@ -142,7 +142,6 @@ async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submi
     let shown = ground.gpufleet(home.path(), &["dead", "show", &handle.id().to_string()]).await;
     assert!(shown.stdout.contains("gave up after some tries"), "{}{}", shown.stdout, shown.stderr);
 
-    fs::remove_file(only_blob(&folder)).unwrap();
     fleet.store(array).await.unwrap();
     let again = ground.gpufleet(home.path(), &["retry", &handle.id().to_string()]).await;
     assert_eq!(again.code, 0, "{}", again.stderr);

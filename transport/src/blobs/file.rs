@@ -98,7 +98,8 @@ pub(super) fn digest_of(mut bytes: impl io::Read, progress: &Progress) -> io::Re
 pub(super) fn open(folder: &Path, digest: BlobDigest) -> io::Result<Option<(File, u64)>> {
     let file = match open_file(&path(folder, digest)) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        // Where the folder itself is gone, nothing is known of what was in it.
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return folder.metadata().map(|_| None),
         Err(error) => return Err(error),
     };
     let metadata = file.metadata()?;

@@ -283,3 +283,13 @@ async fn reading_that_was_given_up_ends() {
     // Neither does it go through what has another length.
     file::read(folder.path(), digest, &mut [0; 9], &progress).unwrap_err();
 }
+
+#[tokio::test]
+async fn a_blob_in_a_folder_that_is_gone_is_not_told_as_missing() {
+    let (folder, store) = store().await;
+    let digest = store.put(array(10)).await.unwrap();
+    fs::remove_dir_all(folder.path()).unwrap();
+    assert!(matches!(store.check(digest, 10).await, Err(BlobError::Io { step: "look", .. })));
+    fs::create_dir(folder.path()).unwrap();
+    assert!(matches!(store.check(digest, 10).await, Err(BlobError::Missing { .. })));
+}

@@ -80,6 +80,7 @@ pub(super) fn store(cache: &CacheSpec) -> Result<Option<Store>, StoreError> {
 pub(super) async fn blobs(folder: Option<&Path>) -> Result<Option<BlobStore>, BlobError> {
     let Some(folder) = folder else { return Ok(None) };
     let store = BlobStore::open(folder).await?;
+    store.probe().await?;
     info!(folder = %folder.display(), "blob store opened");
     Ok(Some(store))
 }

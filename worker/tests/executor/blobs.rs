@@ -52,8 +52,8 @@ async fn what_the_store_does_not_give_is_told_and_the_executor_works_on() {
     let task = add_one_to(digest);
     let path = folder.path().join(format!("sha256-{}", digest.hex()));
 
-    fs::write(&path, words(11)).unwrap();
-    let failure = run_with(&executor, &store, &task).await.outcome.unwrap_err();
+    let longer = add_one_to(store.put(words(11)).await.unwrap());
+    let failure = run_with(&executor, &store, &longer).await.outcome.unwrap_err();
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::InvalidTask));
     assert!(failure.message.contains("it has 44 bytes, 40 are wanted"), "{}", failure.message);
 
