@@ -47,7 +47,7 @@ Exit codes:
     7  the broker can't be reached or refused
     8  the ledger can't be reached or refused
     9  there is no such job or worker, or several jobs have ids that begin like that
-   10  the job failed by the fleet's fault: device or executor lost
+   10  the job failed by the fleet's fault: device, executor or blob store lost
   130  Ctrl-C; a job that was waited for goes on";
 
 impl Exit {
