@@ -60,7 +60,8 @@ impl<T: Clone> Cell<T> {
             }
             is_free
         };
-        self.0.send_if_modified(begin).then_some(Making(self))
+        // Made for the first alone: dropped, it would take the mark from whoever is at it.
+        self.0.send_if_modified(begin).then(|| Making(self))
     }
 }
 
@@ -151,5 +152,17 @@ mod tests {
         drop(gives_up);
         assert_eq!(next.now_or_never(), Some(2));
         assert_eq!(cell.get_or_make(|| ready(()), ready(3)).await, 2, "it is filled once");
+    }
+
+    #[test]
+    fn who_comes_second_leaves_it_to_the_first() {
+        let cell = Cell::<u32>::default();
+        let first = cell.begin();
+        assert!(first.is_some());
+        for _ in 0..2 {
+            assert!(cell.begin().is_none(), "it is in the making");
+        }
+        drop(first);
+        assert!(cell.begin().is_some());
     }
 }
