@@ -1,7 +1,7 @@
 //! `cargo xtask ci`: what continuous integration runs, and what a contributor runs before it.
 
 use crate::{
-    kernels, sqlx,
+    docs, kernels, sqlx,
     terminal::Terminal,
     test,
     workspace::{self, cargo},
@@ -14,6 +14,8 @@ pub async fn run() -> anyhow::Result<()> {
     workspace::run(cargo(["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"])).await?;
     terminal.heading("clippy");
     workspace::run(cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])).await?;
+    terminal.heading("documentation");
+    docs::run().await?;
     test::run(&test::Options::default()).await?;
     kernels::run(&kernels::Options { check: true }).await?;
     sqlx::run(&sqlx::Options { check: true }).await

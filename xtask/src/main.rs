@@ -9,6 +9,7 @@ mod bench;
 mod bench_emulator;
 mod ci;
 mod demo;
+mod docs;
 mod fuzz;
 mod interrupt;
 mod kernels;
@@ -43,6 +44,8 @@ enum Command {
     Fuzz(fuzz::Options),
     /// What continuous integration runs: format, clippy, tests, whether the catalog's PTX and the ledger's queries are up to date
     Ci,
+    /// Build the documentation site, and check its links and its prose
+    Docs,
     /// Build the catalog's PTX from its CUDA C
     Kernels(kernels::Options),
     /// Describe the ledger's queries anew, for builds without a database
@@ -69,6 +72,7 @@ async fn main() -> ExitCode {
         Command::Test(options) => test::run(&options).await,
         Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,
+        Command::Docs => docs::run().await,
         Command::Kernels(options) => kernels::run(&options).await,
         Command::Sqlx(options) => sqlx::run(&options).await,
         Command::PtxCases(options) => ptx_cases::run(&options).await,

@@ -1,0 +1,97 @@
+//! A page of Markdown: its links, its headings and its lines of prose.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
+
+/// Pages outside the site that readers reach first.
+const ROOT_PAGES: [&str; 6] =
+    ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md", "bench/README.md"];
+const SITE: &str = "docs/src";
+
+#[derive(Debug)]
+pub struct Page {
+    pub path: PathBuf,
+    pub text: String,
+    pub links: Vec<Link>,
+    /// The names by which links reach its headings.
+    pub anchors: BTreeSet<String>,
+}
+
+#[derive(Debug)]
+pub struct Link {
+    pub target: String,
+    pub line: usize,
+}
+
+impl Page {
+    pub fn parse(path: PathBuf, text: String) -> Self {
+        let (mut links, mut anchors) = (Vec::new(), BTreeSet::new());
+        let mut heading: Option<String> = None;
+        for (event, range) in Parser::new_ext(&text, Options::ENABLE_TABLES).into_offset_iter() {
+            match event {
+                Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
+                    let line = text[..range.start].matches('\n').count() + 1;
+                    links.push(Link { target: dest_url.into_string(), line });
+                }
+                Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
+                Event::End(TagEnd::Heading(_)) => anchors.extend(heading.take().map(|heading| anchor(&heading))),
+                Event::Text(part) | Event::Code(part) => {
+                    if let Some(heading) = &mut heading {
+                        heading.push_str(&part);
+                    }
+                }
+                _ => {}
+            }
+        }
+        Self { path, text, links, anchors }
+    }
+}
+
+/// The name that mdBook and GitHub give a heading.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim().chars().filter(|c| c.is_alphanumeric() || matches!(c, ' ' | '-' | '_'));
+    kept.collect::<String>().to_lowercase().replace(' ', "-")
+}
+
+/// Every page whose links and prose are checked.
+pub fn all(root: &Path) -> anyhow::Result<Vec<Page>> {
+    let mut paths: Vec<_> = ROOT_PAGES.iter().map(|page| root.join(page)).collect();
+    below(&root.join(SITE), &mut paths)?;
+    paths.into_iter().map(read).collect()
+}
+
+fn read(path: PathBuf) -> anyhow::Result<Page> {
+    let text = fs::read_to_string(&path).with_context(|| format!("failed to read {}", path.display()))?;
+    Ok(Page::parse(path, text))
+}
+
+fn below(folder: &Path, paths: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("failed to list {}", folder.display()))? {
+        let path = entry?.path();
+        if path.is_dir() {
+            below(&path, paths)?;
+        } else if path.extension().is_some_and(|extension| extension == "md") {
+            paths.push(path);
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_page_knows_its_links_with_their_lines_and_its_anchors() {
+        let page = Page::parse("a.md".into(), "# Exit codes of `x`\n\nSee [b](b.md#c).\n\n![p](p.png)\n".into());
+        let links: Vec<_> = page.links.iter().map(|link| (link.target.as_str(), link.line)).collect();
+        assert_eq!(links, [("b.md#c", 3), ("p.png", 5)]);
+        assert_eq!(page.anchors.into_iter().collect::<Vec<_>>(), ["exit-codes-of-x"]);
+    }
+}
