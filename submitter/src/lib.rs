@@ -50,7 +50,9 @@ pub use inbox::Counts;
 pub use job::{CheckedJob, InvalidJob, Job};
 pub use stored::{StoreError, StoredArray};
 
-/// Keeps the README's Rust compiling.
+/// Keeps the Rust of the README and of the guides compiling.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
+#[doc = include_str!("../../docs/src/clients/rust.md")]
+#[doc = include_str!("../../docs/src/guides/many-jobs.md")]
 pub struct Readme;

@@ -1,14 +1,14 @@
-//! What a worker tells Prometheus, and that the README says the same names.
+//! What a worker tells Prometheus, and that the documentation says the same names.
 
 use std::{collections::BTreeSet, time::Duration};
 
 use gpufleet_tests::{Ground, METRICS, WAIT, busy, kernels};
 
-const README: &str = include_str!("../../README.md");
+const DOCUMENTED: &str = include_str!("../../docs/src/operate/metrics.md");
 
-/// The first column of the README's table of metrics, without labels.
-fn names_in_readme() -> BTreeSet<&'static str> {
-    let cells = README.lines().filter_map(|line| line.strip_prefix("| `"));
+/// The first column of the table of metrics, without labels.
+fn documented_names() -> BTreeSet<&'static str> {
+    let cells = DOCUMENTED.lines().filter_map(|line| line.strip_prefix("| `"));
     let names = cells.filter(|cell| cell.starts_with("gpufleet_")).map(|cell| cell.split(['{', '`']).next());
     names.map(|name| name.expect("a first part is always there")).collect()
 }
@@ -28,7 +28,7 @@ async fn a_worker_tells_its_jobs_its_devices_and_its_broker_by_documented_names(
     worker.poll_metric("one runs", "gpufleet_jobs_running", &device, 1.0).await;
     worker.poll_metric("two wait", "gpufleet_jobs_waiting", &pool, 2.0).await;
     let metrics = worker.metrics().await;
-    assert_eq!(metrics.names(), names_in_readme());
+    assert_eq!(metrics.names(), documented_names());
     let value = |name, labels: &[_]| metrics.sum(name, labels);
     assert_eq!(value("gpufleet_worker_info", &[("worker", worker.name())]), 1.0);
     assert_eq!(value("gpufleet_ready", &[]), 1.0);

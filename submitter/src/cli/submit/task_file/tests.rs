@@ -67,6 +67,18 @@ fn a_toml_file_with_files_in_it_becomes_a_job() {
 }
 
 #[test]
+fn the_documented_task_file_becomes_a_job() {
+    let page = include_str!("../../../../../docs/src/reference/task-file.md");
+    let (_, example) = page.split_once("```toml\n").expect("the page has an example");
+    let (example, _) = example.split_once("```").expect("the example ends");
+    let folder = folder();
+    let plan = parse(example, true, folder.path()).unwrap();
+    let checked = plan.job.build().unwrap();
+    assert_eq!(checked.task.launches[0].args.len(), 4);
+    assert_eq!(plan.saves["drawing"], folder.path().join("edges.png"));
+}
+
+#[test]
 fn the_same_task_in_json_means_the_same() {
     let folder = folder();
     let value: Value = toml::from_str(TOML).unwrap();
