@@ -28,13 +28,7 @@ mod service;
 mod signals;
 mod start;
 
-use std::{
-    collections::HashSet,
-    net::SocketAddr,
-    pin::pin,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashSet, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{join_all, select_all};
 use gpufleet_schema::{Event, Priority, topology::task_queue};
@@ -64,6 +58,7 @@ use crate::{
     nvml,
     quarantine::Quarantine,
     scheduler::{self, Allowed, PoolId},
+    shared_state::SharedState,
 };
 
 /// Why a worker could not start, or had to stop.
@@ -109,7 +104,7 @@ pub(crate) struct Supervisor {
     blobs: Option<BlobStore>,
     orders: Arc<Orders>,
     load: Arc<Load>,
-    quarantine: Mutex<Quarantine>,
+    quarantine: SharedState<Quarantine>,
     in_hand: InHand,
     footprints: Footprints,
     census: Census,

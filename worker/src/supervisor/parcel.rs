@@ -148,6 +148,7 @@ impl Supervisor {
             }
         };
         failpoint::reach(Failpoint::BeforeDecode);
+        failpoint::reach(Failpoint::Handling);
         match encoding.decode_tasks(body) {
             Ok(tasks) if tasks.is_empty() => Ok(Settlement::Answered),
             Ok(tasks) => {
