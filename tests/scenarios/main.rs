@@ -35,6 +35,7 @@ mod postgres_lost;
 mod prefetch;
 mod quarantine;
 mod queue_kinds;
+mod refused_outcomes;
 mod refused_submits;
 mod requirements;
 mod retrying;

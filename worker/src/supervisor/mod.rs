@@ -19,6 +19,7 @@ mod misfit;
 mod orders;
 mod outbox;
 mod output_room;
+mod owed;
 mod parcel;
 mod preparing;
 mod queue_limit;

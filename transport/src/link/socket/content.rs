@@ -39,9 +39,7 @@ struct Open {
 /// The kinds of a message's properties, by the bits that say which are there, from the highest on.
 const PROPERTIES: [Property; 14] = {
     use Property::{Numbers, Table, Text};
-    [
-        Text, Text, Table, Numbers(1), Numbers(1), Text, Text, Text, Text, Numbers(8), Text, Text, Text, Text,
-    ]
+    [Text, Text, Table, Numbers(1), Numbers(1), Text, Text, Text, Text, Numbers(8), Text, Text, Text, Text]
 };
 
 #[derive(Debug, Clone, Copy)]

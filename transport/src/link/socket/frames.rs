@@ -82,7 +82,10 @@ impl Frame {
             _ => content::check_method(&mut frame[payload]),
         };
         if tables > 0 || texts > 0 {
-            warn!(tables, texts, "a message has tables that are too deep or texts that are not UTF-8, they are read without");
+            warn!(
+                tables,
+                texts, "a message has tables that are too deep or texts that are not UTF-8, they are read without"
+            );
         }
     }
 }

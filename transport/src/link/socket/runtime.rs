@@ -6,11 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use async_rs::{
-    Runtime, Tokio,
-    traits::Reactor,
-    util::RuntimeParts,
-};
+use async_rs::{Runtime, Tokio, traits::Reactor, util::RuntimeParts};
 use futures::{
     Stream,
     io::{AsyncRead, AsyncWrite},

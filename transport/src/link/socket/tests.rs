@@ -89,9 +89,8 @@ fn counted(bytes: &[u8]) -> Vec<u8> {
 
 /// The value of a header: so many containers in one another, each with this in front of what is in it.
 fn nested(depth: usize, kind: u8, name: &[u8]) -> Vec<u8> {
-    let level = |inside: usize| {
-        [name, &[kind], &u32::try_from(inside * (5 + name.len())).unwrap().to_be_bytes()].concat()
-    };
+    let level =
+        |inside: usize| [name, &[kind], &u32::try_from(inside * (5 + name.len())).unwrap().to_be_bytes()].concat();
     let value: Vec<u8> = (0..depth).rev().flat_map(level).collect();
     value[name.len()..].to_vec()
 }
@@ -125,8 +124,7 @@ fn the_deepest_headers_that_fit_a_frame_keep_their_shallow_neighbours() {
     let levels = (FRAME_BYTES_MAX - 200) / 6;
     for value in [nested_tables(levels), nested_arrays(levels)] {
         let count = [b'I', 0, 0, 0, 7];
-        let table =
-            [named("before", &count), named("deep", &value), named("x-delivery-count", &count)].concat();
+        let table = [named("before", &count), named("deep", &value), named("x-delivery-count", &count)].concat();
         let sent = frame(CONTENT_HEADER, &header(&table));
         assert!(sent.len() <= FRAME_BYTES_MAX);
         let read = read(&sent, vec![], FRAME_BYTES_MAX).unwrap();
@@ -208,8 +206,9 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn frames() -> impl Strategy<Value = Vec<u8>> {
-    let headers = proptest::collection::vec(value(), 0..3)
-        .prop_map(|values| frame(CONTENT_HEADER, &header(&values.iter().flat_map(|value| named("h", value)).collect::<Vec<_>>())));
+    let headers = proptest::collection::vec(value(), 0..3).prop_map(|values| {
+        frame(CONTENT_HEADER, &header(&values.iter().flat_map(|value| named("h", value)).collect::<Vec<_>>()))
+    });
     let others = (prop_oneof![Just(1_u8), Just(BODY), Just(8)], proptest::collection::vec(any::<u8>(), 0..200))
         .prop_map(|(kind, payload)| frame(kind, &payload));
     proptest::collection::vec(prop_oneof![headers, others], 0..8).prop_map(|frames| frames.concat())
