@@ -5,6 +5,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
+mod awkward_headers;
 mod broker_lost;
 mod broker_trouble;
 mod cancelling;
@@ -35,6 +36,7 @@ mod postgres_lost;
 mod prefetch;
 mod quarantine;
 mod queue_kinds;
+mod refused_outcomes;
 mod refused_submits;
 mod requirements;
 mod retrying;

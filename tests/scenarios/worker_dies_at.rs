@@ -234,6 +234,43 @@ async fn a_message_that_kills_every_worker_is_given_up_and_can_be_replayed() {
     ground.check_history(2).await;
 }
 
+/// A lock that the panic poisoned would have every message requeued at once, over and over, until all of them looked like poison.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_scheduler_that_panics_ends_its_worker_and_costs_each_message_one_delivery() {
+    const JOBS: usize = 12;
+    let ground = Ground::shared("dies-scheduling").await;
+    let first = ground.worker_in(&[], &[(DIES, "scheduling:6")]).await;
+    let fleet = ground.client().await;
+    let mut handles = Vec::new();
+    for _ in 0..JOBS {
+        handles.push(fleet.submit(kernels::doubles(&[1.0])).await.unwrap());
+    }
+    killed(&first).await;
+    ground.poll_log("it says why", &first, "state that all jobs share").await;
+    let _second = ground.worker().await;
+    for handle in &mut handles {
+        let result = handle.wait(WAIT).await.unwrap();
+        assert!(result.attempt <= 2, "a job lost {} deliveries", result.attempt - 1);
+    }
+    ground.check_history(JOBS).await;
+}
+
+/// The defect is one message's own: the worker lives, and the message comes again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_panic_over_one_message_costs_it_one_delivery_and_the_worker_lives() {
+    let ground = Ground::shared("panics-handling").await;
+    let worker = ground.worker_in(&[], &[(DIES, "handling:2")]).await;
+    let fleet = ground.client().await;
+    let mut attempts = Vec::new();
+    for _ in 0..3 {
+        let mut handle = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
+        attempts.push(handle.wait(WAIT).await.unwrap().attempt);
+    }
+    assert_eq!(attempts, [1, 2, 1]);
+    assert!(worker.is_alive());
+    ground.check_history(attempts.len()).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_message_that_killed_two_workers_runs_on_the_third() {
     let ground = Ground::shared("nearly-poison").await;

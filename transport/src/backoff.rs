@@ -5,9 +5,9 @@ use std::{
     time::Duration,
 };
 
-/// Exponential delays with jitter, so that a fleet does not knock all at once.
+/// Exponential delays with jitter, from a tenth of a second to five seconds, so that a fleet does not knock all at once.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Backoff {
+pub struct Backoff {
     attempt: u32,
 }
 
@@ -16,13 +16,15 @@ impl Backoff {
     const MAX: Duration = Duration::from_secs(5);
 
     /// The next delay: between half and all of the step, which doubles up to [`Self::MAX`].
-    pub(crate) fn next(&mut self) -> Duration {
+    #[expect(clippy::should_implement_trait, reason = "there is always a next one")]
+    pub fn next(&mut self) -> Duration {
         let step = Self::FIRST.saturating_mul(1 << self.attempt.min(10)).min(Self::MAX);
         self.attempt = self.attempt.saturating_add(1);
         step.mul_f64(0.5 + 0.5 * fraction())
     }
 
-    pub(crate) fn attempt(&self) -> u32 {
+    /// How many delays there were.
+    pub fn attempt(&self) -> u32 {
         self.attempt
     }
 

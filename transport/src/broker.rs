@@ -76,11 +76,12 @@ impl Broker {
     }
 
     /// Publishes, and resolves when the broker has confirmed. Call it many times at once: confirms are pipelined. What was
-    /// unconfirmed when a connection broke is sent again under the same message id, so a consumer may see it twice.
+    /// unconfirmed when a connection broke is sent again under the same message id, so a consumer may see it twice. A caller that may have to
+    /// publish a message again shares it, and copies no body.
     ///
     /// Cancelled before the message left, it isn't sent; after that it is, and nobody learns the outcome.
-    pub async fn publish(&self, message: Message) -> Result<(), PublishError> {
-        self.inner.publisher.publish(message).await
+    pub async fn publish(&self, message: impl Into<Arc<Message>>) -> Result<(), PublishError> {
+        self.inner.publisher.publish(message.into()).await
     }
 
     /// Gives an order to the whole fleet, and resolves when it is in the log that every worker reads. The message carries `id`.

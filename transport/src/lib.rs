@@ -20,6 +20,7 @@ mod publisher;
 mod topology;
 mod url;
 
+pub use backoff::Backoff;
 pub use blobs::{BlobError, BlobStore, Pruned};
 pub use broker::Broker;
 pub use consumer::{Consumer, Incoming};

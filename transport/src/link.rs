@@ -28,6 +28,7 @@ use crate::{ConnectError, Options, backoff::Backoff};
 mod classify;
 mod open_channel;
 mod probe;
+mod socket;
 
 pub(crate) use classify::{blames_a_message, is_brokers_defect, is_channel_level, is_not_found, reason_of};
 pub(crate) use open_channel::OpenChannel;
@@ -232,7 +233,7 @@ impl Link {
         uri.query.connection_timeout = u64::try_from(self.options.connect_deadline.as_millis()).ok();
         let properties =
             ConnectionProperties::default().with_connection_name(format!("{} ({role})", self.options.name).into());
-        Connection::connect_uri(uri, properties).await
+        socket::connect(uri, properties).await
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) struct Publisher {
 /// A message on its way to a lane.
 #[derive(Debug)]
 struct Request {
-    message: Message,
+    message: Arc<Message>,
     deadline: Instant,
     done: Done,
     room: OwnedSemaphorePermit,
@@ -65,12 +65,14 @@ impl Publisher {
         }
     }
 
-    pub(crate) async fn publish(&self, mut message: Message) -> Result<(), PublishError> {
+    pub(crate) async fn publish(&self, mut message: Arc<Message>) -> Result<(), PublishError> {
         if self.closed.load(Ordering::Acquire) {
             return Err(PublishError::Closed);
         }
         self.check(&message)?;
-        message.properties.message_id.get_or_insert_with(|| MessageId::new().to_string());
+        if message.properties.message_id.is_none() {
+            Arc::make_mut(&mut message).properties.message_id = Some(MessageId::new().to_string());
+        }
         let waited = self.link.options.confirm_deadline;
         let deadline = Instant::now() + waited;
         let room = timeout_at(deadline, self.room.clone().acquire_many_owned(units(message.body.len())))

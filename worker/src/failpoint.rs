@@ -1,5 +1,5 @@
 //! Places where a worker dies when a test wants it to, as by kill -9: what becomes of a job depends on where between its delivery and
-//! its acknowledgement the worker is lost, and no outside signal hits such a place.
+//! its acknowledgement the worker is lost, and no outside signal hits such a place. At two places it panics, as by a defect of ours.
 //!
 //! `GPUFLEET_WORKER_DIES=after-reply:3` means the third time that any job gets there. Only builds with debug assertions have it:
 //! in a release nothing is compiled, and the variable means nothing.
@@ -16,6 +16,10 @@ pub(crate) enum Failpoint {
     AfterReply,
     /// Both are confirmed, the message is not acknowledged.
     AfterEvents,
+    /// A panic: a message is being handled, and no state is locked that others share.
+    Handling,
+    /// A panic: the scheduler looks at a job that has just arrived.
+    Scheduling,
 }
 
 #[cfg(not(debug_assertions))]
@@ -50,6 +54,7 @@ mod armed {
     pub(crate) fn reach(place: Failpoint) {
         let Some(armed) = ARMED.as_ref().filter(|armed| armed.at == place) else { return };
         if armed.left.fetch_sub(1, Ordering::Relaxed) == 1 {
+            assert!(!matches!(place, Failpoint::Handling | Failpoint::Scheduling), "{VARIABLE} names {place:?}");
             // SAFETY: neither call has preconditions; this process is the one that ends.
             unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
         }
@@ -66,6 +71,8 @@ mod armed {
             "after-kernel" => Failpoint::AfterKernel,
             "after-reply" => Failpoint::AfterReply,
             "after-events" => Failpoint::AfterEvents,
+            "handling" => Failpoint::Handling,
+            "scheduling" => Failpoint::Scheduling,
             _ => return None,
         };
         Some(Armed { at, left: AtomicU32::new(count) })

@@ -21,6 +21,7 @@ pub mod privileges;
 pub mod quarantine;
 pub mod scheduler;
 pub mod selftest;
+mod shared_state;
 pub mod supervisor;
 pub mod telemetry;
 pub mod way;

@@ -29,6 +29,8 @@ pub(crate) struct Metrics {
     registry: Registry,
     pools: Vec<PoolCounters>,
     pub(crate) stale_settlements: Counter,
+    pub(crate) replies_kept: Counter,
+    pub(crate) replies_lost: Counter,
     executor_losses: Family<LossLabels, Counter>,
     ready: Gauge,
     pub(crate) gauges: Gauges,
@@ -135,12 +137,16 @@ impl Metrics {
         let stale =
             "Acknowledgements and returns of messages whose connection was gone: the broker delivers them again";
         let stale_settlements = names.plain("stale_settlements", stale);
+        let replies_kept =
+            names.plain("replies_kept", "Reply messages that their client's queue refused, kept among the unclaimed");
+        let replies_lost =
+            names.plain("replies_lost", "Reply messages that nothing took; the ledger has their outcomes");
         let losses =
             "Executors that ended unasked: died, by a job (its fault, time limit or cancellation), or by the device";
         let executor_losses = names.plain("executor_losses", losses);
         let gauges = Gauges::named(&mut names);
         let pools = config.pools.iter().map(|pool| PoolCounters::of(&pool.name, &attempts, &refused)).collect();
-        Self { registry: names.0, pools, stale_settlements, executor_losses, ready, gauges }
+        Self { registry: names.0, pools, stale_settlements, replies_kept, replies_lost, executor_losses, ready, gauges }
     }
 
     pub(crate) fn attempt_ended(&self, pool: PoolId, state: AttemptState) {

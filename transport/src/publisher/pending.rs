@@ -62,7 +62,7 @@ impl Pending {
         let number = self.next;
         self.next += 1;
         self.deadlines.push_back((deadline, number));
-        let entry = Entry { message: Arc::new(message), done: Some(done), sent: false, returned: false, _room: room };
+        let entry = Entry { message, done: Some(done), sent: false, returned: false, _room: room };
         self.entries.insert(number, entry);
         number
     }

@@ -2,7 +2,7 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -11,7 +11,11 @@ use tokio::{
     time::sleep,
 };
 
-use crate::scheduler::{Action, Demand, DeviceId, Event, PoolId, Promise, Room, Scheduler, Ticket, TooLarge};
+use crate::{
+    failpoint::{self, Failpoint},
+    scheduler::{Action, Demand, DeviceId, Event, PoolId, Promise, Room, Scheduler, Ticket, TooLarge},
+    shared_state::{Locked, SharedState},
+};
 
 /// Why a job does not start.
 #[derive(Debug)]
@@ -29,8 +33,8 @@ const TICK: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
 pub(super) struct Admission {
-    inner: Mutex<Inner>,
-    asked_back: Mutex<HashMap<(DeviceId, PoolId), Arc<Notify>>>,
+    inner: SharedState<Inner>,
+    asked_back: SharedState<HashMap<(DeviceId, PoolId), Arc<Notify>>>,
 }
 
 #[derive(Debug)]
@@ -68,7 +72,7 @@ pub(super) struct Permit {
 impl Admission {
     pub(super) fn new(pools: &[Promise]) -> Arc<Self> {
         let inner = Inner { scheduler: Scheduler::new(pools), waiting: HashMap::new(), tickets: 0 };
-        Arc::new(Self { inner: Mutex::new(inner), asked_back: Mutex::default() })
+        Arc::new(Self { inner: SharedState::new(inner), asked_back: SharedState::default() })
     }
 
     /// Waits for a place. Cancelling gives the place up again, also one that was granted in the same moment.
@@ -91,6 +95,9 @@ impl Admission {
 
     pub(super) fn tell(&self, event: Event) {
         let mut inner = self.lock();
+        if let Event::Arrived(..) = event {
+            failpoint::reach(Failpoint::Scheduling);
+        }
         for action in inner.scheduler.step(event) {
             let (ticket, denied) = match action {
                 Action::Start(ticket, device) => {
@@ -137,13 +144,13 @@ impl Admission {
 
     /// Notified when the pool's executor on the device is to give back what it keeps.
     pub(super) fn asked_back(&self, device: DeviceId, pool: PoolId) -> Arc<Notify> {
-        let mut asked = self.asked_back.lock().expect("nobody panics while holding it");
+        let mut asked = self.asked_back.lock();
         Arc::clone(asked.entry((device, pool)).or_default())
     }
 
     /// Every executor on the device is to give back what it keeps: one more finds no room there.
     pub(super) fn ask_all_back(&self, device: DeviceId) {
-        let asked = self.asked_back.lock().expect("nobody panics while holding it");
+        let asked = self.asked_back.lock();
         asked.iter().filter(|((of, _), _)| *of == device).for_each(|(_, asked)| asked.notify_one());
     }
 
@@ -156,8 +163,8 @@ impl Admission {
         self.lock().scheduler.running()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("no scheduler step panics while it holds the lock")
+    fn lock(&self) -> Locked<'_, Inner> {
+        self.inner.lock()
     }
 }
 

@@ -1,5 +1,7 @@
 //! What stands on the outside of a message, checked before its body is looked at.
 
+use std::sync::OnceLock;
+
 use gpufleet_schema::{
     ClientName, Encoding, JobId, PoolName, Priority,
     bounds::MESSAGE_BYTES_MAX,
@@ -8,6 +10,7 @@ use gpufleet_schema::{
     },
 };
 use gpufleet_transport::{Acker, Delivery, Properties};
+use tokio::time::Instant;
 
 use super::{clock::Received, intake::Lane, load::Carried};
 use crate::{disposition::Past, scheduler::PoolId, way::Way};
@@ -40,6 +43,8 @@ pub(super) struct Envelope {
     pub(super) received: Received,
     pub(super) acker: Acker,
     pub(super) carried: Carried,
+    /// Since when the broker has refused a message that is owed to it.
+    pub(super) refused_since: OnceLock<Instant>,
 }
 
 impl Envelope {
@@ -64,6 +69,7 @@ impl Envelope {
             redelivered,
             acker,
             carried,
+            refused_since: OnceLock::new(),
             pool,
             pool_id: lane.id,
             priority,

@@ -1,18 +1,18 @@
 //! What programs take of a device's memory, remembered by their code: reading a long text for every tiny job would cost more than the job.
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard},
-};
+use std::collections::HashMap;
 
-use crate::executor::{Code, Key};
+use crate::{
+    executor::{Code, Key},
+    shared_state::{Locked, SharedState},
+};
 
 /// Many times what an executor has loaded; each is some tens of bytes.
 const ENTRIES_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct Footprints {
-    state: Mutex<State>,
+    state: SharedState<State>,
 }
 
 #[derive(Debug, Default)]
@@ -38,8 +38,8 @@ impl Footprints {
         bytes
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding it")
+    fn state(&self) -> Locked<'_, State> {
+        self.state.lock()
     }
 }
 

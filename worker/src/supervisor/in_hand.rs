@@ -4,22 +4,20 @@
 //! the connection: perhaps to the very worker whose job goes on. Such a delivery waits for the first one here, and is acknowledged
 //! when that has been answered, instead of running once more, over and over.
 
-use std::{
-    collections::{HashMap, VecDeque},
-    sync::{Mutex, MutexGuard},
-};
+use std::collections::{HashMap, VecDeque};
 
 use tokio_util::sync::CancellationToken;
 
 use super::envelope::Envelope;
+use crate::shared_state::SharedState;
 
 /// Answers of which the broker has not heard. An outage leaves as many as were in hand, which prefetch bounds.
 const ANSWERED_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 pub(super) struct InHand {
-    messages: Mutex<HashMap<Key, CancellationToken>>,
-    answered: Mutex<VecDeque<blake3::Hash>>,
+    messages: SharedState<HashMap<Key, CancellationToken>>,
+    answered: SharedState<VecDeque<blake3::Hash>>,
 }
 
 /// Id and length: what the same message has in common with itself. Another may claim to be it, and is not taken for it.
@@ -28,7 +26,7 @@ type Key = (String, usize);
 /// A message in hand. Dropped, it is not any more.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
-    messages: &'a Mutex<HashMap<Key, CancellationToken>>,
+    messages: &'a SharedState<HashMap<Key, CancellationToken>>,
     key: Key,
     end: CancellationToken,
 }
@@ -49,7 +47,7 @@ impl InHand {
 
     /// Looks and puts under one lock: of several that come again only one may go on. Returns the one that is to be waited for.
     fn put(&self, key: &Key, end: &CancellationToken, comes_again: bool) -> Option<CancellationToken> {
-        let mut messages = locked(&self.messages);
+        let mut messages = self.messages.lock();
         if let Some(first) = messages.get(key).filter(|first| comes_again && !first.is_cancelled()) {
             return Some(first.clone());
         }
@@ -60,7 +58,7 @@ impl InHand {
     /// The message's jobs have their outcomes, which are recorded, and the broker does not know. Not for a message of which a job has to come
     /// again: that one bears its name and body.
     pub(super) fn remember(&self, message_id: &str, body: &[u8]) {
-        let mut answered = locked(&self.answered);
+        let mut answered = self.answered.lock();
         if answered.len() == ANSWERED_MAX {
             answered.pop_front();
         }
@@ -69,7 +67,7 @@ impl InHand {
 
     /// Whether the message was answered here before.
     pub(super) fn was_answered(&self, envelope: &Envelope, body: &[u8]) -> bool {
-        let answered = locked(&self.answered);
+        let answered = self.answered.lock();
         envelope.redelivered && !answered.is_empty() && answered.contains(&digest(envelope.message_id(), body))
     }
 }
@@ -77,16 +75,12 @@ impl InHand {
 impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.end.cancel();
-        let mut messages = locked(self.messages);
+        let mut messages = self.messages.lock();
         // Another message of that name may have taken its place.
         if messages.get(&self.key).is_some_and(CancellationToken::is_cancelled) {
             messages.remove(&self.key);
         }
     }
-}
-
-fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().expect("nothing panics under this lock")
 }
 
 /// A message without an id is known by its body, in which its jobs have theirs.
@@ -150,6 +144,6 @@ mod tests {
         for copy in copies {
             copy.await.unwrap();
         }
-        assert!(locked(&hand.messages).is_empty());
+        assert!(hand.messages.lock().is_empty());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc, Mutex, MutexGuard,
+        Arc,
         atomic::{AtomicBool, Ordering},
     },
     time::{Duration, Instant},
@@ -23,13 +23,14 @@ use crate::{
         PoolId,
         prefetch::{InHand, Prefetch, PrefetchLimits},
     },
+    shared_state::{Locked, SharedState},
 };
 
 /// Counts messages and the places that their jobs hold.
 #[derive(Debug)]
 pub(super) struct Load {
     began: Instant,
-    inner: Mutex<Inner>,
+    inner: SharedState<Inner>,
     changed: Notify,
 }
 
@@ -79,7 +80,7 @@ impl Load {
         };
         let queues = config.pools.len() * Priority::ALL.len();
         let inner = Inner { prefetch: Prefetch::new(limits, queues, places), queues: vec![Tally::default(); queues] };
-        Arc::new(Self { began: Instant::now(), inner: Mutex::new(inner), changed: Notify::new() })
+        Arc::new(Self { began: Instant::now(), inner: SharedState::new(inner), changed: Notify::new() })
     }
 
     /// A message has come.
@@ -111,8 +112,8 @@ impl Load {
         micros(self.began.elapsed())
     }
 
-    fn lock(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("nothing panics while it counts")
+    fn lock(&self) -> Locked<'_, Inner> {
+        self.inner.lock()
     }
 }
 

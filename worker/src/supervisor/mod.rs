@@ -19,6 +19,7 @@ mod misfit;
 mod orders;
 mod outbox;
 mod output_room;
+mod owed;
 mod parcel;
 mod preparing;
 mod queue_limit;
@@ -28,13 +29,7 @@ mod service;
 mod signals;
 mod start;
 
-use std::{
-    collections::HashSet,
-    net::SocketAddr,
-    pin::pin,
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{collections::HashSet, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{join_all, select_all};
 use gpufleet_schema::{Event, Priority, topology::task_queue};
@@ -64,6 +59,7 @@ use crate::{
     nvml,
     quarantine::Quarantine,
     scheduler::{self, Allowed, PoolId},
+    shared_state::SharedState,
 };
 
 /// Why a worker could not start, or had to stop.
@@ -109,7 +105,7 @@ pub(crate) struct Supervisor {
     blobs: Option<BlobStore>,
     orders: Arc<Orders>,
     load: Arc<Load>,
-    quarantine: Mutex<Quarantine>,
+    quarantine: SharedState<Quarantine>,
     in_hand: InHand,
     footprints: Footprints,
     census: Census,

@@ -6,7 +6,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 
 use self::{cancelled::Cancelled, reading::Reading};
 use super::clock::unix_ms;
+use crate::shared_state::{Locked, SharedState};
 
 mod cancelled;
 mod reading;
@@ -29,7 +30,7 @@ const MARK_PAUSE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Orders {
     worker: WorkerName,
-    known: Mutex<Known>,
+    known: SharedState<Known>,
     /// Whether jobs may start, for all we know.
     all_known: watch::Sender<bool>,
     drain: CancellationToken,
@@ -81,7 +82,7 @@ impl Orders {
         };
         Arc::new(Self {
             worker,
-            known: Mutex::new(known),
+            known: SharedState::new(known),
             all_known: watch::Sender::new(false),
             drain: CancellationToken::new(),
         })
@@ -219,8 +220,8 @@ impl Orders {
         }
     }
 
-    fn known(&self) -> MutexGuard<'_, Known> {
-        self.known.lock().expect("nobody panics while holding what is known")
+    fn known(&self) -> Locked<'_, Known> {
+        self.known.lock()
     }
 }
 

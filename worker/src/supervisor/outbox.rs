@@ -11,7 +11,7 @@ use gpufleet_schema::{
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
-use tracing::{trace, warn};
+use tracing::trace;
 
 use super::{
     Supervisor,
@@ -99,16 +99,7 @@ impl Supervisor {
             mandatory: true,
         };
         trace!(handled_us = micros(envelope.received.elapsed()), "reply goes out");
-        match self.broker.publish(message).await {
-            // The client can't be reached, and running the job again would not change that: the ledger has the outcome.
-            Err(
-                error @ (PublishError::Unroutable { .. } | PublishError::Nacked { .. } | PublishError::Refused { .. }),
-            ) => {
-                warn!(%client, %error, "reply not delivered");
-                Ok(())
-            }
-            other => other,
-        }
+        self.publish_owed_reply(envelope, message).await
     }
 
     /// Puts one task back into its queue as a message of its own, at once or by way of the retry ladder.
@@ -143,7 +134,7 @@ impl Supervisor {
             properties,
             mandatory: true,
         };
-        self.publish_kept(message).await
+        self.publish_owed(envelope, message).await
     }
 
     /// Puts the whole message back as a copy that carries its own count of deliveries.
@@ -155,7 +146,8 @@ impl Supervisor {
         envelope.past.write(&mut properties.headers);
         properties.headers.insert(HEADER_DELIVERIES.to_owned(), deliveries.into());
         let routing_key = task_key(&envelope.pool, envelope.priority);
-        self.broker.publish(Message { exchange: TASKS, routing_key, body, properties, mandatory: true }).await
+        let message = Message { exchange: TASKS, routing_key, body, properties, mandatory: true };
+        self.publish_owed(envelope, message).await
     }
 
     /// Keeps a body in the dead queue, with what a person needs to judge it.
@@ -176,21 +168,7 @@ impl Supervisor {
         let origin = task_key(&envelope.pool, envelope.priority);
         properties.headers.insert(HEADER_ORIGIN.to_owned(), origin.into());
         let message = Message { exchange: DEAD, routing_key: DEAD_KEY.to_owned(), body, properties, mandatory: true };
-        self.publish_kept(message).await
-    }
-
-    /// Publishes what has to be in a queue. One that somebody deleted, and that nobody subscribes to, is made again.
-    async fn publish_kept(&self, message: Message) -> Result<(), PublishError> {
-        match self.broker.publish(message.clone()).await {
-            Err(error @ PublishError::Unroutable { .. }) => {
-                warn!(%error, "declaring the queues again");
-                if let Err(error) = self.broker.declare_base().await {
-                    warn!(%error, "failed to declare them");
-                }
-                self.broker.publish(message).await
-            }
-            other => other,
-        }
+        self.publish_owed(envelope, message).await
     }
 
     /// For whom the broker vouches where this worker publishes, if it is told.

@@ -32,6 +32,7 @@ use super::{
     load::Carried,
     outbox::Again,
     output_room::{OutputRoom, PORTION_BYTES},
+    owed::is_refusal,
 };
 use crate::{
     disposition::Disposition,
@@ -94,6 +95,7 @@ impl Supervisor {
             Ok(Ok(settlement)) => settlement,
             Ok(Err(error)) => {
                 warn!(message_id = envelope.message_id(), %error, "outcome not confirmed, delivery returned");
+                self.await_requeue(&envelope).await;
                 Settlement::Requeue
             }
             // A defect of ours, which has been printed. The message comes again, and is buried when it does too often.
@@ -136,8 +138,7 @@ impl Supervisor {
             return self.refuse(envelope, body, failure).await;
         }
         if envelope.uncounted {
-            self.publish_copy(envelope, body.to_vec()).await?;
-            return Ok(Settlement::SentOn);
+            return self.count_again(envelope, body).await;
         }
         let readable = envelope.encoding().and_then(|encoding| Ok((encoding, envelope.reply_to()?)));
         let (encoding, reply_to) = match readable {
@@ -148,6 +149,7 @@ impl Supervisor {
             }
         };
         failpoint::reach(Failpoint::BeforeDecode);
+        failpoint::reach(Failpoint::Handling);
         match encoding.decode_tasks(body) {
             Ok(tasks) if tasks.is_empty() => Ok(Settlement::Answered),
             Ok(tasks) => {
@@ -155,6 +157,20 @@ impl Supervisor {
                 self.run_all(envelope, reply_to, &Content::new(body, encoding, &tasks)).await
             }
             Err(error) => self.refuse(envelope, body, unreadable(&error)).await,
+        }
+    }
+
+    /// Sends a message that nobody counts back to its queue as a copy that counts. One that its queue goes on refusing ends here: returned, it
+    /// would come again without end.
+    async fn count_again(&self, envelope: &Envelope, body: &[u8]) -> Result<Settlement, PublishError> {
+        match self.publish_copy(envelope, body.to_vec()).await {
+            Ok(()) => Ok(Settlement::SentOn),
+            Err(error) if is_refusal(&error) && envelope.is_live() && !self.leaving.is_cancelled() => {
+                let reason = format!("delivered again, and its queue does not take it back: {error}");
+                let failure = Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, reason);
+                self.refuse(envelope, body, failure).await
+            }
+            Err(error) => Err(error),
         }
     }
 

@@ -1,9 +1,6 @@
 //! Programs that keep killing executors: blamed here, and refused while the quarantine lasts.
 
-use std::{
-    sync::MutexGuard,
-    time::{Duration, Instant, SystemTime},
-};
+use std::time::{Duration, Instant, SystemTime};
 
 use gpufleet_schema::{Failure, FailureCode, Task, Verdict};
 use tracing::warn;
@@ -13,6 +10,7 @@ use crate::{
     disposition::Ending,
     quarantine::{Culprit, Quarantine, Refused},
     scheduler::PoolId,
+    shared_state::Locked,
 };
 
 impl Supervisor {
@@ -39,8 +37,8 @@ impl Supervisor {
         }
     }
 
-    fn quarantine(&self) -> MutexGuard<'_, Quarantine> {
-        self.quarantine.lock().expect("nobody panics while holding it")
+    fn quarantine(&self) -> Locked<'_, Quarantine> {
+        self.quarantine.lock()
     }
 }
 

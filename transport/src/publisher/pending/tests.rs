@@ -13,7 +13,7 @@ fn request(id: &str, routing_key: &str, deadline: Instant) -> (Request, Outcome)
     let properties = Properties { message_id: Some(id.to_owned()), ..Properties::default() };
     let message =
         Message { exchange: "e", routing_key: routing_key.to_owned(), body: Vec::new(), properties, mandatory: true };
-    (Request { message, deadline, done, room }, outcome)
+    (Request { message: Arc::new(message), deadline, done, room }, outcome)
 }
 
 fn sent(pending: &mut Pending, id: &str, routing_key: &str) -> (Number, Outcome) {

@@ -1,16 +1,19 @@
 //! What runs on a device now, and for how much of the time something did.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard},
+    sync::Arc,
     time::{Duration, Instant},
 };
 
-use crate::scheduler::PoolId;
+use crate::{
+    scheduler::PoolId,
+    shared_state::{Locked, SharedState},
+};
 
 /// Of one device.
 #[derive(Debug)]
 pub(super) struct Activity {
-    inner: Mutex<Inner>,
+    inner: SharedState<Inner>,
 }
 
 #[derive(Debug)]
@@ -47,7 +50,7 @@ impl Activity {
             busy: Duration::ZERO,
             looked: Instant::now(),
         };
-        Arc::new(Self { inner: Mutex::new(inner) })
+        Arc::new(Self { inner: SharedState::new(inner) })
     }
 
     pub(super) fn enter(self: &Arc<Self>, pool: PoolId, bytes: u64) -> Presence {
@@ -65,8 +68,8 @@ impl Activity {
         self.inner().busy_percent(Instant::now())
     }
 
-    fn inner(&self) -> MutexGuard<'_, Inner> {
-        self.inner.lock().expect("nobody panics while holding it")
+    fn inner(&self) -> Locked<'_, Inner> {
+        self.inner.lock()
     }
 }
 

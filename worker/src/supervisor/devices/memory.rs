@@ -5,12 +5,13 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, OnceLock},
+    sync::{Arc, OnceLock},
 };
 
 use crate::{
     executor::{Executor, MemoryReport},
     scheduler::{DeviceId, Event, PoolId},
+    shared_state::{Locked, SharedState},
     supervisor::admission::Admission,
 };
 
@@ -26,7 +27,7 @@ pub(super) struct Memory {
     /// What these heaps take out of what is free once kernels use them. Known with the first context.
     heaps: OnceLock<u64>,
     admission: Arc<Admission>,
-    said: Mutex<Said>,
+    said: SharedState<Said>,
 }
 
 #[derive(Debug, Default)]
@@ -40,7 +41,7 @@ struct Said {
 impl Memory {
     pub(super) fn new(device: DeviceId, places: u32, total: u64, pools: usize, admission: Arc<Admission>) -> Arc<Self> {
         admission.tell(Event::Device { device, places, bytes: total });
-        let (heaps, said) = (OnceLock::new(), Mutex::default());
+        let (heaps, said) = (OnceLock::new(), SharedState::default());
         Arc::new(Self { device, places, total, pools: pools as u64, heaps, admission, said })
     }
 
@@ -93,8 +94,8 @@ impl Memory {
         }
     }
 
-    fn said(&self) -> MutexGuard<'_, Said> {
-        self.said.lock().expect("nobody panics while holding it")
+    fn said(&self) -> Locked<'_, Said> {
+        self.said.lock()
     }
 }
 

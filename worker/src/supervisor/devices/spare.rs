@@ -1,16 +1,16 @@
 //! An executor that waits, already started, until another ends: jobs then go on at once, and not after a driver has been loaded.
 
-use std::{
-    sync::{Arc, Mutex},
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, warn};
 
 use super::memory::Memory;
-use crate::executor::{Executor, ExecutorOptions, StartError};
+use crate::{
+    executor::{Executor, ExecutorOptions, StartError},
+    shared_state::{Locked, SharedState},
+};
 
 /// After this many starts in a row that failed, the next is tried when a spare has been asked for.
 const START_FAILURES_MAX: u32 = 5;
@@ -23,7 +23,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// The spare of one device. Any pool of the device may take it: until then no job has been near it.
 #[derive(Debug)]
 pub(super) struct Spare {
-    waiting: Mutex<Option<Arc<Executor>>>,
+    waiting: SharedState<Option<Arc<Executor>>>,
     taken: Notify,
     retired: CancellationToken,
     memory: Arc<Memory>,
@@ -36,7 +36,7 @@ impl Spare {
         mut first: watch::Receiver<Option<Arc<Executor>>>,
         memory: Arc<Memory>,
     ) -> Arc<Self> {
-        let (waiting, taken, retired) = (Mutex::new(None), Notify::new(), CancellationToken::new());
+        let (waiting, taken, retired) = (SharedState::new(None), Notify::new(), CancellationToken::new());
         let spare = Arc::new(Self { waiting, taken, retired, memory });
         let replacing = Arc::clone(&spare);
         tokio::spawn(async move {
@@ -102,8 +102,8 @@ impl Spare {
         }
     }
 
-    fn waiting(&self) -> std::sync::MutexGuard<'_, Option<Arc<Executor>>> {
-        self.waiting.lock().expect("nobody panics while holding it")
+    fn waiting(&self) -> Locked<'_, Option<Arc<Executor>>> {
+        self.waiting.lock()
     }
 }
 

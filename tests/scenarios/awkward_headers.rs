@@ -1,0 +1,210 @@
+//! Headers that nest as deep as one frame holds, and texts that are not UTF-8, published by an AMQP client in another language: whichever
+//! process reads them goes on. (fault 34)
+
+use std::{
+    ffi::OsStr,
+    fs,
+    os::unix::ffi::OsStrExt as _,
+    path::{Path, PathBuf},
+    process::Stdio,
+};
+
+use gpufleet_local::setup;
+use gpufleet_schema::{
+    AttemptState, ClientName, Encoding, JobId, JobState, PoolName, Priority,
+    topology::{
+        CONTROL, CONTROL_QUEUE, DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, reply_queue, task_queue,
+    },
+};
+use gpufleet_tests::{Ground, WAIT, dead_letters, kernels, poll_until};
+use gpufleet_transport::Incoming;
+use tempfile::TempDir;
+use tokio::process::Command;
+
+const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/awkward_headers.py");
+const SHAPES: [&str; 4] = ["tables", "arrays", "mixed", "texts"];
+
+/// The producer, with a folder for the bodies that it sends.
+struct Producer<'a> {
+    ground: &'a Ground,
+    folder: TempDir,
+}
+
+/// A message, as far as its headers leave a choice.
+struct Sent<'a> {
+    exchange: &'a str,
+    routing_key: &'a [u8],
+    shape: &'a str,
+    body: &'a str,
+    message_id: &'a str,
+    reply_to: &'a str,
+    texts: &'a [String],
+}
+
+impl<'a> Sent<'a> {
+    fn to_queue(queue: &'a str, shape: &'a str, body: &'a str) -> Self {
+        let routing_key = queue.as_bytes();
+        Self { exchange: "", routing_key, shape, body, message_id: "awkward", reply_to: "", texts: &[] }
+    }
+}
+
+impl<'a> Producer<'a> {
+    fn new(ground: &'a Ground) -> Self {
+        Self { ground, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Publishes the message and waits for the broker's confirmation.
+    async fn publish(&self, sent: Sent<'_>) {
+        let body: PathBuf = self.folder().join("body");
+        fs::write(&body, sent.body).unwrap();
+        let output = Command::new("python3")
+            .arg(PRODUCER)
+            .arg(sent.exchange)
+            .arg(OsStr::from_bytes(sent.routing_key))
+            .arg(sent.shape)
+            .arg(&body)
+            .args([sent.message_id, sent.reply_to])
+            .args(sent.texts)
+            .env("GPUFLEET_AMQP_URL", &self.ground.endpoints().amqp_url)
+            .env("PYTHONPATH", setup::pika_folder().unwrap())
+            .stdin(Stdio::null())
+            .kill_on_drop(true)
+            .output();
+        let output = tokio::time::timeout(WAIT, output).await.expect("the producer ends").unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// What the catalog runs, as another language would write it.
+fn task(job_id: JobId) -> String {
+    let array = r#""dtype": "f32", "shape": [2], "data": {"inline": "AACAPwAAAEA="}"#;
+    format!(
+        r#"{{"version": 1, "job_id": "{job_id}", "program": {{"catalog": "saxpy"}}, "arguments": {{"a": 2.0}},
+            "buffers": [{{"name": "x", {array}}}, {{"name": "y", {array}}}]}}"#
+    )
+}
+
+async fn assert_runs(ground: &Ground) {
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(kernels::doubles(&[3.0])).await.unwrap();
+    assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [6.0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_runs_the_task_and_answers() {
+    let ground = Ground::shared("awkward-task").await;
+    let worker = ground.worker().await;
+    let broker = ground.broker().await;
+    let client: ClientName = "awkward-asker".parse().unwrap();
+    broker.declare_reply_queue(&client).await.unwrap();
+    let mut consumer = broker.consume(reply_queue(&client), 1);
+    let (producer, queue) = (Producer::new(&ground), task_queue(&PoolName::default(), Priority::Normal));
+    for shape in SHAPES {
+        let job_id = JobId::new();
+        let (body, id) = (task(job_id), job_id.to_string());
+        let reply_to = reply_queue(&client);
+        producer.publish(Sent { message_id: &id, reply_to: &reply_to, ..Sent::to_queue(&queue, shape, &body) }).await;
+        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("a reply comes");
+        let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{shape}: {incoming:?}") };
+        let replies = Encoding::Json.decode_replies(&delivery.body).unwrap();
+        assert_eq!(replies.as_slice()[0].job_id, job_id);
+        assert_eq!(replies.as_slice()[0].state, AttemptState::Succeeded, "{shape}: {replies:?}");
+        let correlation = if shape == "texts" { "caf?" } else { "plain" };
+        assert_eq!(delivery.properties.correlation_id.as_deref(), Some(correlation));
+        delivery.ack().await.unwrap();
+    }
+    assert!(worker.is_alive());
+    ground.poll_log("the worker says so", &worker, "tables that are too deep").await;
+    ground.check_history(SHAPES.len()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_recorder_goes_on_recording() {
+    let ground = Ground::shared("awkward-events").await;
+    let _worker = ground.worker().await;
+    let producer = Producer::new(&ground);
+    for shape in SHAPES {
+        producer.publish(Sent::to_queue(LEDGER_QUEUE, shape, "no events")).await;
+    }
+    assert_eq!(dead_letters(&ground, SHAPES.len()).await.len(), SHAPES.len(), "it has taken each of them");
+    assert_runs(&ground).await;
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_gets_its_other_replies() {
+    let ground = Ground::shared("awkward-replies").await;
+    let _worker = ground.worker().await;
+    let producer = Producer::new(&ground);
+    let fleet = ground.client().await;
+    for shape in SHAPES {
+        let queue = reply_queue(fleet.client());
+        producer.publish(Sent::to_queue(&queue, shape, "no reply")).await;
+        let mut handle = fleet.submit(kernels::doubles(&[3.0])).await.unwrap();
+        assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [6.0], "{shape}");
+    }
+    ground.check_history(SHAPES.len()).await;
+}
+
+/// Each command looks at a letter that was not delivered before: RabbitMQ writes the number of deliveries into the headers and takes
+/// 11 s to encode 21,000 tables again, because it counts each one's bytes anew.
+#[tokio::test(flavor = "multi_thread")]
+async fn dead_letters_are_listed_shown_and_submitted_again() {
+    let ground = Ground::shared("awkward-dead").await;
+    let _worker = ground.worker().await;
+    let producer = Producer::new(&ground);
+    for shape in SHAPES {
+        let job_id = JobId::new();
+        let (body, id) = (task(job_id), job_id.to_string());
+        let texts = [format!("{HEADER_REASON}=it was awkward"), format!("{HEADER_ORIGIN}=default.normal")];
+        let letter = || Sent { message_id: &id, texts: &texts, ..Sent::to_queue(DEAD_QUEUE, shape, &body) };
+        producer.publish(letter()).await;
+        let list = ground.gpufleet(producer.folder(), &["dead", "list"]).await;
+        assert!(list.stdout.contains(&id), "{shape}: {list:?}");
+        throw_letters_away(&ground).await;
+
+        producer.publish(letter()).await;
+        let shown = ground.gpufleet(producer.folder(), &["dead", "show", &id, "-o", "json"]).await;
+        let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
+        assert_eq!(shown["reason"], "it was awkward", "{shape}");
+        throw_letters_away(&ground).await;
+
+        producer.publish(letter()).await;
+        let again = ground.gpufleet(producer.folder(), &["retry", &id]).await;
+        assert_eq!(again.code, 0, "{shape}: {again:?}");
+        let new = again.stdout.trim().rsplit(' ').next().unwrap();
+        assert_eq!(ground.final_job(new.parse().unwrap()).await.job.state, JobState::Succeeded, "{shape}");
+    }
+    ground.check_history(SHAPES.len()).await;
+}
+
+/// A command gives its letters back as it ends, perhaps a moment later.
+async fn throw_letters_away(ground: &Ground) {
+    let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{DEAD_QUEUE}\">>))");
+    poll_until("no letters", async || {
+        ground.erlang(&format!("{found}, {{ok, _}} = rabbit_amqqueue:purge(Q), ok.")).await;
+        ground.messages_in(DEAD_QUEUE).await == 0
+    })
+    .await;
+}
+
+/// What stands in the stream of orders is read by every worker that ever starts.
+#[tokio::test(flavor = "multi_thread")]
+async fn workers_start_and_live_beside_awkward_orders() {
+    let ground = Ground::shared("awkward-orders").await;
+    let (early, producer) = (ground.worker().await, Producer::new(&ground));
+    for shape in SHAPES {
+        producer.publish(Sent::to_queue(CONTROL_QUEUE, shape, "no order")).await;
+    }
+    let key = b"caf\xe9";
+    let sent = Sent { exchange: CONTROL, routing_key: key, ..Sent::to_queue("", "mixed", "no order") };
+    producer.publish(sent).await;
+    let late = ground.worker().await;
+    assert_runs(&ground).await;
+    assert!(early.is_alive() && late.is_alive());
+    ground.check_history(1).await;
+}

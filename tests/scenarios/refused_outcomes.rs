@@ -1,0 +1,157 @@
+//! What a worker owes to a message and the broker does not take for a while: the worker keeps the message and tries again, no job runs
+//! again for it, and a reply that its client's queue goes on refusing is kept for the client. (faults 16 and 20)
+
+use std::fs;
+
+use gpufleet::{Fleet, JobError, QueueKind, SubmitError};
+use gpufleet_local::{QueueKind as FleetKind, Signal};
+use gpufleet_schema::{
+    AttemptState, ClientName, Encoding, JobId, JobState, PoolName, Priority,
+    topology::{DEAD, DEAD_KEY, DEAD_QUEUE, UNCLAIMED_QUEUE, reply_queue, task_queue},
+};
+use gpufleet_tests::{Ground, TestWorker, WAIT, busy, dead_letters, kernels, poll_until};
+use gpufleet_transport::{Incoming, Message, Properties};
+
+const REFUSED: &str = "the broker refuses a message";
+
+/// From now on the queues of this name take nothing that would be more than `room` messages.
+async fn close_queues(ground: &Ground, pattern: &str, room: u32) {
+    let full = format!("[{{<<\"max-length\">>, {room}}}, {{<<\"overflow\">>, <<\"reject-publish\">>}}]");
+    let set = format!(
+        "ok = rabbit_policy:set(@, <<\"full\">>, <<\"^{pattern}$\">>, {full}, 0, <<\"queues\">>, <<\"scenario\">>)."
+    );
+    ground.erlang(&set).await;
+}
+
+async fn open_queues(ground: &Ground) {
+    ground.erlang("ok = rabbit_policy:delete(@, <<\"full\">>, <<\"scenario\">>).").await;
+}
+
+fn count_in_log(worker: &TestWorker, text: &str) -> usize {
+    fs::read_to_string(worker.process().log()).unwrap().matches(text).count()
+}
+
+/// Waits until the broker has refused the worker's message several times, and says how often the delivery went back to its queue meanwhile.
+async fn requeues_while_refused(worker: &TestWorker) -> usize {
+    poll_until("several refusals", async || count_in_log(worker, REFUSED) >= 4).await;
+    count_in_log(worker, "delivery returned")
+}
+
+/// A task whose replies go to a queue that only this scenario reads.
+async fn ask(ground: &Ground, client: &ClientName) -> JobId {
+    let mut task = kernels::doubles(&[1.0]).build().unwrap().task;
+    task.reply = Some(client.clone());
+    ground.publish_task(&task).await;
+    task.job_id
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reply_that_is_nacked_for_a_while_arrives_afterwards() {
+    let ground = Ground::shared("reply-nacked").await;
+    let worker = ground.worker().await;
+    let broker = ground.broker().await;
+    let client: ClientName = "patient".parse().unwrap();
+    broker.declare_reply_queue(&client).await.unwrap();
+    close_queues(&ground, &reply_queue(&client), 0).await;
+    let job_id = ask(&ground, &client).await;
+    assert_eq!(requeues_while_refused(&worker).await, 0);
+    open_queues(&ground).await;
+
+    let mut consumer = broker.consume(reply_queue(&client), 1);
+    let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("the reply comes");
+    let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+    let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
+    let reply = &replies.as_slice()[0];
+    assert_eq!((reply.job_id, reply.state, reply.attempt), (job_id, AttemptState::Succeeded, 1));
+    delivery.ack().await.unwrap();
+    assert_eq!(ground.final_job(job_id).await.job.state, JobState::Succeeded);
+    ground.check_history(1).await;
+}
+
+/// It does not wait for the queue: its grace is for jobs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_worker_that_leaves_keeps_a_refused_reply_for_its_owner() {
+    let ground = Ground::shared("reply-kept").await;
+    let worker = ground.worker().await;
+    let broker = ground.broker().await;
+    let client: ClientName = "refusing".parse().unwrap();
+    broker.declare_reply_queue(&client).await.unwrap();
+    close_queues(&ground, &reply_queue(&client), 0).await;
+    let job_id = ask(&ground, &client).await;
+    ground.poll_log("a refusal", &worker, REFUSED).await;
+    assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
+
+    let mut consumer = broker.consume(UNCLAIMED_QUEUE.to_owned(), 1);
+    let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("the reply is kept");
+    let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
+    assert_eq!(delivery.routing_key, client.as_str(), "it says whose it is");
+    let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
+    assert_eq!(replies.as_slice()[0].job_id, job_id);
+    assert!(!replies.as_slice()[0].outputs.is_empty(), "with its outputs");
+    delivery.ack().await.unwrap();
+    // It was acknowledged: no other worker runs it again.
+    let late = ground.worker().await;
+    let queue = task_queue(&PoolName::default(), Priority::Normal);
+    assert_eq!(ground.messages_in(&queue).await, 0);
+    assert_eq!(ground.final_job(job_id).await.attempts.len(), 1);
+    assert!(late.is_alive());
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_letter_that_finds_no_room_waits_for_it_and_its_job_does_not_run_again() {
+    let ground = Ground::shared("dead-full").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let broker = ground.broker().await;
+    close_queues(&ground, DEAD_QUEUE, 1).await;
+    let filler = || Message {
+        exchange: DEAD,
+        routing_key: DEAD_KEY.to_owned(),
+        body: b"filler".to_vec(),
+        properties: Properties::default(),
+        mandatory: true,
+    };
+    // A quorum queue counts a little late.
+    let mut fillers = 0;
+    while let Ok(()) = broker.publish(filler()).await {
+        fillers += 1;
+        assert!(fillers < 1000, "the queue takes everything");
+    }
+    let mut handle = fleet.submit(kernels::endless().attempts_max(1)).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    worker.kill_executor().await;
+    assert_eq!(requeues_while_refused(&worker).await, 0);
+    // A quorum queue that was full looks again once something has left it.
+    open_queues(&ground).await;
+    dead_letters(&ground, fillers).await;
+
+    let JobError::Failed(failed) = handle.wait(WAIT).await.unwrap_err() else { panic!("it failed") };
+    assert_eq!((failed.state, failed.attempt), (AttemptState::Dead, 1));
+    let letters = dead_letters(&ground, 1).await;
+    assert!(letters[0].reason.contains("lost executors"), "{letters:?}");
+    assert_eq!(ground.final_job(handle.id()).await.attempts.len(), 1);
+    ground.check_history(1).await;
+}
+
+/// A classic queue does not count, so the message goes back as a copy that does: here to a queue that refuses it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_copy_that_a_classic_queue_refuses_waits_for_room() {
+    let ground = Ground::shared_with("copy-refused", FleetKind::Classic).await;
+    let first = ground.worker().await;
+    let fleet = ground.client_with(Fleet::builder().queue_kind(QueueKind::Classic)).await;
+    let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    close_queues(&ground, &task_queue(&PoolName::default(), Priority::Normal), 0).await;
+    let refused = fleet.submit(kernels::doubles(&[1.0])).await;
+    assert!(matches!(refused, Err(SubmitError::Refused { .. })), "{refused:?}");
+    first.process().signal(Signal::Kill);
+    assert_eq!(first.ended().await, None);
+    let second = ground.worker().await;
+    assert_eq!(requeues_while_refused(&second).await, 0, "it is kept, and does not come again and again");
+    open_queues(&ground).await;
+    let result = handle.wait(WAIT).await.unwrap();
+    assert_eq!(result.attempt, 2);
+    busy::assert_done(&result.outputs);
+    ground.check_history(1).await;
+}

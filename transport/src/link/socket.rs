@@ -1,0 +1,134 @@
+//! The byte stream under a connection: plain or TLS, as lapin would open it, with what the broker sends checked before lapin reads it.
+//!
+//! lapin parses, copies and drops header tables recursively, on stacks that are not ours, so one message with a deep table would end
+//! every process that reads it. It also gives up its connection over a text that is not UTF-8. RabbitMQ passes both on to consumers.
+//! [`content`] changes such messages in place; frames keep their lengths.
+
+use std::{
+    fmt,
+    io::{self, IoSlice},
+    pin::Pin,
+    task::{Context, Poll, ready},
+};
+
+use futures::io::{AsyncRead, AsyncWrite};
+use lapin::AsyncTcpStream;
+
+mod content;
+mod frames;
+mod runtime;
+
+use frames::Frames;
+
+pub(super) use runtime::connect;
+
+/// A whole frame to look at is read in steps of at most this size, so that memory follows the bytes that came and not the length that was
+/// claimed.
+const READ_STEP_BYTES: usize = 16 << 10;
+
+/// A stream whose reader finds no deep table and no text that is not UTF-8.
+pub(super) struct Socket<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> {
+    stream: AsyncTcpStream<S>,
+    frames: Frames,
+    /// A frame that has to be whole before it is handed on, as far as it has come. While it is being read nothing behind it is.
+    held: Vec<u8>,
+    /// How much of `held` was handed on, once it is whole.
+    handed_on: Option<usize>,
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Socket<S> {
+    fn new(stream: AsyncTcpStream<S>) -> Self {
+        Self { stream, frames: Frames::default(), held: Vec::new(), handed_on: None }
+    }
+
+    /// Reads into the reader's own buffer and keeps back a frame that has only begun. Returns how many bytes the reader gets.
+    fn read_through(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Option<usize>>> {
+        let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
+        if read == 0 {
+            return Poll::Ready(Ok(Some(0)));
+        }
+        let released = self.frames.release(&mut buffer[..read]);
+        self.held.extend_from_slice(&buffer[released..read]);
+        Poll::Ready(Ok((released > 0).then_some(released)))
+    }
+
+    /// Reads what the held frame lacks, and not a byte more.
+    fn complete_held(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let have = self.held.len();
+        let lacking = Frames::lacking(&self.held)?.min(READ_STEP_BYTES);
+        self.held.resize(have + lacking, 0);
+        let outcome = Pin::new(&mut self.stream).poll_read(cx, &mut self.held[have..]);
+        let read = match &outcome {
+            Poll::Ready(Ok(read)) => *read,
+            _ => 0,
+        };
+        self.held.truncate(have + read);
+        let read = ready!(outcome)?;
+        // At the end of the stream half a frame is all there will be, and is no frame to its reader either.
+        if read == 0 || self.frames.release(&mut self.held) > 0 {
+            self.handed_on = Some(0);
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    fn hand_on(&mut self, from: usize, buffer: &mut [u8]) -> usize {
+        let count = buffer.len().min(self.held.len() - from);
+        buffer[..count].copy_from_slice(&self.held[from..from + count]);
+        self.handed_on = Some(from + count);
+        if from + count == self.held.len() {
+            self.held.clear();
+            self.handed_on = None;
+        }
+        count
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> AsyncRead for Socket<S> {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<usize>> {
+        let socket = self.get_mut();
+        if buffer.is_empty() {
+            return Poll::Ready(Ok(0));
+        }
+        loop {
+            if let Some(from) = socket.handed_on {
+                return Poll::Ready(Ok(socket.hand_on(from, buffer)));
+            }
+            if !socket.held.is_empty() {
+                ready!(socket.complete_held(cx))?;
+            } else if let Some(read) = ready!(socket.read_through(cx, buffer))? {
+                return Poll::Ready(Ok(read));
+            }
+        }
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> AsyncWrite for Socket<S> {
+    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, slices)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
+    }
+
+    fn poll_close(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.get_mut().stream).poll_close(cx)
+    }
+}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> fmt::Debug for Socket<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Socket").field("held_bytes", &self.held.len()).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

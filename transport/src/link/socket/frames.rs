@@ -1,0 +1,91 @@
+//! Cuts a broker's byte stream into AMQP frames, as far as is needed to look at those with texts and tables. Bodies pass as they come.
+
+use std::io;
+
+use tracing::warn;
+
+use super::content::{self, Changes};
+
+/// Type, channel and length of the payload.
+const HEAD_BYTES: usize = 7;
+/// One byte ends a frame.
+const END_BYTES: usize = 1;
+/// A frame that has to be whole is refused if it claims to be longer. Brokers agree on 128 KiB; an operator may have set more.
+const WHOLE_BYTES_MAX: usize = 16 << 20;
+
+const METHOD: u8 = 1;
+const CONTENT_HEADER: u8 = 2;
+/// No frame: a broker that speaks another version answers with the 8 bytes `AMQP` and its own, and hangs up.
+const PROTOCOL_HEADER: u8 = b'A';
+
+/// Where the stream is in a frame that passes as it comes.
+#[derive(Debug, Default)]
+pub(super) struct Frames {
+    passing: usize,
+}
+
+/// A frame, by its head.
+struct Frame {
+    kind: u8,
+    bytes: usize,
+}
+
+impl Frames {
+    /// Looks at the next bytes of the stream. Returns how many of them, perhaps changed, are ready to be read; the others are the
+    /// beginning of a frame, and come again with the rest of it.
+    pub(super) fn release(&mut self, bytes: &mut [u8]) -> usize {
+        let mut at = 0;
+        loop {
+            let pass = self.passing.min(bytes.len() - at);
+            self.passing -= pass;
+            at += pass;
+            let rest = &mut bytes[at..];
+            match Frame::of(rest) {
+                Some(frame) if !frame.has_to_be_whole() => self.passing = frame.bytes,
+                Some(frame) if frame.bytes <= rest.len() => {
+                    frame.check(&mut rest[..frame.bytes]);
+                    at += frame.bytes;
+                }
+                Some(_) | None => return at,
+            }
+        }
+    }
+
+    /// How much a frame that has begun with these bytes lacks, as far as can be told.
+    pub(super) fn lacking(begun: &[u8]) -> io::Result<usize> {
+        match Frame::of(begun) {
+            None => Ok(HEAD_BYTES - begun.len()),
+            Some(frame) if frame.bytes > WHOLE_BYTES_MAX => {
+                Err(io::Error::new(io::ErrorKind::InvalidData, format!("a frame of {} bytes", frame.bytes)))
+            }
+            Some(frame) => Ok(frame.bytes - begun.len()),
+        }
+    }
+}
+
+impl Frame {
+    fn of(bytes: &[u8]) -> Option<Self> {
+        let (head, _) = bytes.split_first_chunk::<HEAD_BYTES>()?;
+        let [kind, _, _, length @ ..] = *head;
+        let payload = if kind == PROTOCOL_HEADER { 0 } else { u32::from_be_bytes(length) as usize };
+        Some(Self { kind, bytes: HEAD_BYTES + payload + END_BYTES })
+    }
+
+    fn has_to_be_whole(&self) -> bool {
+        matches!(self.kind, METHOD | CONTENT_HEADER)
+    }
+
+    fn check(&self, frame: &mut [u8]) {
+        let payload = HEAD_BYTES..frame.len() - END_BYTES;
+        let Changes { tables, texts } = match self.kind {
+            CONTENT_HEADER => content::check_header(&mut frame[payload]),
+            _ => content::check_method(&mut frame[payload]),
+        };
+        if tables > 0 || texts > 0 {
+            warn!(
+                tables,
+                texts, "a message has tables that are too deep or texts that are not UTF-8, they are read without"
+            );
+        }
+    }
+}

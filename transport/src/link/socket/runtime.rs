@@ -1,0 +1,66 @@
+//! Connecting: lapin's own way to the broker, with a [`Socket`] in between.
+
+use std::{
+    io::{self, Read, Write},
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
+
+use async_rs::{Runtime, Tokio, traits::Reactor, util::RuntimeParts};
+use futures::{
+    Stream,
+    io::{AsyncRead, AsyncWrite},
+};
+use lapin::{
+    AsyncTcpStream, Connection, ConnectionProperties,
+    tcp::{AMQPUriTcpExt, OwnedTLSConfig},
+    uri::AMQPUri,
+};
+
+use super::Socket;
+
+/// The tokio reactor, but for the type of its streams.
+#[derive(Debug, Clone)]
+struct SocketReactor(Tokio);
+
+/// Opens a connection whose streams are [`Socket`]s. Cancelled, lapin's thread may go on with it for as long as the connect timeout lasts.
+pub(in super::super) async fn connect(uri: AMQPUri, properties: ConnectionProperties) -> lapin::Result<Connection> {
+    let tokio = Tokio::current();
+    let runtime = Runtime::new(RuntimeParts::new(tokio.clone(), SocketReactor(tokio.clone())));
+    let plain = Runtime::new(tokio);
+    let open = async move |uri: AMQPUri, _: Runtime<_>| {
+        let tls = OwnedTLSConfig::default();
+        let stream = AMQPUriTcpExt::connect_with_config_async(&uri, tls.as_ref(), &plain).await?;
+        Ok(AsyncTcpStream::Plain(Socket::new(stream)))
+    };
+    Connection::connector(uri, runtime, open, properties).await
+}
+
+impl Reactor for SocketReactor {
+    type TcpStream = Socket<<Tokio as Reactor>::TcpStream>;
+    type Sleep = <Tokio as Reactor>::Sleep;
+
+    /// lapin registers nothing, and the trait's bound has no public name to pass it on under.
+    fn register<H: Read + Write + Send + 'static>(
+        &self,
+        _socket: H,
+    ) -> io::Result<impl AsyncRead + AsyncWrite + Send + Unpin + 'static> {
+        Err::<Self::TcpStream, _>(io::ErrorKind::Unsupported.into())
+    }
+
+    fn sleep(&self, duration: Duration) -> Self::Sleep {
+        self.0.sleep(duration)
+    }
+
+    fn interval(&self, duration: Duration) -> impl Stream<Item = Instant> + Send + 'static {
+        self.0.interval(duration)
+    }
+
+    fn tcp_connect_addr(
+        &self,
+        address: SocketAddr,
+    ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
+        let connecting = self.0.tcp_connect_addr(address);
+        async move { Ok(Socket::new(AsyncTcpStream::Plain(connecting.await?))) }
+    }
+}

@@ -1,0 +1,132 @@
+//! Publishing what a worker owes to a delivery: again and again, with backoff, while the broker refuses it for now.
+//!
+//! A queue that is full and a node that restarts both answer with a nack, and both pass. Until then the delivery is kept: requeued, it
+//! would come back at once, and its jobs would run again to the same refusal. Only the message waits; the jobs' places are free.
+
+use std::{sync::Arc, time::Duration};
+
+use gpufleet_schema::topology::UNCLAIMED_EXCHANGE;
+use gpufleet_transport::{Backoff, Message, PublishError};
+use tokio::time::{Instant, sleep};
+use tracing::{error, warn};
+
+use super::{Supervisor, envelope::Envelope};
+
+/// How long a delivery is kept after its first refusal, for what must not be lost. A person has time to make room, and the broker's own
+/// patience with a delivery (`consumer_timeout`) is 30 minutes by default.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// The same for its replies, which have another place to go to. A node that is killed is back within half of this.
+const REPLY_PATIENCE: Duration = Duration::from_secs(60);
+/// Between a failure and the delivery's return to its queue, the first time. It doubles with each delivery.
+const REQUEUE_WAIT: Duration = Duration::from_secs(1);
+const REQUEUE_WAIT_MAX: Duration = Duration::from_secs(60);
+
+impl Supervisor {
+    /// Publishes what has to be in a queue, and gives up when the delivery's patience is over, or the worker leaves.
+    pub(super) async fn publish_owed(&self, envelope: &Envelope, message: Message) -> Result<(), PublishError> {
+        self.publish_patiently(envelope, &Arc::new(message), PATIENCE, is_refusal).await
+    }
+
+    /// Publishes a reply. One that its client's queue goes on refusing is kept for the client where replies wait whose client has left.
+    pub(super) async fn publish_owed_reply(&self, envelope: &Envelope, reply: Message) -> Result<(), PublishError> {
+        let reply = Arc::new(reply);
+        let refusal = match self.publish_patiently(envelope, &reply, REPLY_PATIENCE, passes_by_itself).await {
+            Err(error) if is_refusal(&error) => error,
+            published => return published,
+        };
+        let client = reply.routing_key.clone();
+        warn!(client, error = %refusal, "reply refused, it is kept among the unclaimed");
+        let kept = Arc::new(Message { exchange: UNCLAIMED_EXCHANGE, ..Arc::unwrap_or_clone(reply) });
+        match self.publish_patiently(envelope, &kept, REPLY_PATIENCE, passes_by_itself).await {
+            Err(error) if is_refusal(&error) => {
+                self.metrics.replies_lost.inc();
+                error!(client, %error, "reply lost, nothing takes it; the ledger has its outcome");
+                Ok(())
+            }
+            published => {
+                self.metrics.replies_kept.inc_by(u64::from(published.is_ok()));
+                published
+            }
+        }
+    }
+
+    async fn publish_patiently(
+        &self,
+        envelope: &Envelope,
+        message: &Arc<Message>,
+        patience: Duration,
+        is_worth_it: fn(&PublishError) -> bool,
+    ) -> Result<(), PublishError> {
+        let mut backoff = Backoff::default();
+        loop {
+            let error = match self.broker.publish(Arc::clone(message)).await {
+                Err(error) if is_worth_it(&error) => error,
+                published => return published,
+            };
+            let wait = backoff.next();
+            let refused_for = envelope.refused_since.get_or_init(Instant::now).elapsed();
+            if matches!(error, PublishError::Unroutable { .. }) {
+                self.make_queues_again(&error).await;
+                if backoff.attempt() == 1 {
+                    continue;
+                }
+            }
+            if refused_for + wait > patience || !envelope.is_live() {
+                return Err(error);
+            }
+            warn!(message_id = envelope.message_id(), %error, ?wait, "the broker refuses a message, it is tried again");
+            if self.leaving.run_until_cancelled(sleep(wait)).await.is_none() {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Somebody deleted a queue that nobody subscribes to.
+    async fn make_queues_again(&self, error: &PublishError) {
+        warn!(%error, "declaring the queues again");
+        if let Err(error) = self.broker.declare_base().await {
+            warn!(%error, "failed to declare them");
+        }
+    }
+
+    /// Waits before a delivery goes back to its queue because of a failure that may last: it comes again at once.
+    pub(super) async fn await_requeue(&self, envelope: &Envelope) {
+        if envelope.is_live() {
+            let _left = self.leaving.run_until_cancelled(sleep(requeue_wait(envelope.delivery_count))).await;
+        }
+    }
+}
+
+/// A queue that is full, a node that is away or a queue that was deleted, but no permission that is missing: each try costs a channel.
+fn passes_by_itself(error: &PublishError) -> bool {
+    matches!(error, PublishError::Nacked { .. } | PublishError::Unroutable { .. })
+}
+
+/// The broker has it not, for reasons that somebody may see to.
+pub(super) fn is_refusal(error: &PublishError) -> bool {
+    match error {
+        PublishError::Nacked { .. } | PublishError::Unroutable { .. } | PublishError::Refused { .. } => true,
+        PublishError::TooLarge { .. }
+        | PublishError::HeaderTooLarge { .. }
+        | PublishError::PropertyTooLong { .. }
+        | PublishError::Timeout { .. }
+        | PublishError::Unknown { .. }
+        | PublishError::Closed => false,
+    }
+}
+
+fn requeue_wait(delivery_count: u64) -> Duration {
+    let doublings = u32::try_from(delivery_count).unwrap_or(u32::MAX).min(u32::BITS - 1);
+    REQUEUE_WAIT.saturating_mul(1 << doublings).min(REQUEUE_WAIT_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivery_that_fails_again_and_again_waits_longer_each_time_up_to_a_minute() {
+        let waits = [0, 1, 2, 5, 6, 14, u64::MAX].map(|count| requeue_wait(count).as_secs());
+        assert_eq!(waits, [1, 2, 4, 32, 60, 60, 60]);
+    }
+}
