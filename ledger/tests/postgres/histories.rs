@@ -146,6 +146,7 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         output_bytes: 4096,
         timings: timings(attempt),
         job: None,
+        printf_output: None,
     })
 }
 

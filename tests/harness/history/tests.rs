@@ -56,6 +56,7 @@ fn finished(job_id: JobId, attempt: u32, state: AttemptState) -> Event {
         output_bytes: 0,
         timings: Timings::default(),
         job: None,
+        printf_output: None,
     })
 }
 

@@ -62,6 +62,7 @@ impl Supervisor {
             output_bytes: job.outputs.iter().map(Returned::bytes).sum::<usize>() as u64,
             timings: job.timings.clone(),
             job: job.ran_on.is_none().then(|| Box::new(self.job_info(job.task, envelope))),
+            printf_output: None,
         }))
     }
 }
@@ -105,6 +106,7 @@ impl Concluded<'_, '_> {
             outputs: self.outputs.iter().map(Returned::as_output).collect(),
             timings: self.timings.clone(),
             ran_on: self.ran_on.clone(),
+            printf_output: None,
         })
     }
 }

@@ -293,6 +293,7 @@ impl Supervisor {
                 outputs: Vec::new(),
                 timings: Timings::default(),
                 ran_on: None,
+                printf_output: None,
             };
             Some((client.as_ref().or(reply_to.as_ref())?.clone(), reply))
         });
@@ -311,6 +312,7 @@ impl Supervisor {
                 output_bytes: 0,
                 timings: Timings::default(),
                 job: None,
+                printf_output: None,
             })
         });
         self.events.send_confirmed(events.collect()).await?;
