@@ -61,7 +61,7 @@ struct Portion<'a, 'b> {
 
 impl<'a, 'b> Portion<'a, 'b> {
     fn push(&mut self, job: Concluded<'a, 'b>) {
-        self.bytes += job.inline_bytes() + job.failure_bytes();
+        self.bytes += job.inline_bytes() + job.failure_bytes() + job.printed_bytes();
         self.jobs.push(job);
     }
 }
