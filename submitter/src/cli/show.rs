@@ -210,6 +210,7 @@ mod tests {
             failure: None,
             retry_at: None,
             output_bytes: None,
+            printf_output: None,
             timings: Some(Timings {
                 queue_us: 1_500,
                 fetch_us: 12_000,

@@ -76,6 +76,7 @@ fn row(attempt: u32, state: AttemptState, superseded: bool) -> AttemptRow {
         retry_at: None,
         output_bytes: Some(0),
         timings: None,
+        printf_output: None,
     }
 }
 
