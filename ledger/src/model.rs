@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptState, JobId, JobState, PoolUse, Timings};
+use gpufleet_schema::{AttemptState, JobId, JobState, PoolUse, PrintfOutput, Timings};
 use serde::Serialize;
 
 /// Which jobs to list, newest first. An empty filter lists all.
@@ -117,6 +117,8 @@ pub struct AttemptRow {
     pub output_bytes: Option<u64>,
     /// Known once the attempt has ended.
     pub timings: Option<Timings>,
+    /// What its kernels printed; none if they printed nothing. Known once the attempt has ended.
+    pub printf_output: Option<PrintfOutput>,
 }
 
 /// Why an attempt did not succeed. Verdict and code are words of `schema::Verdict` and `schema::FailureCode`.

@@ -29,6 +29,8 @@ pub const COMPILE_OPTIONS_MAX: usize = 64;
 pub const FAILURE_MESSAGE_BYTES_MAX: usize = 2 << 10;
 /// The text of a failure (a compile log, an access report) as it travels in replies and events.
 pub const FAILURE_DETAIL_BYTES_MAX: usize = 64 << 10;
+/// What an attempt's kernels printed, as it travels in replies and events: as much as a failure's text.
+pub const PRINTF_OUTPUT_BYTES_MAX: usize = 64 << 10;
 /// One buffer on the device. Checked before anything is multiplied further.
 pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
 pub const TIME_LIMIT_MS_MAX: u64 = 7 * 24 * 3600 * 1000;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptState, Failure, JobId, PoolName, Priority, Program, RanOn, Task, Timings, WorkerName,
+    AttemptState, Failure, JobId, PoolName, PrintfOutput, Priority, Program, RanOn, Task, Timings, WorkerName,
     text::{recordable, recordable_labels},
 };
 
@@ -87,6 +87,9 @@ pub struct AttemptFinished {
     /// What the job is, where no [`Started`] told it: an attempt that ended before it reached a device. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Box<JobInfo>>,
+    /// What its kernels printed; none if they printed nothing. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printf_output: Option<PrintfOutput>,
 }
 
 /// A worker's heartbeat, sent at start, at intervals and at stop.

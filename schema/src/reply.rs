@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::{
-    AttemptState, JobId, Output, WorkerName,
+    AttemptState, JobId, Output, PrintfOutput, WorkerName,
     bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX},
 };
 
@@ -22,6 +22,9 @@ pub struct Reply<'a> {
     pub timings: Timings,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_on: Option<RanOn>,
+    /// What the attempt's kernels printed; none if they printed nothing. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub printf_output: Option<PrintfOutput>,
 }
 
 /// Why a job did not succeed.
@@ -206,6 +209,7 @@ impl Reply<'_> {
             failure: self.failure,
             timings: self.timings,
             ran_on: self.ran_on,
+            printf_output: self.printf_output,
         }
     }
 }

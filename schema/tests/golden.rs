@@ -10,8 +10,8 @@ use std::{collections::BTreeMap, fs, path::PathBuf};
 use gpufleet_schema::{
     Arg, AttemptFinished, AttemptState, Batch, BlobDigest, Block, Buffer, Command, Data, DeviceSeen, Dtype, Encoding,
     Event, Failure, FailureCode, Grid, Inline, JobId, JobInfo, LargeOutputs, Launch, Limits, Number, Order, Output,
-    OutputData, PoolUse, Priority, Program, RanOn, Reply, Requires, Selection, SigningKey, Started, Submitted, Task,
-    Timings, UtilizationBy, Verdict, WorkerSeen, encoding,
+    OutputData, PoolUse, PrintfOutput, Priority, Program, RanOn, Reply, Requires, Selection, SigningKey, Started,
+    Submitted, Task, Timings, UtilizationBy, Verdict, WorkerSeen, encoding,
 };
 
 fn id(last: u8) -> JobId {
@@ -158,6 +158,7 @@ fn succeeded() -> Reply<'static> {
             module_cached: true,
         },
         ran_on: Some(ran_on()),
+        printf_output: None,
     }
 }
 
@@ -191,6 +192,15 @@ fn blob_reply() -> Reply<'static> {
         timings: Timings { fetch_us: 3100, ..succeeded().timings },
         ..succeeded()
     }
+}
+
+fn printed() -> PrintfOutput {
+    PrintfOutput { text: "thread 0:\tx=1.5 µm\nthread 1:\n".into(), dropped_bytes: 70_000 }
+}
+
+/// Its kernels printed.
+fn printed_reply() -> Reply<'static> {
+    Reply { printf_output: Some(printed()), ..succeeded() }
 }
 
 fn job_info() -> JobInfo {
@@ -234,6 +244,7 @@ fn events() -> Vec<Event> {
             output_bytes: 0,
             timings: succeeded().timings,
             job: None,
+            printf_output: None,
         }),
         Event::WorkerSeen(WorkerSeen {
             worker: "w1".parse().unwrap(),
@@ -328,6 +339,17 @@ fn events_devices() -> Vec<Event> {
     events
 }
 
+/// From a worker that tells what an attempt's kernels printed.
+fn events_printf() -> Vec<Event> {
+    let mut events = events_devices();
+    for event in &mut events {
+        if let Event::AttemptFinished(finished) = event {
+            finished.printf_output = Some(printed());
+        }
+    }
+    events
+}
+
 fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
     for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
         let body = golden(name, extension, || match encoding {
@@ -368,6 +390,7 @@ fn replies_of_version_1_read_as_they_always_did() {
     check_replies("reply-succeeded", &Batch::One(succeeded()));
     check_replies("reply-failed", &Batch::One(failed()));
     check_replies("reply-blob", &Batch::One(blob_reply()));
+    check_replies("reply-printf", &Batch::One(printed_reply()));
     check_replies("reply-list", &Batch::Many(vec![succeeded(), failed()]));
 }
 
@@ -378,6 +401,7 @@ fn events_of_version_1_read_as_they_always_did() {
         ("events-ran-on", events_ran_on()),
         ("events-user", events_user()),
         ("events-devices", events_devices()),
+        ("events-printf", events_printf()),
     ] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());
         assert_eq!(encoding::decode_events(&body).unwrap(), events, "{name}");

@@ -6,8 +6,8 @@ use std::collections::BTreeMap;
 
 use gpufleet_schema::{
     Arg, AttemptState, Batch, BlobDigest, Block, Buffer, Data, Dtype, Encoding, Failure, FailureCode, Grid, Inline,
-    JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, Program, Reply, Requires, Signature, Task,
-    Timings, Verdict,
+    JobId, LargeOutputs, Launch, Limits, Number, Output, OutputData, PrintfOutput, Program, Reply, Requires, Signature,
+    Task, Timings, Verdict,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -150,8 +150,10 @@ fn reply() -> impl Strategy<Value = Reply<'static>> {
         launches_us,
         ..Timings::default()
     });
-    (any::<u32>(), select(AttemptState::ALL.to_vec()), vec(output, 0..3), option::of(failure), timings).prop_map(
-        |(attempt, state, outputs, failure, timings)| Reply {
+    let printed = (text(), any::<u64>()).prop_map(|(text, dropped_bytes)| PrintfOutput { text, dropped_bytes });
+    let state = select(AttemptState::ALL.to_vec());
+    (any::<u32>(), state, vec(output, 0..3), option::of(failure), timings, option::of(printed)).prop_map(
+        |(attempt, state, outputs, failure, timings, printf_output)| Reply {
             version: 1,
             job_id: JobId::new(),
             attempt,
@@ -160,6 +162,7 @@ fn reply() -> impl Strategy<Value = Reply<'static>> {
             outputs,
             timings,
             ran_on: None,
+            printf_output,
         },
     )
 }

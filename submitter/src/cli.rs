@@ -21,8 +21,10 @@ mod json;
 mod kernels;
 mod keygen;
 mod local;
+mod logs;
 mod options;
 mod output;
+mod printed;
 mod quantity;
 mod show;
 mod spec;
@@ -60,6 +62,7 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::Blobs(options) => block_on(blobs::run(&options)),
         Command::History(options) => block_on(history::run(&options)),
         Command::Show(options) => block_on(show::run(&options)),
+        Command::Logs(options) => block_on(logs::run(&options)),
         Command::Local(options) => block_on(local::run(&options)),
         Command::Cancel(options) => block_on(cancel::run(&options)),
         Command::Dead(options) => block_on(dead::run(&options)),

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{AttemptState, Failure, JobId, RanOn, Timings};
+use gpufleet_schema::{AttemptState, Failure, JobId, PrintfOutput, RanOn, Timings};
 
 use crate::{Array, ArrayError, Element, client::Connection, inbox::Awaited, receipt::Receipt};
 
@@ -29,6 +29,8 @@ pub struct JobResult {
     pub attempt: u32,
     pub timings: Timings,
     pub ran_on: Option<RanOn>,
+    /// What its kernels printed; none if they printed nothing.
+    pub printf_output: Option<PrintfOutput>,
     /// From the call of `submit` to the reply's arrival, by this process's clock.
     pub round_trip: Duration,
     pub outputs: Vec<(String, Array)>,
@@ -43,6 +45,8 @@ pub struct FailedJob {
     pub failure: Option<Failure>,
     pub timings: Timings,
     pub ran_on: Option<RanOn>,
+    /// What its kernels printed before it ended.
+    pub printf_output: Option<PrintfOutput>,
     pub round_trip: Duration,
 }
 
@@ -130,6 +134,14 @@ impl JobError {
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Failed(failed) => failed.failure.as_ref(),
+            Self::DeadlinePassed { .. } | Self::BadReply { .. } | Self::Closed { .. } => None,
+        }
+    }
+
+    /// What the job's kernels printed before it failed.
+    pub fn printf_output(&self) -> Option<&PrintfOutput> {
+        match self {
+            Self::Failed(failed) => failed.printf_output.as_ref(),
             Self::DeadlinePassed { .. } | Self::BadReply { .. } | Self::Closed { .. } => None,
         }
     }

@@ -150,6 +150,7 @@ mod tests {
             outputs: vec![Output { name: "y".to_owned(), dtype: Dtype::U8, shape: vec![2], data: data.into() }],
             timings: Timings::default(),
             ran_on: None,
+            printf_output: None,
         }
     }
 

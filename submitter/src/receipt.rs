@@ -75,6 +75,7 @@ fn outcome(arrived: Arrived, submitted: Instant) -> Result<JobResult, JobError> 
             failure: reply.failure,
             timings: reply.timings,
             ran_on: reply.ran_on,
+            printf_output: reply.printf_output,
             round_trip,
         })));
     }
@@ -89,6 +90,7 @@ fn outcome(arrived: Arrived, submitted: Instant) -> Result<JobResult, JobError> 
         attempt: reply.attempt,
         timings: reply.timings,
         ran_on: reply.ran_on,
+        printf_output: reply.printf_output,
         round_trip,
         outputs: outputs.collect(),
     })

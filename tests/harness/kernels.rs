@@ -7,6 +7,7 @@ use gpufleet_schema::{Buffer, Data, Dtype, Inline, Program, Task};
 
 const DOUBLES: &str = include_str!("ptx/doubles.ptx");
 const ENDLESS: &str = include_str!("ptx/endless.ptx");
+const SAY: &str = include_str!("../../worker/tests/executor/say.ptx");
 const WILD_WRITE: &str = include_str!("ptx/wild_write.ptx");
 
 /// `y[i] = 2 · x[i]`.
@@ -36,6 +37,23 @@ pub fn saxpy() -> Task<'static> {
         buffers: vec![buffer("x"), buffer("y")],
         ..Task::new(Program::Catalog("saxpy".into()))
     }
+}
+
+/// What [`says`] does once it has printed.
+#[derive(Debug, Clone, Copy)]
+pub enum Then {
+    Return = 0,
+    Trap = 1,
+    Spin = 2,
+}
+
+/// Prints [`said`].
+pub fn says(mark: u32, lines: u32, then: Then) -> Job {
+    Job::ptx(SAY).entry("say").blocks([1]).block([1]).arg(mark).arg(lines).arg(then as u32)
+}
+
+pub fn said(mark: u32, lines: u32) -> String {
+    (0..lines).map(|line| format!("job {mark} line {line}\n")).collect()
 }
 
 /// A kernel that never ends.

@@ -34,6 +34,7 @@ mod policy;
 mod pools;
 mod postgres_lost;
 mod prefetch;
+mod printing;
 mod quarantine;
 mod queue_kinds;
 mod refused_outcomes;

@@ -1,6 +1,6 @@
 //! The executor: a child process that owns one device, and the supervisor's handle to it.
 //!
-//! The supervisor's side ([`handle`], [`keeper`], [`staging`], [`programs`]) never touches CUDA. The child's side ([`child`], [`cuda`])
+//! The supervisor's side ([`handle`], [`keeper`], [`printer`], [`staging`], [`programs`]) never touches CUDA. The child's side ([`child`], [`cuda`])
 //! knows CUDA and the socket to its supervisor, and nothing of AMQP or of Postgres. A CUDA context that has seen a bad access is beyond
 //! repair until its process ends; that is why it has a process of its own: the child says what happened and exits, and the
 //! supervisor starts another.
@@ -27,6 +27,7 @@ mod keeper;
 mod link;
 mod loss;
 mod outgoing;
+mod printer;
 mod programs;
 mod ptx;
 mod sizes;
@@ -35,6 +36,7 @@ pub mod staging;
 
 pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished};
 pub use loss::{Loss, LostCause, RunError, StartError};
+pub use printer::Printout;
 pub use programs::Key;
 pub use spec::CudaSpec;
 pub use staging::OutputBytes;

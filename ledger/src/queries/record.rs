@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
-use gpufleet_schema::{AttemptState, JobId, JobState, Timings};
+use gpufleet_schema::{AttemptState, JobId, JobState, PrintfOutput, Timings};
 use sqlx::types::Json;
 use uuid::Uuid;
 
@@ -73,6 +73,8 @@ pub(super) struct AttemptRecord {
     pub(super) device_bytes_peak: Option<i64>,
     pub(super) module_cached: Option<bool>,
     pub(super) retry_at: Option<DateTime<Utc>>,
+    pub(super) printf_output: Option<String>,
+    pub(super) printf_dropped_bytes: Option<i64>,
 }
 
 impl From<JobRecord> for JobRow {
@@ -132,6 +134,7 @@ impl From<AttemptRecord> for AttemptRow {
             ),
             retry_at: record.retry_at,
             output_bytes: record.output_bytes.map(i64::unsigned_abs),
+            printf_output: printed(record.printf_output, record.printf_dropped_bytes),
         }
     }
 }
@@ -154,6 +157,10 @@ fn timings(record: &AttemptRecord) -> Option<Timings> {
         device_bytes_peak: record.device_bytes_peak?.unsigned_abs(),
         module_cached: record.module_cached?,
     })
+}
+
+fn printed(text: Option<String>, dropped_bytes: Option<i64>) -> Option<PrintfOutput> {
+    Some(PrintfOutput { text: text?, dropped_bytes: dropped_bytes?.unsigned_abs() })
 }
 
 fn failure(

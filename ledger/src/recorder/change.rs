@@ -7,8 +7,8 @@ use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, DeviceSeen, Failure, JobInfo, JobState, RanOn, Started, Timings, UtilizationBy,
-    WorkerName, WorkerSeen,
+    AttemptFinished, AttemptState, DeviceSeen, Failure, JobInfo, JobState, PrintfOutput, RanOn, Started, Timings,
+    UtilizationBy, WorkerName, WorkerSeen,
     text::{recordable, recordable_labels},
 };
 
@@ -83,7 +83,15 @@ pub(super) struct End {
     pub(super) failure_line: Option<i32>,
     pub(super) retry_at: Option<DateTime<Utc>>,
     pub(super) output_bytes: i64,
+    pub(super) printed: Option<Printed>,
     pub(super) timings: Spans,
+}
+
+/// What the attempt's kernels printed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Printed {
+    pub(super) text: String,
+    pub(super) dropped_bytes: i64,
 }
 
 /// Where an attempt runs or ran. It is taken whole from one event, never put together from two.
@@ -201,6 +209,7 @@ impl End {
             failure_line: line.map(|line| int("failure.line", line)).transpose()?,
             failure,
             output_bytes: big("output_bytes", event.output_bytes)?,
+            printed: event.printf_output.as_ref().and_then(Printed::of),
             timings: Spans::of(&event.timings)?,
         })
     }
@@ -209,6 +218,14 @@ impl End {
     /// under its old number.
     pub(super) fn is_final(&self) -> bool {
         self.state != AttemptState::Lost
+    }
+}
+
+impl Printed {
+    /// Within its bounds, whoever sent it.
+    fn of(said: &PrintfOutput) -> Option<Self> {
+        let PrintfOutput { text, dropped_bytes } = said.recordable()?;
+        Some(Self { text, dropped_bytes: i64::try_from(dropped_bytes).unwrap_or(i64::MAX) })
     }
 }
 

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, DeviceSeen, Event, Failure, FailureCode, JobId, JobInfo, JobState, PoolName,
-    PoolUse, Priority, RanOn, Started, Submitted, Timings, UtilizationBy, Verdict, WorkerName, WorkerSeen,
+    PoolUse, PrintfOutput, Priority, RanOn, Started, Submitted, Timings, UtilizationBy, Verdict, WorkerName,
+    WorkerSeen,
 };
 use proptest::{collection::vec, option, prelude::*, sample::select};
 use uuid::Uuid;
@@ -146,7 +147,14 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         output_bytes: 4096,
         timings: timings(attempt),
         job: None,
+        printf_output: printed(attempt, state),
     })
+}
+
+/// Every end of an attempt has a text of its own, and some have none.
+pub fn printed(attempt: u32, state: AttemptState) -> Option<PrintfOutput> {
+    let text = format!("attempt {attempt}\n{state}\n");
+    (attempt % 3 != 2).then(|| PrintfOutput { text, dropped_bytes: 1000 * u64::from(attempt) })
 }
 
 /// Every one of them another, so that none can pass for its neighbour.

@@ -5,7 +5,10 @@ use std::{collections::BTreeMap, time::Duration};
 
 use chrono::Utc;
 use gpufleet_ledger::{AttemptRow, HistoryFilter, JobDetail, Ledger, WorkerFilter, WorkerRow, recorder::Store};
-use gpufleet_schema::{AttemptFinished, AttemptState, Event, JobId, JobInfo, JobState, RanOn};
+use gpufleet_schema::{
+    AttemptFinished, AttemptState, Event, JobId, JobInfo, JobState, PrintfOutput, RanOn,
+    bounds::PRINTF_OUTPUT_BYTES_MAX,
+};
 use proptest::{
     prelude::*,
     test_runner::{Config, TestRunner},
@@ -54,9 +57,10 @@ fn check(detail: &JobDetail, expected: &histories::Expected) {
     let ends: BTreeMap<u32, (AttemptState, bool)> =
         detail.attempts.iter().map(|attempt| (attempt.attempt, (attempt.state, attempt.superseded))).collect();
     assert_eq!(ends, expected.ends);
-    for AttemptRow { attempt, state, timings, failure, .. } in &detail.attempts {
-        let told = (*state != AttemptState::Running).then(|| histories::timings(*attempt));
-        assert_eq!(*timings, told);
+    for AttemptRow { attempt, state, timings, failure, printf_output, .. } in &detail.attempts {
+        let has_ended = *state != AttemptState::Running;
+        assert_eq!(*timings, has_ended.then(|| histories::timings(*attempt)));
+        assert_eq!(*printf_output, histories::printed(*attempt, *state).filter(|_| has_ended));
         assert_eq!(failure.is_some(), !matches!(state, AttemptState::Running | AttemptState::Succeeded));
     }
 }
@@ -132,6 +136,36 @@ async fn the_first_final_outcome_wins_and_a_later_one_is_superseded() {
     assert_eq!(after.job.attempt, Some(2));
     let superseded: Vec<_> = after.attempts.iter().map(|row| (row.attempt, row.state, row.superseded)).collect();
     assert_eq!(superseded, [(1, AttemptState::Failed, true), (2, AttemptState::Succeeded, false)]);
+}
+
+#[tokio::test]
+async fn what_an_attempt_printed_is_kept_with_the_end_that_counts_and_within_its_bounds() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = info(id(1, 0, Some(AT)), AT);
+    let end = |state, at_ms, printf_output| match finished(job.job_id, 1, state, at_ms) {
+        Event::AttemptFinished(end) => Event::AttemptFinished(AttemptFinished { printf_output, ..end }),
+        other => other,
+    };
+    let text = |text: &str| Some(PrintfOutput { text: text.to_owned(), dropped_bytes: 7 });
+    let lost = end(AttemptState::Lost, AT + 5, text("half of it"));
+    // Sent by somebody who knows no bounds.
+    let endless = PrintfOutput { text: "\0".repeat(PRINTF_OUTPUT_BYTES_MAX), dropped_bytes: u64::MAX };
+    let ended = end(AttemptState::Succeeded, AT + 9, Some(endless.clone()));
+    let later = end(AttemptState::Failed, AT + 12, text("a rival"));
+    let recorded = async || ledger.job(job.job_id).await.unwrap().unwrap().attempts[0].printf_output.clone();
+    record(&mut store, std::slice::from_ref(&lost), &[]).await;
+    assert_eq!(recorded().await, text("half of it"));
+    for events in [vec![ended.clone()], vec![later, ended, lost]] {
+        record(&mut store, &events, &[]).await;
+        let kept = recorded().await.unwrap();
+        assert_eq!(kept.text, endless.recordable().unwrap().text);
+        assert!(kept.text.len() <= PRINTF_OUTPUT_BYTES_MAX && kept.text.starts_with('\u{fffd}'));
+        assert_eq!(kept.dropped_bytes, i64::MAX as u64);
+    }
+    let second = info(id(2, 0, Some(AT)), AT);
+    record(&mut store, &[started(&second, 1, AT)], &[]).await;
+    assert_eq!(ledger.job(second.job_id).await.unwrap().unwrap().attempts[0].printf_output, None);
 }
 
 #[tokio::test]

@@ -205,5 +205,6 @@ pub fn succeeded(job_id: JobId) -> Event {
         output_bytes: 16,
         timings: Timings { launches_us: vec![5], total_us: 50, ..Timings::default() },
         job: None,
+        printf_output: None,
     })
 }

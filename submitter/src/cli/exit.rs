@@ -26,7 +26,7 @@ pub enum Exit {
     Broker = 7,
     /// The ledger can't be reached, or refused.
     Ledger = 8,
-    /// There is no such job or worker, or what was given of an id stands for several jobs.
+    /// There is no such job, attempt or worker, or what was given of an id stands for several jobs.
     NotFound = 9,
     /// The job failed by the fleet's fault: its device or executor was lost, too often.
     FleetFailed = 10,
@@ -46,7 +46,7 @@ Exit codes:
     6  the wait's deadline passed; the job goes on, a cancellation stands
     7  the broker can't be reached or refused
     8  the ledger can't be reached or refused
-    9  there is no such job or worker, or several jobs have ids that begin like that
+    9  there is no such job, attempt or worker, or several jobs have ids that begin like that
    10  the job failed by the fleet's fault: device, executor or blob store lost
   130  Ctrl-C; a job that was waited for goes on";
 

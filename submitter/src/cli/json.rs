@@ -13,7 +13,8 @@ goes away.
   round_trip_us  from submitting to the reply, by this machine's clock
   outputs        a list of name, dtype, shape, file
   failure        verdict (user, timeout, out_of_memory, device, infrastructure), code, message,
-                 detail (a log), line (of the program)";
+                 detail (a log), line (of the program)
+  printf_output  what its kernels printed: text (the first 64 KiB), dropped_bytes (after it)";
 
 /// What `gpufleet history -o json` prints.
 pub const HISTORY: &str = "\
@@ -33,7 +34,7 @@ JSON: one object. What is not known is null. Fields may be added, none goes away
   attempts  a list, the first one first: attempt (its number; a job that leaves a list of jobs
             leaves a gap), state (running, succeeded, failed, cancelled, expired, dead or
             lost), superseded, worker, is_unheard, device, device_name, emulated, started_at,
-            finished_at, failure, retry_at, output_bytes, timings (as in
+            finished_at, failure, retry_at, output_bytes, timings and printf_output (as in
             `gpufleet submit -o json`)";
 
 /// What `gpufleet workers -o json` prints.

@@ -6,7 +6,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpufleet::QueueKind;
 
 use super::{
-    blobs, cancel, completions, dead, environment, exit, history, kernels, keygen, local, show, submit, workers,
+    blobs, cancel, completions, dead, environment, exit, history, kernels, keygen, local, logs, show, submit, workers,
 };
 
 /// Submit GPU jobs from a machine without a GPU, and see what became of them.
@@ -23,6 +23,7 @@ pub enum Command {
     Cancel(cancel::Options),
     History(history::Options),
     Show(show::Options),
+    Logs(logs::Options),
     Workers(workers::Options),
     Dead(dead::Options),
     /// Submit dead jobs again; the same as `gpufleet dead replay`

@@ -11,7 +11,7 @@ use super::{
     history::{UNHEARD, device},
     json,
     options::{Format, LedgerOptions},
-    output, quantity,
+    output, printed, quantity,
     waiting::Spinner,
 };
 
@@ -34,22 +34,27 @@ const UNHEARD_AT_LENGTH: &str = "unknown: it was running, and its worker is not 
 const BAR_INDENT: usize = 35;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    let detail = find(&options.id, &options.ledger).await?;
+    match options.output {
+        Format::Table => output::emit(&describe(&detail, output::stdout_width()))?,
+        Format::Json => output::emit_json(&*detail)?,
+    }
+    Ok(Exit::Success)
+}
+
+/// The job whose id begins like this.
+pub(super) async fn find(id: &str, options: &LedgerOptions) -> Result<Box<JobDetail>, Complaint> {
     let work = async {
-        let ledger = connection::ledger(&options.ledger).await?;
-        let found = ledger.job_by_prefix(&options.id).await.map_err(|error| connection::ledger_complaint(&error));
+        let ledger = connection::ledger(options).await?;
+        let found = ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error));
         ledger.close().await;
         found
     };
-    let detail = match Spinner::new("reading the job").around(work).await? {
-        PrefixMatch::One(detail) => detail,
-        PrefixMatch::None => return Err(missing(&options.id)),
-        PrefixMatch::Many(jobs) => return Err(ambiguous(&options.id, &jobs)),
-    };
-    match options.output {
-        Format::Table => output::emit(&describe(&detail, output::stdout_width()))?,
-        Format::Json => output::emit_json(&detail)?,
+    match Spinner::new("reading the job").around(work).await? {
+        PrefixMatch::One(detail) => Ok(detail),
+        PrefixMatch::None => Err(missing(id)),
+        PrefixMatch::Many(jobs) => Err(ambiguous(id, &jobs)),
     }
-    Ok(Exit::Success)
 }
 
 fn missing(id: &str) -> Complaint {
@@ -100,6 +105,8 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
         text.push('\n');
         let is_last = index + 1 == detail.attempts.len();
         text.push_str(&describe_attempt(attempt, is_last && !job.state.is_final(), width));
+        let logs = || format!("gpufleet logs {} --attempt {}", job.job_id, attempt.attempt);
+        text.extend(attempt.printf_output.iter().map(|printed| printed::beginning(printed, &logs())));
     }
     text
 }
@@ -188,14 +195,14 @@ impl Lines {
 }
 
 #[cfg(test)]
-mod tests {
-    use gpufleet::schema::JobState;
+pub(super) mod tests {
+    use gpufleet::schema::{JobState, PrintfOutput};
     use gpufleet_ledger::JobRow;
 
     use super::*;
     use crate::cli::history::tests::job;
 
-    fn attempt() -> AttemptRow {
+    pub(in crate::cli) fn attempt() -> AttemptRow {
         AttemptRow {
             attempt: 2,
             state: AttemptState::Succeeded,
@@ -210,6 +217,7 @@ mod tests {
             failure: None,
             retry_at: None,
             output_bytes: None,
+            printf_output: None,
             timings: Some(Timings {
                 queue_us: 1_500,
                 fetch_us: 12_000,
@@ -244,7 +252,8 @@ mod tests {
             ..attempt()
         };
         let job = job("01990f3e-0000-7000-8000-000000000001");
-        let detail = JobDetail { job, attempts: vec![lost, attempt()] };
+        let printf_output = Some(PrintfOutput { text: "x=1.5\nx=2\n".to_owned(), dropped_bytes: 70_000 });
+        let detail = JobDetail { job, attempts: vec![lost, AttemptRow { printf_output, ..attempt() }] };
         insta::assert_snapshot!(describe(&detail, None));
         let narrow = describe(&detail, Some(50));
         assert!(narrow.lines().filter(|line| line.contains('█')).all(|line| line.chars().count() <= 50), "{narrow}");

@@ -52,6 +52,7 @@ impl Scene {
             outputs,
             timings: Timings::default(),
             ran_on: None,
+            printf_output: None,
         }
     }
 

@@ -56,6 +56,7 @@ fn finished(job_id: JobId, attempt: u32, state: AttemptState) -> Event {
         output_bytes: 0,
         timings: Timings::default(),
         job: None,
+        printf_output: None,
     })
 }
 
@@ -75,6 +76,7 @@ fn row(attempt: u32, state: AttemptState, superseded: bool) -> AttemptRow {
         retry_at: None,
         output_bytes: Some(0),
         timings: None,
+        printf_output: None,
     }
 }
 

@@ -123,7 +123,9 @@ pub(super) fn weight(event: &Event) -> usize {
             Event::AttemptFinished(finished) => {
                 let failure = finished.failure.as_ref();
                 let texts = failure.map_or(0, |f| f.message.len() + f.detail.as_ref().map_or(0, String::len));
+                let printed = finished.printf_output.as_ref().map_or(0, |printed| printed.text.len() + 40);
                 texts
+                    + printed
                     + finished.worker.as_str().len()
                     + finished.timings.launches_us.len() * 9
                     + ran_on(finished.ran_on.as_ref())
@@ -150,9 +152,9 @@ mod tests {
     use std::sync::Arc;
 
     use gpufleet_schema::{
-        AttemptFinished, AttemptState, Failure, FailureCode, JobId, PoolUse, Priority, Submitted, Timings, Verdict,
-        WorkerSeen,
-        bounds::{LABELS_MAX, NAME_BYTES_MAX, TEXT_BYTES_MAX},
+        AttemptFinished, AttemptState, Failure, FailureCode, JobId, PoolUse, PrintfOutput, Priority, Submitted,
+        Timings, Verdict, WorkerSeen,
+        bounds::{LABELS_MAX, NAME_BYTES_MAX, PRINTF_OUTPUT_BYTES_MAX, TEXT_BYTES_MAX},
     };
     use tokio::sync::{Semaphore, oneshot};
 
@@ -213,7 +215,15 @@ mod tests {
             output_bytes: 0,
             timings: Timings { queue_us: u64::MAX, launches_us: vec![u64::MAX; 1024], ..Timings::default() },
             job: Some(Box::new(job)),
+            printf_output: None,
         })
+    }
+
+    /// The end of a job that printed all that is kept.
+    fn printed() -> Event {
+        let Event::AttemptFinished(finished) = refused() else { unreachable!() };
+        let printf_output = PrintfOutput::of(&[b'x'; 2 * PRINTF_OUTPUT_BYTES_MAX], 0);
+        Event::AttemptFinished(AttemptFinished { printf_output, failure: None, job: None, ..finished })
     }
 
     fn seen() -> Event {
@@ -250,7 +260,7 @@ mod tests {
 
     #[test]
     fn no_event_weighs_less_than_its_bytes() {
-        for event in [refused(), seen()] {
+        for event in [refused(), printed(), seen()] {
             let bytes = encoding::encode_events(std::slice::from_ref(&event)).unwrap().len();
             assert!(weight(&event) >= bytes, "{} for {bytes}: {event:?}", weight(&event));
             assert!(weight(&event) < 2 * bytes, "{} for {bytes}: {event:?}", weight(&event));
@@ -259,16 +269,18 @@ mod tests {
 
     #[test]
     fn a_batch_can_be_sent_whatever_parcel_came_last() {
-        let parcels = parcels(vec![refused(); 1024]);
-        assert!(parcels.len() > 1024 * weight(&refused()) / BYTES_MAX - 1);
-        let mut batch = Batch::default();
-        while !batch.is_full() {
-            let parcel = parcels[0].clone();
-            let bytes = parcel.iter().map(weight).sum();
-            assert!(bytes <= PARCEL_BYTES_MAX);
-            batch.add(parcel, bytes, room(), None);
+        for event in [refused(), printed()] {
+            let parcels = parcels(vec![event.clone(); 1024]);
+            assert!(parcels.len() > 1024 * weight(&event) / BYTES_MAX - 1);
+            let mut batch = Batch::default();
+            while !batch.is_full() {
+                let parcel = parcels[0].clone();
+                let bytes = parcel.iter().map(weight).sum();
+                assert!(bytes <= PARCEL_BYTES_MAX);
+                batch.add(parcel, bytes, room(), None);
+            }
+            batch.message().unwrap().check(MESSAGE_BYTES_MAX).unwrap();
         }
-        batch.message().unwrap().check(MESSAGE_BYTES_MAX).unwrap();
         assert_eq!(PARCEL_BYTES_MAX + BYTES_MAX, MESSAGE_BYTES_MAX);
     }
 

@@ -29,6 +29,7 @@ use super::{
         library::DriverLibrary,
         memory::{Chore, Memory, TellError},
         pinned::PinnedSegment,
+        printing::{Began, Printing},
         program::Program,
         waits::Waits,
     },
@@ -70,7 +71,7 @@ enum ChildError {
     Nonsense(String),
     #[error("could not set up: {0}")]
     Cuda(CudaError),
-    #[error("could not start a lane: {0}")]
+    #[error("could not start a thread: {0}")]
     Thread(io::Error),
     #[error("could not map a segment: {0}")]
     Segment(io::Error),
@@ -97,6 +98,7 @@ fn serve(args: &Args) -> Result<(), ChildError> {
         }
     };
     let chores = start_chores(&common, &outgoing)?;
+    Printing::start(&common.printing).map_err(ChildError::Thread)?;
     let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores)));
     let lanes = match start_lanes(args.lanes.max(1) + 1, &common, &inbox, &outgoing) {
         // There may be room for a context and none for a stream.
@@ -139,7 +141,8 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
     let memory = Memory::new(arena);
     let report = memory.first_report().map_err(device::refused)?;
     let waits = Waits::new(outgoing);
-    Ok((Arc::new(Common { library, device, memory, waits, outgoing: Arc::clone(outgoing) }), report))
+    let printing = Printing::new(&library);
+    Ok((Arc::new(Common { library, device, memory, waits, printing, outgoing: Arc::clone(outgoing) }), report))
 }
 
 /// What the driver shows to this process.
@@ -227,6 +230,7 @@ fn run_lane(
         // A statement of its own: the inbox is free again before the job runs.
         let next = inbox.lock().expect("nobody panics while holding the inbox").next_job()?;
         let Some(work) = next else { return Ok(()) };
+        let printing = work.run.prints.then(|| common.printing.begin());
         let (outcome, timings) = match lane.run(common, &work) {
             Ok(ended) => ended,
             Err(error) => fault::die(outgoing, &common.library, error, Seen::ByJob(work.run.job)),
@@ -235,7 +239,7 @@ fn run_lane(
         let job = run.job;
         // Before the answer: once the supervisor has it, it may drop the segments and the program of this job.
         drop((program, segments));
-        common.library.print_what_kernels_printed();
+        printing.map(Began::end);
         // Before the answer too: until it comes, the supervisor counts all that the job declared.
         if let Err(error) = common.tell_memory(|| common.waits.waits(job)) {
             fault::die(outgoing, &common.library, error, Seen::ByJob(job));

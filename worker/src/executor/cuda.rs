@@ -16,5 +16,6 @@ pub(super) mod module;
 pub(super) mod pinned;
 mod preparation;
 mod prepared;
+pub(super) mod printing;
 pub(super) mod program;
 pub(super) mod waits;

@@ -16,6 +16,7 @@ use super::{
     keeper::Keeper,
     loss::{Loss, LostCause},
     outgoing::Outgoing,
+    printer::{Printer, Turn},
     programs::{Claim, Code, Key, Programs},
 };
 use crate::{
@@ -36,6 +37,7 @@ pub(super) struct Shared {
     pub device: DeviceInfo,
     pub keeper: Keeper,
     pub outgoing: Outgoing,
+    pub printer: Arc<Printer>,
     pub state: Mutex<State>,
     /// Set once, when the child is gone and every job has its answer.
     pub lost: watch::Sender<Option<Loss>>,
@@ -83,6 +85,8 @@ pub(super) struct Pending {
     pub answer: oneshot::Sender<Ended>,
     pub program: Key,
     pub entries: Vec<String>,
+    /// Of a job that may print.
+    pub turn: Option<Turn>,
     /// Kept here as well as in `run`, so that a cancelled `run` does not free what the child may still write to.
     pub _slot: Arc<Slot>,
     pub _lanes: OwnedSemaphorePermit,
@@ -199,6 +203,7 @@ impl Shared {
             return Err(too_large(&error));
         }
         let job = run.job;
+        pending.turn.iter().for_each(|turn| self.printer.begin(turn));
         match Frame::encode(&ToExecutor::Run(run), None) {
             Ok(frame) => {
                 state.pending.insert(job, pending);

@@ -24,6 +24,7 @@ use super::{
     link,
     loss::{Loss, RunError, StartError},
     outgoing::Outgoing,
+    printer::{Printer, Printout},
     programs::{Code, Key},
     staging::{Header, Layout, OutputBytes},
 };
@@ -94,6 +95,8 @@ pub struct ExecutorJob<'a> {
     pub time_limit: Duration,
     /// Run with nothing beside it, so that a fault can only be its own. For suspects ([`LostCause::Suspect`]).
     pub alone: bool,
+    /// For a program that may print: where what it printed is left. Such jobs run one at a time.
+    pub printout: Option<&'a Printout>,
     /// What the executor may keep for later jobs while this one runs; see [`MemoryReport`].
     pub kept_max: u64,
     /// Where the blobs are that the task names.
@@ -138,7 +141,11 @@ impl ExecutorOptions {
 impl Executor {
     /// Starts a child and waits until it has its device. Cancelling kills the child.
     pub async fn start(options: ExecutorOptions) -> Result<(Self, DeviceInfo), StartError> {
-        let (ward, mut incoming, writer) = Ward::spawn(command(&options)).await.map_err(StartError::Spawn)?;
+        let (printer, stdout) = Printer::new().map_err(StartError::Spawn)?;
+        let spawning = Ward::spawn(command(&options), Some(stdout));
+        let (ward, mut incoming, writer) = spawning.await.map_err(StartError::Spawn)?;
+        let printer = Arc::new(printer);
+        tokio::spawn(Arc::clone(&printer).read());
         let first = match timeout(options.ready_deadline, link::receive(&mut incoming)).await {
             Ok(first) => first,
             Err(_) => return Err(StartError::Timeout { deadline: options.ready_deadline }),
@@ -162,6 +169,7 @@ impl Executor {
             keeper: ward.release(),
             slab: Slab::new(Box::new(Announcer(outgoing.clone()))),
             outgoing,
+            printer,
             state: Mutex::default(),
             lost: watch::Sender::new(None),
             lanes: Arc::new(Semaphore::new(options.lanes())),
@@ -283,6 +291,11 @@ impl Executor {
         let code = code(&job.task.program, compiled).map_err(Stop::failed)?;
         let layout = Layout::of(job.task).map_err(Stop::failed)?;
         let waiting = Instant::now();
+        // Whoever waits for this has nothing yet that others wait for.
+        let turn = match job.printout {
+            Some(printout) => Some(shared.unless_over(job.cancel, shared.printer.turn(printout)).await?),
+            None => None,
+        };
         let slot = shared.unless_over(job.cancel, shared.slab.take(layout.bytes)).await?.map_err(no_staging)?;
         let fetching = fetch(job.blobs, layout.blobs(job.task), slot);
         let (mut slot, fetched) = shared.unless_over(job.cancel, fetching).await?.map_err(Stop::failed)?;
@@ -301,11 +314,12 @@ impl Executor {
             answer,
             program: job.program.unwrap_or_else(|| code.key()),
             entries,
+            turn,
             _slot: Arc::clone(&slot),
             _lanes: permit,
         };
         let started = Instant::now();
-        (run.job, run.kept_max) = (id, job.kept_max);
+        (run.job, run.kept_max, run.prints) = (id, job.kept_max, job.printout.is_some());
         shared.submit(run, pending, code, job.time_limit)?;
         let ended = shared.wait(id, ending, job.time_limit, job.cancel).await;
         match ended {

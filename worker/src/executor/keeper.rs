@@ -27,7 +27,7 @@ use super::link::Incoming;
 
 /// How much of what a child prints is kept for the report of its death.
 const TAIL_BYTES_MAX: usize = 16 << 10;
-/// A line longer than this is cut where it is logged; a kernel's `printf` may never end its line.
+/// A line longer than this is cut where it is logged; a failed `assert` may say anything.
 const LINE_BYTES_MAX: u64 = 4 << 10;
 /// A killed process is gone as soon as the kernel has taken back its memory, and what it had of a large GPU takes a while. One that hangs
 /// in a call of a sick GPU's driver may never be.
@@ -101,12 +101,16 @@ impl Keeper {
 }
 
 impl Ward {
-    /// Starts a child whose output goes to the log, with a socket to it as its standard input. The kernel kills it when this process
-    /// ends. Cancelling kills it.
-    pub(crate) async fn spawn(mut command: Command) -> io::Result<(Self, Incoming, OwnedWriteHalf)> {
+    /// Starts a child with a socket to it as its standard input. Its standard error goes to the log, and so does its standard output unless
+    /// that has a reader of its own. The kernel kills it when this process ends. Cancelling kills it.
+    pub(crate) async fn spawn(
+        mut command: Command,
+        stdout: Option<io::PipeWriter>,
+    ) -> io::Result<(Self, Incoming, OwnedWriteHalf)> {
         let (ours, theirs) = StdUnixStream::pair()?;
         let (reader, writer) = io::pipe()?;
-        command.stdin(OwnedFd::from(theirs)).stdout(writer.try_clone()?).stderr(writer).process_group(0);
+        let stdout = stdout.map_or_else(|| writer.try_clone(), Ok)?;
+        command.stdin(OwnedFd::from(theirs)).stdout(stdout).stderr(writer).process_group(0);
         die_with_parent(&mut command);
         let (started, starting) = oneshot::channel();
         thread::Builder::new().name("executor-keeper".into()).spawn(move || keep(command, reader, started))?;
@@ -145,7 +149,7 @@ impl Exit {
     pub(crate) fn describe(&self) -> String {
         let status = self.how();
         match self.tail.lines().rev().find(|line| !line.trim().is_empty()) {
-            // Kernels print too, and a log or a terminal that shows this must not obey them.
+            // A kernel's `assert` is heard here too, and a log or a terminal that shows this must not obey it.
             Some(line) => {
                 format!("{status}; its last words: {}", line.trim().replace(char::is_control, "\u{fffd}"))
             }
@@ -219,7 +223,7 @@ fn read_output(output: io::PipeReader, pid: u32) -> String {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
-        // In quotes and escaped: a kernel prints what it likes, and must not write to a terminal or forge a line of the log.
+        // In quotes and escaped: a kernel's `assert` says what it likes, and must not write to a terminal or forge a line of the log.
         debug!(pid, line = ?String::from_utf8_lossy(&line).trim_end(), "executor printed");
         tail.extend(&line);
         let surplus = tail.len().saturating_sub(TAIL_BYTES_MAX);
@@ -272,7 +276,7 @@ mod tests {
         };
         // SAFETY: between fork and exec the closure makes one system call.
         unsafe { command.pre_exec(keep_open) };
-        drop(futures::poll!(Box::pin(Ward::spawn(command))));
+        drop(futures::poll!(Box::pin(Ward::spawn(command, None))));
         // The pipe ends with the child.
         let ended = tokio::task::spawn_blocking(move || io::copy(&mut reader, &mut io::sink()));
         assert_eq!(tokio::time::timeout(DEADLINE, ended).await.expect("it was killed").unwrap().unwrap(), 0);

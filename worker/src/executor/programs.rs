@@ -10,6 +10,9 @@ const PROGRAMS_MAX: usize = 128;
 /// Their code together, which the executor keeps in its own memory: ordinary ones are some tens of kilobytes.
 const CODE_BYTES_MAX: usize = 256 << 20;
 
+/// What `printf` in CUDA C becomes: a function of the driver's, by its name in PTX and among the symbols of a cubin.
+const PRINT_FUNCTION: &str = "vprintf";
+
 /// What identifies a program: a hash of its kind and its code. The device, and with it the architecture, is the executor's own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(blake3::Hash);
@@ -82,6 +85,15 @@ impl<'a> Code<'a> {
         match self {
             Self::Ptx(text) => ptx::declarations(text).variable_bytes.saturating_add(text.len() as u64),
             Self::Cubin(bytes) | Self::Both { cubin: bytes, .. } => cubin::loaded_bytes(bytes),
+        }
+    }
+
+    /// Whether its kernels can print. Every `printf` calls the device's `vprintf`, which a program has to name; one that names it elsewhere counts
+    /// as well. Of a source the text says it, for both come from one source.
+    pub(crate) fn prints(self) -> bool {
+        match self {
+            Self::Ptx(text) | Self::Both { ptx: text, .. } => text.contains(PRINT_FUNCTION),
+            Self::Cubin(bytes) => bytes.windows(PRINT_FUNCTION.len()).any(|name| name == PRINT_FUNCTION.as_bytes()),
         }
     }
 
@@ -198,6 +210,17 @@ mod tests {
         keys[..3].iter().for_each(|key| programs.release(*key));
         let half = "y".repeat(CODE_BYTES_MAX / 2);
         assert_eq!(programs.claim(Code::Ptx("another").key(), Code::Ptx(&half)).forget, [0, 1]);
+    }
+
+    #[test]
+    fn a_program_that_names_the_function_may_print() {
+        let prints = "{ call.uni (retval0), vprintf, (param0, param1); }";
+        assert!(Code::Ptx(prints).prints() && Code::Cubin(b"\x7fELF\0vprintf\0").prints());
+        assert!(Code::Both { cubin: b"code", ptx: prints }.prints());
+        assert!(!Code::Ptx(".entry print()").prints() && !Code::Cubin(b"\x7fELF\0printf\0").prints());
+        for kernel in gpufleet_kernels::catalog().iter() {
+            assert!(!Code::Ptx(kernel.ptx()).prints(), "{}", kernel.name);
+        }
     }
 
     #[test]

@@ -103,7 +103,7 @@ impl Layout {
                 place: slot.place(self.offsets[*buffer].expect("every output was given a place")),
             })
             .collect();
-        Ok(Run { job, program: 0, buffers, launches, outputs, kept_max: u64::MAX })
+        Ok(Run { job, program: 0, buffers, launches, outputs, kept_max: u64::MAX, prints: false })
     }
 
     /// The outputs of a job that has ended well.

@@ -181,6 +181,8 @@ pub struct Run {
     pub outputs: Vec<OutputPlan>,
     /// What the executor may keep for later jobs while this one runs.
     pub kept_max: u64,
+    /// Its kernels may print. No other such job runs meanwhile.
+    pub prints: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

@@ -123,7 +123,10 @@ mod tests {
         let mut backlog = Backlog::default();
         let push = |backlog: &mut Backlog, ticket, priority| {
             let (pool, allowed) = (PoolId(0), Allowed::ALL);
-            backlog.push(Ticket(ticket), Demand { pool, priority, bytes: 1, alone: false, allowed, returnable: true });
+            backlog.push(
+                Ticket(ticket),
+                Demand { pool, priority, bytes: 1, alone: false, prints: false, allowed, returnable: true },
+            );
         };
         Priority::ALL.into_iter().for_each(|priority| push(&mut backlog, 0, priority));
         let mut counts = [0; 3];

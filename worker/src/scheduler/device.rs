@@ -32,6 +32,8 @@ pub(super) struct Seat {
     was_asked: bool,
     /// A job that runs here wants no neighbours in its process.
     pub(super) exclusive: bool,
+    /// A job that may print runs here.
+    pub(super) printing: bool,
 }
 
 impl Device {
@@ -54,6 +56,7 @@ impl Device {
                 kept: 0,
                 was_asked: false,
                 exclusive: false,
+                printing: false,
             }),
         }
     }
@@ -178,6 +181,7 @@ impl Device {
         seat.places_taken += 1;
         seat.bytes_taken += demand.bytes;
         seat.exclusive |= demand.alone;
+        seat.printing |= demand.prints;
     }
 
     pub(super) fn release(&mut self, demand: Demand) {
@@ -187,6 +191,7 @@ impl Device {
         seat.was_asked = false;
         // Whoever leaves was alone if the seat was exclusive.
         seat.exclusive = false;
+        seat.printing &= !demand.prints;
     }
 
     fn seat_mut(&mut self, pool: PoolId) -> &mut Seat {

@@ -57,6 +57,8 @@ pub struct Demand {
     pub bytes: u64,
     /// It must have its pool's executor to itself.
     pub alone: bool,
+    /// What it prints comes out of its pool's executor, where one such job runs at a time: else nobody knew whose it is.
+    pub prints: bool,
     /// Devices that have what it requires.
     pub allowed: Allowed,
     /// It is all of its message, which can go back to the broker while the job waits.

@@ -1,6 +1,10 @@
 //! Whether a job may start on a device, next to what runs there and what was promised to others.
 
-use super::{Demand, PoolId, Ticket, device::Device, pool::Promise};
+use super::{
+    Demand, PoolId, Ticket,
+    device::{Device, Seat},
+    pool::Promise,
+};
 
 /// What a pool may claim on every device.
 #[derive(Debug, Clone, Copy)]
@@ -61,7 +65,7 @@ fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand, bytes
     if !demand.allowed.has(device.id) {
         return false;
     }
-    if seat.exclusive || demand.alone && seat.places_taken > 0 {
+    if seat.exclusive || demand.alone && seat.places_taken > 0 || demand.prints && seat.printing {
         return false;
     }
     let places = device.places_free();
@@ -87,9 +91,11 @@ pub(super) fn open_places(device: &Device, claims: &[Claim], pool: PoolId) -> u3
     free.saturating_sub(reserve_against(device, claims, pool).places).max(own.min(free))
 }
 
-/// Whether keeping `device` free for the job helps: nobody else's promise stands in its way for ever.
+/// Whether keeping `device` free for the job helps: nobody else's promise stands in its way for ever. While another job prints in its pool's
+/// executor it does not.
 pub(super) fn can_reserve(device: &Device, claims: &[Claim], demand: Demand) -> bool {
-    let is_open = demand.allowed.has(device.id) && device.seat(demand.pool).is_some();
+    let has_turn = |seat: &Seat| !(demand.prints && seat.printing);
+    let is_open = demand.allowed.has(device.id) && device.seat(demand.pool).is_some_and(has_turn);
     is_open && device.reservation().is_none() && may_come_to_fit(device, claims, demand)
 }
 
@@ -122,7 +128,7 @@ fn takes_reserved(device: &Device, ticket: Ticket, demand: Demand, bytes: u64, i
     if reserved_for == ticket {
         return false;
     }
-    if reserved.pool == demand.pool && reserved.alone {
+    if reserved.pool == demand.pool && (reserved.alone || reserved.prints && demand.prints) {
         return true;
     }
     let leaves_room = device.places_free() > 1 && bytes - demand.bytes >= reserved.bytes;

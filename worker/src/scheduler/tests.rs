@@ -9,7 +9,15 @@ mod simulation;
 const NONE: [u64; 0] = [];
 
 fn demand(bytes: u64) -> Demand {
-    Demand { pool: PoolId(0), priority: Priority::Normal, bytes, alone: false, allowed: Allowed::ALL, returnable: true }
+    Demand {
+        pool: PoolId(0),
+        priority: Priority::Normal,
+        bytes,
+        alone: false,
+        prints: false,
+        allowed: Allowed::ALL,
+        returnable: true,
+    }
 }
 
 fn left(ticket: u64) -> Event {
@@ -80,6 +88,33 @@ fn a_suspect_runs_alone_even_under_a_steady_stream_of_others() {
     assert_eq!(starts(&scheduler.step(left(2))), [3]);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(5), demand(1)))), NONE);
     assert_eq!(starts(&scheduler.step(left(3))), [4, 5]);
+}
+
+#[test]
+fn jobs_that_may_print_take_turns_in_an_executor_and_others_run_beside_them() {
+    let mut scheduler = with_pools(&[Promise::default(); 2], 8, 100);
+    let prints = Demand { prints: true, ..demand(1) };
+    assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(1), prints))), [1]);
+    assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(2), prints))), NONE);
+    assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(3), demand(1)))), [3]);
+    let elsewhere = Demand { pool: PoolId(1), ..prints };
+    assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(4), elsewhere))), [4]);
+    assert_eq!(starts(&scheduler.step(left(3))), NONE);
+    assert_eq!(starts(&scheduler.step(left(1))), [2]);
+}
+
+#[test]
+fn a_job_that_waits_for_its_turn_to_print_keeps_no_place_free() {
+    let mut scheduler = with_device(2, 100);
+    let prints = Demand { prints: true, ..demand(1) };
+    scheduler.step(Event::Arrived(Ticket(1), prints));
+    scheduler.step(Event::Arrived(Ticket(2), prints));
+    // More of them pass it than a job is passed that waits for memory.
+    for ticket in 10..200 {
+        assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(ticket), demand(1)))), [ticket]);
+        assert_eq!(starts(&scheduler.step(left(ticket))), NONE);
+    }
+    assert_eq!(starts(&scheduler.step(left(1))), [2]);
 }
 
 #[test]

@@ -54,6 +54,7 @@ impl Runner {
                 compiled: None,
                 time_limit,
                 alone: false,
+                printout: None,
                 kept_max: u64::MAX,
                 blobs: None,
                 cancel: &cancel,

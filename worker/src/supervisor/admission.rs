@@ -210,6 +210,7 @@ mod tests {
         priority: Priority::Normal,
         bytes: 1,
         alone: false,
+        prints: false,
         allowed: Allowed::ALL,
         returnable: true,
     };

@@ -21,7 +21,7 @@ pub(super) enum Returned {
     Stored(Output<'static>, usize),
 }
 
-/// What a reply needs besides the outputs' bytes: names, timings, a failure's text.
+/// What a reply needs besides the outputs' bytes: names, timings, a failure's text or what was printed.
 const REPLY_OVERHEAD_BYTES: u64 = 256 << 10;
 
 impl Returned {

@@ -1,6 +1,6 @@
 //! A job of a message, and what became of it.
 
-use gpufleet_schema::{AttemptFinished, AttemptState, Encoding, Event, RanOn, Reply, Task, Timings};
+use gpufleet_schema::{AttemptFinished, AttemptState, Encoding, Event, PrintfOutput, RanOn, Reply, Task, Timings};
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, info, warn};
 
@@ -11,6 +11,7 @@ pub(super) struct Concluded<'a, 'b> {
     pub(super) task: &'b Task<'a>,
     pub(super) disposition: Disposition,
     outputs: Vec<Returned>,
+    printed: Option<PrintfOutput>,
     timings: Timings,
     ran_on: Option<RanOn>,
     _room: Option<OwnedSemaphorePermit>,
@@ -35,7 +36,8 @@ impl Supervisor {
             None => attempt.outputs,
             Some(_) => attempt.outputs.into_iter().map(Returned::kept).collect(),
         };
-        Concluded { task, disposition, outputs, timings: attempt.timings, ran_on: attempt.ran_on, _room: attempt.room }
+        let (printed, timings) = (attempt.printed, attempt.timings);
+        Concluded { task, disposition, outputs, printed, timings, ran_on: attempt.ran_on, _room: attempt.room }
     }
 
     /// What the ledger learns, unless the job was not touched.
@@ -62,6 +64,7 @@ impl Supervisor {
             output_bytes: job.outputs.iter().map(Returned::bytes).sum::<usize>() as u64,
             timings: job.timings.clone(),
             job: job.ran_on.is_none().then(|| Box::new(self.job_info(job.task, envelope))),
+            printf_output: job.printed.clone(),
         }))
     }
 }
@@ -82,6 +85,10 @@ impl Concluded<'_, '_> {
     /// What its outputs take in a reply.
     pub(super) fn inline_bytes(&self) -> usize {
         self.outputs.iter().map(Returned::inline_bytes).sum()
+    }
+
+    pub(super) fn printed_bytes(&self) -> usize {
+        self.printed.as_ref().map_or(0, |printed| printed.text.len())
     }
 
     pub(super) fn failure_bytes(&self) -> usize {
@@ -105,6 +112,7 @@ impl Concluded<'_, '_> {
             outputs: self.outputs.iter().map(Returned::as_output).collect(),
             timings: self.timings.clone(),
             ran_on: self.ran_on.clone(),
+            printf_output: self.printed.clone(),
         })
     }
 }

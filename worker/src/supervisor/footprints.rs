@@ -1,4 +1,5 @@
-//! What programs take of a device's memory, remembered by their code: reading a long text for every tiny job would cost more than the job.
+//! What programs take of a device's memory and whether they can print, remembered by their code: reading a long text for every tiny job
+//! would cost more than the job.
 
 use std::collections::HashMap;
 
@@ -9,6 +10,15 @@ use crate::{
 
 /// Many times what an executor has loaded; each is some tens of bytes.
 const ENTRIES_MAX: usize = 1024;
+
+/// What a program's code says of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Footprint {
+    /// The device memory that its module takes.
+    pub(super) bytes: u64,
+    /// Its kernels can print.
+    pub(super) prints: bool,
+}
 
 #[derive(Debug, Default)]
 pub(super) struct Footprints {
@@ -23,19 +33,19 @@ struct State {
 
 #[derive(Debug)]
 struct Known {
-    bytes: u64,
+    footprint: Footprint,
     used: u64,
 }
 
 impl Footprints {
-    /// The device memory that the program's module takes. The key is the code's.
-    pub(super) fn of(&self, key: Key, code: Code<'_>) -> u64 {
-        if let Some(bytes) = self.state().find(key) {
-            return bytes;
+    /// The key is the code's.
+    pub(super) fn of(&self, key: Key, code: Code<'_>) -> Footprint {
+        if let Some(footprint) = self.state().find(key) {
+            return footprint;
         }
-        let bytes = code.device_bytes();
-        self.state().remember(key, bytes);
-        bytes
+        let footprint = Footprint { bytes: code.device_bytes(), prints: code.prints() };
+        self.state().remember(key, footprint);
+        footprint
     }
 
     fn state(&self) -> Locked<'_, State> {
@@ -44,19 +54,19 @@ impl Footprints {
 }
 
 impl State {
-    fn find(&mut self, key: Key) -> Option<u64> {
+    fn find(&mut self, key: Key) -> Option<Footprint> {
         self.clock += 1;
         let known = self.known.get_mut(&key)?;
         known.used = self.clock;
-        Some(known.bytes)
+        Some(known.footprint)
     }
 
-    fn remember(&mut self, key: Key, bytes: u64) {
+    fn remember(&mut self, key: Key, footprint: Footprint) {
         if self.known.len() >= ENTRIES_MAX {
             let oldest = self.known.iter().min_by_key(|(_, known)| known.used).map(|(key, _)| *key);
             oldest.and_then(|oldest| self.known.remove(&oldest));
         }
-        self.known.insert(key, Known { bytes, used: self.clock });
+        self.known.insert(key, Known { footprint, used: self.clock });
     }
 }
 
@@ -70,7 +80,7 @@ mod tests {
         let of = |text: &str| footprints.of(Code::Ptx(text).key(), Code::Ptx(text));
         let text = ".global .align 4 .b8 table[65536];";
         for _ in 0..2 {
-            assert_eq!(of(text), 65536 + text.len() as u64);
+            assert_eq!(of(text), Footprint { bytes: 65536 + text.len() as u64, prints: false });
         }
         for number in 0..2 * ENTRIES_MAX {
             of(&number.to_string());

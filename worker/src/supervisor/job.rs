@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{Encoding, Event, FailureCode, JobInfo, RanOn, Started, Task, Timings};
+use gpufleet_schema::{Encoding, Event, FailureCode, JobInfo, PrintfOutput, RanOn, Started, Task, Timings};
 use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 use tracing::{debug, warn};
 
@@ -19,7 +19,7 @@ use super::{
 use crate::{
     blobs,
     disposition::Ending,
-    executor::{Executor, ExecutorJob, Finished, LostCause, RunError},
+    executor::{Executor, ExecutorJob, Finished, LostCause, Printout, RunError},
     failpoint::{self, Failpoint},
     scheduler::{Demand, DeviceId},
 };
@@ -29,6 +29,8 @@ use crate::{
 pub(super) struct Attempt {
     pub(super) ending: Ending,
     pub(super) outputs: Vec<Returned>,
+    /// What its kernels printed, however it ended.
+    pub(super) printed: Option<PrintfOutput>,
     pub(super) timings: Timings,
     pub(super) ran_on: Option<RanOn>,
     /// For what a job of a list returns, until it is answered.
@@ -46,7 +48,15 @@ const ORDERS_PATIENCE: Duration = Duration::from_secs(10);
 
 impl Attempt {
     fn not_run(ending: Ending) -> Self {
-        Self { ending, outputs: Vec::new(), timings: Timings::default(), ran_on: None, room: None, is_deadly: false }
+        Self {
+            ending,
+            outputs: Vec::new(),
+            printed: None,
+            timings: Timings::default(),
+            ran_on: None,
+            room: None,
+            is_deadly: false,
+        }
     }
 }
 
@@ -94,7 +104,7 @@ impl Supervisor {
             Ok(outputs) => Attempt { outputs, ..attempt },
             Err(ending) => Attempt { ending, outputs: Vec::new(), ..attempt },
         };
-        let room = room.filter(|_| !attempt.outputs.is_empty());
+        let room = room.filter(|_| !attempt.outputs.is_empty() || attempt.printed.is_some());
         Ok(Attempt { room, ..attempt })
     }
 
@@ -166,8 +176,10 @@ impl Supervisor {
         let Prepared { task, program, time_limit, .. } = job;
         let (program, time_limit, kept_max) = (*program, *time_limit, permit.kept_max);
         let (compiled, blobs) = (job.programs.of(slot.info.target()), self.blobs.as_ref());
+        let (printout, cancel) = (job.demand.prints.then(Printout::default), watch.token());
+        let printout = printout.as_ref();
         let on_device =
-            ExecutorJob { task, pool, program, compiled, time_limit, alone, kept_max, blobs, cancel: watch.token() };
+            ExecutorJob { task, pool, program, compiled, time_limit, alone, printout, kept_max, blobs, cancel };
         let (executor, told) = (slot.executor(pool), ran_on.clone());
         let executing = async move {
             let attempt = run_on(executor, on_device, ran_on).await;
@@ -184,6 +196,7 @@ impl Supervisor {
         let (mut attempt, ()) = tokio::join!(executing, self.tell_started(task, envelope, &told));
         attempt.timings.wait_us += wait_us;
         attempt.timings.compile_us = job.programs.micros;
+        attempt.printed = printout.and_then(Printout::text);
         attempt
     }
 
@@ -241,7 +254,7 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: R
         }
     };
     timings.wait_us = micros(waited);
-    Attempt { ending, outputs, timings, ran_on: Some(ran_on), room: None, is_deadly }
+    Attempt { ending, outputs, printed: None, timings, ran_on: Some(ran_on), room: None, is_deadly }
 }
 
 /// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for its blobs in a place that

@@ -217,8 +217,9 @@ fn estimate(reply: &Reply<'_>, encoding: Encoding) -> usize {
     let outputs: usize = reply.outputs.iter().map(|output| output_bytes(output, encoding)).sum();
     let failure = reply.failure.as_ref();
     let failure = failure.map_or(0, |failure| text(&failure.message) + failure.detail.as_deref().map_or(0, text));
+    let printed = reply.printf_output.as_ref().map_or(0, |printed| text(&printed.text));
     let device = reply.ran_on.as_ref().map_or(0, |ran_on| text(&ran_on.device_name));
-    FRAME_BYTES + outputs + failure + device + reply.timings.launches_us.len() * NUMBER_BYTES
+    FRAME_BYTES + outputs + failure + printed + device + reply.timings.launches_us.len() * NUMBER_BYTES
 }
 
 fn output_bytes(output: &Output<'_>, encoding: Encoding) -> usize {
@@ -241,7 +242,7 @@ fn unix_seconds() -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::{AttemptState, Dtype, Failure, FailureCode, Inline, RanOn, Timings, Verdict};
+    use gpufleet_schema::{AttemptState, Dtype, Failure, FailureCode, Inline, PrintfOutput, RanOn, Timings, Verdict};
 
     use super::*;
 
@@ -280,12 +281,14 @@ mod tests {
                 device_name: "\"".repeat(256),
                 emulated: false,
             }),
+            printf_output: PrintfOutput::of("\"".repeat(1 << 20).as_bytes(), u64::MAX),
         }
     }
 
     #[test]
     fn no_reply_is_larger_than_it_is_taken_for() {
-        let smallest = Reply { failure: None, outputs: Vec::new(), timings: Timings::default(), ..largest() };
+        let smallest =
+            Reply { failure: None, outputs: Vec::new(), timings: Timings::default(), printf_output: None, ..largest() };
         for reply in [largest(), smallest] {
             for encoding in [Encoding::MessagePack, Encoding::Json] {
                 let encoded = encoding.encode_replies(&Batch::Many(vec![reply.clone()])).unwrap();

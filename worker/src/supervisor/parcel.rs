@@ -62,7 +62,7 @@ struct Portion<'a, 'b> {
 
 impl<'a, 'b> Portion<'a, 'b> {
     fn push(&mut self, job: Concluded<'a, 'b>) {
-        self.bytes += job.inline_bytes() + job.failure_bytes();
+        self.bytes += job.inline_bytes() + job.failure_bytes() + job.printed_bytes();
         self.jobs.push(job);
     }
 }
@@ -309,6 +309,7 @@ impl Supervisor {
                 outputs: Vec::new(),
                 timings: Timings::default(),
                 ran_on: None,
+                printf_output: None,
             };
             Some((client.as_ref().or(reply_to.as_ref())?.clone(), reply))
         });
@@ -327,6 +328,7 @@ impl Supervisor {
                 output_bytes: 0,
                 timings: Timings::default(),
                 job: None,
+                printf_output: None,
             })
         });
         self.events.send_confirmed(events.collect()).await?;

@@ -7,7 +7,9 @@ use std::{
 
 use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
-use gpufleet_schema::{Encoding, Failure, FailureCode, Limits, Program, Task, Verdict};
+use gpufleet_schema::{
+    Encoding, Failure, FailureCode, Limits, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX,
+};
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
@@ -15,6 +17,7 @@ use super::{
     arrays::{needs_store, reply_bytes},
     clock::micros,
     envelope::Envelope,
+    footprints::Footprint,
     orders::Watch,
     queue_limit::QueueLimit,
 };
@@ -31,7 +34,7 @@ use crate::{
 pub(super) struct Prepared<'a> {
     /// With its catalog kernel resolved.
     pub(super) task: Task<'a>,
-    /// What its outputs take in a reply.
+    /// What its outputs take in a reply, and what it prints.
     pub(super) reply_bytes: u64,
     pub(super) time_limit: Duration,
     pub(super) queue_limit: QueueLimit,
@@ -87,7 +90,7 @@ impl Supervisor {
         if !has_store && needs_store(&plain, encoding) {
             return Err(self.without_store(envelope).await);
         }
-        let reply_bytes = reply_bytes(&plain, encoding, has_store)?;
+        let output_bytes = reply_bytes(&plain, encoding, has_store)?;
         executor::check_memory(&plain).map_err(Ending::Failed)?;
         let (time_limit, queue_limit) = self.time_limits(&plain.limits, envelope)?;
         let queue_limit =
@@ -107,14 +110,18 @@ impl Supervisor {
         let programs = queue_limit.unless_expired(compiling).await?.ok_or_else(cancelled)??;
         let codes = codes(&plain.program, &programs)?;
         let program = if let [(key, _)] = *codes { Some(key) } else { None };
+        let footprints: Vec<_> = codes.iter().map(|(key, code)| self.footprints.of(*key, *code)).collect();
         let demand = Demand {
             pool: envelope.pool_id,
             priority: envelope.priority,
-            bytes: self.device_bytes(&plain, allowed, &codes),
+            bytes: self.device_bytes(&plain, allowed, &footprints),
             alone: envelope.past.losses > 0,
+            prints: footprints.iter().any(|footprint| footprint.prints),
             allowed,
             returnable: !in_list,
         };
+        let printed_bytes = if demand.prints { PRINTF_OUTPUT_BYTES_MAX as u64 } else { 0 };
+        let reply_bytes = output_bytes.saturating_add(printed_bytes);
         let programs = programs.taken(&self.compiler);
         Ok(Prepared { task: plain, reply_bytes, time_limit, queue_limit, demand, program, programs })
     }
@@ -154,12 +161,12 @@ impl Supervisor {
     }
 
     /// What the job takes of a device at most: its buffers, as the device cuts up its memory, and its module.
-    fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, codes: &[(Key, Code<'_>)]) -> u64 {
+    fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, footprints: &[Footprint]) -> u64 {
         let slots = || self.devices.iter().filter(|slot| allowed.has(slot.id));
         let taken = |bytes| slots().map(|slot| slot.taken(bytes)).max().unwrap_or(bytes);
         let buffers = task.buffers.iter().filter_map(gpufleet_schema::Buffer::bytes).map(taken);
         let buffers = buffers.fold(0, u64::saturating_add);
-        let module = codes.iter().map(|(key, code)| self.footprints.of(*key, *code)).max().unwrap_or(0);
+        let module = footprints.iter().map(|footprint| footprint.bytes).max().unwrap_or(0);
         buffers.saturating_add(module)
     }
 }

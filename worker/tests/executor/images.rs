@@ -67,6 +67,7 @@ impl Bare {
             launches: vec![launch],
             outputs: vec![],
             kept_max: u64::MAX,
+            prints: false,
         };
         self.say(&ToExecutor::Run(run));
         self.waits.clear();

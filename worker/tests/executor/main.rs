@@ -10,5 +10,6 @@ mod images;
 mod late_loading;
 mod living;
 mod memory;
+mod printing;
 mod running;
 mod selftest;

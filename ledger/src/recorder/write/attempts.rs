@@ -69,21 +69,22 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
         insert into attempts as known
             (job_id, attempt, state, superseded, worker, device, device_name, emulated, finished_at, verdict, failure_code,
              failure_message, failure_detail, failure_line, output_bytes, queue_us, wait_us, fetch_us, compile_us, load_us,
-             copy_in_us, launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, retry_at)
+             copy_in_us, launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, retry_at, printf_output,
+             printf_dropped_bytes)
         select new.job_id, new.attempt, new.state, new.state <> 'lost' and jobs.final_attempt <> new.attempt, new.worker,
                new.device, new.device_name, new.emulated, new.finished_at, new.verdict, new.failure_code,
                new.failure_message, new.failure_detail, new.failure_line, new.output_bytes, new.queue_us, new.wait_us,
                new.fetch_us, new.compile_us, new.load_us, new.copy_in_us, new.launches_us::bigint[], new.copy_out_us, new.total_us,
-               new.device_bytes_peak, new.module_cached, new.retry_at
+               new.device_bytes_peak, new.module_cached, new.retry_at, new.printf_output, new.printf_dropped_bytes
         from unnest(
             $1::uuid[], $2::timestamptz[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
             $9::text[], $10::text[], $11::text[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
             $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[],
-            $24::text[], $25::bool[], $26::timestamptz[], $27::bigint[])
+            $24::text[], $25::bool[], $26::timestamptz[], $27::bigint[], $28::text[], $29::bigint[])
             as new (job_id, id_at, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
                     failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
                     launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated, retry_at,
-                    fetch_us)
+                    fetch_us, printf_output, printf_dropped_bytes)
         join jobs using (job_id, id_at)
         on conflict (job_id, attempt) do update set
             state = excluded.state,
@@ -110,7 +111,9 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
             total_us = excluded.total_us,
             device_bytes_peak = excluded.device_bytes_peak,
             module_cached = excluded.module_cached,
-            retry_at = excluded.retry_at
+            retry_at = excluded.retry_at,
+            printf_output = excluded.printf_output,
+            printf_dropped_bytes = excluded.printf_dropped_bytes
         where known.state = 'running' or (known.state = 'lost' and excluded.state <> 'lost')"#,
         &columns.job_id,
         &columns.id_at,
@@ -139,6 +142,8 @@ pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnectio
         &columns.emulated as &[Option<bool>],
         &columns.retry_at as &[Option<DateTime<Utc>>],
         &columns.fetch_us,
+        &columns.printf_output as &[Option<&str>],
+        &columns.printf_dropped_bytes as &[Option<i64>],
     )
     .execute(connection)
     .await?;
@@ -185,6 +190,8 @@ struct EndColumns<'a> {
     device_bytes_peak: Vec<i64>,
     module_cached: Vec<bool>,
     retry_at: Vec<Option<DateTime<Utc>>>,
+    printf_output: Vec<Option<&'a str>>,
+    printf_dropped_bytes: Vec<Option<i64>>,
 }
 
 impl<'a> StartColumns<'a> {
@@ -218,6 +225,8 @@ impl<'a> EndColumns<'a> {
         self.failure_line.push(end.failure_line);
         self.output_bytes.push(end.output_bytes);
         self.retry_at.push(end.retry_at);
+        self.printf_output.push(end.printed.as_ref().map(|printed| printed.text.as_str()));
+        self.printf_dropped_bytes.push(end.printed.as_ref().map(|printed| printed.dropped_bytes));
         self.push_timings(end);
     }
 

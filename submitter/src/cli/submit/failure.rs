@@ -143,6 +143,7 @@ mod tests {
             failure,
             timings: Timings::default(),
             ran_on: None,
+            printf_output: None,
             round_trip: Duration::ZERO,
         }
     }

@@ -4,11 +4,11 @@ use std::{collections::BTreeMap, path::PathBuf};
 
 use gpufleet::{
     Array, FailedJob, JobResult,
-    schema::{Failure, JobId, RanOn, Timings},
+    schema::{Failure, JobId, PrintfOutput, RanOn, Timings},
 };
 use serde::Serialize;
 
-use crate::cli::{complaint::Complaint, files, history::device, options::Format, output, quantity, show};
+use crate::cli::{complaint::Complaint, files, history::device, options::Format, output, printed, quantity, show};
 
 /// What `-o json` prints: always this object, with `null` for what there is not.
 #[derive(Debug, Serialize)]
@@ -22,6 +22,7 @@ struct Report<'a> {
     round_trip_us: Option<u64>,
     outputs: Vec<Written>,
     failure: Option<Reason<'a>>,
+    printf_output: Option<&'a PrintfOutput>,
 }
 
 /// A failure as the history has it: on the wire, what there is not is left out, here it is `null`.
@@ -54,6 +55,7 @@ impl<'a> Report<'a> {
             timings: Some(&result.timings),
             round_trip_us: Some(micros(result.round_trip)),
             outputs,
+            printf_output: result.printf_output.as_ref(),
             ..Self::of(result.job_id)
         }
     }
@@ -66,6 +68,7 @@ impl<'a> Report<'a> {
             timings: Some(&failed.timings),
             round_trip_us: Some(micros(failed.round_trip)),
             failure: failed.failure.as_ref().map(Reason::of),
+            printf_output: failed.printf_output.as_ref(),
             ..Self::of(failed.job_id)
         }
     }
@@ -81,6 +84,7 @@ impl<'a> Report<'a> {
             round_trip_us: None,
             outputs: Vec::new(),
             failure: None,
+            printf_output: None,
         }
     }
 }
@@ -153,10 +157,10 @@ fn tell(result: &JobResult, written: Vec<Written>, format: Format) -> Result<(),
     }
 }
 
-/// For programs, a failure is data too. People read it on stderr.
+/// For programs, a failure is data too. People read it on stderr; what the kernels printed is data for both.
 pub fn failed(failed: &FailedJob, format: Format) -> Result<(), Complaint> {
     match format {
-        Format::Table => Ok(()),
+        Format::Table => failed.printf_output.as_ref().map_or(Ok(()), |printed| output::emit(&printed::whole(printed))),
         Format::Json => output::emit_json(&Report::of_failed(failed)),
     }
 }
@@ -190,6 +194,7 @@ fn describe(result: &JobResult, written: &[Written]) -> String {
             None => format!("{form} came back and was not written; --out {}=FILE writes it\n", output.name),
         });
     }
+    text.extend(result.printf_output.as_ref().map(printed::whole));
     text
 }
 
@@ -218,6 +223,7 @@ mod tests {
                 device_name: "CPU".to_owned(),
                 emulated: true,
             }),
+            printf_output: Some(PrintfOutput { text: "x=1.5\nx=2\n".to_owned(), dropped_bytes: 70_000 }),
             round_trip: Duration::from_micros(4_200),
             outputs: vec![("y".to_owned(), Array::from_slice(&[1.0_f32, 2.0]))],
         }
@@ -228,8 +234,9 @@ mod tests {
     }
 
     fn failed_job(failure: Failure) -> FailedJob {
-        let JobResult { job_id, attempt, timings, ran_on, round_trip, .. } = result();
-        FailedJob { job_id, state: AttemptState::Failed, attempt, failure: Some(failure), timings, ran_on, round_trip }
+        let JobResult { job_id, attempt, timings, ran_on, printf_output, round_trip, .. } = result();
+        let (state, failure) = (AttemptState::Failed, Some(failure));
+        FailedJob { job_id, state, attempt, failure, timings, ran_on, printf_output, round_trip }
     }
 
     #[test]

@@ -32,8 +32,9 @@ impl fmt::Display for Seen {
     }
 }
 
-/// Tells the supervisor and ends the process. Whoever held the socket has finished its frame by then, and nobody gets it after.
+/// Writes out what kernels printed, tells the supervisor, and ends the process. Whoever held the socket has finished its frame by then, and nobody gets it after.
 pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, seen: Seen) -> ! {
+    library.print_what_kernels_printed();
     let socket = socket.lock().expect("nobody panics while holding the socket");
     let poison = poison(library, error, seen);
     eprintln!("the context is lost {seen}: {} ({})", poison.name, poison.code);

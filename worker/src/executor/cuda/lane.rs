@@ -25,6 +25,7 @@ use super::{
     pinned::PinnedSegment,
     preparation::Preparation,
     prepared::{Prepared, prepare},
+    printing::Printing,
     program::Program,
     waits::Waits,
 };
@@ -46,6 +47,7 @@ pub(crate) struct Common {
     pub device: Device,
     pub memory: Memory,
     pub waits: Waits,
+    pub printing: Arc<Printing>,
     /// To the supervisor.
     pub outgoing: Arc<Mutex<UnixStream>>,
 }

@@ -43,6 +43,8 @@ type TakePrinted = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 
 /// The emulator's account of a fault is a few lines; a driver that claims more is cut.
 const REPORT_BYTES_MAX: usize = 32 << 10;
+/// More than the emulator keeps of what kernels print. One that prints without an end must not keep others from ending.
+const PRINTED_BYTES_MAX: usize = 2 << 20;
 
 impl DriverLibrary {
     /// Loads the library, then has privileges given up, then makes the driver's first call.
@@ -88,19 +90,14 @@ impl DriverLibrary {
         unsafe { self.library.get::<*const c_void>(symbol.as_bytes()) }.is_ok()
     }
 
-    /// Puts out what kernels printed on the emulator, as a GPU's driver does by itself.
+    /// Writes out what kernels printed: on the emulator, as a GPU's driver does by itself, and whatever the C library still has of it.
     pub(crate) fn print_what_kernels_printed(&self) {
-        let Some(take) = self.printed else { return };
-        let mut buffer = vec![0_u8; REPORT_BYTES_MAX];
-        loop {
-            // SAFETY: the buffer is live and has the length that is passed.
-            let length = unsafe { take(buffer.as_mut_ptr().cast(), buffer.len()) }.min(buffer.len());
-            if length == 0 {
-                return;
-            }
-            // Nobody is left to be told that standard output is closed.
-            drop(std::io::stdout().lock().write_all(&buffer[..length]));
+        if let Some(take) = self.printed {
+            print_from(take);
         }
+        // It keeps back a line that does not end.
+        // SAFETY: null stands for all of its streams.
+        unsafe { libc::fflush(std::ptr::null_mut()) };
     }
 
     /// The emulator's account of the fault, for people: a kernel's own words are part of it.
@@ -112,6 +109,22 @@ impl DriverLibrary {
     pub(crate) fn fault_kernel(&self) -> Option<String> {
         self.kernel.and_then(text)
     }
+}
+
+fn print_from(take: TakePrinted) {
+    // First of all: of two threads that take text, the one that took it first writes it first.
+    let mut stdout = std::io::stdout().lock();
+    let mut buffer = vec![0_u8; REPORT_BYTES_MAX];
+    for _ in 0..PRINTED_BYTES_MAX / REPORT_BYTES_MAX {
+        // SAFETY: the buffer is live and has the length that is passed.
+        let length = unsafe { take(buffer.as_mut_ptr().cast(), buffer.len()) }.min(buffer.len());
+        if length == 0 {
+            break;
+        }
+        // Nobody is left to be told that standard output is closed.
+        drop(stdout.write_all(&buffer[..length]));
+    }
+    drop(stdout.flush());
 }
 
 fn text(tell: FaultText) -> Option<String> {

@@ -13,6 +13,7 @@ use crate::{
         flight::{Announcer, STOOD_STILL, State, Watched},
         keeper::Keeper,
         outgoing::Outgoing,
+        printer::Printer,
         programs::Code,
     },
     ipc::{DeviceInfo, slab::Slab},
@@ -40,6 +41,7 @@ fn shared(keeper: Keeper) -> (Arc<Shared>, UnixStream) {
         keeper,
         slab: Slab::new(Box::new(Announcer(outgoing.clone()))),
         outgoing,
+        printer: Arc::new(Printer::new().unwrap().0),
         state: Mutex::new(State::default()),
         lost: watch::Sender::new(None),
         lanes: Arc::new(Semaphore::new(2)),
@@ -61,6 +63,7 @@ async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<
         answer,
         program: Code::Ptx("").key(),
         entries: vec![entry.to_owned()],
+        turn: None,
         _slot: Arc::new(shared.slab.take(1).await.unwrap()),
         _lanes: Arc::clone(&shared.lanes).acquire_owned().await.unwrap(),
     };

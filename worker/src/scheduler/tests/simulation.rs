@@ -47,6 +47,7 @@ impl Endless {
             priority: Priority::Normal,
             bytes,
             alone: false,
+            prints: false,
             allowed: Allowed::ALL,
             returnable: true,
         };
@@ -196,16 +197,10 @@ const POOLS: [Promise; 3] = [
 
 fn any_demand() -> impl Strategy<Value = Demand> {
     let priority = prop::sample::select(Priority::ALL.to_vec());
-    (0..POOLS.len() as u32, priority, 0..=BYTES, prop::bool::weighted(0.1)).prop_map(
-        |(pool, priority, bytes, alone)| Demand {
-            pool: PoolId(pool),
-            priority,
-            bytes,
-            alone,
-            allowed: Allowed::ALL,
-            returnable: true,
-        },
-    )
+    let (alone, prints) = (prop::bool::weighted(0.1), prop::bool::weighted(0.3));
+    (0..POOLS.len() as u32, priority, 0..=BYTES, alone, prints).prop_map(|(pool, priority, bytes, alone, prints)| {
+        Demand { pool: PoolId(pool), priority, bytes, alone, prints, allowed: Allowed::ALL, returnable: true }
+    })
 }
 
 fn any_step() -> impl Strategy<Value = Step> {
@@ -291,6 +286,7 @@ impl World {
             assert!(here.iter().map(|demand| demand.bytes).sum::<u64>() + kept <= BYTES);
             for pool in (0..POOLS.len() as u32).map(PoolId) {
                 let mut of_pool = here.iter().filter(|demand| demand.pool == pool);
+                assert!(of_pool.clone().filter(|demand| demand.prints).count() <= 1);
                 assert!(of_pool.clone().count() <= 1 || of_pool.all(|demand| !demand.alone));
             }
         }

@@ -131,6 +131,7 @@ mod tests {
             priority: Priority::Normal,
             bytes,
             alone: false,
+            prints: false,
             allowed: Allowed::ALL,
             returnable: false,
         }

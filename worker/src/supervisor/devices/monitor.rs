@@ -74,7 +74,7 @@ async fn listen(library: &str, user: Option<&str>, readings: &watch::Sender<Read
     if let Some(user) = user {
         command.arg("--user").arg(user);
     }
-    let (child, mut incoming, _outgoing) = Ward::spawn(command).await?;
+    let (child, mut incoming, _outgoing) = Ward::spawn(command, None).await?;
     loop {
         match timeout(SILENT_AFTER, receive::<Vec<Reading>>(&mut incoming)).await {
             Ok(Ok(Some(read))) => {

@@ -29,6 +29,7 @@ pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
         compiled: None,
         time_limit: TIME_LIMIT,
         alone: true,
+        printout: None,
         kept_max: u64::MAX,
         blobs: None,
         cancel: &cancel,

@@ -1,0 +1,91 @@
+//! What the kernels of an attempt printed with `printf`.
+//!
+//! The text is the producer's: it is bounded, it is UTF-8, and it has no control characters that would steer a terminal.
+
+use serde::{Deserialize, Serialize};
+
+use crate::bounds::PRINTF_OUTPUT_BYTES_MAX;
+
+/// The beginning of the text, and how much of it is missing.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrintfOutput {
+    /// At most [`PRINTF_OUTPUT_BYTES_MAX`] bytes.
+    pub text: String,
+    /// Bytes that were printed after the text and are not in it.
+    #[serde(default)]
+    pub dropped_bytes: u64,
+}
+
+impl PrintfOutput {
+    /// Of printed bytes, after which `dropped` more were printed and not kept. `None` if nothing was printed.
+    ///
+    /// Bytes that are not UTF-8, and control characters other than newlines and tabs, become U+FFFD.
+    pub fn of(bytes: &[u8], dropped: u64) -> Option<Self> {
+        if bytes.is_empty() && dropped == 0 {
+            return None;
+        }
+        let mut text = String::with_capacity(bytes.len().min(PRINTF_OUTPUT_BYTES_MAX));
+        let taken = take(bytes, &mut text);
+        Some(Self { text, dropped_bytes: dropped.saturating_add((bytes.len() - taken) as u64) })
+    }
+
+    /// The same within its bounds, if it came from elsewhere.
+    pub fn recordable(&self) -> Option<Self> {
+        Self::of(self.text.as_bytes(), self.dropped_bytes)
+    }
+}
+
+/// Appends what fits into the bound, and returns how many bytes that was.
+fn take(bytes: &[u8], text: &mut String) -> usize {
+    let mut taken = 0;
+    for chunk in bytes.utf8_chunks() {
+        let valid = chunk.valid().chars().map(|c| (printable(c), c.len_utf8()));
+        let invalid = Some((char::REPLACEMENT_CHARACTER, chunk.invalid().len())).filter(|(_, length)| *length > 0);
+        for (c, length) in valid.chain(invalid) {
+            if text.len() + c.len_utf8() > PRINTF_OUTPUT_BYTES_MAX {
+                return taken;
+            }
+            text.push(c);
+            taken += length;
+        }
+    }
+    taken
+}
+
+fn printable(c: char) -> char {
+    if c.is_control() && !matches!(c, '\n' | '\t') { char::REPLACEMENT_CHARACTER } else { c }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_within_its_bounds_stays_as_it_is() {
+        let text = "thread 0:\tx=1.5 µm\n".repeat(100);
+        let printed = PrintfOutput::of(text.as_bytes(), 0).unwrap();
+        assert_eq!(printed, PrintfOutput { text, dropped_bytes: 0 });
+        assert_eq!(printed.recordable(), Some(printed));
+        assert_eq!(PrintfOutput::of(b"", 0), None);
+    }
+
+    #[test]
+    fn a_text_steers_no_terminal_and_is_utf_8() {
+        let printed = PrintfOutput::of(b"a\x1b[2J\0b\r\xff\xc3\n", 0).unwrap();
+        assert_eq!(printed.text, "a\u{fffd}[2J\u{fffd}b\u{fffd}\u{fffd}\u{fffd}\n");
+        assert_eq!(printed.dropped_bytes, 0);
+    }
+
+    #[test]
+    fn the_beginning_is_kept_and_every_other_byte_is_counted() {
+        let printed = PrintfOutput::of(&[b'x'; PRINTF_OUTPUT_BYTES_MAX + 7], 5).unwrap();
+        assert_eq!((printed.text.len(), printed.dropped_bytes), (PRINTF_OUTPUT_BYTES_MAX, 12));
+        // Each byte becomes three.
+        let printed = PrintfOutput::of(&[0; PRINTF_OUTPUT_BYTES_MAX], 0).unwrap();
+        let kept = PRINTF_OUTPUT_BYTES_MAX / 3;
+        assert_eq!(printed.text.len(), 3 * kept);
+        assert_eq!(printed.dropped_bytes, (PRINTF_OUTPUT_BYTES_MAX - kept) as u64);
+        assert_eq!(PrintfOutput::of(b"", 9).unwrap(), PrintfOutput { text: String::new(), dropped_bytes: 9 });
+        assert_eq!(PrintfOutput::of(b"x", u64::MAX).unwrap().dropped_bytes, u64::MAX);
+    }
+}

@@ -1,0 +1,125 @@
+//! `gpufleet logs`: what a job's kernels printed.
+
+use clap::Args;
+use gpufleet::schema::AttemptState;
+use gpufleet_ledger::{AttemptRow, JobDetail};
+
+use super::{
+    complaint::Complaint,
+    exit::{self, Exit},
+    options::LedgerOptions,
+    output, printed, show,
+};
+
+/// Print what a job's kernels printed with printf
+///
+/// The text goes to standard output as it is. If an attempt printed nothing, or more than the 64 KiB that are kept,
+/// standard error says so.
+#[derive(Debug, Args)]
+#[command(after_long_help = exit::TABLE)]
+pub struct Options {
+    /// The job's id, or enough of its beginning
+    id: String,
+    /// The number of the attempt, as `gpufleet show` tells it [default: the one that decided the outcome, or the latest]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    attempt: Option<u32>,
+    #[command(flatten)]
+    ledger: LedgerOptions,
+}
+
+/// What there is to print, and what to say about it.
+#[derive(Debug, PartialEq, Eq)]
+struct Logs<'a> {
+    text: &'a str,
+    note: Option<String>,
+}
+
+pub async fn run(options: &Options) -> Result<Exit, Complaint> {
+    let detail = show::find(&options.id, &options.ledger).await?;
+    let logs = logs(&detail, options.attempt)?;
+    output::emit(logs.text)?;
+    if let Some(note) = &logs.note {
+        output::warn(note);
+    }
+    Ok(Exit::Success)
+}
+
+fn logs(detail: &JobDetail, number: Option<u32>) -> Result<Logs<'_>, Complaint> {
+    let job = &detail.job;
+    let Some(number) = number.or(job.attempt) else {
+        return Ok(Logs { text: "", note: Some(format!("job {} has not started yet", job.job_id)) });
+    };
+    let attempt = detail.attempts.iter().find(|attempt| attempt.attempt == number);
+    let attempt = attempt.ok_or_else(|| no_such_attempt(detail, number))?;
+    Ok(match &attempt.printf_output {
+        Some(printed) => Logs { text: &printed.text, note: printed::missing(printed) },
+        None => Logs { text: "", note: Some(nothing(detail, attempt)) },
+    })
+}
+
+fn nothing(detail: &JobDetail, attempt: &AttemptRow) -> String {
+    let (number, job_id) = (attempt.attempt, detail.job.job_id);
+    match attempt.state {
+        AttemptState::Running => {
+            format!("attempt {number} of job {job_id} is recorded as running; what it printed is recorded when it ends")
+        }
+        _ => format!("attempt {number} of job {job_id} printed nothing"),
+    }
+}
+
+fn no_such_attempt(detail: &JobDetail, number: u32) -> Complaint {
+    let known: Vec<String> = detail.attempts.iter().map(|attempt| attempt.attempt.to_string()).collect();
+    let hint = if known.is_empty() { "it has none yet".to_owned() } else { format!("it has {}", known.join(", ")) };
+    Complaint::new(Exit::NotFound, format!("job {} has no attempt {number}", detail.job.job_id)).hint(hint)
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet::schema::PrintfOutput;
+
+    use super::*;
+    use crate::cli::{history::tests::job, show::tests::attempt};
+
+    const ID: &str = "01990f3e-0000-7000-8000-000000000001";
+
+    fn detail() -> JobDetail {
+        let printed = |text: &str, dropped_bytes| Some(PrintfOutput { text: text.to_owned(), dropped_bytes });
+        let first =
+            AttemptRow { attempt: 1, state: AttemptState::Lost, printf_output: printed("half\n", 0), ..attempt() };
+        let second = AttemptRow { attempt: 2, printf_output: printed("all of it\n", 70), ..attempt() };
+        let mut job = job(ID);
+        job.attempt = Some(2);
+        JobDetail { job, attempts: vec![first, second] }
+    }
+
+    #[test]
+    fn the_attempt_that_decided_is_shown_unless_another_is_asked_for() {
+        let detail = detail();
+        let note = Some("only the first 10 bytes were kept, 70 more were dropped".to_owned());
+        assert_eq!(logs(&detail, None).unwrap(), Logs { text: "all of it\n", note });
+        assert_eq!(logs(&detail, Some(1)).unwrap(), Logs { text: "half\n", note: None });
+        let complaint = logs(&detail, Some(7)).unwrap_err();
+        assert_eq!(complaint.exit, Exit::NotFound);
+        assert!(complaint.hint.unwrap().contains("1, 2"));
+    }
+
+    #[test]
+    fn that_there_is_no_text_is_said_with_the_reason() {
+        let said = |change: &dyn Fn(&mut JobDetail)| {
+            let mut detail = detail();
+            change(&mut detail);
+            let logs = logs(&detail, None).unwrap();
+            assert_eq!(logs.text, "");
+            logs.note.unwrap()
+        };
+        assert_eq!(
+            said(&|detail| detail.attempts[1].printf_output = None),
+            format!("attempt 2 of job {ID} printed nothing")
+        );
+        let running = said(&|detail| {
+            detail.attempts[1] = AttemptRow { state: AttemptState::Running, printf_output: None, ..attempt() };
+        });
+        assert!(running.contains("is recorded as running"), "{running}");
+        assert_eq!(said(&|detail| detail.job.attempt = None), format!("job {ID} has not started yet"));
+    }
+}

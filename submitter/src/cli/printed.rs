@@ -1,0 +1,69 @@
+//! What kernels printed, set off from what the command itself says.
+
+use gpufleet::schema::PrintfOutput;
+
+/// Lines that [`beginning`] shows.
+const LINES_MAX: usize = 20;
+/// A line may be as long as the whole text.
+const BYTES_MAX: usize = 4 << 10;
+
+/// All of it: a heading, a bar before each line, and what is missing.
+pub fn whole(printed: &PrintfOutput) -> String {
+    let mut text = format!("printed by its kernels:\n{}", barred(&printed.text));
+    text.extend(missing(printed).map(|missing| format!("  ({missing})\n")));
+    text
+}
+
+/// The beginning of it, and the command that prints the rest.
+pub fn beginning(printed: &PrintfOutput, rest: &str) -> String {
+    let shown: usize = printed.text.split_inclusive('\n').take(LINES_MAX).map(str::len).sum();
+    let shown = printed.text.floor_char_boundary(shown.min(BYTES_MAX));
+    if shown == printed.text.len() {
+        return whole(printed);
+    }
+    format!(
+        "printed by its kernels:\n{}  (this is the beginning; `{rest}` prints all)\n",
+        barred(&printed.text[..shown])
+    )
+}
+
+/// What is said of a text that is not whole.
+pub fn missing(printed: &PrintfOutput) -> Option<String> {
+    let PrintfOutput { text, dropped_bytes } = printed;
+    (*dropped_bytes > 0)
+        .then(|| format!("only the first {} bytes were kept, {dropped_bytes} more were dropped", text.len()))
+}
+
+fn barred(text: &str) -> String {
+    text.lines().map(|line| format!("  | {line}").trim_end().to_owned() + "\n").collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(text: &str, dropped_bytes: u64) -> PrintfOutput {
+        PrintfOutput { text: text.to_owned(), dropped_bytes }
+    }
+
+    #[test]
+    fn each_line_has_a_bar_and_what_is_missing_is_said() {
+        assert_eq!(whole(&printed("x=1\n\ny=2", 0)), "printed by its kernels:\n  | x=1\n  |\n  | y=2\n");
+        assert_eq!(
+            whole(&printed("x=1\n", 9)),
+            "printed by its kernels:\n  | x=1\n  (only the first 4 bytes were kept, 9 more were dropped)\n"
+        );
+    }
+
+    #[test]
+    fn a_long_text_is_shown_by_its_beginning() {
+        let rest = "gpufleet logs 0199";
+        let lines = "line\n".repeat(LINES_MAX);
+        assert_eq!(beginning(&printed(&lines, 3), rest), whole(&printed(&lines, 3)));
+        let more = beginning(&printed(&(lines + "line\n"), 3), rest);
+        assert_eq!(more.matches("| line").count(), LINES_MAX);
+        assert!(more.ends_with("  (this is the beginning; `gpufleet logs 0199` prints all)\n"), "{more}");
+        let wide = beginning(&printed(&"ä".repeat(BYTES_MAX), 0), rest);
+        assert!(wide.len() < BYTES_MAX + 200 && wide.contains("prints all"), "{wide}");
+    }
+}

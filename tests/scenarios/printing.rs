@@ -1,0 +1,153 @@
+//! What kernels print with `printf` comes back in the reply and stays in the ledger, each job's own.
+
+use std::{fs, time::Duration};
+
+use gpufleet::JobError;
+use gpufleet_schema::{AttemptState, FailureCode, PrintfOutput, bounds::PRINTF_OUTPUT_BYTES_MAX};
+use gpufleet_tests::{
+    Ended, Ground, WAIT,
+    kernels::{Then, doubles, said, says},
+};
+use serde_json::Value;
+
+const HELLO: &str = r#"
+extern "C" __global__ void hello(const float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) printf("thread %d of block %d: x=%f %s\n", (int)threadIdx.x, (int)blockIdx.x, x[i], "ok");
+}
+"#;
+
+fn whole(text: String) -> Option<PrintfOutput> {
+    Some(PrintfOutput { text, dropped_bytes: 0 })
+}
+
+fn ok(ended: Ended) -> Ended {
+    assert_eq!(ended.code, 0, "{ended:?}");
+    ended
+}
+
+fn sorted_lines(text: &str) -> Vec<&str> {
+    let mut lines: Vec<&str> = text.lines().collect();
+    lines.sort_unstable();
+    lines
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cuda_c_prints_is_told_by_submit_show_and_logs() {
+    let ground = Ground::shared("printf").await;
+    let _worker = ground.worker().await;
+    let folder = tempfile::tempdir().unwrap();
+    let folder = folder.path();
+    fs::write(folder.join("hello.cu"), HELLO).unwrap();
+    let hello = [
+        "submit",
+        "--source",
+        "hello.cu",
+        "--entry",
+        "hello",
+        "--fill",
+        "x=f32[4]:1.5",
+        "--args",
+        "x,n:i32=3",
+        "--cover",
+        "4",
+        "--block",
+        "2",
+    ];
+    let lines = [
+        "thread 0 of block 0: x=1.500000 ok",
+        "thread 0 of block 1: x=1.500000 ok",
+        "thread 1 of block 0: x=1.500000 ok",
+    ];
+
+    let told = ok(ground.gpufleet(folder, &hello).await);
+    let (_, printed) = told.stdout.split_once("printed by its kernels:\n").unwrap_or_else(|| panic!("{told:?}"));
+    assert_eq!(sorted_lines(printed), lines.map(|line| format!("  | {line}")));
+
+    let json = ok(ground.gpufleet(folder, &[&hello[..], &["-o", "json"]].concat()).await);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    let text = json["printf_output"]["text"].as_str().unwrap();
+    assert_eq!(sorted_lines(text), lines);
+    assert_eq!(json["printf_output"]["dropped_bytes"], 0);
+
+    let id = json["job_id"].as_str().unwrap();
+    let recorded = ground.final_job(id.parse().unwrap()).await;
+    assert_eq!(recorded.attempts[0].printf_output, whole(text.to_owned()));
+    let logs = ok(ground.gpufleet(folder, &["logs", id]).await);
+    assert_eq!((logs.stdout.as_str(), logs.stderr.as_str()), (text, ""));
+    let shown = ok(ground.gpufleet(folder, &["show", id]).await);
+    assert!(lines.iter().all(|line| shown.stdout.contains(&format!("  | {line}\n"))), "{shown:?}");
+    let shown = ok(ground.gpufleet(folder, &["show", id, "-o", "json"]).await);
+    let shown: Value = serde_json::from_str(&shown.stdout).unwrap();
+    assert_eq!(shown["attempts"][0]["printf_output"], json["printf_output"]);
+
+    let no_attempt = ground.gpufleet(folder, &["logs", id, "--attempt", "7"]).await;
+    assert!(no_attempt.code == 9 && no_attempt.stderr.contains("no attempt 7"), "{no_attempt:?}");
+    let no_job = ground.gpufleet(folder, &["logs", "0190a5b8-7c00-7000-8000-000000000009"]).await;
+    assert!(no_job.code == 9 && no_job.stdout.is_empty(), "{no_job:?}");
+    ground.check_history(2).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_catalog_job_prints_nothing_and_logs_says_so() {
+    let ground = Ground::shared("printf-none").await;
+    let _worker = ground.worker().await;
+    let folder = tempfile::tempdir().unwrap();
+    let saxpy = ["submit", "saxpy", "--arg", "a=2.0", "--fill", "x=f32[3]:1", "--fill", "y=f32[3]:1", "-o", "json"];
+    let json = ok(ground.gpufleet(folder.path(), &saxpy).await);
+    let json: Value = serde_json::from_str(&json.stdout).unwrap();
+    assert_eq!(json["printf_output"], Value::Null);
+    let id = json["job_id"].as_str().unwrap();
+    assert_eq!(ground.final_job(id.parse().unwrap()).await.attempts[0].printf_output, None);
+    let logs = ok(ground.gpufleet(folder.path(), &["logs", id]).await);
+    assert!(logs.stdout.is_empty() && logs.stderr.contains("printed nothing"), "{logs:?}");
+    ground.check_history(1).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn jobs_of_a_list_that_print_and_others_beside_them_get_their_own_text() {
+    const LINES: u32 = 3;
+    const TOO_MANY: u32 = 5_000;
+    let ground = Ground::shared("printf-list").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    // Together they print more than one portion of a list's replies holds.
+    let lines = |mark: u32| if mark % 2 == 0 { LINES } else { TOO_MANY };
+    let jobs = (0..40).flat_map(|mark| [says(mark, lines(mark), Then::Return), doubles(&[mark as f32])]);
+    let handles = fleet.submit_many(jobs).await;
+    for (index, handle) in (0..).zip(handles) {
+        let mut handle = handle.unwrap();
+        let result = handle.wait(WAIT).await.unwrap();
+        let mark: u32 = index / 2;
+        if index % 2 == 1 {
+            assert_eq!(result.printf_output, None);
+            assert_eq!(result.output::<f32>("y").unwrap(), [2.0 * mark as f32]);
+            continue;
+        }
+        let (printed, all) = (result.printf_output.unwrap(), said(mark, lines(mark)));
+        let kept = all.len().min(PRINTF_OUTPUT_BYTES_MAX);
+        assert_eq!((printed.text.as_str(), printed.dropped_bytes as usize), (&all[..kept], all.len() - kept));
+        assert_eq!(ground.final_job(handle.id()).await.attempts[0].printf_output, Some(printed));
+    }
+    ground.check_history(80).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_fails_shows_what_it_printed_before() {
+    let ground = Ground::shared("printf-failing").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let slow = says(2, 4, Then::Spin).time_limit(Duration::from_secs(3));
+    for (job, code, text) in
+        [(says(1, 2, Then::Trap), FailureCode::KernelFault, said(1, 2)), (slow, FailureCode::TimeLimit, said(2, 4))]
+    {
+        let mut handle = fleet.submit(job).await.unwrap();
+        let error = handle.wait(WAIT).await.unwrap_err();
+        assert_eq!(error.printf_output().cloned(), whole(text.clone()));
+        let JobError::Failed(failed) = error else { panic!("{error}") };
+        assert_eq!((failed.state, failed.failure.unwrap().code), (AttemptState::Failed, code));
+        let recorded = ground.final_job(handle.id()).await;
+        assert_eq!(recorded.attempts.last().unwrap().printf_output, whole(text));
+    }
+    ground.check_history(2).await;
+}

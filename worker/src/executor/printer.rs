@@ -1,0 +1,201 @@
+//! What kernels print: the child's standard output, read as it comes and kept for the one job that may print.
+//!
+//! A GPU's driver does not say which kernel printed a text. So an executor runs one job at a time whose program can print, and whatever it
+//! prints meanwhile belongs to that job. Programs that can't print run beside it. The child writes a job's text before its answer, so the
+//! text is in the pipe once the answer is here.
+
+use std::{
+    io::{self, ErrorKind, PipeReader, PipeWriter, Read as _},
+    os::fd::AsRawFd as _,
+    sync::{Arc, Mutex, MutexGuard},
+};
+
+use gpufleet_schema::{PrintfOutput, bounds::PRINTF_OUTPUT_BYTES_MAX};
+use tokio::{
+    io::{Interest, unix::AsyncFd},
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+
+const CHUNK_BYTES: usize = 16 << 10;
+/// The most that is read in one go. A pipe holds 64 KiB. A child that never stops printing must not hold up its supervisor.
+const READ_BYTES_MAX: usize = 1 << 20;
+
+/// What a job printed. It grows while the job runs and is complete once the job has ended, even with its executor.
+#[derive(Debug, Clone, Default)]
+pub struct Printout(Arc<Mutex<Captured>>);
+
+#[derive(Debug, Default)]
+struct Captured {
+    bytes: Vec<u8>,
+    dropped: u64,
+}
+
+/// The reader of one child's standard output.
+#[derive(Debug)]
+pub(super) struct Printer {
+    pipe: AsyncFd<PipeReader>,
+    /// The job that may print now.
+    current: Mutex<Option<Printout>>,
+    turns: Arc<Semaphore>,
+}
+
+/// The right to print in a child.
+#[derive(Debug)]
+pub(super) struct Turn {
+    printout: Printout,
+    _turn: OwnedSemaphorePermit,
+}
+
+impl Printer {
+    /// With the end of the pipe that becomes a child's standard output. For the runtime that it is called in.
+    pub(super) fn new() -> io::Result<(Self, PipeWriter)> {
+        let (reader, writer) = io::pipe()?;
+        // SAFETY: the descriptor is open, and F_SETFL takes an integer. The writer's end is another file and stays as it is.
+        if unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the reader has one descriptor from here to its drop, and nobody else closes that.
+        let pipe = unsafe { AsyncFd::register_with_interest(reader, Interest::READABLE) }?;
+        Ok((Self { pipe, current: Mutex::default(), turns: Arc::new(Semaphore::new(1)) }, writer))
+    }
+
+    /// Waits for the jobs before it that may print.
+    pub(super) async fn turn(&self, printout: &Printout) -> Turn {
+        let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the semaphore is never closed");
+        Turn { printout: printout.clone(), _turn: turn }
+    }
+
+    /// Begins a job's text. Called before the job is sent: what is in the pipe by then belongs to no job and is discarded.
+    pub(super) fn begin(&self, turn: &Turn) {
+        let mut current = self.current();
+        self.drain(None);
+        *current = Some(turn.printout.clone());
+    }
+
+    /// Completes the job's text. Called once the child has answered or is gone.
+    pub(super) fn end(&self) {
+        let mut current = self.current();
+        self.drain(current.as_ref());
+        *current = None;
+    }
+
+    /// Keeps the pipe from filling up, until the child is gone.
+    pub(super) async fn read(self: Arc<Self>) {
+        while let Ok(mut ready) = self.pipe.readable().await {
+            let drained = self.drain(self.current().as_ref());
+            match drained {
+                Drained::Empty => ready.clear_ready(),
+                Drained::Partly => tokio::task::yield_now().await,
+                Drained::Ended => return,
+            }
+        }
+    }
+
+    /// The caller holds the lock on the current job.
+    fn drain(&self, current: Option<&Printout>) -> Drained {
+        let mut chunk = [0; CHUNK_BYTES];
+        let mut read = 0;
+        while read < READ_BYTES_MAX {
+            match self.pipe.get_ref().read(&mut chunk) {
+                Ok(0) => return Drained::Ended,
+                Ok(length) => {
+                    read += length;
+                    current.iter().for_each(|printout| printout.captured().add(&chunk[..length]));
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Drained::Empty,
+                Err(_) => return Drained::Ended,
+            }
+        }
+        Drained::Partly
+    }
+
+    fn current(&self) -> MutexGuard<'_, Option<Printout>> {
+        self.current.lock().expect("nobody panics while reading")
+    }
+}
+
+impl Printout {
+    /// None if nothing was printed.
+    pub fn text(&self) -> Option<PrintfOutput> {
+        let captured = self.captured();
+        PrintfOutput::of(&captured.bytes, captured.dropped)
+    }
+
+    fn captured(&self) -> MutexGuard<'_, Captured> {
+        self.0.lock().expect("nobody panics while holding it")
+    }
+}
+
+/// What is left in the pipe.
+enum Drained {
+    Empty,
+    Partly,
+    /// Nothing, and the child is gone.
+    Ended,
+}
+
+impl Captured {
+    fn add(&mut self, bytes: &[u8]) {
+        let room = PRINTF_OUTPUT_BYTES_MAX - self.bytes.len();
+        let (kept, dropped) = bytes.split_at(room.min(bytes.len()));
+        self.bytes.extend_from_slice(kept);
+        self.dropped = self.dropped.saturating_add(dropped.len() as u64);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn what_is_printed_in_a_turn_belongs_to_it_and_nothing_else_does() {
+        let (printer, mut child) = Printer::new().unwrap();
+        child.write_all(b"before\n").unwrap();
+        let printout = Printout::default();
+        let turn = printer.turn(&printout).await;
+        printer.begin(&turn);
+        child.write_all(b"mine\n").unwrap();
+        printer.end();
+        child.write_all(b"after\n").unwrap();
+        assert_eq!(printout.text().unwrap().text, "mine\n");
+        let silent = Printout::default();
+        drop(turn);
+        let turn = printer.turn(&silent).await;
+        printer.begin(&turn);
+        printer.end();
+        assert_eq!(silent.text(), None);
+    }
+
+    #[tokio::test]
+    async fn more_than_a_pipe_holds_is_read_as_it_comes_and_counted() {
+        let (printer, mut child) = Printer::new().unwrap();
+        let printer = Arc::new(printer);
+        let printout = Printout::default();
+        let turn = printer.turn(&printout).await;
+        printer.begin(&turn);
+        let reading = tokio::spawn(Arc::clone(&printer).read());
+        const LINES: usize = 100_000;
+        let writing = tokio::task::spawn_blocking(move || child.write_all(&b"a line of text\n".repeat(LINES)));
+        writing.await.unwrap().unwrap();
+        reading.await.unwrap();
+        printer.end();
+        let printed = printout.text().unwrap();
+        assert!(printed.text.starts_with("a line of text\na line"));
+        assert_eq!(printed.text.len(), PRINTF_OUTPUT_BYTES_MAX);
+        assert_eq!(printed.dropped_bytes as usize, LINES * 15 - PRINTF_OUTPUT_BYTES_MAX);
+    }
+
+    #[tokio::test]
+    async fn jobs_that_may_print_take_turns() {
+        let (printer, _child) = Printer::new().unwrap();
+        let first = printer.turn(&Printout::default()).await;
+        let printout = Printout::default();
+        let mut second = std::pin::pin!(printer.turn(&printout));
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        drop(first);
+        second.await;
+    }
+}
