@@ -8,7 +8,7 @@ pub fn time_in_id(job_id: JobId) -> Option<DateTime<Utc>> {
     job_id.made_ms().and_then(DateTime::from_timestamp_millis)
 }
 
-/// The second half of a job's primary key, by which the table is partitioned.
+/// The second half of a job's primary key, by which the table is partitioned, unless `job_keys` has another for the job.
 pub fn id_at(job_id: JobId) -> DateTime<Utc> {
     time_in_id(job_id).unwrap_or(DateTime::UNIX_EPOCH)
 }

@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use crate::{
-    error::{FileContext as _, LocalError, checked_name},
+    error::{LocalError, checked_name},
     ports,
     process::{Launch, Process, Signal},
     programs, secret,
@@ -26,8 +26,10 @@ use crate::{
 
 mod config;
 mod control;
+mod node_ports;
 
-use config::{Config, Ports, USER};
+use config::{Config, USER};
+use node_ports::Ports;
 
 pub use config::DEFAULT_VHOST;
 
@@ -67,7 +69,8 @@ impl Broker {
     pub async fn start(state: &Arc<StateDir>) -> Result<Self, LocalError> {
         let directory = state.private_dir(NAME)?;
         let password = secret::kept_in(&directory.join("password"))?;
-        let ports = Ports::kept_in(&directory)?;
+        let recorded = Ports::recorded(&directory)?;
+        let ports = recorded.map_or_else(Ports::choose, Ok)?;
         let broker = Self {
             state: Arc::clone(state),
             directory,
@@ -76,7 +79,11 @@ impl Broker {
             processes: Mutex::new(None),
         };
         if !broker.attach().await? {
-            broker.start_on_free_ports().await?;
+            broker.end_leftovers().await?;
+            match recorded {
+                Some(ports) => broker.start_on_recorded_ports(ports).await?,
+                None => broker.start_on_new_ports(ports).await?,
+            }
         }
         Ok(broker)
     }
@@ -92,7 +99,7 @@ impl Broker {
 
     /// The AMQP port. It stays the same through restarts.
     pub fn port(&self) -> u16 {
-        self.ports.lock().expect("no panic happens under this lock").amqp
+        self.ports().amqp
     }
 
     /// The process id of the Erlang machine, while it runs.
@@ -183,13 +190,18 @@ impl Broker {
         }
     }
 
-    /// Takes over a broker that runs, and waits for it: whoever started it may have been interrupted while it came up. `false` where
-    /// there is none, or where it has ended.
+    /// Takes over a broker that runs, and waits for it: whoever started it may have been interrupted while it came up. A port mapper
+    /// that died is replaced; the node registers with the new one by itself. `false` where there is no node, or where it has ended.
     async fn attach(&self) -> Result<bool, LocalError> {
-        let found = Process::attach(&self.state, NAME).zip(Process::attach(&self.state, EPMD));
-        let Some((node, epmd)) = found else { return Ok(false) };
-        *self.processes.lock().expect("no panic happens under this lock") =
-            Some(Processes { node: node.clone(), epmd });
+        let Some(node) = Process::attach(&self.state, NAME) else { return Ok(false) };
+        let epmd = match Process::attach(&self.state, EPMD) {
+            Some(epmd) => epmd,
+            None => {
+                self.reclaim(self.ports().epmd).await?;
+                self.launch_epmd()?
+            }
+        };
+        self.keep(&node, epmd);
         node.ready_or_ended(READY_WITHIN, self.readiness()).await
     }
 
@@ -199,26 +211,49 @@ impl Broker {
         async move || control.exists() && answers(port).await
     }
 
-    async fn start_on_free_ports(&self) -> Result<(), LocalError> {
-        // Half of an earlier pair may be left after a crash.
+    /// After a crash, half of the earlier pair of node and port mapper may be left.
+    async fn end_leftovers(&self) -> Result<(), LocalError> {
         for name in [NAME, EPMD] {
             if let Some(leftover) = Process::attach(&self.state, name) {
                 leftover.kill_tree().await?;
             }
         }
-        for _ in 1..PORT_TRIES {
-            let ports = *self.ports.lock().expect("no panic happens under this lock");
-            if ports.are_free() {
-                match self.launch().await {
-                    Err(LocalError::Ended { .. }) if !ports.are_free() => self.stop().await?,
-                    result => return result,
-                }
-            }
-            let ports = Ports::choose()?;
-            ports.keep_in(&self.directory)?;
-            *self.ports.lock().expect("no panic happens under this lock") = ports;
+        Ok(())
+    }
+
+    /// Never moves to other ports: ledger, workers and clients would go on looking for the broker at the old ones.
+    async fn start_on_recorded_ports(&self, ports: Ports) -> Result<(), LocalError> {
+        for port in ports.all() {
+            self.reclaim(port).await?;
         }
         self.launch().await
+    }
+
+    /// Nobody knows the ports of a first start yet, so it takes others when another process was quicker.
+    async fn start_on_new_ports(&self, mut ports: Ports) -> Result<(), LocalError> {
+        for _ in 1..PORT_TRIES {
+            ports.keep_in(&self.directory)?;
+            *self.ports.lock().expect("no panic happens under this lock") = ports;
+            match self.launch().await {
+                Err(LocalError::Ended { .. }) if !ports.are_free() => self.stop().await?,
+                result => return result,
+            }
+            ports = Ports::choose()?;
+        }
+        ports.keep_in(&self.directory)?;
+        *self.ports.lock().expect("no panic happens under this lock") = ports;
+        self.launch().await
+    }
+
+    async fn reclaim(&self, port: u16) -> Result<(), LocalError> {
+        ports::reclaim(&self.state, "RabbitMQ", port, &Ports::record(&self.directory)).await
+    }
+
+    fn launch_epmd(&self) -> Result<Process, LocalError> {
+        Launch::new(EPMD, &programs::epmd()?)
+            .args(["-address", "127.0.0.1", "-port", &self.ports().epmd.to_string()])
+            .directory(&self.directory)
+            .spawn(&self.state)
     }
 
     async fn launch(&self) -> Result<(), LocalError> {
@@ -226,10 +261,7 @@ impl Broker {
         config.write()?;
         let control = self.directory.join(control::SOCKET);
         let _ = std::fs::remove_file(&control);
-        let epmd = Launch::new(EPMD, &programs::epmd()?)
-            .args(["-address", "127.0.0.1", "-port", &config.ports.epmd.to_string()])
-            .directory(&self.directory)
-            .spawn(&self.state)?;
+        let epmd = self.launch_epmd()?;
         let mut launch =
             Launch::new(NAME, &programs::rabbitmq("rabbitmq-server")?).directory(&self.directory).abandon(Signal::Kill);
         for name in config::inherited() {
@@ -239,8 +271,7 @@ impl Broker {
             launch = launch.env(name, value);
         }
         let node = launch.spawn(&self.state)?;
-        *self.processes.lock().expect("no panic happens under this lock") =
-            Some(Processes { node: node.clone(), epmd });
+        self.keep(&node, epmd);
         node.ready(READY_WITHIN, self.readiness()).await
     }
 
@@ -251,8 +282,16 @@ impl Broker {
     }
 
     fn config(&self) -> Config<'_> {
-        let ports = *self.ports.lock().expect("no panic happens under this lock");
-        Config { directory: &self.directory, logs: self.state.logs(), password: &self.password, ports }
+        Config { directory: &self.directory, logs: self.state.logs(), password: &self.password, ports: self.ports() }
+    }
+
+    fn ports(&self) -> Ports {
+        *self.ports.lock().expect("no panic happens under this lock")
+    }
+
+    fn keep(&self, node: &Process, epmd: Process) {
+        let processes = Processes { node: node.clone(), epmd };
+        *self.processes.lock().expect("no panic happens under this lock") = Some(processes);
     }
 
     fn node(&self) -> Option<Process> {
@@ -288,34 +327,4 @@ async fn answers(port: u16) -> bool {
         stream.read_u8().await
     };
     matches!(timeout(HANDSHAKE_WITHIN, greet).await, Ok(Ok(METHOD_FRAME)))
-}
-
-impl Ports {
-    fn are_free(self) -> bool {
-        [self.amqp, self.distribution, self.epmd].into_iter().all(ports::is_free)
-    }
-
-    fn choose() -> Result<Self, LocalError> {
-        Ok(Self { amqp: ports::free()?, distribution: ports::free()?, epmd: ports::free()? })
-    }
-
-    /// The ports of the earlier run, so that clients find the broker again; new ones where there was none.
-    fn kept_in(directory: &std::path::Path) -> Result<Self, LocalError> {
-        let kept =
-            std::fs::read_to_string(directory.join("ports")).ok().and_then(|text| serde_json::from_str(&text).ok());
-        match kept {
-            Some(ports) => Ok(ports),
-            None => {
-                let ports = Self::choose()?;
-                ports.keep_in(directory)?;
-                Ok(ports)
-            }
-        }
-    }
-
-    fn keep_in(self, directory: &std::path::Path) -> Result<(), LocalError> {
-        let path = directory.join("ports");
-        let text = serde_json::to_string(&self).expect("three numbers have a JSON form");
-        std::fs::write(&path, text).at("write", &path)
-    }
 }

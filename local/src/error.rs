@@ -36,6 +36,12 @@ pub enum LocalError {
     Locked { path: PathBuf, seconds: u64 },
     #[error("find a free port on 127.0.0.1 after {tries} tries")]
     NoPort { tries: u32 },
+    #[error(
+        "start {service}: its port {port} is taken by {holder}, and the fleet's other processes know no other; end that process and \
+         try again, or have the fleet choose new ports: `gpufleet local down`, delete {}, `gpufleet local up`",
+        record.display()
+    )]
+    PortTaken { service: String, port: u16, holder: String, record: PathBuf },
 }
 
 /// The last lines of a log, for an error message.

@@ -1,17 +1,25 @@
-//! Free ports on the loopback interface.
+//! Ports on the loopback interface: free ones for a new service, and a service's own when it comes back.
 
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
     net::{Ipv4Addr, TcpListener},
+    path::Path,
+    time::{Duration, Instant},
 };
 
-use crate::error::LocalError;
+use crate::{
+    error::LocalError,
+    process::{self, POLL, Signal},
+    state::StateDir,
+};
 
 /// Below Linux' ephemeral range (from 32768): an outgoing connection never takes the port of a service that is being restarted.
 const FIRST: u16 = 20_000;
 const LAST: u16 = 32_000;
 /// Far more than needed: the range has 12 000 ports.
 const TRIES: u32 = 200;
+/// A killed process closes its sockets while the kernel takes it apart, which takes a moment for gigabytes of memory.
+const RECLAIMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A port that nobody listens on now. Another process may take it before the caller does: starting has to be retried.
 pub(crate) fn free() -> Result<u16, LocalError> {
@@ -27,4 +35,27 @@ pub(crate) fn free() -> Result<u16, LocalError> {
 
 pub(crate) fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
+}
+
+/// Frees a port that `service` used before, because the rest of the fleet still knows it: kills what the fleet itself left listening
+/// there, such as the port mapper that RabbitMQ starts when it misses ours. A process of somebody else is an error. `record` is the
+/// file that holds the port.
+pub(crate) async fn reclaim(state: &StateDir, service: &str, port: u16, record: &Path) -> Result<(), LocalError> {
+    let deadline = Instant::now() + RECLAIMED_WITHIN;
+    while !is_free(port) {
+        let listener = process::listener(port);
+        let is_ours = listener.is_some_and(|listener| process::of_state(state.path()).contains(&listener));
+        match listener {
+            Some(leftover) if is_ours => leftover.signal(Signal::Kill),
+            // The socket of a process that is ending has no owner any more.
+            None if Instant::now() < deadline => {}
+            holder => {
+                let (service, record) = (service.to_owned(), record.to_owned());
+                let holder = holder.map_or_else(|| "another process".to_owned(), |holder| holder.described());
+                return Err(LocalError::PortTaken { service, port, holder, record });
+            }
+        }
+        tokio::time::sleep(POLL).await;
+    }
+    Ok(())
 }

@@ -3,11 +3,11 @@
 //! Postgres refuses to run as root. There it runs as the package's user `postgres`, through `setpriv`: no login shell, no password.
 
 use std::{
-    fmt, fs,
+    fmt, fs, io,
     os::unix::fs::{MetadataExt as _, chown},
     path::{Path, PathBuf},
     sync::{Arc, Mutex},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use tokio::{process::Command, time::timeout};
@@ -15,7 +15,7 @@ use tokio::{process::Command, time::timeout};
 use crate::{
     error::{FileContext as _, LocalError, checked_name},
     ports,
-    process::{Launch, Process, Signal, User},
+    process::{self, Launch, POLL, Process, Signal, User},
     programs, secret,
     state::{self, StateDir},
 };
@@ -28,8 +28,10 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// `initdb`, `createdb` and `psql`; none takes more than a second or two.
 const COMMAND_WITHIN: Duration = Duration::from_secs(60);
-/// A port can be taken between our look and Postgres'; after a crash, old sessions may hold its memory for a moment.
+/// A port can be taken between our look and Postgres'.
 const START_TRIES: u32 = 5;
+/// Sessions that were killed are gone at once unless the kernel is busy with them.
+const SESSIONS_END_WITHIN: Duration = Duration::from_secs(10);
 /// Tests run side by side, each with a ledger and clients of its own.
 const CONNECTIONS_MAX: u32 = 400;
 
@@ -58,15 +60,19 @@ impl Postgres {
         }
         let secrets = state.private_dir("secrets")?;
         let password = secret::kept_in(&secrets.join(NAME))?;
-        let port = match fs::read_to_string(secrets.join("postgres-port")).ok().and_then(|text| text.parse().ok()) {
-            Some(port) => port,
-            None => ports::free()?,
-        };
+        let record = secrets.join("postgres-port");
+        let recorded = recorded_port(&record)?;
+        let port = recorded.map_or_else(ports::free, Ok)?;
         let process = Mutex::new(Process::attach(state, NAME));
         let postgres = Self { state: Arc::clone(state), directory, user, password, port: Mutex::new(port), process };
         if !postgres.is_ready_already().await? {
             postgres.initialise(&secrets).await?;
-            postgres.start_on_free_port(&secrets.join("postgres-port")).await?;
+            match recorded {
+                Some(port) => ports::reclaim(state, "Postgres", port, &record).await?,
+                // Before the launch: who attaches to the server, after this command was interrupted, has to find its port.
+                None => secret::write_private(&record, &port.to_string())?,
+            }
+            postgres.launch_repeatedly().await?;
         }
         Ok(postgres)
     }
@@ -207,17 +213,8 @@ impl Postgres {
         fs::rename(&partial, &data).at("rename to", &data)
     }
 
-    async fn start_on_free_port(&self, kept: &Path) -> Result<(), LocalError> {
-        if !ports::is_free(self.port()) {
-            *self.port.lock().expect("no panic happens under this lock") = ports::free()?;
-        }
-        // Before the launch: who attaches to the server, after this command was interrupted, has to find its port.
-        secret::write_private(kept, &self.port().to_string())?;
-        self.launch_repeatedly().await
-    }
-
-    /// Sessions of a killed server may hold its memory a moment longer; the next try then succeeds.
     async fn launch_repeatedly(&self) -> Result<(), LocalError> {
+        self.end_sessions().await?;
         for _ in 1..START_TRIES {
             match self.launch().await {
                 Err(LocalError::Ended { .. }) => tokio::time::sleep(Duration::from_millis(200)).await,
@@ -225,6 +222,22 @@ impl Postgres {
             }
         }
         self.launch().await
+    }
+
+    /// Kills the sessions that a killed server has left: they hold its memory until their query ends, and no other server starts
+    /// beside them.
+    async fn end_sessions(&self) -> Result<(), LocalError> {
+        let data = self.data_dir();
+        let data = fs::canonicalize(&data).at("resolve", &data)?;
+        let deadline = Instant::now() + SESSIONS_END_WITHIN;
+        while let Some(session) = process::working_in(&data, "postgres").first() {
+            if Instant::now() >= deadline {
+                return Err(LocalError::WillNotDie { name: NAME.to_owned(), pid: session.pid });
+            }
+            session.signal(Signal::Kill);
+            tokio::time::sleep(POLL).await;
+        }
+        Ok(())
     }
 
     async fn launch(&self) -> Result<(), LocalError> {
@@ -316,6 +329,16 @@ impl fmt::Debug for Postgres {
             .field("port", &self.port())
             .field("pid", &self.pid())
             .finish()
+    }
+}
+
+/// The port of an earlier run; none where there was none. A file that can't be read is an error, because another port would strand
+/// whoever knows this one.
+fn recorded_port(record: &Path) -> Result<Option<u16>, LocalError> {
+    match fs::read_to_string(record) {
+        Ok(text) => text.parse().map(Some).map_err(io::Error::other).at("read", record),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(error).at("read", record),
     }
 }
 

@@ -17,8 +17,8 @@ use crate::{
 
 mod table;
 
-pub(crate) use table::of_state;
 pub use table::{Group, Identity, marked};
+pub(crate) use table::{listener, of_state, working_in};
 
 /// How often a condition is looked at while waiting for it.
 pub(crate) const POLL: Duration = Duration::from_millis(20);

@@ -45,6 +45,7 @@ mod secrets;
 mod spare;
 mod stopping;
 mod two_workers;
+mod unconfirmed_events;
 mod worker_dies_at;
 mod worker_lost;
 mod worker_start;

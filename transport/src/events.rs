@@ -60,6 +60,17 @@ impl EventSink {
         self.hand_over(vec![event], None).await
     }
 
+    /// Hands an event over if there is room for it now, and gives it back if not: for callers that must not wait. An error is the same
+    /// as of [`EventSink::send`].
+    pub fn offer(&self, event: Event) -> Result<Option<Event>, PublishError> {
+        let bytes = weight(&event);
+        match self.room.clone().try_acquire_many_owned(checked_units(bytes)?) {
+            Ok(room) => self.pass(vec![event], bytes, room, None).map(|()| None),
+            Err(_no_room) if self.parcels.is_closed() => Err(PublishError::Closed),
+            Err(_no_room) => Ok(Some(event)),
+        }
+    }
+
     /// Resolves when everything handed over so far is confirmed, or with the error of what was given up.
     /// Cancelling is harmless.
     pub async fn flush(&self) -> Result<(), PublishError> {
@@ -96,15 +107,23 @@ impl EventSink {
 
     async fn hand_over(&self, events: Vec<Event>, confirmed: Option<Confirmed>) -> Result<(), PublishError> {
         let bytes: usize = events.iter().map(weight).sum();
-        if bytes > PARCEL_BYTES_MAX {
-            return Err(PublishError::TooLarge { bytes, max: PARCEL_BYTES_MAX });
-        }
+        let units = checked_units(bytes)?;
         let room = tokio::select! {
             biased;
-            room = self.room.clone().acquire_many_owned(units(bytes)) => room.expect("the semaphore is never closed"),
+            room = self.room.clone().acquire_many_owned(units) => room.expect("the semaphore is never closed"),
             // The carrier has ended, so nothing makes room any more.
             () = self.parcels.closed() => return Err(PublishError::Closed),
         };
+        self.pass(events, bytes, room, confirmed)
+    }
+
+    fn pass(
+        &self,
+        events: Vec<Event>,
+        bytes: usize,
+        room: OwnedSemaphorePermit,
+        confirmed: Option<Confirmed>,
+    ) -> Result<(), PublishError> {
         let parcel = Parcel::Events { events, bytes, room, confirmed };
         self.parcels.send(parcel).map_err(|_| PublishError::Closed)
     }
@@ -118,7 +137,11 @@ impl EventSink {
     }
 }
 
-fn units(bytes: usize) -> u32 {
+/// The room that events take, if a message holds them.
+fn checked_units(bytes: usize) -> Result<u32, PublishError> {
+    if bytes > PARCEL_BYTES_MAX {
+        return Err(PublishError::TooLarge { bytes, max: PARCEL_BYTES_MAX });
+    }
     let units = bytes.div_ceil(ROOM_UNIT_BYTES).clamp(1, UNITS_PER_SEND_MAX);
-    u32::try_from(units).expect("clamped to a small constant")
+    Ok(u32::try_from(units).expect("clamped to a small constant"))
 }

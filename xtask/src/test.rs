@@ -14,6 +14,9 @@ use crate::{
 
 #[derive(Debug, Default, clap::Args)]
 pub struct Options {
+    /// Have the local fleet's scenario kill all pairs of services, which takes minutes
+    #[arg(long)]
+    all_pairs: bool,
     /// Passed on to `cargo test --workspace`, such as a test's name
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
@@ -21,6 +24,8 @@ pub struct Options {
 
 /// Marks everything that a run of the suite starts. It lacks the prefix of our own variables, which a fleet's processes don't inherit.
 const RUN_VARIABLE: &str = "XTASK_TEST_RUN";
+/// Read by the scenario that kills a local fleet's services.
+const ALL_PAIRS_VARIABLE: &str = "GPUFLEET_LOCAL_PAIRS";
 /// The guards of killed test binaries take about five seconds at most.
 const CLEAN_WITHIN: Duration = Duration::from_secs(20);
 
@@ -35,6 +40,9 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let run = format!("{}-{}", std::process::id(), now.as_nanos());
     let mut command = cargo(["test", "--workspace"]);
     command.args(&options.arguments).env(RUN_VARIABLE, &run).env(BIN_DIR_VARIABLE, workspace::target()?.join("debug"));
+    if options.all_pairs {
+        command.env(ALL_PAIRS_VARIABLE, "1");
+    }
     let result = workspace::run(command).await;
     let left = clean_up(&run).await;
     if let Err(error) = result {

@@ -58,6 +58,10 @@ impl Ledger {
 }
 
 async fn read_job(connection: &mut PgConnection, job_id: JobId) -> Result<Option<JobRow>, sqlx::Error> {
+    let noted =
+        sqlx::query_scalar!("/* queries::job_key */ select id_at from job_keys where job_id = $1", job_id.as_uuid())
+            .fetch_optional(&mut *connection)
+            .await?;
     let record = sqlx::query_as!(
         JobRecord,
         r#"/* queries::job */
@@ -73,7 +77,7 @@ async fn read_job(connection: &mut PgConnection, job_id: JobId) -> Result<Option
             left join worker_hearing h on h.worker = a.worker
             where j.job_id = $1 and j.id_at = $2"#,
         job_id.as_uuid(),
-        id_at(job_id),
+        noted.unwrap_or_else(|| id_at(job_id)),
     )
     .fetch_optional(connection)
     .await?;

@@ -31,6 +31,7 @@ use tracing::{debug, error, info, warn};
 mod change;
 mod dead;
 mod merge;
+mod months;
 mod patience;
 mod store;
 mod write;

@@ -2,17 +2,16 @@
 
 use std::collections::HashSet;
 
-use chrono::{DateTime, Datelike, Days, Months, NaiveDate, Utc};
+use chrono::{DateTime, NaiveDate, Utc};
 use gpufleet_schema::Event;
 use sqlx::PgConnection;
 use tracing::info;
 
-use super::{merge::Changes, write::RecordChanges};
+use super::{merge::Changes, months, write::RecordChanges};
 use crate::{
     DatabaseUrl, LedgerError,
     database::{Purpose, QUERY_TIMEOUT},
     disposition::Disposition,
-    job_time::id_at,
     migrate,
     tx::{self, Transaction},
 };
@@ -35,10 +34,6 @@ pub struct Rejected {
 
 /// UNNEST is at its best from a hundred rows a statement on, and no better with more than a thousand.
 const EVENTS_PER_TRANSACTION: usize = 1000;
-/// A job may be recorded long after it was made, when events waited in the broker or were replayed.
-const MONTHS_BACK: u32 = 24;
-/// Producers' clocks run ahead, not by more than this.
-const DAYS_AHEAD: u64 = 40;
 
 impl Store {
     /// Connects, and makes sure that the tables are those that this program knows.
@@ -92,33 +87,18 @@ impl Store {
         if changes.is_empty() {
             return Ok(());
         }
-        self.prepare_months(changes).await?;
-        self.run(&RecordChanges(changes)).await
-    }
-
-    /// Makes the partitions that these jobs belong in. Times too far off stay in the default partition, so that nobody can
-    /// have partitions made at will.
-    async fn prepare_months(&mut self, changes: &Changes) -> Result<(), LedgerError> {
         let today = Utc::now().date_naive();
-        let months: HashSet<NaiveDate> = changes
-            .jobs
-            .keys()
-            .map(|job_id| id_at(*job_id).date_naive())
-            .filter(|day| is_near(*day, today))
-            .map(first_of_month)
-            .collect();
-        for month in months {
+        for month in months::needed(changes, today) {
             self.prepare_month(month).await?;
         }
-        Ok(())
+        self.run(&RecordChanges { changes, today }).await
     }
 
     async fn prepare_month(&mut self, month: NaiveDate) -> Result<(), LedgerError> {
         if self.months.contains(&month) {
             return Ok(());
         }
-        let at = month.and_time(chrono::NaiveTime::MIN).and_utc();
-        if self.run(&EnsurePartition(at)).await? {
+        if self.run(&EnsurePartition(months::beginning(month))).await? {
             info!(%month, "partition made");
         }
         self.months.insert(month);
@@ -171,16 +151,6 @@ async fn open(url: &DatabaseUrl) -> Result<PgConnection, LedgerError> {
     Ok(connection)
 }
 
-fn is_near(day: NaiveDate, today: NaiveDate) -> bool {
-    let first = today.checked_sub_months(Months::new(MONTHS_BACK));
-    let last = today.checked_add_days(Days::new(DAYS_AHEAD));
-    first.is_some_and(|first| day >= first) && last.is_some_and(|last| day <= last)
-}
-
-fn first_of_month(day: NaiveDate) -> NaiveDate {
-    day.with_day(1).expect("every month has a first day")
-}
-
 struct EnsurePartition(DateTime<Utc>);
 
 impl Transaction for EnsurePartition {
@@ -191,23 +161,5 @@ impl Transaction for EnsurePartition {
         sqlx::query_scalar!(r#"/* recorder::ensure_partition */ select ensure_jobs_partition($1) as "made!""#, self.0)
             .fetch_one(connection)
             .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn only_months_around_now_get_a_partition() {
-        let day = |text: &str| text.parse::<NaiveDate>().unwrap();
-        let today = day("2026-03-31");
-        for near in ["2026-03-31", "2024-03-31", "2026-05-10", "2025-12-31"] {
-            assert!(is_near(day(near), today), "{near}");
-        }
-        for far in ["1970-01-01", "2024-03-30", "2026-05-11", "2099-12-31"] {
-            assert!(!is_near(day(far), today), "{far}");
-        }
-        assert_eq!(first_of_month(today), day("2026-03-01"));
     }
 }

@@ -3,6 +3,7 @@
 //! Every statement is an upsert that gives the same rows when it runs again, so that events which come twice, and commits
 //! whose outcome nobody learnt, are harmless.
 
+use chrono::NaiveDate;
 use sqlx::PgConnection;
 
 use super::merge::Changes;
@@ -10,25 +11,29 @@ use crate::tx::Transaction;
 
 mod attempts;
 mod jobs;
+mod keys;
 mod workers;
 
 /// One batch. Jobs come before attempts, which look up whether their job's outcome is theirs; workers before devices, which
 /// refer to them.
 #[derive(Debug)]
-pub(super) struct RecordChanges<'a>(pub(super) &'a Changes);
+pub(super) struct RecordChanges<'a> {
+    pub(super) changes: &'a Changes,
+    /// The day for which the months were made that these may belong in.
+    pub(super) today: NaiveDate,
+}
 
 impl Transaction for RecordChanges<'_> {
     const NAME: &'static str = "recording events";
     type Output = ();
 
     async fn run(&self, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-        let changes = self.0;
+        let changes = self.changes;
         if !changes.jobs.is_empty() {
-            jobs::write(&changes.jobs, connection).await?;
-        }
-        if !changes.attempts.is_empty() {
+            let keys = keys::resolve(&changes.jobs, self.today, connection).await?;
+            jobs::write(&changes.jobs, &keys, connection).await?;
             attempts::write_starts(&changes.attempts, connection).await?;
-            attempts::write_ends(&changes.attempts, connection).await?;
+            attempts::write_ends(&changes.attempts, &keys, connection).await?;
         }
         if !changes.workers.is_empty() {
             workers::write(&changes.workers, connection).await?;

@@ -10,6 +10,8 @@ mod histories;
 #[cfg(test)]
 mod migrating;
 #[cfg(test)]
+mod months;
+#[cfg(test)]
 #[path = "../poll/mod.rs"]
 mod poll;
 #[cfg(test)]

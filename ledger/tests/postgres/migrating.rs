@@ -15,6 +15,8 @@ use crate::{
 const AT: i64 = 1_763_164_800_000;
 /// The last version without `attempts.fetch_us`.
 const BEFORE_FETCH: i64 = 7;
+/// The last version in which every job without a time was in the default partition.
+const BEFORE_KEYS: i64 = 8;
 
 /// A job as a recorder of that version wrote it, whose id has no time.
 fn old_job(job_id: JobId) -> String {
@@ -116,4 +118,49 @@ async fn an_attempt_has_fetched_something_only_once_it_has_ended() {
     assert!(database.refusal(ended).await.contains("not-null"));
     let kept = [(AttemptState::Succeeded, Some(timings(1))), (AttemptState::Running, None)];
     assert_eq!(told(&ledger, job_id).await, kept);
+}
+
+/// How many rows a job has, and how many rows there are in the partition of jobs without a time and in that of the rest.
+async fn rows(database: &Database, job_id: JobId) -> String {
+    let counts = format!(
+        "select (select count(*) from jobs where job_id = '{job_id}'), (select count(*) from jobs_untimed), (select count(*) from jobs_default)"
+    );
+    database.execute(&counts).await.trim().to_owned()
+}
+
+#[tokio::test]
+async fn jobs_from_before_there_were_keys_keep_their_rows() {
+    let database = Database::of_version(BEFORE_KEYS).await;
+    let (untimed, far_off) = (id(32, 0, None), id(32, 1, Some(AT + 20 * 365 * 86_400_000)));
+    let in_id = "to_timestamp(('x' || translate(left('{id}', 13), '-', ''))::bit(48)::bigint / 1000.0)";
+    let far_off_job = old_job(far_off).replace("'epoch'", &in_id.replace("{id}", &far_off.to_string()));
+    for statement in [old_job(untimed), old_start(untimed, 1), far_off_job, old_start(far_off, 1)] {
+        database.execute(&statement).await;
+    }
+    migrate(&database.url()).await.unwrap();
+    let (mut store, ledger) = database.open().await;
+    for job_id in [untimed, far_off] {
+        end(&mut store, job_id, 1).await;
+        assert_eq!(rows(&database, job_id).await, "1|1|1");
+        assert_eq!(told(&ledger, job_id).await, [(AttemptState::Succeeded, Some(timings(1)))]);
+    }
+}
+
+#[tokio::test]
+async fn a_recorder_of_before_there_were_keys_and_one_of_now_make_one_row_of_a_job() {
+    let database = Database::of_version(BEFORE_KEYS).await;
+    migrate(&database.url()).await.unwrap();
+    let (mut store, ledger) = database.open().await;
+    let (old_first, new_first) = (id(33, 0, None), id(33, 1, None));
+    for statement in [old_job(old_first), old_start(old_first, 1)] {
+        database.execute(&statement).await;
+    }
+    end(&mut store, old_first, 1).await;
+    assert_eq!(rows(&database, old_first).await, "1|1|0");
+    assert_eq!(told(&ledger, old_first).await, [(AttemptState::Succeeded, Some(timings(1)))]);
+
+    end(&mut store, new_first, 1).await;
+    let refusal = database.refusal(&old_job(new_first)).await;
+    assert!(refusal.contains("upgrade the recorder"), "{refusal}");
+    assert_eq!(rows(&database, new_first).await, "1|1|0");
 }

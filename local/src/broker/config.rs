@@ -6,9 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use serde::{Deserialize, Serialize};
-
-use super::control;
+use super::{control, node_ports::Ports};
 use crate::{
     error::{FileContext as _, LocalError},
     secret,
@@ -18,14 +16,6 @@ pub(super) const USER: &str = "gpufleet";
 /// A message is acknowledged when its job has ended, which may take seven days. By default the broker gives up after 30 minutes.
 const CONSUMER_TIMEOUT_MS: u64 = 8 * 24 * 3600 * 1000;
 pub const DEFAULT_VHOST: &str = "gpufleet";
-
-/// Where the node listens, on loopback only.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Ports {
-    pub(super) amqp: u16,
-    pub(super) distribution: u16,
-    pub(super) epmd: u16,
-}
 
 pub(super) struct Config<'a> {
     pub(super) directory: &'a Path,

@@ -21,6 +21,7 @@ pub struct Identity {
 struct Row {
     state: char,
     parent: u32,
+    threads: u32,
     started: u64,
 }
 
@@ -38,7 +39,15 @@ impl Identity {
     }
 
     pub fn is_alive(&self) -> bool {
-        row(self.pid).is_some_and(|row| row.started == self.started && !matches!(row.state, 'Z' | 'X'))
+        row(self.pid).is_some_and(|row| row.started == self.started && row.is_alive())
+    }
+
+    /// For an error message: the program's name, which any process may choose for itself, and the process id.
+    pub(crate) fn described(&self) -> String {
+        match fs::read_to_string(format!("/proc/{}/comm", self.pid)) {
+            Ok(name) => format!("{} (process {})", name.trim_end(), self.pid),
+            Err(_) => format!("process {}", self.pid),
+        }
     }
 
     /// Whether its environment has a variable of this name, as far as this user may see.
@@ -68,6 +77,16 @@ impl Identity {
         if self.is_alive() {
             // SAFETY: kill has no preconditions. That the process ended since the check is harmless: ids are not used again that soon.
             unsafe { libc::kill(pid, signal.number()) };
+        }
+    }
+}
+
+impl Row {
+    /// A process whose first thread has ended is a zombie already, but keeps its sockets until its other threads have ended too.
+    fn is_alive(&self) -> bool {
+        match self.state {
+            'Z' => self.threads > 1,
+            state => state != 'X',
         }
     }
 }
@@ -134,6 +153,39 @@ pub(crate) fn of_state(directory: &Path) -> Vec<Identity> {
     marked(MARKER, &directory.to_string_lossy())
 }
 
+/// The process that listens on this TCP port of ours, as far as this user may see.
+pub(crate) fn listener(port: u16) -> Option<Identity> {
+    let sockets: Vec<String> = ["tcp", "tcp6"].into_iter().flat_map(|family| listening_sockets(family, port)).collect();
+    let holds_one = |pid: &u32| {
+        let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+        let mut targets = descriptors.filter_map(|descriptor| fs::read_link(descriptor.path()).ok());
+        targets.any(|target| sockets.iter().any(|socket| target.as_os_str() == socket.as_str()))
+    };
+    if sockets.is_empty() { None } else { pids().find(holds_one).and_then(Identity::of) }
+}
+
+/// The sockets that listen on a port, as `/proc/PID/fd` names them.
+fn listening_sockets(family: &str, port: u16) -> Vec<String> {
+    const LISTEN: &str = "0A";
+    let table = fs::read_to_string(format!("/proc/net/{family}")).unwrap_or_default();
+    let socket = |line: &str| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        let (_, local_port) = fields.get(1)?.rsplit_once(':')?;
+        let listens = *fields.get(3)? == LISTEN && u16::from_str_radix(local_port, 16) == Ok(port);
+        listens.then(|| fields.get(9).map(|inode| format!("socket:[{inode}]")))?
+    };
+    table.lines().skip(1).filter_map(socket).collect()
+}
+
+/// Every process of a program whose working directory is this one.
+pub(crate) fn working_in(directory: &Path, program: &str) -> Vec<Identity> {
+    let fits = |pid: &u32| {
+        fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory)
+            && fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|name| name.trim_end() == program)
+    };
+    pids().filter(fits).filter_map(Identity::of).filter(Identity::is_alive).collect()
+}
+
 fn pids() -> impl Iterator<Item = u32> {
     let entries = fs::read_dir("/proc").into_iter().flatten();
     entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
@@ -146,7 +198,8 @@ fn row(pid: u32) -> Option<Row> {
     let mut fields = rest.split_whitespace();
     let state = fields.next()?.chars().next()?;
     let parent = fields.next()?.parse().ok()?;
-    Some(Row { state, parent, started: fields.nth(17)?.parse().ok()? })
+    let threads = fields.nth(15)?.parse().ok()?;
+    Some(Row { state, parent, threads, started: fields.nth(1)?.parse().ok()? })
 }
 
 #[cfg(test)]
@@ -158,6 +211,25 @@ mod tests {
         let me = Identity::of(std::process::id()).unwrap();
         assert!(me.is_alive());
         assert!(!Identity { started: me.started + 1, ..me }.is_alive());
+    }
+
+    #[test]
+    fn a_listener_is_found_by_its_port() {
+        let socket = std::net::TcpListener::bind(("127.0.0.1", 0)).unwrap();
+        let port = socket.local_addr().unwrap().port();
+        assert_eq!(listener(port), Identity::of(std::process::id()));
+        drop(socket);
+        assert_eq!(listener(port), None);
+    }
+
+    #[test]
+    fn a_zombie_with_threads_still_holds_what_it_had() {
+        let row = |state, threads| Row { state, parent: 1, threads, started: 0 };
+        assert!(row('S', 1).is_alive() && row('Z', 2).is_alive());
+        assert!(!row('Z', 1).is_alive() && !row('X', 1).is_alive());
+        let me = super::row(std::process::id()).unwrap();
+        let tasks = fs::read_dir(format!("/proc/{}/task", std::process::id())).unwrap().count();
+        assert!(me.threads >= 1 && tasks >= 1 && me.started > 0, "{} of {tasks}", me.threads);
     }
 
     #[test]

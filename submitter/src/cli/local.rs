@@ -141,7 +141,8 @@ const fn exit(error: &LocalError) -> Exit {
         | LocalError::Command { .. }
         | LocalError::Control { .. }
         | LocalError::Locked { .. }
-        | LocalError::NoPort { .. } => Exit::Internal,
+        | LocalError::NoPort { .. }
+        | LocalError::PortTaken { .. } => Exit::Internal,
     }
 }
 

@@ -14,6 +14,7 @@ pub(super) struct Concluded<'a, 'b> {
     printed: Option<PrintfOutput>,
     timings: Timings,
     ran_on: Option<RanOn>,
+    untold_start: Option<Event>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -37,11 +38,16 @@ impl Supervisor {
             Some(_) => attempt.outputs.into_iter().map(Returned::kept).collect(),
         };
         let (printed, timings) = (attempt.printed, attempt.timings);
-        Concluded { task, disposition, outputs, printed, timings, ran_on: attempt.ran_on, _room: attempt.room }
+        let (ran_on, untold_start) = (attempt.ran_on, attempt.untold_start);
+        Concluded { task, disposition, outputs, printed, timings, ran_on, untold_start, _room: attempt.room }
     }
 
-    /// What the ledger learns, unless the job was not touched.
-    pub(super) fn finished_event(&self, job: &Concluded<'_, '_>, envelope: &Envelope) -> Option<Event> {
+    /// What the ledger has yet to learn: the end, unless the job was not touched, and before it a start that found no room earlier.
+    pub(super) fn events_of(&self, job: &Concluded<'_, '_>, envelope: &Envelope) -> impl Iterator<Item = Event> {
+        job.untold_start.clone().into_iter().chain(self.finished_event(job, envelope))
+    }
+
+    fn finished_event(&self, job: &Concluded<'_, '_>, envelope: &Envelope) -> Option<Event> {
         let now_ms = unix_ms();
         let (state, failure, retry_at_ms) = match &job.disposition {
             Disposition::Final { state, failure, .. } => (*state, failure.clone(), None),

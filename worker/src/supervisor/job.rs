@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use gpufleet_schema::{Encoding, Event, FailureCode, JobInfo, PrintfOutput, RanOn, Started, Task, Timings};
-use tokio::{sync::OwnedSemaphorePermit, time::timeout};
+use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, warn};
 
 use super::{
@@ -35,12 +35,11 @@ pub(super) struct Attempt {
     pub(super) ran_on: Option<RanOn>,
     /// For what a job of a list returns, until it is answered.
     pub(super) room: Option<OwnedSemaphorePermit>,
+    /// The event of its start, where the events that await the broker's confirmation left no room for it: it goes out with the end's.
+    pub(super) untold_start: Option<Event>,
     /// It is proven that this job brought its executor down.
     is_deadly: bool,
 }
-
-/// How long a job that could start waits for room among the events.
-const START_RECORDED_WITHIN: Duration = Duration::from_secs(1);
 
 /// How long a job that could start waits while not one order comes. A link that is back subscribes again at once; a broker that does not
 /// bring up its stream of orders may never do so, and jobs go on without.
@@ -55,6 +54,7 @@ impl Attempt {
             timings: Timings::default(),
             ran_on: None,
             room: None,
+            untold_start: None,
             is_deadly: false,
         }
     }
@@ -193,14 +193,17 @@ impl Supervisor {
             attempt
         };
         // The executor gets the job first; its start is told while it is at it.
-        let (mut attempt, ()) = tokio::join!(executing, self.tell_started(task, envelope, &told));
+        let telling = async { self.tell_started(task, envelope, &told) };
+        let (mut attempt, untold_start) = tokio::join!(executing, telling);
+        attempt.untold_start = untold_start;
         attempt.timings.wait_us += wait_us;
         attempt.timings.compile_us = job.programs.micros;
         attempt.printed = printout.and_then(Printout::text);
         attempt
     }
 
-    async fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn) {
+    /// Hands over the event of a job's start, and gives it back where there is no room for it: a job waits for no record.
+    fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn) -> Option<Event> {
         debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
         let started = Started {
             job: self.job_info(task, envelope),
@@ -210,12 +213,14 @@ impl Supervisor {
             ran_on: Some(ran_on.clone()),
             at_ms: unix_ms(),
         };
-        // The record is no gate: where events can't leave, jobs go on without this one.
-        match timeout(START_RECORDED_WITHIN, self.events.send(Event::Started(started))).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => warn!(job_id = %task.job_id, %error, "start not recorded"),
-            Err(_) => warn!(job_id = %task.job_id, "start not recorded: too many events wait for the broker"),
+        let untold = self.events.offer(Event::Started(started)).unwrap_or_else(|error| {
+            warn!(job_id = %task.job_id, %error, "start not recorded");
+            None
+        });
+        if untold.is_some() {
+            debug!(job_id = %task.job_id, "too many events wait for the broker, the start is recorded with the end");
         }
+        untold
     }
 
     pub(super) fn job_info(&self, task: &Task<'_>, envelope: &Envelope) -> JobInfo {
@@ -254,7 +259,16 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: R
         }
     };
     timings.wait_us = micros(waited);
-    Attempt { ending, outputs, printed: None, timings, ran_on: Some(ran_on), room: None, is_deadly }
+    Attempt {
+        ending,
+        outputs,
+        printed: None,
+        timings,
+        ran_on: Some(ran_on),
+        room: None,
+        untold_start: None,
+        is_deadly,
+    }
 }
 
 /// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for its blobs in a place that

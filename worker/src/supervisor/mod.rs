@@ -33,7 +33,7 @@ use std::{collections::HashSet, net::SocketAddr, pin::pin, sync::Arc, time::Dura
 
 use futures::future::{join_all, select_all};
 use gpufleet_schema::{Event, Priority, topology::task_queue};
-use gpufleet_transport::{BlobError, BlobStore, Broker, ConnectError, DeclareError, EventSink, PublishError};
+use gpufleet_transport::{BlobError, BlobStore, Broker, ConnectError, DeclareError, EventSink, PublishError, State};
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
@@ -114,6 +114,8 @@ pub(crate) struct Supervisor {
     leaving: CancellationToken,
 }
 
+/// How often a worker that leaves while the broker is away looks whether its last job has ended.
+const IDLE_LOOK: Duration = Duration::from_millis(100);
 /// What the last events and the broker's goodbye may take once nothing runs any more.
 const FAREWELL_DEADLINE: Duration = Duration::from_secs(5);
 /// An executor without work ends at once; one that does not is killed.
@@ -275,11 +277,12 @@ impl Supervisor {
     }
 
     /// Lets running jobs end within the grace; a second signal or the end of the grace kills their executors, and the broker
-    /// gives the jobs to another worker.
+    /// gives the jobs to another worker. While the broker is away only running jobs are waited for.
     async fn finish_running(&self, left: impl Future<Output = ()>, signals: &mut Signals) {
         let mut left = pin!(left);
         tokio::select! {
             () = &mut left => return,
+            () = self.cut_off_and_idle() => return info!("the broker is away and nothing runs, leaving at once"),
             () = tokio::time::sleep(self.config.grace) => warn!("grace is over, running jobs go back to their queues"),
             signal = signals.next() => warn!(signal, "second signal, running jobs go back to their queues"),
         }
@@ -289,15 +292,43 @@ impl Supervisor {
         }
     }
 
+    /// Resolves once the broker is away and no job has a place on a device. What is in hand then came over a connection that is gone:
+    /// it can't be settled, and the broker delivers it again, whatever this worker still publishes.
+    async fn cut_off_and_idle(&self) {
+        loop {
+            self.cut_off().await;
+            if self.admission.running() == 0 {
+                return;
+            }
+            tokio::time::sleep(IDLE_LOOK).await;
+        }
+    }
+
+    /// Resolves while there is no connection to the broker.
+    async fn cut_off(&self) {
+        let is_away = |state: &State| matches!(state, State::Reconnecting { .. } | State::Closed);
+        let mut state = self.broker.state();
+        // An error means that the link has ended, which is as far away as can be.
+        let _ended = state.wait_for(is_away).await;
+    }
+
+    /// Says that this worker leaves, where the broker is there to hear it, and ends its executors.
     async fn say_goodbye(&self) {
-        let farewell = async {
+        let last_word = async {
             if let Err(error) = self.events.send_confirmed(vec![Event::WorkerSeen(self.seen(true))]).await {
                 warn!(%error, "last events not confirmed");
             }
-            let executors = self.devices.iter().flat_map(DeviceSlot::executors);
-            join_all(executors.map(|executor| async move { executor.stop(EXECUTOR_GRACE).await })).await;
             self.broker.close().await;
         };
+        let told = async {
+            tokio::select! {
+                () = last_word => {}
+                () = self.cut_off() => info!("the broker is away, the ledger will call this worker silent"),
+            }
+        };
+        let executors = self.devices.iter().flat_map(DeviceSlot::executors);
+        let ended = join_all(executors.map(|executor| async move { executor.stop(EXECUTOR_GRACE).await }));
+        let farewell = async { tokio::join!(told, ended) };
         if tokio::time::timeout(FAREWELL_DEADLINE, farewell).await.is_err() {
             warn!("the broker did not confirm the last events in time");
         }

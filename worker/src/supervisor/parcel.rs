@@ -20,6 +20,7 @@ use gpufleet_schema::{
     bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
 };
 use gpufleet_transport::{Delivery, PublishError, Settled};
+use tokio::task::JoinSet;
 use tracing::{error, info, warn};
 
 use super::{
@@ -186,6 +187,7 @@ impl Supervisor {
             tasks.iter().map(|task| self.conclude(task, envelope, encoding, list.as_ref())).collect();
         let mut portion = Portion::default();
         let (mut tally, mut refused) = (Tally { handed_back: false, all_final: true }, None);
+        let mut recording = JoinSet::new();
         while let Some(job) = jobs.next().await {
             if refused.is_some() {
                 // All come to their end, lest their places are given to others while they run.
@@ -197,7 +199,7 @@ impl Supervisor {
             }
             let ripe = mem::take(&mut portion);
             tally.count(&ripe);
-            let mut answering = pin!(self.answer(envelope, reply_to.as_ref(), content, ripe));
+            let mut answering = pin!(self.answer(envelope, reply_to.as_ref(), content, ripe, &mut recording));
             // The other jobs go on meanwhile: their places become free and their time limits hold.
             refused = loop {
                 tokio::select! {
@@ -218,7 +220,10 @@ impl Supervisor {
             return Ok(Settlement::Requeue);
         }
         tally.count(&portion);
-        self.answer(envelope, reply_to.as_ref(), content, portion).await?;
+        self.answer(envelope, reply_to.as_ref(), content, portion, &mut recording).await?;
+        while let Some(recorded) = recording.join_next().await {
+            recorded.expect("sending events does not panic")?;
+        }
         // Asked last: as long as the delivery was live, what is handed back left as a message of its own.
         let left_to_broker = tally.handed_back && !envelope.is_live();
         Ok(match tally.all_final {
@@ -228,13 +233,15 @@ impl Supervisor {
         })
     }
 
-    /// Publishes and records what became of some of the message's jobs.
+    /// Publishes what became of some of the message's jobs, and begins to record it: later portions don't wait for the record of
+    /// earlier ones, the acknowledgement does.
     async fn answer(
         &self,
         envelope: &Envelope,
         reply_to: Option<&ClientName>,
         content: &Content<'_, '_>,
         portion: Portion<'_, '_>,
+        recording: &mut JoinSet<Result<(), PublishError>>,
     ) -> Result<(), PublishError> {
         for job in &portion.jobs {
             self.send_on(envelope, content, job).await?;
@@ -246,9 +253,13 @@ impl Supervisor {
         failpoint::reach(Failpoint::AfterKernel);
         self.publish_replies(envelope, content.encoding, replies.collect(), content.is_list()).await?;
         failpoint::reach(Failpoint::AfterReply);
-        let events = portion.jobs.iter().filter_map(|job| self.finished_event(job, envelope)).collect();
-        self.events.send_confirmed(events).await?;
-        failpoint::reach(Failpoint::AfterEvents);
+        let events: Vec<Event> = portion.jobs.iter().flat_map(|job| self.events_of(job, envelope)).collect();
+        let sink = self.events.clone();
+        recording.spawn(async move {
+            sink.send_confirmed(events).await?;
+            failpoint::reach(Failpoint::AfterEvents);
+            Ok(())
+        });
         Ok(())
     }
 

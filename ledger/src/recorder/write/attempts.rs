@@ -7,10 +7,8 @@ use gpufleet_schema::JobId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::{
-    job_time::id_at,
-    recorder::change::{AttemptChange, End, Start},
-};
+use super::keys::Keys;
+use crate::recorder::change::{AttemptChange, End, Start};
 
 type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
 
@@ -54,11 +52,15 @@ pub(super) async fn write_starts(attempts: &Attempts, connection: &mut PgConnect
 
 /// The first outcome stays, and a loss gives way to an outcome. An outcome is superseded when the job has another attempt's:
 /// the job's row was written before, in this transaction, and never changes its outcome.
-pub(super) async fn write_ends(attempts: &Attempts, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+pub(super) async fn write_ends(
+    attempts: &Attempts,
+    keys: &Keys,
+    connection: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
     let mut columns = EndColumns::default();
     for ((job_id, attempt), change) in attempts {
         if let Some(end) = &change.end {
-            columns.push(*job_id, *attempt, end);
+            columns.push(*job_id, keys[job_id], *attempt, end);
         }
     }
     if columns.job_id.is_empty() {
@@ -207,10 +209,10 @@ impl<'a> StartColumns<'a> {
 }
 
 impl<'a> EndColumns<'a> {
-    fn push(&mut self, job_id: JobId, attempt: i32, end: &'a End) {
+    fn push(&mut self, job_id: JobId, id_at: DateTime<Utc>, attempt: i32, end: &'a End) {
         let failure = end.failure.as_ref();
         self.job_id.push(job_id.as_uuid());
-        self.id_at.push(id_at(job_id));
+        self.id_at.push(id_at);
         self.attempt.push(attempt);
         self.state.push(end.state.name());
         self.worker.push(&end.place.worker);

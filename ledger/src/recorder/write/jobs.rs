@@ -8,14 +8,16 @@ use serde_json::Value;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use crate::{
-    job_time::id_at,
-    recorder::change::{Info, JobChange},
-};
+use super::keys::Keys;
+use crate::recorder::change::{Info, JobChange};
 
 /// The rules stand in [`crate::recorder`]: these are the same, between what is in the table and what comes.
-pub(super) async fn write(jobs: &BTreeMap<JobId, JobChange>, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let columns = Columns::of(jobs);
+pub(super) async fn write(
+    jobs: &BTreeMap<JobId, JobChange>,
+    keys: &Keys,
+    connection: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
+    let columns = Columns::of(jobs, keys);
     sqlx::query!(
         r#"/* recorder::write::jobs */
         insert into jobs as known
@@ -104,19 +106,19 @@ struct Columns<'a> {
 }
 
 impl<'a> Columns<'a> {
-    fn of(jobs: &'a BTreeMap<JobId, JobChange>) -> Self {
+    fn of(jobs: &'a BTreeMap<JobId, JobChange>, keys: &Keys) -> Self {
         let mut columns = Self::default();
         for (job_id, change) in jobs {
-            columns.push(*job_id, change);
+            columns.push(*job_id, keys[job_id], change);
         }
         columns
     }
 
-    fn push(&mut self, job_id: JobId, change: &'a JobChange) {
+    fn push(&mut self, job_id: JobId, id_at: DateTime<Utc>, change: &'a JobChange) {
         let info = change.info.as_ref();
         let text = |of: fn(&Info) -> &str| info.map(of);
         self.job_id.push(job_id.as_uuid());
-        self.id_at.push(id_at(job_id));
+        self.id_at.push(id_at);
         self.created_at.push(change.created_at);
         self.state.push(change.state().name());
         self.pool.push(text(|info| &info.pool));

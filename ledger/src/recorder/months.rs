@@ -1,0 +1,86 @@
+//! Which month's partition a job's row belongs in, and which months have to be there.
+
+use std::collections::HashSet;
+
+use chrono::{DateTime, Datelike, Days, Months, NaiveDate, NaiveTime, Utc};
+use gpufleet_schema::JobId;
+
+use super::merge::Changes;
+use crate::job_time::time_in_id;
+
+/// A job may be recorded long after it was made, when events waited in the broker or were replayed.
+const MONTHS_BACK: u32 = 24;
+/// Producers' clocks run ahead, not by more than this.
+const DAYS_AHEAD: u64 = 40;
+/// So that the turn of a month, which all jobs meet at once, finds its partition made.
+const MONTHS_AHEAD: u32 = 2;
+
+/// Whether the time in a job's id says where its row is. A time too far off does not, so that nobody can have partitions made at will.
+pub(super) fn is_keyed_by_id(job_id: JobId, today: NaiveDate) -> bool {
+    time_in_id(job_id).is_some_and(|at| is_near(at.date_naive(), today))
+}
+
+/// The month of a job's first event, for a job whose id does not say one; this month if that event's clock is far off.
+pub(super) fn month_of_first_event(created_at: DateTime<Utc>, today: NaiveDate) -> DateTime<Utc> {
+    let day = Some(created_at.date_naive()).filter(|day| is_near(*day, today));
+    beginning(first_of_month(day.unwrap_or(today)))
+}
+
+/// The months that rows of these jobs may belong in, and the next ones, by their first days.
+pub(super) fn needed(changes: &Changes, today: NaiveDate) -> HashSet<NaiveDate> {
+    let ahead = (0..=MONTHS_AHEAD).filter_map(|months| today.checked_add_months(Months::new(months)));
+    let of_jobs = changes.jobs.iter().map(|(job_id, change)| match time_in_id(*job_id) {
+        Some(at) if is_near(at.date_naive(), today) => at.date_naive(),
+        _ => month_of_first_event(change.created_at, today).date_naive(),
+    });
+    ahead.chain(of_jobs).map(first_of_month).collect()
+}
+
+pub(super) fn beginning(month: NaiveDate) -> DateTime<Utc> {
+    month.and_time(NaiveTime::MIN).and_utc()
+}
+
+fn is_near(day: NaiveDate, today: NaiveDate) -> bool {
+    let first = today.checked_sub_months(Months::new(MONTHS_BACK));
+    let last = today.checked_add_days(Days::new(DAYS_AHEAD));
+    first.is_some_and(|first| day >= first) && last.is_some_and(|last| day <= last)
+}
+
+fn first_of_month(day: NaiveDate) -> NaiveDate {
+    day.with_day(1).expect("every month has a first day")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn day(text: &str) -> NaiveDate {
+        text.parse().unwrap()
+    }
+
+    #[test]
+    fn only_months_around_now_get_a_partition() {
+        let today = day("2026-03-31");
+        for near in ["2026-03-31", "2024-03-31", "2026-05-10", "2025-12-31"] {
+            assert!(is_near(day(near), today), "{near}");
+        }
+        for far in ["1970-01-01", "2024-03-30", "2026-05-11", "2099-12-31"] {
+            assert!(!is_near(day(far), today), "{far}");
+        }
+        assert_eq!(first_of_month(today), day("2026-03-01"));
+    }
+
+    #[test]
+    fn the_next_two_months_are_made_ahead() {
+        let made = needed(&Changes::default(), day("2025-11-30"));
+        assert_eq!(made, ["2025-11-01", "2025-12-01", "2026-01-01"].map(day).into());
+    }
+
+    #[test]
+    fn a_job_without_a_time_belongs_to_the_month_of_its_first_event_or_to_this_one() {
+        let today = day("2026-03-31");
+        let month = |created: &str| month_of_first_event(beginning(day(created)), today);
+        assert_eq!(month("2026-02-17"), beginning(day("2026-02-01")));
+        assert_eq!(month("1970-01-01"), beginning(day("2026-03-01")));
+    }
+}

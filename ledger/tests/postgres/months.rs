@@ -1,0 +1,125 @@
+//! Partitions by month: every job has one row in the month of its id or of its first event, and making a month scans nothing.
+
+use chrono::{Datelike as _, Duration, Utc};
+use gpufleet_ledger::{Ledger, migrate::migrate, recorder::Store};
+use gpufleet_schema::{AttemptState, JobId, JobState};
+
+use crate::{
+    database::Database,
+    histories::{finished, id, info, started},
+};
+
+/// The last version whose default partition held every job without a time.
+const BEFORE_KEYS: i64 = 8;
+
+/// So many days ago, in milliseconds since 1970.
+fn days_ago(days: i64) -> i64 {
+    (Utc::now() - Duration::days(days)).timestamp_millis()
+}
+
+/// The first day of the month of so many days ago.
+fn month_of(days: i64) -> String {
+    (Utc::now() - Duration::days(days)).date_naive().with_day(1).unwrap().to_string()
+}
+
+/// The months of a job's rows.
+async fn months(database: &Database, job_id: JobId) -> String {
+    let sql = format!("select (id_at at time zone 'UTC')::date from jobs where job_id = '{job_id}'");
+    database.execute(&sql).await.trim().to_owned()
+}
+
+async fn assert_catch_alls_are_empty(database: &Database) {
+    assert_eq!(database.execute("select count(*) from jobs_untimed").await.trim(), "0");
+    assert_eq!(database.execute("select count(*) from jobs_default").await.trim(), "0");
+}
+
+async fn state(ledger: &Ledger, job_id: JobId) -> JobState {
+    ledger.job(job_id).await.unwrap().expect("it is recorded").job.state
+}
+
+#[tokio::test]
+async fn a_job_without_a_time_stays_in_the_month_of_its_first_event() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = info(id(40, 0, None), days_ago(70));
+    let start = started(&job, 1, days_ago(70));
+    let end = finished(job.job_id, 1, AttemptState::Succeeded, days_ago(0));
+    store.record(std::slice::from_ref(&start)).await.unwrap();
+    assert_eq!(
+        (months(&database, job.job_id).await, state(&ledger, job.job_id).await),
+        (month_of(70), JobState::Running)
+    );
+    // Another recorder, which has seen nothing of it.
+    let mut other = Store::connect(database.url()).await.unwrap();
+    other.record(&[end, start]).await.unwrap();
+    assert_eq!(
+        (months(&database, job.job_id).await, state(&ledger, job.job_id).await),
+        (month_of(70), JobState::Succeeded)
+    );
+    assert_catch_alls_are_empty(&database).await;
+}
+
+#[tokio::test]
+async fn a_job_whose_id_is_of_another_age_is_in_the_month_of_its_first_event() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    for (index, made) in [days_ago(-3650), days_ago(3650)].into_iter().enumerate() {
+        let job_id = id(41, u32::try_from(index).unwrap(), Some(made));
+        let ends = [AttemptState::Lost, AttemptState::Failed].map(|state| finished(job_id, 1, state, days_ago(0)));
+        for end in ends {
+            store.record(&[end]).await.unwrap();
+        }
+        assert_eq!((months(&database, job_id).await, state(&ledger, job_id).await), (month_of(0), JobState::Failed));
+    }
+    assert_catch_alls_are_empty(&database).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_recorders_that_meet_a_job_at_once_in_two_months_make_one_row() {
+    let database = Database::fresh().await;
+    let jobs: Vec<_> = (0..200).map(|index| info(id(42, index, None), days_ago(40))).collect();
+    let starts: Vec<_> = jobs.iter().map(|job| started(job, 1, days_ago(40))).collect();
+    let ends: Vec<_> =
+        jobs.iter().rev().map(|job| finished(job.job_id, 1, AttemptState::Succeeded, days_ago(0))).collect();
+    let record = |events: Vec<gpufleet_schema::Event>| {
+        let url = database.url();
+        tokio::spawn(async move {
+            let mut store = Store::connect(url).await.unwrap();
+            for batch in events.chunks(10) {
+                assert_eq!(store.record(batch).await.unwrap(), []);
+            }
+        })
+    };
+    let (one, other) = tokio::join!(record(starts), record(ends));
+    one.unwrap();
+    other.unwrap();
+    let counted = database
+        .execute("select count(*), count(distinct job_id), count(*) filter (where state = 'succeeded') from jobs")
+        .await;
+    assert_eq!(counted.trim(), "200|200|200");
+    assert_catch_alls_are_empty(&database).await;
+}
+
+/// A scan of the table that holds the rows would make everybody wait, for as long as the table is large.
+#[tokio::test]
+async fn making_a_month_scans_no_jobs() {
+    let database = Database::of_version(BEFORE_KEYS).await;
+    database
+        .execute(
+            "insert into jobs (job_id, id_at, created_at, state)
+             select gen_random_uuid(), 'epoch', now(), 'queued' from generate_series(1, 1000)",
+        )
+        .await;
+    // A session's counts are there for all once it has ended.
+    let scans = async |table: &str, month: &str| {
+        let count = format!("select seq_scan from pg_stat_user_tables where relname = '{table}'");
+        let before = database.execute(&count).await;
+        let made = database.execute(&format!("select ensure_jobs_partition(now() + interval '{month}')")).await;
+        assert_eq!(made.trim(), "t");
+        before != database.execute(&count).await
+    };
+    assert!(scans("jobs_default", "3 months").await, "as it was, which shows that the count tells");
+    migrate(&database.url()).await.unwrap();
+    assert_eq!(database.execute("select count(*) from jobs_untimed").await.trim(), "1000");
+    assert!(!scans("jobs_untimed", "4 months").await);
+}
