@@ -35,7 +35,7 @@ mod error;
 mod includes;
 pub mod library;
 mod nvrtc;
-mod options;
+pub mod options;
 mod parent;
 mod request;
 mod sandbox;
@@ -195,7 +195,7 @@ impl Compiler {
 
     /// The program of `request`, compiled or kept. Cancelling kills the compiler, unless another request waits for the same.
     pub async fn compile_for(&self, pool: PoolId, mut request: CompileRequest) -> Result<Found, CompileError> {
-        options::check(&request.options).map_err(CompileError::Refused)?;
+        request.options = options::canonical(&request.options).map_err(CompileError::Refused)?;
         let is_usual = request.nvrtc.is_none();
         if is_usual {
             request.nvrtc.clone_from(&self.nvrtc);
@@ -315,7 +315,8 @@ async fn write(store: Arc<Store>, key: blake3::Hash, compiled: Arc<Compiled>) {
 }
 
 /// Compiles once, keeping nothing.
-pub async fn compile(request: CompileRequest) -> Result<Compiled, CompileError> {
+pub async fn compile(mut request: CompileRequest) -> Result<Compiled, CompileError> {
+    request.options = options::canonical(&request.options).map_err(CompileError::Refused)?;
     parent::compile(&request, Sandbox::default(), None, None).await
 }
 
