@@ -4,7 +4,7 @@
 //! runs in a child with limits on time, memory and files ([`child`]), without our environment, and with all closed but CUDA's own headers, as
 //! far as the kernel can do that ([`sandbox`]). Options come from an allow list ([`options`]).
 //!
-//! Results are kept, bounded, by code, options and target ([`cache`]), and so is the word that code is wrong; equal requests at the same time are
+//! Results are kept, bounded, by code, options, name expressions and target ([`cache`]), and so is the word that code is wrong; equal requests at the same time are
 //! compiled once, well or not. Good ones are also kept on disk, where the worker was given a folder ([`store`]), by the compiler and its headers
 //! as well ([`toolkit`]).
 
@@ -344,6 +344,7 @@ mod tests {
             log: String::new(),
             micros: 0,
             version: String::new(),
+            symbols: std::collections::BTreeMap::new(),
         };
         let room = || compiler.room_for(std::iter::once(&half));
         let [first, second] = [room(), room()];

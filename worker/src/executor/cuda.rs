@@ -17,4 +17,5 @@ pub(super) mod pinned;
 mod preparation;
 mod prepared;
 pub(super) mod program;
+mod together;
 pub(super) mod waits;

@@ -15,7 +15,13 @@ use gpufleet_worker::compiler::{
 use crate::harness::executable;
 
 fn request(code: &str) -> CompileRequest {
-    CompileRequest { code: code.to_owned(), options: vec![], target: Target::ptx((8, 0)), nvrtc: None }
+    CompileRequest {
+        code: code.to_owned(),
+        options: vec![],
+        expressions: vec![],
+        target: Target::ptx((8, 0)),
+        nvrtc: None,
+    }
 }
 
 async fn compile(request: CompileRequest) -> Result<Arc<Compiled>, CompileError> {
@@ -83,8 +89,8 @@ async fn a_forbidden_option_is_refused_by_name() {
     assert!(Failure::from(error).message.contains("\"-I/etc\""));
 }
 
-/// Code that has something for most options: a macro, a division, a square root, an unused variable.
-const OPTIONAL: &str = "extern \"C\" __global__ void f(float *x) {\n  int unused;\n#ifdef F\n  x[1] = F(2);\n#endif\n\
+/// Code that has something for most options: a macro, a loop, a division, a square root.
+const OPTIONAL: &str = "extern \"C\" __global__ void f(float *x) {\n#ifdef F\n  x[1] = F(2);\n#endif\n\
     for (int i = 0; i < 4; i++) x[i] = sqrtf(x[i]) / 3.0f;\n}\n";
 
 #[tokio::test]
@@ -96,7 +102,8 @@ async fn nvrtc_takes_every_option_that_is_allowed_in_the_sandboxed_compiler() {
     for option in OPTIONS.iter().filter(|option| !matches!(option.verdict, OptionVerdict::Refused(_))) {
         for value in option.value.samples() {
             let options = option.spellings(value.as_deref()).swap_remove(0);
-            let found = compiler.compile(CompileRequest { options: options.clone(), target, ..request(OPTIONAL) }).await;
+            let found =
+                compiler.compile(CompileRequest { options: options.clone(), target, ..request(OPTIONAL) }).await;
             let found = found.unwrap_or_else(|error| panic!("{options:?}: {error}"));
             assert!(found.compiled.ptx.contains(".visible .entry f("), "{options:?}");
             assert!(found.compiled.cubin.is_some(), "{options:?}");

@@ -34,7 +34,10 @@ pub enum Value {
     None,
     Bool,
     OneOf(&'static [&'static str]),
-    Number { min: u32, max: u32 },
+    Number {
+        min: u32,
+        max: u32,
+    },
     /// Numbers of diagnostics, separated by commas.
     Diagnostics,
     /// `NAME` or `NAME=TEXT`.
@@ -46,11 +49,15 @@ pub enum Value {
     Any,
 }
 
-const DEVICE_CHOOSES: &str = "the worker compiles for the device that runs the job; say what the device must have in `requires`";
-const READS_FILES: &str = "it reads files of the worker; CUDA's own headers are found without it, and other text belongs into the code";
+const DEVICE_CHOOSES: &str =
+    "the worker compiles for the device that runs the job; say what the device must have in `requires`";
+const READS_FILES: &str =
+    "it reads files of the worker; CUDA's own headers are found without it, and other text belongs into the code";
 const WRITES_FILES: &str = "it writes a file on the worker, which nobody would get";
-const PCH: &str = "precompiled headers are files on the worker; leave it out, since compiled programs are cached as a whole";
-const NOT_LOADABLE: &str = "what comes out has to be linked before a driver loads it, and the worker does not link; leave it out";
+const PCH: &str =
+    "precompiled headers are files on the worker; leave it out, since compiled programs are cached as a whole";
+const NOT_LOADABLE: &str =
+    "what comes out has to be linked before a driver loads it, and the worker does not link; leave it out";
 const NO_CODE: &str = "no code that a driver can load comes out; leave it out";
 const OF_NVCC: &str = "it is an option of nvcc that NVRTC does not have; leave it out";
 const OPTIMISES: &str = "it is an option of nvcc; NVRTC optimises fully by itself, and --device-debug turns that off";
@@ -97,11 +104,7 @@ pub static OPTIONS: &[CompileOption] = &[
     // Optimisation.
     flag(&["--extra-device-vectorization", "-extra-device-vectorization"]),
     flag(&["--restrict", "-restrict"]),
-    noted(
-        &["--dopt", "-dopt"],
-        Value::OneOf(&["on"]),
-        "--device-debug turns optimisation off",
-    ),
+    noted(&["--dopt", "-dopt"], Value::OneOf(&["on"]), "--device-debug turns optimisation off"),
     with(&["--Ofast-compile", "-Ofc"], Value::OneOf(&["0", "min", "mid", "max"])),
     // A thread has 255 registers at most.
     with(&["--maxrregcount", "-maxrregcount"], Value::Number { min: 1, max: 255 }),
@@ -134,10 +137,7 @@ pub static OPTIONS: &[CompileOption] = &[
     },
     // Left out: the compiler can reach no cache of its own, nor change its stack's limit.
     CompileOption { verdict: Verdict::Ignored, ..flag(&["--no-cache", "-no-cache"]) },
-    CompileOption {
-        verdict: Verdict::Ignored,
-        ..with(&["--modify-stack-limit", "-modify-stack-limit"], Value::Bool)
-    },
+    CompileOption { verdict: Verdict::Ignored, ..with(&["--modify-stack-limit", "-modify-stack-limit"], Value::Bool) },
     // Debugging and diagnostics.
     flag(&["--device-debug", "-device-debug", "-G"]),
     flag(&["--generate-line-info", "-generate-line-info", "-lineinfo"]),
@@ -155,7 +155,11 @@ pub static OPTIONS: &[CompileOption] = &[
         "NVRTC's own assembler does not read the PTX that comes of true",
     ),
     // Code that a driver loads as it is.
-    noted(&["--relocatable-device-code", "-relocatable-device-code", "--rdc", "-rdc"], Value::OneOf(&["false"]), NOT_LOADABLE),
+    noted(
+        &["--relocatable-device-code", "-relocatable-device-code", "--rdc", "-rdc"],
+        Value::OneOf(&["false"]),
+        NOT_LOADABLE,
+    ),
     flag(&["--device-w", "-dw"]),
     refused(&["--device-c", "-dc"], NOT_LOADABLE),
     refused(&["--extensible-whole-program", "-ewp"], NOT_LOADABLE),
@@ -171,7 +175,10 @@ pub static OPTIONS: &[CompileOption] = &[
     refused(&["--system-include", "-isystem"], READS_FILES),
     refused(&["--options-file", "-optf"], READS_FILES),
     refused(&["--time", "-time"], WRITES_FILES),
-    refused(&["--device-time-trace", "-device-time-trace", "--fdevice-time-trace", "-fdevice-time-trace"], WRITES_FILES),
+    refused(
+        &["--device-time-trace", "-device-time-trace", "--fdevice-time-trace", "-fdevice-time-trace"],
+        WRITES_FILES,
+    ),
     refused(&["--pch", "-pch"], PCH),
     refused(&["--create-pch", "-create-pch"], PCH),
     refused(&["--use-pch", "-use-pch"], PCH),

@@ -58,7 +58,10 @@ fn options_of_the_issue_are_allowed_in_all_spellings() {
 
 #[test]
 fn a_value_that_is_not_taken_is_told_with_what_is() {
-    assert_eq!(refusal(&["--maxrregcount=100000"]), "option --maxrregcount does not take \"100000\": it takes a number from 1 to 255");
+    assert_eq!(
+        refusal(&["--maxrregcount=100000"]),
+        "option --maxrregcount does not take \"100000\": it takes a number from 1 to 255"
+    );
     assert!(refusal(&["-rdc=true"]).contains("it takes false; what comes out has to be linked"));
     assert!(refusal(&["--dopt=off"]).contains("--device-debug turns optimisation off"));
     assert!(refusal(&["-Xptxas", "--output-file=/tmp/x"]).contains("files"));
