@@ -22,7 +22,7 @@ pub mod provenance;
 pub mod reference;
 pub mod resolve;
 pub mod sample;
-mod spelling;
+pub mod spelling;
 
 pub use catalog::{Catalog, Kernel, catalog};
 pub use manifest::{BufferSpec, Role, ScalarSpec, Tolerance};

@@ -6,7 +6,7 @@ const NAME_CHARS_MAX: usize = 64;
 const PREFIX_CHARS_MIN: usize = 3;
 
 /// The name of `known` nearest to `typed`, if one is near enough to be worth suggesting.
-pub(crate) fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if typed.len() > NAME_CHARS_MAX {
         return None;
     }

@@ -22,9 +22,15 @@ pub const LAUNCHES_MAX: usize = 1024;
 pub const REPEAT_MAX: u32 = 1_000_000;
 /// CUDA passes at most 4 KiB of kernel parameters before compute capability 7.0; 8-byte ones make 512.
 pub const ARGS_MAX: usize = 512;
+/// All parameters of a kernel together: 32,764 bytes from compute capability 7.0 and CUDA 12.1 on, 4 KiB before.
+pub const ARGUMENT_BYTES_MAX: u64 = 32_764;
+/// The largest alignment of a parameter that CUDA's own headers ask for (`CUtensorMap`).
+pub const ARGUMENT_ALIGN_MAX: u32 = 64;
 /// CUDA C source, PTX or cubin.
 pub const PROGRAM_BYTES_MAX: usize = 8 << 20;
 pub const COMPILE_OPTIONS_MAX: usize = 64;
+/// A kernel's name: as a C++ name expression or mangled, a template's is long.
+pub const ENTRY_BYTES_MAX: usize = 1024;
 /// The one line of a failure. It may quote what a producer wrote.
 pub const FAILURE_MESSAGE_BYTES_MAX: usize = 2 << 10;
 /// The text of a failure (a compile log, an access report) as it travels in replies and events.
@@ -43,5 +49,9 @@ pub const DELIVERIES_MAX: u64 = 15;
 pub const GRID_MAX: [u32; 3] = [i32::MAX as u32, 65_535, 65_535];
 pub const BLOCK_MAX: [u32; 3] = [1024, 1024, 64];
 pub const THREADS_PER_BLOCK_MAX: u32 = 1024;
+/// The most blocks that any device runs as one cluster (compute capability 9.0; eight are portable).
+pub const CLUSTER_BLOCKS_MAX: u64 = 16;
+/// The first compute capability with clusters.
+pub const CLUSTER_CAPABILITY: [u32; 2] = [9, 0];
 /// The most that any device lets a block opt in to (227 KiB on compute capability 9.0).
 pub const SHARED_BYTES_MAX: u32 = 227 << 10;

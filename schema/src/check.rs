@@ -6,14 +6,15 @@
 use std::collections::HashSet;
 
 use crate::{
-    Arg, Block, Buffer, Data, Dtype, Grid, Launch, Output, OutputData, Program, Size, Task,
+    Buffer, Data, Dtype, Output, OutputData, Program, Size, Task,
     bounds::{
-        ARGS_MAX, BLOBS_BYTES_MAX, BLOCK_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX,
-        GRID_MAX, LABELS_MAX, LAUNCHES_MAX, PROGRAM_BYTES_MAX, REPEAT_MAX, SHARED_BYTES_MAX, TEXT_BYTES_MAX,
-        THREADS_PER_BLOCK_MAX,
+        ARGS_MAX, BLOBS_BYTES_MAX, BUFFER_BYTES_MAX, BUFFERS_MAX, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, LABELS_MAX,
+        LAUNCHES_MAX, PROGRAM_BYTES_MAX, TEXT_BYTES_MAX,
     },
     task::elements,
 };
+
+mod launch;
 
 /// A field that can't be right, and why.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -164,7 +165,9 @@ impl Task<'_> {
             many => return invalid("launches", format!("{many} launches, at most {LAUNCHES_MAX} are allowed")),
         }
         for (index, launch) in self.launches.iter().enumerate() {
-            launch.check(&format!("launches[{index}]"), |name| self.buffer(name).is_some())?;
+            let field = format!("launches[{index}]");
+            launch::check_entry(&format!("{field}.entry"), &launch.entry, &self.program)?;
+            launch.check(&field, |name| self.buffer(name).and_then(Buffer::elements))?;
         }
         Ok(())
     }
@@ -253,87 +256,6 @@ impl Output<'_> {
             ),
         }
     }
-}
-
-impl Launch {
-    fn check(&self, field: &str, has_buffer: impl Fn(&str) -> bool) -> Result<(), Invalid> {
-        check_name(&format!("{field}.entry"), &self.entry)?;
-        self.grid.check(&format!("{field}.grid"))?;
-        self.block.check(&format!("{field}.block"))?;
-        if self.shared_bytes > SHARED_BYTES_MAX {
-            return invalid(
-                format!("{field}.shared_bytes"),
-                format!("{} is more than any device has ({SHARED_BYTES_MAX})", self.shared_bytes),
-            );
-        }
-        if !(1..=REPEAT_MAX).contains(&self.repeat) {
-            return invalid(format!("{field}.repeat"), format!("{} is not between 1 and {REPEAT_MAX}", self.repeat));
-        }
-        if self.args.len() > ARGS_MAX {
-            return invalid(format!("{field}.args"), format!("{} arguments, at most {ARGS_MAX}", self.args.len()));
-        }
-        for (index, arg) in self.args.iter().enumerate() {
-            let field = format!("{field}.args[{index}]");
-            if let Arg::Buffer(name) = arg {
-                check_name(&field, name)?;
-            }
-            match arg {
-                Arg::Buffer(name) if !has_buffer(name) => {
-                    return invalid(field, format!("no buffer is named {name:?}"));
-                }
-                Arg::Buffer(_) => {}
-                Arg::Scalar(dtype, number) => {
-                    if let Err(problem) = number.write(*dtype, &mut Vec::with_capacity(8)) {
-                        return invalid(field, problem.to_string());
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Grid {
-    fn check(&self, field: &str) -> Result<(), Invalid> {
-        let extents: Vec<u64> = match self {
-            Self::Cover(extents) => extents.clone(),
-            Self::Blocks(blocks) => blocks.iter().map(|extent| u64::from(*extent)).collect(),
-        };
-        check_extents(field, &extents)?;
-        let Self::Blocks(blocks) = self else { return Ok(()) };
-        check_maxima(field, "blocks", blocks, GRID_MAX)
-    }
-}
-
-impl Block {
-    fn check(&self, field: &str) -> Result<(), Invalid> {
-        let Self::Threads(threads) = self else { return Ok(()) };
-        check_extents(field, &threads.iter().map(|extent| u64::from(*extent)).collect::<Vec<_>>())?;
-        check_maxima(field, "threads", threads, BLOCK_MAX)?;
-        match threads.iter().product::<u32>() {
-            1..=THREADS_PER_BLOCK_MAX => Ok(()),
-            many => invalid(field, format!("{many} threads in a block, at most {THREADS_PER_BLOCK_MAX} are possible")),
-        }
-    }
-}
-
-fn check_extents(field: &str, extents: &[u64]) -> Result<(), Invalid> {
-    if !(1..=3).contains(&extents.len()) {
-        return invalid(field, format!("{} dimensions given, 1 to 3 are possible", extents.len()));
-    }
-    match extents.iter().position(|extent| *extent == 0) {
-        Some(axis) => invalid(field, format!("its {} extent is zero", ["x", "y", "z"][axis])),
-        None => Ok(()),
-    }
-}
-
-fn check_maxima(field: &str, what: &str, extents: &[u32], maxima: [u32; 3]) -> Result<(), Invalid> {
-    for ((extent, max), axis) in extents.iter().zip(maxima).zip(["x", "y", "z"]) {
-        if *extent > max {
-            return invalid(field, format!("{extent} {what} in {axis}, CUDA allows at most {max}"));
-        }
-    }
-    Ok(())
 }
 
 fn check_text(field: &str, text: &str) -> Result<(), Invalid> {

@@ -190,7 +190,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
-    use crate::{Block, Grid, Launch, bounds::TEXT_BYTES_MAX, encoding::encode_events};
+    use crate::{Grid, Launch, bounds::TEXT_BYTES_MAX, encoding::encode_events};
 
     fn info(task: &Task<'_>) -> JobInfo {
         JobInfo::of(task, PoolName::default(), Priority::Normal, None)
@@ -199,14 +199,7 @@ mod tests {
     #[test]
     fn what_history_keeps_of_a_refused_task_is_small() {
         let text = || "\u{1b}".repeat(5 << 20);
-        let launch = Launch {
-            entry: text(),
-            grid: Grid::Cover(vec![1]),
-            block: Block::default(),
-            args: Vec::new(),
-            shared_bytes: 0,
-            repeat: 1,
-        };
+        let launch = Launch::new(text(), Grid::Cover(vec![1]));
         for program in [Program::Catalog(text()), Program::Ptx("x".into())] {
             let task = Task {
                 name: Some(text()),

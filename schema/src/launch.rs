@@ -1,39 +1,58 @@
 //! How a kernel is launched: the grid, the block, and its arguments in order.
 
-use std::fmt;
-
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
+use serde::{Deserialize, Serialize};
 
 use crate::{Dtype, Number};
 
+mod arg;
+mod wire;
+
 /// One kernel launch. The launches of a task run in order on one stream and share its buffers.
+///
+/// On the wire `cooperative` and `cluster` belong to the grid: `{"blocks": [8], "cluster": [2], "cooperative": true}`. A worker that is too old
+/// to know them then refuses the task instead of running it without.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "wire::Launch", into = "wire::Launch")]
 pub struct Launch {
+    /// A symbol of the module, or in CUDA C++ a name expression such as `kernel<float>`.
     pub entry: String,
     pub grid: Grid,
-    #[serde(default)]
     pub block: Block,
     /// Dynamic shared memory of one block.
-    #[serde(default, skip_serializing_if = "is_zero")]
     pub shared_bytes: u32,
-    #[serde(default)]
     pub args: Vec<Arg>,
-    #[serde(default = "one", skip_serializing_if = "is_one")]
     pub repeat: u32,
+    /// All blocks run at once, so that they can wait for each other.
+    pub cooperative: bool,
+    /// Blocks of one cluster, in one to three dimensions, x first. Empty: the kernel says, or there are none.
+    pub cluster: Vec<u32>,
 }
 
-fn one() -> u32 {
-    1
+impl Launch {
+    /// A launch without arguments, once, of blocks as large as the driver likes.
+    pub fn new(entry: impl Into<String>, grid: Grid) -> Self {
+        Self {
+            entry: entry.into(),
+            grid,
+            block: Block::Auto,
+            shared_bytes: 0,
+            args: Vec::new(),
+            repeat: 1,
+            cooperative: false,
+            cluster: Vec::new(),
+        }
+    }
+
+    /// Blocks of one cluster; one is what a launch without clusters has.
+    pub fn cluster_blocks(&self) -> u64 {
+        self.cluster.iter().map(|extent| u64::from(*extent)).product()
+    }
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_one(value: &u32) -> bool {
-    *value == 1
-}
-
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
-fn is_zero(value: &u32) -> bool {
-    *value == 0
+/// Whether an entry is a symbol of the module, as PTX writes names. Any other is a C++ name expression.
+pub fn is_symbol(entry: &str) -> bool {
+    let is_letter = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$' | b'%');
+    entry.bytes().next().is_some_and(is_letter) && entry.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit())
 }
 
 /// The number of blocks, in one to three dimensions, x first.
@@ -55,48 +74,25 @@ pub enum Block {
     Threads(Vec<u32>),
 }
 
-/// One kernel argument: `{"buffer": "x"}` or a typed scalar such as `{"f32": 2.0}`.
+/// One kernel argument. As JSON:
+///
+/// | argument | |
+/// | --- | --- |
+/// | `{"buffer": "x"}` | the device address of a buffer |
+/// | `{"buffer": "x", "offset": 16}` | the address of its element 16 |
+/// | `{"f32": 2.0}` | a scalar of that type |
+/// | `{"bytes": "AACAPwIAAAA=", "align": 4}` | a structure by value: its bytes as the device lays them out (`bin` in MessagePack), and its alignment |
 #[derive(Debug, Clone, PartialEq)]
 pub enum Arg {
-    /// The device address of a buffer, by its name.
     Buffer(String),
+    /// `offset` counts elements of the buffer's type.
+    BufferAt {
+        name: String,
+        offset: u64,
+    },
     Scalar(Dtype, Number),
-}
-
-impl Serialize for Arg {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(1))?;
-        match self {
-            Self::Buffer(name) => map.serialize_entry("buffer", name)?,
-            Self::Scalar(dtype, number) => map.serialize_entry(dtype.name(), number)?,
-        }
-        map.end()
-    }
-}
-
-impl<'de> Deserialize<'de> for Arg {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct OneEntry;
-        impl<'de> de::Visitor<'de> for OneEntry {
-            type Value = Arg;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("an argument: {\"buffer\": name} or {dtype: number}")
-            }
-
-            fn visit_map<A: de::MapAccess<'de>>(self, mut map: A) -> Result<Arg, A::Error> {
-                let key: String = map.next_key()?.ok_or_else(|| de::Error::invalid_length(0, &self))?;
-                let arg = if key == "buffer" {
-                    Arg::Buffer(map.next_value()?)
-                } else {
-                    Arg::Scalar(key.parse().map_err(de::Error::custom)?, map.next_value()?)
-                };
-                match map.next_key::<de::IgnoredAny>()? {
-                    None => Ok(arg),
-                    Some(_) => Err(de::Error::invalid_length(2, &self)),
-                }
-            }
-        }
-        deserializer.deserialize_map(OneEntry)
-    }
+    Bytes {
+        bytes: Vec<u8>,
+        align: u32,
+    },
 }

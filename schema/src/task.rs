@@ -1,10 +1,16 @@
 //! A task: everything that a worker needs to run one job.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{BlobDigest, ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires, Signature};
+use crate::{
+    BlobDigest, ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires, Signature,
+    bounds::CLUSTER_CAPABILITY, launch::is_symbol,
+};
 
 /// One job as a producer describes it. It is a pure function of its contents: running it twice is harmless.
 ///
@@ -126,6 +132,25 @@ impl<'a> Task<'a> {
             reply: None,
             submitted_ms: None,
         }
+    }
+
+    /// The entries of CUDA C++ that are name expressions, such as `kernel<float>`: each once, in order.
+    pub fn name_expressions(&self) -> Vec<String> {
+        if !matches!(self.program, Program::Source { .. }) {
+            return Vec::new();
+        }
+        let entries = self.launches.iter().map(|launch| launch.entry.as_str());
+        let expressions: BTreeSet<&str> = entries.filter(|entry| !is_symbol(entry)).collect();
+        expressions.into_iter().map(str::to_owned).collect()
+    }
+
+    /// What the device must have: what the task says, and what its launches need.
+    pub fn needs(&self) -> Requires {
+        let mut needs = self.requires.clone();
+        if self.launches.iter().any(|launch| launch.cluster_blocks() > 1) {
+            needs.compute_capability_min = needs.compute_capability_min.max(Some(CLUSTER_CAPABILITY));
+        }
+        needs
     }
 
     /// The same task, free of the message that it was decoded from.

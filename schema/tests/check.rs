@@ -9,14 +9,7 @@ use gpufleet_schema::{
 fn good() -> Task<'static> {
     Task {
         buffers: vec![Buffer { name: "x".into(), dtype: Dtype::F32, shape: vec![4], data: Data::Zeros }],
-        launches: vec![Launch {
-            entry: "k".into(),
-            grid: Grid::Cover(vec![4]),
-            block: Block::Auto,
-            shared_bytes: 0,
-            args: vec![Arg::Buffer("x".into())],
-            repeat: 1,
-        }],
+        launches: vec![Launch { args: vec![Arg::Buffer("x".into())], ..Launch::new("k", Grid::Cover(vec![4])) }],
         outputs: vec!["x".into()],
         ..Task::new(Program::Ptx(".version 8.0".into()))
     }
@@ -112,6 +105,98 @@ fn grids_and_blocks_keep_cudas_bounds() {
     refused(|task| task.launches[0].block = Block::Threads(vec![64, 32]), block, "2048 threads");
     refused(|task| task.launches[0].shared_bytes = 1 << 20, "launches[0].shared_bytes", "more than any device");
     refused(|task| task.launches[0].repeat = 0, "launches[0].repeat", "not between");
+}
+
+fn source() -> Program<'static> {
+    Program::Source { code: "code".into(), options: vec![] }
+}
+
+#[test]
+fn an_entry_is_a_symbol_or_in_cuda_cpp_a_name_expression() {
+    let entry = "launches[0].entry";
+    for expression in ["k<float>", "a::b::k<int, 3>", "::k", "static_cast<void(*)(int*)>(k)", "k<float[4], -1, 'a'>"] {
+        let mut task = good();
+        task.launches = vec![Launch::new(expression, Grid::Blocks(vec![1])); 2];
+        task.program = source();
+        task.check().unwrap();
+        assert_eq!(task.name_expressions(), [expression]);
+        refused(|task| task.launches[0].entry = expression.into(), entry, "only CUDA C++ has name expressions");
+    }
+    for symbol in ["k", "_Z1kIfEvPT_", "$k%1"] {
+        let mut task = good();
+        task.launches[0].entry = symbol.into();
+        task.check().unwrap();
+        task.program = source();
+        task.check().unwrap();
+        assert!(task.name_expressions().is_empty());
+    }
+    for (strange, told) in
+        [("k<[]{}>", "'{'"), ("k\n#include", "'\\n'"), ("k#", "'#'"), ("k<\"a\">", "'\"'"), ("k<é>", "'é'")]
+    {
+        let change = |task: &mut Task<'static>| (task.program, task.launches[0].entry) = (source(), strange.into());
+        refused(change, entry, told);
+    }
+    refused(|task| task.launches[0].entry = String::new(), entry, "is empty");
+    refused(|task| task.launches[0].entry = "k".repeat(1025), entry, "at most 1024");
+}
+
+#[test]
+fn an_offset_lies_inside_its_buffer_and_counts_elements() {
+    let at = |offset| Arg::BufferAt { name: "x".into(), offset };
+    let mut task = good();
+    task.launches[0].args = vec![at(3)];
+    task.check().unwrap();
+    refused(
+        |task| task.launches[0].args = vec![at(4)],
+        "launches[0].args[0]",
+        "offset 4 is outside \"x\", which has 4 elements",
+    );
+}
+
+#[test]
+fn a_structure_is_padded_to_its_alignment_and_fits_a_kernels_parameters() {
+    let field = "launches[0].args[0]";
+    let bytes = |length, align| vec![Arg::Bytes { bytes: vec![0; length], align }];
+    let mut task = good();
+    task.launches[0].args = bytes(24, 8);
+    task.check().unwrap();
+    refused(|task| task.launches[0].args = bytes(0, 1), field, "without bytes");
+    refused(|task| task.launches[0].args = bytes(12, 8), field, "no multiple of their alignment of 8");
+    for align in [0, 3, 128] {
+        refused(|task| task.launches[0].args = bytes(12, align), field, "a power of two up to 64");
+    }
+    refused(
+        |task| task.launches[0].args = [bytes(32_760, 8), bytes(8, 8)].concat(),
+        "launches[0].args",
+        "32768 bytes together, CUDA passes at most 32764",
+    );
+}
+
+#[test]
+fn a_grid_consists_of_whole_clusters() {
+    let field = "launches[0].grid.cluster";
+    let change = |blocks: &[u32], cluster: &[u32]| {
+        let (grid, cluster) = (Grid::Blocks(blocks.to_vec()), cluster.to_vec());
+        move |task: &mut Task<'static>| (task.launches[0].grid, task.launches[0].cluster) = (grid, cluster)
+    };
+    let mut task = good();
+    change(&[8, 2], &[4, 2])(&mut task);
+    task.check().unwrap();
+    assert_eq!(task.needs().compute_capability_min, Some([9, 0]));
+    task.requires.compute_capability_min = Some([10, 0]);
+    assert_eq!(task.needs().compute_capability_min, Some([10, 0]));
+    change(&[8, 2], &[1, 1])(&mut task);
+    task.requires.compute_capability_min = None;
+    assert_eq!(task.needs().compute_capability_min, None, "one block is a cluster everywhere");
+    refused(change(&[7], &[2]), field, "a grid of 7 blocks in x does not consist of whole clusters of 2");
+    refused(change(&[8], &[2, 2]), field, "a grid of 1 blocks in y");
+    refused(change(&[64], &[32]), field, "more than 16 blocks");
+    refused(change(&[8], &[0]), field, "x extent is zero");
+    refused(change(&[8], &[1, 1, 1, 1]), field, "4 dimensions");
+    // Threads that are covered are rounded up to whole clusters by the worker.
+    task.launches[0].grid = Grid::Cover(vec![1000]);
+    task.launches[0].cluster = vec![2];
+    task.check().unwrap();
 }
 
 #[test]

@@ -56,8 +56,6 @@ fn source_task() -> Task<'static> {
             Buffer { name: "edges".into(), dtype: Dtype::U8, shape: vec![2, 3], data: Data::Zeros },
         ],
         launches: vec![Launch {
-            entry: "edges".into(),
-            grid: Grid::Cover(vec![3, 2]),
             block: Block::Threads(vec![16, 16]),
             shared_bytes: 1024,
             args: vec![
@@ -68,6 +66,7 @@ fn source_task() -> Task<'static> {
                 Arg::Scalar(Dtype::U64, Number::from(u64::MAX)),
             ],
             repeat: 2,
+            ..Launch::new("edges", Grid::Cover(vec![3, 2]))
         }],
         outputs: vec!["edges".into()],
         limits: Limits {
@@ -93,15 +92,33 @@ fn source_task() -> Task<'static> {
 fn ptx_task() -> Task<'static> {
     Task {
         job_id: id(3),
-        launches: vec![Launch {
-            entry: "nothing".into(),
-            grid: Grid::Blocks(vec![1]),
-            block: Block::Auto,
-            shared_bytes: 0,
-            args: vec![],
-            repeat: 1,
-        }],
+        launches: vec![Launch::new("nothing", Grid::Blocks(vec![1]))],
         ..Task::new(Program::Ptx(".version 8.0\n".into()))
+    }
+}
+
+/// What a kernel of one array and some scalars does not need.
+fn launches_task() -> Task<'static> {
+    let point = [1.5_f32, -2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let args = vec![
+        Arg::Buffer("x".into()),
+        Arg::BufferAt { name: "x".into(), offset: 16 },
+        Arg::Bytes { bytes: point, align: 4 },
+        Arg::Bytes { bytes: vec![7, 8, 9], align: 1 },
+    ];
+    Task {
+        job_id: id(6),
+        buffers: vec![Buffer { name: "x".into(), dtype: Dtype::F32, shape: vec![64], data: Data::Zeros }],
+        launches: vec![
+            Launch { args, ..Launch::new("shift<float, 2>", Grid::Cover(vec![48])) },
+            Launch { block: Block::Threads(vec![32]), cooperative: true, ..Launch::new("all", Grid::Blocks(vec![8])) },
+            Launch { cluster: vec![2, 1], ..Launch::new("pairs", Grid::Blocks(vec![8, 2])) },
+        ],
+        outputs: vec!["x".into()],
+        ..Task::new(Program::Source {
+            code: "template <typename T, int N> __global__ void shift(T*, T*, Point, Tail) {}\n".into(),
+            options: vec!["--maxrregcount=64".into()],
+        })
     }
 }
 
@@ -382,7 +399,20 @@ fn tasks_of_version_1_read_as_they_always_did() {
     check_tasks("task-ptx", &Batch::One(ptx_task()));
     check_tasks("task-signed", &Batch::One(signed_task()));
     check_tasks("task-blob", &Batch::One(blob_task()));
+    check_tasks("task-launches", &Batch::One(launches_task()));
     check_tasks("task-list", &Batch::Many(vec![catalog_task(), ptx_task()]));
+}
+
+/// [`Grid`] alone is what a grid was before it could have clusters or be cooperative.
+#[test]
+fn a_reader_that_knows_no_clusters_refuses_them_instead_of_leaving_them_out() {
+    for more in [r#""cluster": [2]"#, r#""cooperative": true"#] {
+        let whole: serde_json::Value = serde_json::from_str(&format!(r#"{{"blocks": [8], {more}}}"#)).unwrap();
+        assert!(serde_json::from_value::<Grid>(whole.clone()).is_err(), "{whole}");
+        let packed = rmp_serde::to_vec_named(&whole).unwrap();
+        assert!(rmp_serde::from_slice::<Grid>(&packed).is_err(), "{whole}");
+    }
+    assert_eq!(serde_json::from_str::<Grid>(r#"{"blocks": [8]}"#).unwrap(), Grid::Blocks(vec![8]));
 }
 
 #[test]

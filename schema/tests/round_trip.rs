@@ -75,10 +75,22 @@ fn launch() -> impl Strategy<Value = Launch> {
     let block = prop_oneof![Just(Block::Auto), vec(any::<u32>(), 0..4).prop_map(Block::Threads)];
     let arg = prop_oneof![
         text().prop_map(Arg::Buffer),
+        (text(), 1_u64..).prop_map(|(name, offset)| Arg::BufferAt { name, offset }),
         (dtype(), number()).prop_map(|(dtype, number)| Arg::Scalar(dtype, number)),
+        (vec(any::<u8>(), 0..40), any::<u32>()).prop_map(|(bytes, align)| Arg::Bytes { bytes, align }),
     ];
-    (text(), grid, block, any::<u32>(), vec(arg, 0..4), any::<u32>()).prop_map(
-        |(entry, grid, block, shared_bytes, args, repeat)| Launch { entry, grid, block, shared_bytes, args, repeat },
+    let together = (any::<bool>(), vec(any::<u32>(), 0..4));
+    (text(), grid, block, any::<u32>(), vec(arg, 0..4), any::<u32>(), together).prop_map(
+        |(entry, grid, block, shared_bytes, args, repeat, (cooperative, cluster))| Launch {
+            entry,
+            grid,
+            block,
+            shared_bytes,
+            args,
+            repeat,
+            cooperative,
+            cluster,
+        },
     )
 }
 

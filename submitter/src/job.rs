@@ -220,20 +220,10 @@ impl Job {
         self
     }
 
-    /// Begins a launch of this entry. The grid, block and arguments that follow are its own, up to the next `entry`.
+    /// Begins a launch of this entry: a kernel's symbol, or in CUDA C++ a name expression such as `kernel<float>` or `::kernel`. The grid, block and arguments that follow are its own, up to the next `entry`.
     #[must_use]
     pub fn entry(mut self, entry: impl Into<String>) -> Self {
-        self.launches.push(Draft {
-            launch: Launch {
-                entry: entry.into(),
-                grid: Grid::Blocks(vec![1]),
-                block: Block::Auto,
-                shared_bytes: 0,
-                args: Vec::new(),
-                repeat: 1,
-            },
-            has_grid: false,
-        });
+        self.launches.push(Draft { launch: Launch::new(entry, Grid::Blocks(vec![1])), has_grid: false });
         self
     }
 
@@ -270,6 +260,20 @@ impl Job {
         self.draft("shared_bytes", |draft| draft.launch.shared_bytes = bytes)
     }
 
+    /// Runs all blocks at once, so that they can wait for each other (`cooperative_groups::this_grid().sync()`). More blocks than the device
+    /// runs at once are refused.
+    #[must_use]
+    pub fn cooperative(self) -> Self {
+        self.draft("cooperative", |draft| draft.launch.cooperative = true)
+    }
+
+    /// Blocks of a cluster in x, y and z, for devices of compute capability 9.0 or higher. The grid has to consist of whole clusters.
+    #[must_use]
+    pub fn cluster(self, blocks: impl Into<Vec<u32>>) -> Self {
+        let blocks = blocks.into();
+        self.draft("cluster", |draft| draft.launch.cluster = blocks)
+    }
+
     /// Launches this many times in a row.
     #[must_use]
     pub fn repeat(self, times: u32) -> Self {
@@ -281,6 +285,22 @@ impl Job {
     pub fn arg_buffer(self, name: impl Into<String>) -> Self {
         let arg = Arg::Buffer(name.into());
         self.draft("args", |draft| draft.launch.args.push(arg))
+    }
+
+    /// The next kernel parameter: the address of an element of a buffer.
+    #[must_use]
+    pub fn arg_buffer_at(self, name: impl Into<String>, element: u64) -> Self {
+        let name = name.into();
+        let arg = if element == 0 { Arg::Buffer(name) } else { Arg::BufferAt { name, offset: element } };
+        self.draft("args", |draft| draft.launch.args.push(arg))
+    }
+
+    /// The next kernel parameter: a structure by value, as bytes laid out as the device lays it out (little endian, with padding), and its
+    /// alignment.
+    #[must_use]
+    pub fn arg_bytes(self, bytes: impl Into<Vec<u8>>, align: u32) -> Self {
+        let bytes = bytes.into();
+        self.draft("args", |draft| draft.launch.args.push(Arg::Bytes { bytes, align }))
     }
 
     /// The next kernel parameter: a scalar of exactly this type.

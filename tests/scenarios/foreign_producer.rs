@@ -133,3 +133,31 @@ async fn an_oversized_task_is_answered_and_its_beginning_kept() {
     assert_eq!(letters[0].reason, failure.message);
     ground.check_history(1).await;
 }
+
+/// As Python's `json` writes a dictionary: keys in any order, and bytes as a list of numbers.
+#[tokio::test(flavor = "multi_thread")]
+async fn pika_launches_a_template_with_a_structure_and_a_part_of_a_buffer() {
+    let ground = Ground::shared("pika-launches").await;
+    let _worker = ground.worker().await;
+    let (folder, job_id) = (tempfile::tempdir().unwrap(), JobId::new());
+    let task = format!(
+        r#"{{"launches": [{{"args": [{{"align": 4, "bytes": [2, 0, 0, 0, 5, 0, 0, 0]}}, {{"offset": 2, "buffer": "x"}}],
+                           "block": {{"threads": [4]}}, "entry": "k<int, 3>",
+                           "grid": {{"cooperative": true, "blocks": [1]}}}}],
+            "program": {{"source": {{"code": "struct P {{ int a, b; }}; template <class T, int N> __global__ void k(P p, T *x) {{ x[threadIdx.x] = p.a * p.b + N; }}",
+                                   "options": ["-D", "UNUSED", "--split-compile=4"]}}}},
+            "buffers": [{{"shape": [8], "name": "x", "dtype": "i32"}}], "outputs": ["x"],
+            "job_id": "{job_id}", "version": 1}}"#
+    );
+    let path = folder.path().join("task.json");
+    fs::write(&path, task).unwrap();
+    let (_, body) = ask(&ground, &path, "application/json", job_id).await;
+    let replies = Encoding::Json.decode_replies(&body).unwrap();
+    let reply = &replies.as_slice()[0];
+    assert_eq!(reply.state, AttemptState::Succeeded, "{reply:?}");
+    let OutputData::Inline(x) = &reply.outputs[0].data else { panic!("{reply:?}") };
+    let x = x.resolve(reply.outputs[0].dtype).unwrap();
+    let x: Vec<i32> = x.chunks_exact(4).map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap())).collect();
+    assert_eq!(x, [0, 0, 13, 13, 13, 13, 0, 0]);
+    ground.check_history(1).await;
+}

@@ -22,6 +22,7 @@ mod executor_lost;
 mod foreign_producer;
 mod half_open;
 mod hostile_messages;
+mod launches;
 mod limits;
 mod local_fleet;
 mod memory;

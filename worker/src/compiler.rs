@@ -4,7 +4,7 @@
 //! runs in a child with limits on time, memory and files ([`child`]), without our environment, and with all closed but CUDA's own headers, as
 //! far as the kernel can do that ([`sandbox`]). Options come from an allow list ([`options`]).
 //!
-//! Results are kept, bounded, by code, options and target ([`cache`]), and so is the word that code is wrong; equal requests at the same time are
+//! Results are kept, bounded, by code, options, name expressions and target ([`cache`]), and so is the word that code is wrong; equal requests at the same time are
 //! compiled once, well or not. Good ones are also kept on disk, where the worker was given a folder ([`store`]), by the compiler and its headers
 //! as well ([`toolkit`]).
 
@@ -35,7 +35,7 @@ mod error;
 mod includes;
 pub mod library;
 mod nvrtc;
-mod options;
+pub mod options;
 mod parent;
 mod request;
 mod sandbox;
@@ -195,7 +195,7 @@ impl Compiler {
 
     /// The program of `request`, compiled or kept. Cancelling kills the compiler, unless another request waits for the same.
     pub async fn compile_for(&self, pool: PoolId, mut request: CompileRequest) -> Result<Found, CompileError> {
-        options::check(&request.options).map_err(CompileError::Refused)?;
+        request.options = options::canonical(&request.options).map_err(CompileError::Refused)?;
         let is_usual = request.nvrtc.is_none();
         if is_usual {
             request.nvrtc.clone_from(&self.nvrtc);
@@ -315,7 +315,8 @@ async fn write(store: Arc<Store>, key: blake3::Hash, compiled: Arc<Compiled>) {
 }
 
 /// Compiles once, keeping nothing.
-pub async fn compile(request: CompileRequest) -> Result<Compiled, CompileError> {
+pub async fn compile(mut request: CompileRequest) -> Result<Compiled, CompileError> {
+    request.options = options::canonical(&request.options).map_err(CompileError::Refused)?;
     parent::compile(&request, Sandbox::default(), None, None).await
 }
 
@@ -343,6 +344,7 @@ mod tests {
             log: String::new(),
             micros: 0,
             version: String::new(),
+            symbols: std::collections::BTreeMap::new(),
         };
         let room = || compiler.room_for(std::iter::once(&half));
         let [first, second] = [room(), room()];

@@ -130,21 +130,14 @@ impl Record {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::{Block, Grid, Launch};
+    use gpufleet_schema::{Grid, Launch};
 
     use super::*;
 
     const MINUTE: Duration = Duration::from_secs(60);
 
     fn culprit(pool: u32, ptx: &'static str, entry: &str) -> Culprit {
-        let launch = Launch {
-            entry: entry.to_owned(),
-            grid: Grid::Blocks(vec![1]),
-            block: Block::Auto,
-            shared_bytes: 0,
-            args: Vec::new(),
-            repeat: 1,
-        };
+        let launch = Launch::new(entry, Grid::Blocks(vec![1]));
         Culprit::of(PoolId(pool), &Task { launches: vec![launch], ..Task::new(Program::Ptx(ptx.into())) })
     }
 

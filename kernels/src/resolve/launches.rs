@@ -25,15 +25,13 @@ struct Plan<'a> {
 impl Plan<'_> {
     fn launch(&self) -> Result<Launch, ResolveError> {
         Ok(Launch {
-            entry: self.spec.entry.clone(),
-            grid: self.grid()?,
             block: self.spec.block.clone(),
             shared_bytes: match &self.spec.shared_bytes {
                 Some(bytes) => self.fitting("the shared memory of a block", bytes, 0, SHARED_BYTES_MAX.into())?,
                 None => 0,
             },
             args: self.spec.args.iter().map(|rule| self.arg(rule)).collect::<Result<_, _>>()?,
-            repeat: 1,
+            ..Launch::new(self.spec.entry.as_str(), self.grid()?)
         })
     }
 

@@ -42,14 +42,7 @@ fn a_saxpy_task_becomes_one_launch_with_its_buffers_in_order() {
         Arg::Buffer("y".to_owned()),
         Arg::Scalar(Dtype::U64, Number::Signed(1000)),
     ];
-    let launch = Launch {
-        entry: "saxpy".to_owned(),
-        grid: Grid::Cover(vec![1000]),
-        block: Block::Threads(vec![256]),
-        shared_bytes: 0,
-        args,
-        repeat: 1,
-    };
+    let launch = Launch { block: Block::Threads(vec![256]), args, ..Launch::new("saxpy", Grid::Cover(vec![1000])) };
     assert_eq!(plain.launches, [launch]);
     plain.check().unwrap();
 }

@@ -221,11 +221,15 @@ impl FromStr for ArgsSpec {
 
 fn arg(text: &str) -> Result<Arg, SpecError> {
     let text = text.trim();
-    let expected = "write buffers by name and scalars as NAME:DTYPE=VALUE, such as x,y,n:u32=1000";
+    let expected = "write buffers by name (or NAME@ELEMENT), scalars as NAME:DTYPE=VALUE and structures as NAME:bytes=HEX@ALIGNMENT, such as \
+                    x,y@16,n:u32=1000";
     match (text.split_once('='), text.contains(':')) {
-        (None, false) if !text.is_empty() => Ok(Arg::Buffer(text.to_owned())),
+        (None, false) if !text.is_empty() => buffer(text),
         (Some((scalar, value)), true) => {
             let (_, dtype) = scalar.split_once(':').ok_or_else(|| SpecError(format!("{text:?}: {expected}")))?;
+            if dtype.trim() == "bytes" {
+                return structure(value).ok_or_else(|| SpecError(format!("{text:?}: {expected}")));
+            }
             let dtype = Dtype::from_str(dtype.trim()).map_err(|problem| SpecError(format!("{text:?}: {problem}")))?;
             let value = number(value)?;
             fits(value, dtype)?;
@@ -234,6 +238,27 @@ fn arg(text: &str) -> Result<Arg, SpecError> {
         (Some(_), false) => fail(format!("{text:?} has no dtype; {expected}")),
         _ => fail(format!("{text:?} is no argument; {expected}")),
     }
+}
+
+fn buffer(text: &str) -> Result<Arg, SpecError> {
+    let Some((name, element)) = text.split_once('@') else { return Ok(Arg::Buffer(text.to_owned())) };
+    match element.parse() {
+        Ok(0) => Ok(Arg::Buffer(name.to_owned())),
+        Ok(offset) => Ok(Arg::BufferAt { name: name.to_owned(), offset }),
+        Err(_) => fail(format!("{text:?}: {element:?} is not the number of an element")),
+    }
+}
+
+/// `0000c03f000000c0@4`: bytes in the order in which they lie in memory, and their alignment.
+fn structure(text: &str) -> Option<Arg> {
+    let (digits, align) = text.split_once('@')?;
+    let digits: Vec<u32> = digits.chars().map(|digit| digit.to_digit(16)).collect::<Option<_>>()?;
+    let pairs = digits.chunks_exact(2);
+    if digits.is_empty() || !pairs.remainder().is_empty() {
+        return None;
+    }
+    let bytes = pairs.map(|pair| (pair[0] << 4 | pair[1]) as u8).collect();
+    Some(Arg::Bytes { bytes, align: align.parse().ok()? })
 }
 
 fn number(text: &str) -> Result<Number, SpecError> {

@@ -35,6 +35,30 @@ fn a_source_job_becomes_the_task_that_was_described() {
 }
 
 #[test]
+fn a_launch_says_all_that_cuda_can_launch() {
+    let job = Job::source("code")
+        .zeros("x", Dtype::F32, [64])
+        .entry("scale<float>")
+        .blocks([8])
+        .cooperative()
+        .cluster([2])
+        .arg_buffer_at("x", 16)
+        .arg_buffer_at("x", 0)
+        .arg_bytes([1, 2, 3, 4], 4)
+        .output("x");
+    let launch = &job.build().unwrap().task.launches[0];
+    assert!(launch.cooperative && launch.cluster == [2] && launch.entry == "scale<float>");
+    let wanted = [
+        Arg::BufferAt { name: "x".into(), offset: 16 },
+        Arg::Buffer("x".into()),
+        Arg::Bytes { bytes: vec![1, 2, 3, 4], align: 4 },
+    ];
+    assert_eq!(launch.args, wanted);
+    let ptx = Job::ptx("text").entry("scale<float>").cover([1]);
+    assert!(problem(ptx).starts_with("launches[0].entry: \"scale<float>\" is no name of a kernel"));
+}
+
+#[test]
 fn a_catalog_job_is_sent_short_and_compared_with_the_signature_before() {
     let job = |a: &str| Job::catalog("saxpy").scalar(a, 2.0).input("x", &[1.0_f32, 2.0]).input("y", &[1.0_f32, 2.0]);
     let checked = job("a").output("y").build().unwrap();

@@ -1,6 +1,7 @@
 //! The compiler child: limits itself, closes everything but its pipes and CUDA's headers, compiles once, answers, exits.
 
 use std::{
+    collections::BTreeMap,
     io::{self, Read, Write},
     process::ExitCode,
     time::Duration,
@@ -23,7 +24,7 @@ use crate::privileges;
 pub const TIME_LIMIT: Duration = Duration::from_secs(30);
 /// PTX and log together: many times what any real program makes.
 pub(super) const ANSWER_BYTES_MAX: usize = 48 << 20;
-/// The code has its own bound in a task; this is that and its options.
+/// The code has its own bound in a task; this is that with its options and name expressions.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
 /// NVRTC maps some hundred megabytes and takes little more; a template bomb takes all it gets.
 pub(super) const ADDRESS_SPACE_BYTES_MAX: u64 = 4 << 30;
@@ -45,6 +46,7 @@ pub(super) enum Request {
 pub(super) struct Job {
     pub code: String,
     pub options: Vec<String>,
+    pub expressions: Vec<String>,
     pub arch: (u32, u32),
     /// Make a cubin as well, where NVRTC knows an architecture whose cubins the device runs.
     pub cubin: bool,
@@ -62,6 +64,7 @@ pub(super) enum Answer {
         cubin: Option<ByteBuf>,
         log: String,
         version: String,
+        symbols: BTreeMap<String, String>,
     },
     /// NVRTC did not like the code.
     Rejected {
@@ -174,8 +177,11 @@ fn compile(mut job: Job) -> Answer {
     if let Some(missing) = closed.missing().filter(|_| job.strict) {
         return Answer::Open(missing.to_owned());
     }
-    if let Err((line, message)) = includes::check(&job.code, closed.files) {
-        return Answer::Refused { message, line };
+    // A name expression stands in a line of the code that NVRTC sees.
+    for text in std::iter::once(&job.code).chain(&job.expressions) {
+        if let Err((line, message)) = includes::check(text, closed.files) {
+            return Answer::Refused { message, line };
+        }
     }
     job.nvrtc.includes = readable[..folders].iter().map(Opened::path).collect();
     nvrtc.compile(&job)

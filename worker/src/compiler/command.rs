@@ -48,6 +48,7 @@ pub async fn compile_to_file(args: &CompileOptions) -> anyhow::Result<Compiled> 
     let request = CompileRequest {
         code,
         options: args.options.clone(),
+        expressions: Vec::new(),
         target: Target::ptx(args.arch),
         nvrtc: args.nvrtc.clone(),
     };

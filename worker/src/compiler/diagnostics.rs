@@ -5,13 +5,25 @@ pub(super) const FILE_NAME: &str = "kernel.cu";
 /// A log longer than this says nothing more to a person.
 pub(super) const LOG_BYTES_MAX: usize = 64 << 10;
 
+/// Where NVRTC puts name expressions, each in a line of its own.
+const EXPRESSIONS_FILE: &str = "__nv_name_map(";
+const EXPRESSION_LINE: &str = "#pragma nv_mangled_name ";
+
 /// The first error of an NVRTC log, as one line, and its line in the user's code.
 ///
 /// ```text
 /// kernel.cu(3): error: identifier "y" is undefined
 /// ```
+///
+/// An error in a name expression is told with the expression, which is a launch's entry, instead of NVRTC's place for it.
 pub(super) fn first_error(log: &str) -> Option<(String, Option<u32>)> {
-    let line = log.lines().find(|line| line.contains("error"))?.trim();
+    let mut lines = log.lines();
+    let line = lines.find(|line| line.contains("error"))?.trim();
+    if let Some((_, error)) = line.strip_prefix(EXPRESSIONS_FILE).and_then(|rest| rest.split_once("): "))
+        && let Some(expression) = lines.next().and_then(|next| next.trim().strip_prefix(EXPRESSION_LINE))
+    {
+        return Some((format!("entry {expression}: {error}"), None));
+    }
     Some((line.to_owned(), line_number(line)))
 }
 
@@ -38,6 +50,14 @@ mod tests {
         let log = "kernel.cu(2): warning #177-D: variable declared but never referenced\n\n\
                    kernel.cu(7): error: identifier \"y\" is undefined\n\n1 error detected\n";
         assert_eq!(first_error(log), Some(("kernel.cu(7): error: identifier \"y\" is undefined".to_owned(), Some(7))));
+    }
+
+    #[test]
+    fn an_error_in_a_name_expression_is_told_with_the_expression() {
+        let log = "__nv_name_map(2): error: identifier \"foo\" is undefined\n  #pragma nv_mangled_name a::k<foo,3>\n      ^\n\n\
+                   2 errors detected in the compilation of \"kernel.cu\".\n";
+        let (told, line) = first_error(log).unwrap();
+        assert_eq!((told.as_str(), line), ("entry a::k<foo,3>: error: identifier \"foo\" is undefined", None));
     }
 
     #[test]

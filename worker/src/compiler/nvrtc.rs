@@ -1,7 +1,7 @@
 //! NVRTC's functions, called by the compiler child alone.
 
 use std::{
-    ffi::{CString, c_char, c_int, c_void},
+    ffi::{CStr, CString, c_char, c_int, c_void},
     path::{Path, PathBuf},
 };
 
@@ -56,6 +56,8 @@ api! {
     supported_count = b"nvrtcGetNumSupportedArchs\0": fn(*mut c_int) -> c_int;
     supported = b"nvrtcGetSupportedArchs\0": fn(*mut c_int) -> c_int;
     create = b"nvrtcCreateProgram\0": fn(*mut Program, *const c_char, *const c_char, c_int, *const *const c_char, *const *const c_char) -> c_int;
+    add_name_expression = b"nvrtcAddNameExpression\0": fn(Program, *const c_char) -> c_int;
+    lowered_name = b"nvrtcGetLoweredName\0": fn(Program, *const c_char, *mut *const c_char) -> c_int;
     compile_program = b"nvrtcCompileProgram\0": fn(Program, c_int, *const *const c_char) -> c_int;
     ptx_size = b"nvrtcGetPTXSize\0": fn(Program, *mut usize) -> c_int;
     ptx = b"nvrtcGetPTX\0": fn(Program, *mut c_char) -> c_int;
@@ -121,9 +123,12 @@ impl Api {
         arguments.extend(request.options.iter().cloned());
         arguments.extend(options::line_information(&request.options).map(str::to_owned));
         let strings: Result<Vec<CString>, _> = arguments.into_iter().map(CString::new).collect();
-        let (Ok(strings), Ok(code)) = (strings, CString::new(request.code.as_str())) else {
+        let expressions: Result<Vec<CString>, _> =
+            request.expressions.iter().map(|expression| CString::new(expression.as_str())).collect();
+        let (Ok(strings), Ok(expressions), Ok(code)) = (strings, expressions, CString::new(request.code.as_str()))
+        else {
             return Ok(Answer::Refused {
-                message: "the code or an option contains a NUL character".to_owned(),
+                message: "the code, an option or an entry contains a NUL character".to_owned(),
                 line: 1,
             });
         };
@@ -140,6 +145,9 @@ impl Api {
                 std::ptr::null(),
                 std::ptr::null(),
             ))?;
+            for expression in &expressions {
+                check((self.add_name_expression)(program, expression.as_ptr()))?;
+            }
             (self.compile_program)(program, options.len() as c_int, options.as_ptr())
         };
         let log = self.text_of(program, self.log_size, self.log)?;
@@ -148,11 +156,24 @@ impl Api {
                 let ptx = self.text_of(program, self.ptx_size, self.ptx)?;
                 let cubin =
                     if has_cubin { Some(self.bytes_of(program, self.cubin_size, self.cubin)?.into()) } else { None };
-                Ok(Answer::Compiled { ptx, cubin, log, version: self.version()? })
+                let symbols =
+                    expressions.iter().map(|expression| self.symbol(program, expression)).collect::<Result<_, _>>()?;
+                Ok(Answer::Compiled { ptx, cubin, log, version: self.version()?, symbols })
             }
             ERROR_COMPILATION | ERROR_INVALID_OPTION => Ok(Answer::Rejected { problem: self.text(compiled), log }),
             other => Err(other),
         }
+    }
+
+    /// A name expression of the program with the symbol that it stands for.
+    fn symbol(&self, program: Program, expression: &CStr) -> Result<(String, String), c_int> {
+        let mut symbol = std::ptr::null();
+        // SAFETY: the program is live and compiled, and the expression was added to it; NVRTC keeps the answer as long as the program.
+        let symbol = unsafe {
+            check((self.lowered_name)(program, expression.as_ptr(), &raw mut symbol))?;
+            CStr::from_ptr(symbol)
+        };
+        Ok((expression.to_string_lossy().into_owned(), symbol.to_string_lossy().into_owned()))
     }
 
     fn architectures(&self) -> Result<Vec<c_int>, c_int> {
@@ -204,7 +225,7 @@ impl Api {
 
     fn text(&self, code: c_int) -> String {
         // SAFETY: NVRTC answers a static string for every code, also for those that it does not know.
-        let text = unsafe { std::ffi::CStr::from_ptr((self.error_string)(code)) };
+        let text = unsafe { CStr::from_ptr((self.error_string)(code)) };
         text.to_string_lossy().into_owned()
     }
 }

@@ -1,142 +1,110 @@
-//! Which options of NVRTC a user may give.
+//! Which options of NVRTC a user may give: reads them in all their spellings, by the table in [`table`].
 //!
-//! | option | |
-//! | --- | --- |
-//! | `-DNAME`, `-DNAME=VALUE`, `--define-macro=…` | macros |
-//! | `-UNAME`, `--undefine-macro=…` | |
-//! | `-std=c++NN`, `--std=c++NN` | the dialect |
-//! | `--use_fast_math`, `-use_fast_math` | |
-//! | `--fmad=BOOL`, `--ftz=BOOL`, `--prec-div=BOOL`, `--prec-sqrt=BOOL` | |
-//! | `-lineinfo`, `--generate-line-info`, `-G`, `--device-debug` | |
-//! | `--maxrregcount=N`, `-maxrregcount=N` | |
-//! | `-w`, `--disable-warnings`, `--restrict`, `--extra-device-vectorization` | |
-//!
-//! Everything else is refused: include paths and preincluded files reach into the worker's file system, and architectures are the
-//! worker's to choose. Line information is always asked for.
+//! An option that takes a value may be written `--name=value`, `--name value` or as two options, `-D`, `-U` and `-I` also with the value
+//! attached. All spellings come out as one, NVRTC's long name with `=`, so equal requests share a cache entry. NVRTC itself would take some of
+//! these spellings for some options only.
 
-const PLAIN: [&str; 12] = [
-    "--use_fast_math",
-    "-use_fast_math",
-    "-lineinfo",
-    "--generate-line-info",
-    "-G",
-    "--device-debug",
-    "-w",
-    "--disable-warnings",
-    "--restrict",
-    "-restrict",
-    "--extra-device-vectorization",
-    "-extra-device-vectorization",
-];
-/// Those of them that put line numbers into the PTX.
-const LINES: [&str; 4] = ["-lineinfo", "--generate-line-info", "-G", "--device-debug"];
-const FLOAT: [&str; 4] = ["fmad", "ftz", "prec-div", "prec-sqrt"];
-/// Registers of one thread that any device has at most.
-const REGISTERS_MAX: u32 = 255;
+use gpufleet_kernels::spelling;
+use gpufleet_schema::Size;
 
-/// The options as NVRTC takes them, if all are allowed.
-pub(super) fn check(options: &[String]) -> Result<(), String> {
-    match options.iter().find(|option| !is_allowed(option)) {
-        None => Ok(()),
-        Some(option) => Err(format!(
-            "option {option:?} is not allowed; -D, -U, -std=, --use_fast_math, --fmad=, --ftz=, --prec-div=, --prec-sqrt=, -lineinfo, -G, \
-             --maxrregcount=, -w and --restrict are"
-        )),
+mod table;
+
+pub use table::{CompileOption, OPTIONS, Value, Verdict};
+
+/// NVRTC takes a macro's value of any length; a text this long is data, which belongs into a buffer.
+const VALUE_BYTES_MAX: usize = 4 << 10;
+/// The canonical names of options that put the code's lines into the PTX.
+const LINES: [&str; 2] = ["--generate-line-info", "--device-debug"];
+
+/// The options as NVRTC gets them, if all are allowed; else the first that is not, with the reason.
+pub(super) fn canonical(options: &[String]) -> Result<Vec<String>, String> {
+    let mut given = options.iter();
+    let mut canonical = Vec::with_capacity(options.len());
+    while let Some(text) = given.next() {
+        if text.contains(char::is_control) {
+            return Err(format!("option {text:?} contains a control character"));
+        }
+        let (option, attached) = find(text).ok_or_else(|| unknown(text))?;
+        if let Verdict::Refused(why) = option.verdict {
+            return Err(format!("option {text:?} is not allowed: {why}"));
+        }
+        let value = match (option.value, attached) {
+            (Value::None, None) => None,
+            (Value::None, Some(_)) => return Err(format!("option {text:?} takes no value; write {}", option.names[0])),
+            (_, Some(value)) => Some(value),
+            (_, None) => Some(given.next().map(String::as_str).ok_or_else(|| missing(option))?),
+        };
+        if let Some(value) = value {
+            check_value(option, value)?;
+        }
+        if matches!(option.verdict, Verdict::Allowed) {
+            canonical.push(value.map_or_else(|| option.names[0].to_owned(), |value| option.with(value)));
+        }
     }
+    Ok(canonical)
 }
 
-/// The option by which the code's lines come into the PTX, where the user's options do not do so already. It changes no instruction,
-/// and a fault's report can name the line.
+/// The option by which the code's lines come into the PTX, where the user's options (as [`canonical`] makes them) do not do so already. It
+/// changes no instruction, and a fault's report can name the line.
 pub(super) fn line_information(options: &[String]) -> Option<&'static str> {
     let told = options.iter().any(|option| LINES.contains(&option.as_str()));
     (!told).then_some(LINES[0])
 }
 
-fn is_allowed(option: &str) -> bool {
-    // A macro's text is no place for more lines.
-    if option.contains(char::is_control) {
-        return false;
+/// The table's row for a text, and the value that the text holds.
+fn find(text: &str) -> Option<(&'static CompileOption, Option<&str>)> {
+    let named = |name: &str| OPTIONS.iter().find(|option| option.names.contains(&name));
+    if let Some(option) = named(text) {
+        return Some((option, None));
     }
-    if PLAIN.contains(&option) {
-        return true;
+    let split = text.split_once(['=', ' ']).and_then(|(name, value)| Some((named(name)?, Some(value.trim_start()))));
+    split.or_else(|| {
+        OPTIONS.iter().find_map(|option| {
+            let value = text.strip_prefix(option.attached?)?;
+            Some((option, Some(value)))
+        })
+    })
+}
+
+fn check_value(option: &CompileOption, value: &str) -> Result<(), String> {
+    let name = option.names[0];
+    if value.len() > VALUE_BYTES_MAX {
+        let (given, max) = (Size(value.len() as u64), Size(VALUE_BYTES_MAX as u64));
+        return Err(format!("option {name}: its value is {given} long, at most {max} are allowed"));
     }
-    if let Some(dialect) = option.strip_prefix("--std=").or_else(|| option.strip_prefix("-std=")) {
-        return dialect
-            .strip_prefix("c++")
-            .is_some_and(|year| year.len() == 2 && year.bytes().all(|b| b.is_ascii_digit()));
+    if value.contains(char::is_control) {
+        return Err(format!("option {name}: its value {value:?} contains a control character"));
     }
-    let defined =
-        ["--define-macro=", "--undefine-macro=", "-D", "-U"].iter().find_map(|prefix| option.strip_prefix(prefix));
-    if let Some(defined) = defined {
-        return defined.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    if option.value.accepts(value) {
+        return Ok(());
     }
-    let Some((name, value)) = option.trim_start_matches('-').split_once('=').filter(|_| option.starts_with('-')) else {
-        return false;
-    };
-    match name {
-        "maxrregcount" => value.parse::<u32>().is_ok_and(|count| (1..=REGISTERS_MAX).contains(&count)),
-        _ => FLOAT.contains(&name) && matches!(value, "true" | "false"),
+    let why = if option.note.is_empty() { String::new() } else { format!("; {}", option.note) };
+    Err(format!("option {name} does not take {value:?}: it takes {}{why}", option.value))
+}
+
+fn missing(option: &CompileOption) -> String {
+    format!("option {} needs a value: it takes {}", option.names[0], option.value)
+}
+
+fn unknown(text: &str) -> String {
+    let plain = |name: &str| name.trim_start_matches('-').replace('-', "_").to_ascii_lowercase();
+    let typed = plain(text.split(['=', ' ']).next().unwrap_or_default());
+    let known = OPTIONS.iter().filter(|option| !matches!(option.verdict, Verdict::Refused(_)));
+    // Of one letter everything is near.
+    let names: Vec<(String, &str)> = known
+        .flat_map(|option| option.names)
+        .map(|name| (plain(name), *name))
+        .filter(|(plain, _)| plain.len() > 1)
+        .collect();
+    let nearest = spelling::closest(&typed, names.iter().map(|(plain, _)| plain.as_str()));
+    match names.iter().find(|(plain, _)| Some(plain.as_str()) == nearest) {
+        Some((_, meant)) => format!("option {text:?} is not one of NVRTC's; did you mean {meant}?"),
+        None => format!(
+            "option {text:?} is not one of NVRTC's that this worker knows; leave it out. Allowed are macros (-D, -U), --std, and what \
+             chooses arithmetic, registers, debugging and diagnostics"
+        ),
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn allowed(option: &str) -> bool {
-        check(&[option.to_owned()]).is_ok()
-    }
-
-    #[test]
-    fn options_that_change_the_code_are_allowed() {
-        for option in [
-            "-DN=4",
-            "-DDEBUG",
-            "--define-macro=X=1",
-            "-UN",
-            "-std=c++17",
-            "--std=c++20",
-            "--use_fast_math",
-            "--fmad=false",
-            "-G",
-        ] {
-            assert!(allowed(option), "{option}");
-        }
-        assert!(allowed("--maxrregcount=64"));
-    }
-
-    #[test]
-    fn lines_are_asked_for_once() {
-        assert_eq!(line_information(&["-DN=1".to_owned()]), Some("-lineinfo"));
-        for option in LINES {
-            assert!(allowed(option));
-            assert_eq!(line_information(&[option.to_owned()]), None);
-        }
-    }
-
-    #[test]
-    fn options_that_reach_for_files_or_architectures_are_refused() {
-        for option in [
-            "-I/etc",
-            "-I",
-            "--include-path=/",
-            "-include=/etc/passwd",
-            "--pre-include=x",
-            "-arch=sm_90",
-            "--gpu-architecture=sm_90",
-            "-D",
-            "-D=1",
-            "-std=/etc",
-            "--maxrregcount=100000",
-            "--fmad=maybe",
-            "--time=/tmp/x",
-            "--pch-dir=/tmp",
-            "",
-            "x",
-            "-DX=1\n#include \"/etc/passwd\"",
-            "-DX=1\r#include \"/etc/passwd\"",
-        ] {
-            assert!(!allowed(option), "{option}");
-        }
-    }
-}
+mod tests;

@@ -35,6 +35,7 @@ pub(super) async fn compile(
     let job = Job {
         code: request.code.clone(),
         options: request.options.clone(),
+        expressions: request.expressions.clone(),
         arch: request.target.arch,
         cubin: request.target.cubin_for.is_some(),
         nvrtc,
@@ -125,9 +126,9 @@ async fn converse(mut child: Child, request: &Request) -> Result<Answer, Compile
 
 fn understand(answer: Answer, started: Instant) -> Result<Compiled, CompileError> {
     match answer {
-        Answer::Compiled { ptx, cubin, log, version } => {
+        Answer::Compiled { ptx, cubin, log, version, symbols } => {
             let cubin = cubin.map(serde_bytes::ByteBuf::into_vec);
-            Ok(Compiled { ptx, cubin, log: cut(log), micros: micros_since(started), version })
+            Ok(Compiled { ptx, cubin, log: cut(log), micros: micros_since(started), version, symbols })
         }
         Answer::Rejected { problem, log } => {
             let (message, line) = first_error(&log).unwrap_or((problem, None));

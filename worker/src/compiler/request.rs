@@ -1,6 +1,6 @@
 //! What is to be compiled, and what comes of it.
 
-use std::path::PathBuf;
+use std::{collections::BTreeMap, path::PathBuf};
 
 /// CUDA C and what it is compiled for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -8,6 +8,8 @@ pub struct CompileRequest {
     pub code: String,
     /// As a user gives them; see [`options`] for what is allowed.
     pub options: Vec<String>,
+    /// C++ name expressions, such as `kernel<float>`, whose instantiations are compiled and whose symbols are looked up.
+    pub expressions: Vec<String>,
     pub target: Target,
     /// NVRTC's library or its folder, where it is not to be looked for.
     pub nvrtc: Option<PathBuf>,
@@ -33,6 +35,8 @@ pub struct Compiled {
     pub micros: u64,
     /// NVRTC's version, as `12.9`.
     pub version: String,
+    /// The symbol of each name expression of the request.
+    pub symbols: BTreeMap<String, String>,
 }
 
 impl Target {
@@ -45,7 +49,8 @@ impl Target {
 impl Compiled {
     /// What it takes to keep it.
     pub(super) fn bytes(&self) -> usize {
-        self.ptx.len() + self.cubin.as_ref().map_or(0, Vec::len) + self.log.len()
+        let symbols: usize = self.symbols.iter().map(|(expression, symbol)| expression.len() + symbol.len()).sum();
+        self.ptx.len() + self.cubin.as_ref().map_or(0, Vec::len) + self.log.len() + symbols
     }
 }
 
@@ -65,7 +70,10 @@ impl CompileRequest {
             [1, a, b, c, d]
         }));
         part(self.nvrtc.as_ref().map_or(b"", |path| path.as_os_str().as_encoded_bytes()));
-        self.options.iter().for_each(|option| part(option.as_bytes()));
+        for list in [&self.options, &self.expressions] {
+            part(&(list.len() as u64).to_le_bytes());
+            list.iter().for_each(|text| part(text.as_bytes()));
+        }
         hasher.finalize()
     }
 }
@@ -76,12 +84,21 @@ mod tests {
 
     #[test]
     fn every_part_of_a_request_is_in_its_key() {
-        let request = CompileRequest { code: "a".into(), options: vec![], target: Target::ptx((8, 0)), nvrtc: None };
+        let request = CompileRequest {
+            code: "a".into(),
+            options: vec![],
+            expressions: vec![],
+            target: Target::ptx((8, 0)),
+            nvrtc: None,
+        };
         let others = [
             CompileRequest { code: "b".into(), ..request.clone() },
             CompileRequest { options: vec!["-G".into()], ..request.clone() },
             CompileRequest { options: vec!["-D".into(), "X".into()], ..request.clone() },
             CompileRequest { options: vec!["-DX".into()], ..request.clone() },
+            CompileRequest { expressions: vec!["-DX".into()], ..request.clone() },
+            CompileRequest { expressions: vec!["k<float>".into()], ..request.clone() },
+            CompileRequest { options: vec!["-DX".into()], expressions: vec!["k<float>".into()], ..request.clone() },
             CompileRequest { target: Target::ptx((9, 0)), ..request.clone() },
             CompileRequest { target: Target { cubin_for: Some(0), ..request.target }, ..request.clone() },
             CompileRequest { target: Target { cubin_for: Some(12_080), ..request.target }, ..request.clone() },

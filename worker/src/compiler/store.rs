@@ -27,7 +27,7 @@ use std::{
 use super::Compiled;
 
 /// The first bytes of a file. Another layout gets another number, and files of this one are then compiled again.
-const MAGIC: &[u8; 16] = b"gpufleet module1";
+const MAGIC: &[u8; 16] = b"gpufleet module2";
 const CHECKSUM_BYTES: usize = blake3::OUT_LEN;
 /// What a compiler's answer may have, and its frame.
 const FILE_BYTES_MAX: u64 = super::child::ANSWER_BYTES_MAX as u64 + (1 << 10);
@@ -223,11 +223,12 @@ fn own_user() -> u32 {
 }
 
 /// What a file holds behind its checksum.
-type Body<'a> = (&'a str, Option<&'a serde_bytes::Bytes>, &'a str, u64, &'a str);
+type Body<'a> = (&'a str, Option<&'a serde_bytes::Bytes>, &'a str, u64, &'a str, BTreeMap<&'a str, &'a str>);
 
 fn encode(key: blake3::Hash, compiled: &Compiled) -> io::Result<Vec<u8>> {
     let cubin = compiled.cubin.as_deref().map(serde_bytes::Bytes::new);
-    let body: Body<'_> = (&compiled.ptx, cubin, &compiled.log, compiled.micros, &compiled.version);
+    let symbols = compiled.symbols.iter().map(|(expression, symbol)| (expression.as_str(), symbol.as_str())).collect();
+    let body: Body<'_> = (&compiled.ptx, cubin, &compiled.log, compiled.micros, &compiled.version, symbols);
     let body = rmp_serde::to_vec(&body).map_err(io::Error::other)?;
     Ok([MAGIC, checksum(key, &body).as_bytes().as_slice(), &body].concat())
 }
@@ -238,13 +239,14 @@ fn decode(key: blake3::Hash, bytes: &[u8]) -> Option<Compiled> {
     if checksum(key, body) != *<&[u8; CHECKSUM_BYTES]>::try_from(sum).ok()? {
         return None;
     }
-    let (ptx, cubin, log, micros, version): Body<'_> = rmp_serde::from_slice(body).ok()?;
+    let (ptx, cubin, log, micros, version, symbols): Body<'_> = rmp_serde::from_slice(body).ok()?;
     Some(Compiled {
         ptx: ptx.to_owned(),
         cubin: cubin.map(|cubin| cubin.to_vec()),
         log: log.to_owned(),
         micros,
         version: version.to_owned(),
+        symbols: symbols.into_iter().map(|(expression, symbol)| (expression.to_owned(), symbol.to_owned())).collect(),
     })
 }
 

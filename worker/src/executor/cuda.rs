@@ -18,4 +18,5 @@ mod preparation;
 mod prepared;
 pub(super) mod printing;
 pub(super) mod program;
+mod together;
 pub(super) mod waits;

@@ -7,7 +7,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{Failure, FailureCode, Program, Timings, Verdict};
+use gpufleet_schema::{Failure, FailureCode, Program, Task, Timings, Verdict};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -162,11 +162,12 @@ impl Shared {
         state.next_job
     }
 
-    pub(super) async fn compiled(&self, program: &Program<'_>, pool: PoolId) -> Result<Option<Found>, Stop> {
-        let Program::Source { code, options } = program else { return Ok(None) };
+    pub(super) async fn compiled(&self, task: &Task<'_>, pool: PoolId) -> Result<Option<Found>, Stop> {
+        let Program::Source { code, options } = &task.program else { return Ok(None) };
         let request = CompileRequest {
             code: code.to_string(),
             options: options.clone(),
+            expressions: task.name_expressions(),
             target: self.device.target(),
             nvrtc: None,
         };

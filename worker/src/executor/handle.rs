@@ -280,7 +280,7 @@ impl Executor {
         let found = match &job.task.program {
             Program::Source { .. } if job.compiled.is_none() => {
                 // Rare, and large.
-                let compiling = Box::pin(shared.compiled(&job.task.program, job.pool));
+                let compiling = Box::pin(shared.compiled(job.task, job.pool));
                 shared.unless_over(job.cancel, compiling).await??
             }
             _ => None,
@@ -300,9 +300,9 @@ impl Executor {
         let fetching = fetch(job.blobs, layout.blobs(job.task), slot);
         let (mut slot, fetched) = shared.unless_over(job.cancel, fetching).await?.map_err(Stop::failed)?;
         let id = shared.next_job();
-        let mut run = layout.stage(job.task, &mut slot, id).map_err(Stop::failed)?;
+        let mut run = layout.stage(job.task, compiled, &mut slot, id).map_err(Stop::failed)?;
         let headers = Header::of(job.task);
-        let entries = run.launches.iter().map(|launch| launch.entry.clone()).collect();
+        let entries = run.launches.iter().map(|launch| launch.symbol.clone()).collect();
         // Staging comes first and the lane second, always in this order: whoever holds a lane waits for nothing.
         let lanes = if job.alone { shared.lanes_max } else { 1 };
         let permit = shared.unless_over(job.cancel, Arc::clone(&shared.lanes).acquire_many_owned(lanes as u32)).await?;

@@ -8,9 +8,12 @@ use gpufleet_schema::{
 };
 
 use super::fetching::Wanted;
-use crate::ipc::{
-    message::{ArgPlan, BufferPlan, Contents, LaunchPlan, OutputPlan, Run},
-    slab::{Lending, Slot},
+use crate::{
+    compiler::Compiled,
+    ipc::{
+        message::{ArgPlan, BufferPlan, Contents, LaunchPlan, OutputPlan, Run},
+        slab::{Lending, Slot},
+    },
 };
 
 /// Buffers start on such a boundary, so that vector copies are aligned on either side.
@@ -31,6 +34,9 @@ pub struct StagedBytes {
     slot: Arc<Slot>,
     range: Range<usize>,
 }
+
+/// The index and element type of each buffer, by its name.
+type Buffers<'a> = HashMap<&'a str, (u32, Dtype)>;
 
 /// Where each buffer of a task lies in its slot.
 #[derive(Debug)]
@@ -86,15 +92,27 @@ impl Layout {
         task.buffers.iter().zip(&self.offsets).filter_map(wanted).collect()
     }
 
-    /// Copies the task's bytes into its slot and says where everything is. Its blobs are there already.
-    pub(crate) fn stage(&self, task: &Task<'_>, slot: &mut Slot, job: u64) -> Result<Run, Failure> {
+    /// Copies the task's bytes into its slot and says where everything is. Its blobs are there already. What its source was `compiled` to
+    /// knows the symbols of its name expressions.
+    pub(crate) fn stage(
+        &self,
+        task: &Task<'_>,
+        compiled: Option<&Compiled>,
+        slot: &mut Slot,
+        job: u64,
+    ) -> Result<Run, Failure> {
         let mut buffers = Vec::with_capacity(task.buffers.len());
         for (buffer, offset) in task.buffers.iter().zip(&self.offsets) {
             buffers.push(BufferPlan { bytes: size(buffer)?, contents: contents(buffer, *offset, slot)? });
         }
-        let index: HashMap<&str, u32> =
-            (0..).zip(&task.buffers).map(|(index, buffer)| (buffer.name.as_str(), index)).collect();
-        let launches = task.launches.iter().map(|launch| launch_plan(launch, &index)).collect::<Result<_, _>>()?;
+        let by_name: Buffers<'_> =
+            (0..).zip(&task.buffers).map(|(index, buffer)| (buffer.name.as_str(), (index, buffer.dtype))).collect();
+        let symbol = |entry: &str| compiled.and_then(|compiled| compiled.symbols.get(entry)).map(String::as_str);
+        let launches = task.launches.iter().map(|launch| {
+            let symbol = symbol(&launch.entry).unwrap_or(&launch.entry);
+            launch_plan(launch, symbol, &by_name)
+        });
+        let launches = launches.collect::<Result<_, _>>()?;
         let outputs = self
             .outputs
             .iter()
@@ -214,27 +232,40 @@ fn copy(inline: &Inline<'_>, buffer: &Buffer<'_>, slot: &mut Slot, offset: usize
     Ok(())
 }
 
-fn launch_plan(launch: &Launch, index: &HashMap<&str, u32>) -> Result<LaunchPlan, Failure> {
-    let arg = |arg: &Arg| match arg {
-        Arg::Buffer(name) => match index.get(name.as_str()) {
-            Some(index) => Ok(ArgPlan::Buffer(*index)),
-            None => Err(invalid(format!("{}: no buffer is named {name:?}", launch.entry))),
-        },
+fn launch_plan(launch: &Launch, symbol: &str, buffers: &Buffers<'_>) -> Result<LaunchPlan, Failure> {
+    let args = launch.args.iter().map(|arg| arg_plan(arg, &launch.entry, buffers));
+    Ok(LaunchPlan {
+        entry: launch.entry.clone(),
+        symbol: symbol.to_owned(),
+        grid: launch.grid.clone(),
+        block: launch.block.clone(),
+        shared_bytes: launch.shared_bytes,
+        args: args.collect::<Result<_, _>>()?,
+        repeat: launch.repeat,
+        cooperative: launch.cooperative,
+        cluster: launch.cluster.clone(),
+    })
+}
+
+fn arg_plan(arg: &Arg, entry: &str, buffers: &Buffers<'_>) -> Result<ArgPlan, Failure> {
+    let address = |name: &str, offset: u64| {
+        let (buffer, dtype) =
+            buffers.get(name).ok_or_else(|| invalid(format!("{entry}: no buffer is named {name:?}")))?;
+        let offset = offset.checked_mul(dtype.size() as u64);
+        let offset = offset.ok_or_else(|| invalid(format!("{entry}: the offset into {name:?} overflows")))?;
+        Ok(ArgPlan::Buffer { buffer: *buffer, offset })
+    };
+    match arg {
+        Arg::Buffer(name) => address(name, 0),
+        Arg::BufferAt { name, offset } => address(name, *offset),
         Arg::Scalar(dtype, number) => {
-            let bytes = element(*number, *dtype, &launch.entry)?;
+            let bytes = element(*number, *dtype, entry)?;
             let mut bits = [0; 8];
             bits[..bytes.len()].copy_from_slice(&bytes);
             Ok(ArgPlan::Scalar { bits: u64::from_le_bytes(bits), size: bytes.len() as u8 })
         }
-    };
-    Ok(LaunchPlan {
-        entry: launch.entry.clone(),
-        grid: launch.grid.clone(),
-        block: launch.block.clone(),
-        shared_bytes: launch.shared_bytes,
-        args: launch.args.iter().map(arg).collect::<Result<_, _>>()?,
-        repeat: launch.repeat,
-    })
+        Arg::Bytes { bytes, align } => Ok(ArgPlan::Bytes { bytes: bytes.clone(), align: *align }),
+    }
 }
 
 impl OutputBytes {

@@ -209,20 +209,32 @@ pub struct Place {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LaunchPlan {
+    /// As the task names it.
     pub entry: String,
+    /// Its name in the module: another where the entry is a C++ name expression.
+    pub symbol: String,
     pub grid: Grid,
     pub block: Block,
     pub shared_bytes: u32,
     pub args: Vec<ArgPlan>,
     pub repeat: u32,
+    pub cooperative: bool,
+    /// Blocks of a cluster, x first; missing dimensions are one.
+    pub cluster: Vec<u32>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArgPlan {
-    /// The device address of the buffer with this index.
-    Buffer(u32),
+    /// The device address of the buffer with this index, and so many bytes further.
+    Buffer { buffer: u32, offset: u64 },
     /// The low `size` bytes of `bits`, little endian.
     Scalar { bits: u64, size: u8 },
+    /// A structure as the device lays it out.
+    Bytes {
+        #[serde(with = "serde_bytes")]
+        bytes: Vec<u8>,
+        align: u32,
+    },
 }
 
 /// A buffer to copy back, by its index.

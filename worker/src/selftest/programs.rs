@@ -52,7 +52,13 @@ async fn measure(device: &DeviceInfo, folder: &Path) -> Result<String, String> {
 }
 
 async fn timed(compiler: &Compiler, device: &DeviceInfo, wanted: Origin) -> Result<Duration, String> {
-    let request = CompileRequest { code: CODE.to_owned(), options: Vec::new(), target: device.target(), nvrtc: None };
+    let request = CompileRequest {
+        code: CODE.to_owned(),
+        options: Vec::new(),
+        expressions: Vec::new(),
+        target: device.target(),
+        nvrtc: None,
+    };
     let started = Instant::now();
     let found: Result<Found, CompileError> = compiler.compile(request).await;
     let took = started.elapsed();

@@ -6,14 +6,7 @@ use gpufleet_schema::{Block, Buffer, Data, Dtype, Grid, Inline, Launch, Program,
 const PTX: &str = include_str!("selftest.ptx");
 
 fn task(entry: &str, repeat: u32, buffers: Vec<Buffer<'static>>, outputs: Vec<String>) -> Task<'static> {
-    let launch = Launch {
-        entry: entry.to_owned(),
-        grid: Grid::Blocks(vec![1]),
-        block: Block::Threads(vec![32]),
-        shared_bytes: 0,
-        args: Vec::new(),
-        repeat,
-    };
+    let launch = Launch { block: Block::Threads(vec![32]), repeat, ..Launch::new(entry, Grid::Blocks(vec![1])) };
     Task { buffers, launches: vec![launch], outputs, ..Task::new(Program::Ptx(PTX.into())) }
 }
 

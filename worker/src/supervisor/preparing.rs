@@ -84,8 +84,9 @@ impl Supervisor {
     ) -> Result<Prepared<'a>, Ending> {
         task.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         self.check_policy(task, envelope)?;
-        let plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
+        let mut plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
+        plain.requires = plain.needs();
         let has_store = self.blobs.is_some();
         if !has_store && needs_store(&plain, encoding) {
             return Err(self.without_store(envelope).await);
@@ -106,7 +107,7 @@ impl Supervisor {
             let checked = queue_limit.unless_expired(checking).await?.ok_or_else(cancelled)?;
             checked.ok_or(Ending::HandedBack)??;
         }
-        let compiling = watch.or_cancelled(self.compile(&plain.program, envelope.pool_id, allowed));
+        let compiling = watch.or_cancelled(self.compile(&plain, envelope.pool_id, allowed));
         let programs = queue_limit.unless_expired(compiling).await?.ok_or_else(cancelled)??;
         let codes = codes(&plain.program, &programs)?;
         let program = if let [(key, _)] = *codes { Some(key) } else { None };
@@ -146,11 +147,18 @@ impl Supervisor {
 
     /// Compiles CUDA C for every kind of device that the job may get, before it asks for a place, so that no device waits for a compiler;
     /// the executor gets the result with the job. A worker that stops compiles nothing more, and hands the job back.
-    async fn compile(&self, program: &Program<'_>, pool: PoolId, allowed: Allowed) -> Result<Programs, Ending> {
-        let Program::Source { code, options } = program else { return Ok(Programs::default()) };
+    async fn compile(&self, task: &Task<'_>, pool: PoolId, allowed: Allowed) -> Result<Programs, Ending> {
+        let Program::Source { code, options } = &task.program else { return Ok(Programs::default()) };
+        let expressions = task.name_expressions();
         let started = Instant::now();
         let compilations = self.targets(allowed).into_iter().map(async |target| {
-            let request = CompileRequest { code: code.to_string(), options: options.clone(), target, nvrtc: None };
+            let request = CompileRequest {
+                code: code.to_string(),
+                options: options.clone(),
+                expressions: expressions.clone(),
+                target,
+                nvrtc: None,
+            };
             self.compiler.compile_for(pool, request).await.map(|found| (target, found))
         });
         let found = self.leaving.run_until_cancelled(try_join_all(compilations)).await.ok_or(Ending::HandedBack)?;

@@ -9,12 +9,19 @@ use std::{
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 use gpufleet_worker::compiler::{
     CompileError, CompileRequest, Compiled, Compiler, Counts, Origin, Sandbox, Store, Target,
+    options::{OPTIONS, Verdict as OptionVerdict},
 };
 
 use crate::harness::executable;
 
 fn request(code: &str) -> CompileRequest {
-    CompileRequest { code: code.to_owned(), options: vec![], target: Target::ptx((8, 0)), nvrtc: None }
+    CompileRequest {
+        code: code.to_owned(),
+        options: vec![],
+        expressions: vec![],
+        target: Target::ptx((8, 0)),
+        nvrtc: None,
+    }
 }
 
 async fn compile(request: CompileRequest) -> Result<Arc<Compiled>, CompileError> {
@@ -80,6 +87,39 @@ async fn a_forbidden_option_is_refused_by_name() {
     let error = compile(CompileRequest { options: vec!["-I/etc".to_owned()], ..request(GOOD) }).await.unwrap_err();
     assert!(matches!(error, CompileError::Refused(_)));
     assert!(Failure::from(error).message.contains("\"-I/etc\""));
+}
+
+/// Code that has something for most options: a macro, a loop, a division, a square root.
+const OPTIONAL: &str = "extern \"C\" __global__ void f(float *x) {\n#ifdef F\n  x[1] = F(2);\n#endif\n\
+    for (int i = 0; i < 4; i++) x[i] = sqrtf(x[i]) / 3.0f;\n}\n";
+
+#[tokio::test]
+async fn nvrtc_takes_every_option_that_is_allowed_in_the_sandboxed_compiler() {
+    // The newest architecture that this NVRTC knows: some options are for such only.
+    let target = Target { arch: (10, 0), cubin_for: Some(12_090) };
+    let compiler = Compiler::new(None).with_executable(executable()).with_sandbox(Sandbox::Strict);
+    let mut compiled = 0;
+    for option in OPTIONS.iter().filter(|option| !matches!(option.verdict, OptionVerdict::Refused(_))) {
+        for value in option.value.samples() {
+            let options = option.spellings(value.as_deref()).swap_remove(0);
+            let found =
+                compiler.compile(CompileRequest { options: options.clone(), target, ..request(OPTIONAL) }).await;
+            let found = found.unwrap_or_else(|error| panic!("{options:?}: {error}"));
+            assert!(found.compiled.ptx.contains(".visible .entry f("), "{options:?}");
+            assert!(found.compiled.cubin.is_some(), "{options:?}");
+            compiled += 1;
+        }
+    }
+    assert!(compiled > OPTIONS.len() / 2, "{compiled}");
+}
+
+#[tokio::test]
+async fn an_option_reaches_nvrtc_in_whatever_spelling() {
+    let code = format!("static_assert(N == 4, \"N\");\n{GOOD}");
+    for options in [&["-D", "N=4"][..], &["-DN=4"], &["--define-macro N=4"], &["-DN=5", "-UN", "-DN=4"]] {
+        let options = options.iter().map(|option| (*option).to_owned()).collect();
+        compile(CompileRequest { options, ..request(&code) }).await.unwrap();
+    }
 }
 
 #[tokio::test]

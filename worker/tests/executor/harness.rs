@@ -93,14 +93,7 @@ pub(crate) fn zeros(name: &str, dtype: Dtype, count: u64) -> Buffer<'static> {
 }
 
 pub(crate) fn launch(entry: &str, threads: u64, args: Vec<Arg>) -> Launch {
-    Launch {
-        entry: entry.to_owned(),
-        grid: Grid::Cover(vec![threads]),
-        block: Block::Threads(vec![64]),
-        shared_bytes: 0,
-        args,
-        repeat: 1,
-    }
+    Launch { block: Block::Threads(vec![64]), args, ..Launch::new(entry, Grid::Cover(vec![threads])) }
 }
 
 pub(crate) fn buffer(name: &str) -> Arg {

@@ -54,11 +54,14 @@ impl Bare {
     fn run(&mut self, program: u32) -> Result<(), FailureCode> {
         let launch = LaunchPlan {
             entry: "add_one".to_owned(),
+            symbol: "add_one".to_owned(),
             grid: Grid::Blocks(vec![1]),
             block: Block::Threads(vec![4]),
             shared_bytes: 0,
-            args: vec![ArgPlan::Buffer(0), ArgPlan::Scalar { bits: 4, size: 4 }],
+            args: vec![ArgPlan::Buffer { buffer: 0, offset: 0 }, ArgPlan::Scalar { bits: 4, size: 4 }],
             repeat: 1,
+            cooperative: false,
+            cluster: vec![],
         };
         let run = Run {
             job: u64::from(program),

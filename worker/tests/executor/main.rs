@@ -8,6 +8,7 @@ mod failing;
 mod harness;
 mod images;
 mod late_loading;
+mod launches;
 mod living;
 mod memory;
 mod printing;

@@ -227,7 +227,8 @@ async fn a_job_that_brings_what_it_was_compiled_to_needs_no_compiler() {
     let task = half();
     let Program::Source { code, options } = &task.program else { panic!("it is a source") };
     let target = executor.device().target();
-    let request = CompileRequest { code: code.to_string(), options: options.clone(), target, nvrtc: None };
+    let request =
+        CompileRequest { code: code.to_string(), options: options.clone(), expressions: vec![], target, nvrtc: None };
     let found = Compiler::new(None).with_executable(executable()).compile(request).await.unwrap();
     let finished = executor.run(ExecutorJob { compiled: Some(&found.compiled), ..job(&task) }).await.unwrap();
     assert_eq!(f32s(&finished.outcome.unwrap()[0]), [1.0, 2.0, 4.0]);

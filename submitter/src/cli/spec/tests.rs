@@ -61,6 +61,19 @@ fn kernel_arguments_are_buffers_and_typed_scalars_in_order() {
             Arg::Scalar(Dtype::F32, Number::Float(-2500.0)),
         ]
     );
+    let args: ArgsSpec = "x@16,y@0,p:bytes=0000C03f@4".parse().unwrap();
+    assert_eq!(
+        args.0,
+        [
+            Arg::BufferAt { name: "x".to_owned(), offset: 16 },
+            Arg::Buffer("y".to_owned()),
+            Arg::Bytes { bytes: vec![0, 0, 0xc0, 0x3f], align: 4 },
+        ]
+    );
+    assert!(problem::<ArgsSpec>("x@y").contains("is not the number of an element"));
+    for half in ["p:bytes=0@1", "p:bytes=@1", "p:bytes=00", "p:bytes=0g@1", "p:bytes=00@a"] {
+        assert!(problem::<ArgsSpec>(half).contains("NAME:bytes=HEX@ALIGNMENT"), "{half}");
+    }
     assert!(problem::<ArgsSpec>("x,n=4").contains("\"n=4\" has no dtype"));
     assert!(problem::<ArgsSpec>("x,,y").contains("\"\" is no argument"));
     assert!(problem::<ArgsSpec>("n:u32=-1").contains("-1 does not fit u32"));

@@ -16,7 +16,7 @@ use crate::cli::{
 /// A kernel of the catalog:
 ///     gpufleet submit saxpy --arg a=2.0 --in x=x.npy --inout y=y.npy --out y=result.npy
 ///
-/// Your own CUDA C, with its parameters in order (entries must be extern "C"):
+/// Your own CUDA C, with its parameters in order (an entry that is not extern "C" is written ::NAME):
 ///     gpufleet submit --source edge.cu --entry edges --cover 640,480 --block 16,16
 ///         --in photo=photo.png --out drawing=edges.png:u8[480,640]
 ///         --args photo,drawing,height:i32=480,width:i32=640
@@ -42,7 +42,7 @@ pub struct Options {
     /// A task file, in JSON or TOML
     #[arg(short, long, value_name = "FILE", help_heading = "Program")]
     pub file: Option<PathBuf>,
-    /// The kernel function to launch
+    /// The kernel function to launch; of a C++ template an instance, such as 'scale<float>'
     #[arg(long, value_name = "NAME", help_heading = "Program", conflicts_with_all = ["kernel", "file"])]
     pub entry: Option<String>,
     /// An option for the CUDA C compiler, such as --use_fast_math. May be given several times
@@ -84,7 +84,14 @@ pub struct Options {
     /// Dynamic shared memory of a block, in bytes
     #[arg(long, value_name = "BYTES", default_value_t = 0, help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
     pub shared: u32,
-    /// The kernel's parameters in order: buffers by name, scalars as NAME:DTYPE=VALUE
+    /// Run all blocks at once, so that they can wait for each other
+    #[arg(long, help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
+    pub cooperative: bool,
+    /// Blocks of a cluster in x, y, z; needs compute capability 9.0
+    #[arg(long, value_name = "X,Y,Z", help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
+    pub cluster: Option<Extents<u32>>,
+    /// The kernel's parameters in order: buffers by name (x@16 is the address of element 16), scalars as
+    /// NAME:DTYPE=VALUE, structures as NAME:bytes=HEX@ALIGNMENT
     #[arg(long, value_name = "x,y,n:u32=1000", help_heading = "Launch", conflicts_with_all = ["kernel", "file"])]
     pub args: Option<ArgsSpec>,
 

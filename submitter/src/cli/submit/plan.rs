@@ -207,9 +207,17 @@ fn launch(job: Job, options: &Options) -> Result<Job, Complaint> {
     if let gpufleet::schema::Block::Threads(threads) = &options.block.0 {
         job = job.block(threads.clone());
     }
+    if options.cooperative {
+        job = job.cooperative();
+    }
+    if let Some(blocks) = &options.cluster {
+        job = job.cluster(blocks.0.clone());
+    }
     for arg in options.args.iter().flat_map(|args| &args.0) {
         job = match arg {
             gpufleet::schema::Arg::Buffer(name) => job.arg_buffer(name),
+            gpufleet::schema::Arg::BufferAt { name, offset } => job.arg_buffer_at(name, *offset),
+            gpufleet::schema::Arg::Bytes { bytes, align } => job.arg_bytes(bytes.as_slice(), *align),
             gpufleet::schema::Arg::Scalar(dtype, number) => job.arg_scalar(*dtype, *number),
         };
     }

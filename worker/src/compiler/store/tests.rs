@@ -15,6 +15,7 @@ fn program(ptx: &str) -> Compiled {
         log: "warning: none".to_owned(),
         micros: 7,
         version: "12.9".to_owned(),
+        symbols: BTreeMap::from([("k<float>".to_owned(), "_Z1kIfEvPT_".to_owned())]),
     }
 }
 

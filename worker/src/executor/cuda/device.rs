@@ -33,6 +33,9 @@ pub(crate) struct Limits {
     pub threads_per_block: u32,
     /// Static and dynamic together, after opting in.
     pub shared_bytes_per_block: u32,
+    /// All blocks of a grid can run at once.
+    pub is_cooperative: bool,
+    pub has_clusters: bool,
 }
 
 /// Local memory: stack frames, arrays and spilled registers. A context has as much of it for every thread that the device can run at once
@@ -154,6 +157,9 @@ impl Limits {
                 device,
                 Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
             )?,
+            is_cooperative: attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? != 0,
+            // Drivers before CUDA 11.8 do not know the question.
+            has_clusters: attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH).is_ok_and(|has| has != 0),
         })
     }
 }

@@ -22,10 +22,12 @@ pub(crate) struct KernelLimits {
 }
 
 impl Geometry {
-    /// `occupancy` is the block size that the driver suggests, asked only where the launch leaves the block open.
+    /// `occupancy` is the block size that the driver suggests, asked only where the launch leaves the block open. The grid consists of whole
+    /// clusters of so many blocks.
     pub(crate) fn of<E>(
         grid: &Grid,
         block: &Block,
+        cluster: [u32; 3],
         limits: &Limits,
         kernel: KernelLimits,
         occupancy: impl FnOnce() -> Result<u32, E>,
@@ -40,7 +42,8 @@ impl Geometry {
                 automatic(occupancy()?.clamp(1, kernel.threads_per_block.max(1)), dimensions)
             }
         };
-        Ok(check_block(block, limits, kernel).and_then(|()| Ok(Self { grid: cover(grid, block, limits)?, block })))
+        Ok(check_block(block, limits, kernel)
+            .and_then(|()| Ok(Self { grid: cover(grid, block, cluster, limits)?, block })))
     }
 }
 
@@ -70,7 +73,7 @@ fn check_block(block: [u32; 3], limits: &Limits, kernel: KernelLimits) -> Result
     Ok(())
 }
 
-fn cover(grid: &Grid, block: [u32; 3], limits: &Limits) -> Result<[u32; 3], String> {
+fn cover(grid: &Grid, block: [u32; 3], cluster: [u32; 3], limits: &Limits) -> Result<[u32; 3], String> {
     let mut blocks = [1_u64; 3];
     match grid {
         Grid::Blocks(given) => blocks.iter_mut().zip(given).for_each(|(to, from)| *to = u64::from(*from)),
@@ -80,6 +83,7 @@ fn cover(grid: &Grid, block: [u32; 3], limits: &Limits) -> Result<[u32; 3], Stri
             .zip(block)
             .for_each(|((to, extent), threads)| *to = extent.div_ceil(u64::from(threads))),
     }
+    whole_clusters(&mut blocks, grid, cluster)?;
     let mut checked = [1; 3];
     for (((to, blocks), max), axis) in checked.iter_mut().zip(blocks).zip(limits.grid).zip(["x", "y", "z"]) {
         match u32::try_from(blocks) {
@@ -88,6 +92,23 @@ fn cover(grid: &Grid, block: [u32; 3], limits: &Limits) -> Result<[u32; 3], Stri
         }
     }
     Ok(checked)
+}
+
+/// Threads to cover may be rounded up; blocks that are counted may not.
+fn whole_clusters(blocks: &mut [u64; 3], grid: &Grid, cluster: [u32; 3]) -> Result<(), String> {
+    for ((blocks, cluster), axis) in blocks.iter_mut().zip(cluster).zip(["x", "y", "z"]) {
+        let whole = blocks.checked_next_multiple_of(u64::from(cluster));
+        match (grid, whole) {
+            (Grid::Cover(_), Some(whole)) => *blocks = whole,
+            (Grid::Blocks(_), Some(whole)) if whole == *blocks => {}
+            _ => {
+                return Err(format!(
+                    "a grid of {blocks} blocks in {axis} does not consist of whole clusters of {cluster}"
+                ));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// Whether a block can have this much shared memory.
@@ -115,17 +136,31 @@ mod tests {
         block: [1024, 1024, 64],
         threads_per_block: 1024,
         shared_bytes_per_block: 166_912,
+        is_cooperative: true,
+        has_clusters: true,
     };
     const KERNEL: KernelLimits = KernelLimits { threads_per_block: 1024, static_shared_bytes: 1024 };
 
     fn geometry(grid: Grid, block: Block) -> Result<Geometry, String> {
-        Geometry::of(&grid, &block, &LIMITS, KERNEL, || Ok::<_, Infallible>(768)).unwrap()
+        Geometry::of(&grid, &block, [1; 3], &LIMITS, KERNEL, || Ok::<_, Infallible>(768)).unwrap()
     }
 
     #[test]
     fn a_cover_is_rounded_up() {
         let found = geometry(Grid::Cover(vec![1000, 3]), Block::Threads(vec![256, 2])).unwrap();
         assert_eq!(found, Geometry { grid: [4, 2, 1], block: [256, 2, 1] });
+    }
+
+    #[test]
+    fn threads_are_covered_by_whole_clusters_and_counted_blocks_must_be_such() {
+        let of = |grid: Grid, cluster| {
+            Geometry::of(&grid, &Block::Threads(vec![256]), cluster, &LIMITS, KERNEL, || Ok::<_, Infallible>(768))
+                .unwrap()
+        };
+        assert_eq!(of(Grid::Cover(vec![1000, 3]), [3, 2, 1]).unwrap().grid, [6, 4, 1]);
+        assert_eq!(of(Grid::Blocks(vec![6, 4]), [3, 2, 1]).unwrap().grid, [6, 4, 1]);
+        let told = of(Grid::Blocks(vec![6, 3]), [3, 2, 1]).unwrap_err();
+        assert_eq!(told, "a grid of 3 blocks in y does not consist of whole clusters of 2");
     }
 
     #[test]

@@ -9,7 +9,7 @@ use std::{
 };
 
 use cudarc::driver::{
-    result,
+    DriverError, result,
     sys::{self, CUevent, CUresult, CUstream},
 };
 use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
@@ -171,7 +171,7 @@ impl Lane {
         let common = preparation.common;
         let mut prepared = Vec::with_capacity(work.run.launches.len());
         for (index, launch) in work.run.launches.iter().enumerate() {
-            let buffers = work.run.buffers.len();
+            let buffers = &work.run.buffers;
             prepared.push(preparation.with_room(|| prepare(preparation, module, launch, index, buffers))?);
         }
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
@@ -244,29 +244,15 @@ impl Lane {
         allocation: &Allocation<'_>,
         launched: &mut u64,
     ) -> Result<(), JobError> {
-        let mut values = Vec::with_capacity(prepared.launch.args.len());
-        for arg in &prepared.launch.args {
-            values.push(match arg {
-                ArgPlan::Buffer(index) => allocation.blocks[*index as usize].address,
-                ArgPlan::Scalar { bits, .. } => *bits,
-            });
-        }
-        let mut params: Vec<*mut c_void> = values.iter_mut().map(|value| std::ptr::from_mut(value).cast()).collect();
-        let ([gx, gy, gz], [bx, by, bz]) = (prepared.geometry.grid, prepared.geometry.block);
+        let args = &prepared.launch.args;
+        let mut values: Vec<u64> = args.iter().map(|arg| value(arg, allocation)).collect();
+        let mut params: Vec<*mut c_void> =
+            args.iter().zip(&mut values).map(|(arg, value)| pointer(arg, value)).collect();
         for _ in 0..prepared.launch.repeat {
             // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `prepare` compared
             // them. What the kernel does to memory is its own, and bounded by the process: a GPU stops a wild address only where nothing is
             // mapped, and blocks of the pool's other jobs are. No other pool has memory here.
-            let result = unsafe {
-                result::launch_kernel(
-                    prepared.function.raw(),
-                    (gx, gy, gz),
-                    (bx, by, bz),
-                    prepared.launch.shared_bytes,
-                    self.stream,
-                    &mut params,
-                )
-            };
+            let result = unsafe { self.put(prepared, &mut params) };
             match called("cuLaunchKernel", result) {
                 Ok(()) => {}
                 Err(error) if is_of_the_launch(error.result) => {
@@ -281,6 +267,23 @@ impl Lane {
             }
         }
         Ok(())
+    }
+
+    /// One launch. Of blocks that know nothing of each other the older call is enough, which every driver has.
+    ///
+    /// # Safety
+    /// `params` are as many pointers as the kernel has parameters, each to as many bytes as that has.
+    unsafe fn put(&self, prepared: &Prepared<'_>, params: &mut [*mut c_void]) -> Result<(), DriverError> {
+        let Prepared { function, geometry, together, launch } = prepared;
+        if together.is_special() {
+            // SAFETY: passed on to the caller; the function is loaded and the stream live.
+            return unsafe { together.launch(function, *geometry, launch.shared_bytes, self.stream, params) };
+        }
+        let ([gx, gy, gz], [bx, by, bz]) = (geometry.grid, geometry.block);
+        // SAFETY: as above.
+        unsafe {
+            result::launch_kernel(function.raw(), (gx, gy, gz), (bx, by, bz), launch.shared_bytes, self.stream, params)
+        }
     }
 
     /// Sets the next milestone, and waits for the one before.
@@ -344,6 +347,23 @@ fn make_event() -> Result<CUevent, CudaError> {
     called("cuEventCreate", result::event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC))
 }
 
+/// A parameter of at most eight bytes; of a structure nothing.
+fn value(arg: &ArgPlan, allocation: &Allocation<'_>) -> u64 {
+    match arg {
+        ArgPlan::Buffer { buffer, offset } => allocation.blocks[*buffer as usize].address + offset,
+        ArgPlan::Scalar { bits, .. } => *bits,
+        ArgPlan::Bytes { .. } => 0,
+    }
+}
+
+/// Where the driver finds a parameter. It only reads there.
+fn pointer(arg: &ArgPlan, value: &mut u64) -> *mut c_void {
+    match arg {
+        ArgPlan::Bytes { bytes, .. } => bytes.as_ptr().cast_mut().cast(),
+        ArgPlan::Buffer { .. } | ArgPlan::Scalar { .. } => std::ptr::from_mut(value).cast(),
+    }
+}
+
 /// What is wrong is the launch, on this device.
 fn is_of_the_launch(result: CUresult) -> bool {
     matches!(
@@ -352,5 +372,6 @@ fn is_of_the_launch(result: CUresult) -> bool {
             | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
             | CUresult::CUDA_ERROR_NOT_SUPPORTED
             | CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE
+            | CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
     )
 }

@@ -56,10 +56,18 @@ pub(crate) struct Function {
     pub limits: KernelLimits,
     /// What one thread wants of local memory.
     pub local_bytes: u32,
-    /// Bytes of each parameter, where the driver or the PTX says so.
-    pub params: Option<Vec<usize>>,
+    /// Where the driver or the PTX says so.
+    pub params: Option<Vec<Param>>,
     /// How much dynamic shared memory was opted in to. It only grows, so that no other lane's launch is undercut.
     shared_bytes: Mutex<u32>,
+}
+
+/// A parameter of a kernel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Param {
+    pub bytes: usize,
+    /// Where it stands among the parameters, where the driver says so.
+    pub offset: Option<usize>,
 }
 
 /// A handle of the driver's.
@@ -162,7 +170,10 @@ impl Module {
         };
         let local_bytes = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
         // The driver reads as many arguments as it thinks the kernel takes, so its own word comes first.
-        let declared = || ptx::params_of(&self.entries, entry).map(<[usize]>::to_vec);
+        let declared = || {
+            let sizes = ptx::params_of(&self.entries, entry)?;
+            Some(sizes.iter().map(|bytes| Param { bytes: *bytes, offset: None }).collect())
+        };
         let params = driver_params(library, handle).or_else(declared);
         Ok(Function { handle: Handle(handle), limits, local_bytes, params, shared_bytes: Mutex::default() })
     }
@@ -174,7 +185,7 @@ impl Module {
             _ => format!("; it has {}", names.join(", ")),
         };
         let hint = if names.iter().any(|name| name.starts_with("_Z")) {
-            " (a name that begins with _Z is mangled: declare the kernel extern \"C\")"
+            " (a name that begins with _Z is mangled: declare the kernel extern \"C\", or in CUDA C++ launch the entry ::NAME)"
         } else {
             ""
         };
@@ -226,7 +237,7 @@ impl Function {
 
 /// The parameters of a kernel by the driver's account, which drivers give since CUDA 12.4. With an older one only the text is left; where
 /// that is missing or in doubt, nobody can check, and [`super::lane`] refuses the kernel: a launch with too few arguments reads past our list.
-fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<Vec<usize>> {
+fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<Vec<Param>> {
     if !library.has("cuFuncGetParamInfo") {
         return None;
     }
@@ -236,7 +247,7 @@ fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<V
         // SAFETY: the function is loaded, and both numbers are ours to write.
         let answer = unsafe { sys::cuFuncGetParamInfo(function, params.len(), &raw mut offset, &raw mut size) };
         match answer {
-            CUresult::CUDA_SUCCESS => params.push(size),
+            CUresult::CUDA_SUCCESS => params.push(Param { bytes: size, offset: Some(offset) }),
             // Beyond the last one.
             CUresult::CUDA_ERROR_INVALID_VALUE => return Some(params),
             _ => return None,

@@ -44,12 +44,9 @@ pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
 
 fn task() -> Task<'static> {
     let launch = Launch {
-        entry: ENTRY.to_owned(),
-        grid: Grid::Blocks(vec![1]),
         block: Block::Threads(vec![1]),
-        shared_bytes: 0,
         args: vec![Arg::Buffer(BUFFER.to_owned())],
-        repeat: 1,
+        ..Launch::new(ENTRY, Grid::Blocks(vec![1]))
     };
     Task {
         buffers: vec![Buffer { name: BUFFER.to_owned(), dtype: Dtype::U32, shape: vec![1], data: Data::Zeros }],

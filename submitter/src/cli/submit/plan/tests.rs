@@ -93,6 +93,15 @@ fn a_source_line_becomes_a_launch() {
 }
 
 #[test]
+fn a_source_line_may_say_how_blocks_belong_together() {
+    let scene = Scene::new();
+    let line = "--source @/k.cu --entry scale<float> --grid 8 --cluster 2 --cooperative --inout x=@/x.npy --args x";
+    let task = scene.plan(line).job.build().unwrap().task;
+    assert_eq!((task.launches[0].cooperative, task.launches[0].cluster.as_slice()), (true, &[2][..]));
+    assert_eq!(task.launches[0].entry, "scale<float>");
+}
+
+#[test]
 fn each_bad_input_is_one_clear_message() {
     let scene = Scene::new();
     let lines = [

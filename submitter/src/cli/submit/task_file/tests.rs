@@ -79,6 +79,34 @@ fn the_documented_task_file_becomes_a_job() {
 }
 
 #[test]
+fn a_task_file_says_all_that_cuda_can_launch() {
+    let text = r#"
+        buffers = [{ name = "x", dtype = "f32", shape = [64] }]
+        program = { source = { code = "code" } }
+
+        [[launches]]
+        entry = "ns::scale<float, 2>"
+        grid = { blocks = [8], cluster = [2], cooperative = true }
+        args = [{ offset = 16, buffer = "x" }, { bytes = "AADAPwAAAMA=", align = 4 }, { bytes = [1, 2, 255] }]
+    "#;
+    let task = parse(text, true, Path::new("")).unwrap().job.build().unwrap().task;
+    let launch = &task.launches[0];
+    assert_eq!((launch.cooperative, launch.cluster.as_slice()), (true, &[2][..]));
+    let wanted = [
+        Arg::BufferAt { name: "x".into(), offset: 16 },
+        Arg::Bytes { bytes: [1.5_f32, -2.0].iter().flat_map(|value| value.to_le_bytes()).collect(), align: 4 },
+        Arg::Bytes { bytes: vec![1, 2, 255], align: 1 },
+    ];
+    assert_eq!(launch.args, wanted);
+    let slip = |from: &str, to: &str| parse(&text.replace(from, to), true, Path::new("")).unwrap_err().message;
+    assert!(slip("cooperative", "coperative").contains("launches[0]: unknown field `coperative`"));
+    assert!(slip("blocks = [8], ", "").contains("launches[0]: a grid is"));
+    assert!(slip("cluster = [2]", "cover = [2]").contains("launches[0]: a grid has cover or blocks, not both"));
+    assert!(slip("{ bytes = [1, 2, 255] }", "{ u8 = 1, align = 4 }").contains("an alignment for bytes"));
+    assert!(slip("bytes = [1, 2, 255]", "bytes = [1], buffer = \"x\"").contains("one too many"));
+}
+
+#[test]
 fn the_same_task_in_json_means_the_same() {
     let folder = folder();
     let value: Value = toml::from_str(TOML).unwrap();

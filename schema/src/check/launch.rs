@@ -1,0 +1,202 @@
+//! Whether a launch makes sense: its entry, its grid, blocks and clusters, and its arguments.
+
+use super::{Invalid, check_name, invalid};
+use crate::{
+    Arg, Block, Grid, Launch, Program,
+    bounds::{
+        ARGS_MAX, ARGUMENT_ALIGN_MAX, ARGUMENT_BYTES_MAX, BLOCK_MAX, CLUSTER_BLOCKS_MAX, ENTRY_BYTES_MAX, GRID_MAX,
+        REPEAT_MAX, SHARED_BYTES_MAX, THREADS_PER_BLOCK_MAX,
+    },
+    launch::is_symbol,
+};
+
+impl Launch {
+    /// `buffer` answers how many elements a buffer has.
+    pub(super) fn check(&self, field: &str, buffer: impl Fn(&str) -> Option<u64>) -> Result<(), Invalid> {
+        self.grid.check(&format!("{field}.grid"))?;
+        self.check_cluster(&format!("{field}.grid.cluster"))?;
+        self.block.check(&format!("{field}.block"))?;
+        if self.shared_bytes > SHARED_BYTES_MAX {
+            return invalid(
+                format!("{field}.shared_bytes"),
+                format!("{} is more than any device has ({SHARED_BYTES_MAX})", self.shared_bytes),
+            );
+        }
+        if !(1..=REPEAT_MAX).contains(&self.repeat) {
+            return invalid(format!("{field}.repeat"), format!("{} is not between 1 and {REPEAT_MAX}", self.repeat));
+        }
+        if self.args.len() > ARGS_MAX {
+            return invalid(format!("{field}.args"), format!("{} arguments, at most {ARGS_MAX}", self.args.len()));
+        }
+        for (index, arg) in self.args.iter().enumerate() {
+            arg.check(&format!("{field}.args[{index}]"), &buffer)?;
+        }
+        match self.args.iter().map(Arg::size).sum::<u64>() {
+            0..=ARGUMENT_BYTES_MAX => Ok(()),
+            bytes => invalid(
+                format!("{field}.args"),
+                format!(
+                    "{bytes} bytes together, CUDA passes at most {ARGUMENT_BYTES_MAX} to a kernel; put the rest into a buffer"
+                ),
+            ),
+        }
+    }
+
+    fn check_cluster(&self, field: &str) -> Result<(), Invalid> {
+        if self.cluster.is_empty() {
+            return Ok(());
+        }
+        let extents: Vec<u64> = self.cluster.iter().map(|extent| u64::from(*extent)).collect();
+        check_extents(field, &extents)?;
+        match extents.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent)) {
+            Some(1..=CLUSTER_BLOCKS_MAX) => {}
+            _ => {
+                return invalid(
+                    field,
+                    format!("{extents:?} are more than {CLUSTER_BLOCKS_MAX} blocks, the most that a cluster has"),
+                );
+            }
+        }
+        // Blocks that cover threads are rounded up to whole clusters.
+        let Grid::Blocks(blocks) = &self.grid else { return Ok(()) };
+        for ((axis, cluster), name) in extents.into_iter().enumerate().zip(["x", "y", "z"]) {
+            let blocks = blocks.get(axis).copied().unwrap_or(1);
+            if !u64::from(blocks).is_multiple_of(cluster) {
+                return invalid(
+                    field,
+                    format!("a grid of {blocks} blocks in {name} does not consist of whole clusters of {cluster}"),
+                );
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Arg {
+    /// Bytes of the kernel's parameter.
+    pub fn size(&self) -> u64 {
+        match self {
+            Self::Buffer(_) | Self::BufferAt { .. } => 8,
+            Self::Scalar(dtype, _) => dtype.size() as u64,
+            Self::Bytes { bytes, .. } => bytes.len() as u64,
+        }
+    }
+
+    fn check(&self, field: &str, buffer: impl Fn(&str) -> Option<u64>) -> Result<(), Invalid> {
+        match self {
+            Self::Buffer(name) | Self::BufferAt { name, .. } => {
+                check_name(field, name)?;
+                let Some(elements) = buffer(name) else {
+                    return invalid(field, format!("no buffer is named {name:?}"));
+                };
+                match self {
+                    Self::BufferAt { offset, .. } if *offset >= elements => invalid(
+                        field,
+                        format!(
+                            "offset {offset} is outside {name:?}, which has {elements} elements (an offset counts elements)"
+                        ),
+                    ),
+                    _ => Ok(()),
+                }
+            }
+            Self::Scalar(dtype, number) => match number.write(*dtype, &mut Vec::with_capacity(8)) {
+                Ok(()) => Ok(()),
+                Err(problem) => invalid(field, problem.to_string()),
+            },
+            Self::Bytes { bytes, align } => {
+                if !align.is_power_of_two() || *align > ARGUMENT_ALIGN_MAX {
+                    return invalid(
+                        field,
+                        format!("an alignment of {align}; it is a power of two up to {ARGUMENT_ALIGN_MAX}"),
+                    );
+                }
+                match bytes.len() {
+                    0 => invalid(field, "a structure without bytes"),
+                    length if !length.is_multiple_of(*align as usize) => invalid(
+                        field,
+                        format!(
+                            "{length} bytes, no multiple of their alignment of {align}; pad them as the compiler pads the structure"
+                        ),
+                    ),
+                    _ => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+impl Grid {
+    fn check(&self, field: &str) -> Result<(), Invalid> {
+        let extents: Vec<u64> = match self {
+            Self::Cover(extents) => extents.clone(),
+            Self::Blocks(blocks) => blocks.iter().map(|extent| u64::from(*extent)).collect(),
+        };
+        check_extents(field, &extents)?;
+        let Self::Blocks(blocks) = self else { return Ok(()) };
+        check_maxima(field, "blocks", blocks, GRID_MAX)
+    }
+}
+
+impl Block {
+    fn check(&self, field: &str) -> Result<(), Invalid> {
+        let Self::Threads(threads) = self else { return Ok(()) };
+        check_extents(field, &threads.iter().map(|extent| u64::from(*extent)).collect::<Vec<_>>())?;
+        check_maxima(field, "threads", threads, BLOCK_MAX)?;
+        match threads.iter().product::<u32>() {
+            1..=THREADS_PER_BLOCK_MAX => Ok(()),
+            many => invalid(field, format!("{many} threads in a block, at most {THREADS_PER_BLOCK_MAX} are possible")),
+        }
+    }
+}
+
+/// A symbol of the module, or in CUDA C++ a name expression. An expression chooses among what the code has: without braces it brings no
+/// code of its own, which a signature of the program would not cover.
+pub(super) fn check_entry(field: &str, entry: &str, program: &Program<'_>) -> Result<(), Invalid> {
+    const PUNCTUATION: &str = "_$:<>,()[]*&+-~!.' ";
+    match entry.len() {
+        0 => return invalid(field, "is empty"),
+        1..=ENTRY_BYTES_MAX => {}
+        bytes => return invalid(field, format!("is {bytes} bytes long, at most {ENTRY_BYTES_MAX} are allowed")),
+    }
+    if is_symbol(entry) {
+        return Ok(());
+    }
+    if !matches!(program, Program::Source { .. }) {
+        let kind = program.kind();
+        return invalid(
+            field,
+            format!(
+                "{entry:?} is no name of a kernel; only CUDA C++ has name expressions, in a {kind} a kernel goes by its symbol"
+            ),
+        );
+    }
+    match entry.chars().find(|c| !c.is_ascii_alphanumeric() && !PUNCTUATION.contains(*c)) {
+        None => Ok(()),
+        Some(strange) => invalid(
+            field,
+            format!(
+                "{strange:?} is not accepted in a name expression; letters, digits and {} are",
+                PUNCTUATION.trim_end()
+            ),
+        ),
+    }
+}
+
+fn check_extents(field: &str, extents: &[u64]) -> Result<(), Invalid> {
+    if !(1..=3).contains(&extents.len()) {
+        return invalid(field, format!("{} dimensions given, 1 to 3 are possible", extents.len()));
+    }
+    match extents.iter().position(|extent| *extent == 0) {
+        Some(axis) => invalid(field, format!("its {} extent is zero", ["x", "y", "z"][axis])),
+        None => Ok(()),
+    }
+}
+
+fn check_maxima(field: &str, what: &str, extents: &[u32], maxima: [u32; 3]) -> Result<(), Invalid> {
+    for ((extent, max), axis) in extents.iter().zip(maxima).zip(["x", "y", "z"]) {
+        if *extent > max {
+            return invalid(field, format!("{extent} {what} in {axis}, CUDA allows at most {max}"));
+        }
+    }
+    Ok(())
+}
