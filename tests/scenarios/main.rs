@@ -42,6 +42,7 @@ mod secrets;
 mod spare;
 mod stopping;
 mod two_workers;
+mod unbounded_queues;
 mod worker_dies_at;
 mod worker_lost;
 mod worker_start;

@@ -102,7 +102,10 @@ impl Supervisor {
         match self.broker.publish(message).await {
             // The client can't be reached, and running the job again would not change that: the ledger has the outcome.
             Err(
-                error @ (PublishError::Unroutable { .. } | PublishError::Nacked { .. } | PublishError::Refused { .. }),
+                error @ (PublishError::Unroutable { .. }
+                | PublishError::Nacked { .. }
+                | PublishError::Refused { .. }
+                | PublishError::Forbidden { .. }),
             ) => {
                 warn!(%client, %error, "reply not delivered");
                 Ok(())
@@ -182,7 +185,7 @@ impl Supervisor {
     /// Publishes what has to be in a queue. One that somebody deleted, and that nobody subscribes to, is made again.
     async fn publish_kept(&self, message: Message) -> Result<(), PublishError> {
         match self.broker.publish(message.clone()).await {
-            Err(error @ PublishError::Unroutable { .. }) => {
+            Err(error @ (PublishError::Unroutable { .. } | PublishError::NoExchange { .. })) => {
                 warn!(%error, "declaring the queues again");
                 if let Err(error) = self.broker.declare_base().await {
                     warn!(%error, "failed to declare them");
