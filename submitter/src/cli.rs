@@ -23,6 +23,7 @@ mod keygen;
 mod local;
 mod options;
 mod output;
+mod permissions;
 mod quantity;
 mod show;
 mod spec;
@@ -57,6 +58,7 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::Completions(options) => completions::run(&options),
         Command::Kernels(options) => kernels::run(&options),
         Command::Keygen(options) => keygen::run(&options),
+        Command::Permissions(options) => permissions::run(&options),
         Command::Blobs(options) => block_on(blobs::run(&options)),
         Command::History(options) => block_on(history::run(&options)),
         Command::Show(options) => block_on(show::run(&options)),

@@ -29,6 +29,7 @@ mod modules;
 mod nemesis;
 mod packing;
 mod partial_outage;
+mod permissions;
 mod policy;
 mod pools;
 mod postgres_lost;

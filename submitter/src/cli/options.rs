@@ -3,7 +3,7 @@
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
 use super::{
-    blobs, cancel, completions, dead, environment, exit, history, kernels, keygen, local, show, submit,
+    blobs, cancel, completions, dead, environment, exit, history, kernels, keygen, local, permissions, show, submit,
     workers,
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -29,6 +29,7 @@ pub enum Command {
     Blobs(blobs::Options),
     Kernels(kernels::Options),
     Keygen(keygen::Options),
+    Permissions(permissions::Options),
     Local(local::Options),
     Completions(completions::Options),
 }
