@@ -176,6 +176,17 @@ name_id! {
     WorkerName, "worker name"
 }
 
+impl ClientName {
+    /// A name that no other client has: the user's name, a dash, and sixteen hexadecimal digits. What follows the last dash has none
+    /// itself, so that RabbitMQ's permissions can confine a user to its own names. A user whose name is no part of a client name gets
+    /// `cli`.
+    pub fn fresh(user: &str) -> Self {
+        let id = JobId::new().as_uuid().simple().to_string();
+        let named = |prefix: &str| format!("{prefix}-{}", &id[16..]).parse();
+        named(user).unwrap_or_else(|_| named("cli").expect("letters and digits make a name"))
+    }
+}
+
 impl Default for PoolName {
     fn default() -> Self {
         Self("default".to_owned())
@@ -203,6 +214,17 @@ mod tests {
     fn ids_sort_by_the_time_they_were_made() {
         let ids: Vec<JobId> = (0..1000).map(|_| JobId::new()).collect();
         assert!(ids.is_sorted());
+    }
+
+    #[test]
+    fn a_fresh_client_name_belongs_to_its_user() {
+        let (first, second) = (ClientName::fresh("team-a"), ClientName::fresh("team-a"));
+        assert_ne!(first, second);
+        let (user, rest) = first.as_str().rsplit_once('-').unwrap();
+        assert_eq!((user, rest.len()), ("team-a", 16));
+        for unfit in ["anna@example.org", &"x".repeat(NAME_BYTES_MAX)] {
+            assert!(ClientName::fresh(unfit).as_str().starts_with("cli-"), "{unfit}");
+        }
     }
 
     #[test]

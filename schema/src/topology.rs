@@ -6,22 +6,35 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ClientName, PoolName};
 
-/// Direct: routes a task by pool and priority.
+/// Topic: routes a task by pool and priority. RabbitMQ checks routing keys on topic exchanges alone, and so can confine a producer
+/// to its pools.
 pub const TASKS: &str = "gpufleet.v1.tasks";
-/// Direct: routes a reply by client. What finds no queue goes to [`UNCLAIMED_EXCHANGE`].
+/// Topic: routes a reply by client, so that a client can bind nothing but its own name. A reply without a queue goes to
+/// [`UNCLAIMED_EXCHANGE`].
 pub const REPLIES: &str = "gpufleet.v1.replies";
-/// Topic: lifecycle events in batches.
-pub const EVENTS: &str = "gpufleet.v1.events";
+/// Topic: events that clients publish. The recorder takes submissions from it and nothing else.
+pub const EVENTS_CLIENT: &str = "gpufleet.v1.events.client";
+/// Topic: events that workers publish: starts, outcomes, heartbeats.
+pub const EVENTS_WORKER: &str = "gpufleet.v1.events.worker";
 /// Direct: jobs that nobody will try again.
 pub const DEAD: &str = "gpufleet.v1.dead";
-/// Fanout: orders to all workers, into [`CONTROL_QUEUE`].
-pub const CONTROL: &str = "gpufleet.v1.control";
+/// Fanout: operators' orders, into [`CONTROL_QUEUE`]. None of the exchanges has the queue's name: to bind a queue, a worker needs write
+/// permission on that name.
+pub const CONTROL_OPERATOR: &str = "gpufleet.v1.control.operator";
+/// Fanout: clients' cancellations of their own jobs, into [`CONTROL_QUEUE`].
+pub const CONTROL_CLIENT: &str = "gpufleet.v1.control.client";
+/// Fanout: workers' marks, into [`CONTROL_QUEUE`].
+pub const CONTROL_WORKER: &str = "gpufleet.v1.control.worker";
 /// A stream that every worker reads from its beginning: what is cancelled stays so for workers that start later.
 pub const CONTROL_QUEUE: &str = "gpufleet.v1.control";
 /// Fanout: the alternate exchange of [`REPLIES`].
 pub const UNCLAIMED_EXCHANGE: &str = "gpufleet.v1.unclaimed";
 /// Replies whose client had left, kept for [`UNCLAIMED_TTL_MS`].
 pub const UNCLAIMED_QUEUE: &str = "gpufleet.v1.unclaimed";
+/// Fanout: replies that [`UNCLAIMED_QUEUE`] dropped, because they were too many or too old.
+pub const DROPPED_EXCHANGE: &str = "gpufleet.v1.dropped";
+/// Dropped replies on their way to the recorder, which counts them.
+pub const DROPPED_QUEUE: &str = "gpufleet.v1.dropped";
 pub const LEDGER_QUEUE: &str = "gpufleet.v1.ledger";
 pub const DEAD_QUEUE: &str = "gpufleet.v1.dead";
 /// Routing key of event batches, and what the ledger binds.
@@ -31,6 +44,15 @@ pub const DEAD_KEY: &str = "dead";
 
 /// A day: long enough to come back for a result, short enough not to fill a disk.
 pub const UNCLAIMED_TTL_MS: u32 = 24 * 3600 * 1000;
+/// Sixty-four of the largest replies. The broker drops the oldest beyond that: a publisher of replies must never wait for
+/// clients that have left.
+pub const UNCLAIMED_BYTES_MAX: u32 = 1 << 30;
+/// Four of the largest replies. What the recorder does not count in time is dropped uncounted.
+pub const DROPPED_BYTES_MAX: u32 = 64 << 20;
+/// Events of about four million jobs. Beyond that the broker refuses events, workers keep their messages unacknowledged and try
+/// again, and nothing is lost. A full disk would block every publisher instead, those of replies included.
+pub const LEDGER_BYTES_MAX: i64 = 4 << 30;
+
 /// A queue in which a job waits before it is tried again. Its name is also that of the fanout exchange in front of it, so that a
 /// message keeps the routing key by which it goes back to the tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -157,6 +179,46 @@ pub fn reply_queue(client: &ClientName) -> String {
     format!("{REPLIES}.{client}")
 }
 
+/// Who published a message, as its exchange tells: RabbitMQ's permissions decide who may write to which.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Speaker {
+    Client,
+    Worker,
+    Operator,
+}
+
+impl Speaker {
+    /// Who published a batch of events, by the exchange that it came through. The default exchange is the operator's, who moves
+    /// messages by hand: no role's permissions include it.
+    pub fn of_events(exchange: &str) -> Option<Self> {
+        match exchange {
+            EVENTS_CLIENT => Some(Self::Client),
+            EVENTS_WORKER => Some(Self::Worker),
+            "" => Some(Self::Operator),
+            _ => None,
+        }
+    }
+
+    /// Who gave an order, by the exchange that it came through.
+    pub fn of_order(exchange: &str) -> Option<Self> {
+        match exchange {
+            CONTROL_CLIENT => Some(Self::Client),
+            CONTROL_WORKER => Some(Self::Worker),
+            CONTROL_OPERATOR => Some(Self::Operator),
+            _ => None,
+        }
+    }
+
+    /// The exchange that this speaker's orders go to.
+    pub const fn control(self) -> &'static str {
+        match self {
+            Self::Client => CONTROL_CLIENT,
+            Self::Worker => CONTROL_WORKER,
+            Self::Operator => CONTROL_OPERATOR,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,6 +229,19 @@ mod tests {
         assert_eq!(parse_task_key(&task_key(&pool, Priority::Low)), Some((pool, Priority::Low)));
         assert_eq!(parse_task_key("nonsense"), None);
         assert_eq!(parse_task_key("a.b.high"), None);
+    }
+
+    #[test]
+    fn only_the_exchange_tells_who_spoke() {
+        for speaker in [Speaker::Client, Speaker::Worker, Speaker::Operator] {
+            assert_eq!(Speaker::of_order(speaker.control()), Some(speaker));
+        }
+        assert_eq!(Speaker::of_events(EVENTS_CLIENT), Some(Speaker::Client));
+        assert_eq!(Speaker::of_events(EVENTS_WORKER), Some(Speaker::Worker));
+        for stranger in ["gpufleet.v1.events", CONTROL_QUEUE] {
+            assert_eq!((Speaker::of_events(stranger), Speaker::of_order(stranger)), (None, None));
+        }
+        assert_eq!(Speaker::of_order(""), None, "an order is not moved by hand, but given again");
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod local;
 mod logs;
 mod options;
 mod output;
+mod permissions;
 mod printed;
 mod quantity;
 mod show;
@@ -59,6 +60,7 @@ fn execute(options: Options) -> Result<Exit, Complaint> {
         Command::Completions(options) => completions::run(&options),
         Command::Kernels(options) => kernels::run(&options),
         Command::Keygen(options) => keygen::run(&options),
+        Command::Permissions(options) => permissions::run(&options),
         Command::Blobs(options) => block_on(blobs::run(&options)),
         Command::History(options) => block_on(history::run(&options)),
         Command::Show(options) => block_on(show::run(&options)),

@@ -1,12 +1,12 @@
 //! The connection to a fleet.
 
-use std::{collections::HashSet, path::PathBuf, sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use gpufleet_schema::{ClientName, Encoding, Event, JobId, PoolName, Priority, Submitted, topology};
+use gpufleet_schema::{ClientName, Encoding, Event, PoolName, Priority, Submitted, topology};
 use gpufleet_transport::{
-    BlobStore, Broker, BrokerUrl, Consumer, Delivery, EventSink, Incoming, Options, QueueKind, State,
+    BlobStore, Broker, BrokerUrl, Consumer, DeclareError, Delivery, EventSink, Incoming, Options, State,
 };
-use tokio::{sync::Mutex, task::AbortHandle};
+use tokio::{sync::OnceCell, task::AbortHandle};
 use tracing::{debug, warn};
 
 use crate::{
@@ -33,7 +33,6 @@ pub struct FleetBuilder {
     wait_deadline: Duration,
     connect_deadline: Duration,
     confirm_deadline: Duration,
-    queue_kind: QueueKind,
     user_id: bool,
     blobs: Option<PathBuf>,
 }
@@ -51,14 +50,15 @@ pub struct PoolDepth {
 pub(crate) struct Connection {
     broker: Broker,
     client: ClientName,
+    /// Nobody else has the name, so nobody comes back for replies that it missed.
+    is_fresh: bool,
     inbox: Arc<Inbox>,
     events: EventSink,
-    /// Pools whose queues this client has declared. The lock is held while declaring, so that each is declared once.
-    pools: Mutex<HashSet<PoolName>>,
     wait_deadline: Duration,
     user_id: bool,
     blobs: Option<BlobStore>,
-    replies: AbortHandle,
+    /// Reads the reply queue, from the first job on.
+    replies: OnceCell<AbortHandle>,
 }
 
 impl Fleet {
@@ -101,9 +101,8 @@ impl Fleet {
         StoredArray::put(array, self.connection.blobs().ok_or(StoreError::NoStore)?).await
     }
 
-    /// What waits in a pool and who serves it. Declares the pool's queues if nobody has.
+    /// What waits in a pool and who serves it: nothing and nobody where no worker has served it yet.
     pub async fn pool_depth(&self, pool: &PoolName) -> Result<PoolDepth, PoolError> {
-        self.connection.declare_pool(pool).await?;
         let mut sum = PoolDepth::default();
         for priority in Priority::ALL {
             let queue = self.connection.broker.queue_depth(&topology::task_queue(pool, priority)).await?;
@@ -141,7 +140,7 @@ impl Fleet {
         if let Err(error) = self.connection.events.flush().await {
             warn!(%error, "submissions are not in the ledger yet, the workers' events will add them");
         }
-        self.connection.replies.abort();
+        self.connection.stop_listening().await;
         self.connection.inbox.close();
         self.connection.broker.close().await;
     }
@@ -154,7 +153,6 @@ impl Default for FleetBuilder {
             wait_deadline: Self::WAIT_DEADLINE_DEFAULT,
             connect_deadline: Options::CONNECT_DEADLINE_DEFAULT,
             confirm_deadline: Options::CONFIRM_DEADLINE_DEFAULT,
-            queue_kind: QueueKind::default(),
             user_id: true,
             blobs: None,
         }
@@ -168,7 +166,8 @@ impl FleetBuilder {
     pub const CONFIRM_DEADLINE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
     /// The client's name on the replies exchange, for producers that want a fixed one. Two connections with one name take each
-    /// other's replies, so give one only where it is unique.
+    /// other's replies, so give one only where it is unique. A user whom RabbitMQ confines to names of its own (`gpufleet permissions`)
+    /// needs one of these: the user's name, a dash, and a word without dashes.
     #[must_use]
     pub fn client(mut self, name: impl Into<String>) -> Self {
         self.client = Some(name.into());
@@ -196,14 +195,6 @@ impl FleetBuilder {
         self
     }
 
-    /// What the fleet's task queues are made of: quorum unless told otherwise. The broker refuses a second opinion, so a fleet whose
-    /// workers run with `--queue-kind classic` needs producers that say the same.
-    #[must_use]
-    pub fn queue_kind(mut self, kind: QueueKind) -> Self {
-        self.queue_kind = kind;
-        self
-    }
-
     /// Whether jobs carry the URL's user, for whom the broker then vouches and whom the ledger records; they do unless told otherwise. A
     /// broker that knows its users by another name than the URL's, as with OAuth 2 tokens, refuses such jobs.
     #[must_use]
@@ -220,50 +211,40 @@ impl FleetBuilder {
         self
     }
 
-    /// Connects, and declares what a producer needs. Cancelling gives up.
+    /// Connects. Nothing is declared before the first job is submitted, and then only a queue for replies: workers declare the rest.
+    /// Cancelling gives up.
     pub async fn connect(self, url: &str) -> Result<Fleet, ConnectError> {
         let url: BrokerUrl = url.parse()?;
+        let is_fresh = self.client.is_none();
         let client: ClientName = match self.client {
             Some(name) => name.parse()?,
-            None => fresh_name(),
+            None => ClientName::fresh(url.user()),
         };
         let blobs = match self.blobs {
             Some(folder) => Some(BlobStore::open(folder).await?),
             None => None,
         };
+        let user_id = self.user_id.then(|| url.user().to_owned());
         let options = Options {
             connect_deadline: self.connect_deadline,
             confirm_deadline: self.confirm_deadline,
-            queue_kind: self.queue_kind,
             ..Options::new(url, format!("gpufleet {client}"))
         };
         let broker = Broker::connect(options).await?;
-        broker.declare_base().await?;
-        broker.declare_reply_queue(&client).await?;
-        let inbox = Arc::new(Inbox::default());
-        let consumer = broker.consume(topology::reply_queue(&client), REPLIES_PREFETCH);
-        let replies = tokio::spawn(receive(consumer, inbox.clone())).abort_handle();
-        let events = EventSink::new(broker.clone());
-        let pools = Mutex::default();
+        let events = EventSink::of_client(broker.clone(), user_id);
         let connection = Connection {
             broker,
             client,
-            inbox,
+            is_fresh,
+            inbox: Arc::new(Inbox::default()),
             events,
-            pools,
             wait_deadline: self.wait_deadline,
             user_id: self.user_id,
             blobs,
-            replies,
+            replies: OnceCell::new(),
         };
         Ok(Fleet { connection: Arc::new(connection) })
     }
-}
-
-/// A name that no other client has: the random end of a fresh id.
-fn fresh_name() -> ClientName {
-    let id = JobId::new().as_uuid().simple().to_string();
-    format!("cli-{}", &id[16..]).parse().expect("hexadecimal digits make a name")
 }
 
 impl Connection {
@@ -292,19 +273,27 @@ impl Connection {
         self.wait_deadline
     }
 
-    /// A producer may come before any worker: it makes the queues, and its jobs wait in them.
-    pub(crate) async fn declare_pool(&self, pool: &PoolName) -> Result<(), gpufleet_transport::DeclareError> {
-        let mut declared = self.pools.lock().await;
-        if !declared.contains(pool) {
-            self.broker.declare_pool(pool).await?;
-            declared.insert(pool.clone());
-        }
-        Ok(())
+    /// Makes the reply queue, once. A connection that submits nothing leaves none behind.
+    pub(crate) async fn listen(&self) -> Result<(), DeclareError> {
+        let listening = self.replies.get_or_try_init(async || {
+            self.broker.declare_reply_queue(&self.client).await?;
+            let consumer = self.broker.consume(topology::reply_queue(&self.client), REPLIES_PREFETCH);
+            Ok(tokio::spawn(receive(consumer, self.inbox.clone())).abort_handle())
+        });
+        listening.await.map(drop)
     }
 
-    /// Its queues are gone, whoever deleted them: the next submission makes them again.
-    pub(crate) async fn forget_pool(&self, pool: &PoolName) {
-        self.pools.lock().await.remove(pool);
+    /// Later replies go to the queue of unclaimed ones. The queue of a name that was given stays for ten minutes, for whoever comes back
+    /// under it.
+    async fn stop_listening(&self) {
+        let Some(replies) = self.replies.get() else { return };
+        replies.abort();
+        if self.is_fresh
+            && *self.broker.state().borrow() == State::Connected
+            && let Err(error) = self.broker.delete_queue(&topology::reply_queue(&self.client)).await
+        {
+            debug!(%error, "the reply queue stays until it expires");
+        }
     }
 
     /// Tells the ledger of confirmed jobs. An event that does not arrive costs only the time at which the job was confirmed:
@@ -320,7 +309,9 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.replies.abort();
+        if let Some(replies) = self.replies.get() {
+            replies.abort();
+        }
     }
 }
 

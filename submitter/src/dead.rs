@@ -8,7 +8,7 @@ use std::{
 };
 
 use gpufleet_schema::{
-    Encoding, JobId, MessageId, Size, Submitted, Task,
+    Encoding, JobId, MessageId, PoolName, Size, Submitted, Task,
     bounds::MESSAGE_BYTES_MAX,
     check::Invalid,
     event::JobInfo,
@@ -18,8 +18,7 @@ use gpufleet_schema::{
     },
 };
 use gpufleet_transport::{
-    Acker, Consumer, DeclareError, Delivery, Incoming, Message, Properties, PublishError, QueueError, SettleError,
-    Settled,
+    Acker, Consumer, Delivery, Incoming, Message, Properties, PublishError, QueueError, SettleError, Settled,
 };
 
 use crate::{Fleet, submission::now_ms};
@@ -113,8 +112,10 @@ pub enum DeadError {
     /// What was in hand went back.
     #[error("the dead letters went back to their queue: {reason}")]
     Interrupted { reason: String },
-    #[error(transparent)]
-    Declare(#[from] DeclareError),
+    #[error("queue {DEAD_QUEUE} does not exist: workers and the recorder declare it")]
+    NoDeadQueue,
+    #[error("pool {pool} has no queue: no worker has ever served it, or its queue was deleted")]
+    NoQueue { pool: PoolName },
     #[error(transparent)]
     Publish(#[from] PublishError),
     /// The letter is still there, and what was to be its replacement may be submitted.
@@ -150,13 +151,12 @@ impl Fleet {
     /// Looks at the dead letters, the oldest first. Cancelling is harmless.
     pub async fn dead(&self) -> Result<DeadBox, DeadError> {
         let broker = self.connection.broker();
-        let depth = broker.queue_depth(DEAD_QUEUE).await?;
-        let unseen = depth.map_or(0, |depth| depth.messages as usize);
+        let depth = broker.queue_depth(DEAD_QUEUE).await?.ok_or(DeadError::NoDeadQueue)?;
         Ok(DeadBox {
             fleet: self.clone(),
             letters: Vec::new(),
-            unseen,
-            has_company: depth.is_some_and(|depth| depth.consumers > 0),
+            unseen: depth.messages as usize,
+            has_company: depth.consumers > 0,
             in_hand: 0,
             bodies: Bodies::at_most(BODIES_BYTES_MAX),
             replayed: HashSet::new(),
@@ -335,18 +335,13 @@ impl DeadBox {
         Ok(Some((Message { exchange: topology::TASKS, routing_key, body, properties, mandatory: true }, infos)))
     }
 
-    /// Queues that somebody deleted are made again, as for any job.
     async fn publish(&self, message: Message, infos: &[JobInfo]) -> Result<(), DeadError> {
-        let connection = &self.fleet.connection;
-        let published = match connection.broker().publish(message.clone()).await {
-            Err(PublishError::Unroutable { .. }) => {
-                let pool = topology::parse_task_key(&message.routing_key).map(|(pool, _)| pool);
-                connection.declare_pool(&pool.expect("it was made of a pool's name")).await?;
-                connection.broker().publish(message).await
-            }
-            published => published,
-        };
+        let pool = topology::parse_task_key(&message.routing_key).map(|(pool, _)| pool);
+        let published = self.fleet.connection.broker().publish(message).await;
         published.map_err(|source| match source {
+            PublishError::Unroutable { .. } => {
+                DeadError::NoQueue { pool: pool.expect("the key was made of a pool's name") }
+            }
             PublishError::Unknown { .. } => {
                 DeadError::Unknown { jobs: infos.iter().map(|info| info.job_id).collect(), source }
             }
@@ -379,10 +374,10 @@ impl DeadError {
             | Self::LabelsFull { .. }
             | Self::Invalid { .. }
             | Self::TooLarge { .. }
-            | Self::Declare(DeclareError::Mismatch { .. } | DeclareError::Refused { .. }) => true,
+            | Self::NoQueue { .. } => true,
             Self::Publish(problem) => !matches!(problem, PublishError::Timeout { .. } | PublishError::Closed),
-            Self::Declare(DeclareError::Timeout { .. } | DeclareError::Closed { .. })
-            | Self::Queue(_)
+            Self::Queue(_)
+            | Self::NoDeadQueue
             | Self::Silent { .. }
             | Self::Interrupted { .. }
             | Self::Unknown { .. }

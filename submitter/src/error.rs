@@ -19,8 +19,6 @@ pub enum ConnectError {
     Blobs(#[from] BlobError),
     #[error(transparent)]
     Broker(#[from] gpufleet_transport::ConnectError),
-    #[error(transparent)]
-    Declare(#[from] DeclareError),
 }
 
 /// A job that was not handed over. Only [`SubmitError::Unknown`] leaves it open whether the broker has the job.
@@ -39,8 +37,8 @@ pub enum SubmitError {
     AlreadySubmitted { job_id: JobId },
     #[error(transparent)]
     Declare(#[from] DeclareError),
-    /// The queue was deleted after it had been declared.
-    #[error("pool {pool} has no queue for priority {priority}")]
+    /// Workers declare the queues of the pools that they serve. Where one serves this pool, its queue was deleted a moment ago and comes back.
+    #[error("pool {pool} has no queue for priority {priority}: no worker has ever served it, or its queue was deleted")]
     NoQueue { pool: PoolName, priority: Priority },
     /// Nobody has the job. There is room again when workers have taken from the queue: [`SubmitError::retry_after`].
     #[error(
@@ -59,8 +57,6 @@ pub enum SubmitError {
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     #[error(transparent)]
-    Declare(#[from] DeclareError),
-    #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
@@ -72,7 +68,7 @@ impl SubmitError {
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { .. } => Some(RETRY_AFTER),
-            Self::Unknown { .. } | Self::NoQueue { .. } => Some(Duration::ZERO),
+            Self::Unknown { .. } => Some(Duration::ZERO),
             _ => None,
         }
     }

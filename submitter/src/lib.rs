@@ -48,6 +48,7 @@ pub use half;
 pub use handle::{FailedJob, JobError, JobHandle, JobResult, OutputError};
 pub use inbox::Counts;
 pub use job::{CheckedJob, InvalidJob, Job};
+pub use orders::CancelScope;
 pub use stored::{StoreError, StoredArray};
 
 /// Keeps the Rust of the README and of the guides compiling.

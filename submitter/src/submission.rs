@@ -12,7 +12,7 @@ use gpufleet_schema::{
     Batch, Encoding, MessageId, PoolName, Priority, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX, event::JobInfo,
     topology,
 };
-use gpufleet_transport::{Message, Properties, PublishError};
+use gpufleet_transport::{Message, Properties};
 
 use crate::{CheckedJob, Job, JobHandle, SubmitError, claims, client::Connection, inbox::Awaited, packing::Packet};
 
@@ -39,12 +39,12 @@ type Outcome = Result<JobHandle, SubmitError>;
 type Destination = (PoolName, Priority);
 
 impl Submission {
-    /// Checks and encodes a job. The pool's queues are made and its large arrays are stored before the job is stamped, so that its
+    /// Checks and encodes a job. The reply queue is made and the job's large arrays are stored before the job is stamped, so that its
     /// wait in the queue does not include that.
     pub(crate) async fn prepare(connection: &Connection, job: Job) -> Result<Self, SubmitError> {
         let started = Instant::now();
         let CheckedJob { mut task, pool, priority } = job.build()?;
-        connection.declare_pool(&pool).await?;
+        connection.listen().await?;
         if let Some(store) = connection.blobs() {
             claims::check_in(&mut task, store).await?;
         }
@@ -151,9 +151,6 @@ async fn send_packet(
             members.into_iter().map(|(index, member)| (index, Ok(member.into_handle(connection)))).collect()
         }
         Err(error) => {
-            if matches!(error, PublishError::Unroutable { .. }) {
-                connection.forget_pool(pool).await;
-            }
             let refused = |member: &Member| SubmitError::of_publish(error.clone(), member.info.job_id, pool, *priority);
             members.iter().map(|(index, member)| (*index, Err(refused(member)))).collect()
         }

@@ -8,6 +8,7 @@ use std::{
 
 use gpufleet_ledger::{DatabaseUrl, Ledger};
 use gpufleet_local::{Endpoints, Fleet, FleetBuilder, QueueKind, Services, Signal, Worker};
+use gpufleet_schema::PoolName;
 use gpufleet_transport::{Broker, Options};
 use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 
@@ -23,6 +24,7 @@ static BREAKABLE: LazyLock<Arc<Mutex<Option<Arc<Services>>>>> = LazyLock::new(Ar
 #[derive(Debug)]
 pub struct Ground {
     fleet: Fleet,
+    kind: QueueKind,
     pub(crate) ledger: Ledger,
     pub(crate) witness: Witness,
     pub(crate) promises: Kept,
@@ -69,14 +71,15 @@ impl Ground {
     pub async fn with_environment(label: &str, environment: &[(&str, &str)]) -> Self {
         let services = SERVICES.get_or_init(start_services).await;
         let builder = Fleet::builder().label(label).on(services);
-        Self::of(environment.iter().fold(builder, |builder, (name, value)| builder.worker_env(*name, *value))).await
+        let builder = environment.iter().fold(builder, |builder, (name, value)| builder.worker_env(*name, *value));
+        Self::of(builder, QueueKind::default()).await
     }
 
     async fn on(services: &Arc<Services>, label: &str, kind: QueueKind) -> Self {
-        Self::of(Fleet::builder().label(label).on(services).queue_kind(kind)).await
+        Self::of(Fleet::builder().label(label).on(services).queue_kind(kind), kind).await
     }
 
-    async fn of(builder: FleetBuilder) -> Self {
+    async fn of(builder: FleetBuilder, kind: QueueKind) -> Self {
         let fleet = builder.workers(0).start().await;
         // Its text has the end of the log of what did not start.
         let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
@@ -85,7 +88,19 @@ impl Ground {
         Witness::make_queue(&fleet).await;
         let witness = Witness::begin(&fleet.endpoints().amqp_url).await;
         let (promises, sightings) = (Kept::default(), Sightings::default());
-        Self { fleet, ledger, witness, promises, sightings, _held: None }
+        let ground = Self { fleet, kind, ledger, witness, promises, sightings, _held: None };
+        ground.declare_pools(&["default"]).await;
+        ground
+    }
+
+    /// Declares what a worker of these pools would, for producers that come before any worker.
+    pub async fn declare_pools(&self, pools: &[&str]) {
+        let broker = self.connect().await;
+        broker.declare_base().await.unwrap();
+        for pool in pools {
+            broker.declare_pool(&pool.parse::<PoolName>().unwrap()).await.unwrap();
+        }
+        broker.close().await;
     }
 
     pub fn services(&self) -> &Services {
@@ -123,11 +138,16 @@ impl Ground {
 
     /// The broker without a producer's comforts.
     pub async fn broker(&self) -> Broker {
-        let url = self.endpoints().amqp_url.parse().unwrap();
-        let broker = Broker::connect(Options::new(url, "a scenario")).await.unwrap();
-        broker.declare_base().await.unwrap();
-        broker.declare_pool(&gpufleet_schema::PoolName::default()).await.unwrap();
-        broker
+        self.connect().await
+    }
+
+    async fn connect(&self) -> Broker {
+        let queue_kind = match self.kind {
+            QueueKind::Quorum => gpufleet_transport::QueueKind::Quorum,
+            QueueKind::Classic => gpufleet_transport::QueueKind::Classic,
+        };
+        let options = Options::new(self.endpoints().amqp_url.parse().unwrap(), "a scenario");
+        Broker::connect(Options { queue_kind, ..options }).await.unwrap()
     }
 
     pub async fn worker_in(&self, arguments: &[&str], environment: &[(&str, &str)]) -> TestWorker {

@@ -68,6 +68,25 @@ impl Ground {
         self.erlang(&counted).await.parse().unwrap()
     }
 
+    /// No client's queue for replies is there.
+    pub async fn check_no_reply_queue(&self) {
+        let named = "[N || Q <- rabbit_amqqueue:list(@), {resource, _, queue, N} <- [amqqueue:get_name(Q)]";
+        let found = self.erlang(&format!("{named}, binary:match(N, <<\"gpufleet.v1.replies.\">>) =/= nomatch].")).await;
+        assert_eq!(found, "[]");
+    }
+
+    /// Applies a policy of the broker to the queues of this name, such as `{<<"max-length">>, 3}`.
+    pub async fn set_policy(&self, queue: &str, definition: &str) {
+        let set = format!(
+            "ok = rabbit_policy:set(@, <<\"scenario\">>, <<\"^{queue}$\">>, [{definition}], 0, <<\"queues\">>, <<\"scenario\">>)."
+        );
+        self.erlang(&set).await;
+    }
+
+    pub async fn clear_policy(&self) {
+        self.erlang("ok = rabbit_policy:delete(@, <<\"scenario\">>, <<\"scenario\">>).").await;
+    }
+
     /// The part of the memory at which the broker takes no more messages: almost none is an alarm.
     pub async fn watermark(&self, part: &str) {
         set_watermark(self.services(), part).await;

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use gpufleet_local::Fleet;
 use gpufleet_schema::{
     Encoding, Event, encoding,
-    topology::{EVENTS, EVENTS_BINDING, REPLIES},
+    topology::{EVENTS_BINDING, EVENTS_CLIENT, EVENTS_WORKER, REPLIES},
 };
 use gpufleet_transport::{Broker, Delivery, Incoming, Options};
 use tokio::task::AbortHandle;
@@ -35,7 +35,9 @@ impl Witness {
     /// Makes the queue, and has events come to it. The recorder has made the exchange.
     pub(crate) async fn make_queue(fleet: &Fleet) {
         node::declare_queue(fleet, QUEUE, "[]").await;
-        node::bind_queue(fleet, QUEUE, EVENTS, EVENTS_BINDING).await;
+        for exchange in [EVENTS_CLIENT, EVENTS_WORKER] {
+            node::bind_queue(fleet, QUEUE, exchange, EVENTS_BINDING).await;
+        }
     }
 
     /// Begins to look. Needs the exchanges and [`QUEUE`].
@@ -72,7 +74,9 @@ async fn look(broker: Broker, seen: Arc<Mutex<Seen>>) {
 impl Seen {
     fn take(&mut self, delivery: &Delivery) {
         match delivery.exchange.as_str() {
-            EVENTS => self.events.extend(encoding::decode_events(&delivery.body).expect("events can be read")),
+            EVENTS_CLIENT | EVENTS_WORKER => {
+                self.events.extend(encoding::decode_events(&delivery.body).expect("events can be read"));
+            }
             REPLIES => self.replies.extend(replies(delivery)),
             other => panic!("a message from exchange {other:?}"),
         }

@@ -13,7 +13,7 @@ use gpufleet_local::setup;
 use gpufleet_schema::{
     AttemptState, ClientName, Encoding, JobId, JobState, PoolName, Priority,
     topology::{
-        CONTROL, CONTROL_QUEUE, DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, reply_queue, task_queue,
+        CONTROL_OPERATOR, CONTROL_QUEUE, DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, reply_queue, task_queue,
     },
 };
 use gpufleet_tests::{Ground, WAIT, dead_letters, kernels, poll_until};
@@ -201,7 +201,7 @@ async fn workers_start_and_live_beside_awkward_orders() {
         producer.publish(Sent::to_queue(CONTROL_QUEUE, shape, "no order")).await;
     }
     let key = b"caf\xe9";
-    let sent = Sent { exchange: CONTROL, routing_key: key, ..Sent::to_queue("", "mixed", "no order") };
+    let sent = Sent { exchange: CONTROL_OPERATOR, routing_key: key, ..Sent::to_queue("", "mixed", "no order") };
     producer.publish(sent).await;
     let late = ground.worker().await;
     assert_runs(&ground).await;

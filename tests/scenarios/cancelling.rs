@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use gpufleet::{FailedJob, Job, JobError};
-use gpufleet_schema::{AttemptState, FailureCode, JobId, JobState, Selection};
+use gpufleet_schema::{AttemptState, FailureCode, JobId, JobState, Selection, topology::CONTROL_QUEUE};
 use gpufleet_tests::{Ground, Promise, Silence, WAIT, busy};
 
 /// Orders that are all as large as they get, and take a moment to read.
@@ -125,6 +125,33 @@ async fn a_job_that_is_cancelled_while_its_worker_is_cut_off_never_runs() {
     cancelled(&mut unwanted).await;
     wanted.wait(WAIT).await.unwrap();
     assert!(ground.final_job(unwanted.id()).await.job.started_at.is_none(), "it never reached a device");
+    // One cancellation and the worker's own mark: what it had read before the interruption does not come again.
+    ground.poll_log("the orders since the interruption", &worker, "every order is known orders=2").await;
+    ground.check_history(2).await;
+}
+
+/// Its old place in the log says nothing about the new log.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_that_was_made_anew_while_a_worker_was_cut_off_is_read_from_its_beginning() {
+    let ground = Ground::shared("cancel-new-log").await;
+    let (proxy, fleet) = (ground.proxy().await, ground.client().await);
+    for _ in 0..LARGE_ORDERS {
+        fleet.cancel(Selection { jobs: vec![JobId::new()], ..Selection::default() }, None).await.unwrap();
+    }
+    let worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
+    proxy.silence(Silence::All);
+    proxy.cut();
+    ground.poll_log("the loss of the link", &worker, "lost the broker").await;
+    ground.broker().await.delete_queue(CONTROL_QUEUE).await.unwrap();
+    ground.declare_pools(&[]).await;
+    let mut unwanted = fleet.submit(busy::for_millis(1)).await.unwrap();
+    fleet.cancel(only(&unwanted), None).await.unwrap();
+    proxy.clear();
+    cancelled(&mut unwanted).await;
+    ground.poll_log("why it begins anew", &worker, "not the stream that was read").await;
+    let mut wanted = fleet.submit(busy::for_millis(1)).await.unwrap();
+    wanted.wait(WAIT).await.unwrap();
+    assert!(worker.is_alive());
     ground.check_history(2).await;
 }
 

@@ -136,10 +136,63 @@ async fn every_bad_input_gets_one_clear_message() {
 async fn a_pool_without_a_worker_is_named_and_the_wait_has_an_end() {
     let ground = Ground::shared("no-worker").await;
     let folder = folder_with_vectors();
+    ground.declare_pools(&["empty"]).await;
     let ended = ground.gpufleet(folder.path(), &submit(&["--pool", "empty", "--timeout", "1s"])).await;
     assert_eq!(ended.code, 6, "{ended:?}");
     assert!(ended.stderr.contains("empty") && ended.stderr.contains("worker"), "{ended:?}");
     assert!(ended.stderr.contains("gpufleet show"), "it says how to come back: {ended:?}");
+}
+
+/// Workers declare the queues of their pools, and producers declare none.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_pool_that_no_worker_ever_served_is_refused_with_the_way_out() {
+    let ground = Ground::shared("no-queue").await;
+    let folder = folder_with_vectors();
+    let ended = ground.gpufleet(folder.path(), &submit(&["--pool", "mistyped"])).await;
+    assert_eq!(ended.code, 7, "{ended:?}");
+    for part in ["pool mistyped has no queue", "no worker has ever served it", "gpufleet-worker run --pool mistyped"] {
+        assert!(ended.stderr.contains(part), "{part}: {ended:?}");
+    }
+    ground.check_no_reply_queue().await;
+}
+
+/// A broker that has never seen a worker.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_before_the_first_worker_names_what_is_missing_and_who_declares_it() {
+    let ground = Ground::shared("bare-vhost").await;
+    let vhost = format!("{}-bare", ground.fleet().space());
+    ground.services().broker().create_vhost(&vhost).await.unwrap();
+    let url = ground.services().broker().vhost_url(&vhost);
+    let folder = folder_with_vectors();
+    let environment = [("GPUFLEET_AMQP_URL", url.as_str())];
+    let id = "0190a5b8-7c00-7000-8000-000000000009";
+    for (arguments, missing) in [
+        (submit(&[]), "exchange gpufleet.v1.replies does not exist"),
+        (vec!["cancel", id], "exchange gpufleet.v1.control.operator does not exist"),
+        (vec!["workers", "drain", "w"], "exchange gpufleet.v1.control.operator does not exist"),
+        (vec!["dead", "list"], "queue gpufleet.v1.dead does not exist"),
+    ] {
+        let ended = gpufleet_command(folder.path(), &environment, &arguments).await;
+        assert_eq!(ended.code, 7, "{ended:?}");
+        assert!(ended.stderr.contains(missing) && ended.stderr.contains("gpufleet-worker run"), "{ended:?}");
+    }
+    ground.services().broker().delete_vhost(&vhost).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn short_commands_and_detached_jobs_leave_no_reply_queue_behind() {
+    let ground = Ground::shared("no-traces").await;
+    let worker = ground.worker().await;
+    let folder = folder_with_vectors();
+    let id = "0190a5b8-7c00-7000-8000-000000000009";
+    let detached = vec!["submit", "saxpy", "--arg=a=2", "--zeros=x=f32[4]", "--zeros=y=f32[4]", "--detach"];
+    let commands =
+        [vec!["cancel", id], vec!["dead", "list"], detached, submit(&[]), vec!["workers", "drain", worker.name()]];
+    for arguments in &commands {
+        let ended = ground.gpufleet(folder.path(), arguments).await;
+        assert_eq!(ended.code, 0, "{arguments:?}: {ended:?}");
+        ground.check_no_reply_queue().await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -90,6 +90,7 @@ async fn programs_on_disk_stay_within_their_cap() {
 #[tokio::test(flavor = "multi_thread")]
 async fn two_pools_that_want_the_same_program_at_once_have_it_compiled_once() {
     let ground = Ground::shared("modules-pools").await;
+    ground.declare_pools(&["team-a", "team-b"]).await;
     let fleet = ground.client().await;
     let pools: [PoolName; 2] = ["team-a".parse().unwrap(), "team-b".parse().unwrap()];
     let mut handles = Vec::new();

@@ -12,6 +12,7 @@ const JOBS: usize = 60;
 #[tokio::test(flavor = "multi_thread")]
 async fn pools_with_work_share_the_device_by_weight() {
     let ground = Ground::shared("weights").await;
+    ground.declare_pools(&["heavy", "light"]).await;
     let fleet = ground.client().await;
     let order = Arc::new(Mutex::new(Vec::new()));
     let mut waits = JoinSet::new();

@@ -1,67 +1,49 @@
-//! Task queues are quorum queues unless a fleet chooses classic ones. All parts have to agree: one that does not is told the queue,
-//! both kinds and what to do, and changes nothing. (fault 17)
+//! Task queues are quorum queues unless a fleet chooses classic ones. Workers declare them, so workers have to agree: one that does not
+//! is told the queue, both kinds and what to do. Producers take the queues as they are. (fault 17)
 
-use gpufleet::{Fleet, QueueKind};
-use gpufleet_local::QueueKind as FleetKind;
+use std::process::Stdio;
+
+use gpufleet_local::{QueueKind, programs};
 use gpufleet_schema::{JobState, PoolName, Priority, topology::task_queue};
-use gpufleet_tests::{Ended, Ground, WAIT, busy, kernels};
+use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
+use tokio::process::Command;
 
 const SAXPY: [&str; 7] =
     ["submit", "saxpy", "--arg=a=2", "--zeros=x=f32[4]", "--zeros=y=f32[4]", "--timeout=60s", "-ojson"];
 
-fn refuses(ended: &Ended, queue: &str, found: &str, wanted: &str) {
-    assert_eq!(ended.code, 7, "{ended:?}");
-    let names = [queue, &format!("is {found}"), wanted, &format!("GPUFLEET_QUEUE_KIND={found}")].map(str::to_owned);
-    assert!(names.iter().all(|name| ended.stderr.contains(name)), "{names:?}: {ended:?}");
-    assert!(ended.stdout.is_empty(), "{ended:?}");
-}
-
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_with_classic_queues_runs_jobs() {
-    let ground = Ground::shared_with("classic", FleetKind::Classic).await;
+async fn a_fleet_with_classic_queues_runs_jobs_of_producers_who_know_nothing_of_it() {
+    let ground = Ground::shared_with("classic", QueueKind::Classic).await;
     let _worker = ground.worker().await;
-    let builder = Fleet::builder().queue_kind(QueueKind::Classic);
-    let fleet = ground.client_with(builder).await;
+    let fleet = ground.client().await;
     let mut handle = fleet.submit(kernels::doubles(&[3.0])).await.unwrap();
     assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [6.0]);
 
     let folder = tempfile::tempdir().unwrap();
-    let ended = ground.gpufleet(folder.path(), &[&SAXPY[..], &["--queue-kind", "classic"]].concat()).await;
+    let ended = ground.gpufleet(folder.path(), &SAXPY).await;
     assert_eq!(ended.code, 0, "{ended:?}");
     ground.check_history(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_producer_that_disagrees_is_told_the_queue_both_kinds_and_the_remedy() {
-    let ground = Ground::shared_with("classic-refused", FleetKind::Classic).await;
-    let _worker = ground.worker().await;
-    let folder = tempfile::tempdir().unwrap();
-    let ended = ground.gpufleet(folder.path(), &SAXPY).await;
-    refuses(&ended, "gpufleet.v1.tasks.default.", "classic", "quorum");
-
-    let fleet = ground.client().await;
-    let error = fleet.submit(kernels::doubles(&[3.0])).await.unwrap_err().to_string();
-    assert!(error.contains("queue kind = classic") && error.contains("wants quorum"), "{error}");
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_classic_producer_is_refused_by_a_quorum_fleet_which_goes_on() {
-    let ground = Ground::shared("quorum-refuses").await;
-    let _worker = ground.worker().await;
-    let folder = tempfile::tempdir().unwrap();
-    let classic = [&SAXPY[..], &["--queue-kind", "classic"]].concat();
-    refuses(&ground.gpufleet(folder.path(), &classic).await, "gpufleet.v1.tasks.default.", "quorum", "classic");
-    let ended = ground.gpufleet(folder.path(), &SAXPY).await;
-    assert_eq!(ended.code, 0, "{ended:?}");
-    ground.check_history(1).await;
+async fn a_worker_that_disagrees_is_told_the_queue_both_kinds_and_the_remedy() {
+    let ground = Ground::shared_with("classic-refused", QueueKind::Classic).await;
+    let mut command = Command::new(programs::ours(None, "gpufleet-worker").unwrap());
+    command.args(["run", "--cuda", "emulated"]).env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url);
+    let ended = tokio::time::timeout(WAIT, command.stdin(Stdio::null()).kill_on_drop(true).output()).await;
+    let output = ended.expect("it ends").unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
+    for part in ["gpufleet.v1.tasks.default.", "queue kind = classic", "wants quorum", "--queue-kind"] {
+        assert!(said.contains(part), "it should say {part:?}: {said}");
+    }
 }
 
 /// Classic queues do not count deliveries: a job that comes again does so as a copy with a number of its own.
 #[tokio::test(flavor = "multi_thread")]
 async fn on_classic_queues_every_attempt_has_a_number_of_its_own() {
-    let ground = Ground::shared_with("classic-again", FleetKind::Classic).await;
-    let builder = Fleet::builder().queue_kind(QueueKind::Classic);
-    let fleet = ground.client_with(builder).await;
+    let ground = Ground::shared_with("classic-again", QueueKind::Classic).await;
+    let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::for_seconds(12)).await.unwrap();
     for attempt in 1..=2 {
         let worker = ground.worker().await;
@@ -78,19 +60,28 @@ async fn on_classic_queues_every_attempt_has_a_number_of_its_own() {
     ground.check_history(1).await;
 }
 
-/// A producer outlives its queues: whoever deletes them costs it one submission, and the error says to try again.
+/// A producer outlives its queues: the worker that serves them declares them again, and until then submissions are refused.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_producer_makes_deleted_queues_again() {
+async fn a_producer_goes_on_when_a_worker_has_made_deleted_queues_again() {
     let ground = Ground::shared("queue-deleted").await;
     let fleet = ground.client().await;
-    let deserted = "deserted".parse::<PoolName>().unwrap();
-    let job = || kernels::doubles(&[1.0]).pool(deserted.clone());
-    fleet.submit(job()).await.unwrap();
     let broker = ground.broker().await;
     for priority in Priority::ALL {
-        broker.delete_queue(&task_queue(&deserted, priority)).await.unwrap();
+        broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();
     }
-    let error = fleet.submit(job()).await.unwrap_err();
+    let error = fleet.submit(kernels::doubles(&[1.0])).await.unwrap_err();
     assert!(matches!(error, gpufleet::SubmitError::NoQueue { .. }), "{error}");
-    fleet.submit(job()).await.unwrap();
+    let _worker = ground.worker().await;
+    fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
+    for priority in Priority::ALL {
+        broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();
+    }
+    let mut again = None;
+    poll_until("the queue is there again", async || {
+        again = fleet.submit(kernels::doubles(&[2.0])).await.ok();
+        again.is_some()
+    })
+    .await;
+    again.expect("it was submitted").wait(WAIT).await.unwrap();
+    ground.check_history(2).await;
 }

@@ -139,7 +139,7 @@ async fn a_dead_letter_that_finds_no_room_waits_for_it_and_its_job_does_not_run_
 async fn a_copy_that_a_classic_queue_refuses_waits_for_room() {
     let ground = Ground::shared_with("copy-refused", FleetKind::Classic).await;
     let first = ground.worker().await;
-    let fleet = ground.client_with(Fleet::builder().queue_kind(QueueKind::Classic)).await;
+    let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     close_queues(&ground, &task_queue(&PoolName::default(), Priority::Normal), 0).await;

@@ -182,6 +182,7 @@ async fn at_any_place_all_that_it_had_in_hand_survives() {
 #[tokio::test(flavor = "multi_thread")]
 async fn wherever_a_seed_lets_workers_die_every_job_succeeds_once() {
     let ground = Ground::shared("dies-by-seed").await;
+    ground.declare_pools(&POOLS).await;
     let fleet = ground.client().await;
     let mut jobs = 0;
     for row in seeds().chunks(DEATHS_IN_A_ROW) {

@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{ClientName, MessageId, Order, PoolName};
+use gpufleet_schema::{ClientName, MessageId, Order, PoolName, topology::Speaker};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
@@ -50,9 +50,15 @@ impl Broker {
         &self.inner.link.options.url
     }
 
-    /// Declares the exchanges, and the queues that all parts share. Can be repeated. Cancelling leaves a part declared.
+    /// Declares the exchanges, and the queues that all parts share: what a worker does. Can be repeated. Cancelling leaves a part
+    /// declared.
     pub async fn declare_base(&self) -> Result<(), DeclareError> {
         topology::declare(&self.inner.link, &Declaration::Base).await
+    }
+
+    /// Declares what the recorder reads and writes, which is a part of the base. Cancelling leaves a part declared.
+    pub async fn declare_ledger(&self) -> Result<(), DeclareError> {
+        topology::declare(&self.inner.link, &Declaration::Ledger).await
     }
 
     /// Declares a pool's task queues. Needs [`Broker::declare_base`] once before. Cancelling leaves a part declared.
@@ -60,7 +66,8 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::Pool(pool.clone())).await
     }
 
-    /// Declares a client's reply queue, which goes away when it had no consumer for ten minutes. Cancelling is harmless.
+    /// Declares a client's reply queue, which goes away when it had no consumer for ten minutes. Needs the exchange of replies, which
+    /// workers declare. Cancelling is harmless.
     pub async fn declare_reply_queue(&self, client: &ClientName) -> Result<(), DeclareError> {
         topology::declare(&self.inner.link, &Declaration::Replies(client.clone())).await
     }
@@ -84,10 +91,11 @@ impl Broker {
         self.inner.publisher.publish(message.into()).await
     }
 
-    /// Gives an order to the whole fleet, and resolves when it is in the log that every worker reads. The message carries `id`.
+    /// Gives an order to the whole fleet, and resolves when it is in the log that every worker reads. The message carries `id`. What the
+    /// order may ask for depends on who gives it; the broker checks that the user may speak as that.
     /// Cancelled, it is open whether it was given.
-    pub async fn order(&self, order: &Order, id: MessageId) -> Result<(), PublishError> {
-        self.publish(order::message(order, id)).await
+    pub async fn order(&self, order: &Order, speaker: Speaker, id: MessageId) -> Result<(), PublishError> {
+        self.publish(order::message(order, speaker, self.url().user(), id)).await
     }
 
     /// Consumes from a queue until stopped, through outages. `prefetch` bounds what is out unsettled; 0 counts as 1.
@@ -95,10 +103,10 @@ impl Broker {
         Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Waiting)
     }
 
-    /// Reads a stream from the first message that it still has, and again from there after an interruption. What is read stays
-    /// for others; settling it only asks for more.
+    /// Reads a stream from the first message that it still has. After an interruption it goes on behind the last message that it read,
+    /// or begins again where the stream is not the one that it was. What is read stays for others; settling it only asks for more.
     pub fn read(&self, stream: String) -> Consumer {
-        Consumer::start(self.inner.link.clone(), stream, READ_AHEAD, Start::FirstKept)
+        Consumer::start(self.inner.link.clone(), stream, READ_AHEAD, Start::Stream)
     }
 
     pub(crate) fn confirm_deadline(&self) -> Duration {

@@ -10,6 +10,7 @@ use tokio::sync::{mpsc, oneshot, watch};
 
 use crate::{Delivery, link::Link};
 
+mod position;
 mod subscriber;
 
 use subscriber::{Command, Subscriber};
@@ -21,6 +22,7 @@ pub struct Consumer {
     incoming: mpsc::UnboundedReceiver<Incoming>,
     commands: mpsc::UnboundedSender<Command>,
     subscribed: watch::Receiver<bool>,
+    from: Start,
 }
 
 /// Where a subscription begins.
@@ -28,8 +30,8 @@ pub struct Consumer {
 pub(crate) enum Start {
     /// With what waits in the queue.
     Waiting,
-    /// With the first message that a stream still has, after every interruption.
-    FirstKept,
+    /// With the first message that a stream still has; after an interruption, behind the last message that was read.
+    Stream,
 }
 
 /// What comes out of a [`Consumer`].
@@ -41,7 +43,7 @@ pub(crate) enum Start {
 pub enum Incoming {
     Delivery(Delivery),
     /// The subscription broke. Told once per outage; it mends itself. What was delivered before can't be settled any more
-    /// and comes again.
+    /// and comes again, unless it was read from a stream.
     Interrupted {
         reason: String,
     },
@@ -54,7 +56,7 @@ impl Consumer {
         let (commands, orders) = mpsc::unbounded_channel();
         let (subscribing, subscribed) = watch::channel(false);
         tokio::spawn(Subscriber::new(link, queue, prefetch, from, out, orders, subscribing).run());
-        Self { incoming, commands, subscribed }
+        Self { incoming, commands, subscribed, from }
     }
 
     /// Waits until the broker has confirmed the subscription, or until there will be none any more. Cancelling is harmless.
@@ -72,8 +74,9 @@ impl Consumer {
     pub async fn next(&mut self) -> Option<Incoming> {
         loop {
             match self.incoming.recv().await? {
-                // It arrived before an outage and comes again: to hand it out would be to do its work twice.
-                Incoming::Delivery(delivery) if !delivery.acker.is_live() => {}
+                // It arrived before an outage and comes again: to hand it out would be to do its work twice. What a stream gave is read,
+                // and does not come again.
+                Incoming::Delivery(delivery) if self.from == Start::Waiting && !delivery.acker.is_live() => {}
                 incoming => return Some(incoming),
             }
         }

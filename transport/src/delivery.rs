@@ -21,6 +21,8 @@ pub struct Delivery {
     pub delivery_count: u64,
     /// Whether the broker counts deliveries of this queue. Where not, `delivery_count` is 0 or 1.
     pub counted: bool,
+    /// Its place in the stream that it was read from.
+    pub stream_offset: Option<i64>,
     pub acker: Acker,
 }
 
@@ -49,6 +51,8 @@ pub enum Settled {
     Stale,
 }
 
+/// The broker's header of a message that was read from a stream.
+pub(crate) const STREAM_OFFSET: &str = "x-stream-offset";
 /// A settling frame waits behind others for the socket at most. It answers for nothing, so there is no reason to wait long.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -56,8 +60,10 @@ impl Delivery {
     pub(crate) fn new(mut delivery: lapin::message::Delivery, channel: Arc<OpenChannel>) -> Self {
         let properties = Properties::from_amqp(&delivery.properties);
         let counted = properties.header_int("x-delivery-count").and_then(|count| u64::try_from(count).ok());
+        let stream_offset = properties.header_int(STREAM_OFFSET);
         Self {
             body: std::mem::take(&mut delivery.data),
+            stream_offset,
             properties,
             exchange: delivery.exchange.to_string(),
             routing_key: delivery.routing_key.to_string(),

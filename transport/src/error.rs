@@ -31,6 +31,11 @@ pub enum ConnectError {
 pub enum PublishError {
     #[error("publish: no queue is bound for {routing_key:?} on exchange {exchange:?}")]
     Unroutable { exchange: String, routing_key: String },
+    #[error("publish: {}", no_exchange(.exchange))]
+    NoExchange { exchange: String },
+    /// The broker's user lacks a permission.
+    #[error("publish: {reason}; `gpufleet permissions` prints what each role needs")]
+    Forbidden { reason: String },
     #[error("publish: the broker refused the message, the queue for {routing_key:?} is full or unavailable")]
     Nacked { routing_key: String },
     #[error("publish: the body has {bytes} bytes, at most {max} are allowed")]
@@ -55,10 +60,13 @@ pub enum PublishError {
 /// Why something could not be declared on the broker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeclareError {
-    #[error(
-        "declare {what}: it exists with {argument} = {found}, this side wants {wanted}; let all parts use the same queue kind and options, or drain it, delete it and start again"
-    )]
-    Mismatch { what: String, argument: String, wanted: String, found: String },
+    #[error("declare {what}: it exists with {argument} = {found}, this side wants {wanted}; {remedy}")]
+    Mismatch { what: String, argument: String, wanted: String, found: String, remedy: String },
+    #[error("declare {what}: {}", no_exchange(.exchange))]
+    NoExchange { what: String, exchange: String },
+    /// The broker's user lacks a permission.
+    #[error("declare {what}: {reason}; `gpufleet permissions` prints what each role needs")]
+    Forbidden { what: String, reason: String },
     #[error("declare {what}: the broker refused: {reason}")]
     Refused { what: String, reason: String },
     #[error("declare {what}: no answer within {waited:?}{}", why(.last))]
@@ -83,6 +91,12 @@ pub enum QueueError {
 pub enum SettleError {
     #[error("settle a delivery: not written within {waited:?}")]
     Timeout { waited: Duration },
+}
+
+fn no_exchange(exchange: &str) -> String {
+    format!(
+        "exchange {exchange} does not exist; start a worker on this vhost first (gpufleet-worker run), which declares it"
+    )
 }
 
 fn why(reason: &Option<String>) -> String {

@@ -6,7 +6,10 @@
 
 use std::sync::Arc;
 
-use gpufleet_schema::Event;
+use gpufleet_schema::{
+    Event,
+    topology::{EVENTS_CLIENT, EVENTS_WORKER},
+};
 use tokio::{
     sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot},
     time::timeout,
@@ -43,14 +46,31 @@ enum Parcel {
     Flush(Confirmed),
 }
 
+/// Where batches go, and whom the broker vouches for in them.
+#[derive(Debug, Clone)]
+struct Origin {
+    exchange: &'static str,
+    user_id: Option<String>,
+}
+
 type Confirmed = oneshot::Sender<Result<(), PublishError>>;
 
 impl EventSink {
-    /// Starts collecting. Needs [`Broker::declare_base`] once before.
-    pub fn new(broker: Broker) -> Self {
+    /// Starts collecting what a worker has to say. Needs [`Broker::declare_base`] once before.
+    pub fn of_worker(broker: Broker) -> Self {
+        Self::start(broker, Origin { exchange: EVENTS_WORKER, user_id: None })
+    }
+
+    /// Starts collecting what a client has to say, for `user_id` where the broker is to vouch for it. A worker or the recorder has to
+    /// declare the ledger's queue; until then batches wait.
+    pub fn of_client(broker: Broker, user_id: Option<String>) -> Self {
+        Self::start(broker, Origin { exchange: EVENTS_CLIENT, user_id })
+    }
+
+    fn start(broker: Broker, origin: Origin) -> Self {
         // Unbounded, because whoever sends has got room for it first.
         let (parcels, mail) = mpsc::unbounded_channel();
-        tokio::spawn(Carrier::new(broker.clone(), mail).run());
+        tokio::spawn(Carrier::new(broker.clone(), origin, mail).run());
         Self { broker, parcels, room: Arc::new(Semaphore::new(ROOM_UNITS)) }
     }
 

@@ -30,7 +30,9 @@ mod open_channel;
 mod probe;
 mod socket;
 
-pub(crate) use classify::{blames_a_message, is_brokers_defect, is_channel_level, is_not_found, reason_of};
+pub(crate) use classify::{
+    blames_a_message, is_access_refused, is_brokers_defect, is_channel_level, is_not_found, missing_exchange, reason_of,
+};
 pub(crate) use open_channel::OpenChannel;
 
 /// How the link is, for health checks and metrics.

@@ -1,16 +1,21 @@
-//! Orders as messages: all go to one log, whoever gives them.
+//! Orders as messages: all go to one log, through an exchange that tells who gave them.
 
-use gpufleet_schema::{MessageId, Order, encoding, topology};
+use gpufleet_schema::{
+    MessageId, Order, encoding,
+    topology::{self, Speaker},
+};
 
 use crate::{Message, Properties};
 
-pub(crate) fn message(order: &Order, id: MessageId) -> Message {
+pub(crate) fn message(order: &Order, speaker: Speaker, user: &str, id: MessageId) -> Message {
     let body = encoding::encode_order(order).expect("an order has only strings and numbers");
     let properties = Properties {
         message_id: Some(id.to_string()),
         content_type: Some("application/json".to_owned()),
         kind: Some(topology::TYPE_ORDER.to_owned()),
+        // A client's order means this user's own jobs. Other speakers need no user, which the broker may know by another name.
+        user_id: (speaker == Speaker::Client).then(|| user.to_owned()),
         ..Properties::default()
     };
-    Message { exchange: topology::CONTROL, routing_key: String::new(), body, properties, mandatory: true }
+    Message { exchange: speaker.control(), routing_key: String::new(), body, properties, mandatory: true }
 }

@@ -13,7 +13,7 @@ use tracing::debug;
 
 use crate::{
     DeclareError, QueueError, QueueKind,
-    link::{Link, NoSession, OpenChannel, is_channel_level, is_not_found, reason_of},
+    link::{Link, NoSession, OpenChannel, is_channel_level, is_not_found, missing_exchange, reason_of},
 };
 
 mod mismatch;
@@ -36,7 +36,10 @@ const QUESTION_DEADLINE: Duration = Duration::from_secs(10);
 /// Something to declare as a whole.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Declaration {
+    /// All exchanges and shared queues: what workers declare.
     Base,
+    /// The part of it that the recorder reads and writes.
+    Ledger,
     Pool(PoolName),
     Replies(ClientName),
 }
@@ -63,7 +66,10 @@ impl Declaration {
         if let Some(client) = below(names::REPLIES) {
             return client.parse().ok().map(Self::Replies);
         }
-        let shared = [names::LEDGER_QUEUE, names::DEAD_QUEUE, names::UNCLAIMED_QUEUE, names::CONTROL_QUEUE];
+        if [names::LEDGER_QUEUE, names::DROPPED_QUEUE, names::DEAD_QUEUE].contains(&queue) {
+            return Some(Self::Ledger);
+        }
+        let shared = [names::UNCLAIMED_QUEUE, names::CONTROL_QUEUE];
         let is_rung = names::RETRY_LADDER.iter().any(|rung| rung.name == queue);
         (shared.contains(&queue) || is_rung).then_some(Self::Base)
     }
@@ -71,6 +77,7 @@ impl Declaration {
     fn what(&self) -> String {
         match self {
             Self::Base => "exchanges and shared queues".to_owned(),
+            Self::Ledger => "exchanges and queues of the ledger".to_owned(),
             Self::Pool(pool) => format!("pool {pool}"),
             Self::Replies(client) => format!("reply queue of {client}"),
         }
@@ -79,6 +86,7 @@ impl Declaration {
     fn steps(&self, kind: QueueKind) -> Vec<Step> {
         match self {
             Self::Base => base(),
+            Self::Ledger => ledger(),
             Self::Pool(pool) => {
                 Priority::ALL.into_iter().flat_map(|priority| task_queue(pool, priority, kind)).collect()
             }
@@ -94,9 +102,10 @@ impl Declaration {
     }
 
     /// Whether a queue of it is one that a worker, a recorder or a client reads for as long as it lives.
-    fn has_subscriber(&self, queue: &str) -> bool {
+    pub(crate) fn has_subscriber(&self, queue: &str) -> bool {
         match self {
-            Self::Base => queue == names::LEDGER_QUEUE || queue == names::CONTROL_QUEUE,
+            Self::Base => queue == names::CONTROL_QUEUE || Self::Ledger.has_subscriber(queue),
+            Self::Ledger => queue == names::LEDGER_QUEUE || queue == names::DROPPED_QUEUE,
             Self::Pool(_) | Self::Replies(_) => true,
         }
     }
@@ -130,7 +139,11 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), Dec
         };
         match tokio::time::timeout_at(deadline, attempt).await {
             Ok(Ok(())) => return Ok(()),
-            // Nothing that is declared can be missing: the broker knows the queue and has not brought it up again yet, as for some
+            // A client binds its queue to an exchange that workers declare.
+            Ok(Err((what, error))) if let Some(exchange) = missing_exchange(&error) => {
+                return Err(DeclareError::NoExchange { what, exchange });
+            }
+            // Nothing else that is declared can be missing: the broker knows the queue and has not brought it up again yet, as for some
             // moments after its start.
             Ok(Err((what, error))) if is_not_found(&error) => {
                 let reason = reason_of(&error);
@@ -223,30 +236,43 @@ impl Action {
 }
 
 fn base() -> Vec<Step> {
-    let unclaimed_ttl = [("x-message-ttl", AMQPValue::LongUInt(names::UNCLAIMED_TTL_MS))];
-    let mut steps = vec![
+    let mut steps = ledger();
+    steps.extend([
         exchange(names::UNCLAIMED_EXCHANGE, ExchangeKind::Fanout, []),
-        exchange(names::DEAD, ExchangeKind::Direct, []),
-        exchange(names::TASKS, ExchangeKind::Direct, []),
-        exchange(names::REPLIES, ExchangeKind::Direct, [("alternate-exchange", text(names::UNCLAIMED_EXCHANGE))]),
-        exchange(names::EVENTS, ExchangeKind::Topic, []),
-        exchange(names::CONTROL, ExchangeKind::Fanout, []),
-    ];
-    // The record and the dead are worth replication whatever the tasks' queues are made of.
-    steps.extend(bound(names::UNCLAIMED_QUEUE.into(), table(unclaimed_ttl), names::UNCLAIMED_EXCHANGE, String::new()));
-    steps.extend(bound(names::LEDGER_QUEUE.into(), quorum_that_buries(), names::EVENTS, names::EVENTS_BINDING.into()));
+        exchange(names::TASKS, ExchangeKind::Topic, []),
+        exchange(names::REPLIES, ExchangeKind::Topic, [("alternate-exchange", text(names::UNCLAIMED_EXCHANGE))]),
+    ]);
+    steps.extend(bound(names::UNCLAIMED_QUEUE.into(), unclaimed(), names::UNCLAIMED_EXCHANGE, String::new()));
     for rung in names::RETRY_LADDER {
         steps.push(exchange(rung.name, ExchangeKind::Fanout, []));
         steps.extend(bound(rung.name.into(), delaying(rung.seconds), rung.name, String::new()));
     }
-    steps.extend(bound(names::CONTROL_QUEUE.into(), log(), names::CONTROL, String::new()));
+    let orders = [names::CONTROL_OPERATOR, names::CONTROL_CLIENT, names::CONTROL_WORKER];
+    steps.extend(orders.map(|name| exchange(name, ExchangeKind::Fanout, [])));
+    steps.push(queue(names::CONTROL_QUEUE.into(), log()));
+    steps.extend(orders.map(|name| bind(names::CONTROL_QUEUE.into(), name, String::new())));
+    steps
+}
+
+/// The record and the dead are worth replication whatever the tasks' queues are made of.
+fn ledger() -> Vec<Step> {
+    let events = [names::EVENTS_CLIENT, names::EVENTS_WORKER];
+    let mut steps = vec![
+        exchange(names::DEAD, ExchangeKind::Direct, []),
+        exchange(names::DROPPED_EXCHANGE, ExchangeKind::Fanout, []),
+    ];
+    steps.extend(events.map(|name| exchange(name, ExchangeKind::Topic, [])));
+    let bytes_max = ("x-max-length-bytes", AMQPValue::LongLongInt(names::LEDGER_BYTES_MAX));
+    steps.push(queue(names::LEDGER_QUEUE.into(), quorum_that_buries([bytes_max])));
+    steps.extend(events.map(|name| bind(names::LEDGER_QUEUE.into(), name, names::EVENTS_BINDING.into())));
     steps.extend(bound(names::DEAD_QUEUE.into(), kept(), names::DEAD, names::DEAD_KEY.into()));
+    steps.extend(bound(names::DROPPED_QUEUE.into(), dropped(), names::DROPPED_EXCHANGE, String::new()));
     steps
 }
 
 fn task_queue(pool: &PoolName, priority: Priority, kind: QueueKind) -> [Step; 2] {
     let arguments = match kind {
-        QueueKind::Quorum => quorum_that_buries(),
+        QueueKind::Quorum => quorum_that_buries([]),
         QueueKind::Classic => table(dead_letters()),
     };
     bound(names::task_queue(pool, priority), arguments, names::TASKS, names::task_key(pool, priority))
@@ -265,12 +291,16 @@ fn exchange(
     Step { what: format!("exchange {name}"), action: Action::Exchange { name, kind, arguments: table(arguments) } }
 }
 
-fn bound(queue: String, arguments: FieldTable, exchange: &'static str, key: String) -> [Step; 2] {
-    let what = format!("queue {queue}");
-    [
-        Step { what: what.clone(), action: Action::Queue { name: queue.clone(), arguments } },
-        Step { what, action: Action::Bind { queue, exchange, key } },
-    ]
+fn bound(name: String, arguments: FieldTable, exchange: &'static str, key: String) -> [Step; 2] {
+    [queue(name.clone(), arguments), bind(name, exchange, key)]
+}
+
+fn queue(name: String, arguments: FieldTable) -> Step {
+    Step { what: format!("queue {name}"), action: Action::Queue { name, arguments } }
+}
+
+fn bind(queue: String, exchange: &'static str, key: String) -> Step {
+    Step { what: format!("queue {queue}"), action: Action::Bind { queue, exchange, key } }
 }
 
 fn dead_letters() -> [(&'static str, AMQPValue); 2] {
@@ -282,13 +312,13 @@ fn dead_letters() -> [(&'static str, AMQPValue); 2] {
 const DELIVERY_LIMIT: i32 = 20;
 
 /// A quorum queue that loses no message on its way to the dead. At least once needs reject-publish, and both need a quorum queue.
-fn quorum_that_buries() -> FieldTable {
+fn quorum_that_buries(more: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {
     let arguments = [
         ("x-delivery-limit", AMQPValue::LongInt(DELIVERY_LIMIT)),
         ("x-overflow", text("reject-publish")),
         ("x-dead-letter-strategy", text("at-least-once")),
     ];
-    quorum(dead_letters().into_iter().chain(arguments))
+    quorum(dead_letters().into_iter().chain(arguments).chain(more))
 }
 
 fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {
@@ -310,6 +340,20 @@ fn delaying(seconds: u32) -> FieldTable {
         ("x-overflow", text("reject-publish")),
         ("x-dead-letter-strategy", text("at-least-once")),
     ])
+}
+
+/// A classic queue that gives up its oldest message, and never holds up a publisher. What it gives up is counted.
+fn unclaimed() -> FieldTable {
+    table([
+        ("x-message-ttl", AMQPValue::LongUInt(names::UNCLAIMED_TTL_MS)),
+        ("x-max-length-bytes", AMQPValue::LongUInt(names::UNCLAIMED_BYTES_MAX)),
+        ("x-overflow", text("drop-head")),
+        ("x-dead-letter-exchange", text(names::DROPPED_EXCHANGE)),
+    ])
+}
+
+fn dropped() -> FieldTable {
+    table([("x-max-length-bytes", AMQPValue::LongUInt(names::DROPPED_BYTES_MAX)), ("x-overflow", text("drop-head"))])
 }
 
 /// A stream: read by all, consumed by none.
@@ -342,6 +386,7 @@ mod tests {
     fn every_queue_that_a_declaration_makes_leads_back_to_it() {
         let all = [
             Declaration::Base,
+            Declaration::Ledger,
             Declaration::Pool("team-a".parse().unwrap()),
             Declaration::Replies("anna_1".parse().unwrap()),
         ];
@@ -356,7 +401,9 @@ mod tests {
                 .collect();
             assert!(!queues.is_empty());
             for queue in queues {
-                assert_eq!(Declaration::of_queue(queue), Some(declaration.clone()), "{queue}");
+                let made_again_by = Declaration::of_queue(queue).unwrap();
+                // A worker declares what the recorder reads, and a recorder makes that again.
+                assert!([&declaration, &Declaration::Ledger].contains(&&made_again_by), "{queue}: {made_again_by:?}");
                 let alone = declaration.steps_for(queue, QueueKind::Quorum);
                 let made = |step: &&Step| matches!(&step.action, Action::Queue { .. });
                 let made: Vec<_> = alone.iter().filter(made).map(|step| step.action.queue()).collect();

@@ -7,7 +7,7 @@ use std::{
 
 use gpufleet_ledger::{
     DatabaseUrl,
-    recorder::{Patience, Recorder, Store},
+    recorder::{Patience, Recorder, Store, count_dropped_replies},
 };
 use gpufleet_transport::{Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions};
 use tokio::{fs, sync::watch};
@@ -34,7 +34,9 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     };
     let recorder = Recorder::new(broker.clone(), store, stop);
     let telling = options.ready_file.map(|path| tokio::spawn(tell_readiness(path, recorder.ready())));
+    let counting = tokio::spawn(count_dropped_replies(broker.clone()));
     let ended = recorder.run().await;
+    counting.abort();
     if let Some(telling) = telling {
         // It ends with the recorder, whose end it has to tell.
         telling.await.ok();
@@ -131,15 +133,16 @@ async fn connect_and_declare(url: &BrokerUrl) -> Result<Broker, Refusal> {
             Refusal::ForGood(Failure::new(Exit::Broker, error))
         }
     })?;
-    match broker.declare_base().await {
+    match broker.declare_ledger().await {
         Ok(()) => Ok(broker),
         Err(error) => {
             broker.close().await;
             Err(match error {
                 DeclareError::Timeout { .. } | DeclareError::Closed { .. } => Refusal::ForNow(error.to_string()),
-                DeclareError::Mismatch { .. } | DeclareError::Refused { .. } => {
-                    Refusal::ForGood(Failure::new(Exit::Broker, error))
-                }
+                DeclareError::Mismatch { .. }
+                | DeclareError::Refused { .. }
+                | DeclareError::Forbidden { .. }
+                | DeclareError::NoExchange { .. } => Refusal::ForGood(Failure::new(Exit::Broker, error)),
             })
         }
     }

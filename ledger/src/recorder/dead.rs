@@ -66,7 +66,7 @@ impl DeadLetter {
             match remedy(&problem) {
                 Remedy::TryAgain => {}
                 Remedy::DeclareQueue => {
-                    if let Err(problem) = broker.declare_base().await {
+                    if let Err(problem) = broker.declare_ledger().await {
                         error!(error = %problem, "dead queue not declared");
                     }
                 }
@@ -114,12 +114,13 @@ impl DeadLetter {
 
 fn remedy(problem: &PublishError) -> Remedy {
     match problem {
-        PublishError::Unroutable { .. } => Remedy::DeclareQueue,
+        PublishError::Unroutable { .. } | PublishError::NoExchange { .. } => Remedy::DeclareQueue,
         PublishError::TooLarge { .. } | PublishError::HeaderTooLarge { .. } | PublishError::PropertyTooLong { .. } => {
             Remedy::LeaveBodyOut
         }
         // A refusal is most of all a permission that is missing, for a larger message than the broker takes would not have come from it.
         PublishError::Refused { .. }
+        | PublishError::Forbidden { .. }
         | PublishError::Nacked { .. }
         | PublishError::Timeout { .. }
         | PublishError::Unknown { .. } => Remedy::TryAgain,

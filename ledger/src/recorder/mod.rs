@@ -30,13 +30,16 @@ use tracing::{debug, error, info, warn};
 
 mod change;
 mod dead;
+mod dropped;
 mod merge;
 mod months;
+mod origin;
 mod patience;
 mod store;
 mod write;
 
 use dead::{Burial, DeadLetter};
+pub use dropped::count_dropped_replies;
 pub use patience::Patience;
 pub use store::{Rejected, Store};
 
@@ -273,10 +276,16 @@ async fn acknowledge(ackers: Vec<Acker>) {
 
 impl Batch {
     fn take(&mut self, delivery: Delivery) {
+        let exchange = delivery.exchange.clone();
         let (body, properties, acker) = delivery.into_parts();
-        match decode_events(&body) {
+        let decoded = decode_events(&body).map_err(|problem| problem.to_string());
+        let checked = decoded.and_then(|events| {
+            origin::check(&exchange, properties.user_id.as_deref(), &events)?;
+            Ok(events)
+        });
+        match checked {
             Ok(events) => self.events.extend(events),
-            Err(problem) => self.dead.push(DeadLetter::of_message(body, properties, problem.to_string())),
+            Err(reason) => self.dead.push(DeadLetter::of_message(body, properties, reason)),
         }
         self.ackers.push(acker);
     }

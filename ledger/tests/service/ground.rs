@@ -13,7 +13,7 @@ use gpufleet_local::{Broker, Postgres, Process, Services, Signal, StateDir, proc
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Event, JobId, JobState, Timings,
     encoding::encode_events,
-    topology::{EVENTS, EVENTS_KEY, LEDGER_QUEUE, TYPE_EVENTS},
+    topology::{EVENTS_KEY, EVENTS_WORKER, LEDGER_QUEUE, TYPE_EVENTS},
 };
 use gpufleet_transport::{self as transport, Message, Options, Properties};
 use tokio::sync::OnceCell;
@@ -138,7 +138,7 @@ impl Ground {
         let properties = Properties { kind: Some(TYPE_EVENTS.to_owned()), ..Properties::default() };
         let routing_key = EVENTS_KEY.to_owned();
         self.broker
-            .publish(Message { exchange: EVENTS, routing_key, body, properties, mandatory: true })
+            .publish(Message { exchange: EVENTS_WORKER, routing_key, body, properties, mandatory: true })
             .await
             .unwrap();
     }

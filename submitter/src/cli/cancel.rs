@@ -6,7 +6,10 @@ use std::{
 };
 
 use clap::{ArgGroup, Args};
-use gpufleet::schema::{JobId, JobState, Selection};
+use gpufleet::{
+    CancelScope, Fleet,
+    schema::{JobId, JobState, Selection},
+};
 use gpufleet_ledger::{Ledger, PrefixMatch};
 use tokio::time::Instant;
 
@@ -23,7 +26,7 @@ use super::{
 
 /// Cancel jobs: those that wait never run, those that run are ended
 ///
-/// The order is kept for seven days, so that it also reaches a worker that gets the job later. A job that already has an outcome
+/// An operator cancels any job; another user cancels its own. The order is kept for seven days, so that it also reaches a worker that gets the job later. A job that already has an outcome
 /// keeps it. With ids and labels together, the jobs with these ids and the jobs with these labels are both cancelled.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("jobs").args(["ids", "label"]).required(true).multiple(true))]
@@ -63,13 +66,17 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         };
         let jobs = resolve(&options.ids, ledger.as_ref()).await?;
         let selection = Selection { jobs: jobs.clone(), labels: labels.clone() };
-        connection::order(&options.broker, async |fleet| fleet.cancel(selection, connection::caller()).await).await?;
-        Ok((jobs, ledger))
+        let give = async |fleet: &Fleet| fleet.cancel(selection, connection::caller()).await;
+        let scope = connection::order(&options.broker, give).await?;
+        Ok((jobs, ledger, scope))
     };
-    let (jobs, ledger) = tokio::select! {
+    let (jobs, ledger, scope) = tokio::select! {
         done = Spinner::new("cancelling").around(work) => done?,
         () = waiting::interrupt() => return Err(interrupted("it is open which jobs are cancelled")),
     };
+    if scope == CancelScope::Own {
+        output::note("this user is no operator: only jobs that it submitted itself are cancelled, and others go on");
+    }
     let exit = match (&ledger, options.wait) {
         (Some(ledger), true) => tokio::select! {
             exit = Spinner::new("waiting for the outcomes").around(outcomes(ledger, &jobs, options.timeout)) => exit,

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use gpufleet::{BlobError, ConnectError, Fleet, FleetBuilder, QueueKind};
+use gpufleet::{BlobError, ConnectError, Fleet, FleetBuilder};
 use gpufleet_ledger::{DatabaseUrl, Ledger, LedgerError};
 use gpufleet_local::{Endpoints, LocalError};
 use gpufleet_transport::{BlobStore, DeclareError, PublishError};
@@ -37,7 +37,7 @@ pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fle
 
 /// Connects to the broker to submit jobs.
 pub async fn producer(options: &ProducerOptions, builder: FleetBuilder) -> Result<Fleet, Complaint> {
-    fleet(&options.broker, builder.queue_kind(options.queue_kind).user_id(!options.no_user_id)).await
+    fleet(&options.broker, builder.user_id(!options.no_user_id)).await
 }
 
 /// Where large arrays of jobs wait: in the folder that was named, else in the local fleet's where that is the fleet. Without one they
@@ -77,10 +77,10 @@ pub async fn blob_store(options: &BlobOptions) -> Result<BlobStore, Complaint> {
 }
 
 /// Gives an order to the workers. What is confirmed is on disk, whether or not the goodbye arrives.
-pub async fn order(
+pub async fn order<T>(
     options: &BrokerOptions,
-    give: impl AsyncFnOnce(&Fleet) -> Result<(), PublishError>,
-) -> Result<(), Complaint> {
+    give: impl AsyncFnOnce(&Fleet) -> Result<T, PublishError>,
+) -> Result<T, Complaint> {
     let fleet = fleet(options, Fleet::builder()).await?;
     let given = give(&fleet).await;
     let _closed_in_time = tokio::time::timeout(CLOSE_DEADLINE, fleet.close()).await;
@@ -115,7 +115,6 @@ fn broker_complaint(error: ConnectError) -> Complaint {
         ConnectError::Client(_) => told(Exit::Internal),
         ConnectError::Blobs(problem) => blob_complaint(problem),
         ConnectError::Broker(_) => told(Exit::Broker),
-        ConnectError::Declare(problem) => declare_complaint(problem),
     }
 }
 
@@ -140,18 +139,9 @@ pub fn blob_hint(error: &BlobError) -> String {
     }
 }
 
-/// What a refused declaration means.
+/// What it means that the reply queue could not be made.
 pub fn declare_complaint(problem: &DeclareError) -> Complaint {
-    match problem {
-        DeclareError::Mismatch { what, wanted, found, .. } if let Ok(kind) = found.parse::<QueueKind>() => {
-            let message = format!("{what} is {kind}, this command was told {wanted}");
-            Complaint::new(Exit::Broker, message).hint(format!(
-                "say what the workers say: give --queue-kind {kind}, or set {variable}={kind} for workers and producers alike",
-                variable = environment::QUEUE_KIND
-            ))
-        }
-        _ => Complaint::new(Exit::Broker, sentence(&chain(problem))),
-    }
+    Complaint::new(Exit::Broker, sentence(&chain(problem)))
 }
 
 /// What a message means that the broker did not take. `problem` fits after "failed to".

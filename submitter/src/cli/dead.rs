@@ -219,7 +219,11 @@ fn complaint(error: &DeadError) -> Complaint {
     let told = |exit| Complaint::new(exit, connection::sentence(&chain(error)));
     match error {
         DeadError::Publish(_) => connection::publish_complaint(&chain(error)),
-        DeadError::Declare(problem) => connection::declare_complaint(problem),
+        DeadError::NoDeadQueue => {
+            Complaint::new(Exit::Broker, chain(error)).hint("start a worker on this vhost first: gpufleet-worker run")
+        }
+        DeadError::NoQueue { pool } => Complaint::new(Exit::Broker, chain(error))
+            .hint(format!("start a worker that serves the pool: gpufleet-worker run --pool {pool}")),
         DeadError::Silent { .. } => {
             told(Exit::Broker).hint("another `gpufleet dead` may hold them; try again in a moment")
         }

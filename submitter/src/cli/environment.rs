@@ -8,7 +8,7 @@ pub const BLOBS: &str = "GPUFLEET_BLOBS";
 pub const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 /// The pool that jobs go to when none is named.
 pub const POOL: &str = "GPUFLEET_POOL";
-/// What the fleet's task queues are made of, as for its workers.
+/// What the workers of the local fleet make task queues of.
 pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
 /// Jobs do not carry the broker's user.
 pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
@@ -25,7 +25,7 @@ pub const NO_COLOR: &str = "NO_COLOR";
 pub const TABLE: &str = "\
 Environment:
   GPUFLEET_AMQP_URL      the broker, as --amqp-url
-  GPUFLEET_QUEUE_KIND    what task queues are made of, as --queue-kind
+  GPUFLEET_QUEUE_KIND    what workers make task queues of, as --queue-kind of `gpufleet local up`
   GPUFLEET_NO_USER_ID    true for jobs that do not carry the broker's user, as --no-user-id
   GPUFLEET_BLOBS         the folder of the blob store, as --blobs
   GPUFLEET_DATABASE_URL  the ledger's database, as --database-url

@@ -2,12 +2,11 @@
 
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
-use clap::{Args, Parser, Subcommand, ValueEnum};
-use gpufleet::QueueKind;
-
 use super::{
-    blobs, cancel, completions, dead, environment, exit, history, kernels, keygen, local, logs, show, submit, workers,
+    blobs, cancel, completions, dead, environment, exit, history, kernels, keygen, local, logs, permissions, show,
+    submit, workers,
 };
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Submit GPU jobs from a machine without a GPU, and see what became of them.
 #[derive(Debug, Parser)]
@@ -31,6 +30,7 @@ pub enum Command {
     Blobs(blobs::Options),
     Kernels(kernels::Options),
     Keygen(keygen::Options),
+    Permissions(permissions::Options),
     Local(local::Options),
     Completions(completions::Options),
 }
@@ -48,9 +48,6 @@ pub struct BrokerOptions {
 pub struct ProducerOptions {
     #[command(flatten)]
     pub broker: BrokerOptions,
-    /// What the fleet's task queues are made of: quorum or classic; the same as its workers say
-    #[arg(long, value_name = "KIND", env = environment::QUEUE_KIND, default_value = "quorum", help_heading = "Connection")]
-    pub queue_kind: QueueKind,
     /// Send jobs without the name of the broker's user. For a broker that knows the user by another name than the URL does, and
     /// therefore refuses jobs that carry it; the ledger then does not know whose they are
     #[arg(long, env = environment::NO_USER_ID, help_heading = "Connection")]
@@ -133,7 +130,7 @@ mod tests {
     #[test]
     fn how_jobs_go_out_is_asked_only_of_what_submits_some() {
         let knows = |words: &[&str]| {
-            let words = [&["gpufleet"], words, &["--queue-kind", "classic", "--no-user-id"]].concat();
+            let words = [&["gpufleet"], words, &["--no-user-id"]].concat();
             Options::try_parse_from(words).is_ok()
         };
         let id = "01990f3e";

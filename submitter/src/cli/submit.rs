@@ -157,7 +157,9 @@ fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
             Complaint::bad_input(connection::sentence(&chain(error))).hint(connection::blob_hint(source))
         }
         SubmitError::Encode { .. } | SubmitError::AlreadySubmitted { .. } => told(Exit::Internal),
-        SubmitError::NoQueue { .. } => told(Exit::Broker).hint("the queue was deleted a moment ago; submit again"),
+        SubmitError::NoQueue { pool, .. } => told(Exit::Broker).hint(format!(
+            "check the pool's name (`gpufleet workers` lists the pools that are served), or start a worker: gpufleet-worker run --pool {pool}"
+        )),
         SubmitError::Refused { .. } => {
             told(Exit::Broker).hint("wait until the workers have caught up, then submit again")
         }

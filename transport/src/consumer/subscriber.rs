@@ -5,8 +5,8 @@ use std::{future::ready, sync::Arc, time::Duration};
 use futures::{StreamExt, stream::Fuse};
 use lapin::{
     Channel,
-    options::{BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
-    types::{AMQPValue, FieldTable},
+    options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
+    types::FieldTable,
 };
 use tokio::{
     sync::{mpsc, oneshot, watch},
@@ -14,16 +14,22 @@ use tokio::{
 };
 use tracing::{debug, warn};
 
-use super::{Incoming, Start};
+use super::{
+    Incoming, Start,
+    position::{self, Position, Resumed},
+};
 use crate::{
     Delivery,
     backoff::Backoff,
+    delivery::STREAM_OFFSET,
     link::{Link, OpenChannel, Session, is_brokers_defect, is_not_found, reason_of},
     topology::{self, Declaration},
 };
 
 /// For opening a channel and subscribing, or for ending a subscription: a few round trips.
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
+/// For the message of a stream that was read last, to come once more.
+const REPEAT_DEADLINE: Duration = Duration::from_secs(5);
 /// A subscription that lasted this long starts the backoff over when it breaks.
 const STEADY: Duration = Duration::from_secs(10);
 
@@ -38,6 +44,8 @@ pub(super) struct Subscriber {
     queue: String,
     prefetch: u16,
     from: Start,
+    /// How far a stream has been read.
+    last: Option<Position>,
     out: mpsc::UnboundedSender<Incoming>,
     commands: mpsc::UnboundedReceiver<Command>,
     /// Whether the reader knows of the outage that is on.
@@ -65,6 +73,8 @@ enum Broken {
     Fault(String),
     /// The queue is gone.
     NoQueue(String),
+    /// The stream is not the one that was read.
+    OtherStream,
     /// The broker has a defect, which closes the whole connection, or says nothing: so it answers who subscribes to a queue that it has not
     /// brought up.
     Defect(String),
@@ -99,6 +109,7 @@ impl Subscriber {
             queue,
             prefetch: prefetch.max(1),
             from,
+            last: None,
             out,
             commands,
             told: false,
@@ -120,7 +131,14 @@ impl Subscriber {
                 }
                 Broken::NoQueue(reason) => {
                     self.tell(reason);
+                    self.last = None;
                     true
+                }
+                Broken::OtherStream => {
+                    warn!(queue = self.queue, "this is not the stream that was read, it is read from its beginning");
+                    self.tell("the stream was made anew".to_owned());
+                    self.last = None;
+                    false
                 }
                 Broken::Defect(reason) => {
                     self.is_suspect = true;
@@ -153,7 +171,8 @@ impl Subscriber {
         let Some(Some(session)) = self.idle(wait).await else { return Broken::Stop };
         let (link, queue) = (self.link.clone(), self.queue.clone());
         if self.is_suspect {
-            match self.idle(try_apart(&link, &queue, self.from)).await {
+            let arguments = self.arguments();
+            match self.idle(try_apart(&link, &queue, arguments)).await {
                 None => return Broken::Stop,
                 Some(Err(broken)) => return broken,
                 Some(Ok(())) => self.is_suspect = false,
@@ -161,13 +180,22 @@ impl Subscriber {
         }
         let _user = session.user();
         let prefetch = self.prefetch;
-        let Some(subscribed) = self.idle(open(&session, &queue, prefetch, self.from)).await else {
+        let arguments = self.arguments();
+        let Some(subscribed) = self.idle(open(&session, &queue, prefetch, arguments)).await else {
             return Broken::Stop;
         };
         let mut subscription = match subscribed {
             Ok(subscription) => subscription,
             Err(broken) => return broken,
         };
+        if let Some(last) = self.last.clone() {
+            match self.idle(repeated(&mut subscription, &last)).await {
+                None => return Broken::Stop,
+                Some(Err(broken)) => return broken,
+                Some(Ok(None)) => {}
+                Some(Ok(Some(later))) => self.pass(later, &subscription.channel),
+            }
+        }
         // It may have been changed while the subscription was being made.
         let renewed = if self.prefetch == prefetch { Ok(()) } else { self.renew(&session, &mut subscription).await };
         let broken = match renewed {
@@ -218,18 +246,30 @@ impl Subscriber {
         }
     }
 
-    fn pass(&self, delivery: lapin::message::Delivery, channel: &Arc<OpenChannel>) {
+    fn pass(&mut self, delivery: lapin::message::Delivery, channel: &Arc<OpenChannel>) {
+        let delivery = Delivery::new(delivery, channel.clone());
+        if self.from == Start::Stream {
+            self.last = Position::of(&delivery);
+        }
         // Without a reader it stays unsettled and goes back when the channel closes.
-        let _reader_gone = self.out.send(Incoming::Delivery(Delivery::new(delivery, channel.clone())));
+        let _reader_gone = self.out.send(Incoming::Delivery(delivery));
+    }
+
+    fn arguments(&self) -> FieldTable {
+        let mut arguments = FieldTable::default();
+        if self.from == Start::Stream {
+            arguments.insert(STREAM_OFFSET.into(), position::argument(self.last.as_ref()));
+        }
+        arguments
     }
 
     /// A prefetch can't change under a subscription, so it is ended and made anew on the same channel: what is out on the
     /// channel can still be settled.
     async fn renew(&mut self, session: &Arc<Session>, subscription: &mut Subscription) -> Result<(), Broken> {
         self.cancel(subscription).await?;
-        let (channel, queue, prefetch, from) =
-            (subscription.channel.clone(), self.queue.clone(), self.prefetch, self.from);
-        let mut again = Box::pin(async move { subscribe(&channel, &queue, prefetch, from).await });
+        let (channel, queue, prefetch) = (subscription.channel.clone(), self.queue.clone(), self.prefetch);
+        let arguments = self.arguments();
+        let mut again = Box::pin(async move { subscribe(&channel, &queue, prefetch, arguments).await });
         match timeout(SUBSCRIBE_DEADLINE, &mut again).await {
             Ok(subscribed) => {
                 subscription.stream = subscribed.map_err(|error| Broken::by(&error))?;
@@ -243,7 +283,7 @@ impl Subscriber {
     }
 
     /// Ends the subscription and passes on what was on its way.
-    async fn cancel(&self, subscription: &mut Subscription) -> Result<(), Broken> {
+    async fn cancel(&mut self, subscription: &mut Subscription) -> Result<(), Broken> {
         let tag = subscription.stream.get_ref().tag();
         within(subscription.channel.basic_cancel(tag, BasicCancelOptions { nowait: false })).await?;
         while let Some(delivery) = subscription.stream.next().await {
@@ -292,7 +332,8 @@ impl Subscriber {
     /// the deletion attaches the consumer to that without a word, and then delivers nothing to it. The other queues may be about to be
     /// deleted too, and this one may have other consumers.
     async fn declare_again(&mut self) {
-        let Some(declaration) = Declaration::of_queue(&self.queue) else { return };
+        let found = Declaration::of_queue(&self.queue).filter(|declaration| declaration.has_subscriber(&self.queue));
+        let Some(declaration) = found else { return };
         let (link, queue) = (self.link.clone(), self.queue.clone());
         if let Some(Err(error)) = self.idle(topology::declare_queue(&link, &declaration, &queue)).await {
             warn!(queue = self.queue, %error, "failed to declare the queue again");
@@ -300,22 +341,45 @@ impl Subscriber {
     }
 }
 
-async fn open(session: &Session, queue: &str, prefetch: u16, from: Start) -> Result<Subscription, Broken> {
+/// Waits for the message of a stream that was read last, which the subscription begins with, and lets it pass. Gives a later message
+/// that came in its place.
+async fn repeated(
+    subscription: &mut Subscription,
+    last: &Position,
+) -> Result<Option<lapin::message::Delivery>, Broken> {
+    // A stream that ends before the message sends nothing.
+    let Ok(first) = timeout(REPEAT_DEADLINE, subscription.stream.next()).await else { return Err(Broken::OtherStream) };
+    let delivery = match first {
+        Some(Ok(delivery)) => delivery,
+        Some(Err(error)) => return Err(Broken::by(&error)),
+        None => return Err(Broken::NoQueue("the broker ended the subscription".to_owned())),
+    };
+    match Position::of_amqp(&delivery).map(|first| last.resume(&first)) {
+        Some(Resumed::Repeated) => {
+            within(delivery.ack(BasicAckOptions { multiple: false })).await?;
+            Ok(None)
+        }
+        Some(Resumed::Later) => Ok(Some(delivery)),
+        Some(Resumed::Elsewhere) | None => Err(Broken::OtherStream),
+    }
+}
+
+async fn open(session: &Session, queue: &str, prefetch: u16, arguments: FieldTable) -> Result<Subscription, Broken> {
     within(async {
         let channel = session.consume_channel().await?;
-        let stream = subscribe(&channel, queue, prefetch, from).await?;
+        let stream = subscribe(&channel, queue, prefetch, arguments).await?;
         Ok(Subscription { channel: Arc::new(channel), stream })
     })
     .await
 }
 
 /// Subscribes over a connection that nobody else needs, and leaves with it. One message may have come, and goes back.
-async fn try_apart(link: &Link, queue: &str, from: Start) -> Result<(), Broken> {
+async fn try_apart(link: &Link, queue: &str, arguments: FieldTable) -> Result<(), Broken> {
     let trial = async {
         let connection = link.connection_apart().await.map_err(|error| Broken::Fault(error.to_string()))?;
         let subscribing = async {
             let channel = connection.create_channel().await?;
-            let _deliveries = subscribe(&channel, queue, 1, from).await?;
+            let _deliveries = subscribe(&channel, queue, 1, arguments).await?;
             connection.close(200, "OK".into()).await
         };
         subscribing.await.map_err(|error| Broken::by(&error))
@@ -323,15 +387,11 @@ async fn try_apart(link: &Link, queue: &str, from: Start) -> Result<(), Broken> 
     timeout(SUBSCRIBE_DEADLINE, trial).await.unwrap_or_else(|_| Err(Broken::unanswered()))
 }
 
-async fn subscribe(channel: &Channel, queue: &str, prefetch: u16, from: Start) -> lapin::Result<Deliveries> {
+async fn subscribe(channel: &Channel, queue: &str, prefetch: u16, arguments: FieldTable) -> lapin::Result<Deliveries> {
     // Not global: the bound is on each subscription of the channel, so that an ended one's deliveries don't count.
     channel.basic_qos(prefetch, BasicQosOptions { global: false }).await?;
     let options = BasicConsumeOptions { no_local: false, no_ack: false, exclusive: false, nowait: false };
     // The broker names the subscription, afresh each time.
-    let mut arguments = FieldTable::default();
-    if from == Start::FirstKept {
-        arguments.insert("x-stream-offset".into(), AMQPValue::LongString("first".into()));
-    }
     Ok(channel.basic_consume(queue.into(), "".into(), options, arguments).await?.fuse())
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use gpufleet_schema::{DeviceSeen, Event, JobInfo, MessageId, RanOn, bounds::MESSAGE_BYTES_MAX, encoding, topology};
 use tokio::{sync::OwnedSemaphorePermit, time::Instant};
 
-use super::Confirmed;
+use super::{Confirmed, Origin};
 use crate::{Message, Properties, PublishError};
 
 /// Upserts of a few hundred rows at once are the database's fastest.
@@ -69,17 +69,18 @@ impl Batch {
     }
 
     /// The message to send, under an id that it keeps however often it is sent.
-    pub(super) fn message(&self) -> Result<Message, PublishError> {
+    pub(super) fn message(&self, origin: &Origin) -> Result<Message, PublishError> {
         let body = encoding::encode_events(&self.events)
             .map_err(|error| PublishError::Refused { reason: error.to_string() })?;
         let properties = Properties {
             message_id: Some(MessageId::new().to_string()),
             kind: Some(topology::TYPE_EVENTS.to_owned()),
             content_type: Some(encoding::Encoding::MessagePack.content_type().to_owned()),
+            user_id: origin.user_id.clone(),
             ..Properties::default()
         };
         let routing_key = topology::EVENTS_KEY.to_owned();
-        Ok(Message { exchange: topology::EVENTS, routing_key, body, properties, mandatory: true })
+        Ok(Message { exchange: origin.exchange, routing_key, body, properties, mandatory: true })
     }
 }
 
@@ -176,6 +177,8 @@ mod tests {
         };
         Event::Submitted(Submitted { job, at_ms: 1_700_000_000_000 })
     }
+
+    const WORKER: Origin = Origin { exchange: topology::EVENTS_WORKER, user_id: None };
 
     fn room() -> OwnedSemaphorePermit {
         Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap()
@@ -279,7 +282,7 @@ mod tests {
                 assert!(bytes <= PARCEL_BYTES_MAX);
                 batch.add(parcel, bytes, room(), None);
             }
-            batch.message().unwrap().check(MESSAGE_BYTES_MAX).unwrap();
+            batch.message(&WORKER).unwrap().check(MESSAGE_BYTES_MAX).unwrap();
         }
         assert_eq!(PARCEL_BYTES_MAX + BYTES_MAX, MESSAGE_BYTES_MAX);
     }
@@ -303,9 +306,9 @@ mod tests {
         let mut batch = Batch::default();
         let events = vec![submitted("a"), submitted("b")];
         batch.add(events.clone(), 800, room(), None);
-        let message = batch.message().unwrap();
+        let message = batch.message(&WORKER).unwrap();
         assert_eq!(encoding::decode_events(&message.body).unwrap(), events);
-        assert_eq!((message.exchange, message.mandatory), (topology::EVENTS, true));
+        assert_eq!((message.exchange, message.mandatory), (topology::EVENTS_WORKER, true));
         assert!(message.properties.message_id.is_some());
     }
 }

@@ -3,13 +3,14 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use futures::{FutureExt, StreamExt, future::BoxFuture, stream::FuturesUnordered};
+use gpufleet_schema::topology::EVENTS_WORKER;
 use tokio::{
     sync::{mpsc, watch},
     time::{sleep, sleep_until, timeout},
 };
 use tracing::{error, warn};
 
-use super::{Confirmed, Parcel, batch::Batch};
+use super::{Confirmed, Origin, Parcel, batch::Batch};
 use crate::{Broker, Message, PublishError, State, backoff::Backoff};
 
 /// Batches under way at once: enough to hide a confirm's latency; beyond them the batch that is being collected grows.
@@ -17,6 +18,7 @@ const FLIGHTS_MAX: usize = 4;
 
 pub(super) struct Carrier {
     broker: Broker,
+    origin: Origin,
     mail: mpsc::UnboundedReceiver<Parcel>,
     batch: Batch,
     batch_number: u64,
@@ -39,9 +41,10 @@ struct Flush {
 }
 
 impl Carrier {
-    pub(super) fn new(broker: Broker, mail: mpsc::UnboundedReceiver<Parcel>) -> Self {
+    pub(super) fn new(broker: Broker, origin: Origin, mail: mpsc::UnboundedReceiver<Parcel>) -> Self {
         Self {
             broker,
+            origin,
             mail,
             batch: Batch::default(),
             batch_number: 0,
@@ -87,9 +90,9 @@ impl Carrier {
         let number = self.batch_number;
         self.batch_number += 1;
         self.in_flight.insert(number);
-        let broker = self.broker.clone();
+        let (broker, origin) = (self.broker.clone(), self.origin.clone());
         let flight = async move {
-            let outcome = match batch.message() {
+            let outcome = match batch.message(&origin) {
                 Ok(message) => carry(&broker, message).await,
                 Err(error) => Err(error),
             };
@@ -164,13 +167,15 @@ async fn carry(broker: &Broker, message: Message) -> Result<(), PublishError> {
         };
         match &error {
             PublishError::Timeout { .. } | PublishError::Unknown { .. } | PublishError::Nacked { .. } => {}
-            PublishError::Unroutable { .. } => {
-                // Somebody deleted the ledger's queue.
+            // Somebody deleted the ledger's queue. A client waits until a worker or the recorder declares it again.
+            PublishError::Unroutable { .. } | PublishError::NoExchange { .. } if message.exchange == EVENTS_WORKER => {
                 if let Err(error) = broker.declare_base().await {
                     warn!(%error, "failed to declare the ledger's queue again");
                 }
             }
+            PublishError::Unroutable { .. } | PublishError::NoExchange { .. } => {}
             PublishError::Closed
+            | PublishError::Forbidden { .. }
             | PublishError::TooLarge { .. }
             | PublishError::HeaderTooLarge { .. }
             | PublishError::PropertyTooLong { .. }

@@ -34,6 +34,18 @@ pub(crate) fn is_not_found(error: &Error) -> bool {
     amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::NOTFOUND)))
 }
 
+/// The user lacks a permission.
+pub(crate) fn is_access_refused(error: &Error) -> bool {
+    amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED)))
+}
+
+/// The exchange that does not exist. The broker says: `NOT_FOUND - no exchange 'e' in vhost 'v'`.
+pub(crate) fn missing_exchange(error: &Error) -> Option<String> {
+    let reason = Some(reason_of(error)).filter(|_| is_not_found(error))?;
+    let (_, rest) = reason.split_once("no exchange '")?;
+    rest.split_once('\'').map(|(exchange, _)| exchange.to_owned())
+}
+
 /// Something in the broker broke at our request, and the connection with it.
 pub(crate) fn is_brokers_defect(error: &Error) -> bool {
     amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Hard(AMQPHardError::INTERNALERROR)))
@@ -108,6 +120,16 @@ mod tests {
             assert!(text.contains("anna:***@rabbit"), "{text}");
             assert!(!text.contains("hunter2"), "{text}");
         }
+    }
+
+    #[test]
+    fn an_exchange_that_does_not_exist_is_told_from_a_queue() {
+        let said = |text: &str| missing_exchange(&protocol(AMQPSoftError::NOTFOUND.into(), text));
+        assert_eq!(said("NOT_FOUND - no exchange 'a.b' in vhost 'v'").as_deref(), Some("a.b"));
+        assert_eq!(said("NOT_FOUND - no queue 'a.b' in vhost 'v'"), None);
+        let refused = protocol(AMQPSoftError::ACCESSREFUSED.into(), "ACCESS_REFUSED - access to exchange 'a.b'");
+        assert!(is_access_refused(&refused));
+        assert_eq!(missing_exchange(&refused), None);
     }
 
     #[test]

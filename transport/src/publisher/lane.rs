@@ -27,7 +27,9 @@ use super::{
 };
 use crate::{
     Message, PublishError,
-    link::{Link, OpenChannel, Session, blames_a_message, is_channel_level, is_not_found, reason_of},
+    link::{
+        Link, OpenChannel, Session, blames_a_message, is_access_refused, is_channel_level, is_not_found, reason_of,
+    },
 };
 
 /// For opening a channel, which takes one round trip or two.
@@ -236,8 +238,9 @@ impl Lane {
         let reason = reason_of(error);
         self.pending.refuse(number, |message| {
             if is_not_found(error) {
-                let (exchange, routing_key) = (message.exchange.to_owned(), message.routing_key.clone());
-                PublishError::Unroutable { exchange, routing_key }
+                PublishError::NoExchange { exchange: message.exchange.to_owned() }
+            } else if is_access_refused(error) {
+                PublishError::Forbidden { reason }
             } else {
                 PublishError::Refused { reason }
             }

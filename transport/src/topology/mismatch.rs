@@ -1,9 +1,12 @@
 //! Turns the broker's refusal of a declaration into words that help.
 
-use gpufleet_schema::topology::TASKS;
+use gpufleet_schema::topology::{LEDGER_QUEUE, TASKS, UNCLAIMED_QUEUE};
 use lapin::Error;
 
-use crate::{DeclareError, QueueKind, link::reason_of};
+use crate::{
+    DeclareError, QueueKind,
+    link::{is_access_refused, reason_of},
+};
 
 /// What a task queue's kind is called in [`DeclareError::Mismatch`], whichever of its arguments the broker named.
 const QUEUE_KIND: &str = "queue kind";
@@ -12,15 +15,46 @@ const QUEUE_KIND: &str = "queue kind";
 /// current is 'quorum'`, sometimes with "the value … of type …" around the values, or `received none`.
 pub(super) fn explain(what: String, error: &Error) -> DeclareError {
     let reason = reason_of(error);
+    if is_access_refused(error) {
+        return DeclareError::Forbidden { what, reason };
+    }
     let Some((argument, wanted, found)) = parse(&reason) else { return DeclareError::Refused { what, reason } };
+    let remedy = remedy(&what, vhost(&reason));
     let is_task_queue = what.starts_with(&format!("queue {TASKS}."));
     match (queue_kind(&argument, &wanted), queue_kind(&argument, &found)) {
         (Some(wanted), Some(found)) if is_task_queue && wanted != found => {
             let (argument, wanted, found) = (QUEUE_KIND.to_owned(), wanted.to_string(), found.to_string());
-            DeclareError::Mismatch { what, argument, wanted, found }
+            DeclareError::Mismatch { what, argument, wanted, found, remedy }
         }
-        _ => DeclareError::Mismatch { what, argument, wanted, found },
+        _ => DeclareError::Mismatch { what, argument, wanted, found, remedy },
     }
+}
+
+/// What an operator does about something that another version declared, or another configuration.
+fn remedy(what: &str, vhost: &str) -> String {
+    if let Some(exchange) = what.strip_prefix("exchange ") {
+        return format!(
+            "another version declared it: stop all parts, delete it (rabbitmqadmin --vhost={vhost} delete exchange name={exchange}) and start a worker; \
+             the queues keep their messages"
+        );
+    }
+    let queue = what.strip_prefix("queue ").unwrap_or(what);
+    if queue.starts_with(&format!("{TASKS}.")) {
+        return "let all workers use the same --queue-kind, or drain the queue, delete it and start again".to_owned();
+    }
+    let first = match queue {
+        LEDGER_QUEUE => "let the recorder that made it empty it",
+        UNCLAIMED_QUEUE => "fetch the replies that are still wanted",
+        _ => "let it run empty, or save its messages",
+    };
+    format!(
+        "another version declared it: {first}, stop all parts, delete it (rabbitmqctl --vhost {vhost} delete_queue {queue}) and start again"
+    )
+}
+
+fn vhost(reason: &str) -> &str {
+    let named = reason.split_once("in vhost '").and_then(|(_, rest)| rest.split_once('\''));
+    named.map_or("/", |(vhost, _)| vhost)
 }
 
 /// What kind of task queue has this. The broker compares a queue's arguments in an order of its own and names the first that
@@ -60,6 +94,18 @@ mod tests {
         assert_eq!(both("x-dead-letter-strategy", "none", "at-least-once"), (classic, quorum));
         assert_eq!(both("x-queue-type", "quorum", "classic"), (quorum, classic));
         assert_eq!(both("x-message-ttl", "none", "5"), (None, None));
+    }
+
+    #[test]
+    fn the_remedy_names_the_command_for_what_differs() {
+        let reason = "PRECONDITION_FAILED - inequivalent arg 'type' for exchange 'gpufleet.v1.tasks' in vhost 'gpu': received 'topic' but current is 'direct'";
+        assert_eq!(parse(reason).map(|(a, w, f)| [a, w, f].join("|")).as_deref(), Some("type|topic|direct"));
+        let exchange = remedy("exchange gpufleet.v1.tasks", vhost(reason));
+        assert!(exchange.contains("rabbitmqadmin --vhost=gpu delete exchange name=gpufleet.v1.tasks"), "{exchange}");
+        let ledger = remedy("queue gpufleet.v1.ledger", "/");
+        assert!(ledger.contains("let the recorder that made it empty it"), "{ledger}");
+        assert!(ledger.contains("rabbitmqctl --vhost / delete_queue gpufleet.v1.ledger"), "{ledger}");
+        assert!(remedy("queue gpufleet.v1.tasks.a.high", "/").contains("--queue-kind"));
     }
 
     #[test]

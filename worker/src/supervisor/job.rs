@@ -72,7 +72,7 @@ impl Supervisor {
     ) -> Attempt {
         let queued = envelope.received.since_submission(task.submitted_ms);
         let submitted_ms = envelope.received.submission_ms(task, envelope.properties.timestamp);
-        let watch = self.orders.watch(task, submitted_ms);
+        let watch = self.orders.watch(task, submitted_ms, envelope.user(self.own_user()));
         let mut attempt = match self.prepare_and_run(task, envelope, encoding, list, &watch).await {
             Ok(attempt) => attempt,
             Err(ending) => Attempt::not_run(ending),

@@ -150,7 +150,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let monitor = Monitor::start(library, config.executor_user.clone());
     let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
     let orders = Orders::new(config.name.clone());
-    let events = EventSink::new(broker.clone());
+    let events = EventSink::of_worker(broker.clone());
     let load = Load::new(&config, admission.places());
     let (quarantine, in_hand, footprints, census) = Default::default();
     let supervisor = Arc::new(Supervisor {

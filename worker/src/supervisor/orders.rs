@@ -2,7 +2,10 @@
 //!
 //! The log is read from its beginning, so that what was cancelled while no worker was there stays cancelled. The worker writes a
 //! mark of its own into the log at its start and takes no jobs before it has read that mark: by then it knows every earlier order.
-//! After an interruption the log is read once more from its beginning, to a new mark, and until then no job starts.
+//! After an interruption reading goes on behind the last order, to a new mark, and until then no job starts.
+//!
+//! An order counts for what its exchange says of its sender: operators may cancel and drain, clients cancel their own jobs, and workers
+//! write marks. RabbitMQ's permissions decide who may write to which exchange.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -10,16 +13,23 @@ use std::{
     time::{Duration, Instant},
 };
 
-use gpufleet_schema::{Command, JobId, MessageId, Order, Selection, Task, WorkerName, encoding, topology};
-use gpufleet_transport::{Broker, Incoming, PublishError};
+use gpufleet_schema::{
+    Command, JobId, MessageId, Order, Selection, Task, WorkerName, encoding,
+    topology::{self, Speaker},
+};
+use gpufleet_transport::{Broker, Delivery, Incoming, PublishError};
 use tokio::{sync::watch, time::timeout};
 use tokio_util::{sync::CancellationToken, task::AbortOnDropHandle};
 use tracing::{debug, info, warn};
 
-use self::{cancelled::Cancelled, reading::Reading};
+use self::{
+    books::{Books, Subject},
+    reading::Reading,
+};
 use super::clock::unix_ms;
 use crate::shared_state::{Locked, SharedState};
 
+mod books;
 mod cancelled;
 mod reading;
 
@@ -38,10 +48,13 @@ pub(super) struct Orders {
 
 #[derive(Debug)]
 struct Known {
-    cancelled: Cancelled,
+    cancelled: Books,
     reading: Reading,
-    /// Orders that were read, however often.
+    /// The place of the last order in the log.
+    offset: Option<i64>,
+    /// Orders that were read, however often, and how many of them before the last interruption.
     read: u64,
+    read_before: u64,
     /// Jobs that are here now.
     watched: HashMap<u64, Watched>,
     watches: u64,
@@ -52,8 +65,16 @@ struct Watched {
     job: JobId,
     labels: BTreeMap<String, String>,
     submitted_ms: i64,
+    user: Option<String>,
     cancelled: CancellationToken,
     given: Option<Arc<Given>>,
+}
+
+/// Who gave an order, as far as the broker vouches for it.
+#[derive(Debug, Clone, Copy)]
+struct Sender<'a> {
+    speaker: Speaker,
+    user: Option<&'a str>,
 }
 
 /// When an order was given, and by whom.
@@ -74,9 +95,11 @@ pub(super) struct Watch {
 impl Orders {
     pub(super) fn new(worker: WorkerName) -> Arc<Self> {
         let known = Known {
-            cancelled: Cancelled::new(Instant::now()),
+            cancelled: Books::new(Instant::now()),
             reading: Reading::new(),
+            offset: None,
             read: 0,
+            read_before: 0,
             watched: HashMap::new(),
             watches: 0,
         };
@@ -95,22 +118,39 @@ impl Orders {
         while let Some(incoming) = log.next().await {
             match incoming {
                 Incoming::Delivery(delivery) => {
-                    match encoding::decode_order(&delivery.body) {
-                        Ok(order) => self.take(order),
-                        // Of a later version, perhaps; others may know what to do with it.
-                        Err(error) => warn!(%error, "an order was not understood"),
-                    }
+                    self.read(&delivery);
                     // It only makes room for the next: the log keeps everything.
                     drop(delivery.ack().await);
                 }
                 Incoming::Interrupted { reason } => {
-                    warn!(reason, "orders are interrupted, they are read again");
-                    let mark = self.read_again();
+                    warn!(reason, "orders are interrupted");
+                    let mark = self.read_on();
                     let marking = Arc::clone(&self).mark_again(broker.clone(), log.subscription(), mark);
                     _marking = Some(AbortOnDropHandle::new(tokio::spawn(marking)));
                 }
             }
         }
+    }
+
+    fn read(&self, delivery: &Delivery) {
+        self.pass(delivery.stream_offset);
+        let Some(speaker) = Speaker::of_order(&delivery.exchange) else {
+            return warn!(exchange = delivery.exchange, "an order came through an exchange that carries none, refused");
+        };
+        match encoding::decode_order(&delivery.body) {
+            Ok(order) => self.take(order, Sender { speaker, user: delivery.properties.user_id.as_deref() }),
+            // Of a later version, perhaps; others may know what to do with it.
+            Err(error) => warn!(%error, "an order was not understood"),
+        }
+    }
+
+    /// A place in the log that was passed before means that the log is read from its beginning.
+    fn pass(&self, offset: Option<i64>) {
+        let mut known = self.known();
+        if offset.is_some() && offset <= known.offset {
+            known.reading.from_beginning();
+        }
+        known.offset = offset;
     }
 
     /// Writes this worker's mark into the log, and waits until it has come back with everything before it.
@@ -131,7 +171,7 @@ impl Orders {
         Ok(())
     }
 
-    /// Writes the mark of another reading, however long the broker does not take it.
+    /// Writes the mark that follows an interruption, however long the broker does not take it.
     async fn mark_again(self: Arc<Self>, broker: Broker, mut subscription: watch::Receiver<bool>, mark: MessageId) {
         // One that was written before the subscription might come back while there are younger orders to be read.
         if subscription.wait_for(|subscribed| *subscribed).await.is_err() {
@@ -145,12 +185,14 @@ impl Orders {
 
     async fn write(&self, broker: &Broker, mark: MessageId) -> Result<(), PublishError> {
         let order = Order::new(unix_ms(), Some(self.worker.to_string()), Command::Mark { id: mark });
-        broker.order(&order, mark).await
+        broker.order(&order, Speaker::Worker, mark).await
     }
 
-    fn read_again(&self) -> MessageId {
+    fn read_on(&self) -> MessageId {
         self.all_known.send_replace(false);
-        self.known().reading.again()
+        let mut known = self.known();
+        known.read_before = known.read;
+        known.reading.read_on()
     }
 
     /// Waits until every order is known that was given before the last interruption ended. Gives up where not one is read for so long.
@@ -180,12 +222,13 @@ impl Orders {
     }
 
     /// Watches for the cancellation of a job, which may have been ordered long ago.
-    pub(super) fn watch(self: &Arc<Self>, task: &Task<'_>, submitted_ms: i64) -> Watch {
+    pub(super) fn watch(self: &Arc<Self>, task: &Task<'_>, submitted_ms: i64, user: Option<&str>) -> Watch {
         let cancelled = CancellationToken::new();
         let mut known = self.known();
         known.watches += 1;
         let number = known.watches;
-        let given = known.cancelled.find(task.job_id, &task.labels, submitted_ms, Instant::now());
+        let subject = Subject { job: task.job_id, labels: &task.labels, submitted_ms, user };
+        let given = known.cancelled.find(&subject, Instant::now());
         if given.is_some() {
             cancelled.cancel();
         }
@@ -193,6 +236,7 @@ impl Orders {
             job: task.job_id,
             labels: task.labels.clone(),
             submitted_ms,
+            user: user.map(str::to_owned),
             cancelled: cancelled.clone(),
             given,
         };
@@ -200,18 +244,30 @@ impl Orders {
         Watch { orders: Arc::clone(self), number, cancelled }
     }
 
-    fn take(&self, order: Order) {
+    fn take(&self, order: Order, sender: Sender<'_>) {
         let mut known = self.known();
         known.read += 1;
         let given = Given { at_ms: order.at_ms, by: order.by };
-        match order.command {
-            Command::Cancel(selection) => known.cancel(selection, given),
-            Command::Drain { worker } if worker == self.worker => known.reading.drain(given),
-            Command::Drain { .. } => {}
-            Command::Mark { id } => {
+        match (order.command, sender) {
+            (Command::Cancel(selection), Sender { speaker: Speaker::Operator, .. }) => {
+                known.cancel(selection, None, given);
+            }
+            (Command::Cancel(selection), Sender { speaker: Speaker::Client, user: Some(user) }) => {
+                known.cancel(selection, Some(user), given);
+            }
+            (Command::Drain { worker }, Sender { speaker: Speaker::Operator, .. }) => {
+                if worker == self.worker {
+                    known.reading.drain(given);
+                }
+            }
+            (Command::Mark { id }, Sender { speaker: Speaker::Worker, .. }) => {
                 if known.reading.pass(id) {
+                    info!(orders = known.read - known.read_before, "every order is known");
                     self.all_known.send_replace(true);
                 }
+            }
+            (command, Sender { speaker, user }) => {
+                warn!(?speaker, user, ?command, "an order was refused: its sender may not give it");
             }
         }
         if let Some(given) = known.reading.drained().filter(|_| !self.drain.is_cancelled()) {
@@ -226,13 +282,16 @@ impl Orders {
 }
 
 impl Known {
-    fn cancel(&mut self, selection: Selection, given: Given) {
+    /// By an operator, or by a user for its own jobs.
+    fn cancel(&mut self, selection: Selection, user: Option<&str>, given: Given) {
         let now = Instant::now();
-        if !self.cancelled.add(selection, &Arc::new(given), now) {
+        if !self.cancelled.add(selection, user, &Arc::new(given), now) {
             return;
         }
         for watched in self.watched.values_mut().filter(|watched| watched.given.is_none()) {
-            watched.given = self.cancelled.find(watched.job, &watched.labels, watched.submitted_ms, now);
+            let Watched { job, labels, submitted_ms, user, .. } = &*watched;
+            let subject = Subject { job: *job, labels, submitted_ms: *submitted_ms, user: user.as_deref() };
+            watched.given = self.cancelled.find(&subject, now);
             if watched.given.is_some() {
                 watched.cancelled.cancel();
             }
@@ -280,6 +339,12 @@ mod tests {
         Orders::new("w".parse().unwrap())
     }
 
+    /// By whoever may give it.
+    fn take(orders: &Orders, order: Order) {
+        let speaker = if matches!(order.command, Command::Mark { .. }) { Speaker::Worker } else { Speaker::Operator };
+        orders.take(order, Sender { speaker, user: None });
+    }
+
     fn task(label: &str) -> Task<'static> {
         Task {
             labels: BTreeMap::from([("run".to_owned(), label.to_owned())]),
@@ -304,54 +369,94 @@ mod tests {
     fn a_cancellation_reaches_the_job_that_is_here_and_the_one_that_comes_later() {
         let orders = orders();
         let (here, later) = (task("a"), task("a"));
-        let watch = orders.watch(&here, 0);
+        let watch = orders.watch(&here, 0, None);
         assert!(!watch.token().is_cancelled());
-        orders.take(cancel(&[here.job_id, later.job_id], None, 20));
+        take(&orders, cancel(&[here.job_id, later.job_id], None, 20));
         assert!(watch.token().is_cancelled());
         assert_eq!(watch.reason().as_deref(), Some("cancelled by anna"));
-        assert!(orders.watch(&later, 0).token().is_cancelled());
-        assert!(!orders.watch(&task("a"), 0).token().is_cancelled());
+        assert!(orders.watch(&later, 0, None).token().is_cancelled());
+        assert!(!orders.watch(&task("a"), 0, None).token().is_cancelled());
     }
 
     #[test]
     fn a_label_cancels_what_was_submitted_before_and_nothing_after() {
         let orders = orders();
         let here = [task("a"), task("b"), task("a")];
-        let watches = [(0, 19), (1, 19), (2, 21)].map(|(index, at_ms)| orders.watch(&here[index], at_ms));
-        orders.take(cancel(&[], Some("a"), 20));
+        let watches = [(0, 19), (1, 19), (2, 21)].map(|(index, at_ms)| orders.watch(&here[index], at_ms, None));
+        take(&orders, cancel(&[], Some("a"), 20));
         assert_eq!(watches.each_ref().map(|watch| watch.token().is_cancelled()), [true, false, false]);
-        assert!(orders.watch(&task("a"), 20).token().is_cancelled());
-        assert!(!orders.watch(&task("b"), 20).token().is_cancelled());
-        assert!(!orders.watch(&task("a"), 21).token().is_cancelled());
+        assert!(orders.watch(&task("a"), 20, None).token().is_cancelled());
+        assert!(!orders.watch(&task("b"), 20, None).token().is_cancelled());
+        assert!(!orders.watch(&task("a"), 21, None).token().is_cancelled());
     }
 
     #[test]
     fn only_a_drain_by_its_own_name_and_after_its_start_is_meant_for_this_worker() {
         let orders = orders();
         let first = orders.known().reading.mark();
-        orders.take(drain("w"));
-        orders.take(mark(first));
-        orders.take(drain("other"));
+        take(&orders, drain("w"));
+        take(&orders, mark(first));
+        take(&orders, drain("other"));
         assert!(!orders.drain.is_cancelled());
-        orders.take(drain("w"));
+        take(&orders, drain("w"));
         assert!(orders.drain.is_cancelled(), "whatever the clocks say");
+    }
+
+    #[test]
+    fn an_order_counts_only_from_a_sender_who_may_give_it() {
+        let (orders, job) = (orders(), task("a"));
+        let first = orders.known().reading.mark();
+        let sent = |order: Order, speaker, user| orders.take(order, Sender { speaker, user });
+        sent(mark(first), Speaker::Client, Some("anna"));
+        assert!(!*orders.all_known.borrow(), "clients write no marks");
+        sent(mark(first), Speaker::Worker, None);
+        assert!(*orders.all_known.borrow());
+        for speaker in [Speaker::Client, Speaker::Worker] {
+            sent(drain("w"), speaker, Some("eve"));
+        }
+        assert!(!orders.drain.is_cancelled());
+        let watch = orders.watch(&job, 0, Some("anna"));
+        sent(cancel(&[job.job_id], None, 1), Speaker::Worker, Some("anna"));
+        sent(cancel(&[job.job_id], None, 1), Speaker::Client, Some("eve"));
+        sent(cancel(&[job.job_id], None, 1), Speaker::Client, None);
+        assert!(!watch.token().is_cancelled());
+        sent(cancel(&[job.job_id], None, 1), Speaker::Client, Some("anna"));
+        assert!(watch.token().is_cancelled(), "it is anna's own");
+    }
+
+    #[test]
+    fn a_log_that_is_read_from_its_beginning_again_repeats_no_drain_order() {
+        let orders = orders();
+        let first = orders.known().reading.mark();
+        orders.pass(Some(4));
+        take(&orders, mark(first));
+        let second = orders.read_on();
+        orders.pass(Some(0));
+        take(&orders, drain("w"));
+        assert!(!orders.drain.is_cancelled(), "it was for an earlier worker of this name");
+        orders.pass(Some(4));
+        take(&orders, mark(first));
+        orders.pass(Some(5));
+        take(&orders, mark(second));
+        assert!(*orders.all_known.borrow());
+        assert!(!orders.drain.is_cancelled());
     }
 
     #[tokio::test]
     async fn after_an_interruption_jobs_wait_for_what_was_ordered_meanwhile() {
         let orders = orders();
         let first = orders.known().reading.mark();
-        orders.take(mark(first));
+        take(&orders, mark(first));
         assert!(orders.all_known(Duration::ZERO).await);
 
-        let second = orders.read_again();
+        let second = orders.read_on();
         let cancelled = task("a");
-        let watch = orders.watch(&cancelled, 0);
+        let watch = orders.watch(&cancelled, 0, None);
         let waiting = watch.or_cancelled(orders.all_known(LONG));
         let reading = async {
             for order in [mark(first), cancel(&[cancelled.job_id], None, 20), mark(second)] {
                 assert!(!*orders.all_known.borrow());
-                orders.take(order);
+                take(&orders, order);
             }
         };
         let (waited, ()) = tokio::join!(waiting, reading);
@@ -362,7 +467,7 @@ mod tests {
     #[tokio::test]
     async fn jobs_wait_while_orders_come_and_go_on_when_none_do() {
         let (orders, began) = (orders(), Instant::now());
-        let (all_known, ()) = tokio::join!(orders.all_known(SHORT), async { orders.take(cancel(&[], None, 20)) });
+        let (all_known, ()) = tokio::join!(orders.all_known(SHORT), async { take(&orders, cancel(&[], None, 20)) });
         assert!(!all_known);
         assert!(began.elapsed() >= 2 * SHORT, "an order came");
         orders.go_on_without();

@@ -65,7 +65,7 @@ impl Supervisor {
             };
             let wait = backoff.next();
             let refused_for = envelope.refused_since.get_or_init(Instant::now).elapsed();
-            if matches!(error, PublishError::Unroutable { .. }) {
+            if matches!(error, PublishError::Unroutable { .. } | PublishError::NoExchange { .. }) {
                 self.make_queues_again(&error).await;
                 if backoff.attempt() == 1 {
                     continue;
@@ -99,13 +99,17 @@ impl Supervisor {
 
 /// A queue that is full, a node that is away or a queue that was deleted, but no permission that is missing: each try costs a channel.
 fn passes_by_itself(error: &PublishError) -> bool {
-    matches!(error, PublishError::Nacked { .. } | PublishError::Unroutable { .. })
+    matches!(error, PublishError::Nacked { .. } | PublishError::Unroutable { .. } | PublishError::NoExchange { .. })
 }
 
 /// The broker has it not, for reasons that somebody may see to.
 pub(super) fn is_refusal(error: &PublishError) -> bool {
     match error {
-        PublishError::Nacked { .. } | PublishError::Unroutable { .. } | PublishError::Refused { .. } => true,
+        PublishError::Nacked { .. }
+        | PublishError::Unroutable { .. }
+        | PublishError::NoExchange { .. }
+        | PublishError::Forbidden { .. }
+        | PublishError::Refused { .. } => true,
         PublishError::TooLarge { .. }
         | PublishError::HeaderTooLarge { .. }
         | PublishError::PropertyTooLong { .. }

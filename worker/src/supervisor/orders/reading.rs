@@ -4,12 +4,12 @@ use gpufleet_schema::MessageId;
 
 use super::Given;
 
-/// One reading of the log, from its first order on.
+/// The reading of the log, from its first order on.
 #[derive(Debug)]
 pub(super) struct Reading {
     /// What this process wrote at its start. Drain orders before it were for an earlier worker of its name.
     first: MessageId,
-    /// What it wrote when this reading had begun. Whatever was ordered before stands before it.
+    /// What it wrote at its start, or after the last interruption. Whatever was ordered before stands before it.
     mark: MessageId,
     since_start: bool,
     drain: Option<Given>,
@@ -21,10 +21,16 @@ impl Reading {
         Self { first, mark: first, since_start: false, drain: None }
     }
 
-    /// Begins another one. Gives the mark to be written.
-    pub(super) fn again(&mut self) -> MessageId {
-        *self = Self { first: self.first, ..Self::new() };
+    /// Goes on after an interruption. Gives the mark to be written.
+    pub(super) fn read_on(&mut self) -> MessageId {
+        self.mark = MessageId::new();
         self.mark
+    }
+
+    /// The log begins again, with the orders of before this worker's start.
+    pub(super) fn from_beginning(&mut self) {
+        self.since_start = false;
+        self.drain = None;
     }
 
     pub(super) fn mark(&self) -> MessageId {
@@ -36,7 +42,7 @@ impl Reading {
         self.drain = Some(given);
     }
 
-    /// A mark, perhaps another worker's. Gives whether everything is known that was ordered before this reading.
+    /// A mark, perhaps another worker's. Gives whether everything is known that was ordered before this worker's last mark.
     pub(super) fn pass(&mut self, mark: MessageId) -> bool {
         // It may be there twice.
         if mark == self.first && !self.since_start {
@@ -76,26 +82,35 @@ mod tests {
     }
 
     #[test]
-    fn another_reading_finds_the_old_orders_in_the_old_places() {
+    fn after_an_interruption_the_old_orders_stay_known() {
+        let mut reading = Reading::new();
+        assert!(reading.pass(reading.mark()));
+        let second = reading.read_on();
+        reading.drain(GIVEN);
+        assert!(reading.drained().is_some(), "at once");
+        assert!(reading.pass(second));
+        assert!(reading.drained().is_some());
+    }
+
+    #[test]
+    fn reading_from_the_beginning_again_finds_the_old_orders_in_the_old_places() {
         let mut reading = Reading::new();
         let first = reading.mark();
-        let second = reading.again();
+        reading.pass(first);
+        let second = reading.read_on();
+        reading.from_beginning();
         reading.drain(GIVEN);
         assert!(!reading.pass(first), "more was ordered since");
         assert!(reading.drained().is_none());
         assert!(reading.pass(second));
         assert!(reading.drained().is_none());
-
-        reading.again();
-        reading.pass(first);
-        reading.drain(GIVEN);
-        assert!(reading.drained().is_some(), "at once");
     }
 
     #[test]
     fn in_a_log_that_has_forgotten_the_first_mark_every_drain_order_is_of_later() {
         let mut reading = Reading::new();
-        let second = reading.again();
+        let second = reading.read_on();
+        reading.from_beginning();
         reading.drain(GIVEN);
         assert!(reading.drained().is_none(), "the first mark may be yet to come");
         assert!(reading.pass(second));

@@ -1,0 +1,90 @@
+//! Counts the replies that the broker dropped because nobody had fetched them: the queue of unclaimed replies was full, or they were too
+//! old. The broker dead-letters them to a small queue, which is read here. Its own metric
+//! `rabbitmq_global_messages_dead_lettered_maxlen_total` counts them too, with those of all other classic queues.
+
+use std::time::Duration;
+
+use gpufleet_schema::topology::{DROPPED_QUEUE, UNCLAIMED_BYTES_MAX, UNCLAIMED_QUEUE};
+use gpufleet_transport::{Broker, Delivery, Incoming};
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+/// Replies of up to 16 MiB in memory at once.
+const PREFETCH: u16 = 4;
+/// Between two lines of the log, however many are dropped.
+const TELL_EVERY: Duration = Duration::from_secs(10);
+/// The broker's word for a message that a full queue gave up.
+const FULL: &str = "maxlen";
+
+/// What was dropped since this process started.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Dropped {
+    full: u64,
+    full_bytes: u64,
+    expired: u64,
+}
+
+/// Counts until the broker is closed. Cancelled, what is not counted yet stays in its queue.
+pub async fn count_dropped_replies(broker: Broker) {
+    let mut consumer = broker.consume(DROPPED_QUEUE.to_owned(), PREFETCH);
+    let (mut dropped, mut told) = (Dropped::default(), Dropped::default());
+    let mut tell_at = None;
+    loop {
+        tokio::select! {
+            incoming = consumer.next() => match incoming {
+                Some(Incoming::Delivery(delivery)) => {
+                    dropped.add(&delivery);
+                    // Where the connection broke it comes again, and is counted twice.
+                    drop(delivery.ack().await);
+                    tell_at.get_or_insert_with(Instant::now);
+                }
+                Some(Incoming::Interrupted { .. }) => {}
+                None => return,
+            },
+            () = until(tell_at) => {
+                if dropped == told {
+                    tell_at = None;
+                } else {
+                    dropped.tell(told);
+                    told = dropped;
+                    tell_at = Some(Instant::now() + TELL_EVERY);
+                }
+            }
+        }
+    }
+}
+
+async fn until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
+
+impl Dropped {
+    fn add(&mut self, delivery: &Delivery) {
+        let deaths = delivery.deaths();
+        let death = deaths.iter().find(|death| death.queue == UNCLAIMED_QUEUE);
+        if death.is_some_and(|death| death.reason == FULL) {
+            self.full += 1;
+            self.full_bytes += delivery.body.len() as u64;
+        } else {
+            self.expired += 1;
+        }
+    }
+
+    fn tell(self, told: Self) {
+        let Self { full, full_bytes, expired } = self;
+        if full > told.full {
+            warn!(
+                replies_total = full,
+                bytes_total = full_bytes,
+                bytes_max = UNCLAIMED_BYTES_MAX,
+                "unclaimed replies were dropped, their queue is full: clients leave before large outputs come; let them use the blob store"
+            );
+        }
+        if expired > told.expired {
+            info!(replies_total = expired, "unclaimed replies expired");
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Whether the sender of a batch may say what is in it. The exchange tells who the sender is: RabbitMQ's permissions decide who may
+//! write to which. A redelivery keeps its exchange, and a batch that an operator moves by hand comes through the default one.
+
+use gpufleet_schema::{Event, topology::Speaker};
+
+/// The reason for which a batch is refused as a whole. Our own clients never mix events of several kinds.
+pub(super) fn check(exchange: &str, user_id: Option<&str>, events: &[Event]) -> Result<(), String> {
+    match Speaker::of_events(exchange) {
+        Some(Speaker::Worker | Speaker::Operator) => Ok(()),
+        Some(Speaker::Client) => events.iter().try_for_each(|event| check_client(user_id, event)),
+        None => Err(format!("events came through exchange {exchange:?}, which carries none")),
+    }
+}
+
+fn check_client(user_id: Option<&str>, event: &Event) -> Result<(), String> {
+    let Event::Submitted(submitted) = event else {
+        return Err(format!("user {} reported what only workers may report", user_id.unwrap_or("(unknown)")));
+    };
+    match submitted.job.user_id.as_deref() {
+        claimed @ Some(_) if claimed != user_id => {
+            Err(format!("user {} reported a job of another user", user_id.unwrap_or("(unknown)")))
+        }
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::{
+        JobId, JobInfo, PoolName, Priority, Submitted, WorkerSeen,
+        topology::{EVENTS_CLIENT, EVENTS_WORKER},
+    };
+
+    use super::*;
+
+    fn submitted(user_id: Option<&str>) -> Event {
+        let job = JobInfo {
+            job_id: JobId::new(),
+            pool: PoolName::default(),
+            priority: Priority::Normal,
+            name: None,
+            labels: [].into(),
+            program: "catalog".to_owned(),
+            kernel: "saxpy".to_owned(),
+            input_bytes: 0,
+            client: None,
+            submitted_ms: None,
+            user_id: user_id.map(str::to_owned),
+        };
+        Event::Submitted(Submitted { job, at_ms: 0 })
+    }
+
+    fn seen() -> Event {
+        Event::WorkerSeen(WorkerSeen {
+            worker: "w".parse().unwrap(),
+            at_ms: 0,
+            host: String::new(),
+            pid: 0,
+            revision: String::new(),
+            pools: Vec::new(),
+            devices: Vec::new(),
+            jobs_running: 0,
+            leaving: false,
+        })
+    }
+
+    #[test]
+    fn a_client_reports_submissions_of_its_own_and_nothing_else() {
+        let of_anna = |event: Event| check(EVENTS_CLIENT, Some("anna"), &[submitted(None), event]);
+        assert_eq!(of_anna(submitted(None)), Ok(()));
+        assert_eq!(of_anna(submitted(Some("anna"))), Ok(()));
+        assert!(of_anna(submitted(Some("bert"))).unwrap_err().contains("another user"));
+        assert!(of_anna(seen()).unwrap_err().contains("only workers"));
+        assert!(check(EVENTS_CLIENT, None, &[submitted(Some("anna"))]).is_err(), "the broker vouches for nobody");
+    }
+
+    #[test]
+    fn workers_and_operators_report_everything_and_strangers_nothing() {
+        for exchange in [EVENTS_WORKER, ""] {
+            assert_eq!(check(exchange, None, &[submitted(None), seen()]), Ok(()));
+        }
+        assert!(check("gpufleet.v1.events", Some("anna"), &[submitted(None)]).is_err());
+    }
+}

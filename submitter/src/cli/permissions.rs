@@ -1,0 +1,308 @@
+//! `gpufleet permissions`: the `rabbitmqctl` commands that give a user of the broker what a role needs, and no more.
+//!
+//! RabbitMQ knows three permissions on names of queues and exchanges (configure, write, read), and two more on the routing keys of topic
+//! exchanges. To bind a queue takes write on the queue and read on the exchange; a queue with a dead-letter exchange takes read on itself
+//! and write on that exchange. It searches names for the patterns, so each is anchored here.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use clap::{Args, ValueEnum};
+use gpufleet::schema::{
+    ClientName, PoolName,
+    topology::{
+        CONTROL_CLIENT, CONTROL_OPERATOR, CONTROL_QUEUE, CONTROL_WORKER, DEAD, DROPPED_EXCHANGE, EVENTS_CLIENT,
+        EVENTS_WORKER, LEDGER_QUEUE, REPLIES, RETRY_LADDER, TASKS, UNCLAIMED_EXCHANGE,
+    },
+};
+
+use super::{complaint::Complaint, exit::Exit, output};
+
+/// Print the rabbitmqctl commands that give a broker user what a role needs, and no more
+///
+/// Changes nothing itself. The user has to exist: rabbitmqctl add_user NAME. The commands replace all permissions that the user has in
+/// the vhost; for a user with two roles, name both.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// What the user does; several roles make one user
+    #[arg(long, value_enum, value_name = "ROLE", required = true)]
+    role: Vec<Role>,
+    /// A pool that a producer submits to, or a worker serves. An operator without one may replay dead-lettered jobs into any pool
+    #[arg(long, value_name = "POOL")]
+    pool: Vec<PoolName>,
+    /// The broker's user; gpufleet-ROLE unless given
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// The broker's vhost
+    #[arg(long, value_name = "VHOST", default_value = "/")]
+    vhost: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+enum Role {
+    /// Submits jobs to its pools, reads replies to its own clients, cancels its own jobs
+    Producer,
+    /// Serves its pools: declares queues, runs jobs, reports outcomes
+    Worker,
+    /// Reads all events into the ledger (gpufleet-ledger record)
+    Recorder,
+    /// Cancels any job, drains workers, handles dead-lettered jobs
+    Operator,
+}
+
+/// Patterns without their anchors.
+#[derive(Debug, Default)]
+struct Rights {
+    configure: BTreeSet<String>,
+    write: BTreeSet<String>,
+    read: BTreeSet<String>,
+    /// By exchange: routing keys to publish with, and to bind with.
+    topics: BTreeMap<&'static str, Keys>,
+}
+
+#[derive(Debug, Default)]
+struct Keys {
+    write: BTreeSet<String>,
+    read: BTreeSet<String>,
+}
+
+/// What all names of queues and exchanges begin with.
+const PREFIX: &str = "gpufleet\\.v1\\.";
+/// What pools' names are made of.
+const ANY_POOL: &str = "[A-Za-z0-9_-]+";
+const PRIORITIES: &str = "(high|normal|low)";
+/// What follows the last dash of a client's name.
+const CLIENT_WORD: &str = "[A-Za-z0-9_]+";
+
+pub fn run(options: &Options) -> Result<Exit, Complaint> {
+    output::emit(&commands(options)?)?;
+    Ok(Exit::Success)
+}
+
+fn commands(options: &Options) -> Result<String, Complaint> {
+    let roles: BTreeSet<Role> = options.role.iter().copied().collect();
+    let names: Vec<String> = roles.iter().map(|role| role.name()).collect();
+    let user = options.user.clone().unwrap_or_else(|| format!("gpufleet-{}", names.join("-")));
+    // A line that a shell reads as a comment must not end within a name.
+    if [&user, &options.vhost].iter().any(|name| name.contains(char::is_control)) {
+        return Err(Complaint::usage("names of users and vhosts can't contain control characters"));
+    }
+    let mut rights = Rights::default();
+    for role in &roles {
+        rights.add(*role, &options.pool, &user)?;
+    }
+    let mut text = format!("# User {user} in vhost {}: {}.\n", options.vhost, names.join(" and "));
+    for role in &roles {
+        text.push_str(&format!("# {}\n", role.note(&user)));
+    }
+    let (vhost, user) = (quoted(&options.vhost), quoted(&user));
+    let [configure, write, read] = [&rights.configure, &rights.write, &rights.read].map(|names| pattern(PREFIX, names));
+    text.push_str(&format!("rabbitmqctl set_permissions --vhost {vhost} {user} {configure} {write} {read}\n"));
+    text.push_str(&format!("rabbitmqctl clear_topic_permissions --vhost {vhost} {user}\n"));
+    for (exchange, keys) in &rights.topics {
+        let [write, read] = [&keys.write, &keys.read].map(|keys| pattern("", keys));
+        let exchange = quoted(exchange);
+        text.push_str(&format!("rabbitmqctl set_topic_permissions --vhost {vhost} {user} {exchange} {write} {read}\n"));
+    }
+    Ok(text)
+}
+
+impl Role {
+    fn name(self) -> String {
+        self.to_possible_value().expect("no role is hidden").get_name().to_owned()
+    }
+
+    fn note(self, user: &str) -> String {
+        match self {
+            Self::Producer => format!(
+                "A producer submits to its pools, reads replies to clients named {user}-WORD (WORD without dashes), and cancels its own jobs."
+            ),
+            Self::Worker => {
+                "A worker declares queues and exchanges, runs the jobs of its pools, and reports outcomes. \
+                             It may reply to any client."
+                    .to_owned()
+            }
+            Self::Recorder => {
+                "The recorder reads all events, and keeps those that it can't record in the dead queue.".to_owned()
+            }
+            Self::Operator => {
+                "An operator cancels any job, drains workers, and lists, replays and drops dead-lettered jobs."
+                    .to_owned()
+            }
+        }
+    }
+}
+
+impl Rights {
+    fn add(&mut self, role: Role, pools: &[PoolName], user: &str) -> Result<(), Complaint> {
+        match role {
+            Role::Producer => self.add_producer(&some(pools, role)?, user),
+            Role::Worker => {
+                self.add_worker(&some(pools, role)?);
+                Ok(())
+            }
+            Role::Recorder => {
+                self.add_recorder();
+                Ok(())
+            }
+            Role::Operator => {
+                self.add_operator(&some(pools, role).unwrap_or_else(|_| ANY_POOL.to_owned()));
+                Ok(())
+            }
+        }
+    }
+
+    fn add_producer(&mut self, pools: &str, user: &str) -> Result<(), Complaint> {
+        // As a fresh client name has it.
+        if !ClientName::fresh(user).as_str().starts_with(&format!("{user}-")) {
+            return Err(Complaint::usage(format!("user {user:?} can't be confined to client names of its own")).hint(
+                "give a producer a user name of at most 83 letters, digits, '-' and '_': the names of its clients begin with it",
+            ));
+        }
+        let client = format!("{user}-{CLIENT_WORD}");
+        let queue = below(REPLIES, &client);
+        self.configure.insert(queue.clone());
+        self.write.extend([TASKS, EVENTS_CLIENT, CONTROL_CLIENT].map(escaped));
+        self.write.insert(queue.clone());
+        self.read.extend([escaped(REPLIES), queue]);
+        self.keys(TASKS).write.insert(keys_of(pools));
+        self.keys(REPLIES).read.insert(client);
+        Ok(())
+    }
+
+    fn add_worker(&mut self, pools: &str) {
+        let queues = below(TASKS, &keys_of(pools));
+        let ladder = RETRY_LADDER.map(|rung| escaped(rung.name));
+        let shared = [UNCLAIMED_EXCHANGE, DROPPED_EXCHANGE, DEAD, LEDGER_QUEUE, CONTROL_QUEUE, CONTROL_WORKER];
+        let exchanges = [TASKS, REPLIES, EVENTS_WORKER];
+        let bound = [EVENTS_CLIENT, CONTROL_OPERATOR, CONTROL_CLIENT];
+        for names in [&mut self.configure, &mut self.write, &mut self.read] {
+            names.extend(shared.map(escaped).into_iter().chain(exchanges.map(escaped)).chain(ladder.clone()));
+            names.insert(queues.clone());
+        }
+        for names in [&mut self.configure, &mut self.read] {
+            names.extend(bound.map(escaped));
+        }
+        let tasks = self.keys(TASKS);
+        tasks.write.insert(keys_of(pools));
+        tasks.read.insert(keys_of(pools));
+        self.keys(REPLIES).write.insert(ANY_POOL.to_owned());
+    }
+
+    fn add_recorder(&mut self) {
+        let owned = [DEAD, DROPPED_EXCHANGE, LEDGER_QUEUE];
+        for names in [&mut self.configure, &mut self.write, &mut self.read] {
+            names.extend(owned.map(escaped));
+        }
+        for names in [&mut self.configure, &mut self.read] {
+            names.extend([EVENTS_CLIENT, EVENTS_WORKER].map(escaped));
+        }
+    }
+
+    fn add_operator(&mut self, pools: &str) {
+        self.write.extend([CONTROL_OPERATOR, TASKS, EVENTS_CLIENT].map(escaped));
+        self.read.insert(escaped(DEAD));
+        self.keys(TASKS).write.insert(keys_of(pools));
+    }
+
+    fn keys(&mut self, exchange: &'static str) -> &mut Keys {
+        self.topics.entry(exchange).or_default()
+    }
+}
+
+fn some(pools: &[PoolName], role: Role) -> Result<String, Complaint> {
+    let names: Vec<&str> = pools.iter().map(PoolName::as_str).collect();
+    match names.as_slice() {
+        [] => {
+            Err(Complaint::usage(format!("a {} needs a pool", role.name()))
+                .hint("give --pool, several times for several"))
+        }
+        [only] => Ok((*only).to_owned()),
+        many => Ok(format!("({})", many.join("|"))),
+    }
+}
+
+fn keys_of(pools: &str) -> String {
+    format!("{pools}\\.{PRIORITIES}")
+}
+
+fn below(name: &str, rest: &str) -> String {
+    format!("{}\\.{rest}", escaped(name))
+}
+
+fn escaped(name: &str) -> String {
+    name.replace('.', "\\.")
+}
+
+/// Matches these, which all begin with the prefix, and nothing else; the empty text where there are none.
+fn pattern(prefix: &str, alternatives: &BTreeSet<String>) -> String {
+    let rest: Vec<&str> = alternatives.iter().filter_map(|name| name.strip_prefix(prefix)).collect();
+    quoted(&match rest.as_slice() {
+        [] => "^$".to_owned(),
+        [only] => format!("^{prefix}{only}$"),
+        many => format!("^{prefix}({})$", many.join("|")),
+    })
+}
+
+/// For a shell.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn printed(roles: &[Role], pools: &[&str], user: Option<&str>) -> Result<String, Complaint> {
+        let pool = pools.iter().map(|pool| pool.parse().unwrap()).collect();
+        commands(&Options { role: roles.to_vec(), pool, user: user.map(str::to_owned), vhost: "/".to_owned() })
+    }
+
+    #[test]
+    fn the_commands_of_a_producer() {
+        insta::assert_snapshot!(printed(&[Role::Producer], &["team-a"], Some("anna")).unwrap());
+    }
+
+    #[test]
+    fn the_commands_of_a_worker() {
+        insta::assert_snapshot!(printed(&[Role::Worker], &["team-a", "default"], None).unwrap());
+    }
+
+    #[test]
+    fn the_commands_of_a_recorder() {
+        insta::assert_snapshot!(printed(&[Role::Recorder], &[], None).unwrap());
+    }
+
+    #[test]
+    fn the_commands_of_an_operator_who_submits_too() {
+        let printed = printed(&[Role::Operator, Role::Producer], &["team-a"], Some("olga")).unwrap();
+        insta::assert_snapshot!(printed);
+    }
+
+    #[test]
+    fn no_role_writes_to_the_default_exchange_or_to_what_another_role_speaks_through() {
+        for (role, foreign) in [
+            (Role::Producer, [EVENTS_WORKER, CONTROL_OPERATOR, CONTROL_WORKER]),
+            (Role::Worker, [EVENTS_CLIENT, CONTROL_OPERATOR, CONTROL_CLIENT]),
+            (Role::Recorder, [EVENTS_WORKER, CONTROL_OPERATOR, TASKS]),
+            (Role::Operator, [EVENTS_WORKER, CONTROL_WORKER, REPLIES]),
+        ] {
+            let mut rights = Rights::default();
+            rights.add(role, &[PoolName::default()], "anna").unwrap();
+            for exchange in foreign {
+                assert!(!rights.write.contains(&escaped(exchange)), "{role:?} {exchange}");
+            }
+            assert!(!rights.write.iter().any(|name| name.contains("amq") || name.is_empty()), "{role:?}");
+        }
+    }
+
+    #[test]
+    fn what_can_not_be_confined_is_refused_and_quotes_survive_a_shell() {
+        let no_pool = printed(&[Role::Producer], &[], None).unwrap_err();
+        assert_eq!((no_pool.exit, no_pool.message.as_str()), (Exit::Usage, "a producer needs a pool"));
+        let stranger = printed(&[Role::Producer], &["a"], Some("anna@example.org")).unwrap_err();
+        assert_eq!(stranger.exit, Exit::Usage);
+        assert_eq!(printed(&[Role::Operator], &[], Some("o\nreboot")).unwrap_err().exit, Exit::Usage);
+        let operator = printed(&[Role::Operator], &[], Some("o'neill")).unwrap();
+        assert!(operator.contains(r"--vhost '/' 'o'\''neill' '^$'"), "{operator}");
+    }
+}

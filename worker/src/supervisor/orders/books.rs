@@ -1,0 +1,85 @@
+//! What is cancelled, apart by who cancelled it: an operator's order means any job, a client's means the jobs of its own user. No client's
+//! order stands before an operator's, or before another user's.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    sync::Arc,
+    time::Instant,
+};
+
+use gpufleet_schema::{JobId, Selection};
+
+use super::{Given, cancelled::Cancelled};
+
+/// Cancellations by operators, and by each user. There are as many as the broker has users who cancelled something.
+#[derive(Debug)]
+pub(super) struct Books {
+    operators: Cancelled,
+    users: HashMap<String, Cancelled>,
+}
+
+/// A job, as far as a cancellation can mean it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Subject<'a> {
+    pub(super) job: JobId,
+    pub(super) labels: &'a BTreeMap<String, String>,
+    pub(super) submitted_ms: i64,
+    /// Whom the broker vouched for when the job was submitted. A job without one is no client's own.
+    pub(super) user: Option<&'a str>,
+}
+
+impl Books {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { operators: Cancelled::new(now), users: HashMap::new() }
+    }
+
+    /// Remembers an order of an operator, or of `user`. Gives whether it means a job that no earlier one does.
+    pub(super) fn add(&mut self, selection: Selection, user: Option<&str>, given: &Arc<Given>, now: Instant) -> bool {
+        let book = match user {
+            None => &mut self.operators,
+            Some(user) => self.users.entry(user.to_owned()).or_insert_with(|| Cancelled::new(now)),
+        };
+        book.add(selection, given, now)
+    }
+
+    /// The order that cancelled a job.
+    pub(super) fn find(&mut self, subject: &Subject<'_>, now: Instant) -> Option<Arc<Given>> {
+        let Subject { job, labels, submitted_ms, user } = *subject;
+        let by_operator = self.operators.find(job, labels, submitted_ms, now);
+        by_operator.or_else(|| self.users.get_mut(user?)?.find(job, labels, submitted_ms, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn only(job: JobId) -> Selection {
+        Selection { jobs: vec![job], ..Selection::default() }
+    }
+
+    fn given(by: &str) -> Arc<Given> {
+        Arc::new(Given { at_ms: 1, by: Some(by.to_owned()) })
+    }
+
+    #[test]
+    fn a_clients_order_means_the_jobs_of_its_user_alone() {
+        let (now, job, labels) = (Instant::now(), JobId::new(), BTreeMap::new());
+        let mut books = Books::new(now);
+        assert!(books.add(only(job), Some("eve"), &given("eve"), now));
+        let by = |books: &mut Books, user: Option<&str>| {
+            let found = books.find(&Subject { job, labels: &labels, submitted_ms: 0, user }, now);
+            found.and_then(|given| given.by.clone())
+        };
+        assert_eq!(by(&mut books, Some("anna")), None);
+        assert_eq!(by(&mut books, None), None, "nobody vouches for whose it is");
+        assert_eq!(by(&mut books, Some("eve")).as_deref(), Some("eve"));
+        assert!(
+            books.add(only(job), None, &given("operator"), now),
+            "an earlier order of a stranger takes nothing from it"
+        );
+        for user in [Some("anna"), Some("eve"), None] {
+            assert_eq!(by(&mut books, user).as_deref(), Some("operator"));
+        }
+    }
+}
