@@ -132,8 +132,8 @@ async fn rows(database: &Database, job_id: JobId) -> String {
 async fn jobs_from_before_there_were_keys_keep_their_rows() {
     let database = Database::of_version(BEFORE_KEYS).await;
     let (untimed, far_off) = (id(32, 0, None), id(32, 1, Some(AT + 20 * 365 * 86_400_000)));
-    let in_id = "to_timestamp(('x' || translate(left('{id}', 13), '-', ''))::bit(48)::bigint / 1000.0)";
-    let far_off_job = old_job(far_off).replace("'epoch'", &in_id.replace("{id}", &far_off.to_string()));
+    let in_id = format!("to_timestamp(('x' || translate(left('{far_off}', 13), '-', ''))::bit(48)::bigint / 1000.0)");
+    let far_off_job = old_job(far_off).replace("'epoch'", &in_id);
     for statement in [old_job(untimed), old_start(untimed, 1), far_off_job, old_start(far_off, 1)] {
         database.execute(&statement).await;
     }

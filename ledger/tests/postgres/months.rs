@@ -7,6 +7,7 @@ use gpufleet_schema::{AttemptState, JobId, JobState};
 use crate::{
     database::Database,
     histories::{finished, id, info, started},
+    poll::poll,
 };
 
 /// The last version whose default partition held every job without a time.
@@ -110,13 +111,16 @@ async fn making_a_month_scans_no_jobs() {
              select gen_random_uuid(), 'epoch', now(), 'queued' from generate_series(1, 1000)",
         )
         .await;
-    // A session's counts are there for all once it has ended.
+    let counted = async |table: &str| {
+        database.execute(&format!("select seq_scan from pg_stat_user_tables where relname = '{table}'")).await
+    };
     let scans = async |table: &str, month: &str| {
-        let count = format!("select seq_scan from pg_stat_user_tables where relname = '{table}'");
-        let before = database.execute(&count).await;
-        let made = database.execute(&format!("select ensure_jobs_partition(now() + interval '{month}')")).await;
-        assert_eq!(made.trim(), "t");
-        before != database.execute(&count).await
+        let (before, workers) = (counted(table).await, counted("workers").await);
+        let make = format!("select ensure_jobs_partition(now() + interval '{month}'), (select count(*) from workers)");
+        assert_eq!(database.execute(&make).await.trim(), "t|0");
+        // A session tells all of its counts together, perhaps only when it has ended.
+        poll("the session's counts are told", async || counted("workers").await != workers).await;
+        before != counted(table).await
     };
     assert!(scans("jobs_default", "3 months").await, "as it was, which shows that the count tells");
     migrate(&database.url()).await.unwrap();
