@@ -84,14 +84,14 @@ async fn a_task_file_launches_templates_structures_offsets_and_cooperative_grids
     assert_eq!(integers, [10, 10, 11, 11, 12, 12, 13, 13]);
 
     // On the command line, with a slip in the expression.
-    let line = "submit --source shapes.cu --entry shapes::ramp<half> --grid 1 --block 8 --zeros x=f32[12] \
+    let line = "submit --source shapes.cu --entry shapes::ramp<Half> --grid 1 --block 8 --zeros x=f32[12] \
                 --args ramp:bytes=0000003f00002041@4,x@4";
     let line: Vec<&str> = line.split_whitespace().collect();
     let ended = ground.gpufleet(folder.path(), &line).await;
     assert_ne!(ended.code, 0, "{ended:?}");
-    assert!(ended.stderr.contains("entry shapes::ramp<half>: error: identifier \"half\" is undefined"), "{ended:?}");
+    assert!(ended.stderr.contains("entry shapes::ramp<Half>: error: identifier \"Half\" is undefined"), "{ended:?}");
     let line: Vec<&str> =
-        line.into_iter().map(|word| if word == "shapes::ramp<half>" { "shapes::ramp<float>" } else { word }).collect();
+        line.into_iter().map(|word| if word == "shapes::ramp<Half>" { "shapes::ramp<float>" } else { word }).collect();
     let ended = ground.gpufleet(folder.path(), &line).await;
     assert_eq!(ended.code, 0, "{ended:?}");
     ground.check_history(3).await;

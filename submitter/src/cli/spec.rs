@@ -257,7 +257,7 @@ fn structure(text: &str) -> Option<Arg> {
     if digits.is_empty() || !pairs.remainder().is_empty() {
         return None;
     }
-    let bytes = pairs.map(|pair| (pair[0] << 4 | pair[1]) as u8).collect();
+    let bytes = pairs.map(|pair| ((pair[0] << 4) | pair[1]) as u8).collect();
     Some(Arg::Bytes { bytes, align: align.parse().ok()? })
 }
 
