@@ -112,7 +112,7 @@ async fn jobs_of_a_list_that_print_and_others_beside_them_get_their_own_text() {
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
     // Together they print more than one portion of a list's replies holds.
-    let lines = |mark: u32| if mark % 2 == 0 { LINES } else { TOO_MANY };
+    let lines = |mark: u32| if mark.is_multiple_of(2) { LINES } else { TOO_MANY };
     let jobs = (0..40).flat_map(|mark| [says(mark, lines(mark), Then::Return), doubles(&[mark as f32])]);
     let handles = fleet.submit_many(jobs).await;
     for (index, handle) in (0..).zip(handles) {

@@ -29,7 +29,7 @@ use super::{
         library::DriverLibrary,
         memory::{Chore, Memory, TellError},
         pinned::PinnedSegment,
-        printing::{Began, Printing},
+        printing::Printing,
         program::Program,
         waits::Waits,
     },
@@ -239,7 +239,9 @@ fn run_lane(
         let job = run.job;
         // Before the answer: once the supervisor has it, it may drop the segments and the program of this job.
         drop((program, segments));
-        printing.map(Began::end);
+        if let Some(printing) = printing {
+            printing.end();
+        }
         // Before the answer too: until it comes, the supervisor counts all that the job declared.
         if let Err(error) = common.tell_memory(|| common.waits.waits(job)) {
             fault::die(outgoing, &common.library, error, Seen::ByJob(job));

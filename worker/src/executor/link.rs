@@ -99,7 +99,9 @@ fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timi
     state.clocks.end(job, Instant::now());
     state.programs.release(pending.program);
     drop(state);
-    pending.turn.iter().for_each(|_| shared.printer.end());
+    if pending.turn.is_some() {
+        shared.printer.end();
+    }
     // Whoever cancelled the job does not want its outcome.
     drop(pending.answer.send(Ended::Finished { outcome: outcome.map_err(claims::failure), timings }));
 }
@@ -127,7 +129,9 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
     drop(state);
     let answers = death.answers(&pending);
     for (job, pending) in pending {
-        pending.turn.iter().for_each(|_| shared.printer.end());
+        if pending.turn.is_some() {
+            shared.printer.end();
+        }
         let ended = match answers.get(&job) {
             Some(Some(failure)) => Ended::Finished { outcome: Err(failure.clone()), timings: Timings::default() },
             Some(None) => Ended::Cancelled,
