@@ -259,10 +259,15 @@ async fn what_the_broker_buried_after_a_wait_on_the_ladder_can_be_submitted_agai
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_whose_queues_are_gone_gets_them_back_for_what_is_submitted_again() {
+async fn a_letter_of_a_pool_without_queues_stays_until_a_worker_has_declared_them() {
     let ground = Ground::shared("dead-pool").await;
     let broker = ground.broker().await;
     bury(&broker, body(&kernels::saxpy()), properties("nobodys.low")).await;
+    let refused = dead(&ground, &["replay", "--all"]).await;
+    assert_eq!(refused.code, 7, "{}", refused.stderr);
+    assert!(refused.stderr.contains("gpufleet-worker run --pool nobodys"), "{}", refused.stderr);
+    poll_letters(&broker, 1).await;
+    ground.declare_pools(&["nobodys"]).await;
     let replayed = dead(&ground, &["replay", "--all"]).await;
     assert_eq!(replayed.code, 0, "{}", replayed.stderr);
     poll_ready(&broker, &task_queue(&"nobodys".parse().unwrap(), Priority::Low), 1).await;

@@ -76,14 +76,14 @@ async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the
     let unconfirmed = tokio::spawn(publish_all("", "stuck"));
     poll_until("them all at the queue", async || ground.unseen_by("stuck").await >= MESSAGES).await;
     for refused in publish_all("nowhere", "x").await {
-        assert!(matches!(refused, Err(PublishError::Unroutable { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(PublishError::NoExchange { .. })), "{refused:?}");
     }
     publish_all(TASKS, &good).await.into_iter().for_each(|published| published.unwrap());
     // Others come at any moment of a search.
     for _ in 0..SEARCHES {
         let others = stream::iter(0..10 * MESSAGES).map(|_| publish_one(TASKS, &good)).buffer_unordered(MESSAGES);
         let (refused, others) = join(publish_one("nowhere", "x"), others.collect::<Vec<_>>()).await;
-        assert!(matches!(refused, Err(PublishError::Unroutable { .. })), "{refused:?}");
+        assert!(matches!(refused, Err(PublishError::NoExchange { .. })), "{refused:?}");
         others.into_iter().for_each(|published| published.unwrap());
     }
     assert!(!unconfirmed.is_finished(), "its queue has not moved");

@@ -148,7 +148,7 @@ impl Orders {
     fn pass(&self, offset: Option<i64>) {
         let mut known = self.known();
         if offset.is_some() && offset <= known.offset {
-            known.reading.from_beginning();
+            known.reading.start_over();
         }
         known.offset = offset;
     }

@@ -28,7 +28,7 @@ impl Reading {
     }
 
     /// The log begins again, with the orders of before this worker's start.
-    pub(super) fn from_beginning(&mut self) {
+    pub(super) fn start_over(&mut self) {
         self.since_start = false;
         self.drain = None;
     }
@@ -98,7 +98,7 @@ mod tests {
         let first = reading.mark();
         reading.pass(first);
         let second = reading.read_on();
-        reading.from_beginning();
+        reading.start_over();
         reading.drain(GIVEN);
         assert!(!reading.pass(first), "more was ordered since");
         assert!(reading.drained().is_none());
@@ -110,7 +110,7 @@ mod tests {
     fn in_a_log_that_has_forgotten_the_first_mark_every_drain_order_is_of_later() {
         let mut reading = Reading::new();
         let second = reading.read_on();
-        reading.from_beginning();
+        reading.start_over();
         reading.drain(GIVEN);
         assert!(reading.drained().is_none(), "the first mark may be yet to come");
         assert!(reading.pass(second));
