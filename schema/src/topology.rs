@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClientName, PoolName};
+use crate::{ClassKey, ClientName, PoolName};
 
 /// Direct: routes a task by pool and priority.
 pub const TASKS: &str = "gpufleet.v1.tasks";
@@ -81,6 +81,10 @@ pub const HEADER_MET: &str = "gpufleet-met";
 pub const HEADER_MET_LATELY: &str = "gpufleet-met-lately";
 /// Header with the number of consumers that the queue had then.
 pub const HEADER_MET_OF: &str = "gpufleet-met-of";
+/// Header with how often workers without a fitting device forwarded the job to others.
+pub const HEADER_FORWARDS: &str = "gpufleet-forwards";
+/// Header with how often the job waited because no worker with a fitting device was there.
+pub const HEADER_FORWARDING_WAITS: &str = "gpufleet-forwarding-waits";
 /// Header of a dead message: why it is there.
 pub const HEADER_REASON: &str = "gpufleet-reason";
 /// Header of a dead message: the queue that it came from.
@@ -91,6 +95,12 @@ pub const HEADER_BODY_BYTES: &str = "gpufleet-body-bytes";
 /// came from a worker's own user.
 pub const HEADER_USER: &str = "gpufleet-user";
 pub const HEADER_TRACEPARENT: &str = "traceparent";
+
+/// Topic: routes a forwarded job by pool, device class and priority ([`forwarded_key`]).
+pub const FORWARDED: &str = "gpufleet.v1.forwarded";
+/// After this long a forwarded job goes back to its task queue. Workers take jobs out of class queues without consumers within minutes; this
+/// is for classes that no worker knows of any more.
+pub const FORWARDED_TTL_MS: u32 = 24 * 3600 * 1000;
 
 /// The AMQP `type` of each kind of body.
 pub const TYPE_TASK: &str = "gpufleet.task";
@@ -153,6 +163,22 @@ pub fn parse_task_key(key: &str) -> Option<(PoolName, Priority)> {
     Some((pool.parse().ok()?, priority.parse().ok()?))
 }
 
+pub fn forwarded_key(pool: &PoolName, class: ClassKey, priority: Priority) -> String {
+    format!("{pool}.{class}.{priority}")
+}
+
+/// Where jobs of a pool wait for the workers that have a device of the class.
+pub fn forwarded_queue(pool: &PoolName, class: ClassKey, priority: Priority) -> String {
+    format!("{FORWARDED}.{}", forwarded_key(pool, class, priority))
+}
+
+/// The pool, class and priority of a routing key, if it is one of [`forwarded_key`]'s.
+pub fn parse_forwarded_key(key: &str) -> Option<(PoolName, ClassKey, Priority)> {
+    let (rest, priority) = key.rsplit_once('.')?;
+    let (pool, class) = rest.rsplit_once('.')?;
+    Some((pool.parse().ok()?, class.parse().ok()?, priority.parse().ok()?))
+}
+
 pub fn reply_queue(client: &ClientName) -> String {
     format!("{REPLIES}.{client}")
 }
@@ -167,6 +193,15 @@ mod tests {
         assert_eq!(parse_task_key(&task_key(&pool, Priority::Low)), Some((pool, Priority::Low)));
         assert_eq!(parse_task_key("nonsense"), None);
         assert_eq!(parse_task_key("a.b.high"), None);
+    }
+
+    #[test]
+    fn a_forwarded_key_parses_back_and_is_no_task_key() {
+        let (pool, class) = ("team-a".parse::<PoolName>().unwrap(), "0123456789abcdef".parse().unwrap());
+        let key = forwarded_key(&pool, class, Priority::High);
+        assert_eq!(parse_forwarded_key(&key), Some((pool.clone(), class, Priority::High)));
+        assert_eq!(parse_task_key(&key), None);
+        assert_eq!(parse_forwarded_key(&task_key(&pool, Priority::High)), None);
     }
 
     #[test]

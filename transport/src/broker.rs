@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{ClientName, MessageId, Order, PoolName};
+use gpufleet_schema::{ClassKey, ClientName, MessageId, Order, PoolName};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
 use crate::{
-    BrokerUrl, ConnectError, Consumer, DeclareError, Message, Options, PublishError, QueueDepth, QueueError, State,
+    BrokerUrl, ConnectError, Consumer, DeclareError, Delivery, Message, Options, PublishError, QueueDepth, QueueError,
+    State,
     consumer::Start,
     link::Link,
     order,
@@ -65,6 +66,18 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::Replies(client.clone())).await
     }
 
+    /// Declares a pool's queues for jobs that are forwarded to a device class. Needs [`Broker::declare_base`] once before. Cancelling leaves
+    /// a part declared.
+    pub async fn declare_forwarded(&self, pool: &PoolName, class: ClassKey) -> Result<(), DeclareError> {
+        topology::declare(&self.inner.link, &Declaration::Forwarded(pool.clone(), class)).await
+    }
+
+    /// Takes up to `messages_max` messages out of a queue without becoming its consumer; none where there is no such queue. Cancelled, the
+    /// broker delivers those again that had come.
+    pub async fn get(&self, queue: &str, messages_max: u16) -> Result<Vec<Delivery>, QueueError> {
+        topology::get(&self.inner.link, queue, messages_max).await
+    }
+
     /// Looks at a queue; `None` where there is none of that name. Cancelling is harmless.
     pub async fn queue_depth(&self, queue: &str) -> Result<Option<QueueDepth>, QueueError> {
         topology::depth(&self.inner.link, queue).await
@@ -87,6 +100,11 @@ impl Broker {
     /// Cancelled, it is open whether it was given.
     pub async fn order(&self, order: &Order, id: MessageId) -> Result<(), PublishError> {
         self.publish(order::message(order, id)).await
+    }
+
+    /// Tells all workers what one of them has, by the log that they read their orders from. Cancelled, it is open whether they were told.
+    pub async fn announce(&self, announcement: &Order, id: MessageId) -> Result<(), PublishError> {
+        self.publish(order::message(announcement, id)).await
     }
 
     /// Consumes from a queue until stopped, through outages. `prefetch` bounds what is out unsettled; 0 counts as 1.
