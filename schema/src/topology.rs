@@ -73,14 +73,6 @@ pub const HEADER_LOSSES: &str = "gpufleet-losses";
 pub const HEADER_UNAVAILABLE: &str = "gpufleet-unavailable";
 /// Header with the number of deliveries that the broker did not count: classic queues only say that there was an earlier one.
 pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
-/// Header with the number of workers that passed the job on because no device of theirs has what it requires.
-pub const HEADER_HOPS: &str = "gpufleet-hops";
-/// Header with the devices of the workers that did, the last one at the end.
-pub const HEADER_MET: &str = "gpufleet-met";
-/// Header with the number of them that were met since nobody new was.
-pub const HEADER_MET_LATELY: &str = "gpufleet-met-lately";
-/// Header with the number of consumers that the queue had then.
-pub const HEADER_MET_OF: &str = "gpufleet-met-of";
 /// Header with how often workers without a fitting device forwarded the job to others.
 pub const HEADER_FORWARDS: &str = "gpufleet-forwards";
 /// Header with how often the job waited because no worker with a fitting device was there.

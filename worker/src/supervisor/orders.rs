@@ -18,6 +18,7 @@ use tracing::{debug, info, warn};
 
 use self::{cancelled::Cancelled, reading::Reading};
 use super::clock::unix_ms;
+use crate::forwarding::Roster;
 
 mod cancelled;
 mod reading;
@@ -30,6 +31,8 @@ const MARK_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Orders {
     worker: WorkerName,
     known: Mutex<Known>,
+    /// What workers have announced in the same log.
+    roster: Mutex<Roster>,
     /// Whether jobs may start, for all we know.
     all_known: watch::Sender<bool>,
     drain: CancellationToken,
@@ -82,6 +85,7 @@ impl Orders {
         Arc::new(Self {
             worker,
             known: Mutex::new(known),
+            roster: Mutex::default(),
             all_known: watch::Sender::new(false),
             drain: CancellationToken::new(),
         })
@@ -207,6 +211,7 @@ impl Orders {
             Command::Cancel(selection) => known.cancel(selection, given),
             Command::Drain { worker } if worker == self.worker => known.reading.drain(given),
             Command::Drain { .. } => {}
+            Command::Announce(announcement) => self.roster().hear(announcement, given.at_ms),
             Command::Mark { id } => {
                 if known.reading.pass(id) {
                     self.all_known.send_replace(true);
@@ -217,6 +222,10 @@ impl Orders {
             info!(by = given.by, "told to drain");
             self.drain.cancel();
         }
+    }
+
+    pub(super) fn roster(&self) -> MutexGuard<'_, Roster> {
+        self.roster.lock().expect("nobody panics while holding the roster")
     }
 
     fn known(&self) -> MutexGuard<'_, Known> {
