@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{JobId, MessageId, VERSION, WorkerName};
+use crate::{Announcement, JobId, MessageId, VERSION, WorkerName};
 
 /// Something that workers are to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,6 +33,8 @@ pub enum Command {
     Mark {
         id: MessageId,
     },
+    /// Asks for nothing: a worker tells what it has, so that others can forward to it what they can't run.
+    Announce(Announcement),
 }
 
 /// Jobs: those named, and those that carry all of the labels and were submitted before the order.

@@ -4,7 +4,7 @@ use std::{fmt, str::FromStr};
 
 use serde::{Deserialize, Serialize};
 
-use crate::{ClientName, PoolName};
+use crate::{ClassKey, ClientName, PoolName};
 
 /// Topic: routes a task by pool and priority. RabbitMQ checks routing keys on topic exchanges alone, and so can confine a producer
 /// to its pools.
@@ -95,14 +95,10 @@ pub const HEADER_LOSSES: &str = "gpufleet-losses";
 pub const HEADER_UNAVAILABLE: &str = "gpufleet-unavailable";
 /// Header with the number of deliveries that the broker did not count: classic queues only say that there was an earlier one.
 pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
-/// Header with the number of workers that passed the job on because no device of theirs has what it requires.
-pub const HEADER_HOPS: &str = "gpufleet-hops";
-/// Header with the devices of the workers that did, the last one at the end.
-pub const HEADER_MET: &str = "gpufleet-met";
-/// Header with the number of them that were met since nobody new was.
-pub const HEADER_MET_LATELY: &str = "gpufleet-met-lately";
-/// Header with the number of consumers that the queue had then.
-pub const HEADER_MET_OF: &str = "gpufleet-met-of";
+/// Header with how often workers without a fitting device forwarded the job to others.
+pub const HEADER_FORWARDS: &str = "gpufleet-forwards";
+/// Header with how often the job waited because no worker with a fitting device was there.
+pub const HEADER_FORWARDING_WAITS: &str = "gpufleet-forwarding-waits";
 /// Header of a dead message: why it is there.
 pub const HEADER_REASON: &str = "gpufleet-reason";
 /// Header of a dead message: the queue that it came from.
@@ -113,6 +109,12 @@ pub const HEADER_BODY_BYTES: &str = "gpufleet-body-bytes";
 /// came from a worker's own user.
 pub const HEADER_USER: &str = "gpufleet-user";
 pub const HEADER_TRACEPARENT: &str = "traceparent";
+
+/// Topic: routes a forwarded job by pool, device class and priority ([`forwarded_key`]).
+pub const FORWARDED: &str = "gpufleet.v1.forwarded";
+/// After this long a forwarded job goes back to its task queue. Workers take jobs out of class queues without consumers within minutes; this
+/// is for classes that no worker knows of any more.
+pub const FORWARDED_TTL_MS: u32 = 24 * 3600 * 1000;
 
 /// The AMQP `type` of each kind of body.
 pub const TYPE_TASK: &str = "gpufleet.task";
@@ -173,6 +175,22 @@ pub fn task_queue(pool: &PoolName, priority: Priority) -> String {
 pub fn parse_task_key(key: &str) -> Option<(PoolName, Priority)> {
     let (pool, priority) = key.rsplit_once('.')?;
     Some((pool.parse().ok()?, priority.parse().ok()?))
+}
+
+pub fn forwarded_key(pool: &PoolName, class: ClassKey, priority: Priority) -> String {
+    format!("{pool}.{class}.{priority}")
+}
+
+/// Where jobs of a pool wait for the workers that have a device of the class.
+pub fn forwarded_queue(pool: &PoolName, class: ClassKey, priority: Priority) -> String {
+    format!("{FORWARDED}.{}", forwarded_key(pool, class, priority))
+}
+
+/// The pool, class and priority of a routing key, if it is one of [`forwarded_key`]'s.
+pub fn parse_forwarded_key(key: &str) -> Option<(PoolName, ClassKey, Priority)> {
+    let (rest, priority) = key.rsplit_once('.')?;
+    let (pool, class) = rest.rsplit_once('.')?;
+    Some((pool.parse().ok()?, class.parse().ok()?, priority.parse().ok()?))
 }
 
 pub fn reply_queue(client: &ClientName) -> String {
@@ -242,6 +260,15 @@ mod tests {
             assert_eq!((Speaker::of_events(stranger), Speaker::of_order(stranger)), (None, None));
         }
         assert_eq!(Speaker::of_order(""), None, "an order is not moved by hand, but given again");
+    }
+
+    #[test]
+    fn a_forwarded_key_parses_back_and_is_no_task_key() {
+        let (pool, class) = ("team-a".parse::<PoolName>().unwrap(), "0123456789abcdef".parse().unwrap());
+        let key = forwarded_key(&pool, class, Priority::High);
+        assert_eq!(parse_forwarded_key(&key), Some((pool.clone(), class, Priority::High)));
+        assert_eq!(parse_task_key(&key), None);
+        assert_eq!(parse_forwarded_key(&task_key(&pool, Priority::High)), None);
     }
 
     #[test]

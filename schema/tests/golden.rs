@@ -8,10 +8,10 @@
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use gpufleet_schema::{
-    Arg, AttemptFinished, AttemptState, Batch, BlobDigest, Block, Buffer, Command, Data, DeviceSeen, Dtype, Encoding,
-    Event, Failure, FailureCode, Grid, Inline, JobId, JobInfo, LargeOutputs, Launch, Limits, Number, Order, Output,
-    OutputData, PoolUse, PrintfOutput, Priority, Program, RanOn, Reply, Requires, Selection, SigningKey, Started,
-    Submitted, Task, Timings, UtilizationBy, Verdict, WorkerSeen, encoding,
+    Announcement, Arg, AttemptFinished, AttemptState, Batch, BlobDigest, Block, Buffer, Command, Data, DeviceClass,
+    DeviceSeen, Dtype, Encoding, Event, Failure, FailureCode, Grid, Inline, JobId, JobInfo, LargeOutputs, Launch,
+    Limits, Number, Order, Output, OutputData, PoolUse, PrintfOutput, Priority, Program, RanOn, Reply, Requires,
+    Selection, SigningKey, Started, Submitted, Task, Timings, UtilizationBy, Verdict, WorkerSeen, encoding,
 };
 
 fn id(last: u8) -> JobId {
@@ -453,12 +453,19 @@ fn a_person_may_write_numbers_and_leave_out_what_has_a_default() {
     assert_eq!(special, Number::Float(f64::INFINITY));
 }
 
+fn announcement() -> Announcement {
+    let small = DeviceClass::new("NVIDIA L4", [8, 9], 24 << 30, false);
+    let large = DeviceClass::new("NVIDIA H200", [9, 0], 141 << 30, true);
+    Announcement { pools: vec!["default".parse().unwrap(), "team-a".parse().unwrap()], classes: vec![small, large] }
+}
+
 #[test]
 fn orders_of_version_1_read_as_they_always_did() {
     let labels = BTreeMap::from([("team".to_owned(), "vision".to_owned())]);
     let orders = [
         ("order-cancel", Command::Cancel(Selection { jobs: vec![id(1), id(2)], labels })),
         ("order-drain", Command::Drain { worker: "golden-worker".parse().unwrap() }),
+        ("order-announce", Command::Announce(announcement())),
         ("order-mark", Command::Mark { id: "0190a5b8-7c00-7000-8000-0000000000ff".parse().unwrap() }),
     ];
     for (name, command) in orders {

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use gpufleet::{Fleet, JobError, QueueKind, SubmitError};
+use gpufleet::{JobError, SubmitError};
 use gpufleet_local::{QueueKind as FleetKind, Signal};
 use gpufleet_schema::{
     AttemptState, ClientName, Encoding, JobId, JobState, PoolName, Priority,

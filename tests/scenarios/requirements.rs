@@ -29,17 +29,16 @@ async fn jobs_find_the_worker_that_fits() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_that_fit_nowhere_fail_with_what_the_workers_have() {
     let ground = Ground::shared("fits-nowhere").await;
-    let small = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
-    let large = ground.worker_in(&[], &[(CAPABILITY, "9.0")]).await;
+    let _small = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
+    let _large = ground.worker_in(&[], &[(CAPABILITY, "9.0")]).await;
     let fleet = ground.client().await;
-    // As many as there are workers: each could go back to the worker that it came from, over and over.
     let job = || kernels::doubles(&[1.0]).requires_compute_capability(12, 0);
     let mut handles = [fleet.submit(job()).await.unwrap(), fleet.submit(job()).await.unwrap()];
     for handle in &mut handles {
         let error = handle.wait(WAIT).await.unwrap_err();
         let failure = error.failure().unwrap();
         assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::RequirementsNotMet));
-        for part in ["has compute capability 12.0", small.name(), large.name(), "8.0", "9.0"] {
+        for part in ["has compute capability 12.0; they have: 1 × ", "(compute capability 8.0,", "(compute capability 9.0,"] {
             assert!(failure.message.contains(part), "{part}: {}", failure.message);
         }
     }
@@ -47,22 +46,58 @@ async fn jobs_that_fit_nowhere_fail_with_what_the_workers_have() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_starts_again_under_another_name_does_not_stand_for_one_that_was_never_asked() {
+async fn a_forwarded_job_waits_for_the_only_worker_that_fits_while_that_is_busy() {
     let ground = Ground::shared("fits-busy").await;
     let large = ground.worker_in(&["--prefetch", "1", "--jobs-per-device", "1"], &[(CAPABILITY, "9.0")]).await;
     let fleet = ground.client().await;
     large.pause_executors();
-    let busy = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
-    ground.poll_job("running", busy.id(), |job| job.state == JobState::Running).await;
-    let small = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
-    let mut handle = fleet.submit(kernels::doubles(&[1.0]).requires_compute_capability(9, 0)).await.unwrap();
-    ground.poll_log("that it does not fit", &small, "passed on").await;
-    assert_eq!(small.stop(Signal::Terminate).await, Some(0));
-    let again = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
-    ground.poll_log("that it still does not fit", &again, "hops=6").await;
+    // One runs, and one lies with the worker from each of its two queues.
+    let (mut handles, mut requires) = (Vec::new(), None);
+    for _ in 0..6 {
+        let job = kernels::doubles(&[1.0]).requires_compute_capability(9, 0);
+        handles.push(fleet.submit(job).await.unwrap());
+        if requires.is_none() {
+            let running = handles[0].id();
+            ground.poll_job("running", running, |job| job.state == JobState::Running).await;
+            requires = Some(ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await);
+        }
+    }
+    let small = requires.expect("it was started with the first job");
+    ground.poll_log("a job that does not fit", &small, "job does not fit here, forwarded").await;
+    assert_eq!(small.stop(Signal::Terminate).await, Some(0), "what it has forwarded does not need it");
     large.resume_executors();
-    assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), large.name());
-    ground.check_history(2).await;
+    for handle in &mut handles {
+        assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), large.name());
+    }
+    ground.check_history(6).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_whose_class_has_lost_its_only_worker_comes_back_and_runs_on_a_later_one_that_fits() {
+    let ground = Ground::shared("fits-lost").await;
+    let small = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
+    let lost = ground.worker_in(&[], &[(CAPABILITY, "9.0")]).await;
+    let fleet = ground.client().await;
+    lost.pause_executors();
+    let mut handles = Vec::new();
+    for _ in 0..4 {
+        let job = kernels::doubles(&[1.0]).requires_compute_capability(9, 0);
+        handles.push(fleet.submit(job).await.unwrap());
+    }
+    ground.poll_log("a forwarded job", &small, "job does not fit here, forwarded").await;
+    for handle in &handles {
+        ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    }
+    lost.kill9().await.unwrap();
+    ground.poll_log("that the class has no worker", &small, "jobs taken out: their device class has no worker").await;
+    ground.poll_log("that the job waits", &small, "job fits no worker that is there, it waits").await;
+    // Of another class: nothing that consumes the first one's queue.
+    let later = ground.worker_in(&[], &[(CAPABILITY, "9.0"), (MEMORY, "1GiB")]).await;
+    for handle in &mut handles {
+        let result = handle.wait(WAIT).await.unwrap();
+        assert_eq!((result.ran_on.unwrap().worker.as_str(), result.attempt), (later.name(), 2));
+    }
+    ground.check_history(4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -86,15 +121,15 @@ async fn a_job_too_large_for_one_worker_goes_to_one_that_can_hold_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_too_large_for_all_workers_fails_with_the_numbers() {
     let ground = Ground::shared("holds-nowhere").await;
-    let first = ground.worker_in(&[], &[(MEMORY, "64MiB")]).await;
-    let second = ground.worker_in(&[], &[(MEMORY, "128MiB")]).await;
+    let _first = ground.worker_in(&[], &[(MEMORY, "64MiB")]).await;
+    let _second = ground.worker_in(&[], &[(MEMORY, "128MiB")]).await;
     let fleet = ground.client().await;
     let job = kernels::doubles(&[1.0]).zeros("room", Dtype::U8, [1 << 30]);
     let error = fleet.submit(job).await.unwrap().wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
-    for part in [first.name(), second.name(), &(64 << 20).to_string(), &(128 << 20).to_string()] {
-        assert!(failure.message.contains(part), "{part}: {}", failure.message);
+    for part in [format!("{} bytes)", 64 << 20), format!("{} bytes)", 128 << 20)] {
+        assert!(failure.message.contains(&part), "{part}: {}", failure.message);
     }
     ground.check_history(1).await;
 }

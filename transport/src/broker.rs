@@ -2,12 +2,13 @@
 
 use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{ClientName, MessageId, Order, PoolName, topology::Speaker};
+use gpufleet_schema::{ClassKey, ClientName, MessageId, Order, PoolName, topology::Speaker};
 use tokio::sync::watch;
 use tokio_util::sync::DropGuard;
 
 use crate::{
-    BrokerUrl, ConnectError, Consumer, DeclareError, Message, Options, PublishError, QueueDepth, QueueError, State,
+    BrokerUrl, ConnectError, Consumer, DeclareError, Delivery, Message, Options, PublishError, QueueDepth, QueueError,
+    State,
     consumer::Start,
     link::Link,
     order,
@@ -70,6 +71,18 @@ impl Broker {
     /// workers declare. Cancelling is harmless.
     pub async fn declare_reply_queue(&self, client: &ClientName) -> Result<(), DeclareError> {
         topology::declare(&self.inner.link, &Declaration::Replies(client.clone())).await
+    }
+
+    /// Declares a pool's queues for jobs that are forwarded to a device class. Needs [`Broker::declare_base`] once before. Cancelling leaves
+    /// a part declared.
+    pub async fn declare_forwarded(&self, pool: &PoolName, class: ClassKey) -> Result<(), DeclareError> {
+        topology::declare(&self.inner.link, &Declaration::Forwarded(pool.clone(), class)).await
+    }
+
+    /// Takes up to `messages_max` messages out of a queue without becoming its consumer; none where there is no such queue. Cancelled, the
+    /// broker delivers those again that had come.
+    pub async fn get(&self, queue: &str, messages_max: u16) -> Result<Vec<Delivery>, QueueError> {
+        topology::get(&self.inner.link, queue, messages_max).await
     }
 
     /// Looks at a queue; `None` where there is none of that name. Cancelling is harmless.

@@ -1,21 +1,22 @@
 //! Declaring what [`gpufleet_schema::topology`] names.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use gpufleet_schema::{ClientName, PoolName, Priority, topology as names};
+use gpufleet_schema::{ClassKey, ClientName, PoolName, Priority, topology as names};
 use lapin::{
     Channel, ExchangeKind,
-    options::{ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions},
+    options::{BasicGetOptions, ExchangeDeclareOptions, QueueBindOptions, QueueDeclareOptions, QueueDeleteOptions},
     types::{AMQPValue, FieldTable},
 };
 use tokio::time::Instant;
 use tracing::debug;
 
 use crate::{
-    DeclareError, QueueError, QueueKind,
+    DeclareError, Delivery, QueueError, QueueKind,
     link::{Link, NoSession, OpenChannel, is_channel_level, is_not_found, missing_exchange, reason_of},
 };
 
+mod forwarded;
 mod mismatch;
 
 /// What a passive look at a queue tells.
@@ -42,6 +43,8 @@ pub(crate) enum Declaration {
     Ledger,
     Pool(PoolName),
     Replies(ClientName),
+    /// A pool's queues for jobs that are forwarded to a device class.
+    Forwarded(PoolName, ClassKey),
 }
 
 /// One step of a declaration, with the name that errors call it by.
@@ -66,6 +69,9 @@ impl Declaration {
         if let Some(client) = below(names::REPLIES) {
             return client.parse().ok().map(Self::Replies);
         }
+        if let Some(key) = below(names::FORWARDED) {
+            return names::parse_forwarded_key(key).map(|(pool, class, _)| Self::Forwarded(pool, class));
+        }
         if [names::LEDGER_QUEUE, names::DROPPED_QUEUE, names::DEAD_QUEUE].contains(&queue) {
             return Some(Self::Ledger);
         }
@@ -80,6 +86,7 @@ impl Declaration {
             Self::Ledger => "exchanges and queues of the ledger".to_owned(),
             Self::Pool(pool) => format!("pool {pool}"),
             Self::Replies(client) => format!("reply queue of {client}"),
+            Self::Forwarded(pool, class) => format!("queues of pool {pool} for device class {class}"),
         }
     }
 
@@ -91,6 +98,7 @@ impl Declaration {
                 Priority::ALL.into_iter().flat_map(|priority| task_queue(pool, priority, kind)).collect()
             }
             Self::Replies(client) => reply_queue(client),
+            Self::Forwarded(pool, class) => forwarded::steps(pool, *class, kind),
         }
     }
 
@@ -106,7 +114,7 @@ impl Declaration {
         match self {
             Self::Base => queue == names::CONTROL_QUEUE || Self::Ledger.has_subscriber(queue),
             Self::Ledger => queue == names::LEDGER_QUEUE || queue == names::DROPPED_QUEUE,
-            Self::Pool(_) | Self::Replies(_) => true,
+            Self::Pool(_) | Self::Replies(_) | Self::Forwarded(..) => true,
         }
     }
 }
@@ -170,6 +178,22 @@ pub(crate) async fn depth(link: &Link, queue: &str) -> Result<Option<QueueDepth>
     let found =
         ask(link, queue, async |channel| channel.queue_declare(queue.into(), options, FieldTable::default()).await);
     Ok(found.await?.map(|queue| QueueDepth { messages: queue.message_count(), consumers: queue.consumer_count() }))
+}
+
+/// Takes up to `messages_max` messages out of a queue without subscribing to it, so that the broker counts no consumer. Cancelled or
+/// failed, the broker delivers those again that had come.
+pub(crate) async fn get(link: &Link, queue: &str, messages_max: u16) -> Result<Vec<Delivery>, QueueError> {
+    let got = ask(link, queue, async |channel| {
+        let channel = Arc::new(channel);
+        let mut deliveries = Vec::new();
+        while deliveries.len() < usize::from(messages_max) {
+            let options = BasicGetOptions { no_ack: false };
+            let Some(message) = channel.basic_get(queue.into(), options).await? else { break };
+            deliveries.push(Delivery::new(message.delivery, Arc::clone(&channel)));
+        }
+        Ok(deliveries)
+    });
+    Ok(got.await?.unwrap_or_default())
 }
 
 /// Deletes a queue with all that is in it; one that isn't there is fine. Cancelled, it may or may not have happened.
@@ -389,6 +413,7 @@ mod tests {
             Declaration::Ledger,
             Declaration::Pool("team-a".parse().unwrap()),
             Declaration::Replies("anna_1".parse().unwrap()),
+            Declaration::Forwarded("team-a".parse().unwrap(), "0123456789abcdef".parse().unwrap()),
         ];
         for declaration in all {
             let steps = declaration.steps(QueueKind::Quorum);

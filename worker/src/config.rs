@@ -136,7 +136,7 @@ pub struct Options {
     cache_size: Size,
 
     /// The blob store: a folder that producers see as well, where arrays wait that no message carries. Whoever may write there may store
-    /// some, and whoever knows an array's digest may read it. Without it, jobs that bring or return such arrays are passed on to other workers
+    /// some, and whoever knows an array's digest may read it. Without it, jobs that bring or return such arrays are forwarded to other workers
     #[arg(long, value_name = "FOLDER", env = env::BLOBS)]
     blobs: Option<PathBuf>,
 

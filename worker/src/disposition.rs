@@ -6,7 +6,7 @@ use gpufleet_schema::{
     topology::{Rung, retry_rung},
 };
 
-use crate::way::Way;
+use crate::forwarding::{Destination, ForwardingHistory};
 
 /// How an attempt ended, as its runner saw it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,10 +34,10 @@ pub enum Ending {
     Cancelled {
         reason: String,
     },
-    /// No device of this worker can run it, and another's may: the way that it has come, and how long it waits before the next hop.
-    Misfit {
-        way: Way,
-        wait: Option<Rung>,
+    /// No device of this worker can run it, and another's may.
+    Forwarded {
+        history: ForwardingHistory,
+        to: Destination,
     },
     /// It did not start and is as it was: the worker is leaving or has too much of its queue, or the broker has taken the message back.
     HandedBack,
@@ -46,7 +46,7 @@ pub enum Ending {
 impl Ending {
     /// Whether a cancellation still changes anything: what has an outcome of its own keeps it.
     pub fn can_be_cancelled(&self) -> bool {
-        matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Unavailable { .. } | Self::Misfit { .. })
+        matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Unavailable { .. } | Self::Forwarded { .. })
     }
 }
 
@@ -66,8 +66,8 @@ pub enum Disposition {
     Final { state: AttemptState, failure: Option<Failure>, dead_letter: Option<String> },
     /// Publish it again as a message of its own, with this behind it, at once or after a wait, and record the lost attempt.
     Again { past: Past, failure: Failure, after: Option<Rung> },
-    /// To another worker of its pool, at once or after a wait, as if it had not come; with the way that it has come.
-    PassOn { way: Way, after: Option<Rung> },
+    /// To other workers of its pool, as if it had not come.
+    Forward { history: ForwardingHistory, to: Destination },
     /// Back to the queue, as if it had not come.
     HandBack,
 }
@@ -78,7 +78,7 @@ impl Disposition {
         match self {
             Self::Final { state, .. } => Some(*state),
             Self::Again { .. } => Some(AttemptState::Lost),
-            Self::PassOn { .. } | Self::HandBack => None,
+            Self::Forward { .. } | Self::HandBack => None,
         }
     }
 }
@@ -118,7 +118,7 @@ pub fn dispose(ending: Ending, past: Past, attempts_max: u32, delivery_count: u6
             let failure = Failure::new(Verdict::User, FailureCode::Cancelled, reason);
             Disposition::Final { state: AttemptState::Cancelled, failure: Some(failure), dead_letter: None }
         }
-        Ending::Misfit { way, wait } => Disposition::PassOn { way, after: wait },
+        Ending::Forwarded { history, to } => Disposition::Forward { history, to },
         Ending::HandedBack => Disposition::HandBack,
     }
 }

@@ -11,7 +11,7 @@ use gpufleet::schema::{
     ClientName, PoolName,
     topology::{
         CONTROL_CLIENT, CONTROL_OPERATOR, CONTROL_QUEUE, CONTROL_WORKER, DEAD, DROPPED_EXCHANGE, EVENTS_CLIENT,
-        EVENTS_WORKER, LEDGER_QUEUE, REPLIES, RETRY_LADDER, TASKS, UNCLAIMED_EXCHANGE,
+        EVENTS_WORKER, FORWARDED, LEDGER_QUEUE, REPLIES, RETRY_LADDER, TASKS, UNCLAIMED_EXCHANGE,
     },
 };
 
@@ -70,6 +70,8 @@ const PREFIX: &str = "gpufleet\\.v1\\.";
 /// What pools' names are made of.
 const ANY_POOL: &str = "[A-Za-z0-9_-]+";
 const PRIORITIES: &str = "(high|normal|low)";
+/// What names of device classes are made of.
+const DEVICE_CLASS: &str = "[0-9a-f]{16}";
 /// What follows the last dash of a client's name.
 const CLIENT_WORD: &str = "[A-Za-z0-9_]+";
 
@@ -170,14 +172,14 @@ impl Rights {
     }
 
     fn add_worker(&mut self, pools: &str) {
-        let queues = below(TASKS, &keys_of(pools));
+        let queues = [below(TASKS, &keys_of(pools)), below(FORWARDED, &forwarded_keys_of(pools))];
         let ladder = RETRY_LADDER.map(|rung| escaped(rung.name));
         let shared = [UNCLAIMED_EXCHANGE, DROPPED_EXCHANGE, DEAD, LEDGER_QUEUE, CONTROL_QUEUE, CONTROL_WORKER];
-        let exchanges = [TASKS, REPLIES, EVENTS_WORKER];
+        let exchanges = [TASKS, FORWARDED, REPLIES, EVENTS_WORKER];
         let bound = [EVENTS_CLIENT, CONTROL_OPERATOR, CONTROL_CLIENT];
         for names in [&mut self.configure, &mut self.write, &mut self.read] {
             names.extend(shared.map(escaped).into_iter().chain(exchanges.map(escaped)).chain(ladder.clone()));
-            names.insert(queues.clone());
+            names.extend(queues.clone());
         }
         for names in [&mut self.configure, &mut self.read] {
             names.extend(bound.map(escaped));
@@ -185,6 +187,9 @@ impl Rights {
         let tasks = self.keys(TASKS);
         tasks.write.insert(keys_of(pools));
         tasks.read.insert(keys_of(pools));
+        let forwarded = self.keys(FORWARDED);
+        forwarded.write.insert(forwarded_keys_of(pools));
+        forwarded.read.insert(forwarded_keys_of(pools));
         self.keys(REPLIES).write.insert(ANY_POOL.to_owned());
     }
 
@@ -223,6 +228,10 @@ fn some(pools: &[PoolName], role: Role) -> Result<String, Complaint> {
 
 fn keys_of(pools: &str) -> String {
     format!("{pools}\\.{PRIORITIES}")
+}
+
+fn forwarded_keys_of(pools: &str) -> String {
+    format!("{pools}\\.{DEVICE_CLASS}\\.{PRIORITIES}")
 }
 
 fn below(name: &str, rest: &str) -> String {

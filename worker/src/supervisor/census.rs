@@ -1,17 +1,19 @@
-//! How many consumers queues have, as the broker counts them.
+//! What the broker says about queues: how many messages wait in them, and how many consumers they have.
 //!
-//! Each question takes a channel, and a list can have a thousand jobs that want to know the same: there is one question at a time, and its
-//! answer is for all who came before it was asked.
+//! Each question takes a channel, and a thousand jobs may want to know the same. So there is one question at a time, and an answer is good
+//! for a second. A job that is forwarded by an answer that is no longer true waits in its queue until it is taken out again.
 
 use std::{
     collections::HashMap,
     time::{Duration, Instant},
 };
 
+use gpufleet_transport::QueueDepth;
 use tokio::{sync::Mutex, time::timeout};
 
-/// Where the broker does not answer, a job's hops alone decide.
-const TOLD_WITHIN: Duration = Duration::from_secs(2);
+/// A broker that does not answer within this time is taken to know nothing of the queue.
+const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
+const GOOD_FOR: Duration = Duration::from_secs(1);
 
 /// The last answers, by queue.
 #[derive(Debug, Default)]
@@ -20,23 +22,21 @@ pub(super) struct Census(Mutex<HashMap<String, Answer>>);
 #[derive(Debug, Clone, Copy)]
 struct Answer {
     asked: Instant,
-    consumers: Option<u32>,
+    depth: Option<QueueDepth>,
 }
 
 impl Census {
-    /// What `ask` says, or said to another who asked about this queue after this one came here.
-    pub(super) async fn consumers(&self, queue: &str, ask: impl Future<Output = Option<u32>>) -> Option<u32> {
-        let came = Instant::now();
+    /// The answer to `ask`, or the last one about this queue if that is fresh.
+    pub(super) async fn depth(&self, queue: &str, ask: impl Future<Output = Option<QueueDepth>>) -> Option<QueueDepth> {
         let mut answers = self.0.lock().await;
-        if let Some(answer) = answers.get(queue).filter(|answer| answer.asked >= came) {
-            return answer.consumers;
+        answers.retain(|_, answer| answer.asked.elapsed() < GOOD_FOR);
+        if let Some(answer) = answers.get(queue) {
+            return answer.depth;
         }
         let asked = Instant::now();
-        let consumers = timeout(TOLD_WITHIN, ask).await.ok().flatten();
-        // Queues are named by messages: what nobody waits for any more goes.
-        answers.retain(|_, answer| answer.asked.elapsed() < TOLD_WITHIN);
-        answers.insert(queue.to_owned(), Answer { asked, consumers });
-        consumers
+        let depth = timeout(ANSWERED_WITHIN, ask).await.ok().flatten();
+        answers.insert(queue.to_owned(), Answer { asked, depth });
+        depth
     }
 }
 
@@ -50,17 +50,16 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn many_who_want_to_know_ask_one_question_and_nobody_hears_an_answer_of_before() {
+    async fn many_who_want_to_know_ask_one_question() {
         let (census, asked) = (Census::default(), AtomicU32::new(0));
         let ask = async || {
             yield_now().await;
-            Some(asked.fetch_add(1, Ordering::SeqCst))
+            Some(QueueDepth { messages: 0, consumers: asked.fetch_add(1, Ordering::SeqCst) })
         };
-        let first = join_all((0..1000).map(|_| census.consumers("a", ask()))).await;
-        assert!(asked.load(Ordering::SeqCst) <= 2, "one, and one for those who came while it was asked");
-        assert!(first.iter().all(Option::is_some));
-        let before = asked.load(Ordering::SeqCst);
-        assert_eq!(census.consumers("a", ask()).await, Some(before), "it came after the last question");
-        assert_eq!(census.consumers("b", async { None }).await, None);
+        let answers = join_all((0..1000).map(|_| census.depth("a", ask()))).await;
+        // More than one if the machine is so busy that an answer is a second old.
+        assert!(asked.load(Ordering::SeqCst) < 100);
+        assert!(answers.iter().all(Option::is_some));
+        assert_eq!(census.depth("b", async { None }).await, None);
     }
 }

@@ -5,7 +5,10 @@ use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, info, warn};
 
 use super::{Supervisor, arrays::Returned, clock::unix_ms, envelope::Envelope, output_room::OutputRoom};
-use crate::disposition::{Disposition, Past, dispose};
+use crate::{
+    disposition::{Disposition, Past, dispose},
+    forwarding::Destination,
+};
 
 pub(super) struct Concluded<'a, 'b> {
     pub(super) task: &'b Task<'a>,
@@ -55,7 +58,7 @@ impl Supervisor {
                 let retry_at_ms = after.map(|rung| now_ms + i64::from(rung.seconds) * 1000);
                 (AttemptState::Lost, Some(failure.clone()), retry_at_ms)
             }
-            Disposition::HandBack | Disposition::PassOn { .. } => return None,
+            Disposition::HandBack | Disposition::Forward { .. } => return None,
         };
         Some(Event::AttemptFinished(AttemptFinished {
             job_id: job.task.job_id,
@@ -134,8 +137,12 @@ fn tell(disposition: &Disposition, task: &Task<'_>, envelope: &Envelope) {
             let seconds = after.map_or(0, |rung| rung.seconds);
             warn!(%job_id, attempt, losses, unavailable, seconds, reason = failure.message, "job is tried again");
         }
-        Disposition::PassOn { way, .. } => {
-            info!(%job_id, hops = way.hops(), met = way.fleet(), "job does not fit here, passed on");
+        Disposition::Forward { history, to: Destination::Class(class) } => {
+            info!(%job_id, %class, forwards = history.forwards, "job does not fit here, forwarded");
+        }
+        Disposition::Forward { history, to: Destination::Later(rung) } => {
+            let (waits, seconds) = (history.waits, rung.seconds);
+            info!(%job_id, waits, seconds, "job fits no worker that is there, it waits");
         }
         Disposition::HandBack => debug!(%job_id, "job handed back"),
     }

@@ -11,7 +11,7 @@ mod spare;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use gpufleet_schema::{DeviceSeen, PoolUse, RanOn, UtilizationBy, WorkerName};
+use gpufleet_schema::{DeviceClass, DeviceSeen, PoolUse, RanOn, UtilizationBy, WorkerName};
 use tokio::sync::watch;
 use tracing::info;
 
@@ -39,6 +39,8 @@ const SPARE_DEVICE_BYTES_MIN: u64 = 16 << 30;
 pub(super) struct DeviceSlot {
     pub(super) id: DeviceId,
     pub(super) info: DeviceInfo,
+    /// What forwarding knows of it.
+    pub(super) class: DeviceClass,
     /// By pool: the executor of the moment, `None` while the next one starts.
     executors: Vec<watch::Receiver<Option<Arc<Executor>>>>,
     sick: watch::Receiver<Option<String>>,
@@ -79,7 +81,9 @@ impl DeviceSlot {
             }
         }
         let sick = home.sick.subscribe();
-        Self { id, info, executors, sick, activity: Activity::new(config.pools.len()) }
+        let (major, minor) = info.compute_capability;
+        let class = DeviceClass::new(&info.name, [major, minor], info.memory_bytes, config.blobs.is_some());
+        Self { id, info, class, executors, sick, activity: Activity::new(config.pools.len()) }
     }
 
     /// Resolves when every pool has its executor here, or the device is found sick.

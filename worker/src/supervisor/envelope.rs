@@ -4,20 +4,24 @@ use std::sync::OnceLock;
 
 use gpufleet_schema::{
     ClientName, Encoding, JobId, PoolName, Priority,
-    bounds::MESSAGE_BYTES_MAX,
+    bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
     topology::{
-        HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_UNAVAILABLE, HEADER_USER, REPLIES, parse_task_key,
+        FORWARDED, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_UNAVAILABLE, HEADER_USER, REPLIES,
+        parse_task_key,
     },
 };
-use gpufleet_transport::{Acker, Delivery, Properties};
+use gpufleet_transport::{Acker, Death, Delivery, Properties};
 use tokio::time::Instant;
 
 use super::{clock::Received, intake::Lane, load::Carried};
-use crate::{disposition::Past, scheduler::PoolId, way::Way};
+use crate::{disposition::Past, forwarding::ForwardingHistory, scheduler::PoolId};
 
 /// No job has as many attempts. Producers can write any number into a header, and one beyond the ledger's integers would cost the job
 /// its record.
 const ATTEMPT_MAX: u32 = 1_000_000;
+
+/// The broker's word for a message that was delivered more often than its queue allows.
+const DELIVERED_TOO_OFTEN: &str = "delivery_limit";
 
 /// A task message without its body.
 #[derive(Debug)]
@@ -31,8 +35,7 @@ pub(super) struct Envelope {
     /// deliver again. Numbers may be skipped; none is used twice for the same message.
     pub(super) attempt: u32,
     pub(super) past: Past,
-    /// Whom it has met that had no device for it.
-    pub(super) way: Way,
+    pub(super) forwarding: ForwardingHistory,
     /// How often the message was delivered before.
     pub(super) delivery_count: u64,
     /// It was delivered before, and the broker does not say how often. Such a message is not worked on but goes back as a copy that
@@ -53,18 +56,21 @@ impl Envelope {
         let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
         let redelivered = delivery.redelivered;
         let uncounted = redelivered && !delivery.counted;
+        let forgotten = Forgotten::by(&delivery.deaths());
         let (body, properties, acker) = delivery.into_parts();
         // A message that a dead-letter replay put straight into the queue has no key of ours; the queue says the same.
         let (pool, priority) = parse_task_key(&routing_key).unwrap_or((lane.pool, lane.priority));
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
         let envelope = Self {
-            attempt: attempt(count(HEADER_ATTEMPT), redeliveries),
+            attempt: attempt(count(HEADER_ATTEMPT), redeliveries.saturating_add(forgotten.attempts)),
             past: Past {
                 losses: count(HEADER_LOSSES).unwrap_or(0),
                 unavailable: count(HEADER_UNAVAILABLE).unwrap_or(0),
             },
-            way: Way::of(&properties),
-            delivery_count: redeliveries.saturating_add(count(HEADER_DELIVERIES).unwrap_or(0).into()),
+            forwarding: ForwardingHistory::read(&properties),
+            delivery_count: redeliveries
+                .saturating_add(count(HEADER_DELIVERIES).unwrap_or(0).into())
+                .saturating_add(forgotten.deliveries),
             uncounted,
             redelivered,
             acker,
@@ -132,6 +138,26 @@ impl Envelope {
     }
 }
 
+/// What the broker no longer counts of a job that it took out of a class queue: how often it was delivered there. No attempt has a number
+/// twice, so the next one's lies beyond all of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Forgotten {
+    attempts: u64,
+    deliveries: u64,
+}
+
+impl Forgotten {
+    fn by(deaths: &[Death]) -> Self {
+        // The latest comes first, and workers publish a job again without them.
+        let Some(death) = deaths.first().filter(|death| death.queue.starts_with(FORWARDED)) else {
+            return Self::default();
+        };
+        // More than the 20 after which the broker takes it out.
+        let beyond = 2 * DELIVERIES_MAX;
+        Self { attempts: beyond, deliveries: if death.reason == DELIVERED_TOO_OFTEN { beyond } else { 0 } }
+    }
+}
+
 /// A header that can't be right counts for nothing.
 fn attempt(header: Option<u32>, redeliveries: u64) -> u32 {
     let first = header.filter(|attempt| (1..=ATTEMPT_MAX).contains(attempt)).unwrap_or(1);
@@ -142,6 +168,18 @@ fn attempt(header: Option<u32>, redeliveries: u64) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_job_that_comes_back_from_a_class_queue_has_a_new_attempt_and_is_poison_if_it_was_delivered_too_often() {
+        let death = |queue: &str, reason: &str| Death { queue: queue.to_owned(), reason: reason.to_owned() };
+        let class = "gpufleet.v1.forwarded.default.0123456789abcdef.low";
+        let by = |deaths: &[Death]| Forgotten::by(deaths);
+        assert_eq!(by(&[]), Forgotten::default());
+        assert_eq!(by(&[death("gpufleet.v1.retry.1", "expired")]), Forgotten::default());
+        assert_eq!(by(&[death(class, "expired")]), Forgotten { attempts: 30, deliveries: 0 });
+        let poison = by(&[death(class, "delivery_limit")]);
+        assert!(poison.deliveries > DELIVERIES_MAX);
+    }
 
     #[test]
     fn an_attempt_is_counted_from_the_header_on_unless_that_can_not_be_right() {

@@ -2,21 +2,57 @@
 
 use std::sync::Arc;
 
-use gpufleet_schema::{PoolName, Priority};
+use gpufleet_schema::{
+    ClassKey, PoolName, Priority,
+    topology::{forwarded_queue, task_queue},
+};
 use gpufleet_transport::{Consumer, Incoming};
 use tokio::sync::watch;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tracing::{info, warn};
 
 use super::Supervisor;
-use crate::scheduler::{Event, PoolId, prefetch::is_hoard};
+use crate::{
+    config::PoolSpec,
+    scheduler::{Event, PoolId, prefetch::is_hoard},
+};
 
 /// The queue that messages come from.
 #[derive(Debug, Clone)]
 pub(super) struct Lane {
+    /// Its place among all of the worker's queues.
+    pub(super) index: usize,
     pub(super) id: PoolId,
     pub(super) pool: PoolName,
     pub(super) priority: Priority,
+    /// It has the jobs that were forwarded to a class of this worker's devices.
+    pub(super) class: Option<ClassKey>,
+}
+
+/// The queues that a worker with devices of these classes consumes: the pools' own come first.
+pub(super) fn lanes(pools: &[PoolSpec], classes: &[ClassKey]) -> Vec<Lane> {
+    let of_classes = [None].into_iter().chain(classes.iter().copied().map(Some));
+    let all = of_classes.flat_map(|class| {
+        let pools = (0..).map(PoolId).zip(pools);
+        pools.flat_map(move |(id, pool)| Priority::ALL.map(|priority| (class, id, pool, priority)))
+    });
+    let lane = |(index, (class, id, pool, priority)): (usize, (_, _, &PoolSpec, _))| Lane {
+        index,
+        id,
+        pool: pool.name.clone(),
+        priority,
+        class,
+    };
+    all.enumerate().map(lane).collect()
+}
+
+impl Lane {
+    pub(super) fn name(&self) -> String {
+        match self.class {
+            None => task_queue(&self.pool, self.priority),
+            Some(class) => forwarded_queue(&self.pool, class, self.priority),
+        }
+    }
 }
 
 /// Ends when `stop` is cancelled and everything that was already sent here has been passed on.

@@ -130,8 +130,10 @@ impl Supervisor {
         let admitted = match job.queue_limit.unless_expired(waiting).await?.ok_or_else(cancelled)? {
             Ok(admitted) => admitted,
             Err(Denied::HandedBack) => return Err(Ending::HandedBack),
-            Err(Denied::PassedOn) => return Err(self.misfit(&job.task, envelope).await),
-            Err(Denied::TooLarge(too_large)) => return Err(self.too_large(too_large, &job.task, envelope).await),
+            Err(Denied::PassedOn) => return Err(self.unmet_requirements(&job.task, job.needs_store, envelope).await),
+            Err(Denied::TooLarge(too_large)) => {
+                return Err(self.too_large(too_large, &job.task, job.needs_store, envelope).await);
+            }
         };
         if !envelope.is_live() {
             // The broker has taken the message back while it waited here: it comes again, to us or to another.

@@ -30,6 +30,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Load {
     began: Instant,
+    /// By queue, as in [`Inner::queues`].
+    served: Vec<Served>,
     inner: SharedState<Inner>,
     changed: Notify,
 }
@@ -38,6 +40,13 @@ pub(super) struct Load {
 struct Inner {
     prefetch: Prefetch,
     queues: Vec<Tally>,
+}
+
+/// The pool and priority of a queue.
+#[derive(Debug, Clone, Copy)]
+struct Served {
+    pool: PoolId,
+    priority: Priority,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -72,20 +81,21 @@ const PACE: Duration = Duration::from_millis(10);
 const TICK: Duration = Duration::from_millis(250);
 
 impl Load {
-    pub(super) fn new(config: &Config, places: u32) -> Arc<Self> {
+    pub(super) fn new(config: &Config, lanes: &[Lane], places: u32) -> Arc<Self> {
         let limits = PrefetchLimits {
             messages_max: config.prefetch,
             bytes_max: config.prefetch_bytes,
             message_bytes_max: MESSAGE_BYTES_MAX as u64,
         };
-        let queues = config.pools.len() * Priority::ALL.len();
+        let served: Vec<_> = lanes.iter().map(|lane| Served { pool: lane.id, priority: lane.priority }).collect();
+        let queues = served.len();
         let inner = Inner { prefetch: Prefetch::new(limits, queues, places), queues: vec![Tally::default(); queues] };
-        Arc::new(Self { began: Instant::now(), inner: SharedState::new(inner), changed: Notify::new() })
+        Arc::new(Self { began: Instant::now(), served, inner: SharedState::new(inner), changed: Notify::new() })
     }
 
     /// A message has come.
     pub(super) fn carry(self: &Arc<Self>, lane: &Lane) -> Carried {
-        let queue = queue(lane.id, lane.priority);
+        let queue = lane.index;
         let tally = &mut self.lock().queues[queue];
         tally.messages += 1;
         tally.messages_peak = tally.messages_peak.max(tally.messages);
@@ -95,17 +105,18 @@ impl Load {
 
     /// What the queue may send ahead now.
     pub(super) fn prefetch(&self, lane: &Lane) -> u16 {
-        self.lock().prefetch.of(queue(lane.id, lane.priority))
+        self.lock().prefetch.of(lane.index)
     }
 
     pub(super) fn messages(&self, lane: &Lane) -> u32 {
-        self.lock().queues[queue(lane.id, lane.priority)].messages
+        self.lock().queues[lane.index].messages
     }
 
-    /// Messages of all priorities of a pool.
+    /// Messages of all queues of a pool.
     pub(super) fn messages_of(&self, pool: PoolId) -> u32 {
         let inner = self.lock();
-        Priority::ALL.iter().map(|priority| inner.queues[queue(pool, *priority)].messages).sum()
+        let of_pool = self.served.iter().zip(&inner.queues).filter(|(served, _)| served.pool == pool);
+        of_pool.map(|(_, tally)| tally.messages).sum()
     }
 
     fn now_us(&self) -> u64 {
@@ -196,7 +207,8 @@ impl Supervisor {
         let (places, rooms) = (self.admission.places(), self.admission.rooms());
         let now_us = self.load.now_us();
         let mut inner = self.load.lock();
-        let hands = inner.queues.iter_mut().zip(&rooms).map(|(tally, room)| {
+        let hands = inner.queues.iter_mut().zip(&self.load.served).map(|(tally, served)| {
+            let room = rooms[served.room()];
             let hand = tally.in_hand(now_us);
             tally.messages_peak = tally.messages;
             InHand { open: room.open, stuck: room.stuck, ..hand }
@@ -206,8 +218,10 @@ impl Supervisor {
     }
 }
 
-/// The place of a queue among all of the worker's.
-fn queue(pool: PoolId, priority: Priority) -> usize {
-    let lane = Priority::ALL.iter().position(|of_all| *of_all == priority).expect("all priorities are in the list");
-    pool.0 as usize * Priority::ALL.len() + lane
+impl Served {
+    /// Its place among the scheduler's rooms, which are by pool and then by priority.
+    fn room(self) -> usize {
+        let priority = Priority::ALL.iter().position(|of_all| *of_all == self.priority);
+        self.pool.0 as usize * Priority::ALL.len() + priority.expect("all priorities are in the list")
+    }
 }

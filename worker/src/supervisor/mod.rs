@@ -1,6 +1,7 @@
 //! The supervisor: takes messages, decides who runs when and where, replies, and reports. It never loads CUDA.
 
 mod admission;
+mod announcing;
 mod arrays;
 mod census;
 mod clock;
@@ -10,12 +11,12 @@ mod devices;
 mod envelope;
 mod exposition;
 mod footprints;
+mod forwarding;
 mod heartbeat;
 mod in_hand;
 mod intake;
 mod job;
 mod load;
-mod misfit;
 mod orders;
 mod outbox;
 mod output_room;
@@ -28,11 +29,12 @@ mod refusal;
 mod service;
 mod signals;
 mod start;
+mod stranded;
 
 use std::{collections::HashSet, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
 
 use futures::future::{join_all, select_all};
-use gpufleet_schema::{Event, Priority, topology::task_queue};
+use gpufleet_schema::{ClassKey, Event};
 use gpufleet_transport::{BlobError, BlobStore, Broker, ConnectError, DeclareError, EventSink, PublishError, State};
 use tokio::{sync::watch, task::JoinHandle};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -45,7 +47,7 @@ use self::{
     exposition::Exposition,
     footprints::Footprints,
     in_hand::InHand,
-    intake::Lane,
+    intake::{Lane, lanes},
     load::Load,
     orders::Orders,
     ready::ReadyFile,
@@ -58,7 +60,7 @@ use crate::{
     metrics::Metrics,
     nvml,
     quarantine::Quarantine,
-    scheduler::{self, Allowed, PoolId},
+    scheduler::{self, Allowed},
     shared_state::SharedState,
 };
 
@@ -148,10 +150,12 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let has_gpu = devices.iter().any(|slot| !slot.is_emulated());
     let library = config.nvml.clone().filter(|name| has_gpu || name != nvml::LIBRARY);
     let monitor = Monitor::start(library, config.executor_user.clone());
-    let Some(broker) = start::broker(&config, &mut signals).await? else { return Ok(()) };
+    let classes = start::classes(&devices);
+    let Some(broker) = start::broker(&config, &classes, &mut signals).await? else { return Ok(()) };
+    let lanes = lanes(&config.pools, &classes);
     let orders = Orders::new(config.name.clone());
     let events = EventSink::of_worker(broker.clone());
-    let load = Load::new(&config, admission.places());
+    let load = Load::new(&config, &lanes, admission.places());
     let (quarantine, in_hand, footprints, census) = Default::default();
     let supervisor = Arc::new(Supervisor {
         events,
@@ -172,11 +176,16 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         leaving: CancellationToken::new(),
     });
     exposition.is_of(&supervisor);
-    supervisor.serve(&mut signals, ready).await
+    supervisor.serve(&mut signals, ready, lanes).await
 }
 
 impl Supervisor {
-    async fn serve(self: Arc<Self>, signals: &mut Signals, ready: ReadyFile) -> Result<(), WorkerError> {
+    async fn serve(
+        self: Arc<Self>,
+        signals: &mut Signals,
+        ready: ReadyFile,
+        lanes: Vec<Lane>,
+    ) -> Result<(), WorkerError> {
         let handling = TaskTracker::new();
         let following = tokio::spawn(Arc::clone(&self.orders).follow(self.broker.clone()));
         tokio::select! {
@@ -186,7 +195,14 @@ impl Supervisor {
             _ = signals.next() => return Ok(()),
             reason = self.all_devices_lost() => return Err(WorkerError::DevicesLost(reason)),
         }
-        let (intakes, subscribed) = self.open_intakes(&handling);
+        // It stands in the log a moment later.
+        self.orders.roster().hear(self.announcement(), 0);
+        let task_queues = lanes.iter().filter(|lane| lane.class.is_none()).cloned().collect();
+        let (intakes, subscribed) = self.open_intakes(lanes, &handling);
+        let announcing = tokio::spawn(announcing::announce(Arc::clone(&self)));
+        let collecting = stranded::collect(Arc::clone(&self), task_queues);
+        let leaving = self.leaving.clone();
+        let collecting = tokio::spawn(async move { leaving.run_until_cancelled(collecting).await });
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), self.leaving.clone()));
         let watchdog = tokio::spawn(service::feed_watchdog(Arc::clone(&self.admission)));
         let admission = Arc::clone(&self.admission);
@@ -212,12 +228,14 @@ impl Supervisor {
         self.admission.tell(scheduler::Event::Draining);
         let left = async {
             join_all(intakes).await;
+            let _ended = collecting.await;
             handling.close();
             handling.wait().await;
         };
         self.finish_running(left, signals).await;
         // They may be waiting for a broker that is away.
         heartbeat.abort();
+        announcing.abort();
         following.abort();
         self.say_goodbye().await;
         watchdog.abort();
@@ -225,30 +243,44 @@ impl Supervisor {
         end
     }
 
-    /// One consumer for each pool and priority, and whether each has its subscription. Jobs come from those that have: a queue that the broker
+    /// One consumer for each queue, and whether each has its subscription. Jobs come from those that have: a queue that the broker
     /// does not bring up keeps nobody from the others.
-    fn open_intakes(self: &Arc<Self>, handling: &TaskTracker) -> (Vec<JoinHandle<()>>, Vec<watch::Receiver<bool>>) {
+    fn open_intakes(
+        self: &Arc<Self>,
+        lanes: Vec<Lane>,
+        handling: &TaskTracker,
+    ) -> (Vec<JoinHandle<()>>, Vec<watch::Receiver<bool>>) {
         let (mut intakes, mut followers, mut subscribed) = (Vec::new(), Vec::new(), Vec::new());
-        for (id, pool) in (0..).map(PoolId).zip(&self.config.pools) {
-            for priority in Priority::ALL {
-                let lane = Lane { id, pool: pool.name.clone(), priority };
-                let prefetch = self.load.prefetch(&lane);
-                let consumer = self.broker.consume(task_queue(&pool.name, priority), prefetch);
-                subscribed.push(consumer.subscription());
-                let (follower, prefetch) = watch::channel(prefetch);
-                followers.push(follower);
-                intakes.push(tokio::spawn(intake::take(
-                    Arc::clone(self),
-                    consumer,
-                    lane,
-                    prefetch,
-                    self.leaving.clone(),
-                    handling.clone(),
-                )));
-            }
+        for lane in lanes {
+            let prefetch = self.load.prefetch(&lane);
+            let consumer = self.broker.consume(lane.name(), prefetch);
+            subscribed.push(consumer.subscription());
+            let (follower, prefetch) = watch::channel(prefetch);
+            followers.push(follower);
+            let stop = lane.class.map_or_else(|| self.leaving.clone(), |class| self.end_of_class(class));
+            intakes.push(tokio::spawn(intake::take(
+                Arc::clone(self),
+                consumer,
+                lane,
+                prefetch,
+                stop,
+                handling.clone(),
+            )));
         }
         tokio::spawn(Arc::clone(self).follow_load(followers, self.leaving.clone()));
         (intakes, subscribed)
+    }
+
+    /// Cancelled when the last device of the class is out of service, or the worker leaves: what is forwarded to the class is for others then.
+    fn end_of_class(self: &Arc<Self>, class: ClassKey) -> CancellationToken {
+        let (end, supervisor) = (self.leaving.child_token(), Arc::clone(self));
+        let ended = end.clone();
+        tokio::spawn(end.clone().run_until_cancelled_owned(async move {
+            let of_class = supervisor.devices.iter().filter(|slot| slot.class.key == class);
+            join_all(of_class.map(DeviceSlot::out_of_service)).await;
+            ended.cancel();
+        }));
+        end
     }
 
     /// Says that the worker is ready, once each queue has been subscribed to.

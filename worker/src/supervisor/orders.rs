@@ -27,7 +27,10 @@ use self::{
     reading::Reading,
 };
 use super::clock::unix_ms;
-use crate::shared_state::{Locked, SharedState};
+use crate::{
+    forwarding::Roster,
+    shared_state::{Locked, SharedState},
+};
 
 mod books;
 mod cancelled;
@@ -41,6 +44,8 @@ const MARK_PAUSE: Duration = Duration::from_secs(1);
 pub(super) struct Orders {
     worker: WorkerName,
     known: SharedState<Known>,
+    /// What workers have announced in the same log.
+    roster: SharedState<Roster>,
     /// Whether jobs may start, for all we know.
     all_known: watch::Sender<bool>,
     drain: CancellationToken,
@@ -106,6 +111,7 @@ impl Orders {
         Arc::new(Self {
             worker,
             known: SharedState::new(known),
+            roster: SharedState::default(),
             all_known: watch::Sender::new(false),
             drain: CancellationToken::new(),
         })
@@ -260,6 +266,9 @@ impl Orders {
                     known.reading.drain(given);
                 }
             }
+            (Command::Announce(announcement), Sender { speaker: Speaker::Worker, .. }) => {
+                self.roster().hear(announcement, given.at_ms);
+            }
             (Command::Mark { id }, Sender { speaker: Speaker::Worker, .. }) => {
                 if known.reading.pass(id) {
                     info!(orders = known.read - known.read_before, "every order is known");
@@ -274,6 +283,10 @@ impl Orders {
             info!(by = given.by, "told to drain");
             self.drain.cancel();
         }
+    }
+
+    pub(super) fn roster(&self) -> Locked<'_, Roster> {
+        self.roster.lock()
     }
 
     fn known(&self) -> Locked<'_, Known> {

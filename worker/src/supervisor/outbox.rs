@@ -6,19 +6,24 @@ use gpufleet_schema::{
     Batch, ClientName, Encoding, JobId, MessageId, Output, Reply,
     bounds::{HEADER_TEXT_BYTES_MAX, MESSAGE_BYTES_MAX},
     topology::{
-        DEAD, DEAD_KEY, HEADER_ATTEMPT, HEADER_BODY_BYTES, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN,
-        HEADER_REASON, HEADER_TRACEPARENT, HEADER_UNAVAILABLE, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY, task_key,
+        DEAD, DEAD_KEY, FORWARDED, HEADER_ATTEMPT, HEADER_BODY_BYTES, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_ORIGIN,
+        HEADER_REASON, HEADER_TRACEPARENT, HEADER_UNAVAILABLE, HEADER_USER, REPLIES, Rung, TASKS, TYPE_REPLY,
+        forwarded_key, retry_rung, task_key,
     },
 };
 use gpufleet_transport::{HeaderValue, Message, Properties, PublishError};
-use tracing::trace;
+use tracing::{trace, warn};
 
 use super::{
     Supervisor,
     clock::{micros, unix_ms},
     envelope::Envelope,
+    owed::is_refusal,
 };
-use crate::{disposition::Past, way::Way};
+use crate::{
+    disposition::Past,
+    forwarding::{Destination, ForwardingHistory},
+};
 
 /// Room in a reply message for what every reply has: its keys and numbers, its job's id and its worker's name.
 const FRAME_BYTES: usize = 1 << 10;
@@ -38,6 +43,15 @@ pub(super) struct Again {
     pub(super) attempt: u32,
     pub(super) past: Past,
     pub(super) after: Option<Rung>,
+}
+
+/// How a task that does not fit here goes on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Forwarded {
+    pub(super) attempt: u32,
+    pub(super) past: Past,
+    pub(super) history: ForwardingHistory,
+    pub(super) to: Destination,
 }
 
 impl Supervisor {
@@ -110,20 +124,8 @@ impl Supervisor {
         body: Vec<u8>,
         again: Again,
     ) -> Result<(), PublishError> {
-        self.publish_passed_on(envelope, job_id, body, again, &envelope.way).await
-    }
-
-    /// The same, with what it has met on its way.
-    pub(super) async fn publish_passed_on(
-        &self,
-        envelope: &Envelope,
-        job_id: JobId,
-        body: Vec<u8>,
-        again: Again,
-        way: &Way,
-    ) -> Result<(), PublishError> {
         let mut properties = envelope.reusable_properties(self.own_user());
-        way.write(&mut properties.headers);
+        envelope.forwarding.write(&mut properties.headers);
         properties.message_id = Some(job_id.to_string());
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), again.attempt.into());
         again.past.write(&mut properties.headers);
@@ -137,17 +139,60 @@ impl Supervisor {
         self.publish_owed(envelope, message).await
     }
 
+    /// Sends one task to a device class, or back to its queue after a wait. It takes its deliveries along: a job that kills the workers
+    /// of its class would otherwise begin anew whenever the class has lost its last one.
+    pub(super) async fn publish_forwarded(
+        &self,
+        envelope: &Envelope,
+        job_id: JobId,
+        body: Vec<u8>,
+        forwarded: Forwarded,
+    ) -> Result<(), PublishError> {
+        let Forwarded { attempt, past, history, to } = forwarded;
+        let mut properties = envelope.reusable_properties(self.own_user());
+        history.write(&mut properties.headers);
+        properties.message_id = Some(job_id.to_string());
+        properties.headers.insert(HEADER_ATTEMPT.to_owned(), attempt.into());
+        past.write(&mut properties.headers);
+        envelope.write_deliveries(&mut properties.headers);
+        let later = |rung: Rung| (rung.name, task_key(&envelope.pool, envelope.priority));
+        let (exchange, routing_key) = match to {
+            Destination::Class(class) => (FORWARDED, forwarded_key(&envelope.pool, class, envelope.priority)),
+            Destination::Later(rung) => later(rung),
+        };
+        let message = Message { exchange, routing_key, body, properties, mandatory: true };
+        let Destination::Class(class) = to else { return self.publish_owed(envelope, message).await };
+        match self.broker.publish(message.clone()).await {
+            // The class's queues are full, away or deleted. Their consumers declare them again.
+            Err(error) if is_refusal(&error) => {
+                warn!(%class, %error, "job not forwarded, it waits");
+                let (exchange, routing_key) = later(retry_rung(1));
+                self.publish_owed(envelope, Message { exchange, routing_key, ..message }).await
+            }
+            published => published,
+        }
+    }
+
     /// Puts the whole message back as a copy that carries its own count of deliveries.
     pub(super) async fn publish_copy(&self, envelope: &Envelope, body: Vec<u8>) -> Result<(), PublishError> {
+        self.publish_owed(envelope, self.copy(TASKS, envelope, envelope.forwarding, body)).await
+    }
+
+    /// The same after a wait, for a job whose device class has lost its last worker. That its workers left is no disagreement among
+    /// them, so it may be forwarded as often as a new one.
+    pub(super) async fn publish_stranded(&self, envelope: &Envelope, body: Vec<u8>) -> Result<(), PublishError> {
+        let history = ForwardingHistory { forwards: 0, ..envelope.forwarding };
+        self.publish_owed(envelope, self.copy(retry_rung(2).name, envelope, history, body)).await
+    }
+
+    fn copy(&self, exchange: &'static str, envelope: &Envelope, history: ForwardingHistory, body: Vec<u8>) -> Message {
         let mut properties = envelope.reusable_properties(self.own_user());
-        envelope.way.write(&mut properties.headers);
-        let deliveries = i64::try_from(envelope.delivery_count).unwrap_or(i64::MAX);
+        history.write(&mut properties.headers);
         properties.headers.insert(HEADER_ATTEMPT.to_owned(), envelope.attempt.into());
         envelope.past.write(&mut properties.headers);
-        properties.headers.insert(HEADER_DELIVERIES.to_owned(), deliveries.into());
+        envelope.write_deliveries(&mut properties.headers);
         let routing_key = task_key(&envelope.pool, envelope.priority);
-        let message = Message { exchange: TASKS, routing_key, body, properties, mandatory: true };
-        self.publish_owed(envelope, message).await
+        Message { exchange, routing_key, body, properties, mandatory: true }
     }
 
     /// Keeps a body in the dead queue, with what a person needs to judge it.
@@ -190,6 +235,13 @@ impl Past {
 impl Envelope {
     pub(super) fn message_id(&self) -> &str {
         self.properties.message_id.as_deref().unwrap_or("none")
+    }
+
+    fn write_deliveries(&self, headers: &mut BTreeMap<String, HeaderValue>) {
+        let deliveries = i64::try_from(self.delivery_count).unwrap_or(i64::MAX);
+        if deliveries > 0 {
+            headers.insert(HEADER_DELIVERIES.to_owned(), deliveries.into());
+        }
     }
 
     /// The producer's properties. The broker vouches for a user only on the user's own connection, so the producer's user moves into a

@@ -31,7 +31,7 @@ use super::{
     envelope::Envelope,
     intake::Lane,
     load::Carried,
-    outbox::Again,
+    outbox::{Again, Forwarded},
     output_room::{OutputRoom, PORTION_BYTES},
     owed::is_refusal,
 };
@@ -282,9 +282,15 @@ impl Supervisor {
                 let again = Again { attempt: next.saturating_add(1 + gap), past: *past, after: *after };
                 self.publish_task(envelope, job.task.job_id, body(), again).await
             }
-            Disposition::PassOn { way, after } => {
-                let again = Again { attempt: next, past: envelope.past, after: *after };
-                self.publish_passed_on(envelope, job.task.job_id, body(), again, way).await
+            Disposition::Forward { history, to } => {
+                let (job_id, past) = (job.task.job_id, envelope.past);
+                self.publish_forwarded(
+                    envelope,
+                    job_id,
+                    body(),
+                    Forwarded { attempt: next, past, history: *history, to: *to },
+                )
+                .await
             }
             // The broker delivers the message again by itself.
             Disposition::HandBack if !envelope.is_live() => Ok(()),

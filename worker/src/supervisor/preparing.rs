@@ -34,6 +34,8 @@ use crate::{
 pub(super) struct Prepared<'a> {
     /// With its catalog kernel resolved.
     pub(super) task: Task<'a>,
+    /// It brings or returns arrays by a blob store.
+    pub(super) needs_store: bool,
     /// What its outputs take in a reply, and what it prints.
     pub(super) reply_bytes: u64,
     pub(super) time_limit: Duration,
@@ -87,9 +89,9 @@ impl Supervisor {
         let mut plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
         plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         plain.requires = plain.needs();
-        let has_store = self.blobs.is_some();
-        if !has_store && needs_store(&plain, encoding) {
-            return Err(self.without_store(envelope).await);
+        let (has_store, needs_store) = (self.blobs.is_some(), needs_store(&plain, encoding));
+        if !has_store && needs_store {
+            return Err(self.without_store(&plain, envelope).await);
         }
         let output_bytes = reply_bytes(&plain, encoding, has_store)?;
         executor::check_memory(&plain).map_err(Ending::Failed)?;
@@ -99,7 +101,7 @@ impl Supervisor {
         let allowed = self.allowed(&plain.requires);
         if allowed.is_empty() {
             queue_limit.check()?;
-            return Err(self.misfit(&plain, envelope).await);
+            return Err(self.unmet_requirements(&plain, needs_store, envelope).await);
         }
         self.check_quarantine(envelope.pool_id, &plain)?;
         if plain.blob_bytes() > 0 {
@@ -124,7 +126,7 @@ impl Supervisor {
         let printed_bytes = if demand.prints { PRINTF_OUTPUT_BYTES_MAX as u64 } else { 0 };
         let reply_bytes = output_bytes.saturating_add(printed_bytes);
         let programs = programs.taken(&self.compiler);
-        Ok(Prepared { task: plain, reply_bytes, time_limit, queue_limit, demand, program, programs })
+        Ok(Prepared { task: plain, needs_store, reply_bytes, time_limit, queue_limit, demand, program, programs })
     }
 
     /// By the pool of the queue: its routing key is its producer's word.
@@ -141,7 +143,7 @@ impl Supervisor {
         both.map_err(|too_long| user(FailureCode::Policy, too_long.to_string()))
     }
 
-    fn pool_spec(&self, envelope: &Envelope) -> &PoolSpec {
+    pub(super) fn pool_spec(&self, envelope: &Envelope) -> &PoolSpec {
         &self.config.pools[envelope.pool_id.0 as usize]
     }
 

@@ -1,8 +1,9 @@
 //! What has to be there before the first message: devices, then a broker.
 
-use std::{path::Path, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
 use futures::{StreamExt as _, stream::FuturesUnordered};
+use gpufleet_schema::ClassKey;
 use gpufleet_transport::{BlobError, BlobStore, Broker, ConnectError, DeclareError, Options};
 use tracing::{error, info, warn};
 
@@ -57,6 +58,12 @@ pub(super) async fn devices(
     }
 }
 
+/// The classes of the devices that are in service, each once.
+pub(super) fn classes(devices: &[DeviceSlot]) -> Vec<ClassKey> {
+    let in_service = devices.iter().filter(|slot| slot.is_in_service());
+    in_service.map(|slot| slot.class.key).collect::<BTreeSet<_>>().into_iter().collect()
+}
+
 /// The compiled programs on disk. A folder that was named has to be usable; without the usual one, a worker compiles more.
 pub(super) fn store(cache: &CacheSpec) -> Result<Option<Store>, StoreError> {
     let Some(folder) = cache.folder.as_ref().filter(|_| cache.bytes_max > 0) else {
@@ -109,10 +116,14 @@ async fn tell_sandbox(compiler: &Compiler, sandbox: Sandbox) {
 
 /// Connects and declares. A broker that is away, or still starting, is waited for, until a signal (`None`); one that refuses us is
 /// an error.
-pub(super) async fn broker(config: &Config, signals: &mut Signals) -> Result<Option<Broker>, WorkerError> {
+pub(super) async fn broker(
+    config: &Config,
+    classes: &[ClassKey],
+    signals: &mut Signals,
+) -> Result<Option<Broker>, WorkerError> {
     loop {
         let attempt = tokio::select! {
-            attempt = connect(config) => attempt,
+            attempt = connect(config, classes) => attempt,
             _ = signals.next() => return Ok(None),
         };
         match attempt {
@@ -130,7 +141,7 @@ pub(super) async fn broker(config: &Config, signals: &mut Signals) -> Result<Opt
     }
 }
 
-async fn connect(config: &Config) -> Result<Broker, WorkerError> {
+async fn connect(config: &Config, classes: &[ClassKey]) -> Result<Broker, WorkerError> {
     let mut options = Options::new(config.broker.clone(), format!("gpufleet-worker {}", config.name));
     options.queue_kind = config.queue_kind;
     options.confirm_deadline = PATIENCE;
@@ -139,6 +150,9 @@ async fn connect(config: &Config) -> Result<Broker, WorkerError> {
     broker.declare_base().await?;
     for pool in &config.pools {
         broker.declare_pool(&pool.name).await?;
+        for class in classes {
+            broker.declare_forwarded(&pool.name, *class).await?;
+        }
     }
     Ok(broker)
 }

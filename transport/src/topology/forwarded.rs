@@ -1,0 +1,69 @@
+//! The queues in which forwarded jobs wait for workers that have a device of some class.
+//!
+//! What waits there too long goes back to its task queue. Three queues for each pool and class, as for the pool itself: the order in which
+//! the broker sends jobs decides about their priority, and a queue has only one.
+
+use gpufleet_schema::{ClassKey, PoolName, Priority, topology as names};
+use lapin::{
+    ExchangeKind,
+    types::{AMQPValue, FieldTable},
+};
+
+use super::{DELIVERY_LIMIT, QueueKind, Step, bound, exchange, quorum, table, text};
+
+pub(super) fn steps(pool: &PoolName, class: ClassKey, kind: QueueKind) -> Vec<Step> {
+    // Topic: the broker checks routing keys against a user's permissions on topic exchanges alone.
+    let mut steps = vec![exchange(names::FORWARDED, ExchangeKind::Topic, [])];
+    for priority in Priority::ALL {
+        let queue = names::forwarded_queue(pool, class, priority);
+        let key = names::forwarded_key(pool, class, priority);
+        steps.extend(bound(queue, arguments(pool, priority, kind), names::FORWARDED, key));
+    }
+    steps
+}
+
+fn arguments(pool: &PoolName, priority: Priority, kind: QueueKind) -> FieldTable {
+    let back = [
+        ("x-message-ttl", AMQPValue::LongUInt(names::FORWARDED_TTL_MS)),
+        ("x-dead-letter-exchange", text(names::TASKS)),
+        ("x-dead-letter-routing-key", text(&names::task_key(pool, priority))),
+    ];
+    match kind {
+        QueueKind::Quorum => quorum(back.into_iter().chain([
+            ("x-delivery-limit", AMQPValue::LongInt(DELIVERY_LIMIT)),
+            // At least once needs reject-publish.
+            ("x-overflow", text("reject-publish")),
+            ("x-dead-letter-strategy", text("at-least-once")),
+        ])),
+        QueueKind::Classic => table(back),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::topology::Action;
+
+    #[test]
+    fn what_waits_too_long_goes_back_to_the_task_queue_of_its_pool_and_priority() {
+        let (pool, class) = ("team-a".parse().unwrap(), "0123456789abcdef".parse().unwrap());
+        for kind in [QueueKind::Quorum, QueueKind::Classic] {
+            let steps = steps(&pool, class, kind);
+            let queues: Vec<_> = steps
+                .iter()
+                .filter_map(|step| match &step.action {
+                    Action::Queue { name, arguments } => Some((name, arguments.inner())),
+                    _ => None,
+                })
+                .collect();
+            assert_eq!(queues.len(), Priority::ALL.len());
+            for ((name, arguments), priority) in queues.into_iter().zip(Priority::ALL) {
+                assert_eq!(*name, names::forwarded_queue(&pool, class, priority));
+                assert_eq!(arguments.get("x-dead-letter-exchange"), Some(&text(names::TASKS)));
+                let key = names::task_key(&pool, priority);
+                assert_eq!(arguments.get("x-dead-letter-routing-key"), Some(&text(&key)));
+                assert_eq!(arguments.contains_key("x-dead-letter-strategy"), kind == QueueKind::Quorum);
+            }
+        }
+    }
+}

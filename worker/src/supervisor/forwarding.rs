@@ -1,0 +1,166 @@
+//! Jobs that no device here can run: forwarded to workers that can, or failed once there is no hope for one.
+//!
+//! What is decided stands in [`crate::forwarding`]; here are the questions to the broker and what a failed job is told.
+
+use std::hash::{BuildHasher as _, RandomState};
+
+use gpufleet_schema::{
+    ClassKey, DeviceClass, Failure, FailureCode, PoolName, Priority, Requires, Task, Verdict,
+    topology::{forwarded_queue, task_queue},
+};
+use gpufleet_transport::QueueDepth;
+
+use super::{Supervisor, devices::DeviceSlot, envelope::Envelope};
+use crate::{
+    blobs,
+    disposition::Ending,
+    forwarding::{Candidate, Destination, ForwardingHistory, Need, Outlook, choose, describe, wait},
+    scheduler::{Allowed, TooLarge},
+};
+
+impl Supervisor {
+    /// The devices that have what the job requires, and are in service.
+    pub(super) fn allowed(&self, requires: &Requires) -> Allowed {
+        let fits = |slot: &&DeviceSlot| slot.is_in_service() && slot.class.meets(requires);
+        self.devices.iter().filter(fits).map(|slot| slot.id).collect()
+    }
+
+    /// The classes of the devices that are in service here, each once.
+    pub(super) fn own_classes(&self) -> Vec<DeviceClass> {
+        let mut classes: Vec<DeviceClass> = Vec::new();
+        for slot in self.devices.iter().filter(|slot| slot.is_in_service()) {
+            if !classes.contains(&slot.class) {
+                classes.push(slot.class.clone());
+            }
+        }
+        classes
+    }
+
+    /// Forwards a job that requires what no device here has.
+    pub(super) async fn unmet_requirements(&self, task: &Task<'_>, needs_store: bool, envelope: &Envelope) -> Ending {
+        let need = Need { requires: &task.requires, blob_store: needs_store, memory_bytes_min: 0 };
+        let fails = |fleet: &str| {
+            let message = format!("no worker of the pool has {need}; they have: {fleet}");
+            Failure::new(Verdict::User, FailureCode::RequirementsNotMet, message)
+        };
+        self.forward(need, envelope, fails).await
+    }
+
+    /// Forwards a job that brings or returns arrays by a blob store, where this worker has none.
+    pub(super) async fn without_store(&self, task: &Task<'_>, envelope: &Envelope) -> Ending {
+        let need = Need { requires: &task.requires, blob_store: true, memory_bytes_min: 0 };
+        let fails = |fleet: &str| {
+            blobs::unavailable(format!(
+                "the task needs a blob store, and no worker of the pool has one (--blobs or GPUFLEET_BLOBS names its folder) beside a \
+                 device that the task can run on; they have: {fleet}"
+            ))
+        };
+        self.forward(need, envelope, fails).await
+    }
+
+    /// Forwards a job that no device here can hold: to larger devices, or to other workers' devices of the same size, which may have a
+    /// little more left for jobs.
+    pub(super) async fn too_large(
+        &self,
+        too_large: TooLarge,
+        task: &Task<'_>,
+        needs_store: bool,
+        envelope: &Envelope,
+    ) -> Ending {
+        let TooLarge { bytes, device_bytes_max } = too_large;
+        let buffers = task.device_bytes().expect("the check has added them up");
+        let allowed = self.allowed(&task.requires);
+        let here = self.devices.iter().filter(|slot| allowed.has(slot.id)).map(|slot| slot.class.memory_bytes).max();
+        let memory_bytes_min = bytes.max(here.unwrap_or(0));
+        let need = Need { requires: &task.requires, blob_store: needs_store, memory_bytes_min };
+        let fails = |fleet: &str| {
+            let message = format!(
+                "the job needs {bytes} bytes on the device, {buffers} of them for its buffers; the largest device here that it may \
+                 run on has {device_bytes_max} for jobs, and no worker of the pool has a larger one; they have: {fleet}"
+            );
+            Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)
+        };
+        self.forward(need, envelope, fails).await
+    }
+
+    async fn forward(&self, need: Need<'_>, envelope: &Envelope, fails: impl FnOnce(&str) -> Failure) -> Ending {
+        if !self.devices.iter().any(DeviceSlot::is_in_service) {
+            self.leaving.cancelled().await;
+        }
+        // A worker that leaves decides nothing any more.
+        if self.leaving.is_cancelled() {
+            return Ending::HandedBack;
+        }
+        let (pool, history) = (&self.pool_spec(envelope).name, envelope.forwarding);
+        let fitting = self.orders.roster().fitting(pool, need);
+        let has_fitting = !fitting.is_empty();
+        let candidates = self.candidates(pool, envelope.priority, fitting).await;
+        if let Some(class) = choose(&candidates, history, RandomState::new().hash_one(())) {
+            return Ending::Forwarded { history: history.forwarded(), to: Destination::Class(class) };
+        }
+        let classes = self.orders.roster().classes(pool);
+        let known = self.survey(pool, envelope.priority, classes).await;
+        let is_open = has_fitting || self.has_unknown_workers(pool, envelope.priority, &known).await;
+        let outlook = if is_open { Outlook::Open } else { Outlook::Closed };
+        self.waits_or_fails(history, outlook, &known, fails)
+    }
+
+    fn waits_or_fails(
+        &self,
+        history: ForwardingHistory,
+        outlook: Outlook,
+        known: &[(DeviceClass, QueueDepth)],
+        fails: impl FnOnce(&str) -> Failure,
+    ) -> Ending {
+        if let Some(rung) = wait(history, outlook) {
+            return Ending::Forwarded { history: history.waited(), to: Destination::Later(rung) };
+        }
+        let workers: Vec<_> = known.iter().map(|(class, depth)| (class.clone(), depth.consumers)).collect();
+        Ending::Failed(fails(&describe(&workers)))
+    }
+
+    async fn candidates(&self, pool: &PoolName, priority: Priority, fitting: Vec<DeviceClass>) -> Vec<Candidate> {
+        let own: Vec<ClassKey> = self.own_classes().iter().map(|class| class.key).collect();
+        let surveyed = self.survey(pool, priority, fitting).await;
+        let candidate = |(class, depth): (DeviceClass, QueueDepth)| {
+            let is_own = own.contains(&class.key);
+            let consumers = depth.consumers.saturating_sub(u32::from(is_own));
+            Candidate { class: class.key, messages: depth.messages, consumers, is_own }
+        };
+        surveyed.into_iter().map(candidate).collect()
+    }
+
+    /// What the broker says about the queues of these classes. One that it says nothing about has no consumers.
+    async fn survey(
+        &self,
+        pool: &PoolName,
+        priority: Priority,
+        classes: Vec<DeviceClass>,
+    ) -> Vec<(DeviceClass, QueueDepth)> {
+        let mut surveyed = Vec::with_capacity(classes.len());
+        for class in classes {
+            let depth = self.depth(&forwarded_queue(pool, class.key, priority)).await;
+            surveyed.push((class, depth.unwrap_or(QueueDepth { messages: 0, consumers: 0 })));
+        }
+        surveyed
+    }
+
+    /// Whether more workers serve the pool than have announced a class: workers of a version that announces nothing, perhaps.
+    async fn has_unknown_workers(
+        &self,
+        pool: &PoolName,
+        priority: Priority,
+        known: &[(DeviceClass, QueueDepth)],
+    ) -> bool {
+        let all = self.depth(&task_queue(pool, priority)).await;
+        let known: u32 = known.iter().map(|(_, depth)| depth.consumers).sum();
+        all.is_none_or(|all| all.consumers > known)
+    }
+
+    /// `None` where the broker does not answer.
+    pub(super) async fn depth(&self, queue: &str) -> Option<QueueDepth> {
+        let none = QueueDepth { messages: 0, consumers: 0 };
+        let ask = async { self.broker.queue_depth(queue).await.ok().map(|depth| depth.unwrap_or(none)) };
+        self.census.depth(queue, ask).await
+    }
+}

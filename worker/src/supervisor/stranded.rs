@@ -1,0 +1,109 @@
+//! Forwarded jobs whose class has lost its last worker: taken out of the class's queue, and returned to the pool's by way of the retry ladder.
+//!
+//! They are taken message by message, without a subscription: other workers would take this worker for one that can run them. A quorum
+//! queue counts a message that was taken like this as a consumer until it is settled, so each is settled at once, and waits out the
+//! others on the ladder. It takes its deliveries along: a job that kills its workers is still found out.
+
+use std::{
+    hash::{BuildHasher as _, RandomState},
+    sync::Arc,
+    time::Duration,
+};
+
+use futures::future::join_all;
+use gpufleet_schema::{ClassKey, topology::forwarded_queue};
+use gpufleet_transport::Delivery;
+use tokio::time::sleep;
+use tracing::{info, warn};
+
+use super::{Supervisor, envelope::Envelope, intake::Lane};
+
+/// Between looks at one class of one pool.
+const LOOK_EVERY: Duration = Duration::from_secs(5);
+/// Workers look the more rarely the more there are: together they look at a class this often.
+const WORKERS_PER_PACE: u32 = 20;
+/// A worker whose prefetch changes ends its subscription and makes a new one some round trips later: a queue without consumers is looked at twice.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1500);
+/// Messages in hand at once. They are beyond the prefetch, and each has at most 16 MiB.
+const BATCH: u16 = 8;
+/// Then the worker looks anew whether the class still has no worker.
+const BATCHES_MAX: u32 = 128;
+
+/// Never ends by itself. Cancelled, what is in hand stays in its queue, or is there twice.
+pub(super) async fn collect(supervisor: Arc<Supervisor>, task_queues: Vec<Lane>) {
+    let mut turn = RandomState::new().hash_one(()) as usize;
+    loop {
+        sleep(pace(supervisor.workers_last_seen(&task_queues).await)).await;
+        turn = turn.wrapping_add(1);
+        let Some((class, queues)) = supervisor.class_to_look_at(&task_queues, turn) else { continue };
+        for task_queue in queues {
+            supervisor.return_stranded(class, &task_queue).await;
+        }
+    }
+}
+
+/// With up to half as much again, so that workers that started together don't look together.
+fn pace(workers: u32) -> Duration {
+    let pace = LOOK_EVERY * (workers / WORKERS_PER_PACE).max(1);
+    pace + pace.mul_f64((RandomState::new().hash_one(()) % 512) as f64 / 1024.0)
+}
+
+impl Supervisor {
+    /// Workers that serve the first pool: about as many look at its classes.
+    async fn workers_last_seen(&self, task_queues: &[Lane]) -> u32 {
+        let Some(first) = task_queues.first() else { return 1 };
+        self.depth(&first.name()).await.map_or(1, |depth| depth.consumers)
+    }
+
+    /// One class of one pool that this worker does not have, with the pool's task queues: each in its turn.
+    fn class_to_look_at(&self, task_queues: &[Lane], turn: usize) -> Option<(ClassKey, Vec<Lane>)> {
+        let own = self.own_classes();
+        let roster = self.orders.roster();
+        let mut pairs = Vec::new();
+        for pool in &self.config.pools {
+            let others = roster.classes(&pool.name).into_iter().filter(|class| !own.contains(class));
+            pairs.extend(others.map(|class| (&pool.name, class.key)));
+        }
+        let (pool, class) = *pairs.get(turn.checked_rem(pairs.len())?)?;
+        Some((class, task_queues.iter().filter(|queue| queue.pool == *pool).cloned().collect()))
+    }
+
+    async fn return_stranded(&self, class: ClassKey, task_queue: &Lane) {
+        let queue = forwarded_queue(&task_queue.pool, class, task_queue.priority);
+        if !self.is_stranded(&queue).await {
+            return;
+        }
+        sleep(LOOK_AGAIN_AFTER).await;
+        if !self.is_stranded(&queue).await {
+            return;
+        }
+        for _ in 0..BATCHES_MAX {
+            let deliveries = match self.broker.get(&queue, BATCH).await {
+                Ok(deliveries) if deliveries.is_empty() => return,
+                Ok(deliveries) => deliveries,
+                Err(error) => return warn!(queue, %error, "stranded jobs not taken out"),
+            };
+            info!(queue, jobs = deliveries.len(), "jobs taken out: their device class has no worker");
+            join_all(deliveries.into_iter().map(|delivery| self.return_one(delivery, task_queue))).await;
+        }
+    }
+
+    async fn return_one(&self, delivery: Delivery, task_queue: &Lane) {
+        let (envelope, body) = Envelope::open(delivery, task_queue.clone(), self.load.carry(task_queue));
+        let settled = match self.publish_stranded(&envelope, body).await {
+            Ok(()) => envelope.acker.ack().await,
+            Err(error) => {
+                warn!(%error, "stranded job not returned");
+                envelope.acker.requeue().await
+            }
+        };
+        if let Err(error) = settled {
+            warn!(%error, "delivery not settled, it may come again");
+        }
+    }
+
+    async fn is_stranded(&self, queue: &str) -> bool {
+        let depth = self.broker.queue_depth(queue).await.ok().flatten();
+        depth.is_some_and(|depth| depth.consumers == 0 && depth.messages > 0)
+    }
+}
