@@ -169,7 +169,7 @@ impl LocalFleet {
 }
 
 const UP: [&str; 4] = ["local", "up", "--cuda", "emulated"];
-const JOB: [&str; 12] = [
+const JOB: [&str; 14] = [
     "submit",
     "mandelbrot",
     "--arg",
