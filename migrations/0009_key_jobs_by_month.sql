@@ -35,3 +35,30 @@ end
 $$;
 create trigger note_job_key before insert on jobs_untimed for each row execute function note_job_key();
 create trigger note_job_key before insert on jobs_default for each row execute function note_job_key();
+
+-- As before, but the second of two recorders that want the same month at once sees that the first has made it: a name that was looked up
+-- before the wait is still taken for unknown after it, a query is not.
+create or replace function ensure_jobs_partition(at timestamptz) returns boolean language plpgsql as $$
+declare
+    month_start timestamptz := date_trunc('month', at at time zone 'UTC') at time zone 'UTC';
+    month_end   timestamptz := (date_trunc('month', at at time zone 'UTC') + interval '1 month') at time zone 'UTC';
+    partition   text        := 'jobs_' || to_char(at at time zone 'UTC', 'YYYY_MM');
+begin
+    if to_regclass(partition) is not null then
+        return false;
+    end if;
+    perform pg_advisory_xact_lock(hashtext('gpufleet.ensure_jobs_partition'));
+    if exists (select from pg_inherits join pg_class on pg_class.oid = inhrelid
+               where inhparent = 'jobs'::regclass and relname = partition) then
+        return false;
+    end if;
+    execute format('create table %I (like jobs including all)', partition);
+    -- The default partition must hold nothing of a range that is attached beside it, now and until the commit.
+    lock table jobs_default in access exclusive mode;
+    execute format(
+        'with moved as (delete from jobs_default where id_at >= %L and id_at < %L returning *) insert into %I select * from moved',
+        month_start, month_end, partition);
+    execute format('alter table jobs attach partition %I for values from (%L) to (%L)', partition, month_start, month_end);
+    return true;
+end
+$$;
