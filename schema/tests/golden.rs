@@ -371,6 +371,26 @@ fn replies_of_version_1_read_as_they_always_did() {
     check_replies("reply-list", &Batch::Many(vec![succeeded(), failed()]));
 }
 
+/// What most MessagePack libraries make of a UUID: the id's text replaced by its 16 bytes.
+fn with_binary_id(body: &[u8], id: JobId) -> Vec<u8> {
+    let text = [&[0xd9, 36], id.to_string().as_bytes()].concat();
+    let at = body.windows(text.len()).position(|window| window == text).expect("ids are written as text");
+    [&body[..at], &[0xc4, 16], id.as_uuid().as_bytes(), &body[at + text.len()..]].concat()
+}
+
+#[test]
+fn messagepack_ids_of_sixteen_bytes_are_read_like_text() {
+    let task = Batch::One(catalog_task());
+    let encoded = || Encoding::MessagePack.encode_tasks(&task).unwrap();
+    let body = golden("task-binary-id", "msgpack", || with_binary_id(&encoded(), id(1)));
+    assert_eq!(Encoding::MessagePack.decode_tasks(&body).unwrap(), task);
+    assert_eq!(Encoding::MessagePack.decode_heads(&body)[0].job_id, Some(id(1)));
+    let reply = Batch::One(succeeded());
+    let encoded = || Encoding::MessagePack.encode_replies(&reply).unwrap();
+    let body = golden("reply-binary-id", "msgpack", || with_binary_id(&encoded(), id(1)));
+    assert_eq!(Encoding::MessagePack.decode_replies(&body).unwrap(), reply);
+}
+
 #[test]
 fn events_of_version_1_read_as_they_always_did() {
     for (name, events) in [

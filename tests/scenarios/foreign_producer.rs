@@ -39,12 +39,20 @@ async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) ->
     (content_type.to_owned(), bytes.collect())
 }
 
-/// A copy of a golden task that is a job apart. Both encodings write ids as text.
+/// A copy of a golden task that is a job apart. Its id is text, or the bytes of the UUID.
 fn with_an_id_of_its_own(file: &str, folder: &Path) -> (JobId, PathBuf) {
     let mut body = fs::read(Path::new(GOLDEN).join(file)).unwrap();
     let job_id = JobId::new();
-    let at = body.windows(36).position(|window| window == GOLDEN_ID.as_bytes()).expect("the golden task has its id");
-    body[at..at + 36].copy_from_slice(job_id.to_string().as_bytes());
+    let golden_id: JobId = GOLDEN_ID.parse().unwrap();
+    let place = |id: &[u8]| body.windows(id.len()).position(|window| window == id);
+    let (at, id) = match place(GOLDEN_ID.as_bytes()) {
+        Some(at) => (at, job_id.to_string().into_bytes()),
+        None => {
+            let at = place(golden_id.as_uuid().as_bytes()).expect("the golden task has its id");
+            (at, job_id.as_uuid().as_bytes().to_vec())
+        }
+    };
+    body[at..at + id.len()].copy_from_slice(&id);
     let path = folder.join(file);
     fs::write(&path, body).unwrap();
     (job_id, path)
@@ -58,6 +66,7 @@ async fn pika_is_answered_in_the_encoding_of_its_task() {
     let cases = [
         ("task-catalog.json", "application/json", Encoding::Json),
         ("task-catalog.msgpack", "application/msgpack", Encoding::MessagePack),
+        ("task-binary-id.msgpack", "application/msgpack", Encoding::MessagePack),
     ];
     for (file, content_type, encoding) in cases {
         let (job_id, task) = with_an_id_of_its_own(file, folder.path());
@@ -71,7 +80,7 @@ async fn pika_is_answered_in_the_encoding_of_its_task() {
         let y: Vec<f32> = y.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
         assert_eq!(y, [2.5 * 1.0 + 0.5, 2.5 * 2.0 - 0.5, 2.5 * 3.0], "{file}");
     }
-    ground.check_history(2).await;
+    ground.check_history(3).await;
 }
 
 /// What the README tells other languages to do about large arrays: write a file, and name it.
