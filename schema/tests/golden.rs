@@ -134,7 +134,7 @@ fn ran_on() -> RanOn {
 fn succeeded() -> Reply<'static> {
     Reply {
         version: 1,
-        job_id: id(1),
+        job_id: Some(id(1)),
         attempt: 1,
         state: AttemptState::Succeeded,
         failure: None,
@@ -163,7 +163,7 @@ fn succeeded() -> Reply<'static> {
 
 fn failed() -> Reply<'static> {
     Reply {
-        job_id: id(2),
+        job_id: Some(id(2)),
         attempt: 3,
         state: AttemptState::Failed,
         failure: Some(
@@ -183,13 +183,25 @@ fn blob_reply() -> Reply<'static> {
     let output =
         |name: &str, data: OutputData<'static>| Output { name: name.into(), dtype: Dtype::F32, shape: vec![3], data };
     Reply {
-        job_id: id(5),
+        job_id: Some(id(5)),
         outputs: vec![
             output("y", OutputData::Blob(BlobDigest::of(&little_endian([3.0, 4.5, 7.5])))),
             output("x", Inline::from(little_endian([1.0, 2.0, 3.0])).into()),
         ],
         timings: Timings { fetch_us: 3100, ..succeeded().timings },
         ..succeeded()
+    }
+}
+
+/// The answer to a body that ended early.
+fn unreadable() -> Reply<'static> {
+    let message = "the body is not JSON: EOF while parsing a string at line 1 column 40";
+    Reply {
+        job_id: None,
+        state: AttemptState::Dead,
+        attempt: 1,
+        failure: Some(Failure::new(Verdict::User, FailureCode::MalformedTask, message)),
+        ..failed()
     }
 }
 
@@ -368,6 +380,7 @@ fn replies_of_version_1_read_as_they_always_did() {
     check_replies("reply-succeeded", &Batch::One(succeeded()));
     check_replies("reply-failed", &Batch::One(failed()));
     check_replies("reply-blob", &Batch::One(blob_reply()));
+    check_replies("reply-unreadable", &Batch::One(unreadable()));
     check_replies("reply-list", &Batch::Many(vec![succeeded(), failed()]));
 }
 

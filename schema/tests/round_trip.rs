@@ -153,7 +153,7 @@ fn reply() -> impl Strategy<Value = Reply<'static>> {
     (any::<u32>(), select(AttemptState::ALL.to_vec()), vec(output, 0..3), option::of(failure), timings).prop_map(
         |(attempt, state, outputs, failure, timings)| Reply {
             version: 1,
-            job_id: JobId::new(),
+            job_id: failure.as_ref().is_none_or(|failure| failure.line.is_some()).then(JobId::new),
             attempt,
             state,
             failure,

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Stdio,
+    time::Duration,
 };
 
 use gpufleet_local::setup;
@@ -16,24 +17,29 @@ use gpufleet_tests::{Ground, WAIT, dead_letters};
 use tokio::process::Command;
 
 const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/producer.py");
+const DAMAGED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/damaged.py");
 const GOLDEN_ID: &str = "0190a5b8-7c00-7000-8000-000000000001";
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/golden/v1");
+
+/// Runs a Python program with pika, and returns what it prints.
+async fn python(ground: &Ground, deadline: Duration, arguments: &[&str]) -> String {
+    let output = Command::new("python3")
+        .args(arguments)
+        .env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url)
+        .env("PYTHONPATH", setup::pika_folder().unwrap())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(deadline, output).await.expect("the producer ends").unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
 
 /// Runs the Python producer: it publishes the file's bytes under the content type and prints the reply's content type and body, in
 /// hexadecimal.
 async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) -> (String, Vec<u8>) {
-    let output = Command::new("python3")
-        .arg(PRODUCER)
-        .arg(task)
-        .args([content_type, &job_id.to_string()])
-        .env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url)
-        .env("PYTHONPATH", setup::pika_folder().unwrap())
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(WAIT, output).await.expect("the producer ends").unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = python(ground, WAIT, &[PRODUCER, task.to_str().unwrap(), content_type, &job_id.to_string()]).await;
     let (content_type, body) = text.trim().split_once(' ').expect("a content type and a body");
     let bytes = (0..body.len()).step_by(2).map(|at| u8::from_str_radix(&body[at..at + 2], 16).unwrap());
     (content_type.to_owned(), bytes.collect())
@@ -73,7 +79,7 @@ async fn pika_is_answered_in_the_encoding_of_its_task() {
         let (answered_in, body) = ask(&ground, &task, content_type, job_id).await;
         assert_eq!(answered_in, content_type);
         let replies = encoding.decode_replies(&body).unwrap();
-        assert_eq!(replies.as_slice()[0].job_id, job_id);
+        assert_eq!(replies.as_slice()[0].job_id, Some(job_id));
         let output = &replies.as_slice()[0].outputs[0];
         let OutputData::Inline(y) = &output.data else { panic!("{output:?}") };
         let y = y.resolve(output.dtype).unwrap();
@@ -124,7 +130,7 @@ async fn an_oversized_task_is_answered_and_its_beginning_kept() {
     let (_, body) = ask(&ground, &path, "application/json", job_id).await;
     let replies = Encoding::Json.decode_replies(&body).unwrap();
     let reply = &replies.as_slice()[0];
-    assert_eq!((reply.job_id, reply.state), (job_id, AttemptState::Dead));
+    assert_eq!((reply.job_id, reply.state), (Some(job_id), AttemptState::Dead));
     let failure = reply.failure.as_ref().unwrap();
     assert_eq!(failure.code, FailureCode::MalformedTask);
     assert!(failure.message.contains("the 16 MiB that a message carries at most"), "{}", failure.message);
@@ -141,4 +147,22 @@ async fn an_oversized_task_is_answered_and_its_beginning_kept() {
     assert!(letters[0].body.starts_with(beginning.as_bytes()) && letters[0].body.len() < MESSAGE_BYTES_MAX);
     assert_eq!(letters[0].reason, failure.message);
     ground.check_history(1).await;
+}
+
+/// A foreign producer has nothing but the reply to know that its task came to nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_damaged_task_gets_exactly_one_reply_under_its_correlation_id() {
+    const COUNT: u64 = 2000;
+    const SEED: &str = "13";
+    let ground = Ground::shared("pika-damaged").await;
+    let worker = ground.worker().await;
+    let golden = |file: &str| format!("{GOLDEN}/{file}");
+    let (json, packed) = (golden("task-catalog.json"), golden("task-catalog.msgpack"));
+    let told = python(&ground, 3 * WAIT, &[DAMAGED, &COUNT.to_string(), SEED, &json, &packed]).await;
+    let tally: serde_json::Value = serde_json::from_str(&told).expect(&told);
+    assert_eq!(tally["answered"], COUNT, "{tally}");
+    for kind in ["with_id", "without_id", "empty"] {
+        assert_ne!(tally[kind], 0, "the damage is of every kind: {tally}");
+    }
+    assert!(worker.is_alive());
 }
