@@ -62,7 +62,8 @@ macro_rules! uuid_id {
             }
         }
 
-        // The text form in both encodings: a person can grep for an id in a message of either kind.
+        // Written as text in both encodings, so that a person can grep for an id in a message of either kind. MessagePack may also
+        // have the 16 bytes as `bin`, which is what most libraries make of a UUID.
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(&self.0.hyphenated())
@@ -71,19 +72,23 @@ macro_rules! uuid_id {
 
         impl<'de> Deserialize<'de> for $name {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-                struct Text;
-                impl de::Visitor<'_> for Text {
+                struct TextOrBytes;
+                impl de::Visitor<'_> for TextOrBytes {
                     type Value = $name;
 
                     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                        f.write_str(concat!("a ", $what, " (UUID)"))
+                        f.write_str(concat!("a ", $what, " (a UUID as text, or as 16 bytes in MessagePack)"))
                     }
 
                     fn visit_str<E: de::Error>(self, text: &str) -> Result<$name, E> {
                         text.parse().map_err(E::custom)
                     }
+
+                    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<$name, E> {
+                        Uuid::from_slice(bytes).map($name).map_err(|_| E::invalid_length(bytes.len(), &self))
+                    }
                 }
-                deserializer.deserialize_str(Text)
+                deserializer.deserialize_str(TextOrBytes)
             }
         }
     };
@@ -225,6 +230,27 @@ mod tests {
         for unfit in ["anna@example.org", &"x".repeat(NAME_BYTES_MAX)] {
             assert!(ClientName::fresh(unfit).as_str().starts_with("cli-"), "{unfit}");
         }
+    }
+
+    #[test]
+    fn messagepack_may_have_an_id_as_its_sixteen_bytes() {
+        let id = JobId::new();
+        let as_bin = |bytes: &[u8]| [&[0xc4, u8::try_from(bytes.len()).unwrap()], bytes].concat();
+        assert_eq!(rmp_serde::from_slice::<JobId>(&as_bin(id.as_uuid().as_bytes())).unwrap(), id);
+        let message = MessageId::from_uuid(id.as_uuid());
+        assert_eq!(rmp_serde::from_slice::<MessageId>(&as_bin(id.as_uuid().as_bytes())).unwrap(), message);
+        for bytes in [&[][..], &[0; 15], &[0; 17], id.to_string().as_bytes()] {
+            let problem = rmp_serde::from_slice::<JobId>(&as_bin(bytes)).unwrap_err().to_string();
+            assert!(problem.contains(&format!("invalid length {}", bytes.len())), "{problem}");
+            assert!(problem.contains("16 bytes in MessagePack"), "{problem}");
+        }
+    }
+
+    #[test]
+    fn json_has_an_id_as_text_alone() {
+        let id = JobId::new();
+        assert_eq!(serde_json::from_str::<JobId>(&format!("\"{id}\"")).unwrap(), id);
+        assert!(serde_json::from_str::<JobId>(&format!("{:?}", id.as_uuid().as_bytes())).is_err());
     }
 
     #[test]

@@ -11,7 +11,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Reply<'a> {
     pub version: u32,
-    pub job_id: JobId,
+    /// None if the task could not be read and its id is unknown. Such a reply can be matched by the message's `correlation_id` alone.
+    pub job_id: Option<JobId>,
     pub attempt: u32,
     pub state: AttemptState,
     #[serde(default, skip_serializing_if = "Option::is_none")]

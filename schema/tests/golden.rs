@@ -151,7 +151,7 @@ fn ran_on() -> RanOn {
 fn succeeded() -> Reply<'static> {
     Reply {
         version: 1,
-        job_id: id(1),
+        job_id: Some(id(1)),
         attempt: 1,
         state: AttemptState::Succeeded,
         failure: None,
@@ -181,7 +181,7 @@ fn succeeded() -> Reply<'static> {
 
 fn failed() -> Reply<'static> {
     Reply {
-        job_id: id(2),
+        job_id: Some(id(2)),
         attempt: 3,
         state: AttemptState::Failed,
         failure: Some(
@@ -201,7 +201,7 @@ fn blob_reply() -> Reply<'static> {
     let output =
         |name: &str, data: OutputData<'static>| Output { name: name.into(), dtype: Dtype::F32, shape: vec![3], data };
     Reply {
-        job_id: id(5),
+        job_id: Some(id(5)),
         outputs: vec![
             output("y", OutputData::Blob(BlobDigest::of(&little_endian([3.0, 4.5, 7.5])))),
             output("x", Inline::from(little_endian([1.0, 2.0, 3.0])).into()),
@@ -218,6 +218,18 @@ fn printed() -> PrintfOutput {
 /// Its kernels printed.
 fn printed_reply() -> Reply<'static> {
     Reply { printf_output: Some(printed()), ..succeeded() }
+}
+
+/// The answer to a body that ended early.
+fn unreadable() -> Reply<'static> {
+    let message = "the body is not JSON: EOF while parsing a string at line 1 column 40";
+    Reply {
+        job_id: None,
+        state: AttemptState::Dead,
+        attempt: 1,
+        failure: Some(Failure::new(Verdict::User, FailureCode::MalformedTask, message)),
+        ..failed()
+    }
 }
 
 fn job_info() -> JobInfo {
@@ -421,7 +433,28 @@ fn replies_of_version_1_read_as_they_always_did() {
     check_replies("reply-failed", &Batch::One(failed()));
     check_replies("reply-blob", &Batch::One(blob_reply()));
     check_replies("reply-printf", &Batch::One(printed_reply()));
+    check_replies("reply-unreadable", &Batch::One(unreadable()));
     check_replies("reply-list", &Batch::Many(vec![succeeded(), failed()]));
+}
+
+/// What most MessagePack libraries make of a UUID: the id's text replaced by its 16 bytes.
+fn with_binary_id(body: &[u8], id: JobId) -> Vec<u8> {
+    let text = [&[0xd9, 36], id.to_string().as_bytes()].concat();
+    let at = body.windows(text.len()).position(|window| window == text).expect("ids are written as text");
+    [&body[..at], &[0xc4, 16], id.as_uuid().as_bytes(), &body[at + text.len()..]].concat()
+}
+
+#[test]
+fn messagepack_ids_of_sixteen_bytes_are_read_like_text() {
+    let task = Batch::One(catalog_task());
+    let encoded = || Encoding::MessagePack.encode_tasks(&task).unwrap();
+    let body = golden("task-binary-id", "msgpack", || with_binary_id(&encoded(), id(1)));
+    assert_eq!(Encoding::MessagePack.decode_tasks(&body).unwrap(), task);
+    assert_eq!(Encoding::MessagePack.decode_heads(&body)[0].job_id, Some(id(1)));
+    let reply = Batch::One(succeeded());
+    let encoded = || Encoding::MessagePack.encode_replies(&reply).unwrap();
+    let body = golden("reply-binary-id", "msgpack", || with_binary_id(&encoded(), id(1)));
+    assert_eq!(Encoding::MessagePack.decode_replies(&body).unwrap(), reply);
 }
 
 #[test]

@@ -142,6 +142,24 @@ fn whom_to_answer_is_read_from_any_version_and_what_names_nobody_hides_nothing()
     }
 }
 
+#[test]
+fn a_head_keeps_what_can_be_read_whatever_stands_beside_it() {
+    let id = "0190a5b8-7c00-7000-8000-000000000001";
+    for broken in ["null", "true", "-5", "0.5", r#""no UUID""#, "[1, [2]]", r#"{"a": {"b": 1}}"#] {
+        let json = format!(r#"{{"version": 7, "job_id": {broken}, "reply": "anna"}}"#);
+        for (encoding, body) in in_each_encoding(&json) {
+            let heads = encoding.decode_heads(&body);
+            assert_eq!((heads[0].version, heads[0].job_id), (Some(7), None), "{broken}");
+            assert_eq!(heads[0].reply.as_ref().unwrap().as_str(), "anna");
+        }
+        let json = format!(r#"{{"version": {broken}, "job_id": "{id}"}}"#);
+        for (encoding, body) in in_each_encoding(&json) {
+            let heads = encoding.decode_heads(&body);
+            assert_eq!((heads[0].version, heads[0].job_id), (None, Some(id.parse().unwrap())), "{broken}");
+        }
+    }
+}
+
 /// Where a reply's output says that its bytes are, and what every encoding makes of it.
 fn output_data(data: &str) -> [Result<OutputData<'static>, String>; 2] {
     let id = "0190a5b8-7c00-7000-8000-000000000001";

@@ -167,7 +167,7 @@ fn reply() -> impl Strategy<Value = Reply<'static>> {
     (any::<u32>(), state, vec(output, 0..3), option::of(failure), timings, option::of(printed)).prop_map(
         |(attempt, state, outputs, failure, timings, printf_output)| Reply {
             version: 1,
-            job_id: JobId::new(),
+            job_id: failure.as_ref().is_none_or(|failure| failure.line.is_some()).then(JobId::new),
             attempt,
             state,
             failure,

@@ -331,7 +331,7 @@ async fn accept(delivery: Delivery, inbox: &Inbox) {
     let content_type = properties.content_type.as_deref().unwrap_or_default();
     match Encoding::of_content_type(content_type) {
         Some(encoding) => {
-            if let Err(error) = inbox.deliver(encoding, &body) {
+            if let Err(error) = inbox.deliver(encoding, properties.correlation_id.as_deref(), &body) {
                 warn!(%error, "a reply can't be read");
             }
         }

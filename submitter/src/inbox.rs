@@ -14,6 +14,7 @@ use std::{
 
 use gpufleet_schema::{DecodeError, Encoding, JobId, Reply};
 use tokio::sync::oneshot;
+use tracing::warn;
 
 use crate::returned::{self, Returned};
 
@@ -70,16 +71,25 @@ impl Inbox {
         self.waiting().clear();
     }
 
-    /// Hands the replies of one message to their handles.
-    pub(crate) fn deliver(&self, encoding: Encoding, body: &[u8]) -> Result<(), DecodeError> {
+    /// Hands the replies of one message to their handles. A reply without a job id answers a task that no worker could read; its message
+    /// then has the task message's correlation id or message id, which is the job's id if that message carried one task.
+    pub(crate) fn deliver(
+        &self,
+        encoding: Encoding,
+        correlation_id: Option<&str>,
+        body: &[u8],
+    ) -> Result<(), DecodeError> {
         let replies = encoding.decode_replies(body).inspect_err(|_| self.count_unreadable())?;
         let at = Instant::now();
         for reply in replies.into_vec() {
+            let job_id = reply.job_id.or_else(|| correlation_id?.parse().ok());
             // The sender is taken out first: copying a large output happens outside the lock.
-            match self.waiting().remove(&reply.job_id) {
-                Some(sender) => self.count(sender.send(arrived(reply, at)).is_ok()),
-                None => self.count(false),
+            let sender = job_id.and_then(|job_id| self.waiting().remove(&job_id));
+            if sender.is_none() && reply.job_id.is_none() {
+                let reason = reply.failure.as_ref().map(|failure| failure.message.as_str());
+                warn!(correlation_id, reason, "reply without a job id matches no job, dropped");
             }
+            self.count(sender.is_some_and(|sender| sender.send(arrived(reply, at)).is_ok()));
         }
         Ok(())
     }
@@ -143,7 +153,7 @@ mod tests {
         let data = Inline::from(bytes.to_vec());
         Reply {
             version: VERSION,
-            job_id,
+            job_id: Some(job_id),
             attempt: 1,
             state: AttemptState::Succeeded,
             failure: None,
@@ -172,7 +182,7 @@ mod tests {
         let [first, second] = [JobId::new(), JobId::new()];
         let (mut first_wait, mut second_wait) = (inbox.expect(first).unwrap(), inbox.expect(second).unwrap());
         let message = body(vec![reply(second, &[3, 4]), reply(first, &[1, 2])]);
-        inbox.deliver(Encoding::MessagePack, &message).unwrap();
+        inbox.deliver(Encoding::MessagePack, None, &message).unwrap();
         assert_eq!(bytes(first_wait.next().await.unwrap()), [1, 2]);
         assert_eq!(bytes(second_wait.next().await.unwrap()), [3, 4]);
         assert_eq!(inbox.counts().replies, 2);
@@ -185,9 +195,23 @@ mod tests {
         let mut awaited = inbox.expect(job_id).unwrap();
         assert!(inbox.expect(job_id).is_none(), "one handle a job");
         let message = body(vec![reply(job_id, &[1, 2]), reply(job_id, &[9, 9]), reply(JobId::new(), &[0, 0])]);
-        inbox.deliver(Encoding::MessagePack, &message).unwrap();
+        inbox.deliver(Encoding::MessagePack, None, &message).unwrap();
         assert_eq!(bytes(awaited.next().await.unwrap()), [1, 2]);
         assert_eq!(inbox.counts(), Counts { replies: 1, replies_dropped: 2, replies_unreadable: 0 });
+    }
+
+    #[tokio::test]
+    async fn a_reply_without_a_job_id_reaches_the_job_that_its_correlation_id_names() {
+        let inbox = Arc::new(Inbox::default());
+        let job_id = JobId::new();
+        let mut awaited = inbox.expect(job_id).unwrap();
+        let unknown = body(vec![Reply { job_id: None, ..reply(job_id, &[1, 2]) }]);
+        for correlation_id in [None, Some("no UUID"), Some(&*JobId::new().to_string())] {
+            inbox.deliver(Encoding::MessagePack, correlation_id, &unknown).unwrap();
+        }
+        assert_eq!(inbox.counts(), Counts { replies: 0, replies_dropped: 3, replies_unreadable: 0 });
+        inbox.deliver(Encoding::MessagePack, Some(&job_id.to_string()), &unknown).unwrap();
+        assert_eq!(bytes(awaited.next().await.unwrap()), [1, 2]);
     }
 
     #[tokio::test]
@@ -197,7 +221,7 @@ mod tests {
         drop(inbox.expect(job_id).unwrap());
         assert!(inbox.waiting().is_empty());
         let mut first = inbox.expect(job_id).unwrap();
-        inbox.deliver(Encoding::MessagePack, &body(vec![reply(job_id, &[1, 2])])).unwrap();
+        inbox.deliver(Encoding::MessagePack, None, &body(vec![reply(job_id, &[1, 2])])).unwrap();
         let second = inbox.expect(job_id).expect("the first wait has its reply");
         assert!(first.next().await.is_some());
         assert!(first.next().await.is_none(), "there is one reply");
@@ -211,9 +235,9 @@ mod tests {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
         let mut awaited = inbox.expect(job_id).unwrap();
-        inbox.deliver(Encoding::MessagePack, &body(vec![reply(job_id, &[1])])).unwrap();
+        inbox.deliver(Encoding::MessagePack, None, &body(vec![reply(job_id, &[1])])).unwrap();
         assert!(awaited.next().await.unwrap().outputs.unwrap_err().contains("output \"y\": 1 bytes"));
-        assert!(inbox.deliver(Encoding::Json, b"garbage").is_err());
+        assert!(inbox.deliver(Encoding::Json, None, b"garbage").is_err());
         assert_eq!(inbox.counts().replies_unreadable, 1);
     }
 }

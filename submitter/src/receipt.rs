@@ -44,7 +44,8 @@ impl Receipt {
             self.arrived = Some(arrived);
         }
         self.fetch(store).await.map_err(|problem| JobError::BadReply { job_id, problem })?;
-        outcome(self.arrived.take().expect("a reply that has arrived stays until here"), self.submitted)
+        let arrived = self.arrived.take().expect("a reply that has arrived stays until here");
+        outcome(job_id, arrived, self.submitted)
     }
 
     /// Reads what a reply of success has in the blob store.
@@ -64,9 +65,9 @@ impl Receipt {
 }
 
 /// What a reply means whose arrays are all here.
-fn outcome(arrived: Arrived, submitted: Instant) -> Result<JobResult, JobError> {
+fn outcome(job_id: JobId, arrived: Arrived, submitted: Instant) -> Result<JobResult, JobError> {
     let Arrived { reply, outputs, at } = arrived;
-    let (job_id, round_trip) = (reply.job_id, at.duration_since(submitted));
+    let round_trip = at.duration_since(submitted);
     if reply.state != AttemptState::Succeeded {
         return Err(JobError::Failed(Box::new(FailedJob {
             job_id,

@@ -87,9 +87,10 @@ fn replies(delivery: &Delivery) -> Vec<SeenReply> {
     let content_type = delivery.properties.content_type.as_deref().unwrap_or_default();
     let encoding = Encoding::of_content_type(content_type).expect("replies have a content type");
     let replies = encoding.decode_replies(&delivery.body).expect("replies can be read");
-    let seen = |reply: &gpufleet_schema::Reply<'_>| SeenReply {
-        job_id: reply.job_id,
-        told: Told { state: reply.state, attempt: reply.attempt },
+    // A reply without an id answers a message that names no job.
+    let seen = |reply: &gpufleet_schema::Reply<'_>| {
+        let told = Told { state: reply.state, attempt: reply.attempt };
+        Some(SeenReply { job_id: reply.job_id?, told })
     };
-    replies.as_slice().iter().map(seen).collect()
+    replies.as_slice().iter().filter_map(seen).collect()
 }

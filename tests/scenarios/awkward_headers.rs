@@ -111,7 +111,7 @@ async fn a_worker_runs_the_task_and_answers() {
         let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("a reply comes");
         let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{shape}: {incoming:?}") };
         let replies = Encoding::Json.decode_replies(&delivery.body).unwrap();
-        assert_eq!(replies.as_slice()[0].job_id, job_id);
+        assert_eq!(replies.as_slice()[0].job_id, Some(job_id));
         assert_eq!(replies.as_slice()[0].state, AttemptState::Succeeded, "{shape}: {replies:?}");
         let correlation = if shape == "texts" { "caf?" } else { "plain" };
         assert_eq!(delivery.properties.correlation_id.as_deref(), Some(correlation));

@@ -5,6 +5,7 @@ use std::{
     fs,
     path::{Path, PathBuf},
     process::Stdio,
+    time::Duration,
 };
 
 use gpufleet_local::setup;
@@ -16,35 +17,48 @@ use gpufleet_tests::{Ground, WAIT, dead_letters};
 use tokio::process::Command;
 
 const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/producer.py");
+const DAMAGED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/damaged.py");
 const GOLDEN_ID: &str = "0190a5b8-7c00-7000-8000-000000000001";
 const GOLDEN: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/golden/v1");
+
+/// Runs a Python program with pika, and returns what it prints.
+async fn python(ground: &Ground, deadline: Duration, arguments: &[&str]) -> String {
+    let output = Command::new("python3")
+        .args(arguments)
+        .env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url)
+        .env("PYTHONPATH", setup::pika_folder().unwrap())
+        .env("PYTHONDONTWRITEBYTECODE", "1")
+        .stdin(Stdio::null())
+        .kill_on_drop(true)
+        .output();
+    let output = tokio::time::timeout(deadline, output).await.expect("the producer ends").unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
 
 /// Runs the Python producer: it publishes the file's bytes under the content type and prints the reply's content type and body, in
 /// hexadecimal.
 async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) -> (String, Vec<u8>) {
-    let output = Command::new("python3")
-        .arg(PRODUCER)
-        .arg(task)
-        .args([content_type, &job_id.to_string()])
-        .env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url)
-        .env("PYTHONPATH", setup::pika_folder().unwrap())
-        .stdin(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = tokio::time::timeout(WAIT, output).await.expect("the producer ends").unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let text = String::from_utf8(output.stdout).unwrap();
+    let text = python(ground, WAIT, &[PRODUCER, task.to_str().unwrap(), content_type, &job_id.to_string()]).await;
     let (content_type, body) = text.trim().split_once(' ').expect("a content type and a body");
     let bytes = (0..body.len()).step_by(2).map(|at| u8::from_str_radix(&body[at..at + 2], 16).unwrap());
     (content_type.to_owned(), bytes.collect())
 }
 
-/// A copy of a golden task that is a job apart. Both encodings write ids as text.
+/// A copy of a golden task that is a job apart. Its id is text, or the bytes of the UUID.
 fn with_an_id_of_its_own(file: &str, folder: &Path) -> (JobId, PathBuf) {
     let mut body = fs::read(Path::new(GOLDEN).join(file)).unwrap();
     let job_id = JobId::new();
-    let at = body.windows(36).position(|window| window == GOLDEN_ID.as_bytes()).expect("the golden task has its id");
-    body[at..at + 36].copy_from_slice(job_id.to_string().as_bytes());
+    let golden_id: JobId = GOLDEN_ID.parse().unwrap();
+    let place = |id: &[u8]| body.windows(id.len()).position(|window| window == id);
+    let (at, id) = match place(GOLDEN_ID.as_bytes()) {
+        Some(at) => (at, job_id.to_string().into_bytes()),
+        None => {
+            let at = place(golden_id.as_uuid().as_bytes()).expect("the golden task has its id");
+            (at, job_id.as_uuid().as_bytes().to_vec())
+        }
+    };
+    body[at..at + id.len()].copy_from_slice(&id);
     let path = folder.join(file);
     fs::write(&path, body).unwrap();
     (job_id, path)
@@ -58,20 +72,21 @@ async fn pika_is_answered_in_the_encoding_of_its_task() {
     let cases = [
         ("task-catalog.json", "application/json", Encoding::Json),
         ("task-catalog.msgpack", "application/msgpack", Encoding::MessagePack),
+        ("task-binary-id.msgpack", "application/msgpack", Encoding::MessagePack),
     ];
     for (file, content_type, encoding) in cases {
         let (job_id, task) = with_an_id_of_its_own(file, folder.path());
         let (answered_in, body) = ask(&ground, &task, content_type, job_id).await;
         assert_eq!(answered_in, content_type);
         let replies = encoding.decode_replies(&body).unwrap();
-        assert_eq!(replies.as_slice()[0].job_id, job_id);
+        assert_eq!(replies.as_slice()[0].job_id, Some(job_id));
         let output = &replies.as_slice()[0].outputs[0];
         let OutputData::Inline(y) = &output.data else { panic!("{output:?}") };
         let y = y.resolve(output.dtype).unwrap();
         let y: Vec<f32> = y.chunks_exact(4).map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap())).collect();
         assert_eq!(y, [2.5 * 1.0 + 0.5, 2.5 * 2.0 - 0.5, 2.5 * 3.0], "{file}");
     }
-    ground.check_history(2).await;
+    ground.check_history(3).await;
 }
 
 /// What the README tells other languages to do about large arrays: write a file, and name it.
@@ -115,7 +130,7 @@ async fn an_oversized_task_is_answered_and_its_beginning_kept() {
     let (_, body) = ask(&ground, &path, "application/json", job_id).await;
     let replies = Encoding::Json.decode_replies(&body).unwrap();
     let reply = &replies.as_slice()[0];
-    assert_eq!((reply.job_id, reply.state), (job_id, AttemptState::Dead));
+    assert_eq!((reply.job_id, reply.state), (Some(job_id), AttemptState::Dead));
     let failure = reply.failure.as_ref().unwrap();
     assert_eq!(failure.code, FailureCode::MalformedTask);
     assert!(failure.message.contains("the 16 MiB that a message carries at most"), "{}", failure.message);
@@ -160,4 +175,22 @@ async fn pika_launches_a_template_with_a_structure_and_a_part_of_a_buffer() {
     let x: Vec<i32> = x.chunks_exact(4).map(|bytes| i32::from_le_bytes(bytes.try_into().unwrap())).collect();
     assert_eq!(x, [0, 0, 13, 13, 13, 13, 0, 0]);
     ground.check_history(1).await;
+}
+
+/// A foreign producer has nothing but the reply to know that its task came to nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn every_damaged_task_gets_exactly_one_reply_under_its_correlation_id() {
+    const COUNT: u64 = 2000;
+    const SEED: &str = "13";
+    let ground = Ground::shared("pika-damaged").await;
+    let worker = ground.worker().await;
+    let golden = |file: &str| format!("{GOLDEN}/{file}");
+    let (json, packed) = (golden("task-catalog.json"), golden("task-catalog.msgpack"));
+    let told = python(&ground, 3 * WAIT, &[DAMAGED, &COUNT.to_string(), SEED, &json, &packed]).await;
+    let tally: serde_json::Value = serde_json::from_str(&told).expect(&told);
+    assert_eq!(tally["answered"], COUNT, "{tally}");
+    for kind in ["with_id", "without_id", "empty"] {
+        assert_ne!(tally[kind], 0, "the damage is of every kind: {tally}");
+    }
+    assert!(worker.is_alive());
 }

@@ -109,7 +109,7 @@ async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
         assert_eq!(delivery.properties.content_type.as_deref(), Some("application/json"));
         let replies = Encoding::Json.decode_replies(&delivery.body).unwrap();
         let reply = &replies.as_slice()[0];
-        assert_eq!(reply.job_id, job_id);
+        assert_eq!(reply.job_id, Some(job_id));
         let failure = reply.failure.as_ref().unwrap();
         assert_eq!(failure.code, FailureCode::UnsupportedVersion);
         assert!(failure.message.contains("99") && failure.message.contains("reads version 1"), "{}", failure.message);
@@ -309,9 +309,10 @@ async fn what_a_producer_wrote_costs_no_job_its_record() {
         let incoming = tokio::time::timeout(WAIT, consumer.next()).await.unwrap();
         let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
         for reply in Encoding::MessagePack.decode_replies(&delivery.body).unwrap().as_slice() {
-            let (what, state) = wanted[&reply.job_id];
+            let job_id = reply.job_id.unwrap();
+            let (what, state) = wanted[&job_id];
             assert_eq!(reply.state, state, "{what}: {:?}", reply.failure);
-            let earlier = told.insert(reply.job_id, (reply.state, reply.attempt));
+            let earlier = told.insert(job_id, (reply.state, reply.attempt));
             assert_eq!(earlier, None, "{what} was answered twice");
         }
         delivery.ack().await.unwrap();

@@ -62,7 +62,7 @@ async fn a_reply_that_is_nacked_for_a_while_arrives_afterwards() {
     let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
     let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
     let reply = &replies.as_slice()[0];
-    assert_eq!((reply.job_id, reply.state, reply.attempt), (job_id, AttemptState::Succeeded, 1));
+    assert_eq!((reply.job_id, reply.state, reply.attempt), (Some(job_id), AttemptState::Succeeded, 1));
     delivery.ack().await.unwrap();
     assert_eq!(ground.final_job(job_id).await.job.state, JobState::Succeeded);
     ground.check_history(1).await;
@@ -86,7 +86,7 @@ async fn a_worker_that_leaves_keeps_a_refused_reply_for_its_owner() {
     let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
     assert_eq!(delivery.routing_key, client.as_str(), "it says whose it is");
     let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
-    assert_eq!(replies.as_slice()[0].job_id, job_id);
+    assert_eq!(replies.as_slice()[0].job_id, Some(job_id));
     assert!(!replies.as_slice()[0].outputs.is_empty(), "with its outputs");
     delivery.ack().await.unwrap();
     // It was acknowledged: no other worker runs it again.

@@ -7,16 +7,21 @@ use serde::{
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-use crate::{ClientName, JobId, bounds::TASKS_PER_MESSAGE_MAX};
+use uuid::Uuid;
 
-/// Of a task of any version.
+use crate::{
+    ClientName, JobId,
+    bounds::{NAME_BYTES_MAX, TASKS_PER_MESSAGE_MAX},
+};
+
+/// Of a task of any version. A field whose value can't be right is left out; it must not hide the others.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Head {
-    #[serde(default)]
+    #[serde(default, deserialize_with = "version")]
     pub version: Option<u64>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "job_id")]
     pub job_id: Option<JobId>,
-    /// Whom to answer, where that can be read.
+    /// Whom to answer.
     #[serde(default, deserialize_with = "client")]
     pub reply: Option<ClientName>,
 }
@@ -52,55 +57,82 @@ impl<'de> Visitor<'de> for List {
     }
 }
 
-/// A value of any kind: one that names no client must not hide the job's id.
+fn version<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u64>, D::Error> {
+    Ok(match deserializer.deserialize_any(AnyValue)? {
+        Value::Unsigned(version) => Some(version),
+        _ => None,
+    })
+}
+
+fn job_id<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<JobId>, D::Error> {
+    Ok(match deserializer.deserialize_any(AnyValue)? {
+        Value::Text(text) => text.parse().ok(),
+        Value::Bytes(bytes) => Some(JobId::from_uuid(Uuid::from_bytes(bytes))),
+        _ => None,
+    })
+}
+
 fn client<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ClientName>, D::Error> {
-    deserializer.deserialize_any(AnyValue)
+    Ok(match deserializer.deserialize_any(AnyValue)? {
+        Value::Text(text) => text.parse().ok(),
+        _ => None,
+    })
+}
+
+/// What a field of a head may be.
+enum Value {
+    Unsigned(u64),
+    /// As long as a name may be.
+    Text(String),
+    /// As long as a UUID.
+    Bytes([u8; 16]),
+    Other,
 }
 
 struct AnyValue;
 
 impl<'de> Visitor<'de> for AnyValue {
-    type Value = Option<ClientName>;
+    type Value = Value;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a client's name")
+        f.write_str("any value")
     }
 
-    fn visit_str<E>(self, text: &str) -> Result<Self::Value, E> {
-        Ok(text.parse().ok())
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(if text.len() <= NAME_BYTES_MAX { Value::Text(text.to_owned()) } else { Value::Other })
     }
 
-    fn visit_unit<E>(self) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Value, E> {
+        Ok(bytes.try_into().map_or(Value::Other, Value::Bytes))
     }
 
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(Value::Unsigned(number))
     }
 
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Other)
     }
 
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_bool<E>(self, _: bool) -> Result<Value, E> {
+        Ok(Value::Other)
     }
 
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_i64<E>(self, _: i64) -> Result<Value, E> {
+        Ok(Value::Other)
     }
 
-    fn visit_bytes<E>(self, _: &[u8]) -> Result<Self::Value, E> {
-        Ok(None)
+    fn visit_f64<E>(self, _: f64) -> Result<Value, E> {
+        Ok(Value::Other)
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Self::Value, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut items: A) -> Result<Value, A::Error> {
         while items.next_element::<IgnoredAny>()?.is_some() {}
-        Ok(None)
+        Ok(Value::Other)
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Self::Value, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut entries: A) -> Result<Value, A::Error> {
         while entries.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(None)
+        Ok(Value::Other)
     }
 }

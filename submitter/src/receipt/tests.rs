@@ -45,7 +45,7 @@ impl Scene {
     fn reply(&self, outputs: Vec<Output<'static>>) -> Reply<'static> {
         Reply {
             version: VERSION,
-            job_id: self.receipt.job_id(),
+            job_id: Some(self.receipt.job_id()),
             attempt: 1,
             state: AttemptState::Succeeded,
             failure: None,
@@ -58,7 +58,7 @@ impl Scene {
 
     fn deliver(&self, reply: Reply<'static>) {
         let body = Encoding::MessagePack.encode_replies(&Batch::One(reply)).unwrap();
-        self.inbox.deliver(Encoding::MessagePack, &body).unwrap();
+        self.inbox.deliver(Encoding::MessagePack, None, &body).unwrap();
     }
 
     fn answer(&self, outputs: Vec<Output<'static>>) {

@@ -114,7 +114,7 @@ impl Concluded<'_, '_> {
         let Disposition::Final { state, failure, .. } = &self.disposition else { return None };
         Some(Reply {
             version: gpufleet_schema::VERSION,
-            job_id: self.task.job_id,
+            job_id: Some(self.task.job_id),
             attempt,
             state: *state,
             failure: failure.clone(),

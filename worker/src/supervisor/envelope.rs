@@ -3,8 +3,8 @@
 use std::sync::OnceLock;
 
 use gpufleet_schema::{
-    ClientName, Encoding, JobId, PoolName, Priority,
-    bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
+    ClientName, Encoding, PoolName, Priority,
+    bounds::DELIVERIES_MAX,
     topology::{
         FORWARDED, HEADER_ATTEMPT, HEADER_DELIVERIES, HEADER_LOSSES, HEADER_UNAVAILABLE, HEADER_USER, REPLIES,
         parse_task_key,
@@ -113,18 +113,6 @@ impl Envelope {
             }),
             None => Err("the message has no content_type; set application/msgpack or application/json".to_owned()),
         }
-    }
-
-    /// The jobs of a body that can't be read as tasks, as far as they can be told, with the clients that they name: by the heads of its
-    /// tasks, else by the message's id, which is the job's where a message carries one task.
-    pub(super) fn jobs_of(&self, encoding: Encoding, body: &[u8]) -> Vec<(JobId, Option<ClientName>)> {
-        let heads = if body.len() > MESSAGE_BYTES_MAX { Vec::new() } else { encoding.decode_heads(body) };
-        let jobs: Vec<_> = heads.into_iter().filter_map(|head| Some((head.job_id?, head.reply))).collect();
-        if jobs.is_empty() && !encoding.is_list(body).unwrap_or(false) {
-            let job_id = self.properties.message_id.as_deref().and_then(|id| id.parse().ok());
-            return job_id.map(|job_id| (job_id, None)).into_iter().collect();
-        }
-        jobs
     }
 
     /// Where replies go when a task does not say: the message's `reply_to`, as a client's name or its reply queue. Any other queue

@@ -26,6 +26,7 @@ mod preparing;
 mod queue_limit;
 mod ready;
 mod refusal;
+mod salvage;
 mod service;
 mod signals;
 mod start;

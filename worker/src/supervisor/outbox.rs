@@ -84,7 +84,7 @@ impl Supervisor {
         Ok(())
     }
 
-    async fn publish_reply(
+    pub(super) async fn publish_reply(
         &self,
         envelope: &Envelope,
         encoding: Encoding,
@@ -98,6 +98,7 @@ impl Supervisor {
             body,
             properties: Properties {
                 message_id: Some(MessageId::new().to_string()),
+                // A short string as it came: AMQP has bounded both to 255 bytes.
                 correlation_id: envelope
                     .properties
                     .correlation_id
@@ -309,7 +310,7 @@ mod tests {
         let failure = Failure::new(Verdict::Infrastructure, FailureCode::RequirementsNotMet, "\u{1}".repeat(1 << 20));
         Reply {
             version: u32::MAX,
-            job_id: JobId::new(),
+            job_id: Some(JobId::new()),
             attempt: u32::MAX,
             state: AttemptState::Succeeded,
             failure: Some(failure.with_detail("\u{1}".repeat(1 << 20))),

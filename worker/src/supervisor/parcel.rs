@@ -15,8 +15,8 @@ use std::{mem, panic::AssertUnwindSafe, pin::pin, sync::Arc};
 
 use futures::{FutureExt as _, StreamExt as _, stream::FuturesUnordered};
 use gpufleet_schema::{
-    AttemptFinished, AttemptState, ClientName, DecodeError, Encoding, Event, Failure, FailureCode, Reply, Timings,
-    TooLarge, Verdict,
+    AttemptFinished, AttemptState, Batch, ClientName, DecodeError, Encoding, Event, Failure, FailureCode, Reply,
+    Timings, TooLarge, Verdict,
     bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
 };
 use gpufleet_transport::{Delivery, PublishError, Settled};
@@ -152,7 +152,12 @@ impl Supervisor {
         failpoint::reach(Failpoint::BeforeDecode);
         failpoint::reach(Failpoint::Handling);
         match encoding.decode_tasks(body) {
-            Ok(tasks) if tasks.is_empty() => Ok(Settlement::Answered),
+            Ok(tasks) if tasks.is_empty() => {
+                if let Some(client) = reply_to {
+                    self.publish_reply(envelope, encoding, &client, &Batch::Many(Vec::new())).await?;
+                }
+                Ok(Settlement::Answered)
+            }
             Ok(tasks) => {
                 envelope.carried.decoded(tasks.len(), body.len());
                 self.run_all(envelope, reply_to, &Content::new(body, encoding, &tasks)).await
@@ -303,7 +308,8 @@ impl Supervisor {
         }
     }
 
-    /// A message that can't be run: whoever can be told is told, and the message is kept, with the reason, for a person to see.
+    /// Answers a message that can't be run, at its `reply_to` if its tasks name no client, and keeps it with the reason for a person to see.
+    /// The reply is in the encoding that the message names, else in JSON, which needs no library to read.
     async fn refuse(&self, envelope: &Envelope, body: &[u8], failure: Failure) -> Result<Settlement, PublishError> {
         warn!(
             message_id = envelope.message_id(),
@@ -313,13 +319,13 @@ impl Supervisor {
         );
         self.metrics.message_refused(envelope.pool_id);
         let encoding = envelope.encoding().unwrap_or(Encoding::Json);
-        let jobs = envelope.jobs_of(encoding, body);
+        let jobs = envelope.salvage(body);
         self.publish_dead(envelope, body.to_vec(), &failure.message).await?;
         let reply_to = envelope.reply_to().ok().flatten();
-        let replies = jobs.iter().filter_map(|(job_id, client)| {
+        let replies = jobs.iter().filter_map(|job| {
             let reply = Reply {
                 version: gpufleet_schema::VERSION,
-                job_id: *job_id,
+                job_id: job.job_id,
                 attempt: envelope.attempt,
                 state: AttemptState::Dead,
                 failure: Some(failure.clone()),
@@ -328,10 +334,13 @@ impl Supervisor {
                 ran_on: None,
                 printf_output: None,
             };
-            Some((client.as_ref().or(reply_to.as_ref())?.clone(), reply))
+            Some((job.reply.as_ref().or(reply_to.as_ref())?.clone(), reply))
         });
         self.publish_replies(envelope, encoding, replies.collect(), jobs.len() > 1).await?;
-        let events = jobs.into_iter().map(|(job_id, _)| {
+        let known = jobs.iter().filter_map(|job| job.job_id);
+        let recorded =
+            if known.clone().next().is_some() { known.collect() } else { Vec::from_iter(envelope.record_id(body)) };
+        let events = recorded.into_iter().map(|job_id| {
             Event::AttemptFinished(AttemptFinished {
                 job_id,
                 attempt: envelope.attempt,
