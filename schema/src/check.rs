@@ -63,13 +63,13 @@ impl Task<'_> {
             check_text("name", name)?;
         }
         if self.labels.len() > LABELS_MAX {
-            return invalid("labels", format!("{} labels, at most {LABELS_MAX} are allowed", self.labels.len()));
+            return invalid("labels", format!("more than {LABELS_MAX} labels, at most {LABELS_MAX} are allowed"));
         }
         if let Some(device) = &self.requires.device {
             check_text("requires.device", device)?;
         }
         if self.arguments.len() > ARGS_MAX {
-            return invalid("arguments", format!("{} arguments, at most {ARGS_MAX}", self.arguments.len()));
+            return invalid("arguments", format!("more than {ARGS_MAX} arguments, at most {ARGS_MAX} are allowed"));
         }
         for name in self.arguments.keys() {
             check_name("arguments", name)?;
@@ -125,7 +125,7 @@ impl Task<'_> {
 
     fn check_buffers(&self) -> Result<(), Invalid> {
         if self.buffers.len() > BUFFERS_MAX {
-            return invalid("buffers", format!("{} buffers, at most {BUFFERS_MAX} are allowed", self.buffers.len()));
+            return invalid("buffers", format!("more than {BUFFERS_MAX} buffers, at most {BUFFERS_MAX} are allowed"));
         }
         let mut names = HashSet::new();
         for (index, buffer) in self.buffers.iter().enumerate() {
@@ -161,7 +161,12 @@ impl Task<'_> {
         match self.launches.len() {
             0 => return invalid("launches", "is empty; say which entry to launch"),
             1..=LAUNCHES_MAX => {}
-            many => return invalid("launches", format!("{many} launches, at most {LAUNCHES_MAX} are allowed")),
+            _ => {
+                return invalid(
+                    "launches",
+                    format!("more than {LAUNCHES_MAX} launches, at most {LAUNCHES_MAX} are allowed"),
+                );
+            }
         }
         for (index, launch) in self.launches.iter().enumerate() {
             launch.check(&format!("launches[{index}]"), |name| self.buffer(name).is_some())?;
@@ -171,7 +176,7 @@ impl Task<'_> {
 
     fn check_outputs(&self) -> Result<(), Invalid> {
         if self.outputs.len() > BUFFERS_MAX {
-            return invalid("outputs", format!("{} outputs, at most {BUFFERS_MAX} are allowed", self.outputs.len()));
+            return invalid("outputs", format!("more than {BUFFERS_MAX} outputs, at most {BUFFERS_MAX} are allowed"));
         }
         let mut names = HashSet::new();
         for (index, name) in self.outputs.iter().enumerate() {
@@ -203,7 +208,7 @@ impl Buffer<'_> {
         if self.shape.len() > DIMENSIONS_MAX {
             return invalid(
                 field("shape"),
-                format!("{} dimensions, at most {DIMENSIONS_MAX} are allowed", self.shape.len()),
+                format!("more than {DIMENSIONS_MAX} dimensions, at most {DIMENSIONS_MAX} are allowed"),
             );
         }
         let bytes = match self.bytes() {
@@ -230,10 +235,7 @@ impl Buffer<'_> {
                         format!("{given} bytes given, {:?} of {} needs {bytes}", self.shape, self.dtype),
                     );
                 }
-                match inline.resolve(self.dtype) {
-                    Ok(_) => Ok(()),
-                    Err(problem) => invalid(field("data"), problem.to_string()),
-                }
+                inline.check(self.dtype).or_else(|problem| invalid(field("data"), problem.to_string()))
             }
         }
     }
@@ -270,7 +272,10 @@ impl Launch {
             return invalid(format!("{field}.repeat"), format!("{} is not between 1 and {REPEAT_MAX}", self.repeat));
         }
         if self.args.len() > ARGS_MAX {
-            return invalid(format!("{field}.args"), format!("{} arguments, at most {ARGS_MAX}", self.args.len()));
+            return invalid(
+                format!("{field}.args"),
+                format!("more than {ARGS_MAX} arguments, at most {ARGS_MAX} are allowed"),
+            );
         }
         for (index, arg) in self.args.iter().enumerate() {
             let field = format!("{field}.args[{index}]");

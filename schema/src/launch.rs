@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
 
-use crate::{Dtype, Number};
+use crate::{Dtype, Number, bounds::ARGS_MAX, encoding::bounded};
+
+/// Dimensions of a grid or block.
+const EXTENTS_MAX: usize = 3;
 
 /// One kernel launch. The launches of a task run in order on one stream and share its buffers.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -16,7 +19,7 @@ pub struct Launch {
     /// Dynamic shared memory of one block.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shared_bytes: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list::<_, _, ARGS_MAX>")]
     pub args: Vec<Arg>,
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub repeat: u32,
@@ -41,8 +44,8 @@ fn is_zero(value: &u32) -> bool {
 #[serde(rename_all = "snake_case")]
 pub enum Grid {
     /// As many blocks as give at least this many threads in each dimension.
-    Cover(Vec<u64>),
-    Blocks(Vec<u32>),
+    Cover(#[serde(deserialize_with = "bounded::list::<_, _, EXTENTS_MAX>")] Vec<u64>),
+    Blocks(#[serde(deserialize_with = "bounded::list::<_, _, EXTENTS_MAX>")] Vec<u32>),
 }
 
 /// The number of threads in a block.
@@ -52,7 +55,7 @@ pub enum Block {
     /// By the driver's occupancy calculator.
     #[default]
     Auto,
-    Threads(Vec<u32>),
+    Threads(#[serde(deserialize_with = "bounded::list::<_, _, EXTENTS_MAX>")] Vec<u32>),
 }
 
 /// One kernel argument: `{"buffer": "x"}` or a typed scalar such as `{"f32": 2.0}`.
