@@ -64,13 +64,13 @@ impl Task<'_> {
             check_text("name", name)?;
         }
         if self.labels.len() > LABELS_MAX {
-            return invalid("labels", format!("{} labels, at most {LABELS_MAX} are allowed", self.labels.len()));
+            return invalid("labels", format!("more than {LABELS_MAX} labels, at most {LABELS_MAX} are allowed"));
         }
         if let Some(device) = &self.requires.device {
             check_text("requires.device", device)?;
         }
         if self.arguments.len() > ARGS_MAX {
-            return invalid("arguments", format!("{} arguments, at most {ARGS_MAX}", self.arguments.len()));
+            return invalid("arguments", format!("more than {ARGS_MAX} arguments, at most {ARGS_MAX} are allowed"));
         }
         for name in self.arguments.keys() {
             check_name("arguments", name)?;
@@ -126,7 +126,7 @@ impl Task<'_> {
 
     fn check_buffers(&self) -> Result<(), Invalid> {
         if self.buffers.len() > BUFFERS_MAX {
-            return invalid("buffers", format!("{} buffers, at most {BUFFERS_MAX} are allowed", self.buffers.len()));
+            return invalid("buffers", format!("more than {BUFFERS_MAX} buffers, at most {BUFFERS_MAX} are allowed"));
         }
         let mut names = HashSet::new();
         for (index, buffer) in self.buffers.iter().enumerate() {
@@ -162,7 +162,12 @@ impl Task<'_> {
         match self.launches.len() {
             0 => return invalid("launches", "is empty; say which entry to launch"),
             1..=LAUNCHES_MAX => {}
-            many => return invalid("launches", format!("{many} launches, at most {LAUNCHES_MAX} are allowed")),
+            _ => {
+                return invalid(
+                    "launches",
+                    format!("more than {LAUNCHES_MAX} launches, at most {LAUNCHES_MAX} are allowed"),
+                );
+            }
         }
         for (index, launch) in self.launches.iter().enumerate() {
             let field = format!("launches[{index}]");
@@ -174,7 +179,7 @@ impl Task<'_> {
 
     fn check_outputs(&self) -> Result<(), Invalid> {
         if self.outputs.len() > BUFFERS_MAX {
-            return invalid("outputs", format!("{} outputs, at most {BUFFERS_MAX} are allowed", self.outputs.len()));
+            return invalid("outputs", format!("more than {BUFFERS_MAX} outputs, at most {BUFFERS_MAX} are allowed"));
         }
         let mut names = HashSet::new();
         for (index, name) in self.outputs.iter().enumerate() {
@@ -206,7 +211,7 @@ impl Buffer<'_> {
         if self.shape.len() > DIMENSIONS_MAX {
             return invalid(
                 field("shape"),
-                format!("{} dimensions, at most {DIMENSIONS_MAX} are allowed", self.shape.len()),
+                format!("more than {DIMENSIONS_MAX} dimensions, at most {DIMENSIONS_MAX} are allowed"),
             );
         }
         let bytes = match self.bytes() {
@@ -233,10 +238,7 @@ impl Buffer<'_> {
                         format!("{given} bytes given, {:?} of {} needs {bytes}", self.shape, self.dtype),
                     );
                 }
-                match inline.resolve(self.dtype) {
-                    Ok(_) => Ok(()),
-                    Err(problem) => invalid(field("data"), problem.to_string()),
-                }
+                inline.check(self.dtype).or_else(|problem| invalid(field("data"), problem.to_string()))
             }
         }
     }

@@ -1,16 +1,19 @@
 //! Two encodings with one meaning: MessagePack for programs, JSON for people and small producers.
 //!
-//! A body is one item or a list of items; which of the two stands in its first byte. Decoding borrows inline bytes from
-//! the body, and allocates no more than a small multiple of the body's size whatever lengths it claims.
+//! A body is one item or a list of items; which of the two stands in its first byte. Decoding borrows inline bytes and lists of numbers
+//! from the body, and allocates at most three times the body's size whatever lengths it claims and however its lists multiply.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::{Event, Order, Reply, Task, VERSION, bounds::TASKS_PER_MESSAGE_MAX};
 
+pub(crate) mod bounded;
 mod head;
 mod items;
+pub(crate) mod messagepack;
 mod scan;
 
+use bounded::FirstItems;
 use head::Heads;
 
 pub use self::head::Head;
@@ -80,7 +83,7 @@ impl Encoding {
         let decoded = match self {
             Self::MessagePack => {
                 scan::check(body).map_err(|problem| self.malformed(problem))?;
-                rmp_serde::from_slice(body).map_err(|source| source.to_string())
+                messagepack::from_slice(body).map_err(|source| source.to_string())
             }
             Self::Json => serde_json::from_slice(body).map_err(|source| source.to_string()),
         };
@@ -121,10 +124,8 @@ impl Encoding {
 
     /// The tasks of a message. A message whose tasks name another version fails as a whole.
     pub fn decode_tasks<'a>(self, body: &'a [u8]) -> Result<Batch<Task<'a>>, DecodeError> {
-        let batch: Batch<Task<'a>> = self.decode_batch(body).map_err(|error| self.blame_version(body, error))?;
-        if batch.len() > TASKS_PER_MESSAGE_MAX {
-            return Err(DecodeError::TooMany { found: batch.len() });
-        }
+        let decoded = bounded::within(body, || self.decode_task_batch(body));
+        let batch = decoded.map_err(|error| self.blame_version(body, error))?;
         match batch.iter().find(|task| task.version != VERSION) {
             Some(task) => Err(DecodeError::UnsupportedVersion { found: task.version.into() }),
             None => Ok(batch),
@@ -137,6 +138,14 @@ impl Encoding {
             Some(reply) => Err(DecodeError::UnsupportedVersion { found: reply.version.into() }),
             None => Ok(batch),
         }
+    }
+
+    fn decode_task_batch<'a>(self, body: &'a [u8]) -> Result<Batch<Task<'a>>, DecodeError> {
+        if !self.is_list(body)? {
+            return self.decode(body).map(Batch::One);
+        }
+        let FirstItems::<_, TASKS_PER_MESSAGE_MAX> { items, found } = self.decode(body)?;
+        if found > TASKS_PER_MESSAGE_MAX { Err(DecodeError::TooMany { found }) } else { Ok(Batch::Many(items)) }
     }
 
     /// Versions, ids and clients of a body that could not be decoded otherwise, as far as they can be read, and no more of them than a

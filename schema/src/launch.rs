@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Dtype, Number};
+use crate::{Dtype, Number, encoding::bounded};
+
+/// Dimensions of a grid or block.
+const EXTENTS_MAX: usize = 3;
 
 mod arg;
 mod wire;
@@ -60,8 +63,8 @@ pub fn is_symbol(entry: &str) -> bool {
 #[serde(rename_all = "snake_case")]
 pub enum Grid {
     /// As many blocks as give at least this many threads in each dimension.
-    Cover(Vec<u64>),
-    Blocks(Vec<u32>),
+    Cover(#[serde(deserialize_with = "bounded::list::<_, _, EXTENTS_MAX>")] Vec<u64>),
+    Blocks(#[serde(deserialize_with = "bounded::list::<_, _, EXTENTS_MAX>")] Vec<u32>),
 }
 
 /// The number of threads in a block.
@@ -71,7 +74,7 @@ pub enum Block {
     /// By the driver's occupancy calculator.
     #[default]
     Auto,
-    Threads(Vec<u32>),
+    Threads(#[serde(deserialize_with = "bounded::list::<_, _, EXTENTS_MAX>")] Vec<u32>),
 }
 
 /// One kernel argument. As JSON:

@@ -4,7 +4,10 @@ use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de, ser::SerializeMap};
 
-use crate::{BlobDigest, Dtype, Inline, bytes::InlineVisitor};
+use crate::{
+    BlobDigest, Dtype, Inline,
+    bytes::{InlineVisitor, Source},
+};
 
 /// A buffer that came back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -73,7 +76,8 @@ impl Serialize for OutputData<'_> {
 
 impl<'de: 'a, 'a> Deserialize<'de> for OutputData<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(OutputDataVisitor(InlineVisitor::default()))
+        let source = Source::take(deserializer)?;
+        source.read(OutputDataVisitor(InlineVisitor { source }))
     }
 }
 
@@ -89,14 +93,6 @@ impl<'de: 'a, 'a> de::Visitor<'de> for OutputDataVisitor<'a> {
 
     fn visit_borrowed_bytes<E: de::Error>(self, bytes: &'de [u8]) -> Result<OutputData<'a>, E> {
         self.0.visit_borrowed_bytes(bytes).map(OutputData::Inline)
-    }
-
-    fn visit_bytes<E: de::Error>(self, bytes: &[u8]) -> Result<OutputData<'a>, E> {
-        self.0.visit_bytes(bytes).map(OutputData::Inline)
-    }
-
-    fn visit_byte_buf<E: de::Error>(self, bytes: Vec<u8>) -> Result<OutputData<'a>, E> {
-        self.0.visit_byte_buf(bytes).map(OutputData::Inline)
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<OutputData<'a>, E> {

@@ -9,7 +9,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::{
     BlobDigest, ClientName, Dtype, Inline, JobId, Launch, Limits, Number, Requires, Signature,
-    bounds::CLUSTER_CAPABILITY, launch::is_symbol,
+    bounds::{
+        ARGS_MAX, BUFFERS_MAX, CLUSTER_CAPABILITY, COMPILE_OPTIONS_MAX, DIMENSIONS_MAX, LABELS_MAX, LAUNCHES_MAX,
+    },
+    encoding::bounded,
+    launch::is_symbol,
 };
 
 /// One job as a producer describes it. It is a pure function of its contents: running it twice is harmless.
@@ -22,21 +26,25 @@ pub struct Task<'a> {
     pub job_id: JobId,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        skip_serializing_if = "BTreeMap::is_empty",
+        deserialize_with = "bounded::map::<_, _, LABELS_MAX>"
+    )]
     pub labels: BTreeMap<String, String>,
     #[serde(borrow)]
     pub program: Program<'a>,
     /// Who vouches for the program, for pools that run only what is signed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, ARGS_MAX>")]
     pub arguments: BTreeMap<String, Number>,
-    #[serde(default, borrow)]
+    #[serde(default, borrow, deserialize_with = "bounded::list::<_, _, BUFFERS_MAX>")]
     pub buffers: Vec<Buffer<'a>>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, LAUNCHES_MAX>")]
     pub launches: Vec<Launch>,
     /// Names of the buffers that come back.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, BUFFERS_MAX>")]
     pub outputs: Vec<String>,
     #[serde(default, skip_serializing_if = "LargeOutputs::is_default")]
     pub large_outputs: LargeOutputs,
@@ -62,7 +70,11 @@ pub enum Program<'a> {
     Source {
         #[serde(borrow)]
         code: Cow<'a, str>,
-        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        #[serde(
+            default,
+            skip_serializing_if = "Vec::is_empty",
+            deserialize_with = "bounded::list::<_, _, COMPILE_OPTIONS_MAX>"
+        )]
         options: Vec<String>,
     },
     #[serde(borrow)]
@@ -77,6 +89,7 @@ pub struct Buffer<'a> {
     pub name: String,
     pub dtype: Dtype,
     /// Extents, slowest dimension first (C order).
+    #[serde(deserialize_with = "bounded::list::<_, _, DIMENSIONS_MAX>")]
     pub shape: Vec<u64>,
     #[serde(default, borrow)]
     pub data: Data<'a>,
@@ -153,6 +166,27 @@ impl<'a> Task<'a> {
         needs
     }
 
+    /// The same task, its code and the contents of its buffers borrowed.
+    pub fn borrowed(&self) -> Task<'_> {
+        Task {
+            program: self.program.borrowed(),
+            buffers: self.buffers.iter().map(Buffer::borrowed).collect(),
+            version: self.version,
+            signature: self.signature.clone(),
+            job_id: self.job_id,
+            name: self.name.clone(),
+            labels: self.labels.clone(),
+            arguments: self.arguments.clone(),
+            launches: self.launches.clone(),
+            outputs: self.outputs.clone(),
+            large_outputs: self.large_outputs,
+            limits: self.limits.clone(),
+            requires: self.requires.clone(),
+            reply: self.reply.clone(),
+            submitted_ms: self.submitted_ms,
+        }
+    }
+
     /// The same task, free of the message that it was decoded from.
     pub fn into_owned(self) -> Task<'static> {
         Task {
@@ -186,6 +220,15 @@ impl Program<'_> {
         }
     }
 
+    pub fn borrowed(&self) -> Program<'_> {
+        match self {
+            Self::Catalog(name) => Program::Catalog(name.clone()),
+            Self::Source { code, options } => Program::Source { code: Cow::Borrowed(code), options: options.clone() },
+            Self::Ptx(text) => Program::Ptx(Cow::Borrowed(text)),
+            Self::Cubin(image) => Program::Cubin(image.borrowed()),
+        }
+    }
+
     pub fn into_owned(self) -> Program<'static> {
         match self {
             Self::Catalog(name) => Program::Catalog(name),
@@ -205,6 +248,20 @@ impl Buffer<'_> {
     /// Bytes on the device, unless that overflows.
     pub fn bytes(&self) -> Option<u64> {
         self.elements()?.checked_mul(self.dtype.size() as u64)
+    }
+
+    pub fn borrowed(&self) -> Buffer<'_> {
+        Buffer {
+            name: self.name.clone(),
+            dtype: self.dtype,
+            shape: self.shape.clone(),
+            data: match &self.data {
+                Data::Zeros => Data::Zeros,
+                Data::Fill(number) => Data::Fill(*number),
+                Data::Inline(inline) => Data::Inline(inline.borrowed()),
+                Data::Blob(digest) => Data::Blob(*digest),
+            },
+        }
     }
 
     pub fn into_owned(self) -> Buffer<'static> {

@@ -36,16 +36,16 @@ fn shapes_and_bytes_must_agree() {
     refused(|task| task.buffers[0].shape = vec![0, 3], "buffers.x.shape", "no elements");
     refused(|task| task.buffers[0].shape = vec![u64::MAX, 2], "buffers.x.shape", "larger than");
     refused(|task| task.buffers[0].shape = vec![1 << 39], "buffers.x.shape", "larger than");
-    refused(|task| task.buffers[0].shape = vec![1; 9], "buffers.x.shape", "9 dimensions");
+    refused(|task| task.buffers[0].shape = vec![1; 9], "buffers.x.shape", "more than 8 dimensions");
     refused(
-        |task| task.buffers[0].data = Data::Inline(Inline::Numbers(vec![Number::Signed(1); 3])),
+        |task| task.buffers[0].data = Data::Inline(Inline::from(vec![Number::Signed(1); 3])),
         "buffers.x.data",
         "12 bytes given",
     );
     refused(
         |task| {
             task.buffers[0].dtype = Dtype::U8;
-            task.buffers[0].data = Data::Inline(Inline::Numbers(vec![Number::Signed(256); 4]));
+            task.buffers[0].data = Data::Inline(Inline::from(vec![Number::Signed(256); 4]));
         },
         "buffers.x.data",
         "256 does not fit u8",

@@ -478,7 +478,7 @@ fn a_person_may_write_numbers_and_leave_out_what_has_a_default() {
     let task = &batch.as_slice()[0];
     task.check().unwrap();
     let Data::Inline(numbers) = &task.buffers[0].data else { panic!("{:?}", task.buffers[0]) };
-    assert_eq!(numbers, &Inline::Numbers(vec![Number::Signed(1), Number::Float(2.5), Number::Signed(-3)]));
+    assert_eq!(numbers, &Inline::from(vec![Number::Signed(1), Number::Float(2.5), Number::Signed(-3)]));
     let bytes: Vec<u8> = [1.0_f32, 2.5, -3.0].iter().flat_map(|value| value.to_le_bytes()).collect();
     assert_eq!(*numbers.resolve(Dtype::F32).unwrap(), *bytes);
     assert_eq!(task.buffers[1].data, Data::Zeros);

@@ -46,7 +46,7 @@ fn data() -> impl Strategy<Value = Data<'static>> {
         Just(Data::Zeros),
         number().prop_map(Data::Fill),
         bytes().prop_map(Data::Inline),
-        vec(number(), 0..5).prop_map(|numbers| Data::Inline(Inline::Numbers(numbers))),
+        vec(number(), 0..5).prop_map(|numbers| Data::Inline(numbers.into())),
         digest().prop_map(Data::Blob),
     ]
 }

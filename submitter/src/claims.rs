@@ -110,10 +110,10 @@ mod tests {
     async fn a_list_of_numbers_counts_and_is_stored_as_the_bytes_that_it_stands_for() {
         let (_folder, store) = store().await;
         let mut checked = task(Job::source("code").zeros("x", Dtype::U32, [LARGE as u64 / 4]));
-        checked.buffers[0].data = Data::Inline(Inline::Numbers(vec![Number::Signed(258); LARGE / 4]));
+        checked.buffers[0].data = Data::Inline(Inline::from(vec![Number::Signed(258); LARGE / 4]));
         check_in(&mut checked, &store).await.unwrap();
         assert_eq!(checked.buffers[0].data, Data::Blob(BlobDigest::of(&[2, 1, 0, 0].repeat(LARGE / 4))));
-        checked.buffers[0].data = Data::Inline(Inline::Numbers(vec![Number::Signed(-1); LARGE / 4]));
+        checked.buffers[0].data = Data::Inline(Inline::from(vec![Number::Signed(-1); LARGE / 4]));
         let error = check_in(&mut checked, &store).await.unwrap_err().to_string();
         assert!(error.starts_with("buffers.x.data: "), "{error}");
     }

@@ -394,7 +394,7 @@ fn milliseconds(duration: Duration) -> u64 {
 /// A copy that borrows the contents of all buffers: resolving needs shapes only, and inputs can be large.
 fn shallow<'a>(kernel: &str, task: &'a Task<'static>) -> Task<'a> {
     let data = |data: &'a Data<'static>| match data {
-        Data::Inline(Inline::Bytes(bytes)) => Data::Inline(Inline::Bytes(Cow::Borrowed(bytes))),
+        Data::Inline(inline) => Data::Inline(inline.borrowed()),
         other => other.clone(),
     };
     let buffers = task.buffers.iter().map(|buffer| Buffer {

@@ -8,7 +8,7 @@ use std::{
     time::Duration,
 };
 
-use gpufleet_local::setup;
+use gpufleet_local::{Signal, setup};
 use gpufleet_schema::{
     AttemptState, BlobDigest, Encoding, FailureCode, JobId, OutputData,
     bounds::{BLOB_BYTES_MIN, MESSAGE_BYTES_MAX},
@@ -193,4 +193,87 @@ async fn every_damaged_task_gets_exactly_one_reply_under_its_correlation_id() {
         assert_ne!(tally[kind], 0, "the damage is of every kind: {tally}");
     }
     assert!(worker.is_alive());
+}
+
+/// The most memory that a process has had, and what it has now.
+fn memory_bytes(pid: u32, what: &str) -> u64 {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("the kernel tells it");
+    line.trim_start_matches(':').trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
+}
+
+/// A list of numbers could make the worker grow by thirty times its message before anything was decided about it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_numbers_takes_a_worker_at_most_three_times_its_message() {
+    /// Buffers of the connection, which stay.
+    const SLACK_BYTES: u64 = 16 << 20;
+    const COUNT: usize = 15 << 20;
+    let ground = Ground::shared("pika-numbers").await;
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("task");
+    for encoding in [Encoding::MessagePack, Encoding::Json] {
+        // One of its own for each: what a process once had does not go down.
+        let worker = ground.worker().await;
+        let job_id = JobId::new();
+        let count = if encoding == Encoding::Json { COUNT / 2 } else { COUNT };
+        let body = task_with_ones(encoding, job_id, count);
+        let bytes = body.len() as u64;
+        assert!((15 << 20..MESSAGE_BYTES_MAX as u64).contains(&bytes));
+        fs::write(&path, body).unwrap();
+        let before = memory_bytes(worker.pid(), "VmRSS");
+        let (_, reply) = ask(&ground, &path, encoding.content_type(), job_id).await;
+        let grown = memory_bytes(worker.pid(), "VmHWM").saturating_sub(before);
+        let replies = encoding.decode_replies(&reply).unwrap();
+        let reply = &replies.as_slice()[0];
+        assert_eq!(reply.job_id, Some(job_id));
+        // All numbers were looked at, and no place was asked for.
+        assert_eq!(reply.failure.as_ref().unwrap().code, FailureCode::UnknownKernel);
+        println!("{encoding}: {grown} bytes for a message of {bytes}");
+        assert!(grown <= 3 * bytes + SLACK_BYTES, "{encoding}: grew by {grown} bytes for a message of {bytes}");
+        assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
+    }
+    ground.check_history(2).await;
+}
+
+/// A buffer of so many ones, whose dtype and shape come after them.
+fn task_with_ones(encoding: Encoding, job_id: JobId, count: usize) -> Vec<u8> {
+    let head = format!(
+        r#"{{"version":1,"job_id":"{job_id}","program":{{"catalog":"no-such-kernel"}},"buffers":[{{"data":{{"inline":["#
+    );
+    let tail = format!(r#"]}},"name":"x","dtype":"f64","shape":[{count}]}}]}}"#);
+    match encoding {
+        Encoding::Json => [head.as_bytes(), "1,".repeat(count - 1).as_bytes(), b"1", tail.as_bytes()].concat(),
+        Encoding::MessagePack => {
+            let text = |text: &str| [&[0xa0 | text.len() as u8], text.as_bytes()].concat();
+            let count = u32::try_from(count).unwrap().to_be_bytes();
+            [
+                &[0x84],
+                &*text("version"),
+                &[1],
+                &text("job_id"),
+                &[0xc4, 16],
+                job_id.as_uuid().as_bytes(),
+                &text("program"),
+                &[0x81],
+                &text("catalog"),
+                &text("no-such-kernel"),
+                &text("buffers"),
+                &[0x91, 0x84],
+                &text("data"),
+                &[0x81],
+                &text("inline"),
+                &[0xdd],
+                &count,
+                &vec![1; u32::from_be_bytes(count) as usize],
+                &text("name"),
+                &text("x"),
+                &text("dtype"),
+                &text("f64"),
+                &text("shape"),
+                &[0x91, 0xce],
+                &count,
+            ]
+            .concat()
+        }
+    }
 }

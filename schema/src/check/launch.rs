@@ -26,7 +26,10 @@ impl Launch {
             return invalid(format!("{field}.repeat"), format!("{} is not between 1 and {REPEAT_MAX}", self.repeat));
         }
         if self.args.len() > ARGS_MAX {
-            return invalid(format!("{field}.args"), format!("{} arguments, at most {ARGS_MAX}", self.args.len()));
+            return invalid(
+                format!("{field}.args"),
+                format!("more than {ARGS_MAX} arguments, at most {ARGS_MAX} are allowed"),
+            );
         }
         for (index, arg) in self.args.iter().enumerate() {
             arg.check(&format!("{field}.args[{index}]"), &buffer)?;

@@ -44,7 +44,7 @@ pub(super) fn items(body: &[u8]) -> Vec<&[u8]> {
 }
 
 /// Steps over a value with all that it contains.
-fn item<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub(super) fn item<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let whole = *rest;
     let mut open = 1_u64;
     while open > 0 {
@@ -54,7 +54,7 @@ fn item<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Steps over one value's header and flat contents; returns how many values it contains.
-fn value(rest: &mut &[u8]) -> Result<u64, String> {
+pub(super) fn value(rest: &mut &[u8]) -> Result<u64, String> {
     let marker = uint(rest, 1)?;
     let (flat, items) = match marker {
         0x00..=0x7f | 0xe0..=0xff | 0xc0 | 0xc2 | 0xc3 => (0, 0),
@@ -83,7 +83,7 @@ fn value(rest: &mut &[u8]) -> Result<u64, String> {
     Ok(items)
 }
 
-fn uint(rest: &mut &[u8], bytes: usize) -> Result<u64, String> {
+pub(super) fn uint(rest: &mut &[u8], bytes: usize) -> Result<u64, String> {
     let (head, tail) = rest.split_at_checked(bytes).ok_or("it ends in the middle of a value")?;
     *rest = tail;
     Ok(head.iter().fold(0, |value, byte| value << 8 | u64::from(*byte)))

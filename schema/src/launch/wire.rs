@@ -1,8 +1,9 @@
 //! A launch as it is written: what concerns all blocks together stands in the grid.
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 
-use super::{Arg, Block, Grid};
+use super::{Arg, Block, EXTENTS_MAX, Grid};
+use crate::{bounds::ARGS_MAX, encoding::bounded};
 
 #[derive(Serialize, Deserialize)]
 pub(super) struct Launch {
@@ -12,7 +13,7 @@ pub(super) struct Launch {
     block: Block,
     #[serde(default, skip_serializing_if = "is_zero")]
     shared_bytes: u32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "bounded::list::<_, _, ARGS_MAX>")]
     args: Vec<Arg>,
     #[serde(default = "one", skip_serializing_if = "is_one")]
     repeat: u32,
@@ -22,14 +23,18 @@ pub(super) struct Launch {
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WholeGrid {
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "extents", skip_serializing_if = "Option::is_none")]
     cover: Option<Vec<u64>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(default, deserialize_with = "extents", skip_serializing_if = "Option::is_none")]
     blocks: Option<Vec<u32>>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "bounded::list::<_, _, EXTENTS_MAX>", skip_serializing_if = "Vec::is_empty")]
     cluster: Vec<u32>,
     #[serde(default, skip_serializing_if = "is_false")]
     cooperative: bool,
+}
+
+fn extents<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Option<Vec<T>>, D::Error> {
+    bounded::list::<_, _, EXTENTS_MAX>(deserializer).map(Some)
 }
 
 fn one() -> u32 {

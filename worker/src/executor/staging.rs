@@ -222,14 +222,12 @@ fn element(number: Number, dtype: Dtype, name: &str) -> Result<Vec<u8>, Failure>
 }
 
 fn copy(inline: &Inline<'_>, buffer: &Buffer<'_>, slot: &mut Slot, offset: usize) -> Result<(), Failure> {
-    let bytes =
-        inline.resolve(buffer.dtype).map_err(|problem| invalid(format!("buffers.{}.data: {problem}", buffer.name)))?;
-    let wanted = size(buffer)? as usize;
-    if bytes.len() != wanted {
-        return Err(invalid(format!("buffers.{}.data: {} bytes given, {wanted} needed", buffer.name, bytes.len())));
+    let (given, wanted) = (inline.resolved_len(buffer.dtype), size(buffer)? as usize);
+    if given != wanted {
+        return Err(invalid(format!("buffers.{}.data: {given} bytes given, {wanted} needed", buffer.name)));
     }
-    slot.bytes_mut(offset..offset + wanted).copy_from_slice(&bytes);
-    Ok(())
+    let place = slot.bytes_mut(offset..offset + wanted);
+    inline.copy_to(buffer.dtype, place).map_err(|problem| invalid(format!("buffers.{}.data: {problem}", buffer.name)))
 }
 
 fn launch_plan(launch: &Launch, symbol: &str, buffers: &Buffers<'_>) -> Result<LaunchPlan, Failure> {

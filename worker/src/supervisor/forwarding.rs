@@ -38,7 +38,8 @@ impl Supervisor {
 
     /// Forwards a job that requires what no device here has.
     pub(super) async fn unmet_requirements(&self, task: &Task<'_>, needs_store: bool, envelope: &Envelope) -> Ending {
-        let need = Need { requires: &task.requires, blob_store: needs_store, memory_bytes_min: 0 };
+        let requires = task.needs();
+        let need = Need { requires: &requires, blob_store: needs_store, memory_bytes_min: 0 };
         let fails = |fleet: &str| {
             let message = format!("no worker of the pool has {need}; they have: {fleet}");
             Failure::new(Verdict::User, FailureCode::RequirementsNotMet, message)
@@ -48,7 +49,8 @@ impl Supervisor {
 
     /// Forwards a job that brings or returns arrays by a blob store, where this worker has none.
     pub(super) async fn without_store(&self, task: &Task<'_>, envelope: &Envelope) -> Ending {
-        let need = Need { requires: &task.requires, blob_store: true, memory_bytes_min: 0 };
+        let requires = task.needs();
+        let need = Need { requires: &requires, blob_store: true, memory_bytes_min: 0 };
         let fails = |fleet: &str| {
             blobs::unavailable(format!(
                 "the task needs a blob store, and no worker of the pool has one (--blobs or GPUFLEET_BLOBS names its folder) beside a \
@@ -69,10 +71,11 @@ impl Supervisor {
     ) -> Ending {
         let TooLarge { bytes, device_bytes_max } = too_large;
         let buffers = task.device_bytes().expect("the check has added them up");
-        let allowed = self.allowed(&task.requires);
+        let requires = task.needs();
+        let allowed = self.allowed(&requires);
         let here = self.devices.iter().filter(|slot| allowed.has(slot.id)).map(|slot| slot.class.memory_bytes).max();
         let memory_bytes_min = bytes.max(here.unwrap_or(0));
-        let need = Need { requires: &task.requires, blob_store: needs_store, memory_bytes_min };
+        let need = Need { requires: &requires, blob_store: needs_store, memory_bytes_min };
         let fails = |fleet: &str| {
             let message = format!(
                 "the job needs {bytes} bytes on the device, {buffers} of them for its buffers; the largest device here that it may \

@@ -1,6 +1,7 @@
 //! What is settled before a job asks for a place: whether it may run, for how long, on which devices, and how much memory it takes.
 
 use std::{
+    borrow::Cow,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -32,8 +33,8 @@ use crate::{
 /// A job that may run as soon as there is a place for it.
 #[derive(Debug)]
 pub(super) struct Prepared<'a> {
-    /// With its catalog kernel resolved.
-    pub(super) task: Task<'a>,
+    /// With its catalog kernel resolved. Every other task is the message's own.
+    pub(super) task: Cow<'a, Task<'a>>,
     /// It brings or returns arrays by a blob store.
     pub(super) needs_store: bool,
     /// What its outputs take in a reply, and what it prints.
@@ -78,7 +79,7 @@ pub(super) fn cancelled() -> Ending {
 impl Supervisor {
     pub(super) async fn prepare<'a>(
         &self,
-        task: &Task<'a>,
+        task: &'a Task<'_>,
         envelope: &Envelope,
         encoding: Encoding,
         in_list: bool,
@@ -86,9 +87,7 @@ impl Supervisor {
     ) -> Result<Prepared<'a>, Ending> {
         task.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
         self.check_policy(task, envelope)?;
-        let mut plain = gpufleet_kernels::resolve(task.clone()).map_err(|problem| unresolved(&problem))?;
-        plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
-        plain.requires = plain.needs();
+        let plain = plain(task)?;
         let (has_store, needs_store) = (self.blobs.is_some(), needs_store(&plain, encoding));
         if !has_store && needs_store {
             return Err(self.without_store(&plain, envelope).await);
@@ -98,7 +97,7 @@ impl Supervisor {
         let (time_limit, queue_limit) = self.time_limits(&plain.limits, envelope)?;
         let queue_limit =
             QueueLimit::new(queue_limit, envelope.may_have_started(), envelope.received, task.submitted_ms);
-        let allowed = self.allowed(&plain.requires);
+        let allowed = self.allowed(&plain.needs());
         if allowed.is_empty() {
             queue_limit.check()?;
             return Err(self.unmet_requirements(&plain, needs_store, envelope).await);
@@ -191,6 +190,16 @@ fn codes<'a>(program: &'a Program<'_>, programs: &'a Programs) -> Result<Vec<(Ke
         Program::Source { .. } => programs.compiled.iter().map(|(_, compiled)| code(Some(&**compiled))).collect(),
         Program::Catalog(_) | Program::Ptx(_) | Program::Cubin(_) => Ok(vec![code(None)?]),
     }
+}
+
+/// A checked task in its plain form. Nothing that is large is copied.
+fn plain<'a>(task: &'a Task<'_>) -> Result<Cow<'a, Task<'a>>, Ending> {
+    if !matches!(task.program, Program::Catalog(_)) {
+        return Ok(Cow::Borrowed(task));
+    }
+    let plain = gpufleet_kernels::resolve(task.borrowed()).map_err(|problem| unresolved(&problem))?;
+    plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
+    Ok(Cow::Owned(plain))
 }
 
 fn user(code: FailureCode, message: String) -> Ending {

@@ -13,7 +13,7 @@ use gpufleet::{
     Array, Job,
     schema::{Buffer, Data, Inline, JobId, Launch, PoolName, Priority, Task, VERSION},
 };
-use serde::{Deserialize, de::DeserializeOwned};
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::plan::{Plan, SourceText};
@@ -182,16 +182,24 @@ fn form_of(buffer: &Map<String, Value>, index: usize) -> Result<Option<Form>, Co
 fn decode(task: Map<String, Value>) -> Result<Task<'static>, Complaint> {
     let task = Value::Object(task);
     let blame = |problem: serde_json::Error| {
-        let buffers = first_bad(&task, "buffers", |item| Buffer::deserialize(item).err());
-        let launches = || first_bad(&task, "launches", |item| Launch::deserialize(item).err());
-        bad(buffers.or_else(launches).unwrap_or_else(|| problem.to_string()))
+        let buffers = first_bad(&task, "buffers", |item| serde_json::from_str::<Buffer<'_>>(item).err());
+        let launches = || first_bad(&task, "launches", |item| serde_json::from_str::<Launch>(item).err());
+        bad(buffers.or_else(launches).unwrap_or_else(|| unplaced(&problem)))
     };
-    Task::deserialize(&task).map(Task::into_owned).map_err(blame)
+    // A task is decoded from text, from which it borrows its lists of numbers.
+    serde_json::from_str(&task.to_string()).map(Task::into_owned).map_err(blame)
 }
 
-fn first_bad(task: &Value, name: &str, problem: fn(&Value) -> Option<serde_json::Error>) -> Option<String> {
+fn first_bad(task: &Value, name: &str, problem: fn(&str) -> Option<serde_json::Error>) -> Option<String> {
     let mut items = task.get(name)?.as_array()?.iter().enumerate();
-    items.find_map(|(index, item)| Some(format!("{name}[{index}]: {}", problem(item)?)))
+    items.find_map(|(index, item)| Some(format!("{name}[{index}]: {}", unplaced(&problem(&item.to_string())?))))
+}
+
+/// Without its line and column: they are in a text that no person wrote.
+fn unplaced(problem: &serde_json::Error) -> String {
+    let text = problem.to_string();
+    let place = format!(" at line {} column {}", problem.line(), problem.column());
+    text.strip_suffix(&place).map(str::to_owned).unwrap_or(text)
 }
 
 #[cfg(test)]
