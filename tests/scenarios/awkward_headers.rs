@@ -13,7 +13,8 @@ use gpufleet_local::setup;
 use gpufleet_schema::{
     AttemptState, ClientName, Encoding, JobId, JobState, PoolName, Priority,
     topology::{
-        CONTROL_OPERATOR, CONTROL_QUEUE, DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, reply_queue, task_queue,
+        CONTROL_OPERATOR, CONTROL_QUEUE, DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, reply_queue,
+        task_queue,
     },
 };
 use gpufleet_tests::{Ground, WAIT, dead_letters, kernels, poll_until};

@@ -38,7 +38,9 @@ async fn jobs_that_fit_nowhere_fail_with_what_the_workers_have() {
         let error = handle.wait(WAIT).await.unwrap_err();
         let failure = error.failure().unwrap();
         assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::RequirementsNotMet));
-        for part in ["has compute capability 12.0; they have: 1 × ", "(compute capability 8.0,", "(compute capability 9.0,"] {
+        for part in
+            ["has compute capability 12.0; they have: 1 × ", "(compute capability 8.0,", "(compute capability 9.0,"]
+        {
             assert!(failure.message.contains(part), "{part}: {}", failure.message);
         }
     }

@@ -45,7 +45,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let folder = workspace::root().join(FOLDER);
     files::fresh_folder(&folder)?;
     let state = StateDir::ephemeral_with_logs(&folder.join("log"))?;
-    let result = unless_interrupted(with_services(options, &terminal, &state, &folder)).await;
+    let result = unless_interrupted(Box::pin(with_services(options, &terminal, &state, &folder))).await;
     // Whatever is still there after an error or an interruption.
     state.close().await.context("failed to clean up")?;
     result?;

@@ -123,14 +123,14 @@ async fn with_dead(
     when_interrupted: &str,
     act: impl AsyncFnOnce(&mut DeadBox) -> Result<Exit, Complaint>,
 ) -> Result<Exit, Complaint> {
-    let work = async {
+    let work = Box::pin(async {
         let fleet = fleet.await?;
         let mut dead = fleet.dead().await.map_err(|error| complaint(&error))?;
         let outcome = act(&mut dead).await;
         dead.give_back().await;
         fleet.close().await;
         outcome
-    };
+    });
     tokio::select! {
         outcome = work => outcome,
         () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, format!("interrupted: {when_interrupted}"))),

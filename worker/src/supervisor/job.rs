@@ -261,16 +261,7 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: R
         }
     };
     timings.wait_us = micros(waited);
-    Attempt {
-        ending,
-        outputs,
-        printed: None,
-        timings,
-        ran_on: Some(ran_on),
-        room: None,
-        untold_start: None,
-        is_deadly,
-    }
+    Attempt { ending, outputs, printed: None, timings, ran_on: Some(ran_on), room: None, untold_start: None, is_deadly }
 }
 
 /// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for its blobs in a place that

@@ -184,23 +184,23 @@ fn a_frame_that_claims_an_absurd_length_ends_the_connection() {
 fn value() -> impl Strategy<Value = Vec<u8>> {
     let leaf = prop_oneof![
         Just(vec![b'V']),
-        any::<i64>().prop_map(|number| [&[b'l'], &number.to_be_bytes()[..]].concat()),
-        proptest::collection::vec(any::<u8>(), 0..20).prop_map(|bytes| [&[b'S'], &counted(&bytes)[..]].concat()),
+        any::<i64>().prop_map(|number| [&b"l"[..], &number.to_be_bytes()[..]].concat()),
+        proptest::collection::vec(any::<u8>(), 0..20).prop_map(|bytes| [&b"S"[..], &counted(&bytes)[..]].concat()),
     ];
     let shallow = leaf.prop_recursive(4, 32, 4, |inner| {
         prop_oneof![
             proptest::collection::vec(inner.clone(), 0..4)
-                .prop_map(|items| [&[b'A'], &counted(&items.concat())[..]].concat()),
+                .prop_map(|items| [&b"A"[..], &counted(&items.concat())[..]].concat()),
             proptest::collection::vec(inner, 0..4).prop_map(|items| {
                 let fields: Vec<u8> = items.iter().flat_map(|item| named("k", item)).collect();
-                [&[b'F'], &counted(&fields)[..]].concat()
+                [&b"F"[..], &counted(&fields)[..]].concat()
             }),
         ]
     });
     (shallow, proptest::collection::vec(any::<bool>(), 0..2 * DEPTH_MAX)).prop_map(|(innermost, tables)| {
         tables.into_iter().fold(innermost, |value, table| match table {
-            true => [&[b'F'], &counted(&named("", &value))[..]].concat(),
-            false => [&[b'A'], &counted(&value)[..]].concat(),
+            true => [&b"F"[..], &counted(&named("", &value))[..]].concat(),
+            false => [&b"A"[..], &counted(&value)[..]].concat(),
         })
     })
 }
