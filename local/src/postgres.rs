@@ -15,13 +15,15 @@ use tokio::{process::Command, time::timeout};
 use crate::{
     error::{FileContext as _, LocalError, checked_name},
     ports,
-    process::{self, Launch, POLL, Process, Signal, User},
+    process::{self, Identity, Launch, POLL, Process, Signal, User},
     programs, secret,
     state::{self, StateDir},
 };
 
 const NAME: &str = "postgres";
 const SUPERUSER: &str = "gpufleet";
+/// Below the data: the server's process id, and more.
+const LOCK_FILE: &str = "postmaster.pid";
 /// Half a second when nothing has to be recovered.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 /// A fast stop ends sessions and writes a checkpoint.
@@ -215,6 +217,7 @@ impl Postgres {
 
     async fn launch_repeatedly(&self) -> Result<(), LocalError> {
         self.end_sessions().await?;
+        self.remove_stale_locks()?;
         for _ in 1..START_TRIES {
             match self.launch().await {
                 Err(LocalError::Ended { .. }) => tokio::time::sleep(Duration::from_millis(200)).await,
@@ -236,6 +239,17 @@ impl Postgres {
             }
             session.signal(Signal::Kill);
             tokio::time::sleep(POLL).await;
+        }
+        Ok(())
+    }
+
+    /// Removes the lock files of a killed server whose parent has not collected it: Postgres takes a zombie for a running server.
+    fn remove_stale_locks(&self) -> Result<(), LocalError> {
+        let socket_lock = self.socket_dir().join(format!(".s.PGSQL.{}.lock", self.port()));
+        for lock in [self.data_dir().join(LOCK_FILE), socket_lock] {
+            if locked_by(&lock).and_then(Identity::of).is_some_and(|server| !server.is_alive()) {
+                fs::remove_file(&lock).at("remove", &lock)?;
+            }
         }
         Ok(())
     }
@@ -366,9 +380,14 @@ fn check_passage(directory: &Path, user: &User) -> Result<(), LocalError> {
     Ok(())
 }
 
+/// The process that a lock file names.
+fn locked_by(lock: &Path) -> Option<u32> {
+    fs::read_to_string(lock).ok()?.lines().next()?.parse().ok()
+}
+
 /// The server keeps its state in the eighth line of its lock file, for `pg_ctl` and others.
 fn says_ready(data: &Path, pid: u32) -> bool {
-    let Ok(text) = fs::read_to_string(data.join("postmaster.pid")) else { return false };
+    let Ok(text) = fs::read_to_string(data.join(LOCK_FILE)) else { return false };
     let mut lines = text.lines();
     lines.next().and_then(|line| line.parse().ok()) == Some(pid)
         && lines.nth(6).is_some_and(|line| line.trim() == "ready")

@@ -48,10 +48,15 @@ struct Waiting<'a> {
 impl Ground {
     /// Publishes a task as it is, as a producer that is not ours may.
     pub async fn publish_task(&self, task: &Task<'_>) {
+        self.publish_tasks(&Batch::One(task.clone())).await;
+    }
+
+    /// The same for a list of tasks in one message.
+    pub async fn publish_tasks(&self, tasks: &Batch<Task<'_>>) {
         let message = Message {
             exchange: TASKS,
             routing_key: task_key(&PoolName::default(), Priority::Normal),
-            body: Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap(),
+            body: Encoding::MessagePack.encode_tasks(tasks).unwrap(),
             properties: Properties { content_type: Some("application/msgpack".to_owned()), ..Properties::default() },
             mandatory: true,
         };

@@ -142,13 +142,16 @@ async fn a_client_gets_its_other_replies() {
     let _worker = ground.worker().await;
     let producer = Producer::new(&ground);
     let fleet = ground.client().await;
+    // The first job declares the reply queue.
+    let mut first = fleet.submit(kernels::doubles(&[3.0])).await.unwrap();
+    first.wait(WAIT).await.unwrap();
     for shape in SHAPES {
         let queue = reply_queue(fleet.client());
         producer.publish(Sent::to_queue(&queue, shape, "no reply")).await;
         let mut handle = fleet.submit(kernels::doubles(&[3.0])).await.unwrap();
         assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [6.0], "{shape}");
     }
-    ground.check_history(SHAPES.len()).await;
+    ground.check_history(1 + SHAPES.len()).await;
 }
 
 /// Each command looks at a letter that was not delivered before: RabbitMQ writes the number of deliveries into the headers and takes

@@ -3,6 +3,7 @@
 
 use std::{
     fs,
+    net::TcpListener,
     os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     time::{Duration, Instant},
@@ -79,8 +80,8 @@ async fn a_local_fleet_is_started_found_and_stopped() {
     assert!(gpufleet(&["local", "status"]).await.contains("no fleet runs"));
 }
 
-/// Whatever was killed, the fleet takes jobs again by then.
-const REPAIRED_WITHIN: Duration = Duration::from_secs(30);
+/// On a quiet machine it is 30 s. The suite also runs on machines half as fast, beside other tests.
+const REPAIRED_WITHIN: Duration = Duration::from_secs(90);
 /// Has all pairs of services killed instead of those that depend on each other: minutes instead of one.
 const ALL_PAIRS: &str = "GPUFLEET_LOCAL_PAIRS";
 const SERVICES: [&str; 6] = ["broker", "epmd", "postgres", "gpufleet-ledger", "gpufleet-w1", "gpufleet-w2"];
@@ -226,6 +227,13 @@ fn is_epmd(pid: u32) -> bool {
         .is_ok_and(|name| name.trim_end() == "epmd")
 }
 
+/// A port that a process which is about to be gone may still hold.
+async fn bound(port: u16) -> TcpListener {
+    let bind = || TcpListener::bind(("127.0.0.1", port));
+    poll_until("the port is free", async || bind().is_ok()).await;
+    bind().expect("nobody else wants the port")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_port_in_strange_hands_is_named_and_the_fleet_stays_where_it_was() {
     let fleet = LocalFleet::up().await;
@@ -235,7 +243,7 @@ async fn a_port_in_strange_hands_is_named_and_the_fleet_stays_where_it_was() {
         let text = fleet.file(record);
         let port: u16 =
             text.split(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty()).unwrap().parse().unwrap();
-        let stranger = std::net::TcpListener::bind(("127.0.0.1", port)).unwrap();
+        let stranger = bound(port).await;
         let ended = fleet.attempt(&UP).await;
         assert_ne!(ended.code, 0, "{ended:?}");
         let told = [service, &port.to_string(), &std::process::id().to_string(), "local down", record];

@@ -110,8 +110,8 @@ async fn long_jobs_that_came_as_tiny_ones_go_back_and_are_run_by_others() {
 async fn large_messages_are_bounded_by_their_bytes() {
     let ground = Ground::shared("prefetch-bytes").await;
     let (broker, fleet) = (ground.broker().await, ground.client().await);
-    // One message of the other two queues each, and up to three of this one.
-    let _worker = ground.worker_with(&["--prefetch-bytes", "80MiB"]).await;
+    // One message of the other five queues each, and up to three of this one.
+    let _worker = ground.worker_with(&["--prefetch-bytes", "128MiB"]).await;
     let mut handles = submit_all(&fleet, (0..8).map(|_| large())).await;
     ground.poll_count("work", JobState::Running, 2).await;
     stays(async || ready(&broker).await >= 5).await;
@@ -123,7 +123,7 @@ async fn large_messages_are_bounded_by_their_bytes() {
 async fn large_messages_that_came_as_small_ones_go_back() {
     let ground = Ground::shared("small-then-large").await;
     let (broker, fleet) = (ground.broker().await, ground.client().await);
-    let worker = ground.worker_with(&["--prefetch-bytes", "80MiB"]).await;
+    let worker = ground.worker_with(&["--prefetch-bytes", "128MiB"]).await;
     for handle in &mut submit_all(&fleet, (0..300).map(|index| kernels::doubles(&[index as f32]))).await {
         handle.wait(WAIT).await.unwrap();
     }

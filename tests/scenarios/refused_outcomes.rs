@@ -14,7 +14,7 @@ use gpufleet_transport::{Incoming, Message, Properties};
 
 const REFUSED: &str = "the broker refuses a message";
 
-/// From now on the queues of this name take nothing that would be more than `room` messages.
+/// From now on the queues of this name refuse every message beyond `room`.
 async fn close_queues(ground: &Ground, pattern: &str, room: u32) {
     let full = format!("[{{<<\"max-length\">>, {room}}}, {{<<\"overflow\">>, <<\"reject-publish\">>}}]");
     let set = format!(
@@ -122,8 +122,8 @@ async fn a_dead_letter_that_finds_no_room_waits_for_it_and_its_job_does_not_run_
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     worker.kill_executor().await;
     assert_eq!(requeues_while_refused(&worker).await, 0);
-    // A quorum queue that was full looks again once something has left it.
-    open_queues(&ground).await;
+    // A quorum queue tells its publishers to go on when something leaves it, and only while it has a bound.
+    close_queues(&ground, DEAD_QUEUE, 1000).await;
     dead_letters(&ground, fillers).await;
 
     let JobError::Failed(failed) = handle.wait(WAIT).await.unwrap_err() else { panic!("it failed") };

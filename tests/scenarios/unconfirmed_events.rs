@@ -1,17 +1,19 @@
-//! Events that the broker does not confirm: jobs run and are answered meanwhile, and the ledger learns everything afterwards.
+//! Events that the broker refuses for a while: jobs run and are answered meanwhile, and the ledger learns everything afterwards.
 
 use std::time::{Duration, Instant};
 
 use gpufleet::Job;
 use gpufleet_schema::{
-    Dtype,
+    Batch, Dtype,
     bounds::{LABELS_MAX, TEXT_BYTES_MAX},
     topology::LEDGER_QUEUE,
 };
 use gpufleet_tests::{Ground, METRICS, WAIT, busy, poll_until};
 
-/// Two messages of these fill the 16 MiB that a worker keeps for events without a confirmation: the start of each tells its labels.
+/// The starts of these tell 8 MiB of labels, and a worker keeps 16 MiB of events without a confirmation. They come in lists: a worker
+/// acknowledges no message before its events are confirmed, so its prefetch would end a flood of small messages early.
 const FILLERS: usize = 500;
+const LISTS: usize = 3;
 const FULL_BYTES: f64 = (16 << 20) as f64 * 0.99;
 /// Before, each start waited a second for room.
 const LATER_JOBS: u32 = 15;
@@ -25,22 +27,21 @@ fn filler() -> Job {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_buffer_of_events_delays_no_reply_and_loses_no_start() {
-    let ground = Ground::alone("unconfirmed").await;
+    let ground = Ground::shared("unconfirmed").await;
     let worker = ground.worker_with(&METRICS).await;
-    // What a client tells of its submissions is not confirmed either, so each has a buffer of its own.
-    let [one, other, third] = [ground.client().await, ground.client().await, ground.client().await];
-    ground.suspend_queue(LEDGER_QUEUE).await;
-    for client in [&one, &other] {
-        for promise in client.submit_many((0..FILLERS).map(|_| filler())).await {
-            busy::assert_done(&promise.unwrap().wait(WAIT).await.unwrap().outputs);
-        }
+    let client = ground.client().await;
+    ground.fleet().stop_ledger().await.unwrap();
+    ground.set_policy(LEDGER_QUEUE, "{<<\"max-length\">>, 1}").await;
+    for _ in 0..LISTS {
+        let tasks = (0..FILLERS).map(|_| filler().build().unwrap().task);
+        ground.publish_tasks(&Batch::Many(tasks.collect())).await;
     }
     let full = async || worker.metrics().await.sum("gpufleet_events_unconfirmed_bytes", &[]) >= FULL_BYTES;
     poll_until("the buffer is full", full).await;
 
     let begun = Instant::now();
     for _ in 0..LATER_JOBS {
-        let mut promise = third.submit(busy::for_millis(0)).await.unwrap();
+        let mut promise = client.submit(busy::for_millis(0)).await.unwrap();
         busy::assert_done(&promise.wait(WAIT).await.unwrap().outputs);
     }
     let took = begun.elapsed();
@@ -49,11 +50,13 @@ async fn a_full_buffer_of_events_delays_no_reply_and_loses_no_start() {
 
     // Too much for one reply: later portions of a list don't wait for the record of the first.
     let large = || busy::for_millis(0).zeros("large", Dtype::U8, [LARGE_BYTES]).output("large");
-    for promise in third.submit_many((0..4).map(|_| large())).await {
+    for promise in client.submit_many((0..4).map(|_| large())).await {
         promise.unwrap().wait(WAIT).await.unwrap();
     }
     assert!(full().await, "nothing was confirmed meanwhile");
 
-    ground.resume_queue(LEDGER_QUEUE).await;
-    ground.check_history(2 * FILLERS + LATER_JOBS as usize + 4).await;
+    // A quorum queue tells its publishers to go on when something leaves it, and only while it has a bound.
+    ground.set_policy(LEDGER_QUEUE, "{<<\"max-length\">>, 1000}").await;
+    ground.fleet().start_ledger().await.unwrap();
+    ground.check_history(LISTS * FILLERS + LATER_JOBS as usize + 4).await;
 }

@@ -202,7 +202,9 @@ pub enum ConfigError {
     Pools(#[from] PoolsError),
     #[error(transparent)]
     Keys(#[from] KeysError),
-    #[error("--prefetch-bytes {given}: with {queues} queues (one for each pool and priority) give at least {least}")]
+    #[error(
+        "--prefetch-bytes {given}: with {queues} queues (for each pool and priority one, and one for forwarded jobs) give at least {least}"
+    )]
     PrefetchBytes { given: Size, queues: usize, least: Size },
 }
 
@@ -243,9 +245,10 @@ impl TryFrom<Options> for Config {
     }
 }
 
-/// One message of each queue is always asked for, and each may be as large as messages get.
+/// One message of each queue is always asked for, and each may be as large as messages get. The devices are not known yet; most workers
+/// have devices of one class.
 fn prefetch_bytes(given: Option<Size>, pools: usize) -> Result<u64, ConfigError> {
-    let queues = pools * Priority::ALL.len();
+    let queues = 2 * pools * Priority::ALL.len();
     let least = (queues * MESSAGE_BYTES_MAX) as u64;
     match given {
         None => Ok(PREFETCH_BYTES_DEFAULT.max(2 * least)),
