@@ -25,6 +25,7 @@ pub use command::{Ended, gpufleet_command};
 pub use dead::{DeadLetter, dead_letters};
 pub use ground::{Ground, TestWorker, is_alive, signal};
 pub use metrics::{METRICS, Metrics};
+pub use node::write_queue_names;
 pub use poll::poll_until;
 pub use producer::{Producer, Promise};
 pub use proxy::{Proxy, Silence};

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use gpufleet_local::{Fleet, Services};
+use gpufleet_local::{Broker, Fleet, Services};
 
 use crate::Ground;
 
@@ -12,21 +12,25 @@ const WATERMARK: &str = "0.4";
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(8 * 24 * 3600);
 const CHANNEL_TICK: Duration = Duration::from_secs(60);
 
+/// Has a broker write what it writes half a second late: the names of its queues' Raft members, without which a broker that is killed
+/// does not bring up its streams again, and bindings, of which the witness's is not made again. Scenarios kill brokers that have had
+/// that half second.
+pub async fn write_queue_names(broker: &Broker) {
+    let names = "maps:get(directory_rev, maps:get(names, ra_system:fetch(System)))";
+    let written =
+        format!("ok = mnesia:sync_log(), [ok = dets:sync({names}) || System <- [coordination, quorum_queues]], ok.");
+    broker.eval(&written).await.unwrap();
+}
+
 impl Ground {
     /// Evaluates Erlang inside the broker. `@` stands for this ground's vhost.
     pub async fn erlang(&self, expression: &str) -> String {
         evaluate(self.fleet(), expression).await
     }
 
-    /// Kills the broker and starts it again. It writes the names of its queues' Raft members half a second after they were made, and without
-    /// them does not bring up its streams any more; and it may forget a binding of just before, which our own parts make again, and the
-    /// witness does not. This is about a broker that has had that half second.
+    /// Kills the broker and starts it again.
     pub async fn crash_broker(&self) {
-        let names = "maps:get(directory_rev, maps:get(names, ra_system:fetch(System)))";
-        let written = format!(
-            "ok = mnesia:sync_log(), [ok = dets:sync({names}) || System <- [coordination, quorum_queues]], ok."
-        );
-        self.erlang(&written).await;
+        write_queue_names(self.services().broker()).await;
         self.services().broker().kill9().await.unwrap();
         self.services().broker().restart().await.unwrap();
     }

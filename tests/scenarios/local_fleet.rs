@@ -14,7 +14,7 @@ use gpufleet_local::{
     process::{Identity, marked},
     programs, state,
 };
-use gpufleet_tests::{gpufleet_command, poll_until};
+use gpufleet_tests::{gpufleet_command, poll_until, write_queue_names};
 use serde_json::Value;
 
 /// Ends what is left of the fleet in this folder when an assertion fails.
@@ -138,8 +138,15 @@ impl LocalFleet {
         Identity::of(record.split(' ').next().unwrap().parse().unwrap()).expect("it runs")
     }
 
+    async fn broker(&self) -> Broker {
+        Broker::start(&StateDir::persistent(&self.dir).unwrap()).await.unwrap()
+    }
+
     /// As a crash would end them, and nothing else of theirs.
     async fn kill(&self, names: &[&str]) {
+        if names.contains(&"broker") {
+            write_queue_names(&self.broker().await).await;
+        }
         for victim in names.iter().map(|name| self.process(name)).collect::<Vec<_>>() {
             victim.signal(Signal::Kill);
             poll_until("the process is dead", async || !victim.is_alive()).await;
@@ -208,7 +215,7 @@ async fn whichever_services_are_killed_up_brings_them_back_at_their_addresses() 
 async fn a_port_mapper_that_the_broker_started_by_itself_moves_nobody() {
     let fleet = LocalFleet::up().await;
     let before = fleet.addresses();
-    let broker = Broker::start(&StateDir::persistent(&fleet.dir).unwrap()).await.unwrap();
+    let broker = fleet.broker().await;
     fleet.kill(&["epmd"]).await;
     broker.eval("rabbit_nodes:ensure_epmd().").await.unwrap();
     let names = || marked(state::MARKER, fleet.dir.to_str().unwrap()).into_iter().filter(|it| is_epmd(it.pid)).count();
@@ -238,8 +245,11 @@ async fn bound(port: u16) -> TcpListener {
 async fn a_port_in_strange_hands_is_named_and_the_fleet_stays_where_it_was() {
     let fleet = LocalFleet::up().await;
     let before = fleet.addresses();
-    fleet.kill(&["broker", "postgres"]).await;
-    for (record, service) in [("broker/ports", "RabbitMQ"), ("secrets/postgres-port", "Postgres")] {
+    // The broker last: while its port is taken, `up` brings back Postgres.
+    for (record, service, process) in
+        [("secrets/postgres-port", "Postgres", "postgres"), ("broker/ports", "RabbitMQ", "broker")]
+    {
+        fleet.kill(&[process]).await;
         let text = fleet.file(record);
         let port: u16 =
             text.split(|c: char| !c.is_ascii_digit()).find(|digits| !digits.is_empty()).unwrap().parse().unwrap();
