@@ -85,7 +85,7 @@ impl Fleet {
 
     /// Submits many jobs at once: small ones of the same pool and priority share messages, and messages are pipelined. The
     /// results stand in the order of the jobs; one that fails leaves the others alone. Jobs are taken from the iterator as messages
-    /// are confirmed, so one that makes them as it goes holds few at a time.
+    /// are confirmed, so one that makes them as it goes holds few at a time. They start in any order.
     ///
     /// Cancelling leaves it open which of the jobs run.
     pub async fn submit_many(&self, jobs: impl IntoIterator<Item = Job>) -> Vec<Result<JobHandle, SubmitError>> {

@@ -347,15 +347,14 @@ impl Supervisor {
 
     /// Says that this worker leaves, where the broker is there to hear it, and ends its executors.
     async fn say_goodbye(&self) {
-        let last_word = async {
-            if let Err(error) = self.events.send_confirmed(vec![Event::WorkerSeen(self.seen(true))]).await {
-                warn!(%error, "last events not confirmed");
-            }
-            self.broker.close().await;
-        };
         let told = async {
             tokio::select! {
-                () = last_word => {}
+                sent = self.events.send_confirmed(vec![Event::WorkerSeen(self.seen(true))]) => {
+                    if let Err(error) = sent {
+                        warn!(%error, "last events not confirmed");
+                    }
+                    self.broker.close().await;
+                }
                 () = self.cut_off() => info!("the broker is away, the ledger will call this worker silent"),
             }
         };
