@@ -101,7 +101,8 @@ impl Fleet {
         StoredArray::put(array, self.connection.blobs().ok_or(StoreError::NoStore)?).await
     }
 
-    /// What waits in a pool and who serves it: nothing and nobody where no worker has served it yet.
+    /// What waits in a pool and how many workers serve it: zeros if no worker has served it yet. Jobs that one worker has forwarded to
+    /// another kind of device are not counted.
     pub async fn pool_depth(&self, pool: &PoolName) -> Result<PoolDepth, PoolError> {
         let mut sum = PoolDepth::default();
         for priority in Priority::ALL {

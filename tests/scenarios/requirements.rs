@@ -3,7 +3,7 @@
 
 use gpufleet_local::Signal;
 use gpufleet_schema::{Dtype, FailureCode, JobState, Verdict};
-use gpufleet_tests::{Ground, WAIT, kernels};
+use gpufleet_tests::{Ground, METRICS, WAIT, kernels, poll_until};
 
 const CAPABILITY: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
 const MEMORY: &str = "GPUFLEET_EMULATOR_MEMORY";
@@ -11,7 +11,7 @@ const MEMORY: &str = "GPUFLEET_EMULATOR_MEMORY";
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_find_the_worker_that_fits() {
     let ground = Ground::shared("fits").await;
-    let _small = ground.worker_in(&[], &[(CAPABILITY, "8.0"), (MEMORY, "512MiB")]).await;
+    let small = ground.worker_in(&METRICS, &[(CAPABILITY, "8.0"), (MEMORY, "512MiB")]).await;
     let large = ground.worker_in(&[], &[(CAPABILITY, "9.0"), (MEMORY, "1GiB")]).await;
     let fleet = ground.client().await;
     let mut handles = Vec::new();
@@ -23,6 +23,8 @@ async fn jobs_find_the_worker_that_fits() {
         let result = handle.wait(WAIT).await.unwrap();
         assert_eq!((result.ran_on.unwrap().worker.as_str(), result.attempt), (large.name(), 1));
     }
+    let forwarded = async || small.metrics().await.sum("gpufleet_jobs_forwarded_total", &[("pool", "default")]);
+    poll_until("the jobs that the small worker sent on are counted", async || forwarded().await >= 1.0).await;
     ground.check_history(6).await;
 }
 

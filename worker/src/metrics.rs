@@ -40,6 +40,7 @@ pub(crate) struct Metrics {
 struct PoolCounters {
     attempts: Vec<(AttemptState, Counter)>,
     refused: Counter,
+    forwarded: Counter,
 }
 
 /// What is read at each look.
@@ -134,6 +135,7 @@ impl Metrics {
         // Of counters, the library writes `_total` after the name.
         let attempts = names.plain("attempts", "Attempts at jobs that ended here, by how they ended");
         let refused = names.plain("messages_refused", "Messages that could not be read or came too often");
+        let forwarded = names.plain("jobs_forwarded", "Jobs sent on to workers whose devices meet their requirements");
         let stale =
             "Acknowledgements and returns of messages whose connection was gone: the broker delivers them again";
         let stale_settlements = names.plain("stale_settlements", stale);
@@ -145,7 +147,9 @@ impl Metrics {
             "Executors that ended unasked: died, by a job (its fault, time limit or cancellation), or by the device";
         let executor_losses = names.plain("executor_losses", losses);
         let gauges = Gauges::named(&mut names);
-        let pools = config.pools.iter().map(|pool| PoolCounters::of(&pool.name, &attempts, &refused)).collect();
+        let pools = config.pools.iter();
+        let pools = pools.map(|pool| PoolCounters::of(&pool.name, &attempts, &refused, &forwarded));
+        let pools = pools.collect();
         Self { registry: names.0, pools, stale_settlements, replies_kept, replies_lost, executor_losses, ready, gauges }
     }
 
@@ -157,6 +161,10 @@ impl Metrics {
 
     pub(crate) fn message_refused(&self, pool: PoolId) {
         self.pools[pool.0 as usize].refused.inc();
+    }
+
+    pub(crate) fn job_forwarded(&self, pool: PoolId) {
+        self.pools[pool.0 as usize].forwarded.inc();
     }
 
     /// A device is there, whose executors may be lost.
@@ -191,14 +199,19 @@ impl Metrics {
 }
 
 impl PoolCounters {
-    fn of(pool: &PoolName, attempts: &Family<AttemptLabels, Counter>, refused: &Family<PoolLabels, Counter>) -> Self {
+    fn of(
+        pool: &PoolName,
+        attempts: &Family<AttemptLabels, Counter>,
+        refused: &Family<PoolLabels, Counter>,
+        forwarded: &Family<PoolLabels, Counter>,
+    ) -> Self {
         let counter = |state: AttemptState| {
             let labels = AttemptLabels { pool: pool.to_string(), state: state.name() };
             (state, attempts.get_or_create_owned(&labels))
         };
         let ends = AttemptState::ALL.iter().copied().filter(|state| *state != AttemptState::Running);
-        let refused = refused.get_or_create_owned(&PoolLabels::of(pool));
-        Self { attempts: ends.map(counter).collect(), refused }
+        let of_pool = |counters: &Family<PoolLabels, Counter>| counters.get_or_create_owned(&PoolLabels::of(pool));
+        Self { attempts: ends.map(counter).collect(), refused: of_pool(refused), forwarded: of_pool(forwarded) }
     }
 }
 

@@ -38,6 +38,7 @@ use super::{
 use crate::{
     disposition::Disposition,
     failpoint::{self, Failpoint},
+    forwarding::Destination,
 };
 
 /// A message that was given back this often leaves the queue and comes in anew, lest workers that come and go make it look like
@@ -289,13 +290,12 @@ impl Supervisor {
             }
             Disposition::Forward { history, to } => {
                 let (job_id, past) = (job.task.job_id, envelope.past);
-                self.publish_forwarded(
-                    envelope,
-                    job_id,
-                    body(),
-                    Forwarded { attempt: next, past, history: *history, to: *to },
-                )
-                .await
+                let forwarded = Forwarded { attempt: next, past, history: *history, to: *to };
+                self.publish_forwarded(envelope, job_id, body(), forwarded).await?;
+                if let Destination::Class(_) = to {
+                    self.metrics.job_forwarded(envelope.pool_id);
+                }
+                Ok(())
             }
             // The broker delivers the message again by itself.
             Disposition::HandBack if !envelope.is_live() => Ok(()),
