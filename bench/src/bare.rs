@@ -4,7 +4,7 @@
 //! its own consumes, sends the body back to a classic queue, awaits the reply's confirm and then acknowledges. The client
 //! matches replies by correlation id and acknowledges them. Nobody decodes, computes or records anything.
 //!
-//! Where gpufleet has two connections in each process, so has this loop; each channel is used for one purpose.
+//! Where gpufleet has two connections in each process (and one for events), so has this loop; each channel is used for one purpose.
 
 use std::{
     collections::HashMap,

@@ -16,7 +16,7 @@
 //! # }
 //! ```
 //!
-//! One [`Fleet`] carries any number of jobs at once over one pair of connections. Every wait has a deadline. A job whose `submit`
+//! One [`Fleet`] carries any number of jobs at once over a few connections. Every wait has a deadline. A job whose `submit`
 //! returned is on the broker's disk; it runs whether or not anybody still waits. Arrays that are too large for a message wait in a blob
 //! store: [`FleetBuilder::blobs`].
 

@@ -91,6 +91,16 @@ impl Ground {
         self.erlang("ok = rabbit_policy:delete(@, <<\"scenario\">>, <<\"scenario\">>).").await;
     }
 
+    /// Lets no more connections in than there are and `more`; `None` lifts the limit.
+    pub async fn limit_connections(&self, more: Option<usize>) {
+        let limit = match more {
+            Some(more) => format!("N = length(rabbit_connection_tracking:list(@)) + {more}"),
+            None => "N = -1".to_owned(),
+        };
+        let set = "ok = rabbit_vhost_limit:set(@, [{<<\"max-connections\">>, N}], <<\"scenario\">>).";
+        self.erlang(&format!("{limit}, {set}")).await;
+    }
+
     /// The part of the memory at which the broker takes no more messages: almost none is an alarm.
     pub async fn watermark(&self, part: &str) {
         set_watermark(self.services(), part).await;

@@ -28,10 +28,41 @@ fn filler() -> Job {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_buffer_of_events_delays_no_reply_and_loses_no_start() {
     let ground = Ground::shared("unconfirmed").await;
-    let worker = ground.worker_with(&METRICS).await;
-    let client = ground.client().await;
     ground.fleet().stop_ledger().await.unwrap();
     ground.set_policy(LEDGER_QUEUE, "{<<\"max-length\">>, 1}").await;
+    let jobs = jobs_while_no_event_is_confirmed(&ground).await;
+    // A quorum queue tells its publishers to go on when something leaves it, and only while it has a bound.
+    ground.set_policy(LEDGER_QUEUE, "{<<\"max-length\">>, 1000}").await;
+    ground.fleet().start_ledger().await.unwrap();
+    ground.check_history(jobs).await;
+}
+
+/// As when most nodes of the queue are away: it neither takes events nor refuses them, and RabbitMQ stops reading from their connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_frozen_ledger_queue_delays_no_reply_and_loses_no_start() {
+    let ground = Ground::shared("frozen-ledger").await;
+    ground.suspend_queue(LEDGER_QUEUE).await;
+    let jobs = jobs_while_no_event_is_confirmed(&ground).await;
+    ground.resume_queue(LEDGER_QUEUE).await;
+    ground.check_history(jobs).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_allows_no_connection_for_events_delays_no_reply_and_loses_no_event() {
+    let ground = Ground::shared("no-third-connection").await;
+    let client = ground.client().await;
+    ground.limit_connections(Some(2)).await;
+    let worker = ground.worker().await;
+    busy::assert_done(&client.submit(busy::for_millis(0)).await.unwrap().wait(WAIT).await.unwrap().outputs);
+    ground.poll_log("the worker says why its events wait", &worker, "no connection for events").await;
+    ground.limit_connections(None).await;
+    ground.check_history(1).await;
+}
+
+/// Fills a worker's buffer of events, then runs jobs one after the other, and a list of large ones. Returns how many jobs there were.
+async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> usize {
+    let worker = ground.worker_with(&METRICS).await;
+    let client = ground.client().await;
     for _ in 0..LISTS {
         let tasks = (0..FILLERS).map(|_| filler().build().unwrap().task);
         ground.publish_tasks(&Batch::Many(tasks.collect())).await;
@@ -54,9 +85,5 @@ async fn a_full_buffer_of_events_delays_no_reply_and_loses_no_start() {
         promise.unwrap().wait(WAIT).await.unwrap();
     }
     assert!(full().await, "nothing was confirmed meanwhile");
-
-    // A quorum queue tells its publishers to go on when something leaves it, and only while it has a bound.
-    ground.set_policy(LEDGER_QUEUE, "{<<\"max-length\">>, 1000}").await;
-    ground.fleet().start_ledger().await.unwrap();
-    ground.check_history(LISTS * FILLERS + LATER_JOBS as usize + 4).await;
+    LISTS * FILLERS + LATER_JOBS as usize + 4
 }

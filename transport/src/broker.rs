@@ -1,6 +1,9 @@
 //! The handle to one broker that everything else goes through.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::{Arc, OnceLock},
+    time::Duration,
+};
 
 use gpufleet_schema::{ClassKey, ClientName, MessageId, Order, PoolName, topology::Speaker};
 use tokio::sync::watch;
@@ -12,7 +15,7 @@ use crate::{
     consumer::Start,
     link::Link,
     order,
-    publisher::Publisher,
+    publisher::{Publisher, Purpose},
     topology::{self, Declaration},
 };
 
@@ -27,6 +30,8 @@ pub struct Broker {
 struct Inner {
     link: Arc<Link>,
     publisher: Publisher,
+    /// Starts with the first event.
+    events: OnceLock<Publisher>,
     _stop: DropGuard,
 }
 
@@ -38,9 +43,9 @@ impl Broker {
     /// Cancelling gives the attempt up.
     pub async fn connect(options: Options) -> Result<Self, ConnectError> {
         let link = Link::open(options).await?;
-        let publisher = Publisher::start(&link);
+        let publisher = Publisher::start(&link, Purpose::Messages);
         let _stop = link.stop.clone().drop_guard();
-        Ok(Self { inner: Arc::new(Inner { link, publisher, _stop }) })
+        Ok(Self { inner: Arc::new(Inner { link, publisher, events: OnceLock::new(), _stop }) })
     }
 
     pub fn state(&self) -> watch::Receiver<State> {
@@ -104,6 +109,12 @@ impl Broker {
         self.inner.publisher.publish(message.into()).await
     }
 
+    /// The same, over the connection that carries nothing but events.
+    pub(crate) async fn publish_events(&self, message: Message) -> Result<(), PublishError> {
+        let publisher = self.inner.events.get_or_init(|| Publisher::start(&self.inner.link, Purpose::Events));
+        publisher.publish(Arc::new(message)).await
+    }
+
     /// Gives an order to the whole fleet, and resolves when it is in the log that every worker reads. The message carries `id`. What the
     /// order may ask for depends on who gives it; the broker checks that the user may speak as that.
     /// Cancelled, it is open whether it was given.
@@ -131,11 +142,16 @@ impl Broker {
         self.inner.link.trouble()
     }
 
-    /// Takes no more messages, waits up to the confirm deadline for those under way, and closes both connections. Flush an
+    /// Takes no more messages, waits up to the confirm deadline for those under way, and closes the connections. Flush an
     /// [`crate::EventSink`] before: what it holds is given up.
     /// Cancelled, messages are still refused, and the connections close when the last clone is dropped.
     pub async fn close(&self) {
-        self.inner.publisher.drain().await;
+        let events = async {
+            if let Some(events) = self.inner.events.get() {
+                events.drain().await;
+            }
+        };
+        tokio::join!(self.inner.publisher.drain(), events);
         self.inner.link.stop.cancel();
         let mut state = self.inner.link.state();
         let _supervisor_gone = state.wait_for(|state| *state == State::Closed).await;

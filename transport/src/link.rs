@@ -1,12 +1,15 @@
-//! The link to the broker: two connections that live and die together, and come back by themselves.
+//! The link to the broker: a few connections that live and die together, and come back by themselves.
 //!
-//! One connection publishes, the other consumes, because a broker under alarm stops reading from a publishing connection, and
-//! acknowledgements must still get through. When either fails, both are given up and opened again with backoff until the link
-//! is closed. lapin's own recovery is off: it leaves confirms pending for ever where the broker is frozen.
+//! One connection publishes and another consumes, because a broker under alarm stops reading from a publishing connection, and
+//! acknowledgements must still get through. Events have a third connection, which opens with the first event: RabbitMQ stops reading
+//! from a connection whose messages a queue does not take, and a ledger queue without a majority must delay no task or reply.
+//! When any of them fails, the link gives up all and opens them again with backoff until it is closed. lapin's own recovery is off: it
+//! leaves confirms pending for ever where the broker is frozen.
 //!
-//! Users of the link watch [`Link::sessions`]: a session is one pair of connections, and what was opened on an old one is gone.
+//! Users of the link watch [`Link::sessions`]: a session is one set of connections, and what was opened on an old one is gone.
 
 use std::{
+    collections::HashSet,
     sync::{
         Arc, Mutex, OnceLock,
         atomic::{AtomicU64, Ordering},
@@ -14,9 +17,17 @@ use std::{
     time::{Duration, Instant},
 };
 
-use futures::{StreamExt, stream::BoxStream};
+use futures::{
+    StreamExt,
+    channel::mpsc::{UnboundedSender, unbounded},
+    future::join_all,
+    stream::BoxStream,
+};
 use lapin::{Connection, ConnectionProperties, Event};
-use tokio::{sync::watch, time::timeout_at};
+use tokio::{
+    sync::{OnceCell, watch},
+    time::timeout_at,
+};
 use tokio_util::{
     sync::CancellationToken,
     task::{TaskTracker, task_tracker::TaskTrackerToken},
@@ -48,12 +59,28 @@ pub enum State {
     Closed,
 }
 
-/// One pair of connections.
+/// What a connection is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Role {
+    /// Tasks, replies and orders.
+    Publish,
+    Consume,
+    Events,
+}
+
+/// What lapin has to say of a connection.
+type Listener = BoxStream<'static, (Role, Event)>;
+
+/// One set of connections.
 #[derive(Debug)]
 pub(crate) struct Session {
     pub(crate) id: u64,
     publish: Connection,
     consume: Connection,
+    /// Opened with the first event: many clients and all short commands have none.
+    events: OnceCell<Connection>,
+    /// To the link, which listens to each connection from its opening on.
+    listeners: UnboundedSender<Listener>,
     /// Who has a channel open. A token is held for as long as one may be opened or dropped.
     users: TaskTracker,
     failed: CancellationToken,
@@ -78,6 +105,16 @@ pub(crate) enum NoSession {
     Timeout(Option<String>),
 }
 
+impl Role {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Publish => "publish",
+            Self::Consume => "consume",
+            Self::Events => "events",
+        }
+    }
+}
+
 impl Session {
     /// Gives the session up. The link replaces it.
     pub(crate) fn fail(&self, reason: impl Into<String>) {
@@ -99,19 +136,27 @@ impl Session {
     }
 
     pub(crate) async fn publish_channel(&self) -> lapin::Result<OpenChannel> {
-        Ok(OpenChannel::new(self.publish.create_channel().await?, self.users.clone(), self.failed.clone()))
+        self.channel(&self.publish).await
     }
 
     pub(crate) async fn consume_channel(&self) -> lapin::Result<OpenChannel> {
-        Ok(OpenChannel::new(self.consume.create_channel().await?, self.users.clone(), self.failed.clone()))
+        self.channel(&self.consume).await
     }
 
-    pub(crate) fn can_publish(&self) -> bool {
-        self.publish.status().connected()
+    /// The first one opens the connection.
+    pub(crate) async fn events_channel(&self, link: &Link) -> lapin::Result<OpenChannel> {
+        let connection = self.events.get_or_try_init(|| link.open_one(Role::Events, &self.listeners)).await?;
+        self.channel(connection).await
     }
 
-    fn alive(&self) -> bool {
-        self.publish.status().connected() && self.consume.status().connected()
+    async fn channel(&self, connection: &Connection) -> lapin::Result<OpenChannel> {
+        let channel = connection.create_channel().await?;
+        Ok(OpenChannel::new(channel, self.users.clone(), self.failed.clone()))
+    }
+
+    pub(crate) fn alive(&self) -> bool {
+        let connections = [&self.publish, &self.consume].into_iter().chain(self.events.get());
+        connections.into_iter().all(|connection| connection.status().connected())
     }
 
     /// Waits until all channels have been closed, except those whose deliveries are still held by somebody.
@@ -123,17 +168,17 @@ impl Session {
         }
     }
 
-    /// Ends both connections politely, but waits for a silent broker no longer than this.
+    /// Ends the connections politely, but waits for a silent broker no longer than this.
     async fn close(&self) {
         const DEADLINE: Duration = Duration::from_secs(3);
-        let both = async {
-            let (publish, consume) =
-                tokio::join!(self.publish.close(200, "OK".into()), self.consume.close(200, "OK".into()));
-            if let Some(error) = publish.err().or(consume.err()) {
+        let connections = [&self.publish, &self.consume].into_iter().chain(self.events.get());
+        let closing = connections.map(|connection| connection.close(200, "OK".into()));
+        let all = async {
+            if let Some(error) = join_all(closing).await.into_iter().find_map(Result::err) {
                 debug!(session = self.id, %error, "a connection ended without a farewell");
             }
         };
-        if tokio::time::timeout(DEADLINE, both).await.is_err() {
+        if tokio::time::timeout(DEADLINE, all).await.is_err() {
             debug!(session = self.id, "broker did not answer the farewell");
         }
     }
@@ -202,45 +247,56 @@ impl Link {
         *self.last_failure.lock().expect("nothing panics under this lock") = Some(failure);
     }
 
-    async fn connect(&self) -> Result<(Arc<Session>, BoxStream<'static, Event>), ConnectError> {
+    async fn connect(&self) -> Result<(Arc<Session>, Listener), ConnectError> {
         let waited = self.options.connect_deadline;
         let id = self.session_ids.fetch_add(1, Ordering::Relaxed);
-        let both = async { tokio::try_join!(self.open_one("publish"), self.open_one("consume")) };
+        let (listeners, opened) = unbounded();
+        let both = async {
+            tokio::try_join!(self.open_one(Role::Publish, &listeners), self.open_one(Role::Consume, &listeners))
+        };
         let (publish, consume) = tokio::time::timeout(waited, both)
             .await
             .map_err(|_| ConnectError::Timeout { url: self.options.url.clone(), waited })?
             .map_err(|error| classify::connect_error(&self.options.url, &error))?;
-        let events =
-            futures::stream::select(publish.events_listener().boxed(), consume.events_listener().boxed()).boxed();
         let session = Session {
             id,
             publish,
             consume,
+            events: OnceCell::new(),
+            listeners,
             users: TaskTracker::new(),
             failed: CancellationToken::new(),
             failure: OnceLock::new(),
         };
-        Ok((Arc::new(session), events))
+        Ok((Arc::new(session), opened.flatten_unordered(None).boxed()))
     }
 
     /// A connection of no session, for what may cost its connection.
     pub(crate) async fn connection_apart(&self) -> Result<Connection, ConnectError> {
         probe::answers(&self.options).await?;
-        self.open_one("consume").await.map_err(|error| classify::connect_error(&self.options.url, &error))
+        let opened = self.open_unheard(Role::Consume).await;
+        opened.map_err(|error| classify::connect_error(&self.options.url, &error))
     }
 
-    async fn open_one(&self, role: &str) -> lapin::Result<Connection> {
+    async fn open_one(&self, role: Role, listeners: &UnboundedSender<Listener>) -> lapin::Result<Connection> {
+        let connection = self.open_unheard(role).await?;
+        // An error means that the session is gone, and the connection goes with it.
+        let _gone = listeners.unbounded_send(connection.events_listener().map(move |event| (role, event)).boxed());
+        Ok(connection)
+    }
+
+    async fn open_unheard(&self, role: Role) -> lapin::Result<Connection> {
         let mut uri = self.options.url.uri().clone();
         uri.query.heartbeat = Some(u16::try_from(self.options.heartbeat.as_secs()).unwrap_or(u16::MAX).max(1));
         uri.query.connection_timeout = u64::try_from(self.options.connect_deadline.as_millis()).ok();
-        let properties =
-            ConnectionProperties::default().with_connection_name(format!("{} ({role})", self.options.name).into());
+        let name = format!("{} ({})", self.options.name, role.name());
+        let properties = ConnectionProperties::default().with_connection_name(name.into());
         socket::connect(uri, properties).await
     }
 }
 
 /// Keeps a session open until the link is stopped. Owns the link's state: nothing else writes it.
-async fn supervise(link: Arc<Link>, mut session: Arc<Session>, mut events: BoxStream<'static, Event>) {
+async fn supervise(link: Arc<Link>, mut session: Arc<Session>, mut events: Listener) {
     loop {
         let stopped = watch_over(&link, &session, &mut events).await;
         link.sessions.send_replace(None);
@@ -266,26 +322,34 @@ async fn supervise(link: Arc<Link>, mut session: Arc<Session>, mut events: BoxSt
 }
 
 /// Returns when the session has failed (false) or the link is to stop (true).
-async fn watch_over(link: &Link, session: &Session, events: &mut BoxStream<'static, Event>) -> bool {
+async fn watch_over(link: &Link, session: &Session, events: &mut Listener) -> bool {
     /// Events tell of every failure that we know of; this finds the ones that we don't.
     const CHECK_INTERVAL: Duration = Duration::from_secs(1);
     let mut check = tokio::time::interval(CHECK_INTERVAL);
+    // The broker tells a connection of an alarm when it publishes, and each of the alarm's end.
+    let mut blocked = HashSet::new();
     loop {
         tokio::select! {
             biased;
             () = link.stop.cancelled() => return true,
             () = session.failed.cancelled() => return false,
             event = events.next() => match event {
-                Some(Event::ConnectionBlocked(reason)) => {
-                    warn!(reason, "the broker takes no messages");
+                Some((role, Event::ConnectionBlocked(reason))) => {
+                    if blocked.is_empty() {
+                        warn!(reason, "the broker takes no messages");
+                    }
+                    blocked.insert(role);
                     link.state.send_replace(State::Blocked(reason));
                 }
-                Some(Event::ConnectionUnblocked) => {
-                    info!("the broker takes messages again");
-                    link.state.send_replace(State::Connected);
+                Some((role, Event::ConnectionUnblocked)) => {
+                    blocked.remove(&role);
+                    if blocked.is_empty() {
+                        info!("the broker takes messages again");
+                        link.state.send_replace(State::Connected);
+                    }
                 }
                 // A channel's own errors come here too; only a dead connection is the link's business.
-                Some(Event::Error(error)) if !session.alive() => session.fail(reason_of(&error)),
+                Some((_, Event::Error(error))) if !session.alive() => session.fail(reason_of(&error)),
                 Some(_) => {}
                 None => session.fail("the connection ended"),
             },
@@ -296,7 +360,7 @@ async fn watch_over(link: &Link, session: &Session, events: &mut BoxStream<'stat
     }
 }
 
-async fn reconnect(link: &Arc<Link>) -> Option<(Arc<Session>, BoxStream<'static, Event>)> {
+async fn reconnect(link: &Arc<Link>) -> Option<(Arc<Session>, Listener)> {
     let since = Instant::now();
     let mut backoff = Backoff::default();
     loop {

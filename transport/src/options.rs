@@ -12,7 +12,7 @@ pub struct Options {
     pub name: String,
     /// Two silent intervals end a connection.
     pub heartbeat: Duration,
-    /// For one attempt to connect, with both connections and their handshakes.
+    /// For one attempt to connect, with all connections and their handshakes.
     pub connect_deadline: Duration,
     /// For one publish, from the call to the broker's confirmation, reconnections in between included.
     pub confirm_deadline: Duration,

@@ -42,6 +42,14 @@ pub(crate) struct Publisher {
     closed: AtomicBool,
 }
 
+/// What a publisher is for: events have a connection of their own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// Tasks, replies and orders.
+    Messages,
+    Events,
+}
+
 /// A message on its way to a lane.
 #[derive(Debug)]
 struct Request {
@@ -54,8 +62,8 @@ struct Request {
 type Done = oneshot::Sender<Result<(), PublishError>>;
 
 impl Publisher {
-    pub(crate) fn start(link: &Arc<Link>) -> Self {
-        let lanes = (0..LANES).map(|_| lane::start(link.clone())).collect();
+    pub(crate) fn start(link: &Arc<Link>, purpose: Purpose) -> Self {
+        let lanes = (0..LANES).map(|_| lane::start(link.clone(), purpose)).collect();
         Self {
             link: link.clone(),
             lanes,

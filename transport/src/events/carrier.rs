@@ -161,7 +161,7 @@ impl Carrier {
 async fn carry(broker: &Broker, message: Message) -> Result<(), PublishError> {
     let mut backoff = Backoff::default();
     loop {
-        let error = match broker.publish(message.clone()).await {
+        let error = match broker.publish_events(message.clone()).await {
             Ok(()) => return Ok(()),
             Err(error) => error,
         };

@@ -17,16 +17,17 @@ use lapin::{
 };
 use tokio::{
     sync::mpsc,
-    time::{Instant, sleep_until, timeout},
+    time::{Instant, sleep, sleep_until, timeout},
 };
 use tracing::{debug, warn};
 
 use super::{
-    Request,
+    Purpose, Request,
     pending::{Number, Pending, Return, Word},
 };
 use crate::{
     Message, PublishError,
+    backoff::Backoff,
     link::{
         Link, OpenChannel, Session, blames_a_message, is_access_refused, is_channel_level, is_not_found, reason_of,
     },
@@ -44,6 +45,7 @@ const FRUITLESS_CHANNELS_MAX: u32 = 3;
 
 struct Lane {
     link: Arc<Link>,
+    purpose: Purpose,
     requests: mpsc::UnboundedReceiver<Request>,
     pending: Pending,
     /// Whether the last end was over a message that is still among the pending.
@@ -61,10 +63,10 @@ enum End {
     ChannelClosed,
 }
 
-pub(super) fn start(link: Arc<Link>) -> mpsc::UnboundedSender<Request> {
+pub(super) fn start(link: Arc<Link>, purpose: Purpose) -> mpsc::UnboundedSender<Request> {
     // Unbounded, because whoever sends has got room for it first.
     let (sender, requests) = mpsc::unbounded_channel();
-    let lane = Lane { link, requests, pending: Pending::default(), suspicious: false, fruitless: 0 };
+    let lane = Lane { link, purpose, requests, pending: Pending::default(), suspicious: false, fruitless: 0 };
     tokio::spawn(lane.run());
     sender
 }
@@ -92,10 +94,20 @@ impl Lane {
     /// Uses one channel after the other until the session or the link ends.
     async fn work(&mut self, session: &Session) -> End {
         let _user = session.user();
+        let (link, purpose, mut backoff) = (self.link.clone(), self.purpose, Backoff::default());
         loop {
-            let Some(opened) = self.attend(open(session)).await else { return End::Stopped };
+            let Some(opened) = self.attend(open(&link, session, purpose)).await else { return End::Stopped };
             let channel = match opened {
                 Ok(channel) => Arc::new(channel),
+                // The broker allows no further connection, perhaps. Tasks and replies go on meanwhile.
+                Err(reason) if purpose == Purpose::Events && session.alive() => {
+                    let delay = backoff.next();
+                    warn!(reason, ?delay, "no connection for events, they wait");
+                    if self.attend(sleep(delay)).await.is_none() {
+                        return End::Stopped;
+                    }
+                    continue;
+                }
                 Err(reason) => {
                     session.fail(reason);
                     return End::SessionLost;
@@ -225,7 +237,7 @@ impl Lane {
             self.suspicious = true;
         }
         let channel_only = is_channel_level(error) || matches!(error.kind(), lapin::ErrorKind::InvalidChannelState(..));
-        if channel_only && session.can_publish() {
+        if channel_only && session.alive() {
             debug!(reason, "a publishing channel ended");
             return End::ChannelClosed;
         }
@@ -289,9 +301,12 @@ async fn until(deadline: Option<Instant>) {
     }
 }
 
-async fn open(session: &Session) -> Result<OpenChannel, String> {
+async fn open(link: &Link, session: &Session, purpose: Purpose) -> Result<OpenChannel, String> {
     let opened = async {
-        let channel = session.publish_channel().await?;
+        let channel = match purpose {
+            Purpose::Messages => session.publish_channel().await?,
+            Purpose::Events => session.events_channel(link).await?,
+        };
         channel.confirm_select(ConfirmSelectOptions { nowait: false }).await?;
         Ok(channel)
     };
