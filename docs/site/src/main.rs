@@ -1,13 +1,14 @@
 //! Builds the documentation site (`docs/`) and fails where a link leads nowhere or a text outgrows its bounds.
 //!
 //! `cargo xtask docs` runs it. mdBook renders the pages; this program checks what mdBook does not: links, anchors, the README's
-//! length and the width of prose.
+//! length, the width of prose, and that the tests that pages name exist.
 
 use std::{env, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use mdbook_driver::MDBook;
 
+mod citations;
 mod links;
 mod page;
 mod prose;
@@ -21,6 +22,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let pages = page::all(root)?;
     let mut faults = links::faults(&pages);
     faults.extend(prose::faults(&pages));
+    faults.extend(citations::faults(&pages, &citations::Functions::below(root)?));
     let links: usize = pages.iter().map(|page| page.links.len()).sum();
     println!("{} pages and {links} links checked, {} faults", pages.len(), faults.len());
     faults.iter().for_each(|fault| eprintln!("{fault}"));
