@@ -1,13 +1,14 @@
 //! Builds the documentation site (`docs/`) and fails where a link leads nowhere or a text outgrows its bounds.
 //!
 //! `cargo xtask docs` runs it. mdBook renders the pages; this program checks what mdBook does not: links, anchors, the README's
-//! length, the width of prose, and log messages that pages quote.
+//! length, the width of prose, quoted log messages, and the names of tests.
 
 use std::{env, path::Path, process::ExitCode};
 
 use anyhow::Context as _;
 use mdbook_driver::MDBook;
 
+mod citations;
 mod links;
 mod logs;
 mod page;
@@ -23,6 +24,7 @@ fn main() -> anyhow::Result<ExitCode> {
     let mut faults = links::faults(&pages);
     faults.extend(prose::faults(&pages));
     faults.extend(logs::faults(&pages, &logs::Sources::read(root)?));
+    faults.extend(citations::faults(&pages, &citations::Functions::below(root)?));
     let links: usize = pages.iter().map(|page| page.links.len()).sum();
     println!("{} pages and {links} links checked, {} faults", pages.len(), faults.len());
     faults.iter().for_each(|fault| eprintln!("{fault}"));

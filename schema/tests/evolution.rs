@@ -1,0 +1,88 @@
+//! What releases of one version may add, as an older reader meets it. `docs/src/stability.md` promises it.
+
+#![expect(clippy::unwrap_used, reason = "a test may panic")]
+
+use std::{fs, path::PathBuf};
+
+use gpufleet_schema::{Encoding, encoding};
+use serde_json::{Value, json};
+
+fn golden(name: &str) -> Value {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/v1").join(name);
+    serde_json::from_slice(&fs::read(path).unwrap()).unwrap()
+}
+
+/// The same body with a field of a later release in the object at each of the paths.
+fn with_later_fields(mut body: Value, paths: &[&str]) -> Value {
+    for path in paths {
+        let object =
+            body.pointer_mut(path).and_then(Value::as_object_mut).unwrap_or_else(|| panic!("no object {path}"));
+        object.insert("of_a_later_release".to_owned(), json!({ "a": [1, "b", null] }));
+    }
+    body
+}
+
+fn bytes(body: &Value, encoding: Encoding) -> Vec<u8> {
+    match encoding {
+        Encoding::Json => serde_json::to_vec(body).unwrap(),
+        Encoding::MessagePack => rmp_serde::to_vec_named(body).unwrap(),
+    }
+}
+
+#[test]
+fn a_field_of_a_later_release_is_ignored_in_a_task() {
+    let body = golden("task-source.json");
+    let later =
+        with_later_fields(body.clone(), &["", "/program/source", "/buffers/0", "/launches/0", "/limits", "/requires"]);
+    for encoding in [Encoding::Json, Encoding::MessagePack] {
+        let (old, new) = (bytes(&body, encoding), bytes(&later, encoding));
+        assert_eq!(encoding.decode_tasks(&new).unwrap(), encoding.decode_tasks(&old).unwrap());
+    }
+}
+
+#[test]
+fn a_field_of_a_later_release_is_refused_in_a_grid() {
+    let later = with_later_fields(golden("task-source.json"), &["/launches/0/grid"]);
+    for encoding in [Encoding::Json, Encoding::MessagePack] {
+        let refused = encoding.decode_tasks(&bytes(&later, encoding)).unwrap_err().to_string();
+        assert!(refused.contains("of_a_later_release"), "{refused}");
+    }
+}
+
+#[test]
+fn a_field_of_a_later_release_is_ignored_in_a_reply() {
+    let cases = [
+        ("reply-succeeded.json", &["", "/outputs/0", "/timings", "/ran_on"][..]),
+        ("reply-failed.json", &["", "/failure"]),
+    ];
+    for (name, paths) in cases {
+        let body = golden(name);
+        let later = with_later_fields(body.clone(), paths);
+        for encoding in [Encoding::Json, Encoding::MessagePack] {
+            let (old, new) = (bytes(&body, encoding), bytes(&later, encoding));
+            assert_eq!(encoding.decode_replies(&new).unwrap(), encoding.decode_replies(&old).unwrap(), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_field_of_a_later_release_is_ignored_in_an_order() {
+    let body = golden("order-cancel.json");
+    let later = with_later_fields(body.clone(), &["", "/command/cancel"]);
+    let decode = |body: &Value| encoding::decode_order(&bytes(body, Encoding::Json)).unwrap();
+    assert_eq!(decode(&later), decode(&body));
+}
+
+/// Why clients and recorders are upgraded before the workers that say something new.
+#[test]
+fn a_failure_code_or_an_event_of_a_later_release_makes_its_message_unreadable() {
+    let mut reply = golden("reply-failed.json");
+    *reply.pointer_mut("/failure/code").unwrap() = json!("of_a_later_release");
+    for encoding in [Encoding::Json, Encoding::MessagePack] {
+        let refused = encoding.decode_replies(&bytes(&reply, encoding)).unwrap_err().to_string();
+        assert!(refused.contains("unknown variant `of_a_later_release`"), "{refused}");
+    }
+    let events = json!([{ "of_a_later_release": { "at_ms": 0 } }]);
+    let refused = encoding::decode_events(&bytes(&events, Encoding::MessagePack)).unwrap_err().to_string();
+    assert!(refused.contains("unknown variant `of_a_later_release`"), "{refused}");
+}
