@@ -1,6 +1,6 @@
 //! The worker's command line: what can be typed. `main` does what it says.
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::{compiler, config, executor, exit, inventory, nvml, selftest};
 
@@ -31,4 +31,9 @@ pub enum Role {
     /// The process that runs NVRTC; only a worker starts it
     #[command(hide = true)]
     CompileChild,
+}
+
+/// The command line's definition, from which its reference page is generated.
+pub fn command() -> clap::Command {
+    Cli::command()
 }

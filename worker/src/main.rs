@@ -2,9 +2,9 @@
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory as _, Parser as _};
+use clap::Parser as _;
 use gpufleet_worker::{
-    command::{Cli, Role},
+    command::{self, Cli, Role},
     compiler, config, executor, exit, inventory, nvml, privileges, selftest, supervisor, telemetry,
 };
 
@@ -38,7 +38,7 @@ async fn run(options: config::Options) -> ExitCode {
     telemetry::init(options.log_format);
     let config = match config::Config::try_from(options) {
         Ok(config) => config,
-        Err(error) => Cli::command().error(clap::error::ErrorKind::ValueValidation, error).exit(),
+        Err(error) => command::command().error(clap::error::ErrorKind::ValueValidation, error).exit(),
     };
     tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, "starting");
     match supervisor::run(config).await {

@@ -1,7 +1,8 @@
-//! Builds the documentation site (`docs/`) and fails where a link leads nowhere or a text outgrows its bounds.
+//! Builds the documentation site (`docs/`) and fails where a link leads nowhere, a text outgrows its bounds, or a generated page
+//! differs from the code.
 //!
 //! `cargo xtask docs` runs it. mdBook renders the pages; this program checks what mdBook does not: links, anchors, the README's
-//! length and the width of prose.
+//! length, the width of prose, and the reference. With `--write` it writes the generated pages first.
 
 use std::{env, path::Path, process::ExitCode};
 
@@ -11,16 +12,22 @@ use mdbook_driver::MDBook;
 mod links;
 mod page;
 mod prose;
+mod reference;
 
 fn main() -> anyhow::Result<ExitCode> {
     let root = env::args_os().nth(1).context("missing argument: the folder of the repository")?;
     let root = Path::new(&root);
+    if env::args_os().nth(2).is_some_and(|argument| argument == "--write") {
+        let written = reference::write(root)?;
+        written.iter().for_each(|file| println!("wrote {file}"));
+    }
     let book =
         MDBook::load(root.join("docs")).map_err(|error| anyhow::anyhow!("failed to load the book: {error:#}"))?;
     book.build().map_err(|error| anyhow::anyhow!("failed to build the book: {error:#}"))?;
     let pages = page::all(root)?;
     let mut faults = links::faults(&pages);
     faults.extend(prose::faults(&pages));
+    faults.extend(reference::faults(root)?);
     let links: usize = pages.iter().map(|page| page.links.len()).sum();
     println!("{} pages and {links} links checked, {} faults", pages.len(), faults.len());
     faults.iter().for_each(|fault| eprintln!("{fault}"));
