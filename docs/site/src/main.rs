@@ -2,7 +2,8 @@
 //! differs from the code.
 //!
 //! `cargo xtask docs` runs it. mdBook renders the pages; this program checks what mdBook does not: links, anchors, the README's
-//! length, the width of prose, and the reference. With `--write` it writes the generated pages first.
+//! length, the width of prose, and the reference. With `--write` it writes the generated pages first, and with `--pictures` the
+//! pictures of the catalog.
 
 use std::{env, path::Path, process::ExitCode};
 
@@ -11,15 +12,19 @@ use mdbook_driver::MDBook;
 
 mod links;
 mod page;
+mod pictures;
 mod prose;
 mod reference;
 
 fn main() -> anyhow::Result<ExitCode> {
     let root = env::args_os().nth(1).context("missing argument: the folder of the repository")?;
     let root = Path::new(&root);
-    if env::args_os().nth(2).is_some_and(|argument| argument == "--write") {
-        let written = reference::write(root)?;
-        written.iter().for_each(|file| println!("wrote {file}"));
+    let is_asked = |option: &str| env::args_os().skip(2).any(|argument| argument == option);
+    if is_asked("--pictures") {
+        pictures::render(root)?.iter().for_each(|file| println!("wrote {file}"));
+    }
+    if is_asked("--write") {
+        reference::write(root)?.iter().for_each(|file| println!("wrote {file}"));
     }
     let book =
         MDBook::load(root.join("docs")).map_err(|error| anyhow::anyhow!("failed to load the book: {error:#}"))?;

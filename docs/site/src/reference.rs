@@ -6,6 +6,7 @@ use anyhow::Context as _;
 use clap::Command;
 
 mod asyncapi;
+mod catalog;
 mod cli;
 mod environment;
 mod exit_codes;
@@ -44,6 +45,7 @@ fn programs() -> [Command; 3] {
 fn generate(root: &Path) -> anyhow::Result<Vec<Generated>> {
     let page = |name, text: String| Generated { name, text: format!("{MARK}{text}") };
     let mut all = vec![
+        page("catalog.md", catalog::page()),
         page("cli.md", cli::page()),
         page("environment.md", environment::page()),
         page("exit-codes.md", exit_codes::page()?),

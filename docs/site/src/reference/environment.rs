@@ -25,7 +25,7 @@ const PROGRAMS: [Variable; 9] = [
     ),
     (
         "RUST_LOG",
-        "`gpufleet-worker`, `gpufleet-ledger`: what is logged to stderr, as a tracing filter. Unset: `info` for gpufleet's own lines.",
+        "`gpufleet-worker`, `gpufleet-ledger`: what is logged to stderr, as a tracing filter. Unset: `info`, and for the worker's libraries `warn`.",
     ),
     (
         "GPUFLEET_NVRTC",
