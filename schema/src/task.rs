@@ -62,7 +62,7 @@ pub struct Task<'a> {
     pub limits: Limits,
     #[serde(default)]
     pub requires: Requires,
-    /// The client that gets the reply. Absent: the message's `reply_to`; without that, no reply is sent.
+    /// The client that gets the reply. Without it the reply goes to the message's `reply_to`; without both, no reply is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<ClientName>,
     /// When it was submitted, in milliseconds since 1970 by the producer's clock.
