@@ -25,6 +25,8 @@ pub struct Catalog {
 pub struct Kernel {
     pub name: String,
     pub summary: String,
+    /// What it computes, in lines of plain text.
+    pub formula: String,
     /// In the order in which a person would give them.
     pub scalars: Vec<ScalarSpec>,
     pub buffers: Vec<BufferSpec>,
@@ -112,6 +114,7 @@ impl Kernel {
         let kernel = Self {
             name: manifest.name,
             summary: manifest.summary,
+            formula: manifest.formula,
             scalars: manifest.scalars,
             buffers: manifest.buffers,
             launches: manifest.launches,

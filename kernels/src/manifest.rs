@@ -3,6 +3,7 @@
 //! ```toml
 //! name = "saxpy"
 //! summary = "y ← a·x + y"
+//! formula = "y[i] = a·x[i] + y[i]"   # for the reference; one or more lines
 //!
 //! [[scalars]]                     # named arguments; unsigned ones are also symbols for the expressions below
 //! name = "a"
@@ -43,6 +44,7 @@ use crate::expression::Expression;
 pub(crate) struct Manifest {
     pub name: String,
     pub summary: String,
+    pub formula: String,
     #[serde(default)]
     pub scalars: Vec<ScalarSpec>,
     pub buffers: Vec<BufferSpec>,

@@ -6,6 +6,11 @@
 //! Queries are checked against the migrations when the crate is compiled, from descriptions stored in `.sqlx/`, so that a
 //! build needs no database. After a change to a query or a migration, write them anew with `cargo xtask sqlx`.
 
+// The command line names the library by its crate's name.
+extern crate self as gpufleet_ledger;
+
+#[doc(hidden)]
+pub mod command;
 pub mod database;
 pub mod disposition;
 pub mod error;

@@ -15,6 +15,7 @@ pub struct ClassKey(u64);
 
 /// What the devices of a class have in common, and what their worker has.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceClass {
     /// Written by the announcing worker. Readers do not derive it from the other fields, for a later version may have more of them.
     pub key: ClassKey,
@@ -28,6 +29,7 @@ pub struct DeviceClass {
 
 /// A worker of these pools has devices of these classes. Announcing the same again changes nothing.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Announcement {
     pub pools: Vec<PoolName>,
     pub classes: Vec<DeviceClass>,

@@ -11,6 +11,7 @@ use crate::{
 
 /// Something that happened. Times are milliseconds since 1970 by the sender's clock.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
     Submitted(Submitted),
@@ -19,9 +20,10 @@ pub enum Event {
     WorkerSeen(WorkerSeen),
 }
 
-/// What a job is, as far as history cares. It travels with [`Submitted`] and [`Started`], so that jobs from producers that send
+/// What the ledger keeps of a task. It travels with [`Submitted`] and [`Started`], so that jobs from producers that send
 /// no events are recorded just as fully.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct JobInfo {
     pub job_id: JobId,
     pub pool: PoolName,
@@ -39,13 +41,14 @@ pub struct JobInfo {
     pub client: Option<String>,
     #[serde(default)]
     pub submitted_ms: Option<i64>,
-    /// The broker's user who published the task, where the broker vouches for it. Only workers say it: see [`Started`].
+    /// The broker's user who published the task, if the broker validated it. Only workers send it: see [`Started`].
     #[serde(default)]
     pub user_id: Option<String>,
 }
 
 /// The broker has confirmed the task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Submitted {
     pub job: JobInfo,
     pub at_ms: i64,
@@ -53,12 +56,13 @@ pub struct Submitted {
 
 /// An executor took the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Started {
     pub job: JobInfo,
     pub attempt: u32,
     pub worker: WorkerName,
     pub device: u32,
-    /// The device as it is now: the worker's name may be given to another machine some day. Old workers leave it out.
+    /// The device at this time, because another machine may get the worker's name later. Old workers leave it out.
     #[serde(default)]
     pub ran_on: Option<RanOn>,
     pub at_ms: i64,
@@ -66,6 +70,7 @@ pub struct Started {
 
 /// An attempt ended. `Lost` means that another follows; every other state is a final outcome for the job.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct AttemptFinished {
     pub job_id: JobId,
     pub attempt: u32,
@@ -79,21 +84,22 @@ pub struct AttemptFinished {
     pub state: AttemptState,
     #[serde(default)]
     pub failure: Option<Failure>,
-    /// When the job is tried again after a loss; none if at once. Old workers leave it out.
+    /// When the job is retried after a loss; absent if at once. Old workers leave it out.
     #[serde(default)]
     pub retry_at_ms: Option<i64>,
     pub output_bytes: u64,
     pub timings: Timings,
-    /// What the job is, where no [`Started`] told it: an attempt that ended before it reached a device. Old workers leave it out.
+    /// Describes the job if no [`Started`] did, because the attempt ended before it reached a device. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Box<JobInfo>>,
-    /// What its kernels printed; none if they printed nothing. Old workers leave it out.
+    /// Output of the kernels' `printf`; absent if there is none. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printf_output: Option<PrintfOutput>,
 }
 
 /// A worker's heartbeat, sent at start, at intervals and at stop.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct WorkerSeen {
     pub worker: WorkerName,
     pub at_ms: i64,
@@ -103,12 +109,13 @@ pub struct WorkerSeen {
     pub pools: Vec<PoolName>,
     pub devices: Vec<DeviceSeen>,
     pub jobs_running: u32,
-    /// The worker's last word: it has drained and leaves.
+    /// The worker has drained; this is its last heartbeat.
     pub leaving: bool,
 }
 
 /// One device of a worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceSeen {
     pub index: u32,
     pub uuid: String,
@@ -117,19 +124,19 @@ pub struct DeviceSeen {
     pub compute_capability: [u32; 2],
     pub memory_bytes: u64,
     pub driver_version: u32,
-    /// Why no job runs on it any more. Old workers leave it out.
+    /// Why the device is out of service. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub out_of_service: Option<String>,
-    /// Jobs that are on it now. Old workers leave this and all that follows out.
+    /// Jobs on the device now. Old workers leave out this field and the following ones.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub jobs_running: Option<u32>,
-    /// What each of the worker's pools has on it.
+    /// Jobs and memory of each of the worker's pools on the device.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub pools: Vec<PoolUse>,
-    /// Device memory in use, by whomever. Only NVML tells it.
+    /// Device memory in use by all processes, as NVML reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_used_bytes: Option<u64>,
-    /// For how much of the last moments it was busy. What that means depends on who measured it.
+    /// The share of recent time in which the device was busy, as `utilization_by` measured it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub utilization_percent: Option<u32>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -140,12 +147,13 @@ pub struct DeviceSeen {
     pub power_milliwatts: Option<u32>,
 }
 
-/// What one pool has on a device.
+/// Jobs and memory of one pool on a device.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct PoolUse {
     pub pool: PoolName,
     pub jobs_running: u32,
-    /// Device memory that these jobs declared.
+    /// Device memory that the jobs declared.
     pub memory_bytes: u64,
 }
 

@@ -15,6 +15,7 @@ mod wire;
 /// On the wire `cooperative` and `cluster` belong to the grid: `{"blocks": [8], "cluster": [2], "cooperative": true}`. A worker that is too old
 /// to know them then refuses the task instead of running it without.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "wire::Launch", into = "wire::Launch")]
 pub struct Launch {
     /// A symbol of the module, or in CUDA C++ a name expression such as `kernel<float>`.
@@ -69,6 +70,7 @@ pub enum Grid {
 
 /// The number of threads in a block.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
     /// By the driver's occupancy calculator.

@@ -11,7 +11,10 @@ pub mod device_class;
 pub mod dtype;
 pub mod encoding;
 pub mod event;
+pub mod explanation;
 pub mod id;
+#[cfg(feature = "json-schema")]
+pub mod json_schema;
 pub mod launch;
 pub mod limits;
 pub mod number;
@@ -34,6 +37,7 @@ pub use device_class::{Announcement, ClassKey, DeviceClass};
 pub use dtype::Dtype;
 pub use encoding::{Batch, DecodeError, Encoding};
 pub use event::{AttemptFinished, DeviceSeen, Event, JobInfo, PoolUse, Started, Submitted, UtilizationBy, WorkerSeen};
+pub use explanation::Explanation;
 pub use id::{ClientName, JobId, MessageId, PoolName, WorkerName};
 pub use launch::{Arg, Block, Grid, Launch};
 pub use limits::{Limits, Requires};

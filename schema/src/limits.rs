@@ -7,14 +7,15 @@ use crate::bounds::ATTEMPTS_MAX;
 /// Bounds that a producer sets on its job. An absent one takes the pool's default, else the one here. Workers cap
 /// them by [`crate::bounds`], and refuse what is more than the pool allows.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Limits {
-    /// Time on the device. At its end the executor is killed and the verdict is `timeout`.
+    /// Time on the device. When it is over, the worker kills the executor and the verdict is `timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_ms: Option<u64>,
     /// Time in the queue. A job that starts later than this after its submission is `expired` instead, unless it may have started before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_limit_ms: Option<u64>,
-    /// How often the job may lose its executor before it is `dead`.
+    /// How many executors the job may lose before it is dead-lettered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attempts_max: Option<u32>,
     /// Device memory for all buffers together.
@@ -34,6 +35,7 @@ impl Limits {
 
 /// What a device must have to run a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Requires {
     /// Major and minor, such as `[8, 0]`.
     #[serde(default, skip_serializing_if = "Option::is_none")]

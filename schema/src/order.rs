@@ -9,7 +9,9 @@ use crate::{Announcement, JobId, MessageId, VERSION, WorkerName};
 
 /// Something that workers are to do.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Order {
+    #[cfg_attr(feature = "json-schema", schemars(extend("const" = crate::VERSION)))]
     pub version: u32,
     /// When it was given, in milliseconds since 1970 by the sender's clock. Which jobs a label means depends on it; whether an order comes
     /// before another, or before a worker's start, is told by their places in the log.
@@ -22,6 +24,7 @@ pub struct Order {
 
 /// What is to be done.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     Cancel(Selection),
@@ -39,6 +42,7 @@ pub enum Command {
 
 /// Jobs: those named, and those that carry all of the labels and were submitted before the order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Selection {
     pub jobs: Vec<JobId>,

@@ -11,6 +11,7 @@ use crate::{
 
 /// A buffer that came back.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Output<'a> {
     pub name: String,
     pub dtype: Dtype,

@@ -7,11 +7,13 @@ use crate::{
     bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX},
 };
 
-/// What comes back for one task. `state` is never `running` or `lost`.
+/// The final outcome of one task. `state` is never `running` or `lost`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Reply<'a> {
+    #[cfg_attr(feature = "json-schema", schemars(extend("const" = crate::VERSION)))]
     pub version: u32,
-    /// None if the task could not be read and its id is unknown. Such a reply can be matched by the message's `correlation_id` alone.
+    /// Null if the worker could not read the task's id. Such a reply can be matched only by the message's `correlation_id`.
     pub job_id: Option<JobId>,
     pub attempt: u32,
     pub state: AttemptState,
@@ -23,13 +25,14 @@ pub struct Reply<'a> {
     pub timings: Timings,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ran_on: Option<RanOn>,
-    /// What the attempt's kernels printed; none if they printed nothing. Old workers leave it out.
+    /// Output of the kernels' `printf`; absent if there is none. Old workers leave it out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub printf_output: Option<PrintfOutput>,
 }
 
 /// Why a job did not succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Failure {
     pub verdict: Verdict,
     pub code: FailureCode,
@@ -38,13 +41,14 @@ pub struct Failure {
     /// A compile log or an access report, cut to [`FAILURE_DETAIL_BYTES_MAX`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// The line of the submitted source or PTX that is to blame, where one is.
+    /// The line of the submitted source or PTX that caused the failure, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub line: Option<u32>,
 }
 
-/// Whose fault a failure is.
+/// Who is responsible for a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
     User,
@@ -56,6 +60,7 @@ pub enum Verdict {
 
 /// What went wrong, for programs to match on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum FailureCode {
     MalformedTask,
@@ -88,6 +93,7 @@ pub enum FailureCode {
 
 /// Where an attempt ran.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct RanOn {
     pub worker: WorkerName,
     pub device: u32,
@@ -99,6 +105,7 @@ pub struct RanOn {
 /// How long each step of an attempt took, in microseconds. Everything but `queue_us` is from one monotonic clock of the worker
 /// or from device events; `queue_us` compares the producer's clock with the worker's and is never negative.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(default)]
 pub struct Timings {
     /// From submission to the worker's receipt.
@@ -159,6 +166,21 @@ fn cut(mut text: String, bytes_max: usize) -> String {
 }
 
 impl Verdict {
+    pub const ALL: [Self; 5] = [Self::User, Self::Timeout, Self::OutOfMemory, Self::Device, Self::Infrastructure];
+
+    /// What the reference says about it.
+    pub const fn meaning(self) -> &'static str {
+        match self {
+            Self::User => "The job itself is at fault, or it was cancelled. It would fail again.",
+            Self::Timeout => "The job reached a time limit.",
+            Self::OutOfMemory => "The job needs more device memory than it may have.",
+            Self::Device => "A device failed. Reserved: this release reports `infrastructure` instead.",
+            Self::Infrastructure => {
+                "The fleet is at fault: worker, executor, device or blob store. The job may succeed later."
+            }
+        }
+    }
+
     pub const fn name(self) -> &'static str {
         match self {
             Self::User => "user",

@@ -29,6 +29,7 @@ const PRIVATE_LABEL: &str = "PRIVATE KEY";
 
 /// A signature as a task carries it; both parts in base64.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Signature {
     /// The public key.
     pub key: String,

@@ -21,30 +21,40 @@ use crate::{
 /// For a catalog program the kernel's manifest supplies launches, outputs and missing buffers; `arguments` carries its scalars by
 /// name. For every other program `launches` and `outputs` say it all and `arguments` stays empty.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Task<'a> {
+    #[cfg_attr(feature = "json-schema", schemars(extend("const" = crate::VERSION)))]
     pub version: u32,
     pub job_id: JobId,
+    /// A name for people, shown in the history.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Labels to find the job by.
     #[serde(
         default,
         skip_serializing_if = "BTreeMap::is_empty",
         deserialize_with = "bounded::map::<_, _, LABELS_MAX>"
     )]
+    #[cfg_attr(feature = "json-schema", schemars(extend("maxProperties" = LABELS_MAX)))]
     pub labels: BTreeMap<String, String>,
     #[serde(borrow)]
     pub program: Program<'a>,
-    /// Who vouches for the program, for pools that run only what is signed.
+    /// Signs the program, for pools that run only signed programs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signature: Option<Signature>,
+    /// A catalog kernel's scalars by name.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty", deserialize_with = "bounded::map::<_, _, ARGS_MAX>")]
+    #[cfg_attr(feature = "json-schema", schemars(extend("maxProperties" = ARGS_MAX)))]
     pub arguments: BTreeMap<String, Number>,
     #[serde(default, borrow, deserialize_with = "bounded::list::<_, _, BUFFERS_MAX>")]
+    #[cfg_attr(feature = "json-schema", schemars(length(max = BUFFERS_MAX)))]
     pub buffers: Vec<Buffer<'a>>,
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, LAUNCHES_MAX>")]
+    #[cfg_attr(feature = "json-schema", schemars(length(max = LAUNCHES_MAX)))]
     pub launches: Vec<Launch>,
     /// Names of the buffers that come back.
     #[serde(default, skip_serializing_if = "Vec::is_empty", deserialize_with = "bounded::list::<_, _, BUFFERS_MAX>")]
+    #[cfg_attr(feature = "json-schema", schemars(length(max = BUFFERS_MAX)))]
     pub outputs: Vec<String>,
     #[serde(default, skip_serializing_if = "LargeOutputs::is_default")]
     pub large_outputs: LargeOutputs,
@@ -52,7 +62,7 @@ pub struct Task<'a> {
     pub limits: Limits,
     #[serde(default)]
     pub requires: Requires,
-    /// Who gets the reply; without it the message's `reply_to` does, and without that nobody.
+    /// The client that gets the reply. Without it the reply goes to the message's `reply_to`; without both, no reply is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<ClientName>,
     /// When it was submitted, in milliseconds since 1970 by the producer's clock.
@@ -60,11 +70,12 @@ pub struct Task<'a> {
     pub submitted_ms: Option<i64>,
 }
 
-/// The code that runs.
+/// The program to run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Program<'a> {
-    /// A kernel that every worker has, by its name.
+    /// The name of a catalog kernel.
     Catalog(String),
     /// CUDA C, compiled by NVRTC on the worker.
     Source {
@@ -77,26 +88,31 @@ pub enum Program<'a> {
         )]
         options: Vec<String>,
     },
+    /// PTX as text.
     #[serde(borrow)]
     Ptx(Cow<'a, str>),
+    /// A cubin, as base64 or MessagePack `bin`; a list of numbers is refused.
     #[serde(borrow)]
     Cubin(Inline<'a>),
 }
 
 /// A named array on the device.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Buffer<'a> {
     pub name: String,
     pub dtype: Dtype,
     /// Extents, slowest dimension first (C order).
     #[serde(deserialize_with = "bounded::list::<_, _, DIMENSIONS_MAX>")]
+    #[cfg_attr(feature = "json-schema", schemars(length(max = DIMENSIONS_MAX)))]
     pub shape: Vec<u64>,
     #[serde(default, borrow)]
     pub data: Data<'a>,
 }
 
-/// Where a buffer's first contents come from.
+/// The initial contents of a buffer.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Data<'a> {
     #[default]
@@ -104,18 +120,19 @@ pub enum Data<'a> {
     Fill(Number),
     #[serde(borrow)]
     Inline(Inline<'a>),
-    /// They wait in the blob store, which the worker reads: little-endian elements, as many as the shape says.
+    /// A blob of little-endian elements, as many as the shape says. The worker fetches it from the blob store.
     Blob(BlobDigest),
 }
 
-/// What becomes of outputs from [`BLOB_BYTES_MIN`](crate::bounds::BLOB_BYTES_MIN) on.
+/// How outputs of at least 1 MiB ([`BLOB_BYTES_MIN`](crate::bounds::BLOB_BYTES_MIN)) are returned.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum LargeOutputs {
-    /// They travel in the reply, and the job fails if they do not fit.
+    /// In the reply. The job fails if they do not fit.
     #[default]
     Inline,
-    /// They go into the blob store, which the producer reads, and the reply names them.
+    /// Through the blob store. The reply names the blobs.
     Blob,
 }
 

@@ -124,6 +124,7 @@ pub const TYPE_EVENTS: &str = "gpufleet.events";
 
 /// Which of a pool's queues a job waits in.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Priority {
     High,

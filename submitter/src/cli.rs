@@ -3,7 +3,7 @@
 //! [`options`] is what was typed, each command's file is what it means and does, [`complaint`] is how failures are told and
 //! [`exit`] what a script sees of them. Data goes to stdout and nothing else does.
 
-use clap::Parser;
+use clap::{CommandFactory as _, Parser};
 use gpufleet_transport::LOG_DIRECTIVE;
 use tracing_subscriber::EnvFilter;
 
@@ -37,6 +37,13 @@ mod workers;
 use complaint::Complaint;
 use exit::Exit;
 use options::{Command, Options};
+
+pub use kernels::example;
+
+/// The command line's definition, from which its reference page is generated.
+pub fn command() -> clap::Command {
+    Options::command()
+}
 
 /// Runs the command that the process was started with.
 pub fn run() -> Exit {

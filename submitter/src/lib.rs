@@ -20,8 +20,13 @@
 //! returned is on the broker's disk; it runs whether or not anybody still waits. Arrays that are too large for a message wait in a blob
 //! store: [`FleetBuilder::blobs`].
 
+// The command line names the client library by its crate's name.
+extern crate self as gpufleet;
+
 mod array;
 mod claims;
+#[doc(hidden)]
+pub mod cli;
 mod client;
 mod dead;
 mod element;

@@ -2,8 +2,6 @@
 
 use std::process::ExitCode;
 
-mod cli;
-
 fn main() -> ExitCode {
-    cli::run().into()
+    gpufleet::cli::run().into()
 }

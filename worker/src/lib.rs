@@ -5,6 +5,7 @@
 //! person calls it to check a device (`selftest`) or to compile a file as a worker would (`compile`).
 
 mod blobs;
+pub mod command;
 pub mod compiler;
 pub mod config;
 pub mod disposition;

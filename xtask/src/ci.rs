@@ -15,7 +15,7 @@ pub async fn run() -> anyhow::Result<()> {
     terminal.heading("clippy");
     workspace::run(cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])).await?;
     terminal.heading("documentation");
-    docs::run().await?;
+    docs::run(&docs::Options::default()).await?;
     test::run(&test::Options::default()).await?;
     kernels::run(&kernels::Options { check: true }).await?;
     sqlx::run(&sqlx::Options { check: true }).await

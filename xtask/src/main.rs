@@ -44,8 +44,8 @@ enum Command {
     Fuzz(fuzz::Options),
     /// What continuous integration runs: format, clippy, tests, whether the catalog's PTX and the ledger's queries are up to date
     Ci,
-    /// Build the documentation site, and check its links and its prose
-    Docs,
+    /// Build the documentation site, and check its links, its prose and its generated reference
+    Docs(docs::Options),
     /// Build the catalog's PTX from its CUDA C
     Kernels(kernels::Options),
     /// Describe the ledger's queries anew, for builds without a database
@@ -72,7 +72,7 @@ async fn main() -> ExitCode {
         Command::Test(options) => test::run(&options).await,
         Command::Fuzz(options) => fuzz::run(&options).await,
         Command::Ci => ci::run().await,
-        Command::Docs => docs::run().await,
+        Command::Docs(options) => docs::run(&options).await,
         Command::Kernels(options) => kernels::run(&options).await,
         Command::Sqlx(options) => sqlx::run(&options).await,
         Command::PtxCases(options) => ptx_cases::run(&options).await,

@@ -1,7 +1,9 @@
-//! Builds the documentation site (`docs/`) and fails where a link leads nowhere or a text outgrows its bounds.
+//! Builds the documentation site (`docs/`) and fails where a link leads nowhere, a text outgrows its bounds, or a generated page
+//! differs from the code.
 //!
 //! `cargo xtask docs` runs it. mdBook renders the pages; this program checks what mdBook does not: links, anchors, the README's
-//! length, the width of prose, quoted log messages, and the names of tests.
+//! length, the width of prose, quoted log messages, names of tests, and the reference. With `--write` it writes the generated pages
+//! first, and with `--pictures` the pictures of the catalog.
 
 use std::{env, path::Path, process::ExitCode};
 
@@ -12,11 +14,20 @@ mod citations;
 mod links;
 mod logs;
 mod page;
+mod pictures;
 mod prose;
+mod reference;
 
 fn main() -> anyhow::Result<ExitCode> {
     let root = env::args_os().nth(1).context("missing argument: the folder of the repository")?;
     let root = Path::new(&root);
+    let is_asked = |option: &str| env::args_os().skip(2).any(|argument| argument == option);
+    if is_asked("--pictures") {
+        pictures::render(root)?.iter().for_each(|file| println!("wrote {file}"));
+    }
+    if is_asked("--write") {
+        reference::write(root)?.iter().for_each(|file| println!("wrote {file}"));
+    }
     let book =
         MDBook::load(root.join("docs")).map_err(|error| anyhow::anyhow!("failed to load the book: {error:#}"))?;
     book.build().map_err(|error| anyhow::anyhow!("failed to build the book: {error:#}"))?;
@@ -25,6 +36,7 @@ fn main() -> anyhow::Result<ExitCode> {
     faults.extend(prose::faults(&pages));
     faults.extend(logs::faults(&pages, &logs::Sources::read(root)?));
     faults.extend(citations::faults(&pages, &citations::Functions::below(root)?));
+    faults.extend(reference::faults(root)?);
     let links: usize = pages.iter().map(|page| page.links.len()).sum();
     println!("{} pages and {links} links checked, {} faults", pages.len(), faults.len());
     faults.iter().for_each(|fault| eprintln!("{fault}"));

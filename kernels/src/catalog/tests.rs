@@ -159,6 +159,7 @@ fn a_misspelt_name_finds_the_kernel_that_was_meant() {
 const GOOD: &str = r#"
 name = "k"
 summary = "s"
+formula = "f"
 [[scalars]]
 name = "width"
 dtype = "u32"

@@ -1,6 +1,8 @@
 //! The life of the process: configuration, waiting for what it depends on, work, a clean end.
 
-use std::io;
+use std::{io, process::ExitCode};
+
+use clap::{CommandFactory as _, Parser as _};
 
 use gpufleet_ledger::{DatabaseUrl, InvalidDatabaseUrl, LedgerError, migrate, recorder::Patience};
 use gpufleet_transport::{BrokerUrl, InvalidBrokerUrl, LOG_DIRECTIVE};
@@ -15,6 +17,25 @@ mod record;
 
 pub(crate) use exit::{Exit, Failure};
 use options::{Command, LogFormat, Migrate, Options};
+
+/// The command line's definition, from which its reference page is generated.
+pub fn command() -> clap::Command {
+    Options::command()
+}
+
+/// Runs the command that the process was started with.
+pub fn main() -> ExitCode {
+    let options = Options::parse();
+    start_logging(options.log_format);
+    match run(options) {
+        Ok(()) => Exit::Success.into(),
+        Err(failure) => {
+            tracing::debug!(error = ?failure.error, "failed");
+            eprintln!("gpufleet-ledger: failed to {:#}", failure.error);
+            failure.exit.into()
+        }
+    }
+}
 
 pub(crate) fn start_logging(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("info"));

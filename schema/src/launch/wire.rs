@@ -5,16 +5,23 @@ use serde::{Deserialize, Deserializer, Serialize};
 use super::{Arg, Block, EXTENTS_MAX, Grid};
 use crate::{bounds::ARGS_MAX, encoding::bounded};
 
+/// One kernel launch. The launches of a task run in order on one stream and share its buffers.
 #[derive(Serialize, Deserialize)]
+#[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub(super) struct Launch {
+    /// A symbol of the module, or in CUDA C++ a name expression such as `kernel<float>`.
     entry: String,
     grid: WholeGrid,
     #[serde(default)]
     block: Block,
+    /// Dynamic shared memory of one block, in bytes.
     #[serde(default, skip_serializing_if = "is_zero")]
     shared_bytes: u32,
+    /// The kernel's arguments in order.
     #[serde(default, deserialize_with = "bounded::list::<_, _, ARGS_MAX>")]
+    #[cfg_attr(feature = "json-schema", schemars(length(max = ARGS_MAX)))]
     args: Vec<Arg>,
+    /// How often the kernel is launched.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     repeat: u32,
 }
@@ -86,5 +93,40 @@ impl From<super::Launch> for Launch {
             Grid::Blocks(blocks) => (None, Some(blocks)),
         };
         Self { entry, grid: WholeGrid { cover, blocks, cluster, cooperative }, block, shared_bytes, args, repeat }
+    }
+}
+
+#[cfg(feature = "json-schema")]
+impl schemars::JsonSchema for WholeGrid {
+    fn schema_name() -> std::borrow::Cow<'static, str> {
+        "Grid".into()
+    }
+
+    fn json_schema(_: &mut schemars::SchemaGenerator) -> schemars::Schema {
+        let extents = |description: &str| {
+            serde_json::json!({
+                "description": description,
+                "type": "array",
+                "items": { "type": "integer", "minimum": 1 },
+                "minItems": 1,
+                "maxItems": EXTENTS_MAX,
+            })
+        };
+        schemars::json_schema!({
+            "description": "The number of blocks in one to three dimensions, x first: `cover` or `blocks`, and not both.",
+            "type": "object",
+            "properties": {
+                "cover": extents("As many blocks as give at least this many threads in each dimension."),
+                "blocks": extents("Exactly this many blocks."),
+                "cluster": extents("Blocks of one cluster; needs compute capability 9.0."),
+                "cooperative": {
+                    "description": "All blocks run at once, so that they can wait for each other.",
+                    "type": "boolean",
+                    "default": false,
+                },
+            },
+            "oneOf": [{ "required": ["cover"] }, { "required": ["blocks"] }],
+            "additionalProperties": false,
+        })
     }
 }

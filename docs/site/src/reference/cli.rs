@@ -1,0 +1,174 @@
+//! `cli.md`: every command and option of the three programs, from their definitions.
+
+use std::fmt::Write as _;
+
+use clap::{Arg, Command};
+
+use super::{
+    exit_codes, json_shapes,
+    markdown::{code, escaped, wrapped},
+    programs,
+};
+
+/// The page without its first line.
+pub fn page() -> String {
+    let intro = "Each program also prints this with `--help`. [Environment variables](environment.md), \
+                 [exit codes](exit-codes.md) and [JSON shapes](json-shapes.md) have their own pages.";
+    let mut page = format!("# Command line\n\n{}\n", wrapped(intro, ""));
+    for mut program in programs() {
+        program.build();
+        write_command(&mut page, &program, 2);
+    }
+    page
+}
+
+fn write_command(page: &mut String, command: &Command, level: usize) {
+    let name = command.get_bin_name().unwrap_or_else(|| command.get_name());
+    let heading = "#".repeat(level.min(4));
+    write!(page, "\n{heading} `{name}`\n\n{}", about(command)).expect("a string takes every text");
+    page.push_str(&code("text", &usage(command)));
+    write_arguments(page, command);
+    page.push_str(&more(command));
+    for subcommand in command.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help") {
+        write_command(page, subcommand, level + 1);
+    }
+}
+
+/// Paragraphs as prose; one with indented lines is an example.
+fn about(command: &Command) -> String {
+    let text = command.get_long_about().or_else(|| command.get_about()).map(ToString::to_string).unwrap_or_default();
+    text.split("\n\n").filter(|part| !part.trim().is_empty()).map(|part| paragraph(part) + "\n").collect()
+}
+
+fn paragraph(text: &str) -> String {
+    let (prose, example): (Vec<&str>, Vec<&str>) = text.lines().partition(|line| !line.starts_with("    "));
+    let prose = wrapped(&escaped(&prose.join(" ")), "");
+    if example.is_empty() {
+        return sentence(&prose) + "\n";
+    }
+    let example: Vec<&str> = example.iter().map(|line| line.strip_prefix("    ").unwrap_or(line)).collect();
+    format!("{prose}\n\n{}", code("sh", &example.join("\n")))
+}
+
+fn usage(command: &Command) -> String {
+    let usage = command.clone().render_usage().to_string();
+    usage.trim_start_matches("Usage: ").replace("       ", "")
+}
+
+fn write_arguments(page: &mut String, command: &Command) {
+    let shown = || command.get_arguments().filter(|arg| !arg.is_hide_set() && !is_builtin(arg));
+    let mut headings: Vec<Option<&str>> = Vec::new();
+    for arg in shown() {
+        if !headings.contains(&arg.get_help_heading()) {
+            headings.push(arg.get_help_heading());
+        }
+    }
+    for heading in headings {
+        if let Some(heading) = heading {
+            write!(page, "\n**{heading}**\n").expect("a string takes every text");
+        }
+        page.push('\n');
+        shown().filter(|arg| arg.get_help_heading() == heading).for_each(|arg| page.push_str(&item(arg)));
+    }
+}
+
+/// What every command has.
+fn is_builtin(arg: &Arg) -> bool {
+    matches!(arg.get_id().as_str(), "help" | "version")
+}
+
+fn item(arg: &Arg) -> String {
+    let short = arg.get_short().map(|short| format!("-{short}, ")).unwrap_or_default();
+    let text = [vec![format!("`{short}{arg}`:")], help(arg), facts(arg)].concat().join(" ");
+    format!("- {}\n", wrapped(&text, "  "))
+}
+
+/// The longer of the two helps as sentences. Where it ends in a default that depends on something, that is a sentence too.
+fn help(arg: &Arg) -> Vec<String> {
+    let help = arg.get_long_help().or_else(|| arg.get_help()).map(ToString::to_string).unwrap_or_default();
+    let help = help.trim();
+    let default = help.strip_suffix(']').and_then(|help| help.rsplit_once("[default: "));
+    let (help, default) = default.map_or((help, None), |(help, default)| (help, Some(default)));
+    let default = default.map(|default| format!("Default: {}", escaped(default)));
+    Some(escaped(help)).into_iter().filter(|help| !help.is_empty()).chain(default).map(|text| sentence(&text)).collect()
+}
+
+fn sentence(text: &str) -> String {
+    let text = text.trim();
+    match text.chars().last() {
+        None | Some('.' | ':' | ')' | ']' | '!' | '?') => text.to_owned(),
+        Some(_) => format!("{text}."),
+    }
+}
+
+fn facts(arg: &Arg) -> Vec<String> {
+    let mut facts = Vec::new();
+    if arg.get_action().takes_values() {
+        let values = arg.get_possible_values();
+        let shown = values.iter().filter(|value| !value.is_hide_set());
+        let values: Vec<String> = shown.map(|value| format!("`{}`", value.get_name())).collect();
+        if !values.is_empty() {
+            facts.push(format!("Values: {}.", values.join(", ")));
+        }
+        let defaults: Vec<_> = arg.get_default_values().iter().map(|value| value.to_string_lossy()).collect();
+        if !defaults.is_empty() && !arg.is_hide_default_value_set() {
+            facts.push(format!("Default: `{}`.", defaults.join(" ")));
+        }
+    }
+    if arg.is_required_set() && !arg.is_positional() {
+        facts.push("Required.".to_owned());
+    }
+    if let Some(variable) = arg.get_env() {
+        facts.push(format!("Environment: `{}`.", variable.to_string_lossy()));
+    }
+    facts
+}
+
+/// What the help says after the options, as it says it, less what other pages have.
+fn more(command: &Command) -> String {
+    let after = command.get_after_long_help().or_else(|| command.get_after_help());
+    let text = after.map(ToString::to_string).unwrap_or_default();
+    let elsewhere = [exit_codes::HEADING, "Environment:", json_shapes::HEADING];
+    let is_elsewhere = |part: &str| elsewhere.iter().any(|heading| part.starts_with(heading));
+    let kept: Vec<&str> = text.split("\n\n").filter(|part| !part.trim().is_empty() && !is_elsewhere(part)).collect();
+    if kept.is_empty() { String::new() } else { format!("\n{}", code("text", &kept.join("\n\n"))) }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Command;
+
+    use super::*;
+
+    fn options_of(command: &Command, found: &mut Vec<String>) {
+        let shown = command.get_arguments().filter(|arg| !arg.is_hide_set() && !is_builtin(arg));
+        found.extend(shown.filter_map(|arg| arg.get_long().map(|long| format!("--{long}"))));
+        command.get_subcommands().filter(|it| !it.is_hide_set()).for_each(|it| options_of(it, found));
+    }
+
+    #[test]
+    fn every_command_and_option_of_the_three_programs_is_on_the_page() {
+        let page = page();
+        let mut options = Vec::new();
+        for mut program in programs() {
+            program.build();
+            options_of(&program, &mut options);
+            for command in program.get_subcommands().filter(|it| !it.is_hide_set() && it.get_name() != "help") {
+                assert!(page.contains(&format!("\n### `{} {}`\n", program.get_name(), command.get_name())));
+            }
+        }
+        assert!(options.len() > 80, "{}", options.len());
+        for option in options {
+            assert!(page.contains(&option), "{option}");
+        }
+        assert!(!page.contains("compile-child"), "a hidden command is on the page");
+    }
+
+    #[test]
+    fn an_option_is_told_with_its_values_default_and_variable() {
+        let page = page();
+        let flat = page.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert!(flat.contains("Values: `table`, `json`, `csv`. Default: `table`."), "gpufleet history --output");
+        assert!(flat.contains("Environment: `GPUFLEET_DATABASE_URL`."));
+    }
+}
