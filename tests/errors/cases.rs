@@ -91,8 +91,8 @@ fn without_id(word: &str) -> String {
     let is_id =
         groups.len() == 5 && groups.iter().zip([8, 4, 4, 4, 12]).all(|(group, digits)| is_hexadecimal(group, digits));
     match word.rsplit_once('-') {
-        // The cases name such an id themselves.
-        _ if is_id && !word.starts_with("0190") => "<id>".to_owned(),
+        // The cases and a hint name such ids.
+        _ if is_id && !word.starts_with("0190") && !word.starts_with("01990f3e") => "<id>".to_owned(),
         _ if word.strip_prefix("0x").is_some_and(|digits| is_hexadecimal(digits, 12)) => "<address>".to_owned(),
         Some((client, digits)) if is_hexadecimal(digits, 16) => format!("{client}-<client>"),
         _ => word.to_owned(),

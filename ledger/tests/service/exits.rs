@@ -20,10 +20,10 @@ fn with_password(url: &str, password: &str) -> String {
 async fn what_is_wrong_at_the_start_has_its_exit_code() {
     let mut ground = Ground::empty().await;
     check(&ground.run(&["record", "--no-such-option"]).await, 2, "--no-such-option");
-    check(&ground.run(&["record"]).await, 9, "run `gpufleet-ledger migrate`");
+    check(&ground.run(&["record"]).await, 9, "create them with `gpufleet-ledger migrate`");
     check(&ground.run(&["migrate"]).await, 0, "tables upgraded");
     // Longer than any clock can hold.
-    check(&ground.run(&["migrate", "--wait", "500000000000years"]).await, 0, "tables are up to date");
+    check(&ground.run(&["migrate", "--wait", "500000000000years"]).await, 0, "tables are already up to date");
 
     let right = ground.amqp_url.clone();
     ground.amqp_url = with_password(&right, "canary");

@@ -159,7 +159,7 @@ async fn sizes_beyond_the_bound_are_refused_before_anything_is_read() {
     let refused = [
         (
             vec![stored("y", vec![u64::MAX, 2], &Y)],
-            "output \"y\": [18446744073709551615, 2] of u8 is larger than any memory",
+            "output \"y\": u8[18446744073709551615, 2] is larger than any memory",
         ),
         (
             vec![stored("y", vec![most + 1], &Y)],

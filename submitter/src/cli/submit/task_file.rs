@@ -65,11 +65,11 @@ fn is_toml(path: &Path) -> bool {
 
 fn parse(text: &str, is_toml: bool, folder: &Path, inputs: Purpose) -> Result<Plan, Complaint> {
     let mut task = if is_toml {
-        toml::from_str::<Map<String, Value>>(text).map_err(|problem| bad(format!("is not TOML: {problem}")))?
+        toml::from_str::<Map<String, Value>>(text).map_err(|problem| bad(format!("invalid TOML: {problem}")))?
     } else {
         serde_json::from_str::<Map<String, Value>>(text).map_err(|problem| {
-            bad(format!("is not a JSON object: {problem}"))
-                .hint("a task file is TOML where its name ends with .toml, else JSON")
+            bad(format!("not a JSON object: {problem}"))
+                .hint("a task file with the extension .toml is read as TOML, any other as JSON")
         })?
     };
     check_keys(&task)?;
@@ -110,7 +110,7 @@ fn check_keys(task: &Map<String, Value>) -> Result<(), Complaint> {
 fn check_object(prefix: &str, object: Option<&Map<String, Value>>, known: &[&str]) -> Result<(), Complaint> {
     match object.into_iter().flat_map(Map::keys).find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
-            Err(bad(format!("{prefix}{key} is not a field of a task")).hint(format!("known are {}", known.join(", "))))
+            Err(bad(format!("unknown field {prefix}{key}")).hint(format!("the fields are {}", known.join(", "))))
         }
         None => Ok(()),
     }
