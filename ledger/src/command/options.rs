@@ -8,7 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-ledger", version, after_help = super::exit::TABLE)]
 pub(crate) struct Options {
-    /// Format of log lines on standard error. RUST_LOG sets the log filter [default: info].
+    /// Format of log lines on standard error. The variable RUST_LOG filters them; without it, level info and above is logged.
     #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT", env = "GPUFLEET_LOG_FORMAT")]
     pub(crate) log_format: LogFormat,
     #[command(subcommand)]

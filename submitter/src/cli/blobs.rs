@@ -25,10 +25,16 @@ use super::{
 /// The store is a folder that the workers share. `gpufleet submit` stores large arrays there by itself. Store an array yourself to name
 /// it in task files, or to use it in many jobs.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
     command: Command,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet blobs put weights.npy
+  gpufleet blobs prune --older-than 30days";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -53,7 +59,7 @@ struct PutOptions {
 
 #[derive(Debug, Args)]
 struct PruneOptions {
-    /// Delete blobs older than this, such as 7d. Use more than the longest time that a job is queued or its outputs are waited for
+    /// Delete blobs older than this, such as 30days. Use more than the longest time that a job is queued or its outputs are waited for
     #[arg(long, value_name = "DURATION", value_parser = spec::duration)]
     older_than: Duration,
     #[command(flatten)]

@@ -27,6 +27,7 @@ use choice::Wanted;
 /// A job that the fleet will not retry goes to the dead-letter queue on the broker, together with the reason. While one command reads
 /// the queue, another sees fewer messages.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
     command: Command,
@@ -38,9 +39,9 @@ enum Command {
     List(ListOptions),
     /// Show one message in full
     Show(ShowOptions),
-    /// Submit again as a new job with the label replay-of=ID; the old job stays dead in the history
+    /// Submit jobs again, as new ones with the label replay-of=ID; the old ones stay dead in the history
     Replay(ReplayOptions),
-    /// Discard for good
+    /// Discard messages for good
     Drop(DropOptions),
 }
 
@@ -89,11 +90,16 @@ struct ChoiceOptions {
     /// Ids of jobs or messages, or their beginnings. A whole id selects all messages about it
     #[arg(value_name = "ID", required_unless_present = "all", value_parser = choice::id)]
     ids: Vec<String>,
-    /// All messages that are in the queue when the command starts
+    /// Select all messages that are in the queue when the command starts
     #[arg(long, conflicts_with = "ids")]
     all: bool,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet dead list
+  gpufleet dead show 01a20400
+  gpufleet dead replay --all";
 const LOOKING: &str = "nothing was changed";
 const ACTING: &str = "messages that were not reported are unchanged, except perhaps the one in progress";
 

@@ -39,7 +39,7 @@ pub struct Options {
     /// Only jobs with this label. Repeatable; a job must have all of the labels
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<LabelSpec>,
-    /// Most jobs to list, 1 to 100000
+    /// Largest number of jobs to list, 1 to 100000
     #[arg(long, default_value_t = HistoryFilter::LIMIT_DEFAULT, value_name = "COUNT", value_parser = spec::whole(1..=100_000))]
     limit: u32,
     /// Continue an earlier list, with the key that it ended with

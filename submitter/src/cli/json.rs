@@ -32,8 +32,8 @@ CSV: most of these, under the same names; labels as KEY=VALUE, failure as its me
 pub const SHOW: &str = "\
 JSON: one object. Unknown values are null. Fields may be added; none is removed.
   job       as in `gpufleet history -o json`
-  attempts  a list, the first one first: attempt (its number; there may be gaps), state (running, succeeded, failed, cancelled, expired, dead or
-            lost), superseded, worker, is_unheard, device, device_name, emulated, started_at,
+  attempts  a list, the first one first: attempt (its number; there may be gaps), state (running,
+            succeeded, failed, cancelled, expired, dead or lost), superseded, worker, is_unheard, device, device_name, emulated, started_at,
             finished_at, failure, retry_at, output_bytes, timings and printf_output (as in
             `gpufleet submit -o json`)";
 
@@ -44,7 +44,7 @@ JSON: a list of objects. Unknown values are null. Fields may be added; none is r
   first_seen_at, last_seen_at (on the worker's clock), heard_at (on the database's clock),
   is_silent: heartbeats are missing; has_left: the worker announced that it leaves
   devices: a list of device (its number), uuid, name, emulated, compute_capability,
-  memory_bytes, driver_version, out_of_service (the reason, or null while the device is in service),
+  memory_bytes, driver_version, out_of_service (the reason, or null while in service),
   jobs_running, pools (a list of pool, jobs_running, memory_bytes: requested by its jobs),
   memory_used_bytes (by all processes, from NVML), temperature_celsius, power_milliwatts,
   utilization_percent, utilization_by: nvml (kernels of all processes, in the last second) or
@@ -69,7 +69,7 @@ JSON: one object, as in `gpufleet dead list -o json`, and
 
 /// What `gpufleet blobs put -o json` prints.
 pub const BLOBS_PUT: &str = "\
-JSON: a list of objects, in the order of the files. Fields may be added, none goes away.
+JSON: a list of objects, in the order of the files. Fields may be added; none is removed.
   file    as given
   digest  for tasks: \"data\": { \"blob\": \"sha256:...\" }
   dtype, shape (a list of extents, slowest first)

@@ -8,6 +8,7 @@ use super::{complaint::Complaint, exit::Exit, options::Format, output};
 
 /// List the catalog's kernels, or show one in full
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     /// Kernel to show
     kernel: Option<String>,
@@ -18,6 +19,12 @@ pub struct Options {
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet kernels
+  gpufleet kernels saxpy
+  gpufleet kernels saxpy --source > saxpy.cu";
 
 pub fn run(options: &Options) -> Result<Exit, Complaint> {
     let text = match (&options.kernel, options.output) {

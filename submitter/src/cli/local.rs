@@ -20,13 +20,20 @@ use super::{
 /// The fleet has its own RabbitMQ and Postgres on free loopback ports, a blob store, a ledger and workers. While it is running, the
 /// other commands use it by default.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
     action: Action,
-    /// Folder for the data and logs of the fleet
+    /// Folder for the data and logs of the fleet [default: gpufleet/local in $XDG_STATE_HOME, ~/.local/state or, for root, /var/lib]
     #[arg(long, global = true, value_name = "FOLDER", env = environment::LOCAL_DIR, hide_env_values = true)]
     dir: Option<PathBuf>,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet local up
+  gpufleet local up --workers 2 --pool default --pool team-a --cuda emulated
+  gpufleet local down";
 
 #[derive(Debug, Subcommand)]
 enum Action {
@@ -121,6 +128,9 @@ fn complaint(error: LocalError) -> Complaint {
     match error {
         LocalError::Ended { .. } | LocalError::NotReady { .. } => {
             complaint.hint("`gpufleet local status` lists the processes and their logs")
+        }
+        LocalError::File { .. } => {
+            complaint.hint("check that the fleet's folder can be written, or choose another with --dir")
         }
         _ => complaint,
     }

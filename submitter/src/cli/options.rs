@@ -8,7 +8,7 @@ use super::{
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Submit GPU jobs from a machine without a GPU, and follow them to their end.
+/// Run GPU jobs on a fleet of workers, from a machine without a GPU.
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet", version, max_term_width = 100)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", environment::TABLE, exit::TABLE))]

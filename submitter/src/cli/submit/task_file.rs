@@ -184,7 +184,13 @@ fn decode(task: Map<String, Value>) -> Result<Task<'static>, Complaint> {
     let blame = |problem: serde_json::Error| {
         let buffers = first_bad(&task, "buffers", |item| serde_json::from_str::<Buffer<'_>>(item).err());
         let launches = || first_bad(&task, "launches", |item| serde_json::from_str::<Launch>(item).err());
-        bad(buffers.or_else(launches).unwrap_or_else(|| unplaced(&problem)))
+        let complaint = bad(buffers.or_else(launches).unwrap_or_else(|| unplaced(&problem)));
+        match task.get("program") {
+            Some(_) => complaint,
+            None => complaint.hint(
+                "name a program, such as \"program\": { \"catalog\": \"saxpy\" } or \"program\": { \"source\": { \"file\": \"k.cu\" } }",
+            ),
+        }
     };
     // A task is decoded from text, from which it borrows its lists of numbers.
     serde_json::from_str(&task.to_string()).map(Task::into_owned).map_err(blame)
