@@ -27,7 +27,7 @@ pub enum SchemaMismatch {
     )]
     Newer { found: i64, known: i64 },
     #[error(
-        "the database has another migration {version} than this program; use the release that applied it, or restore the database"
+        "migration {version} was changed after the database applied it; use the release that applied it, or restore the database"
     )]
     Changed { version: i64 },
     #[error(

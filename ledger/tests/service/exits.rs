@@ -35,7 +35,7 @@ async fn what_is_wrong_at_the_start_has_its_exit_code() {
     ground.database_url = "postgres://canary:canary@127.0.0.1:1/x?passwort=canary".to_owned();
     check(&ground.run(&["record"]).await, 2, "passwort");
     ground.database_url = "postgres://ann:canary@127.0.0.1:1/fleet".to_owned();
-    check(&ground.run(&["migrate", "--wait", "0s"]).await, 8, "is Postgres running there");
+    check(&ground.run(&["migrate", "--wait", "0s"]).await, 8, "check that Postgres is running");
 }
 
 #[tokio::test]
