@@ -21,7 +21,7 @@ pub struct DatabaseUrl {
 
 /// A text that is not a Postgres URL. The text itself is left out, for it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the database URL {problem}; it looks like postgres://USER:PASSWORD@HOST:5432/DATABASE")]
+#[error("the database URL {problem}; expected postgres://USER:PASSWORD@HOST:5432/DATABASE")]
 pub struct InvalidDatabaseUrl {
     problem: String,
 }
@@ -103,7 +103,7 @@ impl FromStr for DatabaseUrl {
         let refuse = |problem: String| Err(InvalidDatabaseUrl { problem });
         let url = match url::Url::parse(text) {
             Ok(url) => url,
-            Err(source) => return refuse(format!("can't be read ({source})")),
+            Err(source) => return refuse(format!("is invalid ({source})")),
         };
         if !matches!(url.scheme(), "postgres" | "postgresql") {
             return refuse("does not begin with postgres://".to_owned());
@@ -111,12 +111,12 @@ impl FromStr for DatabaseUrl {
         let mut names = url.query_pairs().map(|(name, _)| name);
         if let Some(name) = names.find(|name| !PARAMETERS.contains(&name.as_ref()) && !name.starts_with("options")) {
             let name: String = name.chars().take(32).collect();
-            return refuse(format!("has the parameter {name:?}, which Postgres does not know"));
+            return refuse(format!("has the parameter {name:?}, which is unknown"));
         }
         match PgConnectOptions::from_str(text) {
             Ok(options) => Ok(Self { options: Box::new(options) }),
             // sqlx quotes the value of a parameter that it can't read, and any of them may be the wrong one.
-            Err(_) => refuse("has a parameter with a value that can't be read".to_owned()),
+            Err(_) => refuse("has a parameter with an invalid value".to_owned()),
         }
     }
 }

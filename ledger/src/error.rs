@@ -7,23 +7,25 @@ use crate::{DatabaseUrl, database::QUERY_TIMEOUT, disposition::Disposition, migr
 /// Each message says what, why and the next step, and never a password.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
-    #[error("no database answers at {url}: {problem}; is Postgres running there, and is the URL right?")]
+    #[error(
+        "the database at {url} does not answer: {problem}; check that Postgres is running and that the host and port are right"
+    )]
     Unreachable { url: DatabaseUrl, problem: String },
     #[error(
-        "the database at {url} refuses user {user:?}: {problem}; check the user and the password of the database URL"
+        "the database at {url} refused user {user:?}: {problem}; check the user and the password in the database URL"
     )]
     Refused { url: DatabaseUrl, user: String, problem: String },
     #[error(
-        "the database at {url} has no connection free: {problem}; wait, close other clients, or raise its connection limit"
+        "the database at {url} has no free connection: {problem}; wait, close other clients, or raise its connection limit"
     )]
     Full { url: DatabaseUrl, problem: String },
     #[error(
-        "the server at {url} has no database {database:?}; create it with `createdb`, then run `gpufleet-ledger migrate`"
+        "the database {database:?} does not exist at {url}; create it with `createdb`, then run `gpufleet-ledger migrate`"
     )]
     NoDatabase { url: DatabaseUrl, database: String },
     #[error(transparent)]
     Schema(#[from] SchemaMismatch),
-    #[error("the database did not answer within {} s; it may be overloaded or frozen", timeout.as_secs())]
+    #[error("the database did not answer within {} s; check its load and its locks", timeout.as_secs())]
     TimedOut { timeout: Duration },
     #[error("the database failed in {operation}")]
     Database { operation: &'static str, source: sqlx::Error },

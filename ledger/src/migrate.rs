@@ -16,20 +16,22 @@ static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
 /// A database whose tables are not those that this program was built for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaMismatch {
-    #[error("the database has no ledger tables yet; run `gpufleet-ledger migrate`")]
+    #[error("the database has no ledger tables yet; create them with `gpufleet-ledger migrate`")]
     NotMigrated,
-    #[error("the ledger's tables are at version {found}, this program needs {needed}; run `gpufleet-ledger migrate`")]
+    #[error(
+        "the ledger's tables have version {found}, but this program needs {needed}; upgrade them with `gpufleet-ledger migrate`"
+    )]
     Older { found: i64, needed: i64 },
     #[error(
-        "the ledger's tables are at version {found}, this program knows versions up to {known}; upgrade this program"
+        "the ledger's tables have version {found}, but this program supports versions up to {known}; upgrade this program"
     )]
     Newer { found: i64, known: i64 },
     #[error(
-        "migration {version} was changed after it had been applied; use the release that applied it, or restore the database"
+        "migration {version} was changed after the database applied it; use the release that applied it, or restore the database"
     )]
     Changed { version: i64 },
     #[error(
-        "migration {version} stopped half way; restore the database or mend it by hand, then run `gpufleet-ledger migrate`"
+        "migration {version} failed halfway; restore the database or repair it by hand, then run `gpufleet-ledger migrate`"
     )]
     Unfinished { version: i64 },
 }

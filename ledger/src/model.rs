@@ -39,7 +39,7 @@ pub struct PageKey {
 
 /// A text that is no [`PageKey`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a page key; use the one that the last page ended with")]
+#[error("{text:?} is not a page key; use the key that the last list ended with")]
 pub struct InvalidPageKey {
     text: String,
 }

@@ -38,7 +38,7 @@ pub(crate) async fn run<T: Transaction>(
                 return Ok(output);
             }
             Ok(Err(error)) if Disposition::is_conflict(&error) && tries < TRIES_MAX => {
-                warn!(transaction = T::NAME, tries, %error, "transaction conflicted and is tried again");
+                warn!(transaction = T::NAME, tries, %error, "transaction conflict; trying again");
             }
             Ok(Err(source)) => return Err(LedgerError::Database { operation: T::NAME, source }),
             Err(_) => return Err(LedgerError::timed_out()),

@@ -14,31 +14,31 @@ pub enum LocalError {
     ProgramMissing { name: String, hint: String },
     #[error("start {name}: {source}")]
     Spawn { name: String, source: io::Error },
-    #[error("start {name}: it ended ({outcome}); the end of {log}{tail}", log = tail.path.display())]
+    #[error("start {name}: the process exited ({outcome}); the end of its log {log}{tail}", log = tail.path.display())]
     Ended { name: String, outcome: String, tail: LogTail },
-    #[error("wait for {name}: not ready after {seconds} s; the end of {log}{tail}", log = tail.path.display())]
+    #[error("wait for {name}: it is not ready after {seconds} s; the end of its log {log}{tail}", log = tail.path.display())]
     NotReady { name: String, seconds: u64, tail: LogTail },
-    #[error("stop {name}: process {pid} is still there after SIGKILL")]
+    #[error("stop {name}: process {pid} is still running after SIGKILL")]
     WillNotDie { name: String, pid: u32 },
     #[error("run {command}: {detail}")]
     Command { command: String, detail: String },
     #[error("ask the broker to {request}: {detail}")]
     Control { request: &'static str, detail: String },
-    #[error("use the name {name:?}: only a-z, 0-9, '-' and '_' may stand in it, and at most 60 of them")]
+    #[error("use the name {name:?}: a name has at most 60 characters, each a-z, 0-9, '-' or '_'")]
     Name { name: String },
-    #[error("keep Postgres' data in {}: the user {user} may not enter {}; choose another directory", path.display(), barrier.display())]
+    #[error("keep the data of Postgres in {}: user {user} may not enter {}; choose another folder", path.display(), barrier.display())]
     Barrier { path: PathBuf, barrier: PathBuf, user: String },
-    #[error("use {} as state directory: Unix sockets in it would have names longer than the system allows; choose a shorter path", path.display())]
+    #[error("use the folder {}: the paths of its Unix sockets would be longer than the system allows; choose a shorter path", path.display())]
     PathTooLong { path: PathBuf },
-    #[error("find the user's state folder: set HOME or XDG_STATE_HOME to an absolute path, or choose a directory")]
+    #[error("find your state folder: set HOME or XDG_STATE_HOME to an absolute path, or give a folder")]
     NoHome,
-    #[error("lock {}: another command has been starting or stopping this fleet for {seconds} s", path.display())]
+    #[error("lock {}: another command is starting or stopping this fleet, and has not finished within {seconds} s; wait for it and try again", path.display())]
     Locked { path: PathBuf, seconds: u64 },
     #[error("find a free port on 127.0.0.1 after {tries} tries")]
     NoPort { tries: u32 },
     #[error(
-        "start {service}: its port {port} is taken by {holder}, and the fleet's other processes know no other; end that process and \
-         try again, or have the fleet choose new ports: `gpufleet local down`, delete {}, `gpufleet local up`",
+        "start {service}: {holder} uses its port {port}, which the other processes of the fleet rely on; stop that process and try again, \
+         or let the fleet choose new ports: `gpufleet local down`, delete {}, `gpufleet local up`",
         record.display()
     )]
     PortTaken { service: String, port: u16, holder: String, record: PathBuf },

@@ -363,7 +363,7 @@ fn server_user() -> Result<Option<User>, LocalError> {
     }
     ["postgres", "nobody"].into_iter().find_map(User::named).map(Some).ok_or_else(|| LocalError::ProgramMissing {
         name: "postgres".to_owned(),
-        hint: "there is no user postgres to run it as: install the package postgresql".to_owned(),
+        hint: "Postgres needs the system user postgres; install the package postgresql".to_owned(),
     })
 }
 

@@ -149,7 +149,7 @@ impl Launch {
         let child = command.spawn().map_err(|source| LocalError::Spawn { name: self.name.clone(), source })?;
         let identity = Identity::of(child.id()).ok_or_else(|| LocalError::Spawn {
             name: self.name.clone(),
-            source: std::io::Error::other("it ended at once"),
+            source: std::io::Error::other("the process exited at once"),
         })?;
         tracing::debug!(name = self.name, pid = identity.pid, "process started");
         Ok(Process(Arc::new(Inner {

@@ -22,7 +22,7 @@ pub fn ours(chosen: Option<&Path>, name: &str) -> Result<PathBuf, LocalError> {
         LocalError::ProgramMissing {
             name: name.to_owned(),
             hint: format!(
-                "build it with `cargo build --workspace`, or set {BIN_DIR_VARIABLE} to the directory that holds it"
+                "build it with `cargo build --workspace`, or set {BIN_DIR_VARIABLE} to the folder that has it"
             ),
         }
     })

@@ -35,20 +35,18 @@ pub enum Part {
 pub enum SetupError {
     #[error("{action} {}: {source}", path.display())]
     File { action: &'static str, path: PathBuf, source: io::Error },
-    #[error(
-        "install {packages}: this machine has no apt-get; install them with its own package manager and run this again"
-    )]
+    #[error("install {packages}: this machine has no apt-get; install them with its package manager and try again")]
     NoApt { packages: String },
     #[error(
-        "install {packages}: that needs root, and `sudo -n` does not work here; run this yourself, then the same command again:\n\n    {command}\n"
+        "install {packages}: this needs root, and `sudo -n` does not work here; run this command yourself, then try again:\n\n    {command}\n"
     )]
     NeedsRoot { packages: String, command: String },
-    #[error("run {command} ({outcome}); its last words:{tail}", tail = indented(tail))]
+    #[error("run {command} ({outcome}); the end of its output:{tail}", tail = indented(tail))]
     Command { command: String, outcome: String, tail: Vec<String> },
-    #[error("find the user's cache folder: set HOME or XDG_CACHE_HOME to an absolute path")]
+    #[error("find your cache folder: set HOME or XDG_CACHE_HOME to an absolute path")]
     NoCache,
     #[error(
-        "install Python packages: neither python3 on the path nor /usr/bin/python3 has pip, also after installing python3-pip"
+        "install Python packages: neither python3 on PATH nor /usr/bin/python3 has pip, even after python3-pip was installed"
     )]
     NoPip,
 }

@@ -153,8 +153,11 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     let other = UpOptions { workers: Some(1), pools: vec!["a".to_owned()], ..options.clone() };
     assert_eq!(pids(&start(&other).await.unwrap()), pids(&first), "what runs stays as it is");
     let otherwise = "runs with --pool default, not with --pool a";
-    let told =
-        ["2 workers run, not 1".to_owned(), format!("gpufleet-w1 {otherwise}"), format!("gpufleet-w2 {otherwise}")];
+    let told = [
+        "2 workers are running, not 1".to_owned(),
+        format!("gpufleet-w1 {otherwise}"),
+        format!("gpufleet-w2 {otherwise}"),
+    ];
     assert_eq!(differences(&other).unwrap(), told);
 
     let worker = first.processes.iter().find(|process| process.name == "gpufleet-w2").unwrap();
@@ -173,7 +176,7 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     fs::write(&endpoints, format!("{without}}}")).unwrap();
     let unchanged = start(&options).await.unwrap();
     assert_eq!((unchanged.state, unchanged.endpoints.unwrap().blobs), (FleetState::Up, None));
-    assert_eq!(differences(&options).unwrap(), ["the workers run without a blob store"]);
+    assert_eq!(differences(&options).unwrap(), ["the workers have no blob store"]);
 
     assert_eq!(down(&dir, &Silent).await.unwrap(), Vec::<String>::new());
     assert_eq!((status(&dir).unwrap().state, running(&dir)), (FleetState::Down, None));

@@ -15,9 +15,9 @@ pub struct Array {
 /// An array that is not what it was taken for.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
-    #[error("{given} bytes do not make {} of {dtype}, which takes {wanted}", brackets(shape))]
+    #[error("{dtype}{} takes {wanted} bytes, but there are {given}", brackets(shape))]
     WrongLength { dtype: Dtype, shape: Vec<u64>, given: u64, wanted: u64 },
-    #[error("{} of {dtype} is larger than any memory", brackets(shape))]
+    #[error("{dtype}{} is larger than any memory", brackets(shape))]
     TooLarge { dtype: Dtype, shape: Vec<u64> },
     #[error("the array holds {held}, not {wanted}")]
     WrongDtype { held: Dtype, wanted: Dtype },
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn bytes_that_disagree_with_the_shape_are_refused_with_both_lengths() {
         let error = Array::new(Dtype::F32, vec![2, 3], vec![0; 20]).unwrap_err();
-        assert_eq!(error.to_string(), "20 bytes do not make [2, 3] of f32, which takes 24");
+        assert_eq!(error.to_string(), "f32[2, 3] takes 24 bytes, but there are 20");
         assert!(matches!(Array::new(Dtype::F64, vec![u64::MAX, 2], vec![]), Err(ArrayError::TooLarge { .. })));
     }
 

@@ -139,7 +139,7 @@ impl Fleet {
     /// [`JobError::Closed`](crate::JobError::Closed); their jobs go on. Every step has a deadline of its own.
     pub async fn close(&self) {
         if let Err(error) = self.connection.events.flush().await {
-            warn!(%error, "submissions are not in the ledger yet, the workers' events will add them");
+            warn!(%error, "could not report submissions to the ledger; the workers' events will add them");
         }
         self.connection.stop_listening().await;
         self.connection.inbox.close();
@@ -293,7 +293,7 @@ impl Connection {
             && *self.broker.state().borrow() == State::Connected
             && let Err(error) = self.broker.delete_queue(&topology::reply_queue(&self.client)).await
         {
-            debug!(%error, "the reply queue stays until it expires");
+            debug!(%error, "could not delete the reply queue; it will expire");
         }
     }
 
@@ -302,7 +302,7 @@ impl Connection {
     pub(crate) async fn record(&self, submitted: impl IntoIterator<Item = Submitted>) {
         for event in submitted {
             if let Err(error) = self.events.send(Event::Submitted(event)).await {
-                debug!(%error, "a submission was not recorded");
+                debug!(%error, "could not report a submission to the ledger");
             }
         }
     }
@@ -320,7 +320,7 @@ async fn receive(mut replies: Consumer, inbox: Arc<Inbox>) {
     while let Some(incoming) = replies.next().await {
         match incoming {
             Incoming::Delivery(delivery) => accept(delivery, &inbox).await,
-            Incoming::Interrupted { reason } => warn!(reason, "replies are interrupted, subscribing again"),
+            Incoming::Interrupted { reason } => warn!(reason, "reply subscription interrupted; subscribing again"),
         }
     }
     // Nothing can come any more, so nobody should go on waiting.
@@ -333,16 +333,16 @@ async fn accept(delivery: Delivery, inbox: &Inbox) {
     match Encoding::of_content_type(content_type) {
         Some(encoding) => {
             if let Err(error) = inbox.deliver(encoding, properties.correlation_id.as_deref(), &body) {
-                warn!(%error, "a reply can't be read");
+                warn!(%error, "dropped an unreadable reply");
             }
         }
         None => {
             inbox.count_unreadable();
-            warn!(content_type, "a reply is of an unknown kind");
+            warn!(content_type, "dropped a reply of unknown content type");
         }
     }
     // An unacknowledged reply comes again and is dropped then, as its job is answered.
     if let Err(error) = acker.ack().await {
-        debug!(%error, "a reply was not acknowledged");
+        debug!(%error, "could not acknowledge a reply");
     }
 }

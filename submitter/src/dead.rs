@@ -105,35 +105,35 @@ pub enum Replayed {
 pub enum DeadError {
     #[error(transparent)]
     Queue(#[from] QueueError),
-    #[error("the other dead letters ({missing}) did not come within {} s", NEXT_LETTER.as_secs())]
+    #[error("the other {missing} dead-lettered messages did not arrive within {} s", NEXT_LETTER.as_secs())]
     Silent { missing: usize },
     /// What was in hand went back.
-    #[error("the dead letters went back to their queue: {reason}")]
+    #[error("the dead-lettered messages returned to their queue: {reason}")]
     Interrupted { reason: String },
-    #[error("queue {DEAD_QUEUE} does not exist: workers and the recorder declare it")]
+    #[error("queue {DEAD_QUEUE} does not exist; workers and the recorder declare it")]
     NoDeadQueue,
     #[error("pool {pool} has no queue: no worker has ever served it, or its queue was deleted")]
     NoQueue { pool: PoolName },
     #[error(transparent)]
     Publish(#[from] PublishError),
     /// The letter is still there, and what was to be its replacement may be submitted.
-    #[error("the letter is still in the dead queue, and may be submitted as {}", ids(.jobs))]
+    #[error("the message is still in the dead-letter queue, and may have been submitted as {}", ids(.jobs))]
     Unknown { jobs: Vec<JobId>, source: PublishError },
     #[error(transparent)]
     Settle(#[from] SettleError),
-    #[error("the connection broke: the letter is still in the dead queue")]
+    #[error("the connection broke; the message is still in the dead-letter queue")]
     Stale,
     /// It was submitted, and could not be taken out.
-    #[error("the letter is still in the dead queue, but submitted as {}", ids(.jobs))]
+    #[error("the message was submitted as {}, but is still in the dead-letter queue", ids(.jobs))]
     StillThere { jobs: Vec<JobId> },
-    #[error("the letter is no longer in hand")]
+    #[error("the message has been replayed or dropped already")]
     Gone,
-    #[error("the letter is no task: it came from {}", named(.origin))]
+    #[error("the message is not a task; it came from {}", named(.origin))]
     NoTask { origin: String },
-    #[error("the letter has only the first {} of a task of {}", Size(*.kept_bytes), Size(*.bytes))]
+    #[error("the message has only the first {} of a task of {}", Size(*.kept_bytes), Size(*.bytes))]
     Cut { bytes: u64, kept_bytes: u64 },
     #[error(
-        "the letter's body was not kept: letters in hand keep {} MiB at most, name fewer at once",
+        "the body of the message was not kept: at most {} MiB of bodies are read at once; give fewer ids",
         BODIES_BYTES_MAX >> 20
     )]
     NotKept,
@@ -141,7 +141,7 @@ pub enum DeadError {
     LabelsFull { job_id: JobId },
     #[error("the task of job {job_id} is invalid")]
     Invalid { job_id: JobId, source: Invalid },
-    #[error("the new task would be {}, a message carries at most {} MiB", Size(*.bytes), MESSAGE_BYTES_MAX >> 20)]
+    #[error("the new task would be {}, but a message carries at most {} MiB", Size(*.bytes), MESSAGE_BYTES_MAX >> 20)]
     TooLarge { bytes: u64 },
 }
 

@@ -33,7 +33,7 @@ pub enum SubmitError {
     Blob { job_id: JobId, buffer: String, source: BlobError },
     #[error("encode job {job_id}: {problem}")]
     Encode { job_id: JobId, problem: String },
-    #[error("a handle waits for job {job_id} already")]
+    #[error("another handle already waits for job {job_id}")]
     AlreadySubmitted { job_id: JobId },
     #[error(transparent)]
     Declare(#[from] DeclareError),
@@ -42,12 +42,12 @@ pub enum SubmitError {
     NoQueue { pool: PoolName, priority: Priority },
     /// Nobody has the job. There is room again when workers have taken from the queue: [`SubmitError::retry_after`].
     #[error(
-        "the queue of pool {pool} for priority {priority} is full or unavailable; submit again in {} or later",
+        "the queue of pool {pool} for priority {priority} is full or unavailable; submit again after {}",
         humantime::format_duration(RETRY_AFTER)
     )]
     Refused { pool: PoolName, priority: Priority },
     /// The confirm did not come in time. The broker may have the job; submitting it again under its id is harmless.
-    #[error("job {job_id} may have arrived or not")]
+    #[error("the broker did not confirm job {job_id}; it may or may not have arrived")]
     Unknown { job_id: JobId, source: PublishError },
     #[error(transparent)]
     Publish(#[from] PublishError),

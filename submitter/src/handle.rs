@@ -56,20 +56,20 @@ pub enum JobError {
     #[error("job {} {}{}", .0.job_id, .0.state, .0.failure.as_ref().map(|failure| format!(": {}", failure.message)).unwrap_or_default())]
     Failed(Box<FailedJob>),
     /// The job goes on, or its large outputs are still being read. Wait again, or look its outcome up in the history by its id.
-    #[error("no result of job {job_id} came within {}", humantime::format_duration(*waited))]
+    #[error("no result for job {job_id} arrived within {}", humantime::format_duration(*waited))]
     DeadlinePassed { job_id: JobId, waited: Duration },
     /// What it says can't be right, or what it names in the blob store can't be read. A store may be mended: wait again to read again.
-    #[error("the reply of job {job_id} can't be used: {problem}")]
+    #[error("the reply to job {job_id} is unusable: {problem}")]
     BadReply { job_id: JobId, problem: String },
     /// The fleet connection was closed. The job goes on.
-    #[error("the connection was closed before the reply of job {job_id} came")]
+    #[error("the connection was closed before the reply to job {job_id} arrived")]
     Closed { job_id: JobId },
 }
 
 /// An output that can't be given as asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutputError {
-    #[error("job {job_id} returned no output {name:?}, it returned {returned:?}")]
+    #[error("job {job_id} has no output {name:?}; its outputs are {returned:?}")]
     Missing { job_id: JobId, name: String, returned: Vec<String> },
     #[error("output {name:?}: {source}")]
     Unfit { name: String, source: ArrayError },

@@ -87,7 +87,7 @@ impl Inbox {
             let sender = job_id.and_then(|job_id| self.waiting().remove(&job_id));
             if sender.is_none() && reply.job_id.is_none() {
                 let reason = reply.failure.as_ref().map(|failure| failure.message.as_str());
-                warn!(correlation_id, reason, "reply without a job id matches no job, dropped");
+                warn!(correlation_id, reason, "dropped a reply without a job id that matches no job");
             }
             self.count(sender.is_some_and(|sender| sender.send(arrived(reply, at)).is_ok()));
         }
@@ -236,7 +236,7 @@ mod tests {
         let job_id = JobId::new();
         let mut awaited = inbox.expect(job_id).unwrap();
         inbox.deliver(Encoding::MessagePack, None, &body(vec![reply(job_id, &[1])])).unwrap();
-        assert!(awaited.next().await.unwrap().outputs.unwrap_err().contains("output \"y\": 1 bytes"));
+        assert!(awaited.next().await.unwrap().outputs.unwrap_err().contains("takes 2 bytes, but there are 1"));
         assert!(inbox.deliver(Encoding::Json, None, b"garbage").is_err());
         assert_eq!(inbox.counts().replies_unreadable, 1);
     }

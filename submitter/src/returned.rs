@@ -47,7 +47,7 @@ pub(crate) fn checked(outputs: Vec<Output<'_>>) -> Result<Vec<(String, Returned)
     match all.iter().map(|(_, returned)| returned.stored_bytes()).fold(0, u64::saturating_add) {
         0..=BLOBS_BYTES_MAX => Ok(all),
         bytes => Err(format!(
-            "its outputs in the blob store are {} together, at most {} are allowed; have the job return less",
+            "its outputs in the blob store are {} together, at most {} are allowed; return fewer or smaller outputs",
             Size(bytes),
             Size(BLOBS_BYTES_MAX)
         )),
@@ -70,10 +70,12 @@ pub(crate) async fn read(name: String, stored: StoredArray, store: Option<BlobSt
 const fn advice(error: &BlobError) -> &'static str {
     match error {
         BlobError::Missing { .. } | BlobError::Folder { .. } => {
-            "see that client and workers use the same folder, and that nobody removes what is new in it"
+            "check that client and workers use the same folder, and that no clean-up deletes new blobs"
         }
-        BlobError::Length { .. } | BlobError::Damaged { .. } => "submit the job again for that",
-        BlobError::TooLarge { .. } => "have the job return less",
-        BlobError::Io { .. } | BlobError::Timeout { .. } => "mend the store, then wait for the job or submit it again",
+        BlobError::Length { .. } | BlobError::Damaged { .. } => "submit the job again",
+        BlobError::TooLarge { .. } => "return fewer or smaller outputs",
+        BlobError::Io { .. } | BlobError::Timeout { .. } => {
+            "repair the blob store, then wait again or submit the job again"
+        }
     }
 }

@@ -17,7 +17,7 @@ pub struct StoredArray {
 /// Why an array is not in the blob store.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    #[error("store an array: this client has no blob store, FleetBuilder::blobs names its folder")]
+    #[error("store an array: this client has no blob store; set its folder with FleetBuilder::blobs")]
     NoStore,
     #[error("store an array of {}: a job takes at most {} from the blob store", Size(*bytes), Size(BLOBS_BYTES_MAX))]
     TooLarge { bytes: u64 },

@@ -162,9 +162,11 @@ async fn what_cannot_be_submitted_again_stays_and_does_not_hold_up_the_rest() {
     assert_eq!(replayed.code, 3, "{}", replayed.stderr);
     let old: Vec<&str> = replayed.stdout.lines().map(|line| line.split_once("  ->  ").unwrap().0).collect();
     assert_eq!(old, ids);
-    for told in
-        ["letters that are no tasks stay (1)", "has no room for the label replay-of", "2 of 42 letters were not"]
-    {
+    for told in [
+        "messages that are not tasks stay in the queue (1)",
+        "has no room for the label replay-of",
+        "2 of 42 messages were not",
+    ] {
         assert!(replayed.stderr.contains(told), "{told}: {}", replayed.stderr);
     }
     poll_ready(&broker, &default_queue(), MANY).await;

@@ -187,7 +187,7 @@ async fn a_live_worker_that_is_not_heard_of_is_silent_and_its_job_unknown() {
     ground.poll_worker("three beats are missing", worker.name(), |worker| worker.is_silent).await;
     let folder = tempfile::tempdir().unwrap();
     let told = ground.gpufleet(folder.path(), &["show", &handle.id().to_string()]).await;
-    assert!(told.stdout.contains("unknown: it was running"), "{}", told.stdout);
+    assert!(told.stdout.contains("unknown: its worker fell silent or left"), "{}", told.stdout);
     let listed = ground.gpufleet(folder.path(), &["workers"]).await;
     assert!(listed.stdout.contains("silent"), "{}", listed.stdout);
 

@@ -77,7 +77,7 @@ async fn a_local_fleet_is_started_found_and_stopped() {
     );
     gpufleet(&["local", "down"]).await;
     assert_eq!(ends.left(), []);
-    assert!(gpufleet(&["local", "status"]).await.contains("no fleet runs"));
+    assert!(gpufleet(&["local", "status"]).await.contains("no fleet is running"));
 }
 
 /// Whatever was killed, the fleet takes jobs again by then.

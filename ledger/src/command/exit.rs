@@ -7,12 +7,12 @@ use gpufleet_ledger::{LedgerError, disposition::Disposition, recorder::RecorderE
 /// Shown under `--help`.
 pub(crate) const TABLE: &str = "\
 Exit codes:
-  0  done, or stopped as told
-  1  a defect of this program
-  2  the command line or a URL is wrong
-  7  the broker does not answer, or refuses us
-  8  the database does not answer, or refuses us
-  9  the database's tables are not those that this release knows";
+  0  success, or stopped by a signal
+  1  internal error
+  2  wrong usage: an invalid option or URL
+  7  the broker can't be reached, or refused the recorder
+  8  the database can't be reached, or refused the user
+  9  the version of the database's tables does not fit this release";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Exit {

@@ -70,7 +70,7 @@ async fn migrate_tables(options: Migrate) -> Result<(), Failure> {
     loop {
         match migrate::migrate(&url).await {
             Ok(migrated) if migrated.from == migrated.to => {
-                info!(version = migrated.to, "tables are up to date");
+                info!(version = migrated.to, "tables are already up to date");
                 return Ok(());
             }
             Ok(migrated) => {
@@ -102,10 +102,10 @@ fn stop_on_signals() -> io::Result<CancellationToken> {
             }
         };
         next().await;
-        info!("stopping: finishing the batch in hand");
+        info!("stopping; finishing the current batch");
         told.cancel();
         next().await;
-        warn!("told to stop again: not waiting");
+        warn!("second signal; stopping at once");
         std::process::exit(i32::from(Exit::Success as u8));
     });
     Ok(stop)

@@ -4,12 +4,12 @@ use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Keeps the record of gpufleet's jobs in Postgres.
+/// Record gpufleet's jobs in Postgres.
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-ledger", version, after_help = super::exit::TABLE)]
 pub(crate) struct Options {
-    /// How log lines are written to standard error. RUST_LOG sets what is logged, `info` by default.
-    #[arg(long, global = true, value_enum, default_value_t, env = "GPUFLEET_LOG_FORMAT")]
+    /// Format of log lines on standard error. The variable RUST_LOG filters them; without it, level info and above is logged.
+    #[arg(long, global = true, value_enum, default_value_t, value_name = "FORMAT", env = "GPUFLEET_LOG_FORMAT")]
     pub(crate) log_format: LogFormat,
     #[command(subcommand)]
     pub(crate) command: Command,
@@ -17,9 +17,9 @@ pub(crate) struct Options {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Creates or upgrades the ledger's tables, then exits. Run it once for each new release; again, it does nothing.
+    /// Create or upgrade the ledger's tables, then exit. Run it once for each release; running it again changes nothing.
     Migrate(Migrate),
-    /// Records lifecycle events from RabbitMQ until SIGTERM or Ctrl-C. Several may run at once.
+    /// Record the events of jobs and workers from RabbitMQ until SIGTERM or Ctrl-C. Several recorders may run at once.
     Record(Record),
 }
 
@@ -27,8 +27,8 @@ pub(crate) enum Command {
 pub(crate) struct Migrate {
     #[command(flatten)]
     pub(crate) database: Database,
-    /// How long to wait for a database that does not answer yet, such as `30s`.
-    #[arg(long, value_parser = humantime::parse_duration, default_value = "30s")]
+    /// Longest time to wait for a database that does not answer yet, such as 30s.
+    #[arg(long, value_name = "DURATION", value_parser = duration, default_value = "30s")]
     pub(crate) wait: Duration,
 }
 
@@ -36,19 +36,23 @@ pub(crate) struct Migrate {
 pub(crate) struct Record {
     #[command(flatten)]
     pub(crate) database: Database,
-    /// RabbitMQ, as amqp://USER:PASSWORD@HOST:5672/VHOST. The variable keeps the password out of process lists.
+    /// URL of the broker: amqp://USER:PASSWORD@HOST:5672/VHOST. Set it in the environment to keep the password out of process lists.
     #[arg(long, env = "GPUFLEET_AMQP_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) amqp_url: Secret,
-    /// A file that is there while events are consumed, for supervisors and health checks.
+    /// File that exists while the recorder consumes events, for supervisors and health checks.
     #[arg(long, value_name = "PATH")]
     pub(crate) ready_file: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Database {
-    /// Postgres, as postgres://USER:PASSWORD@HOST:5432/DATABASE. The variable keeps the password out of process lists.
+    /// URL of the database: postgres://USER:PASSWORD@HOST:5432/DATABASE. Set it in the environment to keep the password out of process lists.
     #[arg(long, env = "GPUFLEET_DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub(crate) database_url: Secret,
+}
+
+fn duration(text: &str) -> Result<Duration, &'static str> {
+    humantime::parse_duration(text).map_err(|_| "expected a number with a unit, such as 30s or 10m")
 }
 
 /// A text that must not show, not even when it is wrong.

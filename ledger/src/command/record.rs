@@ -52,7 +52,7 @@ async fn tell_readiness(path: PathBuf, mut ready: watch::Receiver<bool>) {
         let is_ready = *ready.borrow_and_update();
         let told = if is_ready { fs::write(&path, "").await } else { remove(&path).await };
         if let Err(error) = told {
-            warn!(path = %path.display(), %error, "ready file not kept");
+            warn!(path = %path.display(), %error, "failed to update the ready file");
         }
         if ready.changed().await.is_err() {
             remove(&path).await.ok();

@@ -49,7 +49,9 @@ impl Connections {
     /// Waits for a connection, [`CONNECT_TIMEOUT`] for our own and as long for the server's. Cancelling has no effect.
     pub(super) async fn take(&self) -> Result<Lent<'_>, LedgerError> {
         let Ok(place) = timeout(CONNECT_TIMEOUT, self.places.acquire()).await else {
-            let problem = format!("{CONNECTIONS_MAX} questions of this program were ahead for {CONNECT_TIMEOUT:?}");
+            let problem = format!(
+                "{CONNECTIONS_MAX} earlier queries of this program kept all its connections busy for {CONNECT_TIMEOUT:?}"
+            );
             return Err(LedgerError::Full { url: self.url.clone(), problem });
         };
         let place = place.expect("the semaphore is never closed");

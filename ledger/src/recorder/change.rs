@@ -14,7 +14,7 @@ use gpufleet_schema::{
 
 /// An event that no table can hold.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{field} is {value}, which is out of bounds")]
+#[error("{field} is {value}, which is out of range")]
 pub struct Unrecordable {
     field: &'static str,
     value: String,

@@ -58,16 +58,16 @@ impl DeadLetter {
 
     /// Publishes until the broker has confirmed it, until told to stop, or until the deadline has passed: then it comes back.
     pub(super) async fn bury(mut self, broker: &Broker, stop: &CancellationToken, deadline: Option<Instant>) -> Burial {
-        warn!(reason = self.reason, bytes = self.body.len(), "event can't be recorded and goes to the dead queue");
+        warn!(reason = self.reason, bytes = self.body.len(), "dead-lettering an event that can't be recorded");
         let mut patience = Patience::default();
         loop {
             let Err(problem) = broker.publish(self.message()).await else { return Burial::Done };
-            error!(error = %problem, "dead event not confirmed");
+            error!(error = %problem, "the broker did not confirm a dead-lettered event; trying again");
             match remedy(&problem) {
                 Remedy::TryAgain => {}
                 Remedy::DeclareQueue => {
                     if let Err(problem) = broker.declare_ledger().await {
-                        error!(error = %problem, "dead queue not declared");
+                        error!(error = %problem, "failed to declare the dead-letter queue");
                     }
                 }
                 Remedy::LeaveBodyOut => self.shrink(&problem),
@@ -86,7 +86,7 @@ impl DeadLetter {
     /// Keeps the reason alone, which is worth more than an endless loop.
     fn shrink(&mut self, problem: &PublishError) {
         if !self.body.is_empty() {
-            self.reason.push_str(&format!(" (its body of {} bytes is left out: {problem})", self.body.len()));
+            self.reason.push_str(&format!(" (its body of {} bytes was left out: {problem})", self.body.len()));
         }
         self.body.clear();
         self.message_id = None;

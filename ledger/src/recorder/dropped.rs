@@ -80,7 +80,7 @@ impl Dropped {
                 replies_total = full,
                 bytes_total = full_bytes,
                 bytes_max = UNCLAIMED_BYTES_MAX,
-                "unclaimed replies were dropped, their queue is full: clients leave before large outputs come; let them use the blob store"
+                "dropped unclaimed replies because their queue is full: clients leave before their large outputs arrive; let them use the blob store"
             );
         }
         if expired > told.expired {

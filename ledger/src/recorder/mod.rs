@@ -61,7 +61,7 @@ pub struct Recorder {
 pub enum RecorderError {
     #[error(transparent)]
     Ledger(#[from] LedgerError),
-    #[error("the broker's connection was closed by this side")]
+    #[error("the recorder closed its connection to the broker")]
     BrokerClosed,
 }
 
@@ -145,18 +145,18 @@ impl Recorder {
             match pause? {
                 Pause::Stopped => return Ok(()),
                 Pause::Outage(events) => {
-                    warn!("messages handed back to the broker until the database records again");
+                    warn!("returned messages to the broker until the database accepts events again");
                     match self.record(&events, None).await? {
                         // They are redelivered too, with those that were rejected among them.
-                        Attempted::Recorded(_) => info!("database records again"),
+                        Attempted::Recorded(_) => info!("the database accepts events again"),
                         Attempted::Stopped => return Ok(()),
                         Attempted::HandBack => unreachable!("without a bound nothing is handed back"),
                     }
                 }
                 Pause::Unburied(letter) => {
-                    warn!("messages handed back to the broker until the dead queue takes events again");
+                    warn!("returned messages to the broker until the dead-letter queue accepts messages again");
                     match letter.bury(&self.broker, &self.stop, None).await {
-                        Burial::Done => info!("the dead queue takes events again"),
+                        Burial::Done => info!("the dead-letter queue accepts messages again"),
                         Burial::Stopped => return Ok(()),
                         Burial::Late(_) => unreachable!("without a deadline nothing is late"),
                     }
@@ -173,7 +173,7 @@ impl Recorder {
                     () = consumer.subscribed() => {}
                 }
                 self.ready.send_replace(true);
-                info!(queue = LEDGER_QUEUE, "ready");
+                info!(queue = LEDGER_QUEUE, "consuming events");
             }
             let incoming = tokio::select! {
                 biased;
@@ -245,7 +245,7 @@ fn gather(first: Incoming, consumer: &mut Consumer) -> Batch {
             Incoming::Delivery(delivery) => batch.take(delivery),
             // The transport subscribes again. What was in hand is recorded, and comes again to no effect.
             Incoming::Interrupted { reason } => {
-                warn!(reason, "subscription interrupted");
+                warn!(reason, "subscription interrupted; subscribing again");
                 batch.interrupted = true;
             }
         }
@@ -264,13 +264,13 @@ async fn acknowledge(ackers: Vec<Acker>) {
             Ok(Settled::Sent) => {}
             Ok(Settled::Stale) => stale += 1,
             Err(problem) => {
-                error!(error = %problem, "acknowledgement not written");
+                error!(error = %problem, "failed to acknowledge a message");
                 stale += 1;
             }
         }
     }
     if stale > 0 {
-        warn!(messages = stale, "acknowledged too late, they come again to no effect");
+        warn!(messages = stale, "acknowledged too late; the broker redelivers the messages, which changes nothing");
     }
 }
 
@@ -312,12 +312,12 @@ impl Obstacle {
     fn tell(self, problem: &LedgerError, tries: u32) {
         let problem = chain(problem);
         match self {
-            Self::Outage => warn!(error = problem, tries, "recording is tried again"),
+            Self::Outage => warn!(error = problem, tries, "failed to record events; trying again"),
             Self::Tables => error!(
                 error = problem,
                 tries,
-                "the tables can't be written: run `gpufleet-ledger migrate` of this release, and let the recorder be the user who \
-                 owns them; recording is tried again"
+                "failed to write the tables; run `gpufleet-ledger migrate` of this release, and run the recorder as the user who owns \
+                 the tables; trying again"
             ),
         }
     }

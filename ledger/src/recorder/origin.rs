@@ -14,7 +14,7 @@ pub(super) fn check(exchange: &str, user_id: Option<&str>, events: &[Event]) -> 
 
 fn check_client(user_id: Option<&str>, event: &Event) -> Result<(), String> {
     let Event::Submitted(submitted) = event else {
-        return Err(format!("user {} reported what only workers may report", user_id.unwrap_or("(unknown)")));
+        return Err(format!("user {} reported an event that only workers may report", user_id.unwrap_or("(unknown)")));
     };
     match submitted.job.user_id.as_deref() {
         claimed @ Some(_) if claimed != user_id => {

@@ -75,7 +75,10 @@ impl Store {
             Err(error) => return Err(error),
         };
         if let [event] = events {
-            rejected.push(Rejected { event: (*event).clone(), reason: format!("the database refuses it: {source}") });
+            rejected.push(Rejected {
+                event: (*event).clone(),
+                reason: format!("the database refused the event: {source}"),
+            });
             return Ok(());
         }
         let (first, second) = events.split_at(events.len() / 2);
@@ -99,7 +102,7 @@ impl Store {
             return Ok(());
         }
         if self.run(&EnsurePartition(months::beginning(month))).await? {
-            info!(%month, "partition made");
+            info!(%month, "created a partition");
         }
         self.months.insert(month);
         Ok(())

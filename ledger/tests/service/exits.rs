@@ -20,10 +20,10 @@ fn with_password(url: &str, password: &str) -> String {
 async fn what_is_wrong_at_the_start_has_its_exit_code() {
     let mut ground = Ground::empty().await;
     check(&ground.run(&["record", "--no-such-option"]).await, 2, "--no-such-option");
-    check(&ground.run(&["record"]).await, 9, "run `gpufleet-ledger migrate`");
+    check(&ground.run(&["record"]).await, 9, "create them with `gpufleet-ledger migrate`");
     check(&ground.run(&["migrate"]).await, 0, "tables upgraded");
     // Longer than any clock can hold.
-    check(&ground.run(&["migrate", "--wait", "500000000000years"]).await, 0, "tables are up to date");
+    check(&ground.run(&["migrate", "--wait", "500000000000years"]).await, 0, "tables are already up to date");
 
     let right = ground.amqp_url.clone();
     ground.amqp_url = with_password(&right, "canary");
@@ -35,7 +35,7 @@ async fn what_is_wrong_at_the_start_has_its_exit_code() {
     ground.database_url = "postgres://canary:canary@127.0.0.1:1/x?passwort=canary".to_owned();
     check(&ground.run(&["record"]).await, 2, "passwort");
     ground.database_url = "postgres://ann:canary@127.0.0.1:1/fleet".to_owned();
-    check(&ground.run(&["migrate", "--wait", "0s"]).await, 8, "is Postgres running there");
+    check(&ground.run(&["migrate", "--wait", "0s"]).await, 8, "check that Postgres is running");
 }
 
 #[tokio::test]

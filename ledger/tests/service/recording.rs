@@ -122,7 +122,7 @@ async fn after_an_outage_of_the_database_the_record_is_complete() {
     let mut jobs = ground.publish_jobs(10, 10).await.len();
     postgres.kill9().await.unwrap();
     jobs += ground.publish_jobs(100, 10).await.len();
-    poll("the recorder notices", async || recorder.log().contains("recording is tried again")).await;
+    poll("the recorder notices", async || recorder.log().contains("failed to record events; trying again")).await;
     // Being told to stop, it does not wait for the database.
     assert_eq!(recorder.stop().await, Some(0), "{}", recorder.log());
     let recorder = ground.start_recorder();
@@ -179,11 +179,11 @@ async fn a_recorder_that_may_not_write_hands_back_once_and_goes_on_when_it_may()
     let jobs = ground.publish_jobs(5, 10).await.len();
     poll("it is not ready", async || !recorder.is_ready()).await;
     poll("the messages are handed back", async || ground.waiting_messages().await == 5).await;
-    poll("it goes on knocking", async || recorder.log().matches("the tables can't be written").count() >= 4).await;
+    poll("it goes on knocking", async || recorder.log().matches("failed to write the tables").count() >= 4).await;
     assert_eq!(ground.waiting_messages().await, 5, "they stay in the broker");
     let log = recorder.log();
     assert!(log.contains("permission denied") && log.contains("run `gpufleet-ledger migrate`"), "{log}");
-    assert_eq!(log.matches("messages handed back").count(), 1, "{log}");
+    assert_eq!(log.matches("returned messages to the broker").count(), 1, "{log}");
 
     execute("alter role reader superuser").await;
     ground.poll_recorded(&ledger, jobs).await;

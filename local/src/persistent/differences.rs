@@ -19,10 +19,10 @@ pub fn differences(options: &UpOptions) -> Result<Vec<String>, LocalError> {
         .collect();
     let mut found = Vec::new();
     if let Some(wanted) = options.workers.filter(|wanted| workers.len() > *wanted as usize) {
-        found.push(format!("{} workers run, not {wanted}", workers.len()));
+        found.push(format!("{} workers are running, not {wanted}", workers.len()));
     }
     if status.endpoints.is_some_and(|endpoints| endpoints.blobs.is_none()) {
-        found.push("the workers run without a blob store".to_owned());
+        found.push("the workers have no blob store".to_owned());
     }
     for name in workers {
         // One that ends meanwhile does nothing otherwise.

@@ -32,7 +32,7 @@ install() { apt-get install --yes --no-install-recommends -o DPkg::Lock::Timeout
 install "$@" && exit
 # An earlier run may have been cut off in the middle.
 dpkg --configure -a && install "$@" && exit
-echo "The known package lists do not suffice: updating them."
+echo "The package lists are out of date; updating them."
 apt-get update -o DPkg::Lock::Timeout=LOCK && install "$@"
 "#;
 

@@ -20,30 +20,37 @@ use super::{
     waiting::{self, Spinner},
 };
 
-/// Put arrays into the blob store, and remove old ones
+/// Store arrays in the blob store, or delete old ones
 ///
-/// The store is a folder that the workers see as well. `gpufleet submit` puts large arrays there by itself; what is put there by hand
-/// is for task files and for many jobs.
+/// The store is a folder that the workers share. `gpufleet submit` stores large arrays there by itself. Store an array yourself to name
+/// it in task files, or to use it in many jobs.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
     command: Command,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet blobs put weights.npy
+  gpufleet blobs prune --older-than 30days";
+
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Store arrays, and tell what tasks name them by: "data": { "blob": "sha256:..." }
+    /// Store arrays and print their digests, for task files: "data": { "blob": "sha256:..." }
     Put(PutOptions),
-    /// Remove what was last stored longer ago than that; jobs that still name it fail
+    /// Delete blobs that were last stored before a given age; jobs that still need them fail
     Prune(PruneOptions),
 }
 
 #[derive(Debug, Args)]
 #[command(after_long_help = json::BLOBS_PUT)]
 struct PutOptions {
-    /// .npy and .png files, or raw bytes with their form, such as x.bin:f32[1024]
+    /// .npy or .png files, or raw bytes with a dtype and a shape, such as x.bin:f32[1024]
     #[arg(value_name = "FILE", required = true)]
     files: Vec<ArraySpec>,
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
@@ -52,7 +59,7 @@ struct PutOptions {
 
 #[derive(Debug, Args)]
 struct PruneOptions {
-    /// Choose it longer than any job waits in its queue, and any producer for its outputs
+    /// Delete blobs older than this, such as 30days. Use more than the longest time that a job is queued or its outputs are waited for
     #[arg(long, value_name = "DURATION", value_parser = spec::duration)]
     older_than: Duration,
     #[command(flatten)]
@@ -72,7 +79,7 @@ struct Stored {
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     tokio::select! {
         exit = perform(options) => exit,
-        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; what was done stays, and may be done again")),
+        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; finished work stays, and the command can be repeated")),
     }
 }
 
@@ -91,7 +98,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
         }
         Command::Prune(options) => {
             let store = connection::blob_store(&options.store).await?;
-            let pruning = Spinner::new("removing blobs").around(store.prune(options.older_than));
+            let pruning = Spinner::new("deleting blobs").around(store.prune(options.older_than));
             let pruned = pruning.await.map_err(|error| blob_complaint(&error))?;
             output::emit(&describe(&pruned))?;
         }
@@ -146,7 +153,7 @@ fn describe(pruned: &Pruned) -> String {
         format!("{files} blob{} ({})", if files == 1 { "" } else { "s" }, quantity::bytes(bytes))
     };
     let Pruned { removed, removed_bytes, left, left_bytes } = *pruned;
-    format!("{} removed, {} left\n", told(removed, removed_bytes), told(left, left_bytes))
+    format!("{} deleted, {} left\n", told(removed, removed_bytes), told(left, left_bytes))
 }
 
 #[cfg(test)]

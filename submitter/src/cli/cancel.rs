@@ -24,24 +24,25 @@ use super::{
     waiting::{self, Spinner},
 };
 
-/// Cancel jobs: those that wait never run, those that run are ended
+/// Cancel jobs that are queued or running
 ///
-/// An operator cancels any job; another user cancels its own. The order is kept for seven days, so that it also reaches a worker that gets the job later. A job that already has an outcome
-/// keeps it. With ids and labels together, the jobs with these ids and the jobs with these labels are both cancelled.
+/// An operator can cancel any job, other users only their own. Workers apply the cancellation for seven days, also to jobs that reach
+/// them later. A job that has ended keeps its outcome. Given ids and labels, the command cancels the jobs that match either.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 #[command(group = ArgGroup::new("jobs").args(["ids", "label"]).required(true).multiple(true))]
 pub struct Options {
-    /// Jobs by their ids, or by enough of the beginning where the ledger can be asked
+    /// Ids of jobs. The beginning of an id is enough if it is unique, and needs the ledger
     #[arg(value_name = "ID")]
     ids: Vec<String>,
-    /// Cancel every job that carries this label and was submitted before now; with several labels, the jobs that carry all of them
+    /// Cancel every job with this label that was submitted before now. Repeatable; a job must have all of the labels
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<LabelSpec>,
-    /// Wait until the ledger knows the outcomes of the jobs that are given by ids, and tell them
+    /// Wait until the ledger has the outcomes of the jobs given by id, and print them
     #[arg(long, requires = "ids")]
     wait: bool,
-    /// How long --wait waits
-    #[arg(long, value_name = "TIME", default_value = "60s", value_parser = spec::duration)]
+    /// Longest time for --wait, such as 30s or 2h
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = spec::duration)]
     timeout: Duration,
     #[command(flatten)]
     broker: BrokerOptions,
@@ -49,10 +50,16 @@ pub struct Options {
     ledger: LedgerOptions,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet cancel 01a20400-0b90-71cc-952e-7d6002819b6b
+  gpufleet cancel --label run=7
+  gpufleet cancel 01a20400 --wait --timeout 10s";
+
 /// Between two looks at the ledger, which hears of an outcome within a few of these.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
 /// What a wait that fails must not leave in doubt.
-const STANDS: &str = "the jobs are cancelled all the same";
+const STANDS: &str = "the cancellation stays in force";
 
 type Labels = BTreeMap<String, String>;
 
@@ -72,10 +79,10 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     };
     let (jobs, ledger, scope) = tokio::select! {
         done = Spinner::new("cancelling").around(work) => done?,
-        () = waiting::interrupt() => return Err(interrupted("it is open which jobs are cancelled")),
+        () = waiting::interrupt() => return Err(interrupted("some of the jobs may be cancelled")),
     };
     if scope == CancelScope::Own {
-        output::note("this user is no operator: only jobs that it submitted itself are cancelled, and others go on");
+        output::note("this user is not an operator: only its own jobs are cancelled, all others keep running");
     }
     let exit = match (&ledger, options.wait) {
         (Some(ledger), true) => tokio::select! {
@@ -91,8 +98,10 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 }
 
 fn nothing_done(complaint: Complaint) -> Complaint {
-    let hint =
-        complaint.hint.clone().unwrap_or_else(|| "whole ids and labels need no ledger without --wait".to_owned());
+    let hint = complaint
+        .hint
+        .clone()
+        .unwrap_or_else(|| "without --wait, whole ids and labels do not need the ledger".to_owned());
     complaint.hint(format!("nothing was cancelled; {hint}"))
 }
 
@@ -106,7 +115,7 @@ fn labels(given: &[LabelSpec]) -> Result<Labels, Complaint> {
             Entry::Occupied(entry) => {
                 let other = entry.get();
                 return Err(Complaint::usage(format!("no job has both labels {key}={other} and {key}={value}")).hint(
-                    "several labels mean the jobs that carry all of them; for either of two values, give two commands",
+                    "a job must have all of the given labels; to cancel the jobs with either value, run two commands",
                 ));
             }
         }
@@ -116,12 +125,12 @@ fn labels(given: &[LabelSpec]) -> Result<Labels, Complaint> {
 
 /// A line for each job, and one for all that the labels mean together.
 fn asked(jobs: &[JobId], labels: &Labels) -> String {
-    let mut text: String = jobs.iter().map(|job| format!("asked to cancel {job}\n")).collect();
+    let mut text: String = jobs.iter().map(|job| format!("requested cancellation of {job}\n")).collect();
     let pairs: Vec<String> = labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     match pairs.as_slice() {
         [] => {}
-        [only] => text.push_str(&format!("asked to cancel jobs with label {only}\n")),
-        all => text.push_str(&format!("asked to cancel jobs with labels {}\n", all.join(" and "))),
+        [only] => text.push_str(&format!("requested cancellation of the jobs with label {only}\n")),
+        all => text.push_str(&format!("requested cancellation of the jobs with labels {}\n", all.join(" and "))),
     }
     text
 }
@@ -150,7 +159,7 @@ async fn by_prefix(ledger: &Ledger, id: &str) -> Result<JobId, Complaint> {
     match ledger.job_by_prefix(id).await.map_err(|error| connection::ledger_complaint(&error))? {
         PrefixMatch::One(detail) => Ok(detail.job.job_id),
         PrefixMatch::None => Err(Complaint::new(Exit::NotFound, format!("the ledger has no job {id:?}"))
-            .hint("give the whole id of a job that the ledger does not know yet")),
+            .hint("for a job that the ledger does not have yet, give the whole id")),
         PrefixMatch::Many(jobs) => Err(ambiguous(id, &jobs)),
     }
 }
@@ -168,7 +177,7 @@ async fn outcomes(ledger: &Ledger, jobs: &[JobId], timeout: Duration) -> Result<
                 let waited = humantime::format_duration(timeout);
                 let message = format!("{STANDS}, but job {job} has no outcome after {waited}");
                 return Err(Complaint::new(Exit::DeadlinePassed, message)
-                    .hint("a job that waits is answered when a worker takes it: does one serve its pool? `gpufleet workers` lists them"));
+                    .hint("a queued job is cancelled when a worker takes it; check with `gpufleet workers` that a worker serves its pool"));
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         };
@@ -208,9 +217,9 @@ mod tests {
         let one = labels(&given(&["a=1"])).unwrap();
         assert_eq!(
             asked(&[job], &both),
-            format!("asked to cancel {job}\nasked to cancel jobs with labels a=1 and b=2\n")
+            format!("requested cancellation of {job}\nrequested cancellation of the jobs with labels a=1 and b=2\n")
         );
-        assert_eq!(asked(&[], &one), "asked to cancel jobs with label a=1\n");
+        assert_eq!(asked(&[], &one), "requested cancellation of the jobs with label a=1\n");
     }
 
     #[test]

@@ -5,11 +5,12 @@ use clap_complete::Shell;
 
 use super::{complaint::Complaint, exit::Exit, options, output};
 
-/// Print completions for a shell
+/// Print the completion script of a shell
 ///
 /// For bash: gpufleet completions bash > ~/.local/share/bash-completion/completions/gpufleet
 #[derive(Debug, Args)]
 pub struct Options {
+    /// Shell to print the script for
     shell: Shell,
 }
 

@@ -30,7 +30,7 @@ pub fn local_dir() -> Result<PathBuf, LocalError> {
 pub async fn fleet(options: &BrokerOptions, builder: FleetBuilder) -> Result<Fleet, Complaint> {
     let url = match &options.amqp_url {
         Some(url) => url.0.clone(),
-        None => local(Exit::Broker, "no broker is named", "--amqp-url", environment::AMQP_URL)?.amqp_url,
+        None => local(Exit::Broker, "no broker URL was given", "--amqp-url", environment::AMQP_URL)?.amqp_url,
     };
     builder.connect(&url).await.map_err(broker_complaint)
 }
@@ -63,13 +63,11 @@ pub async fn blob_store(options: &BlobOptions) -> Result<BlobStore, Complaint> {
     let folder = match &options.blobs {
         Some(folder) => folder.clone(),
         None => {
-            local(Exit::Usage, "no blob store is named", "--blobs", environment::BLOBS)?.blobs.ok_or_else(|| {
-                Complaint::usage("no blob store is named, and the fleet on this machine runs without one").hint(
-                    format!(
-                        "give --blobs or set {}; or have the fleet started anew: gpufleet local down, then up again",
-                        environment::BLOBS
-                    ),
-                )
+            local(Exit::Usage, "no blob store was given", "--blobs", environment::BLOBS)?.blobs.ok_or_else(|| {
+                Complaint::usage("no blob store was given, and the local fleet has none").hint(format!(
+                    "give --blobs or set {}; or restart the local fleet: gpufleet local down, then gpufleet local up",
+                    environment::BLOBS
+                ))
             })?
         }
     };
@@ -91,7 +89,9 @@ pub async fn order<T>(
 pub async fn ledger(options: &LedgerOptions) -> Result<Ledger, Complaint> {
     let url = match &options.database_url {
         Some(url) => url.0.clone(),
-        None => local(Exit::Ledger, "no database is named", "--database-url", environment::DATABASE_URL)?.database_url,
+        None => {
+            local(Exit::Ledger, "no database URL was given", "--database-url", environment::DATABASE_URL)?.database_url
+        }
     };
     let url: DatabaseUrl = url.parse().map_err(|problem: gpufleet_ledger::InvalidDatabaseUrl| {
         Complaint::usage(problem.to_string()).hint(format!("correct --database-url or {}", environment::DATABASE_URL))
@@ -102,10 +102,10 @@ pub async fn ledger(options: &LedgerOptions) -> Result<Ledger, Complaint> {
 fn local(exit: Exit, problem: &str, option: &str, variable: &str) -> Result<Endpoints, Complaint> {
     let none = |why: String| {
         Complaint::new(exit, format!("{problem}, and {why}"))
-            .hint(format!("give {option} or set {variable}; or start a fleet on this machine: gpufleet local up"))
+            .hint(format!("give {option} or set {variable}; or start a local fleet: gpufleet local up"))
     };
-    let dir = local_dir().map_err(|error| none(format!("no local fleet can be looked for: failed to {error}")))?;
-    gpufleet_local::running(&dir).ok_or_else(|| none(format!("no local fleet runs in {}", dir.display())))
+    let dir = local_dir().map_err(|error| none(format!("the local fleet was not found: failed to {error}")))?;
+    gpufleet_local::running(&dir).ok_or_else(|| none(format!("no local fleet is running in {}", dir.display())))
 }
 
 fn broker_complaint(error: ConnectError) -> Complaint {
@@ -127,15 +127,17 @@ pub fn blob_complaint(error: &BlobError) -> Complaint {
 pub fn blob_hint(error: &BlobError) -> String {
     match error {
         BlobError::Folder { .. } => format!(
-            "--blobs or {} names a folder that is there, and that the workers see as well; `gpufleet local up` makes its own",
+            "give an existing folder that the workers share as --blobs or {}; `gpufleet local up` creates its own",
             environment::BLOBS
         ),
-        BlobError::Io { .. } => "see that you may write to its folder, and that there is room: ls -ld, df".to_owned(),
-        BlobError::Timeout { .. } => "see that the machine that has its folder answers: df".to_owned(),
+        BlobError::Io { .. } => {
+            "check that you may write to the folder and that the disk has room: ls -ld, df".to_owned()
+        }
+        BlobError::Timeout { .. } => "check that the file server of the folder responds: df".to_owned(),
         BlobError::Missing { .. }
         | BlobError::Length { .. }
         | BlobError::TooLarge { .. }
-        | BlobError::Damaged { .. } => "`gpufleet blobs put` stores an array".to_owned(),
+        | BlobError::Damaged { .. } => "store the array with `gpufleet blobs put`".to_owned(),
     }
 }
 
@@ -151,7 +153,7 @@ pub fn publish_complaint(problem: &str) -> Complaint {
         return complaint;
     }
     complaint.hint(format!(
-        "the broker knows this connection's user by another name than the URL does; send jobs without it: --no-user-id, or {}=true",
+        "the broker knows this user by another name than the URL; send jobs without the name: --no-user-id, or {}=true",
         environment::NO_USER_ID
     ))
 }
@@ -207,7 +209,7 @@ mod tests {
         let complaint = fleet(&BrokerOptions { amqp_url }, builder).await.unwrap_err();
         assert_eq!(complaint.exit, Exit::BadInput);
         assert!(complaint.message.contains("none as a blob store: No such file"), "{}", complaint.message);
-        assert!(complaint.hint.unwrap().starts_with("--blobs or GPUFLEET_BLOBS names a folder"));
+        assert!(complaint.hint.unwrap().contains("as --blobs or GPUFLEET_BLOBS"));
     }
 
     #[test]

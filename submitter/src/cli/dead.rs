@@ -22,10 +22,12 @@ mod rendering;
 
 use choice::Wanted;
 
-/// Jobs that nobody will try again: list them, look at them, submit them again, throw them away
+/// List, show, replay or discard dead-lettered jobs
 ///
-/// They are kept in a queue on the broker with the reason. While one command looks at them, another finds fewer.
+/// A job that the fleet will not retry goes to the dead-letter queue on the broker, together with the reason. While one command reads
+/// the queue, another sees fewer messages.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
     command: Command,
@@ -33,19 +35,20 @@ pub struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// List the dead, the oldest first
+    /// List dead-lettered messages, oldest first
     List(ListOptions),
-    /// Tell all about one
+    /// Show one message in full
     Show(ShowOptions),
-    /// Submit again, as a new job with the label replay-of=ID; the old one stays dead in the history
+    /// Submit jobs again, as new ones with the label replay-of=ID; the old ones stay dead in the history
     Replay(ReplayOptions),
-    /// Throw away, for good
+    /// Discard messages for good
     Drop(DropOptions),
 }
 
 #[derive(Debug, Args)]
 #[command(after_long_help = json::DEAD_LIST)]
 struct ListOptions {
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
@@ -55,9 +58,10 @@ struct ListOptions {
 #[derive(Debug, Args)]
 #[command(after_long_help = json::DEAD_SHOW)]
 struct ShowOptions {
-    /// The job's or the message's id, or enough of its beginning
+    /// Id of the job or of the message; the beginning is enough if it is unique
     #[arg(value_parser = choice::id)]
     id: String,
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
@@ -83,16 +87,21 @@ struct DropOptions {
 /// Which of the dead.
 #[derive(Debug, Args)]
 struct ChoiceOptions {
-    /// Ids of jobs or messages, or enough of their beginnings. A whole id means all letters about it
+    /// Ids of jobs or messages, or their beginnings. A whole id selects all messages about it
     #[arg(value_name = "ID", required_unless_present = "all", value_parser = choice::id)]
     ids: Vec<String>,
-    /// All that are there when the command starts
+    /// Select all messages that are in the queue when the command starts
     #[arg(long, conflicts_with = "ids")]
     all: bool,
 }
 
-const LOOKING: &str = "nothing is changed";
-const ACTING: &str = "what was not told is as it was, except perhaps the letter that was under way";
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet dead list
+  gpufleet dead show 01a20400
+  gpufleet dead replay --all";
+const LOOKING: &str = "nothing was changed";
+const ACTING: &str = "messages that were not reported are unchanged, except perhaps the one in progress";
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     match &options.command {
@@ -139,7 +148,7 @@ async fn with_dead(
 
 /// What came before a failure is shown all the same.
 async fn list(dead: &mut DeadBox, options: &ListOptions) -> Result<Exit, Complaint> {
-    let read = Spinner::new("reading the dead").around(read(dead)).await;
+    let read = Spinner::new("reading the dead-letter queue").around(read(dead)).await;
     match options.output {
         Format::Json => output::emit_json(&dead.letters().map(rendering::to_json).collect::<Vec<_>>())?,
         Format::Table if dead.letters().next().is_none() => {
@@ -153,7 +162,7 @@ async fn list(dead: &mut DeadBox, options: &ListOptions) -> Result<Exit, Complai
     }
     read.map_err(|error| complaint(&error))?;
     if dead.unseen() > 0 {
-        output::note(&format!("there are {} more; these are the oldest {LETTERS_MAX}", dead.unseen()));
+        output::note(&format!("these are the oldest {LETTERS_MAX}; there are {} more", dead.unseen()));
     }
     Ok(Exit::Success)
 }
@@ -161,8 +170,8 @@ async fn list(dead: &mut DeadBox, options: &ListOptions) -> Result<Exit, Complai
 /// What it means that no letter came.
 fn none(dead: &DeadBox) -> &'static str {
     match dead.has_company() {
-        true => "no dead letters, but another `gpufleet dead` may have some in hand; try again in a moment",
-        false => "no dead letters",
+        true => "no dead-lettered messages, but another `gpufleet dead` may hold some; try again in a moment",
+        false => "no dead-lettered messages",
     }
 }
 
@@ -182,7 +191,7 @@ async fn show(dead: &mut DeadBox, options: &ShowOptions) -> Result<Exit, Complai
         Format::Table => output::emit(&rendering::describe(letter))?,
     }
     if let others @ 1.. = found.len() - 1 {
-        output::note(&format!("this is the oldest letter about it; there are {others} more"));
+        output::note(&format!("this is the oldest message about it; there are {others} more"));
     }
     Ok(Exit::Success)
 }
@@ -190,7 +199,7 @@ async fn show(dead: &mut DeadBox, options: &ShowOptions) -> Result<Exit, Complai
 /// The letters that are meant, by their order. All are found before anything is done.
 async fn find(dead: &mut DeadBox, ids: &[String]) -> Result<Vec<usize>, Complaint> {
     let mut wanted: Vec<Wanted> = ids.iter().map(|id| Wanted::new(id)).collect();
-    let reading = Spinner::new("reading the dead").around(look_for(dead, &mut wanted)).await;
+    let reading = Spinner::new("reading the dead-letter queue").around(look_for(dead, &mut wanted)).await;
     reading.map_err(|error| complaint(&error))?;
     let mut found = Vec::new();
     for wanted in &wanted {
@@ -228,22 +237,21 @@ fn complaint(error: &DeadError) -> Complaint {
             told(Exit::Broker).hint("another `gpufleet dead` may hold them; try again in a moment")
         }
         DeadError::Interrupted { .. } | DeadError::Stale | DeadError::Gone | DeadError::Settle(_) => {
-            told(Exit::Broker).hint("try again; `gpufleet dead list` shows what is there")
+            told(Exit::Broker).hint("try again; `gpufleet dead list` lists the messages")
         }
         DeadError::StillThere { .. } => {
-            told(Exit::Broker).hint("throw it away: replayed again, it becomes another job")
+            told(Exit::Broker).hint("discard it with `gpufleet dead drop`; another replay would submit the job twice")
         }
-        DeadError::Unknown { .. } => {
-            told(Exit::Broker).hint("`gpufleet show` tells whether the new job is there; if so, throw the letter away")
-        }
+        DeadError::Unknown { .. } => told(Exit::Broker).hint(
+            "if `gpufleet show` finds the new job, discard the message with `gpufleet dead drop`; else replay it again",
+        ),
         DeadError::NoTask { .. } => {
-            told(Exit::BadInput).hint("only tasks can be submitted again; `gpufleet dead drop` throws it away")
+            told(Exit::BadInput).hint("only tasks can be submitted again; `gpufleet dead drop` discards the message")
         }
-        DeadError::Cut { .. } | DeadError::TooLarge { .. } => {
-            told(Exit::BadInput).hint(format!("the job has to be submitted anew, otherwise: {}", TooLarge::ADVICE))
-        }
+        DeadError::Cut { .. } | DeadError::TooLarge { .. } => told(Exit::BadInput)
+            .hint(format!("submit the job again from its source, but smaller: {}", TooLarge::ADVICE)),
         DeadError::LabelsFull { .. } => told(Exit::BadInput).hint(format!(
-            "a job has at most {LABELS_MAX} labels; `gpufleet dead show -o json` prints it, to be submitted with fewer"
+            "a job has at most {LABELS_MAX} labels; print it with `gpufleet dead show -o json` and submit it with fewer"
         )),
         DeadError::NotKept | DeadError::Invalid { .. } => told(Exit::BadInput),
         DeadError::Queue(_) => told(Exit::Broker),

@@ -24,15 +24,15 @@ pub const NO_COLOR: &str = "NO_COLOR";
 /// The table as `--help` shows it.
 pub const TABLE: &str = "\
 Environment:
-  GPUFLEET_AMQP_URL      the broker, as --amqp-url
-  GPUFLEET_QUEUE_KIND    what workers make task queues of, as --queue-kind of `gpufleet local up`
-  GPUFLEET_NO_USER_ID    true for jobs that do not carry the broker's user, as --no-user-id
-  GPUFLEET_BLOBS         the folder of the blob store, as --blobs
-  GPUFLEET_DATABASE_URL  the ledger's database, as --database-url
-  GPUFLEET_POOL          the pool that jobs go to, as --pool
-  GPUFLEET_LOCAL_DIR     where the fleet of `gpufleet local` keeps its data, as --dir
-  GPUFLEET_LOG           what the libraries log to stderr, such as info or gpufleet=debug
-  NO_COLOR               no colours";
+  GPUFLEET_AMQP_URL      URL of the broker, as --amqp-url
+  GPUFLEET_DATABASE_URL  URL of the ledger's database, as --database-url
+  GPUFLEET_BLOBS         folder of the blob store, as --blobs
+  GPUFLEET_POOL          pool to run jobs in, as --pool
+  GPUFLEET_NO_USER_ID    true to send jobs without the broker user's name, as --no-user-id
+  GPUFLEET_QUEUE_KIND    kind of the local fleet's task queues, as --queue-kind of `gpufleet local up`
+  GPUFLEET_LOCAL_DIR     folder of the local fleet, as --dir of `gpufleet local`
+  GPUFLEET_LOG           log filter for stderr, such as info or gpufleet=debug [default: off]
+  NO_COLOR               set to any value to turn colours off";
 
 #[cfg(test)]
 mod tests {

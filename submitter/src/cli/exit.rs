@@ -37,18 +37,18 @@ pub enum Exit {
 /// The table as `--help` shows it.
 pub const TABLE: &str = "\
 Exit codes:
-    0  done
-    1  a fault of gpufleet itself
-    2  the command line makes no sense
-    3  bad input: an unreadable file, a wrong shape, argument or kernel name, a missing program
-    4  the job failed by its own fault: compile error, invalid task, kernel fault
+    0  success
+    1  internal error of gpufleet
+    2  wrong usage: an unknown or invalid option or argument
+    3  bad input: an unreadable file, a wrong shape, an unknown kernel, a missing program
+    4  the job failed because of its program or data: compile error, invalid task, kernel fault
     5  the job ran into a limit (time, queue, device memory) or was cancelled
-    6  the wait's deadline passed; the job goes on, a cancellation stands
-    7  the broker can't be reached or refused
-    8  the ledger can't be reached or refused
-    9  there is no such job, attempt or worker, or several jobs have ids that begin like that
-   10  the job failed by the fleet's fault: device, executor or blob store lost
-  130  Ctrl-C; a job that was waited for goes on";
+    6  the wait timed out; the job keeps running, and a cancellation stays in force
+    7  the broker can't be reached, or refused the request
+    8  the ledger can't be reached, or refused the request
+    9  not found: no such job, attempt or worker, or the id is ambiguous
+   10  the fleet failed the job: a device, an executor or the blob store was lost
+  130  interrupted with Ctrl-C; a submitted job keeps running";
 
 impl Exit {
     pub const fn code(self) -> u8 {

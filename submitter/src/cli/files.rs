@@ -19,7 +19,7 @@ use super::{complaint::Complaint, quantity, spec::Form};
 mod npy;
 mod png;
 
-const MISNAMED: &str = "what a file holds is told by its name: .npy, .png, and raw bytes by any other with a form, such as x=x.bin:f32[1024]";
+const MISNAMED: &str = "the extension decides how a file is read: .npy, .png, or else raw bytes with a dtype and a shape, as in x=x.bin:f32[1024]";
 
 /// What a file is read for. One that is too large for it is not read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ impl Purpose {
 
     const fn name(self) -> &'static str {
         match self {
-            Self::Input => "an input in a message",
+            Self::Input => "an input that travels in a message",
             Self::StoredInput => "an input",
             Self::Program => "a program",
             Self::TaskFile => "a task file",
@@ -80,12 +80,12 @@ impl Purpose {
         match self {
             Self::Input => TooLarge::ADVICE,
             Self::StoredInput => {
-                "a job takes 1 GiB from the blob store at most: split it, send a smaller dtype (f16, u8), or make data on the device with \
-                 zeros or fill"
+                "a job takes at most 1 GiB from the blob store: split the job, send a smaller dtype (f16, u8), or create data on the device \
+                 with --zeros or --fill"
             }
-            Self::Program => "compile it in parts, or make its tables on the device",
-            Self::TaskFile => "keep its arrays in files of their own: data = { file = \"x.npy\" }",
-            Self::Key => "`gpufleet keygen` writes key files",
+            Self::Program => "split the program into several, or compute its tables on the device",
+            Self::TaskFile => "move its arrays to files of their own: data = { file = \"x.npy\" }",
+            Self::Key => "create a key with `gpufleet keygen FILE`",
         }
     }
 }
@@ -106,6 +106,23 @@ impl Kind {
             _ => Self::Raw,
         }
     }
+
+    /// What every file of this kind begins with.
+    const fn signature(self) -> &'static [u8] {
+        match self {
+            Self::Npy => b"\x93NUMPY",
+            Self::Png => b"\x89PNG\r\n\x1a\n",
+            Self::Raw => b"",
+        }
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Self::Npy => "NumPy",
+            Self::Png => "PNG",
+            Self::Raw => "raw",
+        }
+    }
 }
 
 const _: () = assert!(BLOBS_BYTES_MAX == 1 << 30, "the hint says so");
@@ -115,49 +132,55 @@ pub fn read(path: &Path, form: Option<&Form>, purpose: Purpose) -> Result<Array,
     let bytes = read_bytes(path, purpose)?;
     let unusable = |problem: String| Complaint::bad_input(format!("failed to read {}: {problem}", path.display()));
     let array = match (Kind::of(path), form) {
-        (Kind::Npy, _) => npy::decode(&bytes).map_err(|problem| unusable(problem).hint(MISNAMED))?,
-        (Kind::Png, _) => {
-            png::decode(&bytes, purpose.array_bytes_max()).map_err(|problem| unusable(problem).hint(MISNAMED))?
+        (kind, _) if !bytes.starts_with(kind.signature()) => {
+            return Err(unusable(format!("it is not a {} file", kind.name())).hint(MISNAMED));
         }
+        (Kind::Npy, _) => npy::decode(&bytes).map_err(unusable)?,
+        (Kind::Png, _) => png::decode(&bytes, purpose.array_bytes_max()).map_err(unusable)?,
         (Kind::Raw, Some(form)) => {
             return Array::new(form.dtype, form.shape.clone(), bytes).map_err(|problem| {
-                let problem = Complaint::bad_input(format!("{} does not fit its form: {problem}", path.display()));
+                let problem =
+                    Complaint::bad_input(format!("{} does not match its dtype and shape: {problem}", path.display()));
                 problem.hint("give the dtype and shape that the file was written with")
             });
         }
         (Kind::Raw, None) => {
-            return Err(unusable("its name does not say what it holds".to_owned()).hint(format!(
-                "give its dtype and shape: {}:f32[1024]; .npy and .png files need none",
-                path.display()
-            )));
+            return Err(unusable("its dtype and shape are unknown".to_owned())
+                .hint(format!("give both: {}:f32[1024]; only .npy and .png files have their own", path.display())));
         }
     };
     match form {
         Some(form) if form.dtype != array.dtype() || form.shape != array.shape() => Err(unusable(format!(
-            "it holds {}{:?}, not {}{:?} as said",
+            "it holds {}{:?}, but {}{:?} was given",
             array.dtype(),
             array.shape(),
             form.dtype,
             form.shape
         ))
-        .hint("leave the form out: the file says it itself")),
+        .hint("leave out the dtype and shape; the file has its own")),
         _ => Ok(array),
     }
 }
 
 /// Reads a text, such as a kernel's source.
 pub fn read_text(path: &Path, purpose: Purpose) -> Result<String, Complaint> {
-    String::from_utf8(read_bytes(path, purpose)?)
-        .map_err(|_| Complaint::bad_input(format!("failed to read {}: it is not UTF-8 text", path.display())))
+    String::from_utf8(read_bytes(path, purpose)?).map_err(|_| {
+        Complaint::bad_input(format!("failed to read {}: it is not UTF-8 text", path.display()))
+            .hint("save the file as UTF-8")
+    })
 }
 
 fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
     let failed = |problem: std::io::Error| {
         let complaint = Complaint::bad_input(format!("failed to read {}: {}", path.display(), reason(&problem)));
         match problem.kind() {
-            std::io::ErrorKind::NotFound => complaint.hint("check the path; it is taken from the current directory"),
-            std::io::ErrorKind::IsADirectory => complaint.hint("name a file in it"),
-            std::io::ErrorKind::PermissionDenied => complaint.hint("see who may read it: ls -l"),
+            std::io::ErrorKind::NotFound => {
+                complaint.hint("check the path; relative paths start at the current directory")
+            }
+            std::io::ErrorKind::IsADirectory => complaint.hint("give the path of a file in it"),
+            std::io::ErrorKind::PermissionDenied => {
+                complaint.hint(format!("check its permissions: ls -l {}", path.display()))
+            }
             _ => complaint,
         }
     };
@@ -168,10 +191,21 @@ fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > bytes_max {
         let (name, most) = (purpose.name(), quantity::bytes(purpose.told_max()));
-        let problem = format!("{} is larger than {most}, the most that {name} may have", path.display());
+        let problem = format!("{} is larger than {most}, the limit for {name}", path.display());
         return Err(Complaint::bad_input(problem).hint(purpose.hint()));
     }
     Ok(bytes)
+}
+
+/// A file that could not be created.
+pub fn unwritable(path: &Path, problem: &std::io::Error) -> Complaint {
+    let complaint = Complaint::bad_input(format!("failed to write {}: {}", path.display(), reason(problem)));
+    match problem.kind() {
+        std::io::ErrorKind::AlreadyExists => complaint.hint("choose another name; the file is not overwritten"),
+        std::io::ErrorKind::NotFound => complaint.hint("its folder does not exist; create it with mkdir -p"),
+        std::io::ErrorKind::PermissionDenied => complaint.hint("check the permissions of its folder: ls -ld"),
+        _ => complaint,
+    }
 }
 
 /// The system's words without its number.
@@ -216,11 +250,11 @@ pub fn check_writable(path: &Path) -> Result<(), Complaint> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let refuse = |problem: &str| Complaint::bad_input(format!("failed to write {}: {problem}", path.display()));
     if path.is_dir() {
-        return Err(refuse("it is a folder").hint("name a file in it"));
+        return Err(refuse("it is a folder").hint("give the path of a file in it"));
     }
     match fs::metadata(folder) {
         Ok(metadata) if metadata.is_dir() => Ok(()),
-        _ => Err(refuse("its folder does not exist").hint(format!("make it first: mkdir -p {}", folder.display()))),
+        _ => Err(refuse("its folder does not exist").hint(format!("create it: mkdir -p {}", folder.display()))),
     }
 }
 
@@ -228,8 +262,8 @@ pub fn check_writable(path: &Path) -> Result<(), Complaint> {
 pub fn check_holds(path: &Path, dtype: Dtype) -> Result<(), Complaint> {
     match Kind::of(path) {
         Kind::Npy if npy::descriptor(dtype).is_none() => {
-            Err(Complaint::bad_input(format!("{}: NumPy files know no {dtype}", path.display()))
-                .hint("name the file .bin for the raw bytes"))
+            Err(Complaint::bad_input(format!("failed to write {}: NumPy has no dtype {dtype}", path.display()))
+                .hint("use the extension .bin to write the raw bytes"))
         }
         _ => Ok(()),
     }

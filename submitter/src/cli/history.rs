@@ -12,52 +12,59 @@ use super::{
     json,
     options::LedgerOptions,
     output, quantity,
-    spec::LabelSpec,
+    spec::{self, LabelSpec},
     table::{self, Column},
     waiting::Spinner,
 };
 
-/// List jobs, the newest first
+/// List jobs, newest first
 ///
-/// A terminal that is too narrow gets fewer columns; -o json and -o csv always have everything. A job whose STATE is unknown was
-/// running when its worker fell silent or left: `--state running` finds it.
+/// A narrow terminal gets fewer columns; -o json and -o csv always have all of them. The STATE of a job is unknown if its worker fell
+/// silent or left while the job was running; `--state running` includes such jobs.
 #[derive(Debug, Args)]
-#[command(after_long_help = json::HISTORY)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", json::HISTORY))]
 pub struct Options {
-    /// Only jobs in this state: queued, running, succeeded, failed, cancelled, expired or dead. May be given several times
+    /// Only jobs in this state: queued, running, succeeded, failed, cancelled, expired or dead. Repeatable
     #[arg(long, value_name = "STATE", value_delimiter = ',')]
     state: Vec<JobState>,
-    /// Only this catalog kernel, or this entry of a program
+    /// Only jobs that ran this catalog kernel, or this entry of a program
     #[arg(long)]
     kernel: Option<String>,
-    /// Only this pool
+    /// Only jobs of this pool
     #[arg(long)]
     pool: Option<String>,
-    /// Only jobs since then: 2h, 3days, 2026-11-20 or 2026-11-20T08:30
+    /// Only jobs since this long ago (2h, 3days) or since this local time (2026-11-20, 2026-11-20T08:30)
     #[arg(long, value_name = "TIME", value_parser = since)]
     since: Option<DateTime<Utc>>,
-    /// Only jobs with this label. Given several times, all must match
+    /// Only jobs with this label. Repeatable; a job must have all of the labels
     #[arg(long, value_name = "KEY=VALUE")]
     label: Vec<LabelSpec>,
-    /// At most so many jobs
-    #[arg(long, default_value_t = HistoryFilter::LIMIT_DEFAULT, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    /// Largest number of jobs to list, 1 to 100000
+    #[arg(long, default_value_t = HistoryFilter::LIMIT_DEFAULT, value_name = "COUNT", value_parser = spec::whole(1..=100_000))]
     limit: u32,
-    /// Continue after an earlier list, with the key that it ended with
+    /// Continue an earlier list, with the key that it ended with
     #[arg(long, value_name = "KEY")]
     before: Option<PageKey>,
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
     ledger: LedgerOptions,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet history --state failed --since 2h
+  gpufleet history --label team=vision --kernel saxpy
+  gpufleet history --since 2026-11-20 --limit 100000 -o csv > jobs.csv";
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// For people
+    /// Text for people
     Table,
-    /// For programs: a list of objects
+    /// JSON for programs: a list of objects
     Json,
-    /// For spreadsheets: a header and a record per job
+    /// CSV for spreadsheets: a header and one record per job
     Csv,
 }
 
@@ -80,7 +87,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
         Format::Csv => output::emit(&csv(&jobs))?,
     }
     if let Some(next) = next {
-        output::note(&format!("there are more: repeat the command with --before {next}"));
+        output::note(&format!("more jobs match; to list them, repeat the command with --before {next}"));
     }
     Ok(Exit::Success)
 }
@@ -97,7 +104,7 @@ impl Options {
         let text = if is_filtered {
             "no job matches"
         } else {
-            "no jobs yet; `gpufleet submit --help` tells how to submit one"
+            "no jobs yet; `gpufleet submit --help` shows how to submit one"
         };
         text.to_owned()
     }
@@ -132,7 +139,7 @@ fn since(text: &str) -> Result<DateTime<Utc>, String> {
     let text = text.trim();
     if let Ok(ago) = humantime::parse_duration(text) {
         let ago = chrono::Duration::from_std(ago).ok().and_then(|ago| Utc::now().checked_sub_signed(ago));
-        return ago.ok_or_else(|| "that is before all time".to_owned());
+        return ago.ok_or_else(|| "that is too long ago".to_owned());
     }
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Ok(time.to_utc());
@@ -143,7 +150,7 @@ fn since(text: &str) -> Result<DateTime<Utc>, String> {
         .or_else(clock)
         .and_then(|time| Local.from_local_datetime(&time).earliest())
         .map(|time| time.to_utc())
-        .ok_or_else(|| "write how long ago (2h, 3days), a date (2026-11-20) or a time (2026-11-20T08:30)".to_owned())
+        .ok_or_else(|| "expected how long ago (2h, 3days), a date (2026-11-20) or a time (2026-11-20T08:30)".to_owned())
 }
 
 const COLUMNS: [Column; 10] = [

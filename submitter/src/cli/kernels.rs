@@ -6,17 +6,25 @@ use serde_json::{Value, json};
 
 use super::{complaint::Complaint, exit::Exit, options::Format, output};
 
-/// List the catalog's kernels, or tell what one of them takes
+/// List the catalog's kernels, or show one in full
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// Tell about this kernel
+    /// Kernel to show
     kernel: Option<String>,
-    /// Print the kernel's CUDA C instead
+    /// Print the CUDA C of the kernel instead
     #[arg(long, requires = "kernel")]
     source: bool,
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet kernels
+  gpufleet kernels saxpy
+  gpufleet kernels saxpy --source > saxpy.cu";
 
 pub fn run(options: &Options) -> Result<Exit, Complaint> {
     let text = match (&options.kernel, options.output) {
@@ -34,10 +42,11 @@ pub fn run(options: &Options) -> Result<Exit, Complaint> {
 pub fn find(name: &str) -> Result<&'static Kernel, Complaint> {
     catalog().get(name).ok_or_else(|| {
         let hint = match catalog().closest(name) {
-            Some(closest) => format!("did you mean {closest}? `gpufleet kernels` lists all"),
-            None => "`gpufleet kernels` lists all; your own CUDA C goes with --source FILE --entry NAME".to_owned(),
+            Some(closest) => format!("did you mean {closest}? `gpufleet kernels` lists all kernels"),
+            None => "`gpufleet kernels` lists all kernels; submit your own CUDA C with --source FILE --entry NAME"
+                .to_owned(),
         };
-        Complaint::bad_input(format!("no kernel of the catalog is named {name:?}")).hint(hint)
+        Complaint::bad_input(format!("the catalog has no kernel {name:?}")).hint(hint)
     })
 }
 
@@ -49,11 +58,11 @@ fn list() -> String {
 fn describe(kernel: &Kernel) -> String {
     let mut text = format!("{}\n{}\n", kernel.signature(), kernel.summary);
     if !kernel.scalars.is_empty() {
-        text.push_str("\nScalars, given with --arg:\n");
+        text.push_str("\nScalars (--arg):\n");
         text.push_str(&indented(kernel.scalars.iter().map(|scalar| (scalar.to_string(), &scalar.description))));
     }
     let buffers: Vec<&BufferSpec> = kernel.buffers.iter().filter(|buffer| buffer.role != Role::Scratch).collect();
-    text.push_str("\nBuffers, in with --in or --inout, out with --out:\n");
+    text.push_str("\nBuffers (--in, --inout, --out):\n");
     text.push_str(&indented(buffers.iter().map(|buffer| (buffer.to_string(), &buffer.description))));
     text.push_str(&format!("\nExample:\n  {}\n", example(kernel)));
     text

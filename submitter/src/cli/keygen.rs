@@ -17,14 +17,13 @@ use super::{
     output,
 };
 
-/// Make a key pair for signing programs
+/// Create a key pair for signing programs
 ///
-/// Writes the private key to FILE, for its owner's eyes only, and the public key to FILE.pub. Jobs are signed with
-/// `gpufleet submit --sign-key FILE`; workers trust it with `gpufleet-worker run --trusted-key FILE.pub`.
+/// Writes the private key to FILE, which only its owner can read, and the public key to FILE.pub. Sign jobs with
+/// `gpufleet submit --sign-key FILE`. Workers trust the key if they run with `gpufleet-worker run --trusted-key FILE.pub`.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
 pub struct Options {
-    /// Where the private key goes; a file that is there is not overwritten
+    /// File for the private key; an existing file is never overwritten
     file: PathBuf,
 }
 
@@ -44,13 +43,13 @@ pub fn run(options: &Options) -> Result<Exit, Complaint> {
 pub fn read(path: &Path) -> Result<SigningKey, Complaint> {
     let text = files::read_text(path, Purpose::Key)?;
     SigningKey::from_pem(&text).map_err(|problem| {
-        Complaint::bad_input(format!("{}: {problem}", path.display())).hint("`gpufleet keygen FILE` makes one")
+        Complaint::bad_input(format!("{}: {problem}", path.display())).hint("create a key with `gpufleet keygen FILE`")
     })
 }
 
 /// Writes a file that was not there, or leaves none.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Complaint> {
-    let failed = |error: io::Error| Complaint::bad_input(format!("failed to write {}: {error}", path.display()));
+    let failed = |error: io::Error| files::unwritable(path, &error);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(|error| taking_back(path, failed(error)))
 }
@@ -59,7 +58,7 @@ fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Complaint> {
 fn taking_back(path: &Path, complaint: Complaint) -> Complaint {
     match fs::remove_file(path) {
         Ok(()) => complaint,
-        Err(error) => complaint.hint(format!("remove {} yourself: {error}", path.display())),
+        Err(error) => complaint.hint(format!("remove {} by hand, as that failed too: {error}", path.display())),
     }
 }
 

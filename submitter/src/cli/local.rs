@@ -10,46 +10,54 @@ use super::{
     connection, environment,
     exit::Exit,
     options::Format,
-    output,
+    output, spec,
     table::{self, Column},
     waiting,
 };
 
-/// Start, stop and look at a whole fleet on this machine
+/// Start, stop or inspect a whole fleet on this machine
 ///
-/// A private RabbitMQ and Postgres on free loopback ports, a folder for large arrays, the ledger and workers. While it runs, the other
-/// commands use it unless they are told otherwise.
+/// The fleet has its own RabbitMQ and Postgres on free loopback ports, a blob store, a ledger and workers. While it is running, the
+/// other commands use it by default.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
     action: Action,
-    /// Where it keeps its data and logs
+    /// Folder for the data and logs of the fleet [default: gpufleet/local in $XDG_STATE_HOME, ~/.local/state or, for root, /var/lib]
     #[arg(long, global = true, value_name = "FOLDER", env = environment::LOCAL_DIR, hide_env_values = true)]
     dir: Option<PathBuf>,
 }
 
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet local up
+  gpufleet local up --workers 2 --pool default --pool team-a --cuda emulated
+  gpufleet local down";
+
 #[derive(Debug, Subcommand)]
 enum Action {
-    /// Start what does not run yet; what runs goes on as it was started
+    /// Start everything that is not running yet; running processes stay as they are
     Up {
-        /// How many workers there shall be [default: as many as there were, at first 1]
-        #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=64))]
+        /// Number of workers, 1 to 64 [default: as many as last time, else 1]
+        #[arg(long, value_name = "COUNT", value_parser = spec::whole(1..=64))]
         workers: Option<u32>,
-        /// A pool that the workers serve. May be given several times [default: default]
+        /// Pool that the workers serve. Repeatable [default: default]
         #[arg(long)]
         pool: Vec<gpufleet::schema::PoolName>,
-        /// What the workers compute on: auto (a GPU where there is one, else the emulated device), system (the NVIDIA driver),
+        /// CUDA driver of the workers: auto (a GPU if there is one, else the emulated device), system (the NVIDIA driver),
         /// emulated, or the path of a CUDA driver library [default: auto]
         #[arg(long, value_name = "DRIVER")]
         cuda: Option<Cuda>,
-        /// What task queues are made of: quorum or classic. Whoever submits has to say the same [default: quorum]
+        /// Kind of the task queues: quorum or classic [default: quorum]
         #[arg(long, value_name = "KIND", env = environment::QUEUE_KIND)]
         queue_kind: Option<gpufleet::QueueKind>,
     },
-    /// Stop it; data and logs stay
+    /// Stop the fleet; data and logs stay
     Down,
-    /// Tell what runs
+    /// Show the processes of the fleet
     Status {
+        /// Output format
         #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
         output: Format,
     },
@@ -58,7 +66,7 @@ enum Action {
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     tokio::select! {
         exit = perform(options) => exit,
-        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; what runs by now goes on")
+        () = waiting::interrupt() => Err(Complaint::new(Exit::Interrupted, "interrupted; processes that were started keep running")
             .hint("`gpufleet local up` starts the rest, `gpufleet local down` stops everything")),
     }
 }
@@ -84,12 +92,12 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
             differences.iter().for_each(|difference| output::warn(difference));
             if !differences.is_empty() {
                 output::note(
-                    "what runs goes on as it was started; to start it anew: gpufleet local down, then up again",
+                    "running processes stay as they are; to change them: gpufleet local down, then gpufleet local up",
                 );
             }
             if connection::local_dir().ok().as_ref() != Some(&dir) {
                 output::note(&format!(
-                    "for the other commands to use it: export {}={}",
+                    "to use this fleet with the other commands: export {}={}",
                     environment::LOCAL_DIR,
                     status.dir.display()
                 ));
@@ -97,11 +105,11 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
         }
         Action::Down => {
             if gpufleet_local::status(&dir).map_err(complaint)?.state == FleetState::Down {
-                output::note(&format!("no fleet runs in {}", dir.display()));
+                output::note(&format!("no fleet is running in {}", dir.display()));
             }
             let forced = gpufleet_local::down(&dir, waiting::steps(false).as_ref()).await.map_err(complaint)?;
             for name in forced {
-                output::warn(&format!("{name} did not stop by itself and was killed"));
+                output::warn(&format!("{name} did not stop in time and was killed"));
             }
         }
         Action::Status { output: format } => {
@@ -119,7 +127,10 @@ fn complaint(error: LocalError) -> Complaint {
     let complaint = Complaint::new(exit(&error), format!("failed to {}", chain(&error)));
     match error {
         LocalError::Ended { .. } | LocalError::NotReady { .. } => {
-            complaint.hint("`gpufleet local status` shows what runs and where the logs lie")
+            complaint.hint("`gpufleet local status` lists the processes and their logs")
+        }
+        LocalError::File { .. } => {
+            complaint.hint("check that the fleet's folder can be written, or choose another with --dir")
         }
         _ => complaint,
     }
@@ -148,10 +159,10 @@ const fn exit(error: &LocalError) -> Exit {
 
 fn describe(status: &Status) -> String {
     let mut text = match status.state {
-        FleetState::Down => return format!("no fleet runs in {}\n", status.dir.display()),
-        FleetState::Up => format!("a fleet runs in {}\n", status.dir.display()),
+        FleetState::Down => return format!("no fleet is running in {}\n", status.dir.display()),
+        FleetState::Up => format!("a fleet is running in {}\n", status.dir.display()),
         FleetState::Degraded => {
-            format!("a fleet in {} runs in part; `gpufleet local up` mends it\n", status.dir.display())
+            format!("part of the fleet in {} is running; `gpufleet local up` starts the rest\n", status.dir.display())
         }
     };
     let columns = [

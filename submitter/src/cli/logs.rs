@@ -8,20 +8,20 @@ use super::{
     complaint::Complaint,
     exit::{self, Exit},
     options::LedgerOptions,
-    output, printed, show,
+    output, printed, show, spec,
 };
 
-/// Print what a job's kernels printed with printf
+/// Print the printf output of a job's kernels
 ///
-/// The text goes to standard output as it is. If an attempt printed nothing, or more than the 64 KiB that are kept,
-/// standard error says so.
+/// The text goes to standard output unchanged. A note on standard error says if an attempt printed nothing, or more than the 64 KiB
+/// that are kept.
 #[derive(Debug, Args)]
 #[command(after_long_help = exit::TABLE)]
 pub struct Options {
-    /// The job's id, or enough of its beginning
+    /// Id of the job; the beginning is enough if it is unique
     id: String,
-    /// The number of the attempt, as `gpufleet show` tells it [default: the one that decided the outcome, or the latest]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    /// Number of the attempt, as `gpufleet show` lists it [default: the one that decided the outcome, else the latest]
+    #[arg(long, value_name = "N", value_parser = spec::whole(1..=u32::MAX))]
     attempt: Option<u32>,
     #[command(flatten)]
     ledger: LedgerOptions,
@@ -61,7 +61,7 @@ fn nothing(detail: &JobDetail, attempt: &AttemptRow) -> String {
     let (number, job_id) = (attempt.attempt, detail.job.job_id);
     match attempt.state {
         AttemptState::Running => {
-            format!("attempt {number} of job {job_id} is recorded as running; what it printed is recorded when it ends")
+            format!("attempt {number} of job {job_id} is recorded as running; its output is recorded when it ends")
         }
         _ => format!("attempt {number} of job {job_id} printed nothing"),
     }
@@ -69,7 +69,11 @@ fn nothing(detail: &JobDetail, attempt: &AttemptRow) -> String {
 
 fn no_such_attempt(detail: &JobDetail, number: u32) -> Complaint {
     let known: Vec<String> = detail.attempts.iter().map(|attempt| attempt.attempt.to_string()).collect();
-    let hint = if known.is_empty() { "it has none yet".to_owned() } else { format!("it has {}", known.join(", ")) };
+    let hint = if known.is_empty() {
+        "the job has no attempts yet".to_owned()
+    } else {
+        format!("the job's attempts: {}", known.join(", "))
+    };
     Complaint::new(Exit::NotFound, format!("job {} has no attempt {number}", detail.job.job_id)).hint(hint)
 }
 
@@ -95,7 +99,7 @@ mod tests {
     #[test]
     fn the_attempt_that_decided_is_shown_unless_another_is_asked_for() {
         let detail = detail();
-        let note = Some("only the first 10 bytes were kept, 70 more were dropped".to_owned());
+        let note = Some("only the first 10 bytes were kept; 70 more were dropped".to_owned());
         assert_eq!(logs(&detail, None).unwrap(), Logs { text: "all of it\n", note });
         assert_eq!(logs(&detail, Some(1)).unwrap(), Logs { text: "half\n", note: None });
         let complaint = logs(&detail, Some(7)).unwrap_err();

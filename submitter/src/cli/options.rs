@@ -8,13 +8,21 @@ use super::{
 };
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-/// Submit GPU jobs from a machine without a GPU, and see what became of them.
+/// Run GPU jobs on a fleet of workers, from a machine without a GPU.
 #[derive(Debug, Parser)]
-#[command(name = "gpufleet", version, max_term_width = 100, after_long_help = format!("{}\n\n{}", environment::TABLE, exit::TABLE))]
+#[command(name = "gpufleet", version, max_term_width = 100)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", environment::TABLE, exit::TABLE))]
 pub struct Options {
     #[command(subcommand)]
     pub command: Command,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet local up                  # start a whole fleet on this machine
+  gpufleet submit saxpy --arg a=2.0 --in x=x.npy --inout y=y.npy --out y=result.npy
+  gpufleet history --state failed --since 2h
+  gpufleet show 01a20400             # the beginning of a job's id is enough";
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
@@ -25,7 +33,7 @@ pub enum Command {
     Logs(logs::Options),
     Workers(workers::Options),
     Dead(dead::Options),
-    /// Submit dead jobs again; the same as `gpufleet dead replay`
+    /// Submit dead-lettered jobs again; same as `gpufleet dead replay`
     Retry(dead::ReplayOptions),
     Blobs(blobs::Options),
     Kernels(kernels::Options),
@@ -38,7 +46,7 @@ pub enum Command {
 /// Where the broker is.
 #[derive(Debug, Args)]
 pub struct BrokerOptions {
-    /// The broker: amqp://USER:PASSWORD@HOST:5672/VHOST. Without it, the fleet of `gpufleet local up`
+    /// URL of the broker: amqp://USER:PASSWORD@HOST:5672/VHOST [default: the fleet of `gpufleet local up`]
     #[arg(long, value_name = "URL", env = environment::AMQP_URL, hide_env_values = true, help_heading = "Connection")]
     pub amqp_url: Option<Secret>,
 }
@@ -48,8 +56,8 @@ pub struct BrokerOptions {
 pub struct ProducerOptions {
     #[command(flatten)]
     pub broker: BrokerOptions,
-    /// Send jobs without the name of the broker's user. For a broker that knows the user by another name than the URL does, and
-    /// therefore refuses jobs that carry it; the ledger then does not know whose they are
+    /// Send jobs without the broker user's name. Use this if the broker knows the user by another name than the URL and rejects
+    /// the jobs for it. The ledger then records no user for them
     #[arg(long, env = environment::NO_USER_ID, help_heading = "Connection")]
     pub no_user_id: bool,
 }
@@ -57,8 +65,8 @@ pub struct ProducerOptions {
 /// Where arrays wait that are too large for a message.
 #[derive(Debug, Args)]
 pub struct BlobOptions {
-    /// The blob store: a folder that the workers see as well. Arrays from 1 MiB on wait there, both ways, and messages only name them.
-    /// Without it, the store of `gpufleet local up` where that is the fleet
+    /// Folder of the blob store, which the workers must share. Inputs and outputs of 1 MiB or more go through it; messages carry
+    /// only their digests [default: the store of `gpufleet local up` if that fleet is used, else none]
     #[arg(long, value_name = "FOLDER", env = environment::BLOBS, help_heading = "Connection")]
     pub blobs: Option<PathBuf>,
 }
@@ -66,7 +74,7 @@ pub struct BlobOptions {
 /// Where the ledger's database is.
 #[derive(Debug, Args)]
 pub struct LedgerOptions {
-    /// The ledger's database: postgres://USER:PASSWORD@HOST:5432/DATABASE. Without it, the fleet of `gpufleet local up`
+    /// URL of the ledger's database: postgres://USER:PASSWORD@HOST:5432/DATABASE [default: the fleet of `gpufleet local up`]
     #[arg(long, value_name = "URL", env = environment::DATABASE_URL, hide_env_values = true, help_heading = "Connection")]
     pub database_url: Option<Secret>,
 }
@@ -74,9 +82,9 @@ pub struct LedgerOptions {
 /// How data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
-    /// For people
+    /// Text for people
     Table,
-    /// For programs
+    /// JSON for programs
     Json,
 }
 

@@ -17,25 +17,31 @@ use gpufleet::schema::{
 
 use super::{complaint::Complaint, exit::Exit, output};
 
-/// Print the rabbitmqctl commands that give a broker user what a role needs, and no more
+/// Print the rabbitmqctl commands that grant a broker user exactly what a role needs
 ///
-/// Changes nothing itself. The user has to exist: rabbitmqctl add_user NAME. The commands replace all permissions that the user has in
-/// the vhost; for a user with two roles, name both.
+/// The command itself changes nothing. The user must exist (rabbitmqctl add_user NAME). The printed commands replace all permissions of
+/// the user in the vhost; for a user with two roles, give both.
 #[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
 pub struct Options {
-    /// What the user does; several roles make one user
+    /// Role of the user. Repeatable, for a user with several roles
     #[arg(long, value_enum, value_name = "ROLE", required = true)]
     role: Vec<Role>,
-    /// A pool that a producer submits to, or a worker serves. An operator without one may replay dead-lettered jobs into any pool
+    /// Pool that a producer submits to or a worker serves. Repeatable. An operator without a pool may replay dead-lettered jobs into any pool
     #[arg(long, value_name = "POOL")]
     pool: Vec<PoolName>,
-    /// The broker's user; gpufleet-ROLE unless given
+    /// Name of the broker user [default: gpufleet-ROLE]
     #[arg(long, value_name = "NAME")]
     user: Option<String>,
-    /// The broker's vhost
+    /// Vhost of the broker
     #[arg(long, value_name = "VHOST", default_value = "/")]
     vhost: String,
 }
+
+const EXAMPLES: &str = "\
+Examples:
+  gpufleet permissions --role producer --pool team-a --user anna
+  gpufleet permissions --role worker --pool default --pool team-a";
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 enum Role {
@@ -86,7 +92,7 @@ fn commands(options: &Options) -> Result<String, Complaint> {
     let user = options.user.clone().unwrap_or_else(|| format!("gpufleet-{}", names.join("-")));
     // A line that a shell reads as a comment must not end within a name.
     if [&user, &options.vhost].iter().any(|name| name.contains(char::is_control)) {
-        return Err(Complaint::usage("names of users and vhosts can't contain control characters"));
+        return Err(Complaint::usage("the name of a user or vhost can't contain control characters"));
     }
     let mut rights = Rights::default();
     for role in &roles {
@@ -123,11 +129,9 @@ impl Role {
                              It may reply to any client."
                     .to_owned()
             }
-            Self::Recorder => {
-                "The recorder reads all events, and keeps those that it can't record in the dead queue.".to_owned()
-            }
+            Self::Recorder => "The recorder reads all events, and dead-letters those that it can't record.".to_owned(),
             Self::Operator => {
-                "An operator cancels any job, drains workers, and lists, replays and drops dead-lettered jobs."
+                "An operator cancels any job, drains workers, and lists, replays and discards dead-lettered jobs."
                     .to_owned()
             }
         }
@@ -156,8 +160,8 @@ impl Rights {
     fn add_producer(&mut self, pools: &str, user: &str) -> Result<(), Complaint> {
         // As a fresh client name has it.
         if !ClientName::fresh(user).as_str().starts_with(&format!("{user}-")) {
-            return Err(Complaint::usage(format!("user {user:?} can't be confined to client names of its own")).hint(
-                "give a producer a user name of at most 83 letters, digits, '-' and '_': the names of its clients begin with it",
+            return Err(Complaint::usage(format!("the name {user:?} can't be the prefix of a producer's client names")).hint(
+                "use at most 83 letters, digits, '-' and '_'; the permissions of a producer cover the clients whose names begin with its own",
             ));
         }
         let client = format!("{user}-{CLIENT_WORD}");
@@ -217,10 +221,8 @@ impl Rights {
 fn some(pools: &[PoolName], role: Role) -> Result<String, Complaint> {
     let names: Vec<&str> = pools.iter().map(PoolName::as_str).collect();
     match names.as_slice() {
-        [] => {
-            Err(Complaint::usage(format!("a {} needs a pool", role.name()))
-                .hint("give --pool, several times for several"))
-        }
+        [] => Err(Complaint::usage(format!("a {} needs at least one pool", role.name()))
+            .hint("add --pool POOL; it is repeatable")),
         [only] => Ok((*only).to_owned()),
         many => Ok(format!("({})", many.join("|"))),
     }
@@ -307,7 +309,7 @@ mod tests {
     #[test]
     fn what_can_not_be_confined_is_refused_and_quotes_survive_a_shell() {
         let no_pool = printed(&[Role::Producer], &[], None).unwrap_err();
-        assert_eq!((no_pool.exit, no_pool.message.as_str()), (Exit::Usage, "a producer needs a pool"));
+        assert_eq!((no_pool.exit, no_pool.message.as_str()), (Exit::Usage, "a producer needs at least one pool"));
         let stranger = printed(&[Role::Producer], &["a"], Some("anna@example.org")).unwrap_err();
         assert_eq!(stranger.exit, Exit::Usage);
         assert_eq!(printed(&[Role::Operator], &[], Some("o\nreboot")).unwrap_err().exit, Exit::Usage);

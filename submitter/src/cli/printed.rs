@@ -21,17 +21,14 @@ pub fn beginning(printed: &PrintfOutput, rest: &str) -> String {
     if shown == printed.text.len() {
         return whole(printed);
     }
-    format!(
-        "printed by its kernels:\n{}  (this is the beginning; `{rest}` prints all)\n",
-        barred(&printed.text[..shown])
-    )
+    format!("printed by its kernels:\n{}  (shortened; `{rest}` prints all of it)\n", barred(&printed.text[..shown]))
 }
 
 /// What is said of a text that is not whole.
 pub fn missing(printed: &PrintfOutput) -> Option<String> {
     let PrintfOutput { text, dropped_bytes } = printed;
     (*dropped_bytes > 0)
-        .then(|| format!("only the first {} bytes were kept, {dropped_bytes} more were dropped", text.len()))
+        .then(|| format!("only the first {} bytes were kept; {dropped_bytes} more were dropped", text.len()))
 }
 
 fn barred(text: &str) -> String {
@@ -51,7 +48,7 @@ mod tests {
         assert_eq!(whole(&printed("x=1\n\ny=2", 0)), "printed by its kernels:\n  | x=1\n  |\n  | y=2\n");
         assert_eq!(
             whole(&printed("x=1\n", 9)),
-            "printed by its kernels:\n  | x=1\n  (only the first 4 bytes were kept, 9 more were dropped)\n"
+            "printed by its kernels:\n  | x=1\n  (only the first 4 bytes were kept; 9 more were dropped)\n"
         );
     }
 
@@ -62,7 +59,7 @@ mod tests {
         assert_eq!(beginning(&printed(&lines, 3), rest), whole(&printed(&lines, 3)));
         let more = beginning(&printed(&(lines + "line\n"), 3), rest);
         assert_eq!(more.matches("| line").count(), LINES_MAX);
-        assert!(more.ends_with("  (this is the beginning; `gpufleet logs 0199` prints all)\n"), "{more}");
+        assert!(more.ends_with("  (shortened; `gpufleet logs 0199` prints all of it)\n"), "{more}");
         let wide = beginning(&printed(&"ä".repeat(BYTES_MAX), 0), rest);
         assert!(wide.len() < BYTES_MAX + 200 && wide.contains("prints all"), "{wide}");
     }

@@ -15,12 +15,13 @@ use super::{
     waiting::Spinner,
 };
 
-/// Tell everything about a job: its attempts, timings and failure
+/// Show a job with its attempts, timings and failure
 #[derive(Debug, Args)]
 #[command(after_long_help = json::SHOW)]
 pub struct Options {
-    /// The job's id, or enough of its beginning
+    /// Id of the job; the beginning is enough if it is unique
     id: String,
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
@@ -29,7 +30,7 @@ pub struct Options {
 
 /// Cells of the longest bar.
 const BAR_WIDTH: u64 = 40;
-const UNHEARD_AT_LENGTH: &str = "unknown: it was running, and its worker is not heard of any more";
+const UNHEARD_AT_LENGTH: &str = "unknown: its worker fell silent or left while the job was running";
 /// What stands before a bar.
 const BAR_INDENT: usize = 35;
 
@@ -61,18 +62,18 @@ fn missing(id: &str) -> Complaint {
     let looks_right = !id.is_empty() && id.chars().all(|c| c.is_ascii_hexdigit() || c == '-');
     let complaint = Complaint::new(Exit::NotFound, format!("the ledger has no job {id:?}"));
     if looks_right {
-        complaint.hint("a job that was just submitted appears within a second; `gpufleet history` lists the latest")
+        complaint.hint("a new job appears within a second; `gpufleet history` lists the latest jobs")
     } else {
-        complaint.hint("a job's id looks like 01990f3e-5c1a-7b6e-9d8f-0a1b2c3d4e5f; `gpufleet history` lists them")
+        complaint.hint("an id looks like 01990f3e-5c1a-7b6e-9d8f-0a1b2c3d4e5f; `gpufleet history` lists the jobs")
     }
 }
 
 /// Several jobs have ids that begin like this.
 pub(super) fn ambiguous(id: &str, jobs: &[JobId]) -> Complaint {
     let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
-    Complaint::new(Exit::NotFound, format!("several jobs begin with {id:?}, such as"))
+    Complaint::new(Exit::NotFound, format!("the id {id:?} is ambiguous; several jobs begin with it, such as"))
         .detail(jobs.join("\n"))
-        .hint("give more of the id")
+        .hint("give more characters of the id")
 }
 
 fn describe(detail: &JobDetail, width: Option<usize>) -> String {
@@ -129,7 +130,7 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
         text.push_str(&describe_failure(failure));
     }
     if let Some(at) = attempt.retry_at {
-        let due = if is_open { "due again at" } else { "was due again at" };
+        let due = if is_open { "retry due at" } else { "retry was due at" };
         text.push_str(&format!("  {due} {} UTC\n", at.format("%F %T")));
     }
     if let Some(timings) = &attempt.timings {
@@ -268,8 +269,8 @@ pub(super) mod tests {
         job.state = JobState::Queued;
         let open = JobDetail { job, attempts: vec![lost.clone(), AttemptRow { attempt: 3, ..lost }] };
         let told = describe(&open, None);
-        let due: Vec<&str> = told.lines().filter(|line| line.contains("due again at")).collect();
-        assert_eq!(due, ["  was due again at 2023-11-14 22:13:25 UTC", "  due again at 2023-11-14 22:13:25 UTC"]);
+        let due: Vec<&str> = told.lines().filter(|line| line.contains("due at")).collect();
+        assert_eq!(due, ["  retry was due at 2023-11-14 22:13:25 UTC", "  retry due at 2023-11-14 22:13:25 UTC"]);
     }
 
     #[test]
@@ -290,6 +291,6 @@ pub(super) mod tests {
     #[test]
     fn an_id_that_can_not_be_one_is_told_how_ids_look() {
         assert!(missing("saxpy").hint.unwrap().contains("looks like"));
-        assert!(missing("0199").hint.unwrap().contains("just submitted"));
+        assert!(missing("0199").hint.unwrap().contains("within a second"));
     }
 }

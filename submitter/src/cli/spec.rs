@@ -3,7 +3,7 @@
 //! Everything here parses text to data and knows neither files nor jobs. Each `FromStr` is what clap calls, so its error
 //! is the whole message that a person sees: it says which form was expected.
 
-use std::{path::PathBuf, str::FromStr};
+use std::{ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use gpufleet::schema::{Arg, Block, Dtype, Number, bounds::TIME_LIMIT_MS_MAX};
 
@@ -82,7 +82,7 @@ fn fail<T>(problem: impl Into<String>) -> Result<T, SpecError> {
 fn name_and_rest<'a>(text: &'a str, form: &str) -> Result<(&'a str, &'a str), SpecError> {
     match text.split_once('=') {
         Some((name, rest)) if !name.trim().is_empty() && !rest.trim().is_empty() => Ok((name.trim(), rest.trim())),
-        _ => fail(format!("write {form}")),
+        _ => fail(format!("expected {form}")),
     }
 }
 
@@ -90,7 +90,7 @@ impl FromStr for Form {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let expected = "write a dtype and a shape, such as f32[480,640]";
+        let expected = "expected a dtype and a shape, such as f32[480,640]";
         let Some((dtype, extents)) = text.trim().strip_suffix(']').and_then(|text| text.split_once('[')) else {
             return fail(expected);
         };
@@ -100,9 +100,9 @@ impl FromStr for Form {
             return Ok(Self { dtype, shape: Vec::new() });
         }
         let shape = extents.split(',').map(|extent| match extent.trim().parse::<u64>() {
-            Ok(0) => fail("an extent of the shape is zero"),
+            Ok(0) => fail(format!("an extent is zero; {expected}")),
             Ok(extent) => Ok(extent),
-            Err(_) => fail(format!("{:?} is not an extent; {expected}", extent.trim())),
+            Err(_) => fail(format!("{:?} is not a whole number; {expected}", extent.trim())),
         });
         Ok(Self { dtype, shape: shape.collect::<Result<_, _>>()? })
     }
@@ -134,7 +134,7 @@ fn array(text: &str, expected: &str) -> Result<ArraySpec, SpecError> {
         None => (text, None),
     };
     if path.is_empty() {
-        return fail(format!("the file's name is missing; write {expected}"));
+        return fail(format!("the file name is missing; expected {expected}"));
     }
     Ok(ArraySpec { path: path.into(), form })
 }
@@ -155,7 +155,7 @@ impl FromStr for FillSpec {
         let expected = "NAME=f32[1024]:1.5";
         let (name, rest) = name_and_rest(text, expected)?;
         let Some((form, value)) = rest.rsplit_once(':') else {
-            return fail(format!("the value is missing; write {expected}"));
+            return fail(format!("the value is missing; expected {expected}"));
         };
         let form: Form = form.parse()?;
         let value = number(value)?;
@@ -186,14 +186,14 @@ impl<T: FromStr + Default + PartialEq> FromStr for Extents<T> {
     type Err = SpecError;
 
     fn from_str(text: &str) -> Result<Self, SpecError> {
-        let expected = "write one to three positive numbers, x first, such as 640,480";
+        let expected = "expected one to three positive whole numbers in the order x,y,z, such as 640,480";
         let extents = text.split(',').map(|extent| match extent.trim().parse::<T>() {
             Ok(extent) if extent == T::default() => fail(format!("an extent is zero; {expected}")),
             Ok(extent) => Ok(extent),
-            Err(_) => fail(format!("{:?} is not a positive number; {expected}", extent.trim())),
+            Err(_) => fail(format!("{:?} is not a whole number; {expected}", extent.trim())),
         });
         let extents = extents.collect::<Result<Vec<T>, _>>()?;
-        if extents.len() > 3 { fail(format!("{} dimensions; {expected}", extents.len())) } else { Ok(Self(extents)) }
+        if extents.len() > 3 { fail(format!("{} numbers given; {expected}", extents.len())) } else { Ok(Self(extents)) }
     }
 }
 
@@ -221,8 +221,8 @@ impl FromStr for ArgsSpec {
 
 fn arg(text: &str) -> Result<Arg, SpecError> {
     let text = text.trim();
-    let expected = "write buffers by name (or NAME@ELEMENT), scalars as NAME:DTYPE=VALUE and structures as NAME:bytes=HEX@ALIGNMENT, such as \
-                    x,y@16,n:u32=1000";
+    let expected = "expected NAME or NAME@ELEMENT for a buffer, NAME:DTYPE=VALUE for a scalar, NAME:bytes=HEX@ALIGNMENT for a struct, \
+                    such as x,y@16,n:u32=1000";
     match (text.split_once('='), text.contains(':')) {
         (None, false) if !text.is_empty() => buffer(text),
         (Some((scalar, value)), true) => {
@@ -236,7 +236,7 @@ fn arg(text: &str) -> Result<Arg, SpecError> {
             Ok(Arg::Scalar(dtype, value))
         }
         (Some(_), false) => fail(format!("{text:?} has no dtype; {expected}")),
-        _ => fail(format!("{text:?} is no argument; {expected}")),
+        _ => fail(format!("{text:?} is not a parameter; {expected}")),
     }
 }
 
@@ -245,7 +245,7 @@ fn buffer(text: &str) -> Result<Arg, SpecError> {
     match element.parse() {
         Ok(0) => Ok(Arg::Buffer(name.to_owned())),
         Ok(offset) => Ok(Arg::BufferAt { name: name.to_owned(), offset }),
-        Err(_) => fail(format!("{text:?}: {element:?} is not the number of an element")),
+        Err(_) => fail(format!("{text:?}: {element:?} is not an element number; expected NAME@ELEMENT, such as x@16")),
     }
 }
 
@@ -263,9 +263,9 @@ fn structure(text: &str) -> Option<Arg> {
 
 fn number(text: &str) -> Result<Number, SpecError> {
     match text.parse::<Number>() {
-        // Who means infinity writes it; 1e400 is a slip of the pen.
+        // Infinity has to be written as such: 1e400 is a typing error.
         Ok(Number::Float(value)) if value.is_infinite() && !text.to_ascii_lowercase().contains("inf") => {
-            Err(SpecError(format!("{text} is beyond all numbers; write inf if that is meant")))
+            Err(SpecError(format!("{text} is too large for any dtype; for infinity, write inf")))
         }
         Ok(number) => Ok(number),
         Err(problem) => Err(SpecError(problem.to_string())),
@@ -276,12 +276,23 @@ fn fits(number: Number, dtype: Dtype) -> Result<(), SpecError> {
     number.write(dtype, &mut Vec::with_capacity(8)).map_err(|problem| SpecError(problem.to_string()))
 }
 
+/// A whole number within bounds.
+pub fn whole(range: RangeInclusive<u32>) -> impl Fn(&str) -> Result<u32, String> + Clone + Send + Sync + 'static {
+    move |text| {
+        text.parse().ok().filter(|number| range.contains(number)).ok_or_else(|| match (range.start(), range.end()) {
+            (least, &u32::MAX) => format!("expected a whole number, at least {least}"),
+            (least, most) => format!("expected a whole number from {least} to {most}"),
+        })
+    }
+}
+
 /// A duration with its unit, above zero.
 pub fn duration(text: &str) -> Result<std::time::Duration, String> {
     match humantime::parse_duration(text) {
-        Ok(duration) if duration.is_zero() => Err("it must be longer than nothing".to_owned()),
+        Ok(duration) if duration.is_zero() => Err("the duration must be longer than zero".to_owned()),
         Ok(duration) => Ok(duration),
-        Err(problem) => Err(format!("{problem}; write a number with its unit, such as 30s, 10m or 2h")),
+        Err(humantime::DurationError::NumberOverflow) => Err("the duration is too long".to_owned()),
+        Err(_) => Err("expected a number with a unit, such as 30s, 10m or 2h".to_owned()),
     }
 }
 
@@ -289,7 +300,7 @@ pub fn duration(text: &str) -> Result<std::time::Duration, String> {
 pub fn time_limit(text: &str) -> Result<std::time::Duration, String> {
     let limit = duration(text)?;
     if limit.as_millis() > u128::from(TIME_LIMIT_MS_MAX) {
-        return Err("at most 7days are possible".to_owned());
+        return Err("the longest possible time limit is 7days".to_owned());
     }
     Ok(limit)
 }

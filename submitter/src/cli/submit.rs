@@ -30,7 +30,7 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
     }
     let connecting = connection::producer(&options.producer, builder);
     let fleet = tokio::select! {
-        fleet = Spinner::new("connecting").around(connecting) => fleet?,
+        fleet = Spinner::new("connecting to the broker").around(connecting) => fleet?,
         () = waiting::interrupt() => return Err(interrupted_before()),
     };
     let exit = submit(&fleet, plan, &options).await;
@@ -48,7 +48,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Co
     let pool = plan.pool.clone();
     let confirmed = confirmed(fleet, plan.job.clone());
     let mut handle = tokio::select! {
-        handle = Spinner::new("submitting").around(confirmed) => handle.map_err(|error| refused(&error, &plan))?,
+        handle = Spinner::new("submitting the job").around(confirmed) => handle.map_err(|error| refused(&error, &plan))?,
         () = waiting::interrupt() => return Err(interrupted_before()),
     };
     if options.detach {
@@ -62,7 +62,7 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Co
         () = waiting::interrupt() => {
             report::unfinished(id, options.output)?;
             output::note(&format!(
-                "detached: job {id} goes on, but its outputs are lost\nto see how it ended: gpufleet show {id}"
+                "interrupted: job {id} keeps running, but its outputs will be discarded\nto see how it ends: gpufleet show {id}"
             ));
             Ok(Exit::Interrupted)
         }
@@ -77,7 +77,7 @@ async fn confirmed(fleet: &Fleet, job: Job) -> Result<JobHandle, SubmitError> {
         trouble = fleet.held_up() => {
             // The spinner comes back on a line of its own.
             output::redraw("");
-            output::warn(&format!("{trouble}; the job waits for it"));
+            output::warn(&format!("{trouble}; the job is sent as soon as the broker accepts it"));
         }
     }
     submitting.await
@@ -112,10 +112,10 @@ async fn warn_if_nobody_serves(fleet: &Fleet, pool: &PoolName) {
     if let Ok(PoolDepth { consumers: 0, messages }) = fleet.pool_depth(pool).await {
         let others = match messages {
             0 | 1 => String::new(),
-            many => format!(" among {many} messages"),
+            many => format!(" with {many} messages in all"),
         };
         output::warn(&format!(
-            "no worker serves pool {pool} at the moment; the job waits in its queue{others}. To start one: gpufleet-worker run --pool {pool}"
+            "no worker serves pool {pool} at the moment; the job waits in its queue{others}. To start a worker: gpufleet-worker run --pool {pool}"
         ));
     }
 }
@@ -134,18 +134,21 @@ fn conclude(outcome: Result<JobResult, JobError>, plan: &Plan, options: &Options
             let id = error.job_id();
             report::unfinished(id, options.output)?;
             Err(Complaint::new(Exit::DeadlinePassed, error.to_string()).hint(format!(
-                "the job goes on, but its outputs are lost; `gpufleet show {id}` tells how it ended. To receive outputs, submit again with a longer --timeout"
+                "the job keeps running, but its outputs will be discarded; `gpufleet show {id}` shows how it ends. To get the outputs, submit again with a longer --timeout"
             )))
         }
-        Err(error @ JobError::Closed { job_id }) => Err(Complaint::new(Exit::Broker, error.to_string())
-            .hint(format!("the job goes on, but its outputs are lost; `gpufleet show {job_id}` tells how it ended"))),
-        Err(error @ JobError::BadReply { .. }) => Err(Complaint::new(Exit::FleetFailed, error.to_string())
-            .hint("worker and command may be of different versions, or use different blob stores (--blobs)")),
+        Err(error @ JobError::Closed { job_id }) => Err(Complaint::new(Exit::Broker, error.to_string()).hint(format!(
+            "the job keeps running, but its outputs will be discarded; `gpufleet show {job_id}` shows how it ends"
+        ))),
+        Err(error @ JobError::BadReply { .. }) => Err(Complaint::new(Exit::FleetFailed, error.to_string()).hint(
+            "check that the worker and this command have the same version and use the same blob store (--blobs)",
+        )),
     }
 }
 
 fn interrupted_before() -> Complaint {
-    Complaint::new(Exit::Interrupted, "interrupted before the broker confirmed the job").hint("it may run or not")
+    Complaint::new(Exit::Interrupted, "interrupted before the broker confirmed the job")
+        .hint("the job may still run; if it does, `gpufleet history` lists it")
 }
 
 fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
@@ -158,13 +161,13 @@ fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
         }
         SubmitError::Encode { .. } | SubmitError::AlreadySubmitted { .. } => told(Exit::Internal),
         SubmitError::NoQueue { pool, .. } => told(Exit::Broker).hint(format!(
-            "check the pool's name (`gpufleet workers` lists the pools that are served), or start a worker: gpufleet-worker run --pool {pool}"
+            "check the pool's name (`gpufleet workers` lists the pools in service), or start a worker: gpufleet-worker run --pool {pool}"
         )),
         SubmitError::Refused { .. } => {
-            told(Exit::Broker).hint("wait until the workers have caught up, then submit again")
+            told(Exit::Broker).hint("wait for the workers to catch up, then submit again")
         }
         SubmitError::Unknown { job_id, .. } => told(Exit::Broker)
-            .hint(format!("`gpufleet show {job_id}` tells whether it did; a kernel job may safely run twice")),
+            .hint(format!("`gpufleet show {job_id}` shows whether it arrived; if not, submit it again (a job may safely run twice)")),
         SubmitError::Declare(problem) => connection::declare_complaint(problem),
         SubmitError::Publish(_) => connection::publish_complaint(&chain(error)),
     }

@@ -20,7 +20,7 @@ use super::{
     waiting::{self, Spinner},
 };
 
-/// List the workers that have reported, or make one leave
+/// List workers and their devices, or drain a worker
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true, after_long_help = json::WORKERS)]
 pub struct Options {
@@ -32,15 +32,16 @@ pub struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Tell a worker to take no more jobs, finish what runs, and leave
+    /// Make a worker finish its running jobs, take no more, and exit
     Drain(DrainOptions),
 }
 
 #[derive(Debug, Args)]
 struct ListOptions {
-    /// Also workers that have left, or were not heard of for three days
+    /// Include workers that have left or have been silent for three days
     #[arg(long)]
     all: bool,
+    /// Output format
     #[arg(short, long, value_enum, default_value_t = Format::Table, value_name = "FORMAT")]
     output: Format,
     #[command(flatten)]
@@ -49,7 +50,7 @@ struct ListOptions {
 
 #[derive(Debug, Args)]
 struct DrainOptions {
-    /// The worker's name, as the list shows it
+    /// Name of the worker, as `gpufleet workers` lists it
     name: WorkerName,
     #[command(flatten)]
     broker: BrokerOptions,
@@ -102,13 +103,13 @@ async fn list(options: &ListOptions) -> Result<Exit, Complaint> {
             output::note(if options.all {
                 "no worker has ever reported"
             } else {
-                "no workers; --all lists those that have left, too"
+                "no workers; --all includes those that have left"
             });
         }
         Format::Table => output::emit(&table(&listed, now, output::stdout_width()))?,
     }
     if listed.len() >= WorkerFilter::LIMIT_MAX as usize {
-        output::note(&format!("there may be more: these are the {} that were heard of last", listed.len()));
+        output::note(&format!("there may be more; these are the {} most recently heard from", listed.len()));
     }
     Ok(Exit::Success)
 }
@@ -119,21 +120,23 @@ async fn drain(options: &DrainOptions) -> Result<Exit, Complaint> {
         let known = look_up(options).await;
         if known == Known::Never {
             return Err(Complaint::new(Exit::NotFound, format!("no worker {:?} has ever reported", name.as_str()))
-                .hint("`gpufleet workers` lists them; one that has just started is there within a second"));
+                .hint("`gpufleet workers` lists the workers; a new one appears within a second"));
         }
         connection::order(&options.broker, async |fleet| fleet.drain_worker(name.clone(), connection::caller()).await)
             .await?;
         Ok(known)
     };
     let known = tokio::select! {
-        done = Spinner::new("telling the worker").around(work) => done?,
+        done = Spinner::new("asking the worker to drain").around(work) => done?,
         () = waiting::interrupt() => {
-            return Err(Complaint::new(Exit::Interrupted, "interrupted: it is open whether the worker was told"));
+            return Err(Complaint::new(Exit::Interrupted, "interrupted before the broker confirmed; the worker may or may not drain"));
         }
     };
     let rest = match known {
-        Known::HasLeft => ", though it has left, as far as the ledger knows",
-        Known::Unasked => ", if there is one; `gpufleet workers --all` shows when it has left",
+        Known::HasLeft => ", but according to the ledger it has left",
+        Known::Unasked => {
+            "; the ledger could not confirm that it exists. `gpufleet workers --all` shows when it has left"
+        }
         Known::Serves | Known::Never => "; `gpufleet workers --all` shows when it has left",
     };
     output::emit(&format!("asked worker {name} to drain{rest}\n"))?;
@@ -177,7 +180,8 @@ fn state(worker: &WorkerRow) -> State {
 
 /// Beside what nobody measures.
 const ESTIMATED: char = '*';
-const ESTIMATED_MEANS: &str = "\n* this worker's jobs alone: what they asked for, how long one was on the device\n";
+const ESTIMATED_MEANS: &str =
+    "\n* estimated from this worker's own jobs: the memory they requested, the time they used the device\n";
 /// What the ledger calls a use of which the worker itself told.
 const BY_WORKER: &str = "worker";
 /// From DEVICE to POWER.

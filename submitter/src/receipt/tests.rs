@@ -124,8 +124,8 @@ async fn what_can_not_be_read_is_told_and_read_again_once_it_is_there() {
     assert_eq!(
         scene.problem().await,
         format!(
-            "output \"y\": failed to find {digest} in the blob store {folder}; see that client and workers use the same folder, \
-             and that nobody removes what is new in it"
+            "output \"y\": failed to find {digest} in the blob store {folder}; check that client and workers use the same \
+             folder, and that no clean-up deletes new blobs"
         )
     );
     let file = scene.file(&Y);
@@ -134,7 +134,7 @@ async fn what_can_not_be_read_is_told_and_read_again_once_it_is_there() {
         scene.problem().await,
         format!(
             "output \"y\": failed to use {digest}: the blob store {folder} has something else under its name; storing the array \
-             again mends it; submit the job again for that"
+             again mends it; submit the job again"
         )
     );
     std::fs::write(&file, [1, 2, 3, 5]).unwrap();
@@ -159,7 +159,7 @@ async fn sizes_beyond_the_bound_are_refused_before_anything_is_read() {
     let refused = [
         (
             vec![stored("y", vec![u64::MAX, 2], &Y)],
-            "output \"y\": [18446744073709551615, 2] of u8 is larger than any memory",
+            "output \"y\": u8[18446744073709551615, 2] is larger than any memory",
         ),
         (
             vec![stored("y", vec![most + 1], &Y)],

@@ -97,5 +97,5 @@ async fn a_folder_that_is_no_store_is_bad_input() {
 #[test]
 fn how_much_went_and_stays_is_told() {
     let pruned = Pruned { removed: 1, removed_bytes: 1 << 20, left: 0, left_bytes: 0 };
-    assert_eq!(describe(&pruned), "1 blob (1.00 MiB) removed, 0 blobs (0 B) left\n");
+    assert_eq!(describe(&pruned), "1 blob (1.00 MiB) deleted, 0 blobs (0 B) left\n");
 }

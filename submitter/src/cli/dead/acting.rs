@@ -24,16 +24,18 @@ pub async fn replay(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, 
             let new: Vec<String> = jobs.iter().map(ToString::to_string).collect();
             told(&format!("{name}  ->  {}\n", new.join(" ")))
         }
-        Replayed::AsItWas => told(&format!("{name}  ->  sent again as it was\n")),
+        Replayed::AsItWas => told(&format!("{name}  ->  sent again unchanged\n")),
         Replayed::Before => {
-            output::note(&format!("{name} lay there more than once, and is submitted once"));
+            output::note(&format!("{name} was in the queue more than once; it was submitted once"));
             Ok(Ok(()))
         }
     })
     .await?;
     if tally.passed_over > 0 {
         let count = tally.passed_over;
-        output::note(&format!("letters that are no tasks stay ({count}); `gpufleet dead drop` throws them away"));
+        output::note(&format!(
+            "messages that are not tasks stay in the queue ({count}); `gpufleet dead drop` discards them"
+        ));
     }
     tally.exit("submitted again")
 }
@@ -95,7 +97,7 @@ impl Tally {
     fn tell_the_end(&mut self, dead: &DeadBox) {
         let unseen = dead.unseen();
         if unseen > 0 {
-            let why = format!("{unseen} letters were not tried: too many failed before");
+            let why = format!("{unseen} messages were not tried because too many others failed");
             self.fail(Complaint::new(Exit::BadInput, why));
         } else if self.done + self.passed_over + self.failures.len() == 0 {
             output::note(none(dead));
@@ -106,7 +108,7 @@ impl Tally {
     fn exit(&self, what: &str) -> Result<Exit, Complaint> {
         let Some(first) = self.failures.first() else { return Ok(Exit::Success) };
         let (failed, all) = (self.failures.len(), self.failures.len() + self.done);
-        Err(Complaint::new(*first, format!("{failed} of {all} letters were not {what}, and are still there")))
+        Err(Complaint::new(*first, format!("{failed} of {all} messages were not {what} and stay in the queue")))
     }
 }
 
@@ -134,7 +136,7 @@ mod tests {
         let told = tally.exit("dropped").unwrap_err();
         assert_eq!(
             (told.exit, told.message.as_str()),
-            (Exit::BadInput, "2 of 5 letters were not dropped, and are still there")
+            (Exit::BadInput, "2 of 5 messages were not dropped and stay in the queue")
         );
     }
 }

@@ -25,7 +25,7 @@ pub struct Wanted {
 pub fn id(text: &str) -> Result<String, String> {
     let text = text.trim();
     if folded(text).is_empty() {
-        return Err("give an id as `gpufleet dead list` shows it, or enough of its beginning".to_owned());
+        return Err("expected an id as `gpufleet dead list` shows it, or the beginning of one".to_owned());
     }
     Ok(text.to_owned())
 }
@@ -63,19 +63,23 @@ impl Wanted {
         let typed = &self.typed;
         let not_found = |message: String| Complaint::new(Exit::NotFound, message);
         match (self.whole.as_slice(), self.beginning.as_slice()) {
-            ([], []) if typed.len() < BEGINNING_MIN => {
-                Err(not_found(format!("none of the dead is {typed:?}, and as the beginning of an id it is too short"))
-                    .hint(format!("give at least {BEGINNING_MIN} characters; `gpufleet dead list` lists the dead")))
+            ([], []) if typed.len() < BEGINNING_MIN => Err(not_found(format!(
+                "no dead-lettered message has the id {typed:?}, which is too short for the beginning of an id"
+            ))
+            .hint(format!("give at least {BEGINNING_MIN} characters; `gpufleet dead list` lists the messages"))),
+            ([], []) if unseen > 0 => {
+                Err(not_found(format!("none of the oldest dead-lettered messages has the id {typed:?}"))
+                    .hint(format!("{unseen} newer messages could not be read; replay or drop older ones first")))
             }
-            ([], []) if unseen > 0 => Err(not_found(format!("none of the oldest dead is {typed:?}"))
-                .hint(format!("there are {unseen} more letters than fit in hand: replay or drop older ones first"))),
-            ([], []) => Err(not_found(format!("none of the dead is {typed:?}"))
-                .hint("`gpufleet dead list` lists them; `gpufleet show` tells what became of any other job")),
+            ([], []) => Err(not_found(format!("no dead-lettered message has the id {typed:?}"))
+                .hint("`gpufleet dead list` lists the messages; `gpufleet show` shows any other job")),
             ([], [_, _, ..]) if self.names.len() > 1 => {
                 let names: Vec<&str> = self.names.iter().map(String::as_str).collect();
-                Err(not_found(format!("several of the dead begin with {typed:?}, such as"))
-                    .detail(names.join("\n"))
-                    .hint("give more of the id"))
+                Err(not_found(format!(
+                    "the id {typed:?} is ambiguous; several dead-lettered messages begin with it, such as"
+                ))
+                .detail(names.join("\n"))
+                .hint("give more characters of the id"))
             }
             ([], found) => Ok(found),
             (found, _) => Ok(found),
@@ -174,6 +178,6 @@ mod tests {
     fn none_of_many_is_told_with_those_that_were_not_looked_at() {
         let refused = Wanted::new(FIRST).found(7).unwrap_err();
         assert_eq!(refused.exit, Exit::NotFound);
-        assert!(refused.hint.unwrap().contains("7 more"));
+        assert!(refused.hint.unwrap().contains("7 newer"));
     }
 }

@@ -43,7 +43,7 @@ pub fn decode(bytes: &[u8]) -> Result<Array, String> {
     let count = gpufleet::schema::task::elements(&shape).ok_or("its shape is too large")?;
     let wanted = count.checked_mul(dtype.size() as u64).ok_or("its shape is too large")?;
     if wanted != elements.len() as u64 {
-        return Err(format!("it holds {} bytes where {shape:?} of {dtype} takes {wanted}", elements.len()));
+        return Err(format!("it holds {} bytes of data, but {dtype}{shape:?} takes {wanted}", elements.len()));
     }
     let elements = if fortran_order && shape.len() > 1 && count > 0 {
         row_major(elements, &shape, dtype.size())
@@ -56,7 +56,7 @@ pub fn decode(bytes: &[u8]) -> Result<Array, String> {
 pub fn encode(array: &Array) -> Result<Vec<u8>, String> {
     let dtype = array.dtype();
     let descriptor = descriptor(dtype)
-        .ok_or_else(|| format!("NumPy files know no {dtype}; name the file .bin for the raw bytes"))?;
+        .ok_or_else(|| format!("NumPy has no dtype {dtype}; use the extension .bin to write the raw bytes"))?;
     let extents: String = array.shape().iter().map(|extent| format!("{extent},")).collect();
     let mut header = format!("{{'descr': '{descriptor}', 'fortran_order': False, 'shape': ({extents}), }}");
     let unpadded = MAGIC.len() + 4 + header.len() + 1;
@@ -74,14 +74,14 @@ pub fn encode(array: &Array) -> Result<Vec<u8>, String> {
 
 fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
     let rest = bytes.strip_prefix(MAGIC).ok_or("it is not a NumPy file")?;
-    let (version, rest) = rest.split_first_chunk::<2>().ok_or("it is cut short")?;
+    let (version, rest) = rest.split_first_chunk::<2>().ok_or("it is truncated")?;
     let (length, rest) = match version[0] {
         1 => rest.split_first_chunk().map(|(length, rest)| (usize::from(u16::from_le_bytes(*length)), rest)),
         2 | 3 => rest.split_first_chunk().map(|(length, rest)| (u32::from_le_bytes(*length) as usize, rest)),
-        other => return Err(format!("it is of NumPy's format version {other}, 1 to 3 are known")),
+        other => return Err(format!("its format version is {other}; versions 1 to 3 are supported")),
     }
-    .ok_or("it is cut short")?;
-    let (header, elements) = rest.split_at_checked(length).ok_or("it is cut short")?;
+    .ok_or("it is truncated")?;
+    let (header, elements) = rest.split_at_checked(length).ok_or("it is truncated")?;
     Ok((std::str::from_utf8(header).map_err(|_| "its header is not text")?, elements))
 }
 
@@ -100,7 +100,7 @@ impl Header {
         let fortran_order = match value("fortran_order")? {
             text if text.starts_with("False") => false,
             text if text.starts_with("True") => true,
-            _ => return Err("its header is malformed at \"fortran_order\"".to_owned()),
+            _ => return Err("its header has an invalid \"fortran_order\"".to_owned()),
         };
         Ok(Self { dtype: parse_descriptor(value("descr")?)?, fortran_order, shape: parse_shape(value("shape")?)? })
     }
@@ -109,23 +109,21 @@ impl Header {
 fn parse_descriptor(text: &str) -> Result<Dtype, String> {
     let quote = text.chars().next().filter(|quote| matches!(quote, '\'' | '"'));
     let Some((name, _)) = quote.and_then(|quote| text[1..].split_once(quote)) else {
-        return Err("it holds records; a kernel takes plain numbers".to_owned());
+        return Err("it has a structured dtype; kernels take plain numbers".to_owned());
     };
     let plain = name.trim_start_matches(['<', '|', '=']);
     let known = |dtype: &Dtype| descriptor(*dtype).is_some_and(|known| known[1..] == *plain);
     match Dtype::ALL.into_iter().find(known) {
         Some(dtype) => Ok(dtype),
         None if name.starts_with('>') => Err(format!(
-            "its elements are big endian ({name}); write it again with a.astype(a.dtype.newbyteorder('<'))"
+            "its elements are big-endian ({name}); save it again after a = a.astype(a.dtype.newbyteorder('<'))"
         )),
-        None => {
-            Err(format!("its elements are {name:?}, which no kernel takes; write it again with a.astype('float32')"))
-        }
+        None => Err(format!("its dtype {name:?} is not supported; save it again after a = a.astype('float32')")),
     }
 }
 
 fn parse_shape(text: &str) -> Result<Vec<u64>, String> {
-    let malformed = || "its header is malformed at \"shape\"".to_owned();
+    let malformed = || "its header has an invalid \"shape\"".to_owned();
     let (extents, _) = text.strip_prefix('(').and_then(|text| text.split_once(')')).ok_or_else(malformed)?;
     let extents = extents.split(',').map(str::trim).filter(|extent| !extent.is_empty());
     extents.map(|extent| extent.trim_end_matches('L').parse().map_err(|_| malformed())).collect()
@@ -190,7 +188,9 @@ mod tests {
             let array = Array::new(dtype, vec![2], vec![1; 2 * dtype.size()]).unwrap();
             match encode(&array) {
                 Ok(file) => assert_eq!(decode(&file).unwrap(), array),
-                Err(problem) => assert_eq!(problem, "NumPy files know no bf16; name the file .bin for the raw bytes"),
+                Err(problem) => {
+                    assert_eq!(problem, "NumPy has no dtype bf16; use the extension .bin to write the raw bytes")
+                }
             }
         }
     }
@@ -210,15 +210,18 @@ mod tests {
     fn what_can_not_be_used_is_told_with_a_way_out() {
         let problem = |header: &str, elements: &[u8]| decode(&with_header(header, elements)).unwrap_err();
         assert_eq!(decode(b"text").unwrap_err(), "it is not a NumPy file");
-        assert!(problem("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", &[0; 4]).contains("big endian"));
+        assert!(problem("{'descr': '>f4', 'fortran_order': False, 'shape': (1,), }", &[0; 4]).contains("big-endian"));
         assert!(
-            problem("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", &[0; 8]).contains("which no kernel")
+            problem("{'descr': '<c8', 'fortran_order': False, 'shape': (1,), }", &[0; 8]).contains("is not supported")
         );
-        assert!(problem("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", &[]).contains("records"));
+        assert!(
+            problem("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,), }", &[])
+                .contains("structured dtype")
+        );
         assert!(problem("{'descr': '<f4', 'shape': (1,), }", &[]).contains("fortran_order"));
         let huge = "{'descr': '<f4', 'fortran_order': True, 'shape': (18446744073709551615, 2), }";
         assert_eq!(problem(huge, &[]), "its shape is too large");
         let short = "{'descr': '<f4', 'fortran_order': False, 'shape': (3,), }";
-        assert_eq!(problem(short, &[0; 8]), "it holds 8 bytes where [3] of f32 takes 12");
+        assert_eq!(problem(short, &[0; 8]), "it holds 8 bytes of data, but f32[3] takes 12");
     }
 }

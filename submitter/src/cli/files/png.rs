@@ -28,13 +28,13 @@ pub fn decode(bytes: &[u8], unpacked_bytes_max: usize) -> Result<Array, String> 
 
 fn too_large(unpacked_bytes_max: usize) -> String {
     let most = quantity::bytes(unpacked_bytes_max as u64);
-    format!("unpacked it is larger than {most}, too much for an input; scale it down")
+    format!("its pixels take more than {most}, the limit for an input; scale the picture down")
 }
 
 fn problem(error: DecodingError, unpacked_bytes_max: usize) -> String {
     match error {
         DecodingError::LimitsExceeded => too_large(unpacked_bytes_max),
-        other => format!("it is not a usable PNG: {}", other.to_string().trim_end_matches('.')),
+        other => format!("it is not a valid PNG file: {}", other.to_string().trim_end_matches('.')),
     }
 }
 
@@ -49,7 +49,7 @@ pub fn encode(array: &Array) -> Result<(Vec<u8>, Remark), String> {
         [height, width, 4] => (height, width, ColorType::Rgba),
         _ => {
             return Err(format!(
-                "{:?} is no picture; that is [height, width] or [height, width, 1 to 4]",
+                "the shape {:?} is not a picture; a PNG file takes [height, width] or [height, width, 1 to 4]",
                 array.shape()
             ));
         }
@@ -61,7 +61,7 @@ pub fn encode(array: &Array) -> Result<(Vec<u8>, Remark), String> {
         return Ok((pack(array.bytes(), width, height, colour)?, None));
     }
     if colour != ColorType::Grayscale {
-        return Err(format!("its elements are {}; colours in a PNG are u8", array.dtype()));
+        return Err(format!("its dtype is {}; a PNG file in colour takes u8", array.dtype()));
     }
     let (pixels, remark) = stretch(array);
     Ok((pack(&pixels, width, height, colour)?, Some(remark)))
@@ -91,11 +91,8 @@ fn stretch(array: &Array) -> (Vec<u8>, String) {
         // A cast from float to u8 saturates: infinities become black and white.
         value => ((value - low) * scale).round() as u8,
     });
-    let remark = if low > high {
-        "nothing finite to show".to_owned()
-    } else {
-        format!("{low} to {high} shown as black to white")
-    };
+    let remark =
+        if low > high { "no finite values".to_owned() } else { format!("{low} to {high} shown as black to white") };
     (pixels.collect(), remark)
 }
 
@@ -152,10 +149,13 @@ mod tests {
     #[test]
     fn what_is_no_picture_is_told() {
         let line = Array::from_slice(&[1_u8, 2]);
-        assert_eq!(encode(&line).unwrap_err(), "[2] is no picture; that is [height, width] or [height, width, 1 to 4]");
+        assert_eq!(
+            encode(&line).unwrap_err(),
+            "the shape [2] is not a picture; a PNG file takes [height, width] or [height, width, 1 to 4]"
+        );
         let colours = Array::from_slice(&[0.5_f32; 12]).reshape(vec![2, 2, 3]).unwrap();
-        assert_eq!(encode(&colours).unwrap_err(), "its elements are f32; colours in a PNG are u8");
-        assert!(decode(b"no picture", 4).unwrap_err().contains("not a usable PNG"));
+        assert_eq!(encode(&colours).unwrap_err(), "its dtype is f32; a PNG file in colour takes u8");
+        assert!(decode(b"no picture", 4).unwrap_err().contains("not a valid PNG file"));
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
         let (file, _) = encode(&Array::new(Dtype::U8, vec![5000, 5000], vec![0; 25_000_000]).unwrap()).unwrap();
         assert!(file.len() < 100_000);
         let refused = decode(&file, 16 << 20).unwrap_err();
-        assert_eq!(refused, "unpacked it is larger than 16.0 MiB, too much for an input; scale it down");
+        assert_eq!(refused, "its pixels take more than 16.0 MiB, the limit for an input; scale the picture down");
         assert!(decode(&file, 25_000_000).is_ok());
     }
 }

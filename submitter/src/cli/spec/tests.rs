@@ -22,29 +22,29 @@ fn a_form_is_a_dtype_and_positive_extents() {
     assert!(problem::<Form>("f33[4]").contains("is not a dtype"));
     assert!(problem::<Form>("f32").contains("such as f32[480,640]"));
     assert!(problem::<Form>("f32[4,0]").contains("zero"));
-    assert!(problem::<Form>("f32[4,-1]").contains("\"-1\" is not an extent"));
-    assert!(problem::<Form>("f32[99999999999999999999]").contains("is not an extent"));
+    assert!(problem::<Form>("f32[4,-1]").contains("\"-1\" is not a whole number"));
+    assert!(problem::<Form>("f32[99999999999999999999]").contains("is not a whole number"));
 }
 
 #[test]
 fn what_is_half_written_is_told_with_the_right_form() {
-    assert_eq!(problem::<FileSpec>("x.npy"), "write NAME=FILE or NAME=FILE:f32[480,640]");
-    assert_eq!(problem::<FileSpec>("x="), "write NAME=FILE or NAME=FILE:f32[480,640]");
-    assert_eq!(problem::<FileSpec>("x=:f32[4]"), "the file's name is missing; write NAME=FILE");
-    assert_eq!(problem::<ArraySpec>(""), "the file's name is missing; write FILE or FILE:f32[480,640]");
-    assert_eq!(problem::<FillSpec>("x=f32[4]"), "the value is missing; write NAME=f32[1024]:1.5");
+    assert_eq!(problem::<FileSpec>("x.npy"), "expected NAME=FILE or NAME=FILE:f32[480,640]");
+    assert_eq!(problem::<FileSpec>("x="), "expected NAME=FILE or NAME=FILE:f32[480,640]");
+    assert_eq!(problem::<FileSpec>("x=:f32[4]"), "the file name is missing; expected NAME=FILE");
+    assert_eq!(problem::<ArraySpec>(""), "the file name is missing; expected FILE or FILE:f32[480,640]");
+    assert_eq!(problem::<FillSpec>("x=f32[4]"), "the value is missing; expected NAME=f32[1024]:1.5");
     assert_eq!(problem::<FillSpec>("x=u8[4]:300"), "300 does not fit u8");
-    assert_eq!(problem::<ScalarSpec>("a"), "write NAME=VALUE, such as a=2.0");
+    assert_eq!(problem::<ScalarSpec>("a"), "expected NAME=VALUE, such as a=2.0");
     assert_eq!(problem::<ScalarSpec>("a=two"), "\"two\" is not a number");
-    assert_eq!(problem::<LabelSpec>("team"), "write KEY=VALUE, such as team=vision");
+    assert_eq!(problem::<LabelSpec>("team"), "expected KEY=VALUE, such as team=vision");
 }
 
 #[test]
 fn extents_are_one_to_three_positive_numbers() {
     assert_eq!("8,8".parse::<Extents<u32>>().unwrap().0, [8, 8]);
     assert!(problem::<Extents<u32>>("8,0").contains("an extent is zero"));
-    assert!(problem::<Extents<u32>>("1,2,3,4").contains("4 dimensions"));
-    assert!(problem::<Extents<u64>>("").contains("not a positive number"));
+    assert!(problem::<Extents<u32>>("1,2,3,4").contains("4 numbers given"));
+    assert!(problem::<Extents<u64>>("").contains("not a whole number"));
     assert_eq!("auto".parse::<BlockSpec>().unwrap().0, Block::Auto);
     assert_eq!("16,16".parse::<BlockSpec>().unwrap().0, Block::Threads(vec![16, 16]));
 }
@@ -70,12 +70,12 @@ fn kernel_arguments_are_buffers_and_typed_scalars_in_order() {
             Arg::Bytes { bytes: vec![0, 0, 0xc0, 0x3f], align: 4 },
         ]
     );
-    assert!(problem::<ArgsSpec>("x@y").contains("is not the number of an element"));
+    assert!(problem::<ArgsSpec>("x@y").contains("is not an element number"));
     for half in ["p:bytes=0@1", "p:bytes=@1", "p:bytes=00", "p:bytes=0g@1", "p:bytes=00@a"] {
         assert!(problem::<ArgsSpec>(half).contains("NAME:bytes=HEX@ALIGNMENT"), "{half}");
     }
     assert!(problem::<ArgsSpec>("x,n=4").contains("\"n=4\" has no dtype"));
-    assert!(problem::<ArgsSpec>("x,,y").contains("\"\" is no argument"));
+    assert!(problem::<ArgsSpec>("x,,y").contains("\"\" is not a parameter"));
     assert!(problem::<ArgsSpec>("n:u32=-1").contains("-1 does not fit u32"));
     assert!(problem::<ArgsSpec>("n:int=1").contains("\"int\" is not a dtype"));
 }
@@ -83,9 +83,19 @@ fn kernel_arguments_are_buffers_and_typed_scalars_in_order() {
 #[test]
 fn a_duration_carries_its_unit() {
     assert_eq!(duration("90s").unwrap().as_secs(), 90);
-    assert!(duration("90").unwrap_err().contains("with its unit"));
-    assert!(time_limit("8days").unwrap_err().contains("at most 7days"));
-    assert!(duration("0s").unwrap_err().contains("longer than nothing"));
+    assert!(duration("90").unwrap_err().contains("with a unit"));
+    assert!(time_limit("8days").unwrap_err().contains("7days"));
+    assert!(duration("99999999999999999999y").unwrap_err().contains("too long"));
+    assert!(duration("0s").unwrap_err().contains("longer than zero"));
+}
+
+#[test]
+fn a_number_beyond_its_bounds_is_refused_with_them() {
+    assert_eq!(whole(1..=64)("64"), Ok(64));
+    for text in ["0", "65", "-1", "many"] {
+        assert_eq!(whole(1..=64)(text).unwrap_err(), "expected a whole number from 1 to 64");
+    }
+    assert_eq!(whole(1..=u32::MAX)("0").unwrap_err(), "expected a whole number, at least 1");
 }
 
 #[test]
@@ -93,5 +103,5 @@ fn infinity_is_written_out() {
     let value = |text: &str| text.parse::<ScalarSpec>().map(|scalar| scalar.value);
     assert_eq!(value("a=-inf").unwrap(), Number::Float(f64::NEG_INFINITY));
     assert_eq!(value("a=1e300").unwrap(), Number::Float(1e300));
-    assert!(value("a=1e400").unwrap_err().to_string().contains("beyond all numbers"));
+    assert!(value("a=1e400").unwrap_err().to_string().contains("too large"));
 }

@@ -18,7 +18,7 @@ pub fn complaint(failed: &FailedJob, source: Option<&SourceText>) -> Complaint {
     let job_id = failed.job_id;
     let Some(failure) = &failed.failure else {
         return Complaint::new(exit, format!("job {job_id} {}", failed.state))
-            .hint(format!("`gpufleet show {job_id}` may know more"));
+            .hint(format!("`gpufleet show {job_id}` shows what the ledger has recorded"));
     };
     let message = format!(
         "job {job_id} {}: {} ({}, verdict {})",
@@ -77,49 +77,48 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
     let again = || {
         let id = failed.job_id;
         format!(
-            "submit it again; if it fails again, `gpufleet show {id}` tells where it ran, and that worker's log why"
+            "submit the job again; if it fails again, `gpufleet show {id}` names the worker, whose log has the cause"
         )
     };
     match failure.code {
         FailureCode::BlobMissing => format!(
-            "submit the job again, which stores its arrays anew, or store them by `gpufleet blobs put` and submit what is kept of it: \
-             gpufleet retry {}",
+            "submit the job again, which stores its arrays again; or store them with `gpufleet blobs put` and replay the job: gpufleet retry {}",
             failed.job_id
         ),
         FailureCode::BlobUnavailable => format!(
-            "see that the workers name the same folder with --blobs as this command, and that it is well; then submit the job again, or what \
-             is kept of it: gpufleet retry {}",
+            "check that the workers and this command use the same --blobs folder, and that it can be read; then submit the job again, or \
+             replay it: gpufleet retry {}",
             failed.job_id
         ),
         // The code says what did not work; such a verdict says that the job is not to blame for it.
         _ if matches!(failure.verdict, Verdict::Device | Verdict::Infrastructure) => again(),
-        FailureCode::CompileError => "correct the source and submit it again".to_owned(),
+        FailureCode::CompileError => "correct the source and submit the job again".to_owned(),
         FailureCode::LoadError => {
-            "the device can't load this program; check its target architecture and entry names".to_owned()
+            "the device can't load this program; check its target architecture and its entry names".to_owned()
         }
         FailureCode::MalformedTask | FailureCode::UnsupportedVersion => {
-            "the worker may be of another version than this command; bring both to the same".to_owned()
+            "the worker may have another version than this command; install the same version of both".to_owned()
         }
-        FailureCode::InvalidTask => "correct what the message names and submit again".to_owned(),
+        FailureCode::InvalidTask => "correct what the message names and submit the job again".to_owned(),
         FailureCode::UnknownKernel => {
-            "the worker's catalog lacks it; bring worker and command to the same version".to_owned()
+            "the worker's catalog lacks this kernel; install the same version of the worker and this command".to_owned()
         }
-        FailureCode::RequirementsNotMet => "ask for less, or for a pool whose devices have it".to_owned(),
-        FailureCode::Policy => "use a catalog kernel, sign the program with --sign-key, or ask for a pool that allows it".to_owned(),
-        FailureCode::LaunchError => "compare entry, arguments, grid, block and shared memory with the program and the device; an entry needs extern \"C\"".to_owned(),
+        FailureCode::RequirementsNotMet => "require less, or choose a pool with such devices; `gpufleet workers` lists pools and devices".to_owned(),
+        FailureCode::Policy => "use a catalog kernel, sign the program with --sign-key, or choose a pool that allows it".to_owned(),
+        FailureCode::LaunchError => "check the entry, arguments, grid, block and shared memory against the program and the device; an entry that is not extern \"C\" is written ::NAME".to_owned(),
         FailureCode::KernelFault => {
-            "check the kernel's indices against the buffers' shapes, and the grid against both".to_owned()
+            "check the kernel's indices and the grid against the shapes of the buffers".to_owned()
         }
-        FailureCode::Quarantined => "find the fault that the program's last jobs ended with; a corrected program is not refused".to_owned(),
-        FailureCode::TimeLimit => "give it more with --time-limit, or give it less to do".to_owned(),
-        FailureCode::QueueLimit => "give it more with --queue-limit, or start more workers".to_owned(),
+        FailureCode::Quarantined => "correct the fault that ended this program's last jobs; a changed program is not quarantined".to_owned(),
+        FailureCode::TimeLimit => "raise --time-limit, or give the job less work".to_owned(),
+        FailureCode::QueueLimit => "raise --queue-limit, or start more workers".to_owned(),
         FailureCode::OutOfMemory => "use smaller buffers, or a pool with larger devices".to_owned(),
         FailureCode::OutputTooLarge => {
-            "a reply carries at most 16 MiB: return larger buffers through a blob store (--blobs FOLDER, for this command and the workers alike), \
-             return fewer or smaller ones, or split the job"
+            "a reply carries at most 16 MiB: return large buffers through a blob store (--blobs FOLDER, for this command and the workers), \
+             return fewer or smaller buffers, or split the job"
                 .to_owned()
         }
-        FailureCode::Cancelled => "submit it again if that was not meant".to_owned(),
+        FailureCode::Cancelled => "submit the job again if you still need its result".to_owned(),
         FailureCode::ExecutorLost
         | FailureCode::AttemptsExhausted
         | FailureCode::DeviceLost

@@ -57,8 +57,8 @@ impl Plan {
         }
         for out in &options.out {
             if plan.saves.insert(out.name.clone(), out.path.clone()).is_some() {
-                return Err(Complaint::usage(format!("output {} is to be written twice", out.name))
-                    .hint("give one --out for it"));
+                return Err(Complaint::usage(format!("--out names output {} twice", out.name))
+                    .hint("keep one of the two files"));
             }
         }
         plan.return_what_is_saved();
@@ -138,10 +138,10 @@ fn name_large(task: &mut Task<'_>) {
 }
 
 fn no_such_output(name: &str, options: &Options) -> Complaint {
-    let complaint = Complaint::bad_input(format!("no buffer is named {name:?}, so it can't be written"));
+    let complaint = Complaint::bad_input(format!("the job has no buffer {name:?} to write"));
     match options.kernel.as_deref().and_then(|kernel| kernels::find(kernel).ok()) {
         Some(kernel) => complaint.hint(format!("the kernel is {}", kernel.signature())),
-        None => complaint.hint(format!("make it: --zeros {name}=f32[1024], or --out {name}=FILE:f32[1024]")),
+        None => complaint.hint(format!("create the buffer: --zeros {name}=f32[1024], or --out {name}=FILE:f32[1024]")),
     }
 }
 
@@ -155,9 +155,7 @@ fn given_once(options: &Options) -> Result<(), Complaint> {
     let labels = options.label.iter().map(|label| ("label", &label.key));
     let mut seen = BTreeSet::new();
     match buffers.chain(scalars).chain(labels).find(|item| !seen.insert(*item)) {
-        Some((what, name)) => {
-            Err(Complaint::usage(format!("{what} {name} is given twice")).hint("leave all but one of them out"))
-        }
+        Some((what, name)) => Err(Complaint::usage(format!("{what} {name} is given twice")).hint("keep one of them")),
         None => Ok(()),
     }
 }
@@ -200,8 +198,8 @@ fn launch(job: Job, options: &Options) -> Result<Job, Complaint> {
         (Some(threads), _) => job.cover(threads.0.clone()),
         (None, Some(blocks)) => job.blocks(blocks.0.clone()),
         (None, None) => {
-            return Err(Complaint::usage("it is not said how many threads to launch")
-                .hint("give --cover with the extents of your data, such as --cover 1000000 or --cover 640,480; or --grid with a number of blocks"));
+            return Err(Complaint::usage("the number of threads to launch is missing")
+                .hint("give --cover with the size of your data, such as --cover 1000000 or --cover 640,480; or --grid with a number of blocks"));
         }
     };
     if let gpufleet::schema::Block::Threads(threads) = &options.block.0 {
@@ -262,7 +260,7 @@ fn returned(options: &Options) -> Vec<String> {
 pub fn too_large(problem: &TooLarge, has_store: bool) -> Complaint {
     let hint = match has_store {
         true => {
-            "arrays from 1 MiB on wait in the blob store already: join smaller ones, split the job, or make data on the device with zeros or fill"
+            "arrays of 1 MiB or more already go through the blob store: join smaller ones, split the job, or create data on the device with --zeros or --fill"
         }
         false => TooLarge::ADVICE,
     };
@@ -286,29 +284,31 @@ fn catalog_hint(problem: &ResolveError, program: &Program<'_>) -> Option<String>
     let (part, name) = problem.field().split_once('.').unwrap_or((problem.field(), ""));
     let Program::Catalog(kernel) = program else { return None };
     Some(match (problem.problem(), part) {
-        (Problem::Missing { .. }, "arguments") => format!("give it with --arg {name}=VALUE"),
+        (Problem::Missing { .. }, "arguments") => format!("add --arg {name}=VALUE"),
         (Problem::Missing { .. }, _) => {
-            format!("give it with --in {name}=FILE, or make it with --zeros {name}=f32[1024]")
+            format!("add --in {name}=FILE, or --zeros {name}=f32[1024]")
         }
-        (Problem::Surplus { .. }, _) => format!("leave {name} out, or correct its name"),
-        (Problem::OutputHasContents, _) => format!("leave out what it starts with: --out {name}=FILE is enough"),
+        (Problem::Surplus { .. }, _) => format!("remove {name}, or correct its name"),
+        (Problem::OutputHasContents, _) => format!("remove its contents: --out {name}=FILE is enough"),
         (Problem::NoOutput { .. } | Problem::OutputTwice, _) => {
-            "name each of the kernel's outputs once at most".to_owned()
+            "name only outputs of the kernel, each of them once".to_owned()
         }
-        (Problem::LaunchesGiven, _) => "leave the launches out; your own go with --source FILE --entry NAME".to_owned(),
-        _ => format!("`gpufleet kernels {kernel}` tells what it takes"),
+        (Problem::LaunchesGiven, _) => {
+            "remove the launches; your own program takes them: --source FILE --entry NAME".to_owned()
+        }
+        _ => format!("`gpufleet kernels {kernel}` shows what the kernel takes"),
     })
 }
 
 fn task_hint(field: &str) -> Option<String> {
     let hint = match field.split(['.', '[']).next()? {
         "launches" if field.contains("args") => {
-            "--args lists the kernel's parameters in order: buffers by name, scalars as NAME:DTYPE=VALUE"
+            "--args takes the kernel's parameters in order: buffers by name, scalars as NAME:DTYPE=VALUE"
         }
-        "launches" => "--cover or --grid, --block and --shared describe the launch",
-        "buffers" => "--in, --inout, --zeros and --fill make buffers",
-        "outputs" => "what comes back must be a buffer: make it with --zeros NAME=f32[1024]",
-        "labels" => "labels are given with --label KEY=VALUE",
+        "launches" => "correct --cover or --grid, --block, --shared or --cluster",
+        "buffers" => "correct --in, --inout, --zeros, --fill or --out",
+        "outputs" => "an output must be a buffer of the job; create it with --zeros NAME=f32[1024]",
+        "labels" => "correct --label KEY=VALUE",
         _ => return None,
     };
     Some(hint.to_owned())

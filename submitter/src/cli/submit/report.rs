@@ -144,7 +144,7 @@ pub fn succeeded(result: &JobResult, saves: &BTreeMap<String, PathBuf>, format: 
     match lost {
         None => Ok(()),
         Some(complaint) => Err(complaint.hint(format!(
-            "job {} succeeded, but this output is lost; submit it again with another file for --out",
+            "job {} succeeded, but this output is lost; submit the job again with another file for --out",
             result.job_id
         ))),
     }
@@ -182,7 +182,7 @@ fn describe(result: &JobResult, written: &[Written]) -> String {
             device(Some(&ran_on.device_name), Some(ran_on.emulated))
         )
     });
-    let again = if result.attempt > 1 { format!(" at attempt {}", result.attempt) } else { String::new() };
+    let again = if result.attempt > 1 { format!(" on attempt {}", result.attempt) } else { String::new() };
     let mut text = format!("job {} {}{again}{place}\n", result.job_id, result.state);
     text.push_str(&show::breakdown(&result.timings, output::stdout_width()));
     text.push_str(&format!("  {:<21} {:>8}\n", "round trip", quantity::micros(micros(result.round_trip))));
@@ -191,7 +191,7 @@ fn describe(result: &JobResult, written: &[Written]) -> String {
         let remark = output.remark.as_ref().map(|remark| format!(" ({remark})")).unwrap_or_default();
         text.push_str(&match &output.file {
             Some(file) => format!("{form} written to {}{remark}\n", file.display()),
-            None => format!("{form} came back and was not written; --out {}=FILE writes it\n", output.name),
+            None => format!("{form} was returned but not saved; to save it, add --out {}=FILE\n", output.name),
         });
     }
     text.extend(result.printf_output.as_ref().map(printed::whole));

@@ -65,11 +65,11 @@ fn is_toml(path: &Path) -> bool {
 
 fn parse(text: &str, is_toml: bool, folder: &Path, inputs: Purpose) -> Result<Plan, Complaint> {
     let mut task = if is_toml {
-        toml::from_str::<Map<String, Value>>(text).map_err(|problem| bad(format!("is not TOML: {problem}")))?
+        toml::from_str::<Map<String, Value>>(text).map_err(|problem| bad(format!("invalid TOML: {problem}")))?
     } else {
         serde_json::from_str::<Map<String, Value>>(text).map_err(|problem| {
-            bad(format!("is not a JSON object: {problem}"))
-                .hint("a task file is TOML where its name ends with .toml, else JSON")
+            bad(format!("not a JSON object: {problem}"))
+                .hint("a task file with the extension .toml is read as TOML, any other as JSON")
         })?
     };
     check_keys(&task)?;
@@ -110,7 +110,7 @@ fn check_keys(task: &Map<String, Value>) -> Result<(), Complaint> {
 fn check_object(prefix: &str, object: Option<&Map<String, Value>>, known: &[&str]) -> Result<(), Complaint> {
     match object.into_iter().flat_map(Map::keys).find(|key| !known.contains(&key.as_str())) {
         Some(key) => {
-            Err(bad(format!("{prefix}{key} is not a field of a task")).hint(format!("known are {}", known.join(", "))))
+            Err(bad(format!("unknown field {prefix}{key}")).hint(format!("the fields are {}", known.join(", "))))
         }
         None => Ok(()),
     }
@@ -184,7 +184,13 @@ fn decode(task: Map<String, Value>) -> Result<Task<'static>, Complaint> {
     let blame = |problem: serde_json::Error| {
         let buffers = first_bad(&task, "buffers", |item| serde_json::from_str::<Buffer<'_>>(item).err());
         let launches = || first_bad(&task, "launches", |item| serde_json::from_str::<Launch>(item).err());
-        bad(buffers.or_else(launches).unwrap_or_else(|| unplaced(&problem)))
+        let complaint = bad(buffers.or_else(launches).unwrap_or_else(|| unplaced(&problem)));
+        match task.get("program") {
+            Some(_) => complaint,
+            None => complaint.hint(
+                "name a program, such as \"program\": { \"catalog\": \"saxpy\" } or \"program\": { \"source\": { \"file\": \"k.cu\" } }",
+            ),
+        }
     };
     // A task is decoded from text, from which it borrows its lists of numbers.
     serde_json::from_str(&task.to_string()).map(Task::into_owned).map_err(blame)

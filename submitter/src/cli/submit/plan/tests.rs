@@ -158,7 +158,7 @@ fn a_message_of_arrays_that_are_too_small_for_the_store_is_refused() {
         "{}",
         complaint.message
     );
-    assert!(complaint.hint.unwrap().starts_with("arrays from 1 MiB on wait in the blob store already"));
+    assert!(complaint.hint.unwrap().starts_with("arrays of 1 MiB or more already go through the blob store"));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn what_can_not_stand_together_is_a_usage_error() {
     assert!(scene.usage("--source @/k.cu --entry k --cover 0").contains("an extent is zero"));
     assert!(scene.usage("saxpy --detach --out y=y.npy").contains("cannot be used with"));
     assert!(scene.usage("saxpy --pool a.b").contains("contains '.'"));
-    assert!(scene.usage("saxpy --timeout 10").contains("with its unit"));
+    assert!(scene.usage("saxpy --timeout 10").contains("with a unit"));
 }
 
 #[test]

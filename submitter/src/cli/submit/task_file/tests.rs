@@ -141,10 +141,10 @@ fn a_task_file_may_name_what_is_in_the_blob_store() {
 
 #[test]
 fn a_slip_is_told_with_its_place() {
-    assert!(problem("[]").message.starts_with("is not a JSON object"));
-    assert_eq!(problem(r#"{"bufers": []}"#).message, "bufers is not a field of a task");
+    assert!(problem("[]").message.starts_with("not a JSON object"));
+    assert_eq!(problem(r#"{"bufers": []}"#).message, "unknown field bufers");
     let launch = r#"{"program": {"ptx": "p"}, "launches": [{"entry": "k", "grid": {"cover": [1]}, "blok": "auto"}]}"#;
-    assert_eq!(problem(launch).message, "launches[0].blok is not a field of a task");
+    assert_eq!(problem(launch).message, "unknown field launches[0].blok");
     let launch = r#"{"program": {"ptx": "p"}, "launches": [{"entry": "k"}]}"#;
     assert_eq!(problem(launch).message, "launches[0]: missing field `grid`");
     let buffer = r#"{"program": {"ptx": "p"}, "buffers": [{"name": "x", "dtype": "f31", "shape": [1]}]}"#;

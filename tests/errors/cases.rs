@@ -1,0 +1,100 @@
+//! Commands in a text file, run one after the other.
+
+use std::{fmt::Write as _, path::Path, process::Stdio};
+
+use gpufleet_local::programs;
+use gpufleet_tests::WAIT;
+use tokio::process::Command;
+
+/// Lines with `$` are commands, all others are copied.
+pub struct Cases<'a>(&'a str);
+
+/// What differs from run to run, and what the snapshot has in its place.
+#[derive(Debug, Clone, Default)]
+pub struct Masks(Vec<(String, String)>);
+
+impl<'a> Cases<'a> {
+    pub fn read(text: &'a str) -> Self {
+        Self(text)
+    }
+
+    /// Runs the commands in a folder. `environment` is that of every command; a command may begin with more, as in a shell.
+    pub async fn run(&self, folder: &Path, environment: &[(&str, &str)], masks: &Masks) -> String {
+        let mut text = String::new();
+        for line in self.0.lines() {
+            writeln!(text, "{line}").unwrap();
+            if let Some(line) = line.strip_prefix("$ ") {
+                text.push_str(&masks.apply(&run(&masks.reveal(line), folder, environment).await));
+            }
+        }
+        text
+    }
+}
+
+async fn run(line: &str, folder: &Path, environment: &[(&str, &str)]) -> String {
+    let is_variable = |word: &&str| word.split_once('=').is_some_and(|(name, _)| name.chars().all(is_of_variable));
+    let variables = line.split_whitespace().take_while(is_variable).filter_map(|word| word.split_once('='));
+    let mut words = line.split_whitespace().skip_while(is_variable);
+    let program = words.next().expect("every line names a program");
+    let mut command = Command::new(programs::ours(None, program).unwrap());
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
+        command.env_remove(name);
+    }
+    // Log lines carry times. A fleet that the developer has up must not be found.
+    command.env("RUST_LOG", "off").env("XDG_STATE_HOME", folder).env("COLUMNS", "100");
+    command.envs(environment.iter().copied()).envs(variables);
+    command.args(words).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
+    let output = tokio::time::timeout(WAIT, command.output()).await.expect("every command ends").unwrap();
+    let code = output.status.code().expect("no signal ends it");
+    format!("{}exit {code}\n", String::from_utf8(output.stderr).unwrap())
+}
+
+fn is_of_variable(letter: char) -> bool {
+    letter.is_ascii_uppercase() || letter == '_'
+}
+
+impl Masks {
+    pub fn hiding(mut self, secret: &str, shown: &str) -> Self {
+        self.0.push((secret.to_owned(), shown.to_owned()));
+        self
+    }
+
+    fn apply(&self, text: &str) -> String {
+        let text = self.0.iter().fold(text.to_owned(), |text, (secret, shown)| text.replace(secret, shown));
+        without_ids(&text)
+    }
+
+    /// A line of the file as it is run.
+    fn reveal(&self, line: &str) -> String {
+        self.0.iter().fold(line.to_owned(), |line, (secret, shown)| line.replace(shown, secret))
+    }
+}
+
+/// Ids, addresses and the names of reply queues are new in each run.
+fn without_ids(text: &str) -> String {
+    let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
+    let mut shown = String::new();
+    let mut rest = text;
+    while let Some(first) = rest.chars().next() {
+        let length = rest.find(|letter| !is_of_word(letter)).unwrap_or(rest.len());
+        let (word, after) = rest.split_at(length.max(first.len_utf8()));
+        shown.push_str(&without_id(word));
+        rest = after;
+    }
+    shown
+}
+
+fn without_id(word: &str) -> String {
+    let is_hexadecimal =
+        |text: &str, digits: usize| text.len() == digits && text.chars().all(|c| c.is_ascii_hexdigit());
+    let groups: Vec<&str> = word.split('-').collect();
+    let is_id =
+        groups.len() == 5 && groups.iter().zip([8, 4, 4, 4, 12]).all(|(group, digits)| is_hexadecimal(group, digits));
+    match word.rsplit_once('-') {
+        // The cases and a hint name such ids.
+        _ if is_id && !word.starts_with("0190") && !word.starts_with("01990f3e") => "<id>".to_owned(),
+        _ if word.strip_prefix("0x").is_some_and(|digits| is_hexadecimal(digits, 12)) => "<address>".to_owned(),
+        Some((client, digits)) if is_hexadecimal(digits, 16) => format!("{client}-<client>"),
+        _ => word.to_owned(),
+    }
+}
