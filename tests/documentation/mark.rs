@@ -1,0 +1,40 @@
+//! What an HTML comment right before a code block says about it.
+
+/// Readers of the rendered page don't see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mark {
+    /// `<!-- not executed: REASON -->`
+    NotExecuted(String),
+    /// `<!-- file: NAME -->`: the block is written to this file, which a later command of the page uses.
+    File(String),
+    /// `<!-- type: NAME -->`: the JSON is read as this type of the wire contract.
+    Type(String),
+    /// `<!-- exits with: CODE -->`: the last command that runs fails, as the page says.
+    ExitsWith(i32),
+    /// `<!-- runs until stopped: TEXT -->`: the command stays in the background once it has printed the text, and ends with the page.
+    RunsUntilStopped(String),
+}
+
+impl Mark {
+    /// None for every other comment.
+    pub fn parse(comment: &str) -> Option<Self> {
+        let inner = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
+        let (name, value) = inner.split_once(':')?;
+        let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+        match name.trim() {
+            "not executed" if !value.is_empty() => Some(Self::NotExecuted(value)),
+            "file" => Some(Self::File(value)),
+            "type" => Some(Self::Type(value)),
+            "exits with" => value.parse().ok().map(Self::ExitsWith),
+            "runs until stopped" if !value.is_empty() => Some(Self::RunsUntilStopped(value)),
+            _ => None,
+        }
+    }
+}
+
+/// `<!-- page not executed: REASON -->` speaks for all blocks of its page, such as a generated one.
+pub fn page_reason(comment: &str) -> Option<String> {
+    let inner = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
+    let reason = inner.trim().strip_prefix("page not executed:")?.trim();
+    (!reason.is_empty()).then(|| reason.to_owned())
+}
