@@ -11,6 +11,7 @@ use mdbook_driver::MDBook;
 mod links;
 mod page;
 mod prose;
+mod search;
 
 fn main() -> anyhow::Result<ExitCode> {
     let root = env::args_os().nth(1).context("missing argument: the folder of the repository")?;
@@ -21,6 +22,8 @@ fn main() -> anyhow::Result<ExitCode> {
     let pages = page::all(root)?;
     let mut faults = links::faults(&pages);
     faults.extend(prose::faults(&pages));
+    let book = book.build_dir_for("html");
+    faults.extend(search::Index::read(&book)?.faults(&root.join(page::SITE), &pages));
     let links: usize = pages.iter().map(|page| page.links.len()).sum();
     println!("{} pages and {links} links checked, {} faults", pages.len(), faults.len());
     faults.iter().for_each(|fault| eprintln!("{fault}"));
