@@ -8,11 +8,14 @@ use std::{
     sync::Arc,
 };
 
-use gpufleet_local::{Fleet, Services, programs, setup};
+use gpufleet_local::{Fleet, Services, Signal, process::marked, programs, setup, state};
 use tempfile::TempDir;
 use tokio::sync::OnceCell;
 
-use crate::{page::Page, shell::Shell};
+use crate::{
+    page::Page,
+    shell::{Outcome, Shell},
+};
 
 /// Where the demo leaves its sample files, as the pages say.
 const SAMPLES: &str = ".gpufleet/demo";
@@ -91,15 +94,23 @@ impl Place {
     }
 
     /// What does not end well, with its line.
-    pub async fn stop(mut self) -> Vec<(usize, crate::shell::Outcome)> {
+    pub async fn stop(mut self) -> Vec<(usize, Outcome)> {
         let bad = self.shell.stop().await;
         if self.has_its_own {
             self.shell.run("gpufleet local down").await;
         }
-        if let Some(fleet) = self.fleet {
+        if let Some(fleet) = self.fleet.take() {
             fleet.stop().await.unwrap();
         }
         bad
+    }
+}
+
+/// Not even a failed test leaves a fleet behind.
+impl Drop for Place {
+    fn drop(&mut self) {
+        let local = self.folder.path().join("state/gpufleet/local");
+        marked(state::MARKER, &local.to_string_lossy()).into_iter().for_each(|identity| identity.signal(Signal::Kill));
     }
 }
 

@@ -9,6 +9,7 @@ use std::{
 
 use futures::{StreamExt as _, stream};
 
+mod checked;
 mod ground;
 mod mark;
 mod output;
@@ -32,11 +33,11 @@ async fn every_example_of_readme_and_site_does_what_its_page_says() {
     let wanted = env::var(PAGES_VARIABLE).unwrap_or_default();
     let pages: Vec<Page> = page::all(ground::root()).into_iter().filter(|page| page.path.contains(&wanted)).collect();
     let ground = Ground::new();
-    let mut reports = stream::iter(&pages).map(|page| run::run(&ground, page)).buffered(PAGES_AT_ONCE);
+    let runs = stream::iter(pages.iter().enumerate()).map(async |(index, page)| (index, run::run(&ground, page).await));
+    let mut reports: Vec<(usize, Report)> = runs.buffer_unordered(PAGES_AT_ONCE).collect().await;
+    reports.sort_by_key(|(index, _)| *index);
     let mut all = Report::default();
-    while let Some(report) = reports.next().await {
-        all.add(report);
-    }
+    reports.into_iter().for_each(|(_, report)| all.add(report));
     // Not through a macro: the counts are shown also when the test succeeds.
     writeln!(stderr(), "{} pages, {all}", pages.len()).unwrap();
     assert!(all.faults.is_empty(), "{} examples are wrong", all.faults.len());

@@ -9,7 +9,7 @@ pub enum Mark {
     File(String),
     /// `<!-- type: NAME -->`: the JSON is read as this type of the wire contract.
     Type(String),
-    /// `<!-- exits with: CODE -->`: the last command that runs fails, as the page says.
+    /// `<!-- exits with: CODE -->`: the command, or the last one of several, fails as the page says.
     ExitsWith(i32),
     /// `<!-- runs until stopped: TEXT -->`: the command stays in the background once it has printed the text, and ends with the page.
     RunsUntilStopped(String),

@@ -72,6 +72,10 @@ impl Block {
         Self { line: self.line, language: "text".to_owned(), text: text.to_owned(), mark: None, section: self.section }
     }
 
+    pub fn exit_code(&self) -> i32 {
+        if let Some(Mark::ExitsWith(code)) = self.mark { code } else { 0 }
+    }
+
     /// Whether a program runs it.
     pub fn is_run(&self) -> bool {
         let by_program = matches!(self.language.as_str(), "sh" | "bash" | "console" | "python" | "sql");

@@ -66,10 +66,6 @@ pub fn toml(text: &str) -> Result<(), String> {
     text.parse::<::toml::Table>().map(drop).map_err(|error| error.to_string())
 }
 
-pub fn yaml(text: &str) -> Result<(), String> {
-    yaml_rust2::YamlLoader::load_from_str(text).map(drop).map_err(|error| error.to_string())
-}
-
 /// Rust blocks are doctests of the client; this checks that their page is among them.
 pub fn rust(page: &str, root: &Path) -> Result<(), String> {
     let library = "submitter/src/lib.rs";

@@ -4,7 +4,8 @@ use std::{collections::BTreeMap, fmt};
 
 #[derive(Debug, Default)]
 pub struct Report {
-    /// What was done with how many blocks.
+    blocks: usize,
+    /// What was done how often.
     counts: BTreeMap<&'static str, usize>,
     not_executed: BTreeMap<String, usize>,
     pub faults: Vec<Fault>,
@@ -18,6 +19,10 @@ pub struct Fault {
 }
 
 impl Report {
+    pub fn of(blocks: usize) -> Self {
+        Self { blocks, ..Self::default() }
+    }
+
     pub fn count(&mut self, what: &'static str) {
         *self.counts.entry(what).or_default() += 1;
     }
@@ -27,6 +32,7 @@ impl Report {
     }
 
     pub fn add(&mut self, other: Self) {
+        self.blocks += other.blocks;
         other.counts.into_iter().for_each(|(what, count)| *self.counts.entry(what).or_default() += count);
         other.not_executed.into_iter().for_each(|(why, count)| *self.not_executed.entry(why).or_default() += count);
         self.faults.extend(other.faults);
@@ -35,10 +41,9 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let blocks: usize = self.counts.values().chain(self.not_executed.values()).sum();
-        writeln!(f, "{blocks} examples")?;
+        writeln!(f, "{} code blocks", self.blocks)?;
         self.counts.iter().try_for_each(|(what, count)| writeln!(f, "{count:5} {what}"))?;
-        writeln!(f, "{:5} not executed", self.not_executed.values().sum::<usize>())?;
+        writeln!(f, "{:5} blocks not executed", self.not_executed.values().sum::<usize>())?;
         self.not_executed.iter().try_for_each(|(reason, count)| writeln!(f, "{count:9} {reason}"))?;
         self.faults.iter().try_for_each(|fault| writeln!(f, "\n{fault}"))
     }

@@ -1,10 +1,11 @@
 //! Goes through the blocks of a page.
 
-use std::{fs, path::Path, process::Stdio, time::Duration};
+use std::{fs, time::Duration};
 
-use tokio::{process::Command, time::Instant};
+use tokio::time::Instant;
 
 use crate::{
+    checked,
     ground::{Ground, Place, root},
     mark::Mark,
     output::fits,
@@ -32,7 +33,7 @@ struct Run<'a> {
 }
 
 pub async fn run(ground: &Ground, page: &Page) -> Report {
-    let mut run = Run { ground, page, place: ground.place(page), report: Report::default() };
+    let mut run = Run { ground, page, place: ground.place(page), report: Report::of(page.blocks.len()) };
     let mut index = 0;
     while let Some(block) = page.blocks.get(index) {
         let printed = if block.is_run() && block.language != "console" { page.printed_by(index) } else { None };
@@ -54,21 +55,24 @@ impl Run<'_> {
             (Some(Mark::NotExecuted(reason)), _) => return self.report.not_executed(reason),
             (Some(Mark::File(name)), _) => self.file(block, name).map(|()| "files that a command uses"),
             (Some(Mark::RunsUntilStopped(text)), "sh") => {
-                self.background(block, text).await.map(|()| "commands executed")
+                self.background(block, text).await.map(|()| "blocks of commands executed")
             }
-            (_, "sh" | "bash") => self.command(block, &block.text, printed).await.map(|()| "commands executed"),
+            (_, "sh" | "bash") => self
+                .command(block, &block.text, block.exit_code(), printed)
+                .await
+                .map(|()| "blocks of commands executed"),
             (_, "python") => self.script(block, "python3", printed).await.map(|()| "programs executed"),
             (_, "sql") => self
                 .script(block, "psql -q -v ON_ERROR_STOP=1 \"$GPUFLEET_DATABASE_URL\" -f", printed)
                 .await
                 .map(|()| "queries executed"),
-            (_, "console") => self.console(block).await.map(|()| "commands executed"),
+            (_, "console") => self.console(block).await.map(|()| "blocks of commands executed"),
             (Some(Mark::Type(name)), "json") => {
                 parsed::json(&block.text, name).map(|()| "JSON read as the type it shows")
             }
             (_, "toml") => parsed::toml(&block.text).map(|()| "TOML and YAML parsed"),
-            (_, "yaml") => parsed::yaml(&block.text).map(|()| "TOML and YAML parsed"),
-            (_, "ini" | "systemd") => self.unit(block).await.map(|()| "systemd units verified"),
+            (_, "yaml") => checked::yaml(&self.place.shell.here(), &block.text).await.map(|()| "TOML and YAML parsed"),
+            (_, "ini") => checked::unit(&self.place.shell.here(), &block.text).await.map(|()| "systemd units verified"),
             (_, "rust") => parsed::rust(&self.page.path, root()).map(|()| "Rust compiled by doctests"),
             (_, language) => Err(format!(
                 "a `{language}` block is neither a command nor its output: write `<!-- not executed: REASON -->` or another \
@@ -91,17 +95,21 @@ impl Run<'_> {
     }
 
     async fn background(&mut self, block: &Block, text: &str) -> Result<(), String> {
+        allowed(&block.text)?;
         self.start_fleet(block).await;
         let started = self.place.shell.run_until_stopped(block.line, &block.text, text).await;
         started.map_err(|outcome| format!("the command was to print \"{text}\" and go on, but {}", ended(&outcome)))
     }
 
-    async fn command(&mut self, block: &Block, command: &str, printed: Option<&Block>) -> Result<(), String> {
-        if let Some(program) = forbidden(command) {
-            return Err(format!("{program} would change this machine: mark the block as not executed"));
-        }
+    async fn command(
+        &mut self,
+        block: &Block,
+        command: &str,
+        expected_code: i32,
+        printed: Option<&Block>,
+    ) -> Result<(), String> {
+        allowed(command)?;
         self.start_fleet(block).await;
-        let expected_code = if let Some(Mark::ExitsWith(code)) = block.mark { code } else { 0 };
         let deadline = Instant::now() + RECORDED_WITHIN;
         loop {
             let outcome = self.place.shell.run(command).await;
@@ -118,26 +126,21 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Commands after `$ `, each with what it prints below it.
+    /// Commands after `$ `, each with what it prints below it. An exit code is that of the last.
     async fn console(&mut self, block: &Block) -> Result<(), String> {
-        for (command, shown) in console_commands(&block.text) {
-            let printed = block.output(&shown);
-            self.command(block, &command, Some(&printed)).await?;
+        let commands = console_commands(&block.text);
+        for (index, (command, shown)) in commands.iter().enumerate() {
+            let code = if index + 1 == commands.len() { block.exit_code() } else { 0 };
+            self.command(block, command, code, Some(&block.output(shown))).await?;
         }
-        Ok(())
+        if commands.is_empty() { Err("no line of the block starts with `$ `".to_owned()) } else { Ok(()) }
     }
 
     async fn script(&mut self, block: &Block, program: &str, printed: Option<&Block>) -> Result<(), String> {
         let name = format!("block-{}", block.line);
         fs::write(self.place.shell.here().join(&name), &block.text).map_err(|error| error.to_string())?;
         self.place.start_fleet(self.ground).await;
-        self.command(block, &format!("{program} {name}"), printed).await
-    }
-
-    async fn unit(&self, block: &Block) -> Result<(), String> {
-        let unit = self.place.shell.here().join("example.service");
-        fs::write(&unit, &block.text).map_err(|error| error.to_string())?;
-        verify_unit(&unit).await
+        self.command(block, &format!("{program} {name}"), block.exit_code(), printed).await
     }
 
     async fn start_fleet(&mut self, block: &Block) {
@@ -145,14 +148,6 @@ impl Run<'_> {
             self.place.start_fleet(self.ground).await;
         }
     }
-}
-
-async fn verify_unit(unit: &Path) -> Result<(), String> {
-    let mut command = Command::new("systemd-analyze");
-    let output = command.arg("verify").arg(unit).stdin(Stdio::null()).output().await;
-    let output = output.map_err(|error| format!("failed to run systemd-analyze: {error}"))?;
-    let text = String::from_utf8_lossy(&output.stderr).into_owned();
-    if output.status.success() { Ok(()) } else { Err(format!("systemd-analyze verify:\n{}", indented(&text))) }
 }
 
 fn problem(outcome: &Outcome, expected_code: i32, printed: Option<&Block>) -> Option<String> {
@@ -180,6 +175,11 @@ fn indented(text: &str) -> String {
 
 fn fault(page: &Page, line: usize, what: &str) -> Fault {
     Fault { page: page.path.clone(), line, what: what.to_owned() }
+}
+
+fn allowed(command: &str) -> Result<(), String> {
+    let refuse = |program| Err(format!("{program} would change this machine: mark the block as not executed"));
+    forbidden(command).map_or(Ok(()), refuse)
 }
 
 fn forbidden(command: &str) -> Option<&'static str> {

@@ -1,7 +1,7 @@
-//! Builds the documentation site (`docs/`) and fails where a link leads nowhere or a text outgrows its bounds.
+//! Builds the documentation site (`docs/`) and fails where a link leads nowhere, a text outgrows its bounds or the search misses a page.
 //!
 //! `cargo xtask docs` runs it. mdBook renders the pages; this program checks what mdBook does not: links, anchors, the README's
-//! length and the width of prose.
+//! length, the width of prose and the search index.
 
 use std::{env, path::Path, process::ExitCode};
 
