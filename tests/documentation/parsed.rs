@@ -1,10 +1,19 @@
 //! Blocks that are data: read as what they are, without running anything.
 
-use std::path::Path;
+use std::{fs, path::Path, sync::LazyLock};
 
 use gpufleet_schema::{Buffer, Encoding, Event, Launch, Limits, Order, Reply, Requires, Task, encoding::Batch};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+
+/// Where the programs' logs are written.
+const PROGRAMS: [&str; 4] = ["worker/src", "ledger/src", "transport/src", "submitter/src"];
+/// The message lies between the module and the first field.
+static LOG_LINE: LazyLock<Regex> = LazyLock::new(|| {
+    let line = r"\b(?:TRACE|DEBUG|INFO|WARN|ERROR) [a-z_:]+: (.+?)(?: …| [a-z_.]+=.*)?$";
+    Regex::new(line).expect("the pattern is correct")
+});
 
 /// The types that a page can name in `<!-- type: NAME -->`.
 pub fn json(text: &str, name: &str) -> Result<(), String> {
@@ -66,10 +75,33 @@ pub fn toml(text: &str) -> Result<(), String> {
     text.parse::<::toml::Table>().map(drop).map_err(|error| error.to_string())
 }
 
+/// Log lines, as in `WARN gpufleet_worker::supervisor: message key=value`: the programs write these messages, or longer ones that begin
+/// with them.
+pub fn log(text: &str, root: &Path) -> Result<(), String> {
+    let sources: Vec<String> = PROGRAMS.iter().flat_map(|folder| sources(&root.join(folder))).collect();
+    text.lines().try_for_each(|line| {
+        let message = LOG_LINE.captures(line).ok_or_else(|| format!("not a log line: {line}"))?[1].to_owned();
+        let quoted =
+            Regex::new(&format!("\"{}[\" ,;:]", regex::escape(&message))).expect("an escaped text is a pattern");
+        let is_written = sources.iter().any(|source| quoted.is_match(source));
+        if is_written { Ok(()) } else { Err(format!("no program logs \"{message}\"")) }
+    })
+}
+
+/// The text of all Rust files in and below a folder.
+fn sources(folder: &Path) -> Vec<String> {
+    let entries = fs::read_dir(folder).into_iter().flatten().filter_map(|entry| Some(entry.ok()?.path()));
+    let texts = entries.flat_map(|path| match path.extension() {
+        Some(extension) if extension == "rs" => fs::read_to_string(&path).into_iter().collect(),
+        _ => sources(&path),
+    });
+    texts.collect()
+}
+
 /// Rust blocks are doctests of the client; this checks that their page is among them.
 pub fn rust(page: &str, root: &Path) -> Result<(), String> {
     let library = "submitter/src/lib.rs";
-    let text = std::fs::read_to_string(root.join(library)).map_err(|error| error.to_string())?;
+    let text = fs::read_to_string(root.join(library)).map_err(|error| error.to_string())?;
     let line = format!("#[doc = include_str!(\"../../{page}\")]");
     if text.contains(&line) {
         Ok(())
@@ -85,4 +117,15 @@ fn an_example_with_a_field_that_the_type_lacks_is_refused() {
     let error = json(&launch.replace("args", "arguments"), "launch").unwrap_err();
     assert_eq!(error, "the type has no field .arguments");
     assert!(json(launch, "lunch").unwrap_err().starts_with("no such type: lunch"));
+}
+
+#[test]
+fn a_log_line_that_no_program_writes_is_refused() {
+    let root = crate::ground::root();
+    let line = |message: &str| {
+        format!("2026-11-22T20:03:07Z  INFO gpufleet_worker::supervisor: {message} worker=gpu-7 pools=default\n")
+    };
+    assert_eq!(log(&line("ready"), root), Ok(()));
+    assert_eq!(log(&line("readily"), root), Err("no program logs \"readily\"".to_owned()));
+    assert_eq!(log("ready\n", root), Err("not a log line: ready".to_owned()));
 }

@@ -23,7 +23,8 @@ const READERS: [&str; 5] =
     ["gpufleet history", "gpufleet show", "gpufleet logs", "gpufleet workers", "gpufleet dead list"];
 
 /// Programs that would change the machine that runs the tests.
-const FORBIDDEN: [&str; 7] = ["cargo", "docker", "rabbitmqctl", "sudo", "apt-get", "systemctl", "kubectl"];
+const FORBIDDEN: [&str; 8] =
+    ["rabbitmq-diagnostics", "cargo", "docker", "rabbitmqctl", "sudo", "apt-get", "systemctl", "kubectl"];
 
 struct Run<'a> {
     ground: &'a Ground,
@@ -70,6 +71,7 @@ impl Run<'_> {
             (Some(Mark::Type(name)), "json") => {
                 parsed::json(&block.text, name).map(|()| "JSON read as the type it shows")
             }
+            (_, "log") => parsed::log(&block.text, root()).map(|()| "logs whose messages the programs write"),
             (_, "toml") => parsed::toml(&block.text).map(|()| "TOML and YAML parsed"),
             (_, "yaml") => checked::yaml(&self.place.shell.here(), &block.text).await.map(|()| "TOML and YAML parsed"),
             (_, "ini") => checked::unit(&self.place.shell.here(), &block.text).await.map(|()| "systemd units verified"),
