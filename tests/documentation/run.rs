@@ -15,8 +15,8 @@ use crate::{
     shell::Outcome,
 };
 
-/// The recorder may be a moment behind a reply: what only reads is asked again for so long.
-const RECORDED_WITHIN: Duration = Duration::from_secs(10);
+/// The recorder may be a moment behind a reply, and a job takes its time to be given up: what only reads is asked again for so long.
+const RECORDED_WITHIN: Duration = Duration::from_secs(30);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Commands that only read.
 const READERS: [&str; 5] =
