@@ -3,7 +3,11 @@
 //! Everything real: the services, the `gpufleet` command, the worker, the ledger. Each result is compared with a computation on this
 //! machine's CPU that shares no code with the kernels.
 
-use std::{path::Path, sync::Arc};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use anyhow::Context as _;
 use gpufleet_local::{Cuda, Fleet, Services, StateDir, setup::Part};
@@ -32,12 +36,19 @@ pub struct Options {
     /// How many workers
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
     workers: u32,
+    /// Only write the demo's sample files to this folder: two arrays, a picture and edge.cu
+    #[arg(long, value_name = "FOLDER")]
+    files: Option<PathBuf>,
 }
 
 /// Below the workspace; git ignores it.
 const FOLDER: &str = ".gpufleet/demo";
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
+    if let Some(folder) = &options.files {
+        fs::create_dir_all(folder).with_context(|| format!("failed to create {}", folder.display()))?;
+        return files::make_inputs(folder).map(drop);
+    }
     let terminal = Terminal::new();
     setup::ensure(&[Part::Services, Part::Compiler], &terminal)?;
     terminal.heading("build gpufleet");

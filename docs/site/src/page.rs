@@ -12,12 +12,14 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 /// Pages outside the site that readers reach first.
 const ROOT_PAGES: [&str; 6] =
     ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "tests/README.md", "bench/README.md"];
-const SITE: &str = "docs/src";
+pub const SITE: &str = "docs/src";
 
 #[derive(Debug)]
 pub struct Page {
     pub path: PathBuf,
     pub text: String,
+    /// Its first heading.
+    pub title: String,
     pub links: Vec<Link>,
     /// The names by which links reach its headings.
     pub anchors: BTreeSet<String>,
@@ -31,7 +33,7 @@ pub struct Link {
 
 impl Page {
     pub fn parse(path: PathBuf, text: String) -> Self {
-        let (mut links, mut anchors) = (Vec::new(), BTreeSet::new());
+        let (mut links, mut anchors, mut title) = (Vec::new(), BTreeSet::new(), String::new());
         let mut heading: Option<String> = None;
         for (event, range) in Parser::new_ext(&text, Options::ENABLE_TABLES).into_offset_iter() {
             match event {
@@ -40,7 +42,13 @@ impl Page {
                     links.push(Link { target: dest_url.into_string(), line });
                 }
                 Event::Start(Tag::Heading { .. }) => heading = Some(String::new()),
-                Event::End(TagEnd::Heading(_)) => anchors.extend(heading.take().map(|heading| anchor(&heading))),
+                Event::End(TagEnd::Heading(_)) => {
+                    let heading = heading.take().expect("a heading that ends has begun");
+                    anchors.insert(anchor(&heading));
+                    if title.is_empty() {
+                        title = heading;
+                    }
+                }
                 Event::Text(part) | Event::Code(part) => {
                     if let Some(heading) = &mut heading {
                         heading.push_str(&part);
@@ -49,7 +57,7 @@ impl Page {
                 _ => {}
             }
         }
-        Self { path, text, links, anchors }
+        Self { path, text, title, links, anchors }
     }
 }
 
@@ -92,6 +100,7 @@ mod tests {
         let page = Page::parse("a.md".into(), "# Exit codes of `x`\n\nSee [b](b.md#c).\n\n![p](p.png)\n".into());
         let links: Vec<_> = page.links.iter().map(|link| (link.target.as_str(), link.line)).collect();
         assert_eq!(links, [("b.md#c", 3), ("p.png", 5)]);
+        assert_eq!(page.title, "Exit codes of x");
         assert_eq!(page.anchors.into_iter().collect::<Vec<_>>(), ["exit-codes-of-x"]);
     }
 }

@@ -1,0 +1,147 @@
+//! What the examples run on: one private broker and database for all, and for each page a folder and a fleet of its own.
+
+use std::{
+    env, fs,
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use gpufleet_local::{Fleet, Services, Signal, process::marked, programs, setup, state};
+use tempfile::TempDir;
+use tokio::sync::OnceCell;
+
+use crate::{
+    page::Page,
+    shell::{Outcome, Shell},
+};
+
+/// Where the demo leaves its sample files, as the pages say.
+const SAMPLES: &str = ".gpufleet/demo";
+/// What the pages use of the repository.
+const COPIED: [&str; 4] = ["deploy", "schema/golden", "tests/foreign", "kernels"];
+
+/// Shared by all pages.
+#[derive(Debug)]
+pub struct Ground {
+    services: OnceCell<Arc<Services>>,
+    /// Looks like a clone of the repository after `cargo xtask demo`, as far as the pages use it.
+    template: TempDir,
+}
+
+/// One page's fleet and terminal. The fleet starts with the first block that needs it.
+#[derive(Debug)]
+pub struct Place {
+    pub shell: Shell,
+    fleet: Option<Fleet>,
+    /// The page runs `gpufleet local up`.
+    has_its_own: bool,
+    label: String,
+    folder: TempDir,
+}
+
+pub fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the tests are a folder of the workspace")
+}
+
+impl Ground {
+    pub fn new() -> Self {
+        let template = tempfile::tempdir().unwrap();
+        for path in COPIED {
+            copy(&root().join(path), &template.path().join(path));
+        }
+        let mut samples = Command::new(programs::ours(None, "xtask").unwrap());
+        samples.args(["demo", "--files"]).arg(template.path().join(SAMPLES));
+        assert!(samples.status().unwrap().success(), "the demo's sample files were not written");
+        Self { services: OnceCell::new(), template }
+    }
+
+    pub fn place(&self, page: &Page) -> Place {
+        let folder = tempfile::tempdir().unwrap();
+        // Root's Postgres, another user, has to pass through on its way to the data of `gpufleet local up`.
+        fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
+        let (clone, notes) = (folder.path().join("gpufleet"), folder.path().join("notes"));
+        copy(self.template.path(), &clone);
+        fs::create_dir(&notes).unwrap();
+        let label = page.path.trim_start_matches("docs/src/").trim_end_matches(".md");
+        let label = label.to_lowercase().replace(|c: char| !c.is_ascii_alphanumeric(), "-");
+        let has_its_own = page.blocks.iter().any(|block| block.is_run() && block.text.contains("gpufleet local up"));
+        let shell = Shell::new(clone, notes, environment(folder.path()));
+        Place { shell, fleet: None, has_its_own, label, folder }
+    }
+
+    async fn services(&self) -> &Arc<Services> {
+        let start = async || Services::ephemeral().await.unwrap_or_else(|error| panic!("{error}"));
+        self.services.get_or_init(start).await
+    }
+}
+
+impl Place {
+    /// Names the page's fleet in the environment, as a user of a fleet elsewhere does.
+    pub async fn start_fleet(&mut self, ground: &Ground) {
+        if self.has_its_own || self.fleet.is_some() {
+            return;
+        }
+        let blobs = self.folder.path().join("blobs");
+        fs::create_dir(&blobs).unwrap();
+        let fleet = Fleet::builder().label(&self.label).on(ground.services().await).blobs(&blobs).start().await;
+        let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
+        self.shell.set("GPUFLEET_AMQP_URL", &fleet.endpoints().amqp_url);
+        self.shell.set("GPUFLEET_DATABASE_URL", &fleet.endpoints().database_url);
+        self.shell.set("GPUFLEET_BLOBS", blobs.to_str().unwrap());
+        self.fleet = Some(fleet);
+    }
+
+    /// What does not end well, with its line.
+    pub async fn stop(mut self) -> Vec<(usize, Outcome)> {
+        let bad = self.shell.stop().await;
+        if self.has_its_own {
+            self.shell.run("gpufleet local down").await;
+        }
+        if let Some(fleet) = self.fleet.take() {
+            fleet.stop().await.unwrap();
+        }
+        bad
+    }
+}
+
+/// Not even a failed test leaves a fleet behind.
+impl Drop for Place {
+    fn drop(&mut self) {
+        let local = self.folder.path().join("state/gpufleet/local");
+        marked(state::MARKER, &local.to_string_lossy()).into_iter().for_each(|identity| identity.signal(Signal::Kill));
+    }
+}
+
+/// What a user's terminal has besides the fleet: the built programs on the path, and pika for Python. Workers that a page starts itself
+/// use the emulated device.
+fn environment(folder: &Path) -> Vec<(String, String)> {
+    let programs = programs::ours(None, "gpufleet").unwrap();
+    let bin = programs.parent().expect("a program lies in a folder").to_str().unwrap();
+    let path = format!("{bin}:{}", env::var("PATH").unwrap_or_default());
+    let state = folder.join("state");
+    let pika = setup::pika_folder().unwrap();
+    let variables: [(&str, PathBuf); 5] = [
+        ("PATH", path.into()),
+        ("PYTHONPATH", pika),
+        ("PYTHONDONTWRITEBYTECODE", "1".into()),
+        ("XDG_STATE_HOME", state),
+        ("GPUFLEET_CUDA", "emulated".into()),
+    ];
+    variables.map(|(name, value)| (name.to_owned(), value.to_str().expect("our paths are text").to_owned())).into()
+}
+
+/// Copies a folder and all in it.
+fn copy(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap();
+    for entry in fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display())) {
+        let path = entry.unwrap().path();
+        let target = to.join(path.file_name().expect("an entry has a name"));
+        if path.is_dir() {
+            copy(&path, &target);
+        } else {
+            fs::copy(&path, &target).unwrap();
+        }
+    }
+}

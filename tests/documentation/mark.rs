@@ -1,0 +1,46 @@
+//! What an HTML comment right before a code block says about it.
+
+/// Readers of the rendered page don't see it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Mark {
+    /// `<!-- not executed: REASON -->`
+    NotExecuted(String),
+    /// `<!-- file: NAME -->`: the block is written to this file, which a later command of the page uses.
+    File(String),
+    /// `<!-- type: NAME -->`: the JSON is read as this type of the wire contract.
+    Type(String),
+    /// `<!-- exits with: CODE -->`: the command, or the last one of several, fails as the page says.
+    ExitsWith(i32),
+    /// `<!-- runs until stopped: TEXT -->`: the command stays in the background once it has printed the text, and ends with the page.
+    RunsUntilStopped(String),
+}
+
+impl Mark {
+    /// None for every other comment.
+    pub fn parse(comment: &str) -> Option<Self> {
+        let inner = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
+        let (name, value) = inner.split_once(':')?;
+        let value = value.split_whitespace().collect::<Vec<_>>().join(" ");
+        match name.trim() {
+            "not executed" if !value.is_empty() => Some(Self::NotExecuted(value)),
+            "file" => Some(Self::File(value)),
+            "type" => Some(Self::Type(value)),
+            "exits with" => value.parse().ok().map(Self::ExitsWith),
+            "runs until stopped" if !value.is_empty() => Some(Self::RunsUntilStopped(value)),
+            _ => None,
+        }
+    }
+}
+
+/// How the first line of a generated page begins: `cargo xtask docs` compares the page with the code.
+const GENERATED: &str = "Generated from the code by";
+
+/// `<!-- page not executed: REASON -->` speaks for all blocks of its page.
+pub fn page_reason(comment: &str) -> Option<String> {
+    let inner = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
+    if inner.trim().starts_with(GENERATED) {
+        return Some("part of a generated page".to_owned());
+    }
+    let reason = inner.trim().strip_prefix("page not executed:")?.trim();
+    (!reason.is_empty()).then(|| reason.to_owned())
+}

@@ -1,0 +1,127 @@
+//! Runs a page's commands one after the other, as in one terminal: variables and the working folder are kept between blocks.
+
+use std::{
+    fs::{self, File},
+    path::{Path, PathBuf},
+    process::Stdio,
+    time::Duration,
+};
+
+use gpufleet_local::{Signal, process::Group};
+use gpufleet_tests::WAIT;
+use tokio::process::{Child, Command};
+
+/// Our programs stop within their own grace periods, which are shorter.
+const STOPS_WITHIN: Duration = Duration::from_secs(40);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// Every assigned variable is exported, so that the next block has it. A program that is told to stop tells the shell how it ended.
+const PROLOGUE: &str = r#"set -aeu -o pipefail
+trap : TERM
+notes="$1"
+if [ -e "$notes/variables" ]; then . "$notes/variables"; fi
+trap 'export -p > "$notes/variables"; pwd > "$notes/folder"' EXIT
+. "$2"
+"#;
+
+#[derive(Debug)]
+pub struct Shell {
+    /// Where the page starts.
+    folder: PathBuf,
+    /// Scripts, outputs and what the last block left.
+    notes: PathBuf,
+    environment: Vec<(String, String)>,
+    running: Vec<Running>,
+    blocks: usize,
+}
+
+/// A command that stays until the page ends.
+#[derive(Debug)]
+struct Running {
+    line: usize,
+    child: Child,
+    group: Group,
+    output: PathBuf,
+}
+
+/// What a block did: its exit code and all that it printed, in order. There is no code if it had to be ended.
+#[derive(Debug)]
+pub struct Outcome {
+    pub code: Option<i32>,
+    pub output: String,
+}
+
+impl Shell {
+    pub fn new(folder: PathBuf, notes: PathBuf, environment: Vec<(String, String)>) -> Self {
+        Self { folder, notes, environment, running: Vec::new(), blocks: 0 }
+    }
+
+    /// The folder that the commands so far have gone to.
+    pub fn here(&self) -> PathBuf {
+        let noted = fs::read_to_string(self.notes.join("folder"));
+        noted.map_or_else(|_| self.folder.clone(), |folder| folder.trim_end().into())
+    }
+
+    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.environment.push((name.to_owned(), value.into()));
+    }
+
+    /// What the block left in the background ends with it.
+    pub async fn run(&mut self, script: &str) -> Outcome {
+        let (mut child, _group, output) = self.start(script);
+        let status = tokio::time::timeout(WAIT, child.wait()).await;
+        let code = status.ok().and_then(|status| status.expect("it is our child").code());
+        Outcome { code, output: read(&output) }
+    }
+
+    /// Starts what runs until it is stopped, and waits for this text of its.
+    pub async fn run_until_stopped(&mut self, line: usize, script: &str, text: &str) -> Result<(), Outcome> {
+        let (mut child, group, output) = self.start(script);
+        let deadline = tokio::time::Instant::now() + WAIT;
+        while !read(&output).contains(text) {
+            let ended = child.try_wait().expect("it is our child");
+            if ended.is_some() || tokio::time::Instant::now() > deadline {
+                return Err(Outcome { code: ended.and_then(|status| status.code()), output: read(&output) });
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        self.running.push(Running { line, child, group, output });
+        Ok(())
+    }
+
+    /// Stops what still runs, the latest first; tells of what does not end well.
+    pub async fn stop(&mut self) -> Vec<(usize, Outcome)> {
+        let mut bad = Vec::new();
+        while let Some(mut running) = self.running.pop() {
+            running.group.signal(Signal::Terminate);
+            let status = tokio::time::timeout(STOPS_WITHIN, running.child.wait()).await;
+            let code = status.ok().and_then(|status| status.expect("it is our child").code());
+            if code != Some(0) {
+                bad.push((running.line, Outcome { code, output: read(&running.output) }));
+            }
+        }
+        bad
+    }
+
+    fn start(&mut self, script: &str) -> (Child, Group, PathBuf) {
+        self.blocks += 1;
+        let file = |kind: &str| self.notes.join(format!("{kind}-{}", self.blocks));
+        let (script_file, output) = (file("script"), file("output"));
+        fs::write(&script_file, script).expect("the page's notes can be written");
+        let both = File::create(&output).expect("the page's notes can be written");
+        let mut command = Command::new("bash");
+        command.args(["-c", PROLOGUE, "bash"]).args([&self.notes, &script_file]).current_dir(self.here());
+        for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
+            command.env_remove(name);
+        }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null()).stdout(both.try_clone().expect("a file can be shared")).stderr(both);
+        let child = command.process_group(0).kill_on_drop(true).spawn().expect("bash is installed");
+        let group = Group::led_by(child.id().expect("it was not waited for"));
+        (child, group, output)
+    }
+}
+
+fn read(output: &Path) -> String {
+    String::from_utf8_lossy(&fs::read(output).unwrap_or_default()).into_owned()
+}
