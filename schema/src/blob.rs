@@ -20,7 +20,7 @@ pub struct BlobHasher(Context);
 
 /// A text that is no digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a blob is named by {PREFIX} and 64 hexadecimal digits in lower case")]
+#[error("a blob name is {PREFIX} followed by 64 lower-case hexadecimal digits")]
 pub struct InvalidDigest;
 
 impl BlobDigest {

@@ -44,7 +44,7 @@ macro_rules! states {
 
 /// A word that names no state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a state; one of {known} is")]
+#[error("{text:?} is not a state; use one of {known}")]
 pub struct UnknownState {
     text: String,
     known: String,

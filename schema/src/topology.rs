@@ -152,7 +152,7 @@ impl fmt::Display for Priority {
 
 /// A word that names no priority.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a priority; high, normal or low is")]
+#[error("{0:?} is not a priority; use high, normal or low")]
 pub struct UnknownPriority(String);
 
 impl FromStr for Priority {

@@ -99,6 +99,8 @@ mod tests {
         };
         assert_eq!(check(&program(), &[key.public()]), Ok(()));
         assert!(check(&program(), &[]).unwrap_err().contains(&key.public().to_string()));
-        assert!(check(&Program::Ptx("other".into()), &[key.public()]).unwrap_err().contains("not of this program"));
+        assert!(
+            check(&Program::Ptx("other".into()), &[key.public()]).unwrap_err().contains("does not match the program")
+        );
     }
 }
