@@ -64,8 +64,8 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
     };
     let (job, error) = refused;
     let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-    assert!(reason.contains("the broker takes no messages") && reason.contains("memory"), "{error:?}");
-    ground.poll_log("the worker knows", &worker, "the broker takes no messages").await;
+    assert!(reason.contains("the broker blocks publishing") && reason.contains("memory"), "{error:?}");
+    ground.poll_log("the worker knows", &worker, "broker blocks publishing").await;
     worker.poll_metric("and tells", "gpufleet_publishing_blocked", &[], 1.0).await;
     assert_eq!(worker.metrics().await.sum("gpufleet_broker_connected", &[]), 1.0);
     let attempts = async || worker.metrics().await.sum("gpufleet_attempts_total", &[("state", "succeeded")]);
@@ -116,7 +116,7 @@ async fn a_command_that_an_alarm_holds_up_says_why_and_goes_on_after_it() {
     let mut told = BufReader::new(submit.stderr.take().unwrap());
     let mut line = String::new();
     tokio::time::timeout(WAIT, told.read_line(&mut line)).await.expect("it says what holds it up").unwrap();
-    assert!(line.contains("the broker takes no messages: low on memory; the job waits"), "{line}");
+    assert!(line.contains("the broker blocks publishing: low on memory; the job waits"), "{line}");
 
     ground.watermark("0.4").await;
     let output = tokio::time::timeout(WAIT, submit.wait_with_output()).await.expect("it ends").unwrap();

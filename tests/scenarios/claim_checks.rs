@@ -137,7 +137,7 @@ async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submi
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!(failure.code, FailureCode::BlobMissing);
-    assert!(failure.message.contains("something else under its name"), "{}", failure.message);
+    assert!(failure.message.contains("does not match the digest"), "{}", failure.message);
     let home = tempfile::tempdir().unwrap();
     let shown = ground.gpufleet(home.path(), &["dead", "show", &handle.id().to_string()]).await;
     assert!(shown.stdout.contains("gave up after some tries"), "{}{}", shown.stdout, shown.stderr);
@@ -162,7 +162,7 @@ async fn a_shape_that_does_not_fit_its_blob_is_its_producers_mistake_and_is_told
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::InvalidTask));
-    assert!(failure.message.contains("it has 1048576 bytes, 1048580 are wanted"), "{}", failure.message);
+    assert!(failure.message.contains("the blob has 1048576 bytes, expected 1048580"), "{}", failure.message);
     assert_eq!(states(&ground.final_job(handle.id()).await), [AttemptState::Failed]);
     ground.check_history(1).await;
 }

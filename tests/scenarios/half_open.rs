@@ -47,7 +47,7 @@ async fn an_acknowledgement_that_is_lost_on_a_half_open_link_changes_nothing() {
     poll_until("the second reply is dropped", async || fleet.counts().replies_dropped == 1).await;
 
     // The first worker notices by itself, and is of use again.
-    ground.poll_log("its loss", &first, "lost the broker").await;
+    ground.poll_log("its loss", &first, "broker connection lost").await;
     proxy.clear();
     assert_eq!(second.stop(Signal::Terminate).await, Some(0));
     let mut next = fleet.submit(busy::for_millis(1)).await.unwrap();
@@ -65,7 +65,7 @@ async fn an_acknowledgement_that_comes_too_late_is_noticed_and_counted() {
     let mut handle = fleet.submit(busy::for_millis(1)).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     proxy.silence(Silence::Consuming);
-    ground.poll_log("the loss of the link", &worker, "lost the broker").await;
+    ground.poll_log("the loss of the link", &worker, "broker connection lost").await;
     worker.poll_metric("it is seen from outside", "gpufleet_broker_connected", &[], 0.0).await;
     assert_eq!(worker.metrics().await.sum(STALE, &[]), 0.0);
 
@@ -99,7 +99,7 @@ async fn a_job_to_be_tried_again_is_not_taken_for_answered_where_its_acknowledge
     let mut handle = fleet.submit(busy::for_millis(1)).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     proxy.cut();
-    ground.poll_log("the loss of the link", &worker, "lost the broker").await;
+    ground.poll_log("the loss of the link", &worker, "broker connection lost").await;
     worker.poll_metric("a new link", "gpufleet_broker_connected", &[], 1.0).await;
     poll_until("the job is delivered again", all_out).await;
 

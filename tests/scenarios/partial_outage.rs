@@ -27,7 +27,7 @@ fn lines_with(worker: &TestWorker, texts: &[&str]) -> usize {
 async fn tries_in_vain(worker: &TestWorker, queue: &str) {
     let tried = ["still not subscribed", queue];
     poll_until("it tries to subscribe", async || lines_with(worker, &tried) >= ATTEMPTS).await;
-    let losses = lines_with(worker, &["lost the broker", "INTERNAL_ERROR"]);
+    let losses = lines_with(worker, &["broker connection lost", "INTERNAL_ERROR"]);
     assert!(losses <= LOSSES_MAX, "the link was lost {losses} times");
 }
 

@@ -155,7 +155,7 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), Dec
             // moments after its start.
             Ok(Err((what, error))) if is_not_found(&error) => {
                 let reason = reason_of(&error);
-                debug!(what, reason, "declared once it is up");
+                debug!(what, reason, "queue is not up yet, declaring it again");
                 if tokio::time::timeout_at(deadline, tokio::time::sleep(QUEUE_PAUSE)).await.is_err() {
                     return Err(DeclareError::Timeout { what, waited: DECLARE_DEADLINE, last: Some(reason) });
                 }

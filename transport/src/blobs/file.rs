@@ -104,7 +104,7 @@ pub(super) fn open(folder: &Path, digest: BlobDigest) -> io::Result<Option<(File
     };
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other(format!("{digest} is no file there")));
+        return Err(io::Error::other(format!("{digest} is not a regular file")));
     }
     Ok(Some((file, metadata.len())))
 }

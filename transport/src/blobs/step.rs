@@ -61,7 +61,7 @@ impl Kind {
 pub(super) enum Stopped {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("it was given up after {} s", .0.as_secs())]
+    #[error("gave up after {} s", .0.as_secs())]
     Timeout(Duration),
 }
 
@@ -82,7 +82,7 @@ impl Progress {
     /// Once for each piece: an error once nobody waits any more.
     pub(super) fn moved(&self, bytes: usize) -> io::Result<()> {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
-        if self.given_up.load(Ordering::Relaxed) { Err(io::Error::other("it was given up")) } else { Ok(()) }
+        if self.given_up.load(Ordering::Relaxed) { Err(io::Error::other("the caller gave up")) } else { Ok(()) }
     }
 
     /// There are more bytes to go through than was known.
@@ -161,7 +161,7 @@ async fn wait<T>(
     loop {
         let next = (Instant::now() + stall).min(started + progress.limit(stall));
         if let Ok(done) = timeout_at(next, &mut doing).await {
-            return Ok(done.map_err(|_| io::Error::other("its thread has panicked"))??);
+            return Ok(done.map_err(|_| io::Error::other("the blob-store thread panicked"))??);
         }
         let moved = progress.moved.load(Ordering::Relaxed);
         // The limit may have grown meanwhile.

@@ -80,7 +80,7 @@ async fn what_is_missing_or_of_another_length_is_told_with_its_name() {
     assert!(matches!(store.check(digest, 12).await, Err(BlobError::Missing { .. })));
     let digest = store.put(array(1000)).await.unwrap();
     let error = store.read(digest, 1001).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("use {digest}: it has 1000 bytes, 1001 are wanted"));
+    assert_eq!(error.to_string(), format!("read {digest}: the blob has 1000 bytes, expected 1001"));
     // Nobody reserves memory for a length that a stranger claims.
     assert!(matches!(store.read(digest, BLOBS_BYTES_MAX).await, Err(BlobError::Length { found: 1000, .. })));
     let (_, read) = store.fill(digest, vec![0; 3]).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_blob_that_was_cut_off_or_written_to_is_damaged_and_not_of_another_len
     for length in [0, 5, 300_001, BLOBS_BYTES_MAX + 1] {
         longer.set_len(length).unwrap();
         let checked = store.check(digest, 300_000).await.unwrap_err();
-        assert!(checked.to_string().ends_with("something else under its name; storing the array again mends it"));
+        assert!(checked.to_string().ends_with("does not match the digest; store the array again to repair it"));
         assert!(matches!(checked, BlobError::Damaged { .. }), "{checked}");
         assert!(matches!(store.read(digest, 300_000).await, Err(BlobError::Damaged { .. })));
         let (_, read) = store.fill(digest, vec![0; 300_000]).await.unwrap();
@@ -158,7 +158,7 @@ async fn a_folder_that_is_none_is_refused_with_its_name() {
     assert!(error.contains(missing.to_str().unwrap()) && error.contains("No such file"), "{error}");
     let file = folder.path().join("file");
     fs::write(&file, b"").unwrap();
-    assert!(BlobStore::open(&file).await.unwrap_err().to_string().ends_with("it is no folder"));
+    assert!(BlobStore::open(&file).await.unwrap_err().to_string().ends_with("it is not a folder"));
 }
 
 #[tokio::test]

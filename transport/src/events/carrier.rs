@@ -105,7 +105,7 @@ impl Carrier {
         let Landed { number, batch, outcome } = landed;
         self.in_flight.remove(&number);
         if let Err(error) = &outcome {
-            error!(events = batch.len(), %error, "events are lost to history");
+            error!(events = batch.len(), %error, "events not published, the ledger will miss them");
             for flush in self.flushes.iter_mut().filter(|flush| number <= flush.up_to) {
                 flush.outcome = Err(error.clone());
             }
@@ -139,7 +139,7 @@ impl Carrier {
         if timeout(deadline, rest).await.is_err() {
             error!(
                 batches = self.in_flight.len(),
-                "events are lost to history: not confirmed in time after the last sender left"
+                "events not confirmed in time at shutdown, the ledger may miss them"
             );
         }
     }
@@ -151,7 +151,7 @@ impl Carrier {
             error!(
                 events = lost,
                 batches = self.in_flight.len(),
-                "events are lost to history: the broker was closed before they were confirmed"
+                "events not confirmed before the connection closed, the ledger may miss them"
             );
         }
     }
@@ -182,7 +182,7 @@ async fn carry(broker: &Broker, message: Message) -> Result<(), PublishError> {
             | PublishError::Refused { .. } => return Err(error),
         }
         let delay: Duration = backoff.next();
-        warn!(%error, ?delay, "events wait for the broker");
+        warn!(%error, ?delay, "events not published yet, trying again");
         sleep(delay).await;
     }
 }

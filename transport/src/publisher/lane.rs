@@ -116,7 +116,7 @@ impl Lane {
             }
             self.fruitless += 1;
             if self.fruitless > FRUITLESS_CHANNELS_MAX {
-                session.fail("channels end one after the other");
+                session.fail("the broker keeps closing channels");
                 return End::SessionLost;
             }
         }
@@ -221,7 +221,7 @@ impl Lane {
     fn ended(&mut self, session: &Session, error: &lapin::Error) -> End {
         let reason = reason_of(error);
         if blames_a_message(error) && !self.pending.is_empty() {
-            warn!(reason, "the broker refused a message, sending one at a time to find it");
+            warn!(reason, "the broker rejected a message in a batch, publishing one at a time to identify it");
             self.suspicious = true;
         }
         let channel_only = is_channel_level(error) || matches!(error.kind(), lapin::ErrorKind::InvalidChannelState(..));
