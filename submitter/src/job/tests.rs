@@ -55,7 +55,7 @@ fn a_launch_says_all_that_cuda_can_launch() {
     ];
     assert_eq!(launch.args, wanted);
     let ptx = Job::ptx("text").entry("scale<float>").cover([1]);
-    assert!(problem(ptx).starts_with("launches[0].entry: \"scale<float>\" is no name of a kernel"));
+    assert!(problem(ptx).starts_with("launches[0].entry: \"scale<float>\" is not a kernel symbol"));
 }
 
 #[test]

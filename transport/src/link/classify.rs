@@ -113,8 +113,8 @@ mod tests {
         for (text, expected) in [
             (refused, "wrong user or password"),
             (no_vhost, "the vhost \"v\" of RabbitMQ"),
-            (unreachable, "check that the broker runs"),
-            (tls, "certificate is trusted"),
+            (unreachable, "check that the broker is running"),
+            (tls, "this machine trusts the broker's certificate"),
         ] {
             assert!(text.contains(expected), "{text}");
             assert!(text.contains("anna:***@rabbit"), "{text}");

@@ -102,8 +102,8 @@ fn a_task_file_says_all_that_cuda_can_launch() {
     assert!(slip("cooperative", "coperative").contains("launches[0]: unknown field `coperative`"));
     assert!(slip("blocks = [8], ", "").contains("launches[0]: a grid needs"));
     assert!(slip("cluster = [2]", "cover = [2]").contains("launches[0]: a grid takes cover or blocks, not both"));
-    assert!(slip("{ bytes = [1, 2, 255] }", "{ u8 = 1, align = 4 }").contains("an alignment for bytes"));
-    assert!(slip("bytes = [1, 2, 255]", "bytes = [1], buffer = \"x\"").contains("one too many"));
+    assert!(slip("{ bytes = [1, 2, 255] }", "{ u8 = 1, align = 4 }").contains("only bytes take an alignment"));
+    assert!(slip("bytes = [1, 2, 255]", "bytes = [1], buffer = \"x\"").contains("unexpected"));
 }
 
 #[test]
