@@ -33,7 +33,7 @@ async fn a_pool_runs_only_what_it_allows() {
     let cases = [
         ("open", doubles(), None),
         ("shut", saxpy(), None),
-        ("shut", doubles(), Some("runs catalog kernels only, the program is ptx")),
+        ("shut", doubles(), Some("runs catalog kernels only, but the program is ptx")),
         ("shut", doubles().signed_by(&key), Some("runs catalog kernels only")),
         ("vetted", saxpy(), None),
         ("vetted", doubles().signed_by(&key), None),

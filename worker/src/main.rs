@@ -6,7 +6,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use gpufleet_worker::{compiler, config, executor, exit, inventory, nvml, privileges, selftest, supervisor, telemetry};
 
 #[derive(Debug, Parser)]
-#[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ", after_long_help = exit::TABLE)]
+#[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ queues", after_long_help = exit::TABLE)]
 struct Cli {
     #[command(subcommand)]
     role: Role,
@@ -14,9 +14,13 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Role {
-    /// Take jobs and run them until SIGTERM or Ctrl-C
+    /// Run jobs from the queues until SIGTERM or Ctrl-C
+    ///
+    /// The worker serves one or more pools with the devices of this machine. SIGTERM, Ctrl-C or `gpufleet workers drain` drains it.
+    #[command(after_long_help = format!("{}\n\n{}", config::EXAMPLES, exit::TABLE))]
     Run(Box<config::Options>),
-    /// Check that a device works, and measure what jobs cost on it; needs no broker
+    /// Test a device and measure the cost of jobs on it; needs no broker
+    #[command(after_long_help = exit::TABLE)]
     Selftest(selftest::Options),
     /// Compile CUDA C to PTX with NVRTC, as the worker does for jobs
     Compile(compiler::CompileOptions),
@@ -26,7 +30,7 @@ enum Role {
     /// The process that lists the machine's devices; only a worker starts it
     #[command(hide = true)]
     DeviceList(inventory::Args),
-    /// The process that reads how the devices fare; only a worker starts it
+    /// The process that reads NVML; only a worker starts it
     #[command(hide = true)]
     DeviceMonitor(nvml::Args),
     /// The process that runs NVRTC; only a worker starts it
@@ -36,7 +40,7 @@ enum Role {
 
 fn main() -> ExitCode {
     match Cli::parse().role {
-        // Before anything of a stranger's runs: the environment has the broker's password.
+        // Before a job runs, because the environment holds the broker's password.
         Role::Run(options) => match privileges::hide() {
             Ok(()) => run(*options),
             Err(error) => {
@@ -55,8 +59,8 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn check(options: selftest::Options) -> ExitCode {
-    // A task of the runtime's own threads, as a worker's jobs are: what is measured is then what they pay.
-    tokio::spawn(selftest::run(options)).await.expect("a self-test that panics has said so")
+    // On a thread of the runtime, like the jobs of a worker, so that the measurement includes the same cost.
+    tokio::spawn(selftest::run(options)).await.expect("the self-test does not panic")
 }
 
 #[tokio::main]

@@ -14,7 +14,7 @@ pub enum LogFormat {
 
 /// A word that names no log format.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is not a log format; text or json is")]
+#[error("{0:?} is not a log format; use text or json")]
 pub struct UnknownLogFormat(String);
 
 impl FromStr for LogFormat {

@@ -142,7 +142,10 @@ async fn what_stands_under_a_blobs_name_and_is_no_file_is_neither_followed_nor_w
     let piped = BlobDigest::of(b"piped");
     mkfifo(&file::path(folder.path(), piped));
     let error = store.read(piped, 6).await.unwrap_err();
-    assert!(matches!(&error, BlobError::Io { source, .. } if source.to_string().contains("is not a regular file")), "{error}");
+    assert!(
+        matches!(&error, BlobError::Io { source, .. } if source.to_string().contains("is not a regular file")),
+        "{error}"
+    );
     for (digest, bytes) in [(linked, &b"linked"[..]), (piped, b"piped")] {
         assert_eq!(store.put(bytes).await.unwrap(), digest);
         assert_eq!(store.read(digest, bytes.len() as u64).await.unwrap(), bytes);
@@ -250,7 +253,10 @@ async fn a_store_that_hangs_is_given_up_with_its_folder() {
     tokio::time::pause();
     let hang = move |_: &Path, _: &Progress| released.recv().or(Ok(()));
     let error = store.step("wait", Kind::Look, hang).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("wait in the blob store {}: not finished within 30 s", folder.path().display()));
+    assert_eq!(
+        error.to_string(),
+        format!("wait in the blob store {}: not finished within 30 s", folder.path().display())
+    );
     drop(release);
 }
 

@@ -19,19 +19,19 @@ pub enum DeviceName {
     Uuid(String),
 }
 
-/// What can't be chosen.
+/// A device selection that fails.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ChoiceError {
-    #[error("find a device: the driver has none")]
+    #[error("find a device: the driver reports none; use --cuda emulated to run on the CPU")]
     None,
-    #[error("find device {name}: this machine has {there}")]
+    #[error("find device {name}: this machine has only {there}")]
     Unknown { name: DeviceName, there: String },
-    #[error("find device {name}: {matching} begin like this; give more of the uuid")]
+    #[error("find device {name}: it matches {matching}; give more characters of the UUID")]
     Ambiguous { name: DeviceName, matching: String },
-    #[error("take device {device} twice: it is named as {first} and as {second}")]
+    #[error("use device {device}: --devices names it twice, as {first} and as {second}")]
     Twice { device: String, first: DeviceName, second: DeviceName },
     #[error(
-        "take device {0}: a worker's devices are numbered below {DEVICES_MAX}; start another worker for it under CUDA_VISIBLE_DEVICES"
+        "use device {0}: device numbers must be below {DEVICES_MAX}; start another worker with CUDA_VISIBLE_DEVICES set to this device"
     )]
     Beyond(String),
 }
@@ -112,7 +112,9 @@ impl FromStr for DeviceName {
         match text.parse() {
             Ok(number) => Ok(Self::Number(number)),
             Err(_) if is_uuid => Ok(Self::Uuid(text.to_owned())),
-            Err(_) => Err(format!("{text:?} names no device; all, numbers, and uuids as GPU-… or MIG-… do")),
+            Err(_) => {
+                Err(format!("{text:?} is not a device; use all, a number, or a UUID that begins with GPU- or MIG-"))
+            }
         }
     }
 }
