@@ -51,7 +51,7 @@ pub(super) async fn identify(nvrtc: Nvrtc, executable: Option<&Path>) -> Result<
         Answer::Identified(loaded) => Ok(loaded),
         Answer::NoLibrary(why) => Err(CompileError::NotFound(why)),
         Answer::Failed(why) => Err(CompileError::Internal(why)),
-        _ => Err(CompileError::Internal("the compiler answered something else".to_owned())),
+        _ => Err(CompileError::Internal("the compiler sent an unexpected answer".to_owned())),
     }
 }
 
@@ -60,7 +60,7 @@ pub(super) async fn check(user: Option<String>, executable: Option<&Path>) -> Re
     match ask(&Request::Check { user }, executable).await? {
         Answer::Checked(checked) => Ok(checked),
         Answer::Failed(why) => Err(CompileError::Internal(why)),
-        _ => Err(CompileError::Internal("the compiler answered something else".to_owned())),
+        _ => Err(CompileError::Internal("the compiler sent an unexpected answer".to_owned())),
     }
 }
 
@@ -140,7 +140,7 @@ fn understand(answer: Answer, started: Instant) -> Result<Compiled, CompileError
         Answer::NoLibrary(why) => Err(CompileError::NotFound(why)),
         Answer::Open(missing) => Err(CompileError::Open(missing)),
         Answer::Checked(_) | Answer::Identified(_) => {
-            Err(CompileError::Internal("the compiler answered something else".to_owned()))
+            Err(CompileError::Internal("the compiler sent an unexpected answer".to_owned()))
         }
         Answer::Failed(why) => Err(CompileError::Internal(why)),
     }

@@ -92,6 +92,6 @@ impl CudaError {
 
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} answered {} ({}): {}", self.call, self.name, self.code(), self.text)
+        write!(f, "{} failed with {} ({}): {}", self.call, self.name, self.code(), self.text)
     }
 }
