@@ -142,7 +142,7 @@ async fn a_worker_makes_its_deleted_queues_again() {
     for priority in Priority::ALL {
         broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();
     }
-    ground.poll_log("it notices", &worker, "intake interrupted").await;
+    ground.poll_log("it notices", &worker, "consumer interrupted").await;
     poll_until("it takes from all of them again", async || {
         for priority in Priority::ALL {
             let depth = broker.queue_depth(&task_queue(&PoolName::default(), priority)).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_job_longer_than_the_brokers_patience_ends_once_and_does_not_run_for_e
     let detail = ground.final_job(handle.id()).await;
     assert_eq!((detail.job.state, detail.job.attempt), (JobState::Succeeded, Some(1)));
     assert_eq!(detail.attempts.len(), 1, "what came again waited for it: {:?}", detail.attempts);
-    ground.poll_log("it is acknowledged when it comes again", &worker, "answered here before").await;
+    ground.poll_log("it is acknowledged when it comes again", &worker, "duplicate of an answered message").await;
     assert!(worker.is_alive());
     ground.check_history(1).await;
 }

@@ -126,7 +126,7 @@ async fn a_job_that_is_cancelled_while_its_worker_is_cut_off_never_runs() {
     wanted.wait(WAIT).await.unwrap();
     assert!(ground.final_job(unwanted.id()).await.job.started_at.is_none(), "it never reached a device");
     // One cancellation and the worker's own mark: what it had read before the interruption does not come again.
-    ground.poll_log("the orders since the interruption", &worker, "every order is known orders=2").await;
+    ground.poll_log("the orders since the interruption", &worker, "all orders read orders=2").await;
     ground.check_history(2).await;
 }
 

@@ -74,7 +74,7 @@ async fn an_acknowledgement_that_comes_too_late_is_noticed_and_counted() {
     worker.resume_executors();
     handle.wait(WAIT).await.unwrap();
     worker.poll_metric("the stale acknowledgement", STALE, &[], 1.0).await;
-    ground.poll_log("what comes again is acknowledged", &worker, "answered here before").await;
+    ground.poll_log("what comes again is acknowledged", &worker, "duplicate of an answered message").await;
     let detail = ground.final_job(handle.id()).await;
     assert_eq!(detail.job.state, JobState::Succeeded);
     let metrics = worker.metrics().await;
@@ -106,7 +106,7 @@ async fn a_job_to_be_tried_again_is_not_taken_for_answered_where_its_acknowledge
     // Both the job and its next try get lost on their way, so that the broker says of both that they come again.
     proxy.silence(Silence::Consuming);
     worker.kill_executor().await;
-    ground.poll_log("the stale acknowledgement", &worker, "connection lost meanwhile").await;
+    ground.poll_log("the stale acknowledgement", &worker, "connection lost before the message was settled").await;
     poll_until("the next try is there", async || ground.messages_in(&queue).await >= 2).await;
     poll_until("it is delivered", all_out).await;
     proxy.cut();

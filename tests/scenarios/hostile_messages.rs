@@ -53,7 +53,7 @@ fn hostiles() -> Vec<Hostile> {
             "another version",
             br#"{"version": 2, "job_id": "0190a5b8-7c00-7000-8000-000000000001", "program": 1}"#.to_vec(),
             typed(json),
-            "version is 2",
+            "has version 2",
         ),
     ]
 }
@@ -112,7 +112,7 @@ async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
         assert_eq!(reply.job_id, Some(job_id));
         let failure = reply.failure.as_ref().unwrap();
         assert_eq!(failure.code, FailureCode::UnsupportedVersion);
-        assert!(failure.message.contains("99") && failure.message.contains("reads version 1"), "{}", failure.message);
+        assert!(failure.message.contains("99") && failure.message.contains("only version 1 is supported"), "{}", failure.message);
         delivery.acker.ack().await.unwrap();
     }
     ground.check_history(2).await;

@@ -97,7 +97,7 @@ async fn sigterm_drains_a_worker_that_can_not_read_its_orders() {
     busy::assert_done(&result.outputs);
     assert_eq!((result.attempt, result.ran_on.unwrap().worker.as_str()), (1, first.name()));
     assert_eq!(first.ended().await, Some(0));
-    assert_eq!(lines_with(&first, &["grace is over"]), 0);
+    assert_eq!(lines_with(&first, &["grace period is over"]), 0);
     assert_eq!(ground.final_job(running.id()).await.job.state, JobState::Succeeded);
     ground.poll_worker("its last word has arrived", first.name(), |worker| worker.has_left).await;
 

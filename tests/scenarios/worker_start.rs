@@ -83,5 +83,5 @@ async fn an_address_for_metrics_that_is_taken_is_named_with_the_way_out() {
     let (code, said) = failing_worker(&ground.endpoints().amqp_url, &arguments).await;
     assert_eq!(code, 2, "{said}");
     assert!(said.contains(&format!("failed to serve metrics on {address}: Address already in use")), "{said}");
-    assert!(said.contains("--metrics takes another address"), "{said}");
+    assert!(said.contains("choose another address or port with --metrics"), "{said}");
 }

@@ -9,7 +9,7 @@ use crate::supervisor::WorkerError;
 /// The table that `--help` shows.
 pub const TABLE: &str = "\
 Exit codes:
-   0  drained after SIGTERM, Ctrl-C or `gpufleet workers drain`
+   0  success; `run`: drained after SIGTERM, Ctrl-C or `gpufleet workers drain`
    1  internal error
    2  invalid option or configuration
    7  the broker refused the worker (credentials, vhost, TLS, topology)

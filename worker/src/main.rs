@@ -16,7 +16,8 @@ struct Cli {
 enum Role {
     /// Run jobs from the queues until SIGTERM or Ctrl-C
     ///
-    /// The worker serves one or more pools with the devices of this machine. SIGTERM, Ctrl-C or `gpufleet workers drain` drains it.
+    /// The worker serves one or more pools with the devices of this machine. SIGTERM, Ctrl-C or `gpufleet workers drain` drains it: it takes no new
+    /// jobs, and exits when its running jobs have ended.
     #[command(after_long_help = format!("{}\n\n{}", config::EXAMPLES, exit::TABLE))]
     Run(Box<config::Options>),
     /// Test a device and measure the cost of jobs on it; needs no broker

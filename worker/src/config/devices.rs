@@ -155,12 +155,12 @@ mod tests {
         let error = chosen("7").unwrap_err();
         assert!(
             error.contains("device 7")
-                && error.contains("has device 0 (a GPU")
+                && error.contains("has only device 0 (a GPU")
                 && error.contains("device 2 (a GPU, MIG-41b35014-cccc)"),
             "{error}"
         );
         assert!(chosen("GPU-77").unwrap_err().contains("GPU-8932f937-aaaa"));
-        assert!(chosen("GPU-8932").unwrap_err().contains("give more of the uuid"));
+        assert!(chosen("GPU-8932").unwrap_err().contains("give more characters of the UUID"));
         assert_eq!(DeviceChoice::All.choose(&[]), Err(ChoiceError::None));
     }
 
@@ -173,7 +173,7 @@ mod tests {
     #[test]
     fn a_word_that_names_no_device_is_refused() {
         for text in ["", "all,0", "gpu0", "-1", "0,"] {
-            assert!(text.parse::<DeviceChoice>().unwrap_err().contains("names no device"), "{text}");
+            assert!(text.parse::<DeviceChoice>().unwrap_err().contains("is not a device"), "{text}");
         }
     }
 

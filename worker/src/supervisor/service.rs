@@ -9,12 +9,12 @@ use super::admission::Admission;
 
 /// Tells that the worker takes jobs.
 pub(super) fn ready(worker: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(&format!("{worker} takes jobs"))]);
+    tell(&[NotifyState::Ready, NotifyState::Status(&format!("{worker} accepts jobs"))]);
 }
 
 /// Tells that it takes no more.
 pub(super) fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("finishing what runs")]);
+    tell(&[NotifyState::Stopping, NotifyState::Status("finishing running jobs")]);
 }
 
 /// Feeds the watchdog, where the manager keeps one, at half of its patience and for as long as jobs can be scheduled.
@@ -31,6 +31,6 @@ pub(super) async fn feed_watchdog(admission: Arc<Admission>) {
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        warn!(%error, "the service manager was not told");
+        warn!(%error, "failed to notify the service manager");
     }
 }
