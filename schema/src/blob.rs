@@ -1,7 +1,7 @@
 //! Claim checks: an array that is too large for a message waits in a blob store, and the message names it by what it contains.
 //!
-//! A digest is written as `sha256:` and 64 hexadecimal digits. Whoever gets one checks what the store gives for it, so a store that is
-//! wrong, or that somebody wrote to, is found out; and whoever knows a digest may read what it names.
+//! A digest is written as `sha256:` and 64 hexadecimal digits. A reader checks the content against the digest, so a
+//! damaged or modified blob is detected. A client that knows a digest may read the blob.
 
 use std::{fmt, str::FromStr};
 

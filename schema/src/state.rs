@@ -62,7 +62,7 @@ states! {
         Cancelled = "cancelled",
         /// Its queue limit passed before it started.
         Expired = "expired",
-        /// It lost its executor too often, or nobody could read it. Its message lies in the dead queue.
+        /// It lost its executor too often, or its message is malformed. The message is in the dead-letter queue.
         Dead = "dead",
     }
 }
@@ -77,7 +77,7 @@ states! {
         Expired = "expired",
         /// The executor or its device went away under it; the job is tried again.
         Lost = "lost",
-        /// The last of too many losses, or a message that nobody could read.
+        /// The last of too many losses, or a malformed message.
         Dead = "dead",
     }
 }

@@ -52,7 +52,7 @@ pub struct Task<'a> {
     pub limits: Limits,
     #[serde(default)]
     pub requires: Requires,
-    /// Who gets the reply; without it the message's `reply_to` does, and without that nobody.
+    /// The client that gets the reply. Without it the reply goes to the message's `reply_to`; without both, no reply is sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<ClientName>,
     /// When it was submitted, in milliseconds since 1970 by the producer's clock.

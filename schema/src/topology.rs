@@ -16,7 +16,7 @@ pub const REPLIES: &str = "gpufleet.v1.replies";
 pub const EVENTS_CLIENT: &str = "gpufleet.v1.events.client";
 /// Topic: events that workers publish: starts, outcomes, heartbeats.
 pub const EVENTS_WORKER: &str = "gpufleet.v1.events.worker";
-/// Direct: jobs that nobody will try again.
+/// Direct: dead-lettered jobs.
 pub const DEAD: &str = "gpufleet.v1.dead";
 /// Fanout: operators' orders, into [`CONTROL_QUEUE`]. None of the exchanges has the queue's name: to bind a queue, a worker needs write
 /// permission on that name.

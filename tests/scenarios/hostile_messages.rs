@@ -112,7 +112,11 @@ async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
         assert_eq!(reply.job_id, Some(job_id));
         let failure = reply.failure.as_ref().unwrap();
         assert_eq!(failure.code, FailureCode::UnsupportedVersion);
-        assert!(failure.message.contains("99") && failure.message.contains("only version 1 is supported"), "{}", failure.message);
+        assert!(
+            failure.message.contains("99") && failure.message.contains("only version 1 is supported"),
+            "{}",
+            failure.message
+        );
         delivery.acker.ack().await.unwrap();
     }
     ground.check_history(2).await;

@@ -331,7 +331,7 @@ fn dead_letters() -> [(&'static str, AMQPValue); 2] {
     [("x-dead-letter-exchange", text(names::DEAD)), ("x-dead-letter-routing-key", text(names::DEAD_KEY))]
 }
 
-/// Deliveries after which the broker buries a message that nobody settles, such as one that ends whoever reads it. It is the
+/// Deliveries after which the broker dead-letters an unsettled message, such as one that crashes its worker. It is the
 /// default of RabbitMQ 4; 3.x has none.
 const DELIVERY_LIMIT: i32 = 20;
 

@@ -30,7 +30,7 @@ pub enum Ending {
         failure: Failure,
         tries_max: u32,
     },
-    /// Somebody wants it no more.
+    /// An operator or its owner cancelled it.
     Cancelled {
         reason: String,
     },

@@ -32,7 +32,7 @@ pub enum PrivilegeError {
     Orphaned,
 }
 
-/// Somebody of the list of users.
+/// An entry of the user list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Account {
     name: Option<CString>,

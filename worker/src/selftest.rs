@@ -109,7 +109,7 @@ async fn emulator() -> Option<Runner> {
     }
 }
 
-/// Microseconds, for people.
-fn micros(time: Duration) -> String {
-    format!("{:.1} µs", time.as_secs_f64() * 1e6)
+/// A duration with one decimal and a unit, such as `12.3ms`.
+fn short(time: Duration) -> String {
+    format!("{time:.1?}")
 }

@@ -137,7 +137,7 @@ fn create(part: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o644).open(part)
 }
 
-/// A name that nobody else takes.
+/// A unique name for a partial file.
 pub(super) fn part(folder: &Path) -> PathBuf {
     folder.join(format!("{PART_PREFIX}{}", MessageId::new()))
 }

@@ -33,7 +33,7 @@ struct Landed {
     outcome: Result<(), PublishError>,
 }
 
-/// Somebody waits for all batches up to a number.
+/// A caller that waits for all batches up to a number.
 struct Flush {
     up_to: u64,
     outcome: Result<(), PublishError>,
@@ -167,7 +167,7 @@ async fn carry(broker: &Broker, message: Message) -> Result<(), PublishError> {
         };
         match &error {
             PublishError::Timeout { .. } | PublishError::Unknown { .. } | PublishError::Nacked { .. } => {}
-            // Somebody deleted the ledger's queue. A client waits until a worker or the recorder declares it again.
+            // An operator deleted the ledger's queue. A client waits until a worker or the recorder declares it again.
             PublishError::Unroutable { .. } | PublishError::NoExchange { .. } if message.exchange == EVENTS_WORKER => {
                 if let Err(error) = broker.declare_base().await {
                     warn!(%error, "failed to declare the ledger's queue again");

@@ -67,7 +67,7 @@ pub(super) async fn check(user: Option<String>, executable: Option<&Path>) -> Re
 async fn ask(request: &Request, executable: Option<&Path>) -> Result<Answer, CompileError> {
     let child =
         start(&own_executable::or_running(executable)).map_err(|error| internal("start the compiler", &error))?;
-    // Dropping the child kills it: at the time limit, and when nobody waits any more.
+    // Dropping the child kills it: at the time limit, and when the last waiting job is cancelled.
     timeout(TIME_LIMIT, converse(child, request)).await.unwrap_or(Err(CompileError::Timeout { limit: TIME_LIMIT }))
 }
 

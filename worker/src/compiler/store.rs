@@ -33,9 +33,9 @@ const CHECKSUM_BYTES: usize = blake3::OUT_LEN;
 const FILE_BYTES_MAX: u64 = super::child::ANSWER_BYTES_MAX as u64 + (1 << 10);
 const EXTENSION: &str = "module";
 const TEMPORARY: &str = "tmp";
-/// Writing takes milliseconds; whoever has not renamed its file by now is dead.
+/// Writing takes milliseconds, so the writer of an older temporary file is dead.
 const REMAINS_KEPT: Duration = Duration::from_secs(3600);
-/// Nobody else may look: a compiled program tells what its source does.
+/// Closed to other users, because a compiled program reveals its source.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const WRITABLE_BY_OTHERS: u32 = 0o022;

@@ -248,7 +248,7 @@ fn run_lane(
         }
         common.waits.ends(job);
         if say(outgoing, &FromExecutor::Finished { job, outcome, timings }).is_err() {
-            // The supervisor is gone, and nobody wants what this process could still do.
+            // The supervisor is gone, so the work of this process has no use.
             fault::exit(1);
         }
     }

@@ -102,7 +102,7 @@ fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timi
     if pending.turn.is_some() {
         shared.printer.end();
     }
-    // Whoever cancelled the job does not want its outcome.
+    // A cancelled job needs no outcome.
     drop(pending.answer.send(Ended::Finished { outcome: outcome.map_err(claims::failure), timings }));
 }
 
@@ -118,7 +118,7 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
     let mut state = shared.state();
     let pending = std::mem::take(&mut state.pending);
     let poison = poison.map(|poison| {
-        // A name that nobody runs is no name: it must not make everybody innocent.
+        // Ignore a kernel name that no job in flight runs: it would make every job innocent.
         let is_run = |kernel: &String| pending.values().any(|pending| pending.entries.contains(kernel));
         let only = || only_kernel(pending.values().map(|pending| &*pending.entries));
         Poison { kernel: poison.kernel.filter(is_run).or_else(only), ..poison }

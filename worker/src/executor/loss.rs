@@ -25,7 +25,7 @@ pub enum RunError {
 /// Why an executor took jobs with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostCause {
-    /// The child died, and nobody knows why.
+    /// The child died for an unknown reason.
     Died,
     /// One of the jobs in flight brought the context down, perhaps this one: run it again alone.
     Suspect,

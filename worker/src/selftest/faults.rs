@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use gpufleet_schema::FailureCode;
 
 use super::{
-    Tally, Unfit, micros,
+    Tally, Unfit,
     runner::{Outcome, Runner},
-    tasks,
+    short, tasks,
 };
 
 /// Long enough for every start of a kernel, short enough to wait for.
@@ -37,6 +37,6 @@ async fn recover(runner: &mut Runner, tally: &mut Tally) -> Result<(), Unfit> {
     let started = Instant::now();
     runner.replace().await?;
     let works = matches!(runner.run(&tasks::nothing(1)).await, Outcome::Done { .. });
-    println!("  {:>6}  a new executor ran a job after {}", tally.count(works), micros(started.elapsed()));
+    println!("  {:>6}  a new executor ran a job after {}", tally.count(works), short(started.elapsed()));
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use gpufleet_schema::{Task, Timings};
 
 use super::{
-    Unfit, micros,
+    Unfit,
     runner::{Outcome, Runner},
-    tasks,
+    short, tasks,
 };
 
 /// As much as a message carries, less its frame.
@@ -38,8 +38,8 @@ pub(super) async fn print(runner: &mut Runner) -> Result<(), Unfit> {
     let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or_default();
     println!(
         "  job with one empty kernel, supervisor to executor and back: p50 {}, p99 {} ({TINY_JOBS} jobs)",
-        micros(at(0.5)),
-        micros(at(0.99))
+        short(at(0.5)),
+        short(at(0.99))
     );
     Ok(())
 }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::micros;
+use super::short;
 use crate::{
     compiler::{CompileError, CompileRequest, Compiler, Found, Origin, Store},
     executor::DeviceInfo,
@@ -45,9 +45,9 @@ async fn measure(device: &DeviceInfo, folder: &Path) -> Result<String, String> {
     warm.sort_unstable();
     Ok(format!(
         "CUDA C: compiled in {}, from the disk cache in {}, from the memory cache in {} (p50 of {WARM})",
-        micros(cold),
-        micros(on_disk),
-        micros(warm[WARM / 2])
+        short(cold),
+        short(on_disk),
+        short(warm[WARM / 2])
     ))
 }
 

@@ -352,7 +352,7 @@ mod tests {
         Orders::new("w".parse().unwrap())
     }
 
-    /// By whoever may give it.
+    /// Gives an order as a sender with permission.
     fn take(orders: &Orders, order: Order) {
         let speaker = if matches!(order.command, Command::Mark { .. }) { Speaker::Worker } else { Speaker::Operator };
         orders.take(order, Sender { speaker, user: None });

@@ -167,8 +167,8 @@ impl Supervisor {
         }
     }
 
-    /// Sends a message that nobody counts back to its queue as a copy that counts. One that its queue goes on refusing ends here: returned, it
-    /// would come again without end.
+    /// Requeues a message without a delivery count as a copy that has one. If its queue keeps rejecting the copy, the message is
+    /// dead-lettered, because the broker would redeliver it for ever.
     async fn count_again(&self, envelope: &Envelope, body: &[u8]) -> Result<Settlement, PublishError> {
         match self.publish_copy(envelope, body.to_vec()).await {
             Ok(()) => Ok(Settlement::SentOn),

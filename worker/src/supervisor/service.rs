@@ -1,4 +1,4 @@
-//! What a service manager is told: that the worker takes jobs, that it still lives, that it stops. Outside of systemd nobody listens.
+//! Tells systemd that the worker accepts jobs, that it is alive, and that it stops. Without systemd, the notifications have no effect.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(super) async fn feed_watchdog(admission: Arc<Admission>) {
     let mut interval = tokio::time::interval(patience / 2);
     loop {
         interval.tick().await;
-        // A scheduler that somebody holds for ever lets nobody pass here.
+        // If a thread holds the scheduler for ever, this blocks, and the watchdog fires.
         admission.touch();
         tell(&[NotifyState::Watchdog]);
     }

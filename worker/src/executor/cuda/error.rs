@@ -79,7 +79,7 @@ impl CudaError {
         }
     }
 
-    /// What a job is told of an error that left no damage and that nobody has a better word for.
+    /// The failure for an error that left no damage and has no code of its own.
     pub(crate) fn into_failure(self) -> Failure {
         let (verdict, code) = if self.is_out_of_memory() {
             (Verdict::OutOfMemory, FailureCode::OutOfMemory)
