@@ -64,7 +64,7 @@ async fn a_pool_decides_how_long_its_jobs_may_run() {
     assert_eq!(failure.code, FailureCode::TimeLimit, "it said nothing and got the pool's default");
     let failure = greedy.wait(WAIT).await.unwrap_err().failure().unwrap().clone();
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::Policy));
-    assert!(failure.message.contains("1m 1s, its pool allows 1m"), "{}", failure.message);
+    assert!(failure.message.contains("1m 1s, but its pool allows at most 1m"), "{}", failure.message);
     ground.check_history(2).await;
 }
 
