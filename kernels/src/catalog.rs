@@ -148,7 +148,7 @@ impl Kernel {
         let bound: BTreeSet<&str> = scalars.chain(extents).collect();
         let unbound = |expression: &Expression| {
             let symbol = expression.symbols().into_iter().find(|symbol| !bound.contains(symbol));
-            symbol.map_or(Ok(()), |symbol| Err(format!("nothing gives {symbol} in {expression} a value")))
+            symbol.map_or(Ok(()), |symbol| Err(format!("{symbol} in {expression} has no value")))
         };
         self.expressions().try_for_each(unbound)
     }
@@ -173,17 +173,17 @@ impl Kernel {
             for arg in &launch.args {
                 match arg {
                     ArgRule::Named(name) if !names.contains(name.as_str()) => {
-                        return Err(format!("{} takes {name:?}, which is neither buffer nor scalar", launch.entry));
+                        return Err(format!("{} takes {name:?}, which is neither a buffer nor a scalar", launch.entry));
                     }
                     ArgRule::Computed(dtype, expression) if !matches!(dtype, Dtype::U32 | Dtype::U64) => {
-                        return Err(format!("{expression} is a size and can't be passed as {dtype}"));
+                        return Err(format!("{expression} is a size and cannot be passed as {dtype}"));
                     }
                     ArgRule::Named(_) | ArgRule::Computed(..) => {}
                 }
             }
         }
         match self.tolerances.keys().find(|name| !self.outputs().any(|output| output.name == **name)) {
-            Some(name) => Err(format!("a tolerance is given for {name:?}, which is no output")),
+            Some(name) => Err(format!("a tolerance names {name:?}, which is not an output")),
             None => Ok(()),
         }
     }

@@ -28,10 +28,10 @@ pub struct Difference {
 /// A wrong result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Mismatch {
-    #[error("{name} has {got} bytes, {want} are expected")]
+    #[error("{name} has {got} bytes, expected {want}")]
     Length { name: String, want: usize, got: usize },
     /// The first element that is wrong.
-    #[error("{name}{} is {got}, {want} is expected ({ulp} ulp, {abs:e} apart)", Position(.index))]
+    #[error("{name}{} is {got}, expected {want} ({ulp} ulp, {abs:e} apart)", Position(.index))]
     Element { name: String, index: Vec<u64>, want: String, got: String, ulp: u64, abs: f64 },
 }
 

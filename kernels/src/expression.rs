@@ -40,7 +40,7 @@ enum Function {
 
 /// A text that is no expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is no expression: {problem} at byte {at}")]
+#[error("{text:?} is not an expression: {problem} at byte {at}")]
 pub struct ParseError {
     text: String,
     problem: &'static str,
@@ -54,7 +54,7 @@ pub enum EvaluateError {
     Unknown(String),
     #[error("{0} is too large")]
     Overflow(String),
-    #[error("{0} is below zero")]
+    #[error("{0} is negative")]
     Negative(String),
     #[error("{0} divides by zero")]
     DivisionByZero(String),
@@ -69,7 +69,7 @@ impl Expression {
         let tree = parser.sum(0)?;
         match parser.peek() {
             None => Ok(Self { text: text.to_owned(), tree }),
-            Some(_) => parser.fail("an operator or the end is expected"),
+            Some(_) => parser.fail("expected an operator or the end"),
         }
     }
 
@@ -234,10 +234,10 @@ impl<'a> Parser<'a> {
             }
             Some(b'0'..=b'9') => match self.word().parse() {
                 Ok(value) => Ok(Tree::Integer(value)),
-                Err(_) => self.fail("not an integer of 64 bits"),
+                Err(_) => self.fail("not a 64-bit integer"),
             },
             Some(b'a'..=b'z' | b'A'..=b'Z' | b'_') => self.symbol_or_call(depth),
-            _ => self.fail("a number, a name or a parenthesis is expected"),
+            _ => self.fail("expected a number, a name or a parenthesis"),
         }
     }
 
@@ -247,7 +247,7 @@ impl<'a> Parser<'a> {
             return Ok(Tree::Symbol(word.to_owned()));
         }
         let Some(function) = Function::named(word) else {
-            return self.fail("no such function; ceil_div, min and max exist");
+            return self.fail("unknown function; use ceil_div, min or max");
         };
         self.at += 1;
         let left = self.sum(depth + 1)?;

@@ -270,12 +270,12 @@ impl TryFrom<LaunchText> for LaunchSpec {
         let grid = match (text.cover, text.blocks) {
             (Some(extents), None) => GridRule::Cover(extents),
             (None, Some(extents)) => GridRule::Blocks(extents),
-            _ => return Err("a launch says either cover or blocks"),
+            _ => return Err("a launch needs either cover or blocks"),
         };
         let block = match text.block {
             BlockText::Threads(threads) => Block::Threads(threads),
             BlockText::Word(word) if word == "auto" => Block::Auto,
-            BlockText::Word(_) => return Err("block is \"auto\" or a list of thread counts"),
+            BlockText::Word(_) => return Err("block must be \"auto\" or a list of thread counts"),
         };
         Ok(Self { entry: text.entry, grid, block, shared_bytes: text.shared_bytes, args: text.args })
     }
@@ -289,7 +289,7 @@ impl TryFrom<ArgText> for ArgRule {
             ArgText::Named(name) => Ok(Self::Named(name)),
             ArgText::Computed(map) => match <[(Dtype, Expression); 1]>::try_from(map.into_iter().collect::<Vec<_>>()) {
                 Ok([(dtype, expression)]) => Ok(Self::Computed(dtype, expression)),
-                Err(_) => Err("a computed argument is one { dtype = expression }"),
+                Err(_) => Err("a computed argument must be one { dtype = expression }"),
             },
         }
     }

@@ -1,7 +1,7 @@
 //! Claim checks: an array that is too large for a message waits in a blob store, and the message names it by what it contains.
 //!
-//! A digest is written as `sha256:` and 64 hexadecimal digits. Whoever gets one checks what the store gives for it, so a store that is
-//! wrong, or that somebody wrote to, is found out; and whoever knows a digest may read what it names.
+//! A digest is written as `sha256:` and 64 hexadecimal digits. A reader checks the content against the digest, so a
+//! damaged or modified blob is detected. A client that knows a digest may read the blob.
 
 use std::{fmt, str::FromStr};
 
@@ -20,7 +20,7 @@ pub struct BlobHasher(Context);
 
 /// A text that is no digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("a blob is named by {PREFIX} and 64 hexadecimal digits in lower case")]
+#[error("a blob name is {PREFIX} followed by 64 lower-case hexadecimal digits")]
 pub struct InvalidDigest;
 
 impl BlobDigest {

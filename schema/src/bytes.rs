@@ -130,7 +130,7 @@ impl<'a> Source<'a> {
             type Value = &'de [u8];
 
             fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a value in MessagePack")
+                f.write_str("a MessagePack value")
             }
 
             fn visit_borrowed_bytes<E>(self, raw: &'de [u8]) -> Result<&'de [u8], E> {
@@ -150,7 +150,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Without its line and column, which count from the value's beginning; whoever reads the whole adds the place in that.
+/// Drops the line and column, because they count from the start of the value. The decoder of the whole body adds its own.
 fn unplaced(problem: &serde_json::Error) -> String {
     let mut text = problem.to_string();
     let place = format!(" at line {} column {}", problem.line(), problem.column());
@@ -176,8 +176,7 @@ impl<'de: 'a, 'a> de::Visitor<'de> for InlineVisitor<'a> {
     }
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<Inline<'a>, E> {
-        let bytes =
-            STANDARD.decode(text).map_err(|source| E::custom(format_args!("bytes are not base64: {source}")))?;
+        let bytes = STANDARD.decode(text).map_err(|source| E::custom(format_args!("invalid base64: {source}")))?;
         Ok(Inline::Bytes(Cow::Owned(bytes)))
     }
 

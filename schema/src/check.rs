@@ -64,13 +64,13 @@ impl Task<'_> {
             check_text("name", name)?;
         }
         if self.labels.len() > LABELS_MAX {
-            return invalid("labels", format!("more than {LABELS_MAX} labels, at most {LABELS_MAX} are allowed"));
+            return invalid("labels", format!("too many labels; the maximum is {LABELS_MAX}"));
         }
         if let Some(device) = &self.requires.device {
             check_text("requires.device", device)?;
         }
         if self.arguments.len() > ARGS_MAX {
-            return invalid("arguments", format!("more than {ARGS_MAX} arguments, at most {ARGS_MAX} are allowed"));
+            return invalid("arguments", format!("too many arguments; the maximum is {ARGS_MAX}"));
         }
         for name in self.arguments.keys() {
             check_name("arguments", name)?;
@@ -90,7 +90,10 @@ impl Task<'_> {
             Program::Catalog(name) => return check_name("program.catalog", name),
             Program::Source { code, options } => {
                 if options.len() > COMPILE_OPTIONS_MAX {
-                    return invalid("program.source.options", format!("more than {COMPILE_OPTIONS_MAX} options"));
+                    return invalid(
+                        "program.source.options",
+                        format!("too many compiler options; the maximum is {COMPILE_OPTIONS_MAX}"),
+                    );
                 }
                 for (index, option) in options.iter().enumerate() {
                     check_text(&format!("program.source.options[{index}]"), option)?;
@@ -111,14 +114,14 @@ impl Task<'_> {
         match bytes {
             0 => invalid(field, "is empty"),
             1..=PROGRAM_BYTES_MAX => Ok(()),
-            _ => invalid(field, format!("is {bytes} bytes long, at most {PROGRAM_BYTES_MAX} are allowed")),
+            _ => invalid(field, format!("is {bytes} bytes long; the maximum is {PROGRAM_BYTES_MAX}")),
         }
     }
 
     fn check_signature(&self) -> Result<(), Invalid> {
         match &self.signature {
             Some(signature) if !signature.is_well_formed() => {
-                invalid("signature", "key and value must be base64, of 32 and of 64 bytes")
+                invalid("signature", "key must be 32 bytes and value 64 bytes, both in base64")
             }
             _ => Ok(()),
         }
@@ -126,25 +129,25 @@ impl Task<'_> {
 
     fn check_buffers(&self) -> Result<(), Invalid> {
         if self.buffers.len() > BUFFERS_MAX {
-            return invalid("buffers", format!("more than {BUFFERS_MAX} buffers, at most {BUFFERS_MAX} are allowed"));
+            return invalid("buffers", format!("too many buffers; the maximum is {BUFFERS_MAX}"));
         }
         let mut names = HashSet::new();
         for (index, buffer) in self.buffers.iter().enumerate() {
             check_name(&format!("buffers[{index}].name"), &buffer.name)?;
             if !names.insert(buffer.name.as_str()) {
-                return invalid(format!("buffers[{index}].name"), format!("{:?} is used twice", buffer.name));
+                return invalid(format!("buffers[{index}].name"), format!("two buffers are named {:?}", buffer.name));
             }
             buffer.check()?;
         }
         match self.device_bytes() {
             Some(0..=BUFFER_BYTES_MAX) => {}
-            _ => return invalid("buffers", format!("together they are larger than {BUFFER_BYTES_MAX} bytes")),
+            _ => return invalid("buffers", format!("the buffers exceed {BUFFER_BYTES_MAX} bytes in total")),
         }
         match self.blob_bytes() {
             0..=BLOBS_BYTES_MAX => Ok(()),
             bytes => invalid(
                 "buffers",
-                format!("their blobs are {} together, at most {} are allowed", Size(bytes), Size(BLOBS_BYTES_MAX)),
+                format!("the blobs take {} in total; the maximum is {}", Size(bytes), Size(BLOBS_BYTES_MAX)),
             ),
         }
     }
@@ -154,19 +157,13 @@ impl Task<'_> {
             return Ok(());
         }
         if !self.arguments.is_empty() {
-            return invalid(
-                "arguments",
-                "only a catalog kernel has named arguments; give a launch's arguments in launches[].args",
-            );
+            return invalid("arguments", "only catalog kernels take named arguments; use launches[].args");
         }
         match self.launches.len() {
-            0 => return invalid("launches", "is empty; say which entry to launch"),
+            0 => return invalid("launches", "is empty; give at least one launch with the entry to run"),
             1..=LAUNCHES_MAX => {}
             _ => {
-                return invalid(
-                    "launches",
-                    format!("more than {LAUNCHES_MAX} launches, at most {LAUNCHES_MAX} are allowed"),
-                );
+                return invalid("launches", format!("too many launches; the maximum is {LAUNCHES_MAX}"));
             }
         }
         for (index, launch) in self.launches.iter().enumerate() {
@@ -179,7 +176,7 @@ impl Task<'_> {
 
     fn check_outputs(&self) -> Result<(), Invalid> {
         if self.outputs.len() > BUFFERS_MAX {
-            return invalid("outputs", format!("more than {BUFFERS_MAX} outputs, at most {BUFFERS_MAX} are allowed"));
+            return invalid("outputs", format!("too many outputs; the maximum is {BUFFERS_MAX}"));
         }
         let mut names = HashSet::new();
         for (index, name) in self.outputs.iter().enumerate() {
@@ -187,7 +184,7 @@ impl Task<'_> {
             check_name(&field, name)?;
             // A catalog kernel's own outputs need not be listed as buffers.
             if self.buffer(name).is_none() && !matches!(self.program, Program::Catalog(_)) {
-                return invalid(field, format!("no buffer is named {name:?}"));
+                return invalid(field, format!("the task has no buffer named {name:?}"));
             }
             if !names.insert(name) {
                 return invalid(field, format!("{name:?} is listed twice"));
@@ -209,10 +206,7 @@ impl Buffer<'_> {
     pub fn check(&self) -> Result<(), Invalid> {
         let field = |part: &str| format!("buffers.{}.{part}", self.name);
         if self.shape.len() > DIMENSIONS_MAX {
-            return invalid(
-                field("shape"),
-                format!("more than {DIMENSIONS_MAX} dimensions, at most {DIMENSIONS_MAX} are allowed"),
-            );
+            return invalid(field("shape"), format!("too many dimensions; the maximum is {DIMENSIONS_MAX}"));
         }
         let bytes = match self.bytes() {
             Some(bytes @ 1..=BUFFER_BYTES_MAX) => bytes,
@@ -220,12 +214,12 @@ impl Buffer<'_> {
             _ => {
                 return invalid(
                     field("shape"),
-                    format!("{:?} of {} is larger than {BUFFER_BYTES_MAX} bytes", self.shape, self.dtype),
+                    format!("{:?} of {} exceeds {BUFFER_BYTES_MAX} bytes", self.shape, self.dtype),
                 );
             }
         };
         match &self.data {
-            // A blob's own length is the worker's to check, who has it.
+            // The worker checks a blob's length, because only it can read the blob store.
             Data::Zeros | Data::Blob(_) => Ok(()),
             Data::Fill(number) => number
                 .write(self.dtype, &mut Vec::with_capacity(8))
@@ -235,7 +229,7 @@ impl Buffer<'_> {
                 if given != bytes {
                     return invalid(
                         field("data"),
-                        format!("{given} bytes given, {:?} of {} needs {bytes}", self.shape, self.dtype),
+                        format!("holds {given} bytes, but {:?} of {} needs {bytes}", self.shape, self.dtype),
                     );
                 }
                 inline.check(self.dtype).or_else(|problem| invalid(field("data"), problem.to_string()))
@@ -247,14 +241,14 @@ impl Buffer<'_> {
 impl Output<'_> {
     /// Checks that a reply's bytes are as many as its shape says.
     pub fn check(&self) -> Result<(), Invalid> {
-        // What a store gives is checked by whoever fetches it.
+        // The client checks a blob when it fetches the blob.
         let OutputData::Inline(data) = &self.data else { return Ok(()) };
         let given = data.resolved_len(self.dtype) as u64;
         match elements(&self.shape).and_then(|count| count.checked_mul(self.dtype.size() as u64)) {
             Some(wanted) if wanted == given => Ok(()),
             _ => invalid(
                 format!("outputs.{}.data", self.name),
-                format!("{given} bytes do not make {:?} of {}", self.shape, self.dtype),
+                format!("holds {given} bytes, which do not match {:?} of {}", self.shape, self.dtype),
             ),
         }
     }

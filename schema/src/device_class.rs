@@ -37,7 +37,7 @@ pub struct Announcement {
 
 /// A text that is not a class key.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a device class key; 16 hexadecimal digits in lower case are")]
+#[error("{0:?} is not a device class key; expected 16 lower-case hexadecimal digits")]
 pub struct InvalidClassKey(String);
 
 const KEY_DIGITS: usize = 16;

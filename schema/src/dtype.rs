@@ -78,7 +78,7 @@ impl fmt::Display for Dtype {
 
 /// A word that names no dtype.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a dtype; one of bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32, f64 is")]
+#[error("{0:?} is not a dtype; use bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 or f64")]
 pub struct UnknownDtype(String);
 
 impl FromStr for Dtype {

@@ -37,11 +37,11 @@ pub enum Batch<T> {
 pub enum DecodeError {
     #[error("the body is empty")]
     Empty,
-    #[error("the body is not {encoding}: {problem}")]
+    #[error("the body is not valid {encoding}: {problem}")]
     Malformed { encoding: Encoding, problem: String },
-    #[error("the body's version is {found}, this side reads version {VERSION}")]
+    #[error("the body has version {found}, but only version {VERSION} is supported")]
     UnsupportedVersion { found: u64 },
-    #[error("the body lists {found} tasks, at most {TASKS_PER_MESSAGE_MAX} are allowed")]
+    #[error("the body lists {found} tasks; the maximum is {TASKS_PER_MESSAGE_MAX}")]
     TooMany { found: usize },
 }
 

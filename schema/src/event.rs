@@ -165,7 +165,7 @@ pub enum UtilizationBy {
     Nvml,
     /// The worker: the time in which a job of its own was on the device, since its last heartbeat.
     Worker,
-    /// Somebody of a later version.
+    /// A sender of a later version.
     #[serde(other)]
     Unknown,
 }

@@ -208,7 +208,7 @@ fn name_problem(text: &str) -> Option<String> {
     }
     text.chars()
         .find(|c| !(c.is_ascii_alphanumeric() || matches!(c, '-' | '_')))
-        .map(|c| format!("contains {c:?}; letters, digits, '-' and '_' are allowed"))
+        .map(|c| format!("contains {c:?}; use letters, digits, '-' and '_'"))
 }
 
 #[cfg(test)]

@@ -32,7 +32,7 @@ pub enum Command {
     Drain {
         worker: WorkerName,
     },
-    /// Asks for nothing: whoever wrote it and reads it again has read everything before it.
+    /// Has no effect: a worker that writes it and reads it again has read every earlier order.
     Mark {
         id: MessageId,
     },

@@ -89,7 +89,7 @@ impl<'de: 'a, 'a> de::Visitor<'de> for OutputDataVisitor<'a> {
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.expecting(f)?;
-        f.write_str(", or the name of a blob")
+        f.write_str(", or a blob name")
     }
 
     fn visit_borrowed_bytes<E: de::Error>(self, bytes: &'de [u8]) -> Result<OutputData<'a>, E> {

@@ -50,27 +50,27 @@ pub struct SigningKey {
 /// A text that holds no such key. The text itself is not repeated.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
-    #[error("it holds no ed25519 public key, in PEM or as a line of base64")]
+    #[error("no ed25519 public key found; expected PEM or one line of base64")]
     Public,
     #[error(
-        "it holds no ed25519 private key in PEM, as `gpufleet keygen` and `openssl genpkey -algorithm ed25519` write it"
+        "no ed25519 private key found; expected PEM, as `gpufleet keygen` and `openssl genpkey -algorithm ed25519` write it"
     )]
     Private,
-    #[error("the system has no random numbers")]
+    #[error("the operating system provides no random numbers")]
     Random,
 }
 
-/// Why a signature counts for nothing.
+/// Why a signature is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Untrusted {
-    #[error("is signed by a key that is not trusted, {0}")]
+    #[error("is signed by the untrusted key {0}")]
     Key(String),
-    #[error("has a signature that is not of this program")]
+    #[error("has a signature that does not match the program")]
     Program,
 }
 
 impl Program<'_> {
-    /// What is signed. None for a cubin that is written as numbers, which nobody runs.
+    /// What is signed. None for a cubin that is written as numbers, because workers refuse it.
     pub fn digest(&self) -> Option<[u8; 32]> {
         let mut context = digest::Context::new(&digest::SHA256);
         let mut part = |bytes: &[u8]| {
@@ -140,7 +140,7 @@ impl SigningKey {
         PublicKey(self.pair.public_key().as_ref().try_into().expect("an ed25519 key has 32 bytes"))
     }
 
-    /// None for a cubin that is written as numbers, which nobody runs.
+    /// None for a cubin that is written as numbers, because workers refuse it.
     pub fn sign(&self, program: &Program<'_>) -> Option<Signature> {
         let value = self.pair.sign(&program.digest()?);
         Some(Signature { key: self.public().to_string(), value: BASE64_STANDARD.encode(value) })

@@ -22,9 +22,8 @@ const LARGEST_SHOWN: usize = 2;
 
 impl TooLarge {
     /// What can be done about it.
-    pub const ADVICE: &str = "send large arrays by claim check: with a blob store (--blobs FOLDER or GPUFLEET_BLOBS, a folder that the \
-        workers see as well) the message only names them; or split the job, send a smaller dtype (f16, u8), or make data on the device \
-        with zeros or fill";
+    pub const ADVICE: &str = "send large arrays by claim check through a blob store (--blobs FOLDER or GPUFLEET_BLOBS, a folder shared with \
+        the workers); or split the job, use a smaller dtype (f16, u8), or create the data on the device with zeros or fill";
 
     /// `bytes`: its length on the wire.
     pub fn task(task: &Task<'_>, bytes: u64) -> Self {
@@ -70,12 +69,7 @@ impl fmt::Display for TooLarge {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { what, bytes, largest } = self;
         let (max, beyond) = (MESSAGE_BYTES_MAX >> 20, bytes.saturating_sub(MESSAGE_BYTES_MAX as u64));
-        write!(
-            f,
-            "the {what} is {}, {} more than the {max} MiB that a message carries at most",
-            Size(*bytes),
-            Size(beyond)
-        )?;
+        write!(f, "the {what} is {}, which exceeds the message limit of {max} MiB by {}", Size(*bytes), Size(beyond))?;
         let told: Vec<String> = largest.iter().map(|(name, bytes)| format!("{name} ({})", Size(*bytes))).collect();
         match told.as_slice() {
             [] => Ok(()),
@@ -107,17 +101,17 @@ mod tests {
         let mut task = Task::new(Program::Catalog("saxpy".to_owned()));
         assert_eq!(
             TooLarge::task(&task, (16 << 20) + 312).to_string(),
-            "the task is 16.0 MiB, 312 B more than the 16 MiB that a message carries at most"
+            "the task is 16.0 MiB, which exceeds the message limit of 16 MiB by 312 B"
         );
         task.buffers =
             vec![buffer("w", 1, true), buffer("y", 7, true), buffer("made", 99, false), buffer("x", 12, true)];
         assert_eq!(
             TooLarge::task(&task, (20 << 20) + 200).to_string(),
-            "the task is 20.0 MiB, 4.00 MiB more than the 16 MiB that a message carries at most; \
+            "the task is 20.0 MiB, which exceeds the message limit of 16 MiB by 4.00 MiB; \
              its largest buffers are x (12.0 MiB) and y (7.00 MiB)"
         );
         task.buffers.drain(..3);
         assert!(TooLarge::task(&task, 17 << 20).to_string().ends_with("; its largest buffer is x (12.0 MiB)"));
-        assert!(TooLarge::message(17 << 20).to_string().starts_with("the message is 17.0 MiB, 1.00 MiB more than"));
+        assert!(TooLarge::message(17 << 20).to_string().starts_with("the message is 17.0 MiB, which exceeds"));
     }
 }

@@ -45,7 +45,7 @@ macro_rules! states {
 
 /// A word that names no state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{text:?} is not a state; one of {known} is")]
+#[error("{text:?} is not a state; use one of {known}")]
 pub struct UnknownState {
     text: String,
     known: String,
@@ -63,7 +63,7 @@ states! {
         Cancelled = "cancelled",
         /// Its queue limit passed before it started.
         Expired = "expired",
-        /// It lost its executor too often, or nobody could read it. Its message lies in the dead queue.
+        /// It lost its executor too often, or its message is malformed. The message is in the dead-letter queue.
         Dead = "dead",
     }
 }
@@ -78,7 +78,7 @@ states! {
         Expired = "expired",
         /// The executor or its device went away under it; the job is tried again.
         Lost = "lost",
-        /// The last of too many losses, or a message that nobody could read.
+        /// The last of too many losses, or a malformed message.
         Dead = "dead",
     }
 }

@@ -16,7 +16,7 @@ pub const REPLIES: &str = "gpufleet.v1.replies";
 pub const EVENTS_CLIENT: &str = "gpufleet.v1.events.client";
 /// Topic: events that workers publish: starts, outcomes, heartbeats.
 pub const EVENTS_WORKER: &str = "gpufleet.v1.events.worker";
-/// Direct: jobs that nobody will try again.
+/// Direct: dead-lettered jobs.
 pub const DEAD: &str = "gpufleet.v1.dead";
 /// Fanout: operators' orders, into [`CONTROL_QUEUE`]. None of the exchanges has the queue's name: to bind a queue, a worker needs write
 /// permission on that name.
@@ -153,7 +153,7 @@ impl fmt::Display for Priority {
 
 /// A word that names no priority.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a priority; high, normal or low is")]
+#[error("{0:?} is not a priority; use high, normal or low")]
 pub struct UnknownPriority(String);
 
 impl FromStr for Priority {

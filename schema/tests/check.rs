@@ -32,15 +32,15 @@ fn a_sound_task_passes() {
 #[test]
 fn shapes_and_bytes_must_agree() {
     let inline = |bytes: usize| Data::Inline(Inline::from(vec![0; bytes]));
-    refused(|task| task.buffers[0].data = inline(15), "buffers.x.data", "15 bytes given, [4] of f32 needs 16");
+    refused(|task| task.buffers[0].data = inline(15), "buffers.x.data", "holds 15 bytes, but [4] of f32 needs 16");
     refused(|task| task.buffers[0].shape = vec![0, 3], "buffers.x.shape", "no elements");
-    refused(|task| task.buffers[0].shape = vec![u64::MAX, 2], "buffers.x.shape", "larger than");
-    refused(|task| task.buffers[0].shape = vec![1 << 39], "buffers.x.shape", "larger than");
-    refused(|task| task.buffers[0].shape = vec![1; 9], "buffers.x.shape", "more than 8 dimensions");
+    refused(|task| task.buffers[0].shape = vec![u64::MAX, 2], "buffers.x.shape", "exceeds");
+    refused(|task| task.buffers[0].shape = vec![1 << 39], "buffers.x.shape", "exceeds");
+    refused(|task| task.buffers[0].shape = vec![1; 9], "buffers.x.shape", "too many dimensions; the maximum is 8");
     refused(
         |task| task.buffers[0].data = Data::Inline(Inline::from(vec![Number::Signed(1); 3])),
         "buffers.x.data",
-        "12 bytes given",
+        "holds 12 bytes",
     );
     refused(
         |task| {
@@ -73,7 +73,7 @@ fn a_blob_passes_where_its_shape_does() {
     task.check().unwrap();
     assert_eq!((task.blob_bytes(), task.inline_bytes()), (16, 0));
     refused(|task| task.buffers[0] = blob("x", 0), "buffers.x.shape", "no elements");
-    refused(|task| task.buffers[0] = blob("x", 1 << 41), "buffers.x.shape", "larger than");
+    refused(|task| task.buffers[0] = blob("x", 1 << 41), "buffers.x.shape", "exceeds");
 }
 
 #[test]
@@ -88,9 +88,9 @@ fn blobs_together_are_bounded_and_the_refusal_tells_the_sizes() {
     refused(
         |task| task.buffers.extend([blob("a", half), blob("b", half), blob("c", half)]),
         "buffers",
-        "their blobs are 1.50 GiB together, at most 1.00 GiB are allowed",
+        "the blobs take 1.50 GiB in total; the maximum is 1.00 GiB",
     );
-    refused(|task| task.buffers.push(blob("a", BLOBS_BYTES_MAX + 4)), "buffers", "at most 1.00 GiB are allowed");
+    refused(|task| task.buffers.push(blob("a", BLOBS_BYTES_MAX + 4)), "buffers", "the maximum is 1.00 GiB");
 }
 
 #[test]
@@ -99,12 +99,16 @@ fn grids_and_blocks_keep_cudas_bounds() {
     let block = "launches[0].block";
     refused(|task| task.launches[0].grid = Grid::Cover(vec![]), grid, "0 dimensions");
     refused(|task| task.launches[0].grid = Grid::Cover(vec![1, 0]), grid, "y extent is zero");
-    refused(|task| task.launches[0].grid = Grid::Blocks(vec![1, 65_536]), grid, "at most 65535");
+    refused(|task| task.launches[0].grid = Grid::Blocks(vec![1, 65_536]), grid, "the CUDA maximum is 65535");
     refused(|task| task.launches[0].block = Block::Threads(vec![0]), block, "x extent is zero");
-    refused(|task| task.launches[0].block = Block::Threads(vec![1, 1, 65]), block, "at most 64");
+    refused(|task| task.launches[0].block = Block::Threads(vec![1, 1, 65]), block, "the CUDA maximum is 64");
     refused(|task| task.launches[0].block = Block::Threads(vec![64, 32]), block, "2048 threads");
-    refused(|task| task.launches[0].shared_bytes = 1 << 20, "launches[0].shared_bytes", "more than any device");
-    refused(|task| task.launches[0].repeat = 0, "launches[0].repeat", "not between");
+    refused(
+        |task| task.launches[0].shared_bytes = 1 << 20,
+        "launches[0].shared_bytes",
+        "exceed the largest shared memory of any device",
+    );
+    refused(|task| task.launches[0].repeat = 0, "launches[0].repeat", "out of range");
 }
 
 fn source() -> Program<'static> {
@@ -120,7 +124,11 @@ fn an_entry_is_a_symbol_or_in_cuda_cpp_a_name_expression() {
         task.program = source();
         task.check().unwrap();
         assert_eq!(task.name_expressions(), [expression]);
-        refused(|task| task.launches[0].entry = expression.into(), entry, "only CUDA C++ has name expressions");
+        refused(
+            |task| task.launches[0].entry = expression.into(),
+            entry,
+            "only CUDA C++ source accepts name expressions",
+        );
     }
     for symbol in ["k", "_Z1kIfEvPT_", "$k%1"] {
         let mut task = good();
@@ -137,7 +145,7 @@ fn an_entry_is_a_symbol_or_in_cuda_cpp_a_name_expression() {
         refused(change, entry, told);
     }
     refused(|task| task.launches[0].entry = String::new(), entry, "is empty");
-    refused(|task| task.launches[0].entry = "k".repeat(1025), entry, "at most 1024");
+    refused(|task| task.launches[0].entry = "k".repeat(1025), entry, "the maximum is 1024");
 }
 
 #[test]
@@ -149,7 +157,7 @@ fn an_offset_lies_inside_its_buffer_and_counts_elements() {
     refused(
         |task| task.launches[0].args = vec![at(4)],
         "launches[0].args[0]",
-        "offset 4 is outside \"x\", which has 4 elements",
+        "offset 4 is outside buffer \"x\", which has 4 elements",
     );
 }
 
@@ -160,15 +168,15 @@ fn a_structure_is_padded_to_its_alignment_and_fits_a_kernels_parameters() {
     let mut task = good();
     task.launches[0].args = bytes(24, 8);
     task.check().unwrap();
-    refused(|task| task.launches[0].args = bytes(0, 1), field, "without bytes");
-    refused(|task| task.launches[0].args = bytes(12, 8), field, "no multiple of their alignment of 8");
+    refused(|task| task.launches[0].args = bytes(0, 1), field, "the structure is empty");
+    refused(|task| task.launches[0].args = bytes(12, 8), field, "12 bytes are not a multiple of the alignment 8");
     for align in [0, 3, 128] {
         refused(|task| task.launches[0].args = bytes(12, align), field, "a power of two up to 64");
     }
     refused(
         |task| task.launches[0].args = [bytes(32_760, 8), bytes(8, 8)].concat(),
         "launches[0].args",
-        "32768 bytes together, CUDA passes at most 32764",
+        "the arguments take 32768 bytes, but CUDA passes at most 32764",
     );
 }
 
@@ -188,9 +196,9 @@ fn a_grid_consists_of_whole_clusters() {
     change(&[8, 2], &[1, 1])(&mut task);
     task.requires.compute_capability_min = None;
     assert_eq!(task.needs().compute_capability_min, None, "one block is a cluster everywhere");
-    refused(change(&[7], &[2]), field, "a grid of 7 blocks in x does not consist of whole clusters of 2");
-    refused(change(&[8], &[2, 2]), field, "a grid of 1 blocks in y");
-    refused(change(&[64], &[32]), field, "more than 16 blocks");
+    refused(change(&[7], &[2]), field, "the grid has 7 blocks in x, which is not a multiple of the cluster size 2");
+    refused(change(&[8], &[2, 2]), field, "the grid has 1 blocks in y");
+    refused(change(&[64], &[32]), field, "exceeds 16 blocks");
     refused(change(&[8], &[0]), field, "x extent is zero");
     refused(change(&[8], &[1, 1, 1, 1]), field, "4 dimensions");
     // Threads that are covered are rounded up to whole clusters by the worker.
@@ -201,14 +209,14 @@ fn a_grid_consists_of_whole_clusters() {
 
 #[test]
 fn names_must_resolve_and_be_unique() {
-    refused(|task| task.launches[0].args = vec![Arg::Buffer("z".into())], "launches[0].args[0]", "no buffer");
-    refused(|task| task.outputs = vec!["z".into()], "outputs[0]", "no buffer is named \"z\"");
+    refused(|task| task.launches[0].args = vec![Arg::Buffer("z".into())], "launches[0].args[0]", "no buffer named");
+    refused(|task| task.outputs = vec!["z".into()], "outputs[0]", "the task has no buffer named \"z\"");
     refused(|task| task.outputs.push("x".into()), "outputs[1]", "twice");
-    refused(|task| task.buffers.push(task.buffers[0].clone()), "buffers[1].name", "used twice");
+    refused(|task| task.buffers.push(task.buffers[0].clone()), "buffers[1].name", "two buffers are named \"x\"");
     refused(|task| task.launches.clear(), "launches", "is empty");
     refused(|task| task.name = Some("a\u{1b}[31m".into()), "name", "control character");
     refused(|task| task.program = Program::Ptx("".into()), "program.ptx", "is empty");
-    refused(|task| task.arguments = [("a".into(), Number::Signed(1))].into(), "arguments", "only a catalog kernel");
+    refused(|task| task.arguments = [("a".into(), Number::Signed(1))].into(), "arguments", "only catalog kernels");
     refused(
         |task| task.launches[0].args = vec![Arg::Scalar(Dtype::U32, Number::Float(0.5))],
         "launches[0].args[0]",

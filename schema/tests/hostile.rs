@@ -163,7 +163,7 @@ fn an_output_that_names_no_blob_is_refused_with_what_is_missing() {
     for data in ["null", "true", "7"] {
         for refusal in output_data(data) {
             let problem = refusal.unwrap_err();
-            assert!(problem.contains("or the name of a blob"), "{data}: {problem}");
+            assert!(problem.contains("or a blob name"), "{data}: {problem}");
         }
     }
 }
@@ -186,7 +186,7 @@ fn malformed_digests() -> Vec<String> {
     texts.iter().map(|text| serde_json::to_string(text).unwrap()).collect()
 }
 
-const DIGEST_LOOKS: &str = "sha256: and 64 hexadecimal digits in lower case";
+const DIGEST_LOOKS: &str = "sha256: followed by 64 lower-case hexadecimal digits";
 
 #[test]
 fn a_malformed_digest_of_an_output_is_refused_with_what_one_looks_like() {

@@ -311,7 +311,7 @@ fn a_list_beyond_its_bound_is_refused_with_its_field_and_its_neighbours_are_not(
             let tasks = encoding.decode_tasks(&body).unwrap().into_vec();
             let problem = tasks[0].check().unwrap_err();
             assert_eq!(problem.field, field);
-            assert!(problem.problem.contains("at most"), "{problem}");
+            assert!(problem.problem.contains("the maximum is"), "{problem}");
             tasks[1].check().unwrap();
         }
     }
@@ -323,7 +323,7 @@ fn a_body_whose_lists_multiply_is_refused_with_what_to_do() {
         let body = encode(encoding, &lists_in_lists(encoding, 1024, 0));
         let problem = encoding.decode_tasks(&body).unwrap_err();
         assert!(matches!(problem, DecodeError::Malformed { .. }), "{problem}");
-        assert!(problem.to_string().contains("put fewer tasks into one message"), "{problem}");
+        assert!(problem.to_string().contains("send fewer tasks per message"), "{problem}");
         assert_eq!(encoding.decode_heads(&body)[0].job_id.unwrap().to_string(), ID, "its producer can be answered");
         // What this thread decodes next has its own bound.
         encoding.decode_tasks(&encode(encoding, &task(vec![]))).unwrap();

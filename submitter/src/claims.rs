@@ -125,7 +125,7 @@ mod tests {
         let mut checked = task(Job::source("code").input("x", &vec![1_u8; LARGE]).input_stored("kept", &kept));
         let error = check_in(&mut checked, &store).await.unwrap_err();
         assert!(matches!(error, SubmitError::Invalid(_)), "{error:?}");
-        assert!(error.to_string().contains("1.00 GiB are allowed"), "{error}");
+        assert!(error.to_string().contains("the maximum is 1.00 GiB"), "{error}");
         assert_eq!(names(&folder), [""; 0]);
     }
 

@@ -119,7 +119,7 @@ async fn a_worker_runs_the_task_and_answers() {
         delivery.ack().await.unwrap();
     }
     assert!(worker.is_alive());
-    ground.poll_log("the worker says so", &worker, "tables that are too deep").await;
+    ground.poll_log("the worker says so", &worker, "dropped header tables").await;
     ground.check_history(SHAPES.len()).await;
 }
 

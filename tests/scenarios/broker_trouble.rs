@@ -64,8 +64,8 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
     };
     let (job, error) = refused;
     let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
-    assert!(reason.contains("the broker takes no messages") && reason.contains("memory"), "{error:?}");
-    ground.poll_log("the worker knows", &worker, "the broker takes no messages").await;
+    assert!(reason.contains("the broker blocks publishing") && reason.contains("memory"), "{error:?}");
+    ground.poll_log("the worker knows", &worker, "broker blocks publishing").await;
     worker.poll_metric("and tells", "gpufleet_publishing_blocked", &[], 1.0).await;
     assert_eq!(worker.metrics().await.sum("gpufleet_broker_connected", &[]), 1.0);
     let attempts = async || worker.metrics().await.sum("gpufleet_attempts_total", &[("state", "succeeded")]);
@@ -116,7 +116,7 @@ async fn a_command_that_an_alarm_holds_up_says_why_and_goes_on_after_it() {
     let mut told = BufReader::new(submit.stderr.take().unwrap());
     let mut line = String::new();
     tokio::time::timeout(WAIT, told.read_line(&mut line)).await.expect("it says what holds it up").unwrap();
-    assert!(line.contains("the broker takes no messages: low on memory; the job waits"), "{line}");
+    assert!(line.contains("the broker blocks publishing: low on memory; the job waits"), "{line}");
 
     ground.watermark("0.4").await;
     let output = tokio::time::timeout(WAIT, submit.wait_with_output()).await.expect("it ends").unwrap();
@@ -142,7 +142,7 @@ async fn a_worker_makes_its_deleted_queues_again() {
     for priority in Priority::ALL {
         broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();
     }
-    ground.poll_log("it notices", &worker, "intake interrupted").await;
+    ground.poll_log("it notices", &worker, "consumer interrupted").await;
     poll_until("it takes from all of them again", async || {
         for priority in Priority::ALL {
             let depth = broker.queue_depth(&task_queue(&PoolName::default(), priority)).await.unwrap();
@@ -175,7 +175,7 @@ async fn a_job_longer_than_the_brokers_patience_ends_once_and_does_not_run_for_e
     let detail = ground.final_job(handle.id()).await;
     assert_eq!((detail.job.state, detail.job.attempt), (JobState::Succeeded, Some(1)));
     assert_eq!(detail.attempts.len(), 1, "what came again waited for it: {:?}", detail.attempts);
-    ground.poll_log("it is acknowledged when it comes again", &worker, "answered here before").await;
+    ground.poll_log("it is acknowledged when it comes again", &worker, "duplicate of an answered message").await;
     assert!(worker.is_alive());
     ground.check_history(1).await;
 }

@@ -117,7 +117,7 @@ async fn a_job_that_is_cancelled_while_its_worker_is_cut_off_never_runs() {
     let worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
     proxy.silence(Silence::All);
     proxy.cut();
-    ground.poll_log("the loss of the link", &worker, "lost the broker").await;
+    ground.poll_log("the loss of the link", &worker, "broker connection lost").await;
     let mut unwanted = fleet.submit(busy::for_millis(1)).await.unwrap();
     fleet.cancel(only(&unwanted), None).await.unwrap();
     let mut wanted = fleet.submit(busy::for_millis(1)).await.unwrap();
@@ -126,7 +126,7 @@ async fn a_job_that_is_cancelled_while_its_worker_is_cut_off_never_runs() {
     wanted.wait(WAIT).await.unwrap();
     assert!(ground.final_job(unwanted.id()).await.job.started_at.is_none(), "it never reached a device");
     // One cancellation and the worker's own mark: what it had read before the interruption does not come again.
-    ground.poll_log("the orders since the interruption", &worker, "every order is known orders=2").await;
+    ground.poll_log("the orders since the interruption", &worker, "all orders read orders=2").await;
     ground.check_history(2).await;
 }
 
@@ -141,14 +141,14 @@ async fn a_log_that_was_made_anew_while_a_worker_was_cut_off_is_read_from_its_be
     let worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
     proxy.silence(Silence::All);
     proxy.cut();
-    ground.poll_log("the loss of the link", &worker, "lost the broker").await;
+    ground.poll_log("the loss of the link", &worker, "broker connection lost").await;
     ground.broker().await.delete_queue(CONTROL_QUEUE).await.unwrap();
     ground.declare_pools(&[]).await;
     let mut unwanted = fleet.submit(busy::for_millis(1)).await.unwrap();
     fleet.cancel(only(&unwanted), None).await.unwrap();
     proxy.clear();
     cancelled(&mut unwanted).await;
-    ground.poll_log("why it begins anew", &worker, "not the stream that was read").await;
+    ground.poll_log("why it begins anew", &worker, "the stream was recreated").await;
     let mut wanted = fleet.submit(busy::for_millis(1)).await.unwrap();
     wanted.wait(WAIT).await.unwrap();
     assert!(worker.is_alive());

@@ -137,10 +137,10 @@ async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submi
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!(failure.code, FailureCode::BlobMissing);
-    assert!(failure.message.contains("something else under its name"), "{}", failure.message);
+    assert!(failure.message.contains("does not match the digest"), "{}", failure.message);
     let home = tempfile::tempdir().unwrap();
     let shown = ground.gpufleet(home.path(), &["dead", "show", &handle.id().to_string()]).await;
-    assert!(shown.stdout.contains("gave up after some tries"), "{}{}", shown.stdout, shown.stderr);
+    assert!(shown.stdout.contains("gave up after several attempts"), "{}{}", shown.stdout, shown.stderr);
 
     fleet.store(array).await.unwrap();
     let again = ground.gpufleet(home.path(), &["retry", &handle.id().to_string()]).await;
@@ -162,7 +162,7 @@ async fn a_shape_that_does_not_fit_its_blob_is_its_producers_mistake_and_is_told
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::InvalidTask));
-    assert!(failure.message.contains("it has 1048576 bytes, 1048580 are wanted"), "{}", failure.message);
+    assert!(failure.message.contains("the blob has 1048576 bytes, expected 1048580"), "{}", failure.message);
     assert_eq!(states(&ground.final_job(handle.id()).await), [AttemptState::Failed]);
     ground.check_history(1).await;
 }
@@ -178,7 +178,7 @@ async fn a_worker_without_a_store_passes_such_jobs_on_and_where_nobody_has_one_t
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::Infrastructure, FailureCode::BlobUnavailable));
-    assert!(failure.message.contains("no worker of the pool has one"), "{}", failure.message);
+    assert!(failure.message.contains("no worker of the pool has both a blob store"), "{}", failure.message);
 
     let with = ground.worker_with(&["--blobs", folder.path().to_str().unwrap()]).await;
     for handle in fleet.submit_many((0..JOBS).map(|_| kernels::doubles(&floats(ENOUGH)))).await {
@@ -252,7 +252,7 @@ async fn a_worker_whose_store_is_not_there_says_so_and_does_not_start() {
     let worker = ground.start_worker(&["--blobs", missing.to_str().unwrap()]);
     assert_eq!(worker.ended().await, Some(2));
     let log = fs::read_to_string(worker.process().log()).unwrap();
-    assert!(log.contains(missing.to_str().unwrap()) && log.contains("--blobs names the folder"), "{log}");
+    assert!(log.contains(missing.to_str().unwrap()) && log.contains("check the folder given with --blobs"), "{log}");
 }
 
 /// A NumPy file of zeros.

@@ -132,7 +132,7 @@ async fn a_pool_full_of_compile_bombs_keeps_no_other_pool_from_compiling_and_no_
     poll_until("others have their turn", async || worker.compilers().iter().all(|pid| !first.contains(pid))).await;
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
     let log = std::fs::read_to_string(worker.process().log()).unwrap();
-    assert!(log.contains("draining") && !log.contains("grace is over"), "{log}");
+    assert!(log.contains("draining") && !log.contains("grace period is over"), "{log}");
     let JobError::Failed(failed) = first_message.next().unwrap().unwrap().wait(WAIT).await.unwrap_err() else {
         panic!("no outcome")
     };

@@ -59,7 +59,7 @@ async fn a_device_that_is_lost_while_the_worker_is_idle_is_noticed() {
     assert_eq!(worker.ended().await, Some(11));
     for (what, text) in [
         ("a start like any other", "device opened"),
-        ("the loss", "the device's context is lost"),
+        ("the loss", "the CUDA context was lost"),
         ("why", "device out of service"),
         ("the probe", "probe kernel failed"),
     ] {

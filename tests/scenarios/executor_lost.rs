@@ -57,11 +57,11 @@ async fn a_job_that_loses_every_executor_is_given_up_with_a_reason_and_kept() {
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::Infrastructure, FailureCode::AttemptsExhausted));
-    assert!(failure.message.contains("2 lost executors"), "{}", failure.message);
+    assert!(failure.message.contains("2 attempts that lost their executor"), "{}", failure.message);
 
     assert_eq!(ground.final_job(handle.id()).await.job.state, JobState::Dead);
     let dead = dead_letters(&ground, 1).await;
-    assert!(dead[0].reason.contains("2 lost executors"), "{}", dead[0].reason);
+    assert!(dead[0].reason.contains("2 attempts that lost their executor"), "{}", dead[0].reason);
     assert!(dead[0].body_contains(&handle.id().to_string()));
     ground.check_history(1).await;
 }
@@ -99,7 +99,7 @@ async fn a_job_comes_again_as_it_came_and_not_written_anew() {
         worker.kill_executor().await;
     }
     let dead = dead_letters(&ground, 1).await;
-    assert!(dead[0].reason.contains("2 lost executors"), "{}", dead[0].reason);
+    assert!(dead[0].reason.contains("2 attempts that lost their executor"), "{}", dead[0].reason);
     assert!(dead[0].body == body, "{} bytes came and {} are kept", body.len(), dead[0].body.len());
     ground.check_history(1).await;
 }

@@ -133,7 +133,7 @@ async fn an_oversized_task_is_answered_and_its_beginning_kept() {
     assert_eq!((reply.job_id, reply.state), (Some(job_id), AttemptState::Dead));
     let failure = reply.failure.as_ref().unwrap();
     assert_eq!(failure.code, FailureCode::MalformedTask);
-    assert!(failure.message.contains("the 16 MiB that a message carries at most"), "{}", failure.message);
+    assert!(failure.message.contains("the message limit of 16 MiB"), "{}", failure.message);
     // What is left of it says so, and is not submitted again as if it were all.
     let id = job_id.to_string();
     let shown = ground.gpufleet(folder.path(), &["dead", "show", &id, "-o", "json"]).await;

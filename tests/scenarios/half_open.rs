@@ -47,7 +47,7 @@ async fn an_acknowledgement_that_is_lost_on_a_half_open_link_changes_nothing() {
     poll_until("the second reply is dropped", async || fleet.counts().replies_dropped == 1).await;
 
     // The first worker notices by itself, and is of use again.
-    ground.poll_log("its loss", &first, "lost the broker").await;
+    ground.poll_log("its loss", &first, "broker connection lost").await;
     proxy.clear();
     assert_eq!(second.stop(Signal::Terminate).await, Some(0));
     let mut next = fleet.submit(busy::for_millis(1)).await.unwrap();
@@ -65,7 +65,7 @@ async fn an_acknowledgement_that_comes_too_late_is_noticed_and_counted() {
     let mut handle = fleet.submit(busy::for_millis(1)).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     proxy.silence(Silence::Consuming);
-    ground.poll_log("the loss of the link", &worker, "lost the broker").await;
+    ground.poll_log("the loss of the link", &worker, "broker connection lost").await;
     worker.poll_metric("it is seen from outside", "gpufleet_broker_connected", &[], 0.0).await;
     assert_eq!(worker.metrics().await.sum(STALE, &[]), 0.0);
 
@@ -74,7 +74,7 @@ async fn an_acknowledgement_that_comes_too_late_is_noticed_and_counted() {
     worker.resume_executors();
     handle.wait(WAIT).await.unwrap();
     worker.poll_metric("the stale acknowledgement", STALE, &[], 1.0).await;
-    ground.poll_log("what comes again is acknowledged", &worker, "answered here before").await;
+    ground.poll_log("what comes again is acknowledged", &worker, "duplicate of an answered message").await;
     let detail = ground.final_job(handle.id()).await;
     assert_eq!(detail.job.state, JobState::Succeeded);
     let metrics = worker.metrics().await;
@@ -99,14 +99,14 @@ async fn a_job_to_be_tried_again_is_not_taken_for_answered_where_its_acknowledge
     let mut handle = fleet.submit(busy::for_millis(1)).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     proxy.cut();
-    ground.poll_log("the loss of the link", &worker, "lost the broker").await;
+    ground.poll_log("the loss of the link", &worker, "broker connection lost").await;
     worker.poll_metric("a new link", "gpufleet_broker_connected", &[], 1.0).await;
     poll_until("the job is delivered again", all_out).await;
 
     // Both the job and its next try get lost on their way, so that the broker says of both that they come again.
     proxy.silence(Silence::Consuming);
     worker.kill_executor().await;
-    ground.poll_log("the stale acknowledgement", &worker, "connection lost meanwhile").await;
+    ground.poll_log("the stale acknowledgement", &worker, "connection lost before the message was settled").await;
     poll_until("the next try is there", async || ground.messages_in(&queue).await >= 2).await;
     poll_until("it is delivered", all_out).await;
     proxy.cut();

@@ -31,16 +31,16 @@ fn hostiles() -> Vec<Hostile> {
     let hostile = |what, body: Vec<u8>, properties, reason| Hostile { what, body, properties, reason };
     vec![
         hostile("an empty body", vec![], typed(packed), "empty"),
-        hostile("half a task", whole()[..100].to_vec(), typed(packed), "not MessagePack"),
+        hostile("half a task", whole()[..100].to_vec(), typed(packed), "not valid MessagePack"),
         hostile(
             "a list that claims four thousand million items",
             vec![0xdd, 0xff, 0xff, 0xff, 0xff],
             typed(packed),
             "items",
         ),
-        hostile("noise", vec![0xc1; 1000], typed(packed), "not MessagePack"),
-        hostile("JSON that ends early", br#"{"version": 1, "job_id""#.to_vec(), typed(json), "not JSON"),
-        hostile("deep JSON", "[".repeat(100_000).into_bytes(), typed(json), "not JSON"),
+        hostile("noise", vec![0xc1; 1000], typed(packed), "not valid MessagePack"),
+        hostile("JSON that ends early", br#"{"version": 1, "job_id""#.to_vec(), typed(json), "not valid JSON"),
+        hostile("deep JSON", "[".repeat(100_000).into_bytes(), typed(json), "not valid JSON"),
         hostile("a picture", vec![0x89, b'P', b'N', b'G'], typed("image/png"), "content_type"),
         hostile("a task without a content type", whole(), Properties::default(), "content_type"),
         hostile(
@@ -53,7 +53,7 @@ fn hostiles() -> Vec<Hostile> {
             "another version",
             br#"{"version": 2, "job_id": "0190a5b8-7c00-7000-8000-000000000001", "program": 1}"#.to_vec(),
             typed(json),
-            "version is 2",
+            "has version 2",
         ),
     ]
 }
@@ -112,7 +112,11 @@ async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
         assert_eq!(reply.job_id, Some(job_id));
         let failure = reply.failure.as_ref().unwrap();
         assert_eq!(failure.code, FailureCode::UnsupportedVersion);
-        assert!(failure.message.contains("99") && failure.message.contains("reads version 1"), "{}", failure.message);
+        assert!(
+            failure.message.contains("99") && failure.message.contains("only version 1 is supported"),
+            "{}",
+            failure.message
+        );
         delivery.acker.ack().await.unwrap();
     }
     ground.check_history(2).await;

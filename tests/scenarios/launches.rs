@@ -122,6 +122,6 @@ async fn a_launch_of_clusters_asks_for_a_device_that_has_them() {
     let error = fleet.submit(pairs()).await.unwrap().wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::LaunchError));
-    assert!(failure.message.contains("the emulated device runs no clusters"), "{}", failure.message);
+    assert!(failure.message.contains("the emulated device does not support clusters"), "{}", failure.message);
     ground.check_history(2).await;
 }

@@ -64,7 +64,7 @@ async fn a_pool_decides_how_long_its_jobs_may_run() {
     assert_eq!(failure.code, FailureCode::TimeLimit, "it said nothing and got the pool's default");
     let failure = greedy.wait(WAIT).await.unwrap_err().failure().unwrap().clone();
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::Policy));
-    assert!(failure.message.contains("1m 1s, its pool allows 1m"), "{}", failure.message);
+    assert!(failure.message.contains("1m 1s, but its pool allows at most 1m"), "{}", failure.message);
     ground.check_history(2).await;
 }
 
@@ -90,7 +90,7 @@ async fn a_job_beyond_its_own_memory_limit_fails_at_once_and_is_not_tried_again(
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
-    assert!(failure.message.contains("limits.memory_bytes_max allows 3"), "{}", failure.message);
+    assert!(failure.message.contains("limits.memory_bytes_max is 3"), "{}", failure.message);
     let attempts = ground.final_job(handle.id()).await.attempts;
     let [attempt] = attempts.as_slice() else { panic!("{attempts:?}") };
     assert_eq!(attempt.state, AttemptState::Failed);

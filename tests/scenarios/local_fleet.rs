@@ -283,7 +283,7 @@ async fn an_idle_fleet_is_stopped_as_fast_without_its_broker() {
     fleet.kill(&["broker"]).await;
     let log = fleet.dir.join("log/gpufleet-w2.log");
     poll_until("the worker misses it", async || {
-        fs::read_to_string(&log).is_ok_and(|log| log.contains("lost the broker"))
+        fs::read_to_string(&log).is_ok_and(|log| log.contains("broker connection lost"))
     })
     .await;
     let without_broker = stop("gpufleet-w2").await;

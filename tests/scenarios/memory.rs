@@ -44,7 +44,7 @@ async fn a_job_gets_what_an_idle_pools_executor_keeps() {
         let mut job = fleet.submit(in_pool(kernels::doubles_in(all / 4 * 3), pool)).await.unwrap();
         assert_eq!(job.wait(WAIT).await.unwrap().attempt, 1);
     }
-    ground.poll_log("the request", &worker, "kept memory is wanted by another pool").await;
+    ground.poll_log("the request", &worker, "another pool needs cached device memory").await;
     ground.check_history(4).await;
 }
 
@@ -92,7 +92,7 @@ async fn no_job_finds_what_another_left_in_memory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_executor_that_finds_no_room_beside_others_is_tried_again_while_its_jobs_wait() {
-    const REFUSED: &str = "no memory for an executor beside the others";
+    const REFUSED: &str = "not enough device memory to start an executor";
     let ground = Ground::shared("memory-context").await;
     let rules = tempfile::NamedTempFile::new().unwrap();
     // Executors of a worker that is root are somebody else.
@@ -111,7 +111,7 @@ async fn an_executor_that_finds_no_room_beside_others_is_tried_again_while_its_j
     poll_until("there is no executor", async || refusals() > 0).await;
     let mut waits = fleet.submit(in_pool(kernels::doubles(&[1.0]), "team-a")).await.unwrap();
     poll_until("it is tried again and again", async || refusals() > 2).await;
-    ground.poll_log("the request", &worker, "kept memory is wanted by another pool").await;
+    ground.poll_log("the request", &worker, "another pool needs cached device memory").await;
     let neighbour = fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     assert_eq!(neighbour.attempt, 1);
     ground.poll_job("the job still waiting", waits.id(), |job| job.state == JobState::Queued).await;
@@ -120,6 +120,6 @@ async fn an_executor_that_finds_no_room_beside_others_is_tried_again_while_its_j
     assert_eq!(waits.wait(WAIT).await.unwrap().attempt, 1);
     assert_eq!(ground.final_job(waits.id()).await.attempts.len(), 1);
     let log = fs::read_to_string(worker.process().log()).unwrap();
-    assert!(!log.contains("executor did not start"), "that would count against the device: {log}");
+    assert!(!log.contains("executor failed to start"), "that would count against the device: {log}");
     ground.check_history(4).await;
 }

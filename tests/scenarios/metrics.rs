@@ -65,7 +65,7 @@ async fn a_worker_that_waits_for_its_broker_says_so() {
     let ground = Ground::shared("metrics-no-broker").await;
     let nobody = ["--amqp-url", "amqp://gpufleet:secret@127.0.0.1:1/gpufleet"];
     let worker = ground.start_worker(&[&METRICS[..], &nobody].concat());
-    ground.poll_log("it waits", &worker, "broker away").await;
+    ground.poll_log("it waits", &worker, "broker unreachable").await;
     let metrics = worker.metrics().await;
     assert_eq!(metrics.sum("gpufleet_broker_connected", &[]), 0.0);
     assert_eq!(metrics.sum("gpufleet_ready", &[]), 0.0);

@@ -67,7 +67,7 @@ async fn a_worker_that_starts_again_compiles_nothing() {
     let mut again = fleet.submit(adds(1)).await.unwrap();
     assert_added(&again.wait(WAIT).await.unwrap(), 1);
     assert!(compile_us(&ground, again.id()).await > 0, "what is damaged is not run");
-    ground.poll_log("the damage", &third, "program on disk not usable").await;
+    ground.poll_log("the damage", &third, "cached program unusable").await;
     ground.check_history(3).await;
 }
 
@@ -126,6 +126,6 @@ async fn a_folder_that_others_can_write_to_is_refused_by_name() {
     let worker = ground.start_worker(&["--cache-dir", folder.path().to_str().unwrap()]);
     assert_eq!(worker.ended().await, Some(2));
     let log = fs::read_to_string(worker.process().log()).unwrap();
-    let told = format!("use {} as a cache: others may read it or write to it (mode 777)", folder.path().display());
+    let told = format!("use {} as a cache: other users can read or write it (mode 777)", folder.path().display());
     assert!(log.contains(&told), "{log}");
 }

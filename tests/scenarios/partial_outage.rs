@@ -27,7 +27,7 @@ fn lines_with(worker: &TestWorker, texts: &[&str]) -> usize {
 async fn tries_in_vain(worker: &TestWorker, queue: &str) {
     let tried = ["still not subscribed", queue];
     poll_until("it tries to subscribe", async || lines_with(worker, &tried) >= ATTEMPTS).await;
-    let losses = lines_with(worker, &["lost the broker", "INTERNAL_ERROR"]);
+    let losses = lines_with(worker, &["broker connection lost", "INTERNAL_ERROR"]);
     assert!(losses <= LOSSES_MAX, "the link was lost {losses} times");
 }
 
@@ -97,7 +97,7 @@ async fn sigterm_drains_a_worker_that_can_not_read_its_orders() {
     busy::assert_done(&result.outputs);
     assert_eq!((result.attempt, result.ran_on.unwrap().worker.as_str()), (1, first.name()));
     assert_eq!(first.ended().await, Some(0));
-    assert_eq!(lines_with(&first, &["grace is over"]), 0);
+    assert_eq!(lines_with(&first, &["grace period is over"]), 0);
     assert_eq!(ground.final_job(running.id()).await.job.state, JobState::Succeeded);
     ground.poll_worker("its last word has arrived", first.name(), |worker| worker.has_left).await;
 

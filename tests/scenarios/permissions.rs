@@ -276,7 +276,7 @@ async fn without_the_operators_role_nobody_cancels_anothers_job_or_drains_a_work
     assert_eq!(anna.cancel(only(first.id()), Some("anna".to_owned())).await.unwrap(), CancelScope::Own);
     let ended = failed(first.wait(WAIT).await.unwrap_err());
     assert_eq!((ended.state, ended.failure.unwrap().message.as_str()), (AttemptState::Cancelled, "cancelled by anna"));
-    ground.poll_log("the drain order is refused", &confined.worker, "its sender may not give it").await;
+    ground.poll_log("the drain order is refused", &confined.worker, "its sender has no permission").await;
     ground.poll_job("running still", second.id(), |job| job.state == JobState::Running).await;
     assert!(confined.worker.is_alive());
 

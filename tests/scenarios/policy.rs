@@ -33,12 +33,12 @@ async fn a_pool_runs_only_what_it_allows() {
     let cases = [
         ("open", doubles(), None),
         ("shut", saxpy(), None),
-        ("shut", doubles(), Some("runs catalog kernels only, the program is ptx")),
+        ("shut", doubles(), Some("runs catalog kernels only, but the program is ptx")),
         ("shut", doubles().signed_by(&key), Some("runs catalog kernels only")),
         ("vetted", saxpy(), None),
         ("vetted", doubles().signed_by(&key), None),
         ("vetted", doubles(), Some("the ptx is not signed")),
-        ("vetted", doubles().signed_by(&stranger), Some("by a key that is not trusted")),
+        ("vetted", doubles().signed_by(&stranger), Some("by the untrusted key")),
     ];
     let count = cases.len();
     for (pool, job, refusal) in cases {
@@ -78,7 +78,7 @@ async fn a_program_that_was_changed_after_it_was_signed_does_not_run() {
     let error = handle.wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
     assert_eq!(failure.code, FailureCode::Policy);
-    assert!(failure.message.contains("not of this program"), "{}", failure.message);
+    assert!(failure.message.contains("does not match the program"), "{}", failure.message);
     ground.check_history(1).await;
 }
 

@@ -34,7 +34,7 @@ async fn a_worker_that_disagrees_is_told_the_queue_both_kinds_and_the_remedy() {
     let output = ended.expect("it ends").unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
-    for part in ["gpufleet.v1.tasks.default.", "queue kind = classic", "wants quorum", "--queue-kind"] {
+    for part in ["gpufleet.v1.tasks.default.", "queue kind = classic", "expects quorum", "--queue-kind"] {
         assert!(said.contains(part), "it should say {part:?}: {said}");
     }
 }

@@ -12,7 +12,7 @@ use gpufleet_schema::{
 use gpufleet_tests::{Ground, TestWorker, WAIT, busy, dead_letters, kernels, poll_until};
 use gpufleet_transport::{Incoming, Message, Properties};
 
-const REFUSED: &str = "the broker refuses a message";
+const REFUSED: &str = "publish failed, trying again";
 
 /// From now on the queues of this name refuse every message beyond `room`.
 async fn close_queues(ground: &Ground, pattern: &str, room: u32) {
@@ -34,7 +34,7 @@ fn count_in_log(worker: &TestWorker, text: &str) -> usize {
 /// Waits until the broker has refused the worker's message several times, and says how often the delivery went back to its queue meanwhile.
 async fn requeues_while_refused(worker: &TestWorker) -> usize {
     poll_until("several refusals", async || count_in_log(worker, REFUSED) >= 4).await;
-    count_in_log(worker, "delivery returned")
+    count_in_log(worker, "delivery requeued")
 }
 
 /// A task whose replies go to a queue that only this scenario reads.
@@ -129,7 +129,7 @@ async fn a_dead_letter_that_finds_no_room_waits_for_it_and_its_job_does_not_run_
     let JobError::Failed(failed) = handle.wait(WAIT).await.unwrap_err() else { panic!("it failed") };
     assert_eq!((failed.state, failed.attempt), (AttemptState::Dead, 1));
     let letters = dead_letters(&ground, 1).await;
-    assert!(letters[0].reason.contains("lost executors"), "{letters:?}");
+    assert!(letters[0].reason.contains("attempts that lost their executor"), "{letters:?}");
     assert_eq!(ground.final_job(handle.id()).await.attempts.len(), 1);
     ground.check_history(1).await;
 }

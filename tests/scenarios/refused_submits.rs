@@ -159,7 +159,7 @@ async fn a_worker_names_the_queue_whose_arguments_have_drifted_both_values_and_t
     let output = ended.expect("it ends").unwrap();
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
-    for part in [queue.as_str(), "x-delivery-limit = 7", "wants 20", "delete it and start again"] {
+    for part in [queue.as_str(), "x-delivery-limit = 7", "expects 20", "delete it and start again"] {
         assert!(said.contains(part), "it should say {part:?}: {said}");
     }
 }
@@ -178,7 +178,7 @@ async fn a_worker_names_an_exchange_of_an_earlier_version_and_how_to_delete_it()
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
     let delete = format!("rabbitmqadmin --vhost={} delete exchange name=gpufleet.v1.tasks", ground.fleet().space());
-    for part in ["exchange gpufleet.v1.tasks", "type = direct", "wants topic", delete.as_str()] {
+    for part in ["exchange gpufleet.v1.tasks", "type = direct", "expects topic", delete.as_str()] {
         assert!(said.contains(part), "it should say {part:?}: {said}");
     }
 }

@@ -41,7 +41,7 @@ async fn jobs_that_fit_nowhere_fail_with_what_the_workers_have() {
         let failure = error.failure().unwrap();
         assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::RequirementsNotMet));
         for part in
-            ["has compute capability 12.0; they have: 1 × ", "(compute capability 8.0,", "(compute capability 9.0,"]
+            ["has compute capability 12.0; available: 1 × ", "(compute capability 8.0,", "(compute capability 9.0,"]
         {
             assert!(failure.message.contains(part), "{part}: {}", failure.message);
         }
@@ -67,7 +67,7 @@ async fn a_forwarded_job_waits_for_the_only_worker_that_fits_while_that_is_busy(
         }
     }
     let small = requires.expect("it was started with the first job");
-    ground.poll_log("a job that does not fit", &small, "job does not fit here, forwarded").await;
+    ground.poll_log("a job that does not fit", &small, "requirements not met here, job forwarded").await;
     assert_eq!(small.stop(Signal::Terminate).await, Some(0), "what it has forwarded does not need it");
     large.resume_executors();
     for handle in &mut handles {
@@ -88,13 +88,15 @@ async fn a_job_whose_class_has_lost_its_only_worker_comes_back_and_runs_on_a_lat
         let job = kernels::doubles(&[1.0]).requires_compute_capability(9, 0);
         handles.push(fleet.submit(job).await.unwrap());
     }
-    ground.poll_log("a forwarded job", &small, "job does not fit here, forwarded").await;
+    ground.poll_log("a forwarded job", &small, "requirements not met here, job forwarded").await;
     for handle in &handles {
         ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     }
     lost.kill9().await.unwrap();
-    ground.poll_log("that the class has no worker", &small, "jobs taken out: their device class has no worker").await;
-    ground.poll_log("that the job waits", &small, "job fits no worker that is there, it waits").await;
+    ground
+        .poll_log("that the class has no worker", &small, "stranded jobs requeued: their device class has no worker")
+        .await;
+    ground.poll_log("that the job waits", &small, "requirements not met by any worker, job delayed").await;
     // Of another class: nothing that consumes the first one's queue.
     let later = ground.worker_in(&[], &[(CAPABILITY, "9.0"), (MEMORY, "1GiB")]).await;
     for handle in &mut handles {

@@ -47,7 +47,7 @@ async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
 /// The process id of the spare that waits, as the worker's log tells it.
 fn spare_of(worker: &TestWorker) -> u32 {
     let log = fs::read_to_string(worker.process().log()).unwrap();
-    let line = log.lines().rfind(|line| line.contains("spare executor waits")).unwrap();
+    let line = log.lines().rfind(|line| line.contains("spare executor ready")).unwrap();
     let (_, pid) = line.split_once("pid=").unwrap();
     pid.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap()
 }
@@ -59,7 +59,7 @@ async fn a_spare_that_is_dead_when_it_is_needed_costs_no_job_an_attempt() {
         let ground = Ground::shared("dead-spare").await;
         let arguments = ["--spare-executors", "1", "--jobs-per-device", "1"];
         let worker = ground.worker_in(&arguments, &[("RUST_LOG", "gpufleet_worker=debug")]).await;
-        ground.poll_log("the spare waits", &worker, "spare executor waits").await;
+        ground.poll_log("the spare waits", &worker, "spare executor ready").await;
         let spare = spare_of(&worker);
         signal(spare, libc::SIGSTOP);
         let fleet = ground.client().await;

@@ -52,7 +52,7 @@ async fn what_does_not_end_within_the_grace_goes_back_and_loses_no_attempt() {
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
     let mut waiting = fleet.submit(busy::for_millis(1).attempts_max(1)).await.unwrap();
     assert_eq!(first.stop(Signal::Terminate).await, Some(0));
-    ground.poll_log("why", &first, "grace is over").await;
+    ground.poll_log("why", &first, "grace period is over").await;
     let second = ground.worker().await;
     for handle in [&mut running, &mut waiting] {
         let result = handle.wait(WAIT).await.unwrap();
@@ -85,7 +85,7 @@ async fn a_worker_waits_for_a_broker_that_is_not_there_yet_and_can_be_stopped_me
     let ground = Ground::breakable("late-broker").await;
     ground.services().broker().stop().await.unwrap();
     let worker = ground.start_worker(&[]);
-    ground.poll_log("waiting", &worker, "broker away").await;
+    ground.poll_log("waiting", &worker, "broker unreachable").await;
     assert!(worker.is_alive());
     ground.services().broker().restart().await.unwrap();
     worker.wait_ready().await.unwrap();

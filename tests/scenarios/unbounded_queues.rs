@@ -48,7 +48,7 @@ async fn a_full_queue_of_events_delays_the_record_and_not_the_replies() {
     for handle in &mut handles {
         handle.wait(WAIT).await.unwrap();
     }
-    ground.poll_log("the worker says why it holds acknowledgements", &worker, "events wait for the broker").await;
+    ground.poll_log("the worker says why it holds acknowledgements", &worker, "events not published yet").await;
     ground.fleet().start_ledger().await.unwrap();
     ground.check_history(JOBS).await;
 }

@@ -34,22 +34,22 @@ pub struct BlobStore {
     steps: Steps,
 }
 
-/// What a store could not do.
+/// An operation on the blob store that failed.
 #[derive(Debug, thiserror::Error)]
 pub enum BlobError {
     #[error("use {} as a blob store: {problem}", folder.display())]
     Folder { folder: PathBuf, problem: String },
     #[error("find {digest} in the blob store {}", folder.display())]
     Missing { digest: BlobDigest, folder: PathBuf },
-    #[error("use {digest}: it has {found} bytes, {wanted} are wanted")]
+    #[error("read {digest}: the blob has {found} bytes, expected {wanted}")]
     Length { digest: BlobDigest, found: u64, wanted: u64 },
-    #[error("use {digest}: the blob store {} has something else under its name; storing the array again mends it", folder.display())]
+    #[error("read {digest}: its content in the blob store {} does not match the digest; store the array again to repair it", folder.display())]
     Damaged { digest: BlobDigest, folder: PathBuf },
-    #[error("use {digest}: {} are wanted, at most {} are allowed", Size(*wanted), Size(BLOBS_BYTES_MAX))]
+    #[error("read {digest}: the task declares {}; the maximum is {}", Size(*wanted), Size(BLOBS_BYTES_MAX))]
     TooLarge { digest: BlobDigest, wanted: u64 },
     #[error("{step} in the blob store {}: {source}", folder.display())]
     Io { step: &'static str, folder: PathBuf, source: io::Error },
-    #[error("{step} in the blob store {} within {} s", folder.display(), waited.as_secs())]
+    #[error("{step} in the blob store {}: not finished within {} s", folder.display(), waited.as_secs())]
     Timeout { step: &'static str, folder: PathBuf, waited: Duration },
 }
 
@@ -58,11 +58,11 @@ impl BlobStore {
     pub async fn open(folder: impl Into<PathBuf>) -> Result<Self, BlobError> {
         let folder: PathBuf = folder.into();
         let store = Self { folder: Arc::from(folder.as_path()), steps: Steps::new() };
-        let is_folder = store.step("look", Kind::Look, |folder, _| Ok(folder.metadata()?.is_dir())).await;
+        let is_folder = store.step("look up a blob", Kind::Look, |folder, _| Ok(folder.metadata()?.is_dir())).await;
         let unfit = |problem: String| BlobError::Folder { folder: folder.clone(), problem };
         match is_folder {
             Ok(true) => Ok(store),
-            Ok(false) => Err(unfit("it is no folder".to_owned())),
+            Ok(false) => Err(unfit("it is not a folder".to_owned())),
             Err(BlobError::Io { source, .. }) => Err(unfit(source.to_string())),
             Err(other) => Err(other),
         }
@@ -93,9 +93,9 @@ impl BlobStore {
         .await
     }
 
-    /// Whether it is there and has so many bytes. What it contains is found out by reading it, or where it has another number of them.
+    /// Checks that the blob exists and has this length. Its content is read only if the length differs.
     pub async fn check(&self, digest: BlobDigest, bytes: u64) -> Result<(), BlobError> {
-        match self.step("look", Kind::Look, move |folder, _| file::length(folder, digest)).await? {
+        match self.step("look up a blob", Kind::Look, move |folder, _| file::length(folder, digest)).await? {
             None => return self.told(digest, bytes, Found::Missing),
             Some(found) if found == bytes => return Ok(()),
             Some(_) => {}
@@ -141,7 +141,7 @@ impl BlobStore {
         Ok((into, read.and_then(|found| self.told(digest, wanted, found))))
     }
 
-    /// Removes the blobs that nobody has stored for so long, and what interrupted writers have left behind.
+    /// Removes blobs last stored longer ago than `unused_for`, and the partial files of interrupted writers.
     ///
     /// Cancelled, it ends at the next file.
     pub async fn prune(&self, unused_for: Duration) -> Result<Pruned, BlobError> {

@@ -104,7 +104,7 @@ impl Broker {
     /// unconfirmed when a connection broke is sent again under the same message id, so a consumer may see it twice. A caller that may have to
     /// publish a message again shares it, and copies no body.
     ///
-    /// Cancelled before the message left, it isn't sent; after that it is, and nobody learns the outcome.
+    /// If cancelled before the message leaves, it is not sent; after that it is sent, and its outcome stays unknown.
     pub async fn publish(&self, message: impl Into<Arc<Message>>) -> Result<(), PublishError> {
         self.inner.publisher.publish(message.into()).await
     }

@@ -7,10 +7,12 @@ use crate::BrokerUrl;
 /// Why there is no connection.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
-    #[error("reach RabbitMQ at {url}: {reason}; check that the broker runs and that host and port are right")]
+    #[error(
+        "reach RabbitMQ at {url}: {reason}; check that the broker is running and that the host and port are correct"
+    )]
     Unreachable { url: BrokerUrl, reason: String },
     #[error(
-        "log in to RabbitMQ at {url}: wrong user or password; check both, with special characters percent-encoded ({reason})"
+        "log in to RabbitMQ at {url}: wrong user or password; check both, and percent-encode special characters ({reason})"
     )]
     Refused { url: BrokerUrl, reason: String },
     #[error(
@@ -19,14 +21,16 @@ pub enum ConnectError {
     )]
     NoVhost { url: BrokerUrl, reason: String },
     #[error(
-        "agree on TLS with RabbitMQ at {url}: {reason}; check the port (5671 by default) and that the broker's certificate is trusted here (by the system, or by the file in SSL_CERT_FILE)"
+        "negotiate TLS with RabbitMQ at {url}: {reason}; check the port (5671 by default), and that this machine trusts the broker's certificate (system store or SSL_CERT_FILE)"
     )]
     Tls { url: BrokerUrl, reason: String },
-    #[error("connect to RabbitMQ at {url}: no answer within {waited:?}; the host is silent or the broker is frozen")]
+    #[error(
+        "connect to RabbitMQ at {url}: no answer within {waited:?}; check that the host is reachable and that the broker responds"
+    )]
     Timeout { url: BrokerUrl, waited: Duration },
 }
 
-/// Why a message isn't known to be with the broker.
+/// Why the broker is not known to hold a message.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     #[error("publish: no queue is bound for {routing_key:?} on exchange {exchange:?}")]
@@ -34,15 +38,15 @@ pub enum PublishError {
     #[error("publish: {}", no_exchange(.exchange))]
     NoExchange { exchange: String },
     /// The broker's user lacks a permission.
-    #[error("publish: {reason}; `gpufleet permissions` prints what each role needs")]
+    #[error("publish: {reason}; `gpufleet permissions` lists the permissions of each role")]
     Forbidden { reason: String },
-    #[error("publish: the broker refused the message, the queue for {routing_key:?} is full or unavailable")]
+    #[error("publish: the broker rejected the message, because the queue for {routing_key:?} is full or unavailable")]
     Nacked { routing_key: String },
-    #[error("publish: the body has {bytes} bytes, at most {max} are allowed")]
+    #[error("publish: the body has {bytes} bytes; the maximum is {max}")]
     TooLarge { bytes: usize, max: usize },
-    #[error("publish: the headers have {bytes} bytes, at most {max} are allowed")]
+    #[error("publish: the headers have {bytes} bytes; the maximum is {max}")]
     HeaderTooLarge { bytes: usize, max: usize },
-    #[error("publish: the {property} has {bytes} bytes, AMQP allows 255")]
+    #[error("publish: the {property} has {bytes} bytes; the AMQP maximum is 255")]
     PropertyTooLong { property: &'static str, bytes: usize },
     /// The broker closed the channel because of this very message.
     #[error("publish: the broker refused the message: {reason}")]
@@ -51,38 +55,38 @@ pub enum PublishError {
     #[error("publish: not sent within {waited:?}{}", why(.blocked))]
     Timeout { waited: Duration, blocked: Option<String> },
     /// The message left and no confirmation came: the broker may have it or not. Sending it again under its id is safe.
-    #[error("publish: no confirmation within {waited:?}, the message may have arrived or not{}", why(.blocked))]
+    #[error("publish: no confirmation within {waited:?}; the message may or may not have arrived{}", why(.blocked))]
     Unknown { waited: Duration, blocked: Option<String> },
-    #[error("publish: the connection was closed by this side")]
+    #[error("publish: this client closed the connection")]
     Closed,
 }
 
 /// Why something could not be declared on the broker.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeclareError {
-    #[error("declare {what}: it exists with {argument} = {found}, this side wants {wanted}; {remedy}")]
+    #[error("declare {what}: it exists with {argument} = {found}, but this program expects {wanted}; {remedy}")]
     Mismatch { what: String, argument: String, wanted: String, found: String, remedy: String },
     #[error("declare {what}: {}", no_exchange(.exchange))]
     NoExchange { what: String, exchange: String },
     /// The broker's user lacks a permission.
-    #[error("declare {what}: {reason}; `gpufleet permissions` prints what each role needs")]
+    #[error("declare {what}: {reason}; `gpufleet permissions` lists the permissions of each role")]
     Forbidden { what: String, reason: String },
     #[error("declare {what}: the broker refused: {reason}")]
     Refused { what: String, reason: String },
     #[error("declare {what}: no answer within {waited:?}{}", why(.last))]
     Timeout { what: String, waited: Duration, last: Option<String> },
-    #[error("declare {what}: the connection was closed by this side")]
+    #[error("declare {what}: this client closed the connection")]
     Closed { what: String },
 }
 
 /// Why a queue could not be looked at or deleted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
-    #[error("ask for queue {queue}: the broker refused: {reason}")]
+    #[error("query queue {queue}: the broker refused: {reason}")]
     Refused { queue: String, reason: String },
-    #[error("ask for queue {queue}: no answer within {waited:?}{}", why(.last))]
+    #[error("query queue {queue}: no answer within {waited:?}{}", why(.last))]
     Timeout { queue: String, waited: Duration, last: Option<String> },
-    #[error("ask for queue {queue}: the connection was closed by this side")]
+    #[error("query queue {queue}: this client closed the connection")]
     Closed { queue: String },
 }
 
@@ -95,7 +99,7 @@ pub enum SettleError {
 
 fn no_exchange(exchange: &str) -> String {
     format!(
-        "exchange {exchange} does not exist; start a worker on this vhost first (gpufleet-worker run), which declares it"
+        "exchange {exchange} does not exist; start a worker on this vhost first, because workers declare it (gpufleet-worker run)"
     )
 }
 

@@ -164,7 +164,7 @@ impl Session {
         const DEADLINE: Duration = Duration::from_secs(3);
         self.users.close();
         if tokio::time::timeout(DEADLINE, self.users.wait()).await.is_err() {
-            debug!(session = self.id, "closing with channels in use");
+            debug!(session = self.id, "closing the connection while channels are in use");
         }
     }
 
@@ -175,11 +175,11 @@ impl Session {
         let closing = connections.map(|connection| connection.close(200, "OK".into()));
         let all = async {
             if let Some(error) = join_all(closing).await.into_iter().find_map(Result::err) {
-                debug!(session = self.id, %error, "a connection ended without a farewell");
+                debug!(session = self.id, %error, "connection ended before the close handshake");
             }
         };
         if tokio::time::timeout(DEADLINE, all).await.is_err() {
-            debug!(session = self.id, "broker did not answer the farewell");
+            debug!(session = self.id, "broker did not answer the close handshake");
         }
     }
 }
@@ -215,7 +215,7 @@ impl Link {
     pub(crate) fn trouble(&self) -> Option<String> {
         match &*self.state.borrow() {
             State::Connected => None,
-            State::Blocked(reason) => Some(format!("the broker takes no messages: {reason}")),
+            State::Blocked(reason) => Some(format!("the broker blocks publishing: {reason}")),
             State::Reconnecting { attempt, .. } => {
                 Some(format!("reconnecting, attempt {attempt}: {}", self.last_failure().unwrap_or_default()))
             }
@@ -301,20 +301,20 @@ async fn supervise(link: Arc<Link>, mut session: Arc<Session>, mut events: Liste
         let stopped = watch_over(&link, &session, &mut events).await;
         link.sessions.send_replace(None);
         if stopped {
-            session.fail("closed by this side");
+            session.fail("this client closed the connection");
             session.await_users().await;
             session.close().await;
             break;
         }
         let reason = session.reason();
-        warn!(url = %link.options.url, session = session.id, reason, "lost the broker");
+        warn!(url = %link.options.url, session = session.id, reason, "broker connection lost");
         link.remember(reason);
         tokio::spawn(async move { session.close().await });
         match reconnect(&link).await {
             Some((next, next_events)) => (session, events) = (next, next_events),
             None => break,
         }
-        info!(url = %link.options.url, session = session.id, "connected to the broker again");
+        info!(url = %link.options.url, session = session.id, "broker connection restored");
         link.state.send_replace(State::Connected);
         link.sessions.send_replace(Some(session.clone()));
     }
@@ -336,7 +336,7 @@ async fn watch_over(link: &Link, session: &Session, events: &mut Listener) -> bo
             event = events.next() => match event {
                 Some((role, Event::ConnectionBlocked(reason))) => {
                     if blocked.is_empty() {
-                        warn!(reason, "the broker takes no messages");
+                        warn!(reason, "broker blocks publishing");
                     }
                     blocked.insert(role);
                     link.state.send_replace(State::Blocked(reason));
@@ -344,7 +344,7 @@ async fn watch_over(link: &Link, session: &Session, events: &mut Listener) -> bo
                 Some((role, Event::ConnectionUnblocked)) => {
                     blocked.remove(&role);
                     if blocked.is_empty() {
-                        info!("the broker takes messages again");
+                        info!("broker unblocked publishing");
                         link.state.send_replace(State::Connected);
                     }
                 }
@@ -382,7 +382,7 @@ async fn reconnect(link: &Arc<Link>) -> Option<(Arc<Session>, Listener)> {
         match outcome {
             Ok((session, events)) => return Some((session, events)),
             Err(error) => {
-                debug!(attempt = backoff.attempt(), %error, "no connection yet");
+                debug!(attempt = backoff.attempt(), %error, "connection attempt failed");
                 link.remember(error.to_string());
             }
         }

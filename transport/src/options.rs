@@ -31,7 +31,7 @@ pub enum QueueKind {
 
 /// A word that names no queue kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not a queue kind; quorum or classic is")]
+#[error("{0:?} is not a queue kind; use quorum or classic")]
 pub struct UnknownQueueKind(String);
 
 impl Options {

@@ -99,7 +99,7 @@ impl Publisher {
         let user = self.link.options.url.user();
         match &message.properties.user_id {
             Some(name) if name != user => {
-                let reason = format!("its user id is {name:?}, but this connection's user is {user:?}");
+                let reason = format!("the message has user id {name:?}, but the connection belongs to user {user:?}");
                 Err(PublishError::Refused { reason })
             }
             _ => Ok(()),
@@ -113,7 +113,7 @@ impl Publisher {
         let all = u32::try_from(ROOM_UNITS).expect("a small constant");
         let deadline: Duration = self.link.options.confirm_deadline;
         if timeout(deadline, self.room.acquire_many(all)).await.is_err() {
-            warn!("closing with unconfirmed messages");
+            warn!("closing the connection with unconfirmed messages");
         }
     }
 }

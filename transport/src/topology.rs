@@ -155,7 +155,7 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), Dec
             // moments after its start.
             Ok(Err((what, error))) if is_not_found(&error) => {
                 let reason = reason_of(&error);
-                debug!(what, reason, "declared once it is up");
+                debug!(what, reason, "queue is not up yet, declaring it again");
                 if tokio::time::timeout_at(deadline, tokio::time::sleep(QUEUE_PAUSE)).await.is_err() {
                     return Err(DeclareError::Timeout { what, waited: DECLARE_DEADLINE, last: Some(reason) });
                 }
@@ -331,7 +331,7 @@ fn dead_letters() -> [(&'static str, AMQPValue); 2] {
     [("x-dead-letter-exchange", text(names::DEAD)), ("x-dead-letter-routing-key", text(names::DEAD_KEY))]
 }
 
-/// Deliveries after which the broker buries a message that nobody settles, such as one that ends whoever reads it. It is the
+/// Deliveries after which the broker dead-letters an unsettled message, such as one that crashes its worker. It is the
 /// default of RabbitMQ 4; 3.x has none.
 const DELIVERY_LIMIT: i32 = 20;
 

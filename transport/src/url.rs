@@ -13,7 +13,7 @@ pub struct BrokerUrl {
 /// A text that is no broker address. The text itself is not repeated: it may hold a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "the broker URL {problem}; it looks like amqp://user:password@host:5672/vhost (amqps:// for TLS, special characters as %2F)"
+    "the broker URL {problem}; write it as amqp://user:password@host:5672/vhost (amqps:// for TLS; percent-encode special characters, as in %2F)"
 )]
 pub struct InvalidBrokerUrl {
     problem: String,
@@ -74,22 +74,22 @@ impl FromStr for BrokerUrl {
 
     fn from_str(text: &str) -> Result<Self, InvalidBrokerUrl> {
         let text = text.trim();
-        let parsed = url::Url::parse(text).map_err(|source| invalid(format!("can't be read: {source}")))?;
+        let parsed = url::Url::parse(text).map_err(|source| invalid(format!("is malformed: {source}")))?;
         if !matches!(parsed.scheme(), "amqp" | "amqps") {
-            return Err(invalid(format!("has the scheme {:?}", parsed.scheme())));
+            return Err(invalid(format!("has the unsupported scheme {:?}", parsed.scheme())));
         }
         let Some(host) = parsed.host_str().filter(|host| !host.is_empty()) else {
-            return Err(invalid("names no host"));
+            return Err(invalid("has no host"));
         };
         if parsed.fragment().is_some() {
-            return Err(invalid("has a part after '#'; write %23 for that character"));
+            return Err(invalid("has a fragment after '#'; write %23 for that character"));
         }
         if parsed.path().trim_start_matches('/').contains('/') {
             return Err(invalid("has more than one path segment; write %2F for a slash in the vhost"));
         }
         // Its own messages could repeat the text, and with it the password.
-        let mut uri: AMQPUri = text.parse().map_err(|_| invalid("can't be read; check its parameters and escapes"))?;
-        // Literally, `amqp://host/` means the vhost with the empty name. Nobody has one; everybody means the default.
+        let mut uri: AMQPUri = text.parse().map_err(|_| invalid("is malformed; check its parameters and escapes"))?;
+        // Literally, `amqp://host/` means the vhost with the empty name. Users mean the default vhost.
         if uri.vhost.is_empty() {
             "/".clone_into(&mut uri.vhost);
         }

@@ -1,20 +1,20 @@
-//! What becomes of a job whose claim checks can't be honoured.
+//! The outcome of a job whose claim checks cannot be read or stored.
 
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 use gpufleet_transport::BlobError;
 
 use crate::disposition::Ending;
 
-/// For a blob that is missing or damaged in a store that works: half a minute, for one that is on its way or that somebody mends.
+/// For a missing or damaged blob in a working store: half a minute, because the blob may still be on its way.
 const BLOB_TRIES_MAX: u32 = 4;
 /// For a store that is away: half an hour.
 const STORE_TRIES_MAX: u32 = 8;
 
-/// A blob of the wrong length is its producer's mistake. Everything else may be otherwise later.
+/// A blob of the wrong length is the producer's mistake. All other errors may pass.
 pub(crate) fn failure(error: &BlobError) -> Failure {
     match error {
         BlobError::Length { .. } => {
-            let message = format!("could not {error}, by the shape of its buffer");
+            let message = format!("could not {error} from the shape of the buffer");
             Failure::new(Verdict::User, FailureCode::InvalidTask, message)
         }
         BlobError::Missing { .. } | BlobError::Damaged { .. } => {

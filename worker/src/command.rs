@@ -5,7 +5,7 @@ use clap::{CommandFactory as _, Parser, Subcommand};
 use crate::{compiler, config, executor, exit, inventory, nvml, selftest};
 
 #[derive(Debug, Parser)]
-#[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ", after_long_help = exit::TABLE)]
+#[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ queues", after_long_help = exit::TABLE)]
 pub struct Cli {
     #[command(subcommand)]
     pub role: Role,
@@ -13,9 +13,14 @@ pub struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub enum Role {
-    /// Take jobs and run them until SIGTERM or Ctrl-C
+    /// Run jobs from the queues until SIGTERM or Ctrl-C
+    ///
+    /// The worker serves one or more pools with the devices of this machine. SIGTERM, Ctrl-C or `gpufleet workers drain` drains it: it takes no new
+    /// jobs, and exits when its running jobs have ended.
+    #[command(after_long_help = format!("{}\n\n{}", config::EXAMPLES, exit::TABLE))]
     Run(Box<config::Options>),
-    /// Check that a device works, and measure what jobs cost on it; needs no broker
+    /// Test a device and measure the cost of jobs on it; needs no broker
+    #[command(after_long_help = exit::TABLE)]
     Selftest(selftest::Options),
     /// Compile CUDA C to PTX with NVRTC, as the worker does for jobs
     Compile(compiler::CompileOptions),
@@ -25,7 +30,7 @@ pub enum Role {
     /// The process that lists the machine's devices; only a worker starts it
     #[command(hide = true)]
     DeviceList(inventory::Args),
-    /// The process that reads how the devices fare; only a worker starts it
+    /// The process that reads NVML; only a worker starts it
     #[command(hide = true)]
     DeviceMonitor(nvml::Args),
     /// The process that runs NVRTC; only a worker starts it

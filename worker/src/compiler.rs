@@ -238,7 +238,7 @@ impl Compiler {
         if let Some((store, key)) = &place
             && let Some(compiled) = read(store, *key).await
         {
-            info!(%key, micros_then = compiled.micros, "program found on disk");
+            info!(%key, micros_then = compiled.micros, "program found in the disk cache");
             return Ok((Arc::new(compiled), Origin::Disk));
         }
         let compiling = parent::compile(request, self.sandbox, self.user.clone(), self.executable.as_deref());
@@ -262,7 +262,7 @@ impl Compiler {
 
     async fn toolkit_known(&self) -> Option<&blake3::Hash> {
         let found = self.toolkit.get_or_try_init(|| self.find_toolkit()).await;
-        found.inspect_err(|error| debug!(%error, "compiler not known, programs on disk not used")).ok()
+        found.inspect_err(|error| debug!(%error, "NVRTC version unknown, disk cache not used")).ok()
     }
 
     /// Where a program is kept on disk. Nowhere if the compiler can't be known exactly, which compiling itself then tells more about.
@@ -282,7 +282,7 @@ impl Compiler {
         found
             .map_err(std::io::Error::other)
             .flatten()
-            .map_err(|error| CompileError::Internal(format!("could not look at the toolkit: {error}")))
+            .map_err(|error| CompileError::Internal(format!("could not inspect the CUDA toolkit: {error}")))
     }
 
     /// In the background: nobody waits for it.
@@ -291,7 +291,7 @@ impl Compiler {
         let (store, key) = (Arc::clone(store), blake3::keyed_hash(toolkit.as_bytes(), key.as_bytes()));
         spawn_blocking(move || {
             if let Err(error) = store.touch(key) {
-                warn!(%key, %error, "program on disk not marked as used");
+                warn!(%key, %error, "cached program not marked as used");
             }
         });
     }
@@ -301,7 +301,7 @@ async fn read(store: &Arc<Store>, key: blake3::Hash) -> Option<Compiled> {
     let store = Arc::clone(store);
     let read = spawn_blocking(move || store.get(key)).await;
     read.map_err(std::io::Error::other).flatten().unwrap_or_else(|error| {
-        warn!(%key, %error, "program on disk not usable, compiling it again");
+        warn!(%key, %error, "cached program unusable, compiling it again");
         None
     })
 }
@@ -310,7 +310,7 @@ async fn read(store: &Arc<Store>, key: blake3::Hash) -> Option<Compiled> {
 async fn write(store: Arc<Store>, key: blake3::Hash, compiled: Arc<Compiled>) {
     let written = spawn_blocking(move || store.put(key, &compiled)).await;
     if let Err(error) = written.map_err(std::io::Error::other).flatten() {
-        warn!(%key, %error, "program not kept on disk");
+        warn!(%key, %error, "program not stored in the disk cache");
     }
 }
 

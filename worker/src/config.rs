@@ -41,116 +41,210 @@ pub mod env {
     pub const BLOBS: &str = "GPUFLEET_BLOBS";
 }
 
+/// Headings of the groups in `gpufleet-worker run --help`.
+mod heading {
+    pub const BROKER: &str = "Broker";
+    pub const POOLS: &str = "Pools";
+    pub const DEVICES: &str = "Devices";
+    pub const PREFETCH: &str = "Memory and prefetch";
+    pub const COMPILING: &str = "Compiling and isolation";
+    pub const OPERATION: &str = "Operation";
+}
+
+/// What `gpufleet-worker run --help` shows after the options.
+pub const EXAMPLES: &str = "\
+Examples:
+  Serve the pool `default` with every GPU of this machine (the variable keeps the password out of `ps`):
+    export GPUFLEET_AMQP_URL=amqp://gpufleet:secret@rabbit.example:5672/
+    gpufleet-worker run
+
+  Try a worker on a machine without a GPU:
+    gpufleet-worker run --cuda emulated
+
+  Serve two pools with two GPUs; team-a gets three times the device time of team-b:
+    gpufleet-worker run --devices 0,1 --pool team-a:weight=3 --pool team-b
+
+  Run only signed programs, with a blob store and metrics:
+    gpufleet-worker run --pool vetted:allow=signed --trusted-key vetted.key.pub \\
+        --blobs /srv/gpufleet/blobs --metrics 127.0.0.1:9464
+
+Sizes take KiB, MiB or GiB (512MiB); without a unit they are bytes. Times take s, m, h or d (30s, 1h 30m).
+RUST_LOG sets the log levels, as in RUST_LOG=gpufleet_worker=debug.";
+
 /// Options of `gpufleet-worker run`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// RabbitMQ, as amqp://user:password@host:5672/vhost
-    #[arg(long, value_name = "URL", env = env::AMQP_URL, hide_env_values = true)]
+    /// URL of RabbitMQ, as in amqp://user:password@host:5672/vhost (amqps:// for TLS)
+    ///
+    /// Percent-encode special characters. Prefer the environment variable: other users can read a command line, and with it the password.
+    #[arg(long, value_name = "URL", env = env::AMQP_URL, hide_env_values = true, help_heading = heading::BROKER)]
     amqp_url: BrokerUrl,
 
-    /// A pool whose queues this worker serves, as in default or team-a:weight=3,memory=50%; may be given several times. Pools with
-    /// work share the devices' time by weight. The memory is the pool's own on every device, and lent once it has had no work for a second. With
-    /// allow=catalog a pool runs catalog kernels only, with allow=signed also what a trusted key has signed. A job that sets no
-    /// limits runs for time-default (10m) and waits for queue-default (for ever); one that asks for more than time-max or queue-max fails
-    #[arg(long = "pool", value_name = "POOL", env = env::POOLS, value_delimiter = ' ', default_value = "default")]
-    pools: Vec<PoolSpec>,
-
-    /// A file of ed25519 public keys, in PEM or as lines of base64, that pools with allow=signed trust; may be given several times
-    #[arg(long = "trusted-key", value_name = "FILE", env = env::TRUSTED_KEYS, value_delimiter = ' ')]
-    trusted_keys: Vec<PathBuf>,
-
-    /// The CUDA driver: system, emulated, auto (the system's if it has a device, else emulated), or a path to a libcuda
-    #[arg(long, value_name = "DRIVER", env = env::CUDA, default_value = "system")]
-    cuda: CudaSpec,
-
-    /// The devices to take: all, or some by number or uuid (or the beginning of one), as in 0,1 or GPU-8932f937,MIG-41b35014. A
-    /// slice of a GPU (MIG) is a device like any other
-    #[arg(long, value_name = "DEVICES", env = env::DEVICES, default_value = "all")]
-    devices: DeviceChoice,
-
-    /// NVIDIA's management library, which tells heartbeats of temperature, power and use, and of slices of GPUs [default:
-    /// libnvidia-ml.so.1; none with --cuda emulated]
-    #[arg(long, value_name = "LIBRARY", env = env::NVML)]
-    nvml: Option<String>,
-
-    /// This worker's name in replies and the ledger [default: the host's name and the process id]
-    #[arg(long, value_name = "NAME", env = env::WORKER_NAME)]
-    name: Option<WorkerName>,
-
-    /// The most messages that the broker sends ahead for each pool and priority. It sends what some tens of milliseconds need:
-    /// hundreds of tiny jobs, one or two long ones
-    #[arg(long, value_name = "N", default_value_t = PREFETCH_DEFAULT, value_parser = clap::value_parser!(u16).range(1..))]
-    prefetch: u16,
-
-    /// The most bytes of messages that it sends ahead, all pools and priorities together [default: 512MiB, or twice the largest
-    /// message for each of them]
-    #[arg(long, value_name = "SIZE")]
-    prefetch_bytes: Option<Size>,
-
-    /// Jobs in flight on each device, so that copies and kernels overlap
-    #[arg(long, value_name = "N", default_value_t = PLACES_DEFAULT, value_parser = clap::value_parser!(u32).range(1..=256))]
-    jobs_per_device: u32,
-
-    /// Executors per device that wait, started, to take over from one that is killed [default: 1 where a context's memory is
-    /// cheap: on the emulated device, and on GPUs with at least 16 GiB]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1))]
-    spare_executors: Option<u32>,
-
-    /// How long running jobs may go on after SIGTERM or Ctrl-C; a second signal ends the grace
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
-    grace: Duration,
-
-    /// How long the broker and this worker may be silent towards each other; after two such times a connection counts as lost, and
-    /// the broker gives the jobs on it to others
-    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration)]
-    heartbeat: Duration,
-
-    /// Publish jobs that come again without the name of the broker's user. For a broker that knows this worker by another name than
-    /// the URL does, and therefore refuses what carries it; the ledger then forgets whose such jobs are
-    #[arg(long, env = env::NO_USER_ID)]
-    no_user_id: bool,
-
-    /// What task queues are made of: quorum or classic; all parts of a fleet must agree
-    #[arg(long, value_name = "KIND", env = env::QUEUE_KIND, default_value = "quorum")]
+    /// Kind of the task queues: quorum (replicated) or classic
+    ///
+    /// All workers and clients of a fleet must use the same kind.
+    #[arg(long, value_name = "KIND", env = env::QUEUE_KIND, default_value = "quorum", help_heading = heading::BROKER)]
     queue_kind: QueueKind,
 
-    /// How long one program may take to compile, at most 30s
-    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration)]
-    compile_limit: Duration,
+    /// AMQP heartbeat interval, as in 10s
+    ///
+    /// A connection that is silent for two intervals counts as lost. The broker then redelivers its jobs to other workers.
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = humantime::parse_duration, help_heading = heading::BROKER)]
+    heartbeat: Duration,
 
-    /// Where the kernel can't close the compiler's sandbox: best-effort compiles all the same and says so, strict compiles no CUDA C
-    #[arg(long, value_name = "MODE", env = env::SANDBOX, default_value = "best-effort")]
-    sandbox: Sandbox,
+    /// Republish jobs without the AMQP user-id property
+    ///
+    /// Needed if the broker knows this connection's user by another name than the URL, and therefore rejects the property. The ledger
+    /// then no longer records whose job a republished job is.
+    #[arg(long, env = env::NO_USER_ID, help_heading = heading::BROKER)]
+    no_user_id: bool,
 
-    /// Whom executors and compilers become when the worker is root, by name or number; the device's nodes must be open to them [default: nobody]
-    #[arg(long, value_name = "USER", env = env::EXECUTOR_USER)]
-    executor_user: Option<String>,
+    /// Pool to serve, with optional settings, as in team-a:weight=3,memory=50%; repeatable
+    ///
+    ///   weight=N           share of the device time while several pools have work [default: 1]
+    ///   memory=N%          memory guaranteed on each device; lent after one second without work
+    ///   allow=catalog      run catalog kernels only
+    ///   allow=signed       also run programs signed by a trusted key (see --trusted-key)
+    ///   allow=source       run any program (default)
+    ///   time-default=TIME  time limit of a job that sets none [default: 10m]
+    ///   time-max=TIME      longest time limit a job may ask for; a job that asks for more fails
+    ///   queue-default=TIME queue limit of a job that sets none [default: unlimited]
+    ///   queue-max=TIME     longest queue limit a job may ask for; a job that asks for more fails
+    ///
+    /// GPUFLEET_POOLS separates several pools by spaces.
+    #[arg(
+        long = "pool",
+        value_name = "POOL",
+        env = env::POOLS,
+        value_delimiter = ' ',
+        default_value = "default",
+        verbatim_doc_comment,
+        help_heading = heading::POOLS
+    )]
+    pools: Vec<PoolSpec>,
 
-    /// Where compiled CUDA C is kept, so that it is compiled once for all workers of this user and machine [default: gpufleet/modules in
-    /// the user's cache folder, or modules in the one that systemd gives]
-    #[arg(long, value_name = "FOLDER", env = env::CACHE_DIR)]
-    cache_dir: Option<PathBuf>,
+    /// File of ed25519 public keys (PEM, or one line of base64 each) trusted by pools with allow=signed; repeatable
+    #[arg(
+        long = "trusted-key",
+        value_name = "FILE",
+        env = env::TRUSTED_KEYS,
+        value_delimiter = ' ',
+        help_heading = heading::POOLS
+    )]
+    trusted_keys: Vec<PathBuf>,
 
-    /// How much of it is kept, as in 512MiB; what was not used for longest goes first, and 0 keeps none
-    #[arg(long, value_name = "SIZE", env = env::CACHE_SIZE, default_value = cache::SIZE_DEFAULT)]
-    cache_size: Size,
+    /// CUDA driver: system, emulated, auto, or the path of a libcuda
+    ///
+    /// `emulated` runs kernels on the CPU. `auto` takes the system's driver if it has a device, and the emulated one otherwise.
+    #[arg(long, value_name = "DRIVER", env = env::CUDA, default_value = "system", help_heading = heading::DEVICES)]
+    cuda: CudaSpec,
 
-    /// The blob store: a folder that producers see as well, where arrays wait that no message carries. Whoever may write there may store
-    /// some, and whoever knows an array's digest may read it. Without it, jobs that bring or return such arrays are forwarded to other workers
-    #[arg(long, value_name = "FOLDER", env = env::BLOBS)]
+    /// Devices to use: all, or a list of numbers and UUIDs, as in 0,1 or GPU-8932f937
+    ///
+    /// The beginning of a UUID is enough. A MIG slice is a device of its own, as in MIG-41b35014.
+    #[arg(long, value_name = "DEVICES", env = env::DEVICES, default_value = "all", help_heading = heading::DEVICES)]
+    devices: DeviceChoice,
+
+    /// NVML library, the source of temperature, power and utilization in heartbeats
+    ///
+    /// NVML also lists the MIG slices of GPUs. [default: libnvidia-ml.so.1; none with --cuda emulated]
+    #[arg(long, value_name = "LIBRARY", env = env::NVML, help_heading = heading::DEVICES)]
+    nvml: Option<String>,
+
+    /// Jobs in flight on each device (1 to 256), so that copies and kernels overlap
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = PLACES_DEFAULT,
+        value_parser = clap::value_parser!(u32).range(1..=256),
+        help_heading = heading::DEVICES
+    )]
+    jobs_per_device: u32,
+
+    /// Spare executors per device: 0, or 1 to replace a killed executor at once
+    ///
+    /// A spare holds a CUDA context, and so takes device memory. [default: 1 on the emulated device and on GPUs with at least 16 GiB,
+    /// else 0]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=1), help_heading = heading::PREFETCH)]
+    spare_executors: Option<u32>,
+
+    /// Maximum number of messages to prefetch for each pool and priority
+    ///
+    /// The worker prefetches less when jobs are long: about as many messages as a few tens of milliseconds need. Prefetched jobs are
+    /// unavailable to other workers.
+    #[arg(
+        long,
+        value_name = "N",
+        default_value_t = PREFETCH_DEFAULT,
+        value_parser = clap::value_parser!(u16).range(1..),
+        help_heading = heading::PREFETCH
+    )]
+    prefetch: u16,
+
+    /// Maximum size of all prefetched messages together, as in 1GiB
+    ///
+    /// [default: 512MiB, or more for many pools: twice the largest message for each queue]
+    #[arg(long, value_name = "SIZE", help_heading = heading::PREFETCH)]
+    prefetch_bytes: Option<Size>,
+
+    /// Blob store for arrays too large for a message: a folder shared with the clients
+    ///
+    /// A user who can write to the folder can store arrays. A client that knows the digest of an array can read it. Without a blob
+    /// store, the worker forwards jobs that need one to workers that have one.
+    #[arg(long, value_name = "FOLDER", env = env::BLOBS, help_heading = heading::PREFETCH)]
     blobs: Option<PathBuf>,
 
-    /// Where Prometheus finds /metrics, as in 127.0.0.1:9464; without it nothing is served. Whoever reaches the address can read names of
-    /// pools and devices, so let it be the loopback's or a private network's; port 0 takes a free one, which the log tells
-    #[arg(long, value_name = "ADDRESS", env = env::METRICS)]
+    /// Time limit for compiling one program, at most 30s
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, help_heading = heading::COMPILING)]
+    compile_limit: Duration,
+
+    /// Compiler sandbox: best-effort, or strict to refuse CUDA C if the kernel lacks Landlock or seccomp
+    ///
+    /// `best-effort` compiles without the missing part and logs a warning.
+    #[arg(long, value_name = "MODE", env = env::SANDBOX, default_value = "best-effort", help_heading = heading::COMPILING)]
+    sandbox: Sandbox,
+
+    /// User (name or number) that executors and compilers run as when the worker runs as root
+    ///
+    /// This user needs access to the device nodes. [default: nobody]
+    #[arg(long, value_name = "USER", env = env::EXECUTOR_USER, help_heading = heading::COMPILING)]
+    executor_user: Option<String>,
+
+    /// Cache folder for compiled CUDA C, shared by all workers of this user
+    ///
+    /// [default: gpufleet/modules in the user's cache folder, or modules in the CacheDirectory= of systemd]
+    #[arg(long, value_name = "FOLDER", env = env::CACHE_DIR, help_heading = heading::COMPILING)]
+    cache_dir: Option<PathBuf>,
+
+    /// Maximum size of that cache, as in 512MiB; 0 disables it
+    ///
+    /// The worker evicts the least recently used programs first.
+    #[arg(long, value_name = "SIZE", env = env::CACHE_SIZE, default_value = cache::SIZE_DEFAULT, help_heading = heading::COMPILING)]
+    cache_size: Size,
+
+    /// Name of this worker in replies, in the ledger and in `gpufleet workers` [default: HOST-PID]
+    #[arg(long, value_name = "NAME", env = env::WORKER_NAME, help_heading = heading::OPERATION)]
+    name: Option<WorkerName>,
+
+    /// Grace period for running jobs after SIGTERM or Ctrl-C, as in 30s or 10m
+    ///
+    /// After the grace period, or at a second signal, the worker kills running jobs and requeues them.
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = humantime::parse_duration, help_heading = heading::OPERATION)]
+    grace: Duration,
+
+    /// Address to serve Prometheus metrics on, as in 127.0.0.1:9464 [default: none]
+    ///
+    /// The path is /metrics. Metrics name pools and devices, so use a loopback or private address. Port 0 takes a free port, which
+    /// the worker logs.
+    #[arg(long, value_name = "ADDRESS", env = env::METRICS, help_heading = heading::OPERATION)]
     metrics: Option<SocketAddr>,
 
-    /// A file that is made once the worker takes jobs
-    #[arg(long, value_name = "PATH")]
+    /// File to create once the worker accepts jobs; it holds the process id
+    #[arg(long, value_name = "PATH", help_heading = heading::OPERATION)]
     ready_file: Option<PathBuf>,
 
-    /// How log lines are written to stderr
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
+    /// Format of log lines on stderr: text or json
+    #[arg(long, value_name = "FORMAT", default_value = "text", help_heading = heading::OPERATION)]
     pub log_format: crate::telemetry::LogFormat,
 }
 
@@ -195,7 +289,7 @@ pub struct Config {
     pub ready_file: Option<PathBuf>,
 }
 
-/// What was typed and makes no sense together.
+/// Options that contradict each other.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     #[error(transparent)]
@@ -203,7 +297,7 @@ pub enum ConfigError {
     #[error(transparent)]
     Keys(#[from] KeysError),
     #[error(
-        "--prefetch-bytes {given}: with {queues} queues (for each pool and priority one, and one for forwarded jobs) give at least {least}"
+        "--prefetch-bytes {given} is too small for {queues} queues (two for each pool and priority); give at least {least}"
     )]
     PrefetchBytes { given: Size, queues: usize, least: Size },
 }
@@ -257,7 +351,7 @@ fn prefetch_bytes(given: Option<Size>, pools: usize) -> Result<u64, ConfigError>
     }
 }
 
-/// The emulator's devices are none of NVIDIA's. Where nobody knows yet whose they are, the library is tried.
+/// Emulated devices are unknown to NVML. With `auto`, the worker tries the library.
 fn nvml_default(cuda: &CudaSpec) -> Option<String> {
     match cuda {
         CudaSpec::Emulated => None,

@@ -30,7 +30,7 @@ pub enum Ending {
         failure: Failure,
         tries_max: u32,
     },
-    /// Somebody wants it no more.
+    /// An operator or its owner cancelled it.
     Cancelled {
         reason: String,
     },
@@ -91,7 +91,7 @@ pub fn dispose(ending: Ending, past: Past, attempts_max: u32, delivery_count: u6
             Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
         }
         Ending::Expired { queued_ms, limit_ms } => {
-            let message = format!("waited {queued_ms} ms in the queue, its limit was {limit_ms} ms");
+            let message = format!("the job waited {queued_ms} ms in the queue, longer than its limit of {limit_ms} ms");
             let failure = Failure::new(Verdict::Timeout, FailureCode::QueueLimit, message);
             Disposition::Final { state: AttemptState::Expired, failure: Some(failure), dead_letter: None }
         }
@@ -123,14 +123,14 @@ pub fn dispose(ending: Ending, past: Past, attempts_max: u32, delivery_count: u6
     }
 }
 
-/// Kept for a person: once the store is well again, the job can be submitted anew from there.
+/// Dead-lettered: once the store works again, an operator can requeue the job.
 fn given_up(failure: Failure) -> Disposition {
-    let message = format!("gave up after some tries; the last one: {}", failure.message);
+    let message = format!("gave up after several attempts; the last error: {}", failure.message);
     let failure = Failure { message: message.clone(), ..failure };
     Disposition::Final { state: AttemptState::Dead, failure: Some(failure), dead_letter: Some(message) }
 }
 
-/// An innocent job is tried again at once. A suspect waits, the longer the more it lost: what ailed its executor may pass.
+/// An innocent job is retried at once. A suspect waits longer with each loss, because the cause may pass.
 fn lost(reason: String, past: Past, suspect: bool, attempts_max: u32, delivery_count: u64) -> Disposition {
     let (poison, losses) = (delivery_count >= DELIVERIES_MAX, past.losses);
     if losses < attempts_max && !poison {
@@ -139,10 +139,10 @@ fn lost(reason: String, past: Past, suspect: bool, attempts_max: u32, delivery_c
     }
     let message = if losses < attempts_max {
         format!(
-            "gave up after {delivery_count} deliveries without an outcome; the last one lost its executor: {reason}"
+            "gave up after {delivery_count} deliveries without an outcome; the last attempt lost its executor: {reason}"
         )
     } else {
-        format!("gave up after {losses} lost executors; the last one: {reason}")
+        format!("gave up after {losses} attempts that lost their executor; the last error: {reason}")
     };
     let failure = Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, message.clone());
     Disposition::Final { state: AttemptState::Dead, failure: Some(failure), dead_letter: Some(message) }
@@ -168,7 +168,7 @@ mod tests {
         ));
         let Disposition::Final { state, dead_letter, failure } = lost_once(true, 2) else { panic!("not final") };
         assert_eq!(state, AttemptState::Dead);
-        assert!(dead_letter.unwrap().contains("3 lost executors"));
+        assert!(dead_letter.unwrap().contains("3 attempts that lost their executor"));
         assert_eq!(failure.unwrap().code, FailureCode::AttemptsExhausted);
     }
 
@@ -208,7 +208,7 @@ mod tests {
                 panic!("not final")
             };
             assert_eq!((state, failure.code), (AttemptState::Dead, FailureCode::BlobUnavailable));
-            assert!(reason.ends_with("the last one: no blob"), "{reason}");
+            assert!(reason.ends_with("the last error: no blob"), "{reason}");
         }
     }
 

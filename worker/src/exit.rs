@@ -9,23 +9,23 @@ use crate::supervisor::WorkerError;
 /// The table that `--help` shows.
 pub const TABLE: &str = "\
 Exit codes:
-   0  drained after SIGTERM, Ctrl-C or `gpufleet workers drain`
+   0  success; `run`: drained after SIGTERM, Ctrl-C or `gpufleet workers drain`
    1  internal error
-   2  wrong usage
-   7  the broker refused this worker (credentials, vhost, TLS, topology)
+   2  invalid option or configuration
+   7  the broker refused the worker (credentials, vhost, TLS, topology)
   10  no usable CUDA driver or device
   11  the last device went out of service
-  12  selftest: the device is not fit for work";
+  12  selftest: a check failed";
 
 /// No usable CUDA driver or device.
 pub const NO_DEVICE: u8 = 10;
-/// The device is not fit for work.
+/// A check of the self-test failed.
 pub const UNFIT: u8 = 12;
 
 pub fn code(error: &WorkerError) -> ExitCode {
     ExitCode::from(match error {
         WorkerError::Cache(_) | WorkerError::Metrics { .. } | WorkerError::Blobs(BlobError::Folder { .. }) => 2,
-        // A store that is away may come back, and then the worker starts.
+        // An unreachable store may come back, so a restart can succeed.
         WorkerError::ReadyFile { .. } | WorkerError::Signals(_) | WorkerError::Blobs(_) => 1,
         WorkerError::Connect(_) | WorkerError::Declare(_) | WorkerError::Orders(_) => 7,
         WorkerError::Inventory(_) | WorkerError::Choice(_) => NO_DEVICE,

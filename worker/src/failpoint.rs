@@ -47,7 +47,7 @@ mod armed {
 
     static ARMED: LazyLock<Option<Armed>> = LazyLock::new(|| {
         let text = std::env::var(VARIABLE).ok()?;
-        Some(parse(&text).unwrap_or_else(|| panic!("{VARIABLE}={text} names no place; PLACE or PLACE:COUNT does")))
+        Some(parse(&text).unwrap_or_else(|| panic!("{VARIABLE}={text} is not a failpoint; use PLACE or PLACE:COUNT")))
     });
 
     /// The worker is here. It may not be any more afterwards.

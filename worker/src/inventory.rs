@@ -58,7 +58,7 @@ pub async fn list(source: &Source) -> Result<Vec<DeviceInfo>, InventoryError> {
     for uuid in hidden(&uuids, &devices, visible.as_deref()) {
         match ask(source, Some(&uuid)).await {
             Ok(alone) => devices.extend(alone.devices.into_iter().filter(|device| device.uuid == uuid)),
-            Err(error) => warn!(uuid, %error, "device left out"),
+            Err(error) => warn!(uuid, %error, "device skipped"),
         }
     }
     for (number, device) in (0..).zip(&mut devices) {

@@ -10,7 +10,7 @@ use gpufleet_worker::{
 
 fn main() -> ExitCode {
     match Cli::parse().role {
-        // Before anything of a stranger's runs: the environment has the broker's password.
+        // Before a job runs, because the environment holds the broker's password.
         Role::Run(options) => match privileges::hide() {
             Ok(()) => run(*options),
             Err(error) => {
@@ -29,8 +29,8 @@ fn main() -> ExitCode {
 
 #[tokio::main]
 async fn check(options: selftest::Options) -> ExitCode {
-    // A task of the runtime's own threads, as a worker's jobs are: what is measured is then what they pay.
-    tokio::spawn(selftest::run(options)).await.expect("a self-test that panics has said so")
+    // On a thread of the runtime, like the jobs of a worker, so that the measurement includes the same cost.
+    tokio::spawn(selftest::run(options)).await.expect("the self-test does not panic")
 }
 
 #[tokio::main]

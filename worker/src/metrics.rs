@@ -1,7 +1,7 @@
 //! What a worker tells Prometheus: every name, what it means and its unit.
 //!
 //! Counters have their handles from the start, so that counting a job costs an atomic addition and every series is there from zero.
-//! Gauges are set when somebody looks, to what the supervisor knows anyway. Labels are pools, devices and states, never jobs.
+//! Gauges are set at each scrape, from state that the supervisor holds anyway. Labels are pools, devices and states, never jobs.
 
 use std::fmt::Debug;
 
@@ -128,23 +128,26 @@ impl Names {
 impl Metrics {
     pub(crate) fn new(config: &Config) -> Self {
         let mut names = Names(Registry::with_prefix(PREFIX));
-        let worker: Family<WorkerLabels, Gauge> = names.plain("worker_info", "Who this worker is; always 1");
+        let worker: Family<WorkerLabels, Gauge> =
+            names.plain("worker_info", "Name and version of this worker; always 1");
         let labels = WorkerLabels { worker: config.name.to_string(), version: env!("CARGO_PKG_VERSION") };
         worker.get_or_create(&labels).set(1);
-        let ready = names.plain("ready", "Whether the worker takes jobs");
+        let ready = names.plain("ready", "1 while the worker accepts jobs");
         // Of counters, the library writes `_total` after the name.
-        let attempts = names.plain("attempts", "Attempts at jobs that ended here, by how they ended");
-        let refused = names.plain("messages_refused", "Messages that could not be read or came too often");
-        let forwarded = names.plain("jobs_forwarded", "Jobs sent on to workers whose devices meet their requirements");
+        let attempts = names.plain("attempts", "Finished attempts at jobs, by state");
+        let refused = names.plain("messages_refused", "Dead-lettered messages: malformed, or delivered too often");
+        let forwarded =
+            names.plain("jobs_forwarded", "Jobs forwarded to workers whose devices meet their requirements");
         let stale =
-            "Acknowledgements and returns of messages whose connection was gone: the broker delivers them again";
+            "Acks and requeues that failed because the connection was lost; the broker redelivers these messages";
         let stale_settlements = names.plain("stale_settlements", stale);
-        let replies_kept =
-            names.plain("replies_kept", "Reply messages that their client's queue refused, kept among the unclaimed");
+        let replies_kept = names.plain(
+            "replies_kept",
+            "Replies that the client's queue rejected; they are in the queue of unclaimed replies",
+        );
         let replies_lost =
-            names.plain("replies_lost", "Reply messages that nothing took; the ledger has their outcomes");
-        let losses =
-            "Executors that ended unasked: died, by a job (its fault, time limit or cancellation), or by the device";
+            names.plain("replies_lost", "Replies that the broker rejected for good; the ledger has their outcomes");
+        let losses = "Executors lost, by cause: died, job (its fault, time limit or cancellation) or device";
         let executor_losses = names.plain("executor_losses", losses);
         let gauges = Gauges::named(&mut names);
         let pools = config.pools.iter();
@@ -218,20 +221,20 @@ impl PoolCounters {
 impl Gauges {
     fn named(names: &mut Names) -> Self {
         Self {
-            broker_connected: names.plain("broker_connected", "Whether there is a connection to the broker"),
+            broker_connected: names.plain("broker_connected", "1 while the worker is connected to the broker"),
             publishing_blocked: names.plain(
                 "publishing_blocked",
-                "Whether the broker takes no messages because of an alarm, of which the log tells the reason",
+                "1 while the broker blocks publishing because of a resource alarm; the log has the reason",
             ),
             events_unconfirmed: names
-                .bytes("events_unconfirmed", "About how much of events awaits the broker's confirmation"),
-            messages_held: names.plain("messages_held", "Messages that were delivered and are not settled"),
-            jobs_waiting: names.plain("jobs_waiting", "Jobs that wait in this worker for a place on a device"),
-            jobs_running: names.plain("jobs_running", "Jobs that have a place on a device"),
+                .bytes("events_unconfirmed", "Approximate size of the events that the broker has not confirmed yet"),
+            messages_held: names.plain("messages_held", "Messages delivered to this worker and not settled yet"),
+            jobs_waiting: names.plain("jobs_waiting", "Jobs in this worker that wait for a slot on a device"),
+            jobs_running: names.plain("jobs_running", "Jobs that have a slot on a device"),
             jobs_memory: names.bytes("jobs_memory", "Device memory that running jobs have declared"),
-            device_info: names.plain("device_info", "What each device is; always 1"),
-            device_in_service: names.plain("device_in_service", "Whether jobs can run on the device"),
-            device_memory: names.bytes("device_memory", "Memory that the device has in all"),
+            device_info: names.plain("device_info", "UUID, name and kind of each device; always 1"),
+            device_in_service: names.plain("device_in_service", "1 while the device is in service"),
+            device_memory: names.bytes("device_memory", "Total memory of the device"),
         }
     }
 

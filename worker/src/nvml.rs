@@ -30,7 +30,7 @@ pub struct Nvml {
 pub enum NvmlError {
     #[error("open {name}: {source}")]
     Open { name: String, source: libloading::Error },
-    #[error("use {name}: {call} answered {code}")]
+    #[error("use {name}: {call} failed with {code}")]
     Call { name: String, call: &'static str, code: c_int },
 }
 

@@ -21,17 +21,17 @@ pub enum Allow {
 
 /// A word that names no policy.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("allow={0}: it is catalog, signed or source")]
+#[error("allow={0}: use catalog, signed or source")]
 pub struct UnknownAllow(String);
 
 /// Why a pool does not run a program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Forbidden {
-    #[error("this pool runs catalog kernels only, the program is {0}")]
+    #[error("this pool runs catalog kernels only, but the program is {0}; submit to another pool")]
     NotCatalog(&'static str),
-    #[error("this pool runs only what a trusted key has signed, and the {0} is not signed")]
+    #[error("this pool requires a signature by a trusted key, but the {0} is not signed; submit with --sign-key")]
     NotSigned(&'static str),
-    #[error("this pool runs only what a trusted key has signed, and the {kind} {why}")]
+    #[error("this pool requires a signature by a trusted key, but the {kind} {why}")]
     NotTrusted { kind: &'static str, why: String },
 }
 
@@ -99,6 +99,8 @@ mod tests {
         };
         assert_eq!(check(&program(), &[key.public()]), Ok(()));
         assert!(check(&program(), &[]).unwrap_err().contains(&key.public().to_string()));
-        assert!(check(&Program::Ptx("other".into()), &[key.public()]).unwrap_err().contains("not of this program"));
+        assert!(
+            check(&Program::Ptx("other".into()), &[key.public()]).unwrap_err().contains("does not match the program")
+        );
     }
 }

@@ -20,19 +20,19 @@ const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 /// Why a child still has rights that it should not have.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
-    #[error("there is no user {0:?} on this machine")]
+    #[error("user {0:?} does not exist on this machine")]
     NoUser(String),
-    #[error("only root can become user {0:?}")]
+    #[error("only root can switch to user {0:?}")]
     NotRoot(String),
-    #[error("become user {user:?}: {source}")]
+    #[error("switch to user {user:?}: {source}")]
     Become { user: String, source: io::Error },
     #[error("{what}: {source}")]
     Call { what: &'static str, source: io::Error },
-    #[error("the supervisor ended meanwhile")]
+    #[error("the supervisor has ended")]
     Orphaned,
 }
 
-/// Somebody of the list of users.
+/// An entry of the user list.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Account {
     name: Option<CString>,
@@ -44,7 +44,7 @@ struct Account {
 /// its user, and so is tracing it. Executors are such others, where the worker is not root. A program that it starts is open again.
 pub fn hide() -> Result<(), PrivilegeError> {
     // SAFETY: prctl touches no memory.
-    call("close this process to others of its user", unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
+    call("protect the process from others of the same user", unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
 }
 
 /// No program that this process starts has more rights than it, its memory is never written to a file, and it is hidden.
@@ -54,7 +54,7 @@ pub fn refuse_new() -> Result<(), PrivilegeError> {
     unsafe {
         call("set no_new_privs", libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
         let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        call("forbid core dumps", libc::setrlimit(libc::RLIMIT_CORE, &raw const none))
+        call("disable core dumps", libc::setrlimit(libc::RLIMIT_CORE, &raw const none))
     }
 }
 
@@ -130,7 +130,7 @@ pub fn drop_capabilities() -> Result<(), PrivilegeError> {
 fn die_with(parent: libc::pid_t) -> Result<(), PrivilegeError> {
     // SAFETY: prctl and getppid touch no memory.
     unsafe {
-        call("ask to be ended with the supervisor", libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
+        call("set the parent-death signal", libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
         // A parent that died before sends no signal.
         if libc::getppid() == parent { Ok(()) } else { Err(PrivilegeError::Orphaned) }
     }

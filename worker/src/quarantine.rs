@@ -71,7 +71,7 @@ impl Culprit {
 }
 
 impl Quarantine {
-    /// Whether nothing can be refused, so that nobody needs to say what it is.
+    /// Whether nothing is quarantined, so that callers need not hash the program.
     pub fn is_empty(&self) -> bool {
         self.records.is_empty()
     }

@@ -1,8 +1,7 @@
-//! `gpufleet-worker selftest`: is this device fit for work? It needs no broker.
+//! `gpufleet-worker selftest`: tests a device without a broker.
 //!
-//! Everything goes the way of a real job: through an executor child, staged, launched and copied back. The catalog's results are
-//! compared with the CPU's and, on a GPU, with the emulator's; faults are provoked and have to be survived; and what a job costs
-//! here is measured.
+//! Each check runs like a real job: an executor stages it, launches it and copies the results back. The self-test compares the results of
+//! the catalog kernels with the CPU's and, on a GPU, with the emulator's. It provokes faults, and measures the cost of a job.
 
 mod catalog;
 mod faults;
@@ -25,21 +24,23 @@ use crate::{
 /// Options of `gpufleet-worker selftest`.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The CUDA driver: system, emulated, auto (the system's if it has a device, else emulated), or a path to a libcuda
+    /// CUDA driver: system, emulated, auto, or the path of a libcuda
+    ///
+    /// `emulated` runs kernels on the CPU. `auto` takes the system's driver if it has a device, and the emulated one otherwise.
     #[arg(long, value_name = "DRIVER", env = env::CUDA, default_value = "system")]
     cuda: CudaSpec,
 
-    /// The device's number
+    /// Number of the device to test
     #[arg(long, value_name = "N", default_value_t = 0)]
     device: u32,
 }
 
-/// Why a device is not fit.
+/// Why the self-test fails.
 #[derive(Debug, thiserror::Error)]
 enum Unfit {
     #[error("failed to {0}")]
     Start(#[from] StartError),
-    #[error("{wrong} of {all} checks failed")]
+    #[error("{wrong} of {all} checks failed; see the lines marked FAILED")]
     Wrong { wrong: usize, all: usize },
 }
 
@@ -55,7 +56,7 @@ impl Tally {
     fn count(&mut self, passed: bool) -> &'static str {
         self.all += 1;
         self.wrong += usize::from(!passed);
-        if passed { "ok" } else { "WRONG" }
+        if passed { "ok" } else { "FAILED" }
     }
 }
 
@@ -93,22 +94,22 @@ async fn check_all(options: &Options) -> Result<(), Unfit> {
     faults::check(&mut runner, &mut tally).await?;
     measures::print(&mut runner).await?;
     programs::print(&device).await;
-    println!("\n{} checks, {} wrong", tally.all, tally.wrong);
+    println!("\n{} checks, {} failed", tally.all, tally.wrong);
     if tally.wrong > 0 { Err(Unfit::Wrong { wrong: tally.wrong, all: tally.all }) } else { Ok(()) }
 }
 
-/// For comparison; where it isn't installed there is none.
+/// The emulator to compare with, if it is installed.
 async fn emulator() -> Option<Runner> {
     match Runner::start(ExecutorOptions::new(0, CudaSpec::Emulated)).await {
         Ok(runner) => Some(runner),
         Err(error) => {
-            println!("not compared with the emulator: failed to {error}");
+            println!("skipped the comparison with the emulator: failed to {error}");
             None
         }
     }
 }
 
-/// Microseconds, for people.
-fn micros(time: Duration) -> String {
-    format!("{:.1} µs", time.as_secs_f64() * 1e6)
+/// A duration with one decimal and a unit, such as `12.3ms`.
+fn short(time: Duration) -> String {
+    format!("{time:.1?}")
 }

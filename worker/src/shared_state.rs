@@ -51,7 +51,7 @@ impl<T> DerefMut for Locked<'_, T> {
 impl<T> Drop for Locked<'_, T> {
     fn drop(&mut self) {
         if thread::panicking() && !self.panicked_before {
-            error!("a panic has damaged state that all jobs share, aborting; the broker delivers their messages again");
+            error!("a panic damaged state that all jobs share, aborting; the broker will redeliver their messages");
             process::abort();
         }
     }

@@ -14,7 +14,7 @@ pub enum LogFormat {
 
 /// A word that names no log format.
 #[derive(Debug, thiserror::Error)]
-#[error("{0:?} is not a log format; text or json is")]
+#[error("{0:?} is not a log format; use text or json")]
 pub struct UnknownLogFormat(String);
 
 impl FromStr for LogFormat {
@@ -40,7 +40,8 @@ impl fmt::Display for LogFormat {
 
 /// Levels come from `RUST_LOG`; without it our own lines from `info`, other crates' from `warn`.
 pub fn init(format: LogFormat) {
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn,gpufleet_worker=info"));
+    let filter = EnvFilter::try_from_default_env()
+        .unwrap_or_else(|_| EnvFilter::new("warn,gpufleet_worker=info,gpufleet_transport=info"));
     let filter = filter.add_directive(LOG_DIRECTIVE.parse().expect("the constant is a well-formed directive"));
     let lines = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match format {

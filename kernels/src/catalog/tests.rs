@@ -191,14 +191,14 @@ fn a_manifest_that_contradicts_itself_is_refused_with_the_reason() {
     for (from, to, reason) in [
         ("name = \"k\"", "name = \"other\"", "the name is \"other\""),
         ("name = \"y\"", "name = \"x\"", "\"x\" is declared twice"),
-        ("shape = [\"n\", \"width\"]", "shape = [\"m\"]", "nothing gives m in m a value"),
-        ("cover = [\"n\"]", "cover = [\"n\"]\nblocks = [1]", "a launch says either cover or blocks"),
-        ("block = [256]", "block = \"big\"", "block is \"auto\" or a list of thread counts"),
-        ("args = [\"x\",", "args = [\"z\",", "k takes \"z\", which is neither buffer nor scalar"),
-        ("{ u64 = \"n\" }", "{ f32 = \"n\" }", "n is a size and can't be passed as f32"),
+        ("shape = [\"n\", \"width\"]", "shape = [\"m\"]", "m in m has no value"),
+        ("cover = [\"n\"]", "cover = [\"n\"]\nblocks = [1]", "a launch needs either cover or blocks"),
+        ("block = [256]", "block = \"big\"", "block must be \"auto\" or a list of thread counts"),
+        ("args = [\"x\",", "args = [\"z\",", "k takes \"z\", which is neither a buffer nor a scalar"),
+        ("{ u64 = \"n\" }", "{ f32 = \"n\" }", "n is a size and cannot be passed as f32"),
         ("{ u64 = \"n\" }", "{ u64 = \"n +\" }", "did not match"),
         ("summary = \"s\"", "summary = \"s\"\nsumary = 1", "unknown field"),
-        ("[[launches]]", "[tolerance.x]\nulp = 1\n[[launches]]", "a tolerance is given for \"x\", which is no output"),
+        ("[[launches]]", "[tolerance.x]\nulp = 1\n[[launches]]", "a tolerance names \"x\", which is not an output"),
     ] {
         let manifest = GOOD.replacen(from, to, 1);
         assert_ne!(manifest, GOOD, "{from} stands in the manifest");

@@ -24,9 +24,9 @@ fn equal_bits_are_right_and_no_difference() {
 fn a_wrong_element_is_reported_with_its_place() {
     let exact = expected(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0], &[2, 3], Tolerance::default());
     let wrong = compare(&exact, &bytes(&[1.0, 2.0, 3.0, 4.0, 5.5, 6.0])).unwrap_err();
-    assert_eq!(wrong.to_string(), "y[1, 1] is 5.5, 5 is expected (1048576 ulp, 5e-1 apart)");
+    assert_eq!(wrong.to_string(), "y[1, 1] is 5.5, expected 5 (1048576 ulp, 5e-1 apart)");
     let short = compare(&exact, &[0; 8]).unwrap_err();
-    assert_eq!(short.to_string(), "y has 8 bytes, 24 are expected");
+    assert_eq!(short.to_string(), "y has 8 bytes, expected 24");
 }
 
 #[test]

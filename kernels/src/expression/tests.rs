@@ -38,18 +38,18 @@ fn what_has_no_value_is_an_error_that_quotes_the_expression() {
 #[test]
 fn a_text_that_is_no_expression_is_refused_with_the_place() {
     for (text, problem) in [
-        ("", "a number, a name or a parenthesis is expected at byte 0"),
-        ("n +", "a number, a name or a parenthesis is expected at byte 3"),
-        ("n n", "an operator or the end is expected at byte 2"),
+        ("", "expected a number, a name or a parenthesis at byte 0"),
+        ("n +", "expected a number, a name or a parenthesis at byte 3"),
+        ("n n", "expected an operator or the end at byte 2"),
         ("(n", "a closing parenthesis is missing at byte 2"),
-        ("sqrt(n)", "no such function; ceil_div, min and max exist at byte 4"),
+        ("sqrt(n)", "unknown function; use ceil_div, min or max at byte 4"),
         ("min(n)", "the function takes two operands at byte 5"),
-        ("99999999999999999999", "not an integer of 64 bits at byte 20"),
-        ("12n", "not an integer of 64 bits at byte 3"),
-        ("π", "a number, a name or a parenthesis is expected at byte 0"),
+        ("99999999999999999999", "not a 64-bit integer at byte 20"),
+        ("12n", "not a 64-bit integer at byte 3"),
+        ("π", "expected a number, a name or a parenthesis at byte 0"),
     ] {
         let error = Expression::parse(text).unwrap_err().to_string();
-        assert_eq!(error, format!("{text:?} is no expression: {problem}"));
+        assert_eq!(error, format!("{text:?} is not an expression: {problem}"));
     }
     assert!(Expression::parse(&"(".repeat(200)).is_err());
     assert!(Expression::parse(&"n+".repeat(100_000)).is_err());

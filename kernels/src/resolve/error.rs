@@ -13,16 +13,16 @@ pub struct ResolveError {
     problem: Box<Problem>,
 }
 
-/// Why. The texts are for whoever wrote the task, and say what would be right.
+/// Why. The author of the task reads these texts, so each says what to change.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Problem {
-    #[error("no kernel is named {kernel:?}{}", did_you_mean(.closest))]
+    #[error("the catalog has no kernel {kernel:?}{}", did_you_mean(.closest))]
     UnknownKernel { kernel: String, closest: Option<String> },
-    #[error("a catalog kernel brings its own launches; leave them out")]
+    #[error("a catalog kernel defines its own launches; remove this field")]
     LaunchesGiven,
-    #[error("is missing; the kernel is {signature}")]
+    #[error("is missing; the signature of the kernel is {signature}")]
     Missing { signature: String },
-    #[error("the kernel has no such {what}{}; it is {signature}", did_you_mean(.closest))]
+    #[error("the kernel has no such {what}{}; its signature is {signature}", did_you_mean(.closest))]
     Surplus { what: &'static str, closest: Option<String>, signature: String },
     #[error("is given twice")]
     Twice,
@@ -30,29 +30,29 @@ pub enum Problem {
     ArgumentDoesNotFit(#[from] DoesNotFit),
     #[error("{number} does not fit {dtype}")]
     OutOfRange { number: Number, dtype: Dtype },
-    #[error("is {got}, the kernel wants {want}")]
+    #[error("is {got}, but the kernel requires {want}")]
     WrongDtype { want: Dtype, got: Dtype },
-    #[error("{got:?} has {} dimensions, the kernel wants {want}", .got.len())]
+    #[error("{got:?} has {} dimensions, but the kernel requires {want}", .got.len())]
     WrongRank { want: String, got: Vec<u64> },
-    #[error("{got:?} gives {symbol} the value {value}, {other} gives it {other_value}")]
+    #[error("{got:?} sets {symbol} to {value}, but {other} sets it to {other_value}")]
     Disagreement { symbol: String, value: u64, other: String, other_value: u64, got: Vec<u64> },
-    #[error("{got:?} should be {want:?}, from {rule}")]
+    #[error("{got:?} must be {want:?}, computed from {rule}")]
     WrongExtent { want: Vec<u64>, got: Vec<u64>, rule: String },
     #[error("{got:?} has no elements")]
     Empty { got: Vec<u64> },
-    #[error("is an output and starts as zeros; give it without contents")]
+    #[error("is an output and starts as zeros; remove its data")]
     OutputHasContents,
     #[error("{value} is {got}, but must be {relation} {want}: {because}")]
     Constraint { value: String, got: u64, relation: &'static str, want: u64, because: String },
-    #[error("{form} would be {shape:?}, more than {BUFFER_BYTES_MAX} bytes")]
+    #[error("{form} would be {shape:?}, which exceeds {BUFFER_BYTES_MAX} bytes")]
     TooLarge { form: String, shape: Vec<u64> },
     #[error("{0}")]
     NoValue(#[from] EvaluateError),
-    #[error("{what} {expression} would be {value}, {min} to {max} are possible")]
+    #[error("{what} {expression} would be {value}, which is outside {min} to {max}")]
     Launch { what: &'static str, expression: String, value: u64, min: u64, max: u64 },
     #[error("is listed twice")]
     OutputTwice,
-    #[error("{name:?} is no output of the kernel{}; it is {signature}", did_you_mean(.closest))]
+    #[error("the kernel has no output {name:?}{}; its signature is {signature}", did_you_mean(.closest))]
     NoOutput { name: String, closest: Option<String>, signature: String },
 }
 

@@ -107,8 +107,8 @@ fn inline_bytes_are_passed_on_without_a_copy() {
 #[test]
 fn an_unknown_kernel_is_refused_with_the_nearest_name() {
     let named = |name: &str| Task { program: Program::Catalog(name.to_owned()), ..saxpy() };
-    assert_refused(named("saxpi"), "program.catalog", "no kernel is named \"saxpi\" (did you mean saxpy?)");
-    assert_refused(named("fourier"), "program.catalog", "no kernel is named \"fourier\"");
+    assert_refused(named("saxpi"), "program.catalog", "the catalog has no kernel \"saxpi\" (did you mean saxpy?)");
+    assert_refused(named("fourier"), "program.catalog", "the catalog has no kernel \"fourier\"");
 }
 
 const SAXPY: &str = "saxpy(a: f32, x: in f32[n], y: inout f32[n])";
@@ -117,22 +117,26 @@ const SAXPY: &str = "saxpy(a: f32, x: in f32[n], y: inout f32[n])";
 fn missing_and_surplus_arguments_are_named() {
     let mut missing = saxpy();
     missing.arguments.clear();
-    assert_refused(missing, "arguments.a", &format!("is missing; the kernel is {SAXPY}"));
+    assert_refused(missing, "arguments.a", &format!("is missing; the signature of the kernel is {SAXPY}"));
 
     let mut surplus = saxpy();
     surplus.arguments.insert("alpha".to_owned(), 1.into());
-    assert_refused(surplus, "arguments.alpha", &format!("the kernel has no such argument; it is {SAXPY}"));
+    assert_refused(surplus, "arguments.alpha", &format!("the kernel has no such argument; its signature is {SAXPY}"));
 }
 
 #[test]
 fn missing_surplus_and_doubled_buffers_are_named() {
     let mut missing = saxpy();
     missing.buffers.pop();
-    assert_refused(missing, "buffers.x", &format!("is missing; the kernel is {SAXPY}"));
+    assert_refused(missing, "buffers.x", &format!("is missing; the signature of the kernel is {SAXPY}"));
 
     let mut surplus = saxpy();
     surplus.buffers.push(buffer("xx", Dtype::F32, &[1000]));
-    assert_refused(surplus, "buffers.xx", &format!("the kernel has no such buffer (did you mean x?); it is {SAXPY}"));
+    assert_refused(
+        surplus,
+        "buffers.xx",
+        &format!("the kernel has no such buffer (did you mean x?); its signature is {SAXPY}"),
+    );
 
     let mut twice = saxpy();
     twice.buffers.push(buffer("x", Dtype::F32, &[1000]));
@@ -142,24 +146,24 @@ fn missing_surplus_and_doubled_buffers_are_named() {
 #[test]
 fn dtype_rank_and_extents_must_be_those_of_the_manifest() {
     let with_x = |x| Task { buffers: vec![x, buffer("y", Dtype::F32, &[1000])], ..saxpy() };
-    assert_refused(with_x(buffer("x", Dtype::F64, &[1000])), "buffers.x.dtype", "is f64, the kernel wants f32");
+    assert_refused(with_x(buffer("x", Dtype::F64, &[1000])), "buffers.x.dtype", "is f64, but the kernel requires f32");
     assert_refused(
         with_x(buffer("x", Dtype::F32, &[10, 100])),
         "buffers.x.shape",
-        "[10, 100] has 2 dimensions, the kernel wants f32[n]",
+        "[10, 100] has 2 dimensions, but the kernel requires f32[n]",
     );
     assert_refused(with_x(buffer("x", Dtype::F32, &[0])), "buffers.x.shape", "[0] has no elements");
     assert_refused(
         with_x(buffer("x", Dtype::F32, &[999])),
         "buffers.y.shape",
-        "[1000] gives n the value 1000, buffers.x.shape gives it 999",
+        "[1000] sets n to 1000, but buffers.x.shape sets it to 999",
     );
 
     let bodies =
         |columns| vec![buffer("positions", Dtype::F32, &[7, columns]), buffer("velocities", Dtype::F32, &[7, 4])];
     let step = |columns| task("nbody_step", &[("dt", 0.1.into()), ("softening", 0.1.into())], bodies(columns));
     resolve(step(4)).unwrap();
-    assert_refused(step(3), "buffers.positions.shape", "[7, 3] should be [7, 4], from f32[n, 4]");
+    assert_refused(step(3), "buffers.positions.shape", "[7, 3] must be [7, 4], computed from f32[n, 4]");
 }
 
 #[test]
@@ -169,11 +173,11 @@ fn a_given_out_buffer_must_have_the_form_that_follows_and_no_contents() {
         task("vector_add", &[], buffers)
     };
     let zeros = |shape: &[u64]| Buffer { data: Data::Zeros, ..buffer("sum", Dtype::F32, shape) };
-    assert_refused(with_sum(zeros(&[9])), "buffers.sum.shape", "[9] should be [8], from f32[n]");
+    assert_refused(with_sum(zeros(&[9])), "buffers.sum.shape", "[9] must be [8], computed from f32[n]");
     assert_refused(
         with_sum(buffer("sum", Dtype::F32, &[8])),
         "buffers.sum.data",
-        "is an output and starts as zeros; give it without contents",
+        "is an output and starts as zeros; remove its data",
     );
 }
 
@@ -197,7 +201,7 @@ fn results_beyond_all_measure_are_refused_before_anything_is_allocated() {
         |width: u32, height: u32| task("mandelbrot", &[("width", width.into()), ("height", height.into())], Vec::new());
     let (field, message) = error(size(u32::MAX, u32::MAX));
     assert_eq!(field, "buffers.iterations.shape");
-    assert!(message.contains("more than 1099511627776 bytes"), "{message}");
+    assert!(message.contains("exceeds 1099511627776 bytes"), "{message}");
 
     // An outer product: small inputs, a giant result.
     let vectors = vec![buffer("a", Dtype::F32, &[1 << 24, 1]), buffer("b", Dtype::F32, &[1, 1 << 24])];
@@ -210,7 +214,7 @@ fn extents_beyond_what_a_parameter_holds_are_blamed_on_the_buffer() {
     assert_refused(
         task("transpose", &[], tall),
         "buffers.matrix.shape",
-        "the kernel's parameter rows would be 8589934592, 0 to 4294967295 are possible",
+        "the kernel's parameter rows would be 8589934592, which is outside 0 to 4294967295",
     );
     let all = vec![buffer("a", Dtype::F32, &[u64::MAX]), buffer("b", Dtype::F32, &[u64::MAX])];
     assert_eq!(error(task("vector_add", &[], all)).0, "buffers.a.shape");
@@ -227,11 +231,11 @@ fn a_filter_without_a_centre_is_refused() {
 fn launches_of_ones_own_and_outputs_that_are_none_are_refused() {
     let mut launched = saxpy();
     launched.launches = resolve(saxpy()).unwrap().launches;
-    assert_refused(launched, "launches", "a catalog kernel brings its own launches; leave them out");
+    assert_refused(launched, "launches", "a catalog kernel defines its own launches; remove this field");
 
     let asked = |outputs: &[&str]| Task { outputs: outputs.iter().map(|name| (*name).to_owned()).collect(), ..saxpy() };
     assert_refused(asked(&["y", "y"]), "outputs[1]", "is listed twice");
-    let problem = format!("\"x\" is no output of the kernel (did you mean y?); it is {SAXPY}");
+    let problem = format!("the kernel has no output \"x\" (did you mean y?); its signature is {SAXPY}");
     assert_refused(asked(&["x"]), "outputs[0]", &problem);
 }
 

@@ -222,7 +222,7 @@ impl End {
 }
 
 impl Printed {
-    /// Within its bounds, whoever sent it.
+    /// Within its bounds, even if a client forged the event.
     fn of(said: &PrintfOutput) -> Option<Self> {
         let PrintfOutput { text, dropped_bytes } = said.recordable()?;
         Some(Self { text, dropped_bytes: i64::try_from(dropped_bytes).unwrap_or(i64::MAX) })

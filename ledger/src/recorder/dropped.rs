@@ -1,6 +1,7 @@
-//! Counts the replies that the broker dropped because nobody had fetched them: the queue of unclaimed replies was full, or they were too
-//! old. The broker dead-letters them to a small queue, which is read here. Its own metric
-//! `rabbitmq_global_messages_dead_lettered_maxlen_total` counts them too, with those of all other classic queues.
+//! Counts the unclaimed replies that the broker dropped because they were too old, or because their queue was full.
+//!
+//! The broker dead-letters these replies to a small queue, and the recorder counts them there. The broker's own metric
+//! `rabbitmq_global_messages_dead_lettered_maxlen_total` also counts the drops of all other classic queues.
 
 use std::time::Duration;
 

@@ -51,7 +51,7 @@ async fn what_cannot_be_recorded_lies_in_the_dead_queue_with_its_reason() {
         let reason = letter.properties.header_text(HEADER_REASON).unwrap().to_owned();
         assert_eq!(letter.properties.header_text(HEADER_ORIGIN), Some(LEDGER_QUEUE));
         if letter.body == b"no batch of events" {
-            assert!(reason.contains("not MessagePack"), "{reason}");
+            assert!(reason.contains("not valid MessagePack"), "{reason}");
         } else {
             assert_eq!(decode_events(&letter.body).unwrap(), [bad.clone()]);
             assert!(reason.contains("attempt_is_counted"), "{reason}");

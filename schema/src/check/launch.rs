@@ -19,17 +19,20 @@ impl Launch {
         if self.shared_bytes > SHARED_BYTES_MAX {
             return invalid(
                 format!("{field}.shared_bytes"),
-                format!("{} is more than any device has ({SHARED_BYTES_MAX})", self.shared_bytes),
+                format!(
+                    "{} bytes exceed the largest shared memory of any device ({SHARED_BYTES_MAX} bytes)",
+                    self.shared_bytes
+                ),
             );
         }
         if !(1..=REPEAT_MAX).contains(&self.repeat) {
-            return invalid(format!("{field}.repeat"), format!("{} is not between 1 and {REPEAT_MAX}", self.repeat));
+            return invalid(
+                format!("{field}.repeat"),
+                format!("{} is out of range; give 1 to {REPEAT_MAX}", self.repeat),
+            );
         }
         if self.args.len() > ARGS_MAX {
-            return invalid(
-                format!("{field}.args"),
-                format!("more than {ARGS_MAX} arguments, at most {ARGS_MAX} are allowed"),
-            );
+            return invalid(format!("{field}.args"), format!("too many arguments; the maximum is {ARGS_MAX}"));
         }
         for (index, arg) in self.args.iter().enumerate() {
             arg.check(&format!("{field}.args[{index}]"), &buffer)?;
@@ -39,7 +42,7 @@ impl Launch {
             bytes => invalid(
                 format!("{field}.args"),
                 format!(
-                    "{bytes} bytes together, CUDA passes at most {ARGUMENT_BYTES_MAX} to a kernel; put the rest into a buffer"
+                    "the arguments take {bytes} bytes, but CUDA passes at most {ARGUMENT_BYTES_MAX} to a kernel; move the rest into a buffer"
                 ),
             ),
         }
@@ -56,7 +59,7 @@ impl Launch {
             _ => {
                 return invalid(
                     field,
-                    format!("{extents:?} are more than {CLUSTER_BLOCKS_MAX} blocks, the most that a cluster has"),
+                    format!("{extents:?} exceeds {CLUSTER_BLOCKS_MAX} blocks, the maximum size of a cluster"),
                 );
             }
         }
@@ -67,7 +70,9 @@ impl Launch {
             if !u64::from(blocks).is_multiple_of(cluster) {
                 return invalid(
                     field,
-                    format!("a grid of {blocks} blocks in {name} does not consist of whole clusters of {cluster}"),
+                    format!(
+                        "the grid has {blocks} blocks in {name}, which is not a multiple of the cluster size {cluster}"
+                    ),
                 );
             }
         }
@@ -90,13 +95,13 @@ impl Arg {
             Self::Buffer(name) | Self::BufferAt { name, .. } => {
                 check_name(field, name)?;
                 let Some(elements) = buffer(name) else {
-                    return invalid(field, format!("no buffer is named {name:?}"));
+                    return invalid(field, format!("the task has no buffer named {name:?}"));
                 };
                 match self {
                     Self::BufferAt { offset, .. } if *offset >= elements => invalid(
                         field,
                         format!(
-                            "offset {offset} is outside {name:?}, which has {elements} elements (an offset counts elements)"
+                            "offset {offset} is outside buffer {name:?}, which has {elements} elements; the offset counts elements, not bytes"
                         ),
                     ),
                     _ => Ok(()),
@@ -110,15 +115,15 @@ impl Arg {
                 if !align.is_power_of_two() || *align > ARGUMENT_ALIGN_MAX {
                     return invalid(
                         field,
-                        format!("an alignment of {align}; it is a power of two up to {ARGUMENT_ALIGN_MAX}"),
+                        format!("alignment {align} is invalid; give a power of two up to {ARGUMENT_ALIGN_MAX}"),
                     );
                 }
                 match bytes.len() {
-                    0 => invalid(field, "a structure without bytes"),
+                    0 => invalid(field, "the structure is empty"),
                     length if !length.is_multiple_of(*align as usize) => invalid(
                         field,
                         format!(
-                            "{length} bytes, no multiple of their alignment of {align}; pad them as the compiler pads the structure"
+                            "{length} bytes are not a multiple of the alignment {align}; pad the structure as the compiler does"
                         ),
                     ),
                     _ => Ok(()),
@@ -147,7 +152,7 @@ impl Block {
         check_maxima(field, "threads", threads, BLOCK_MAX)?;
         match threads.iter().product::<u32>() {
             1..=THREADS_PER_BLOCK_MAX => Ok(()),
-            many => invalid(field, format!("{many} threads in a block, at most {THREADS_PER_BLOCK_MAX} are possible")),
+            many => invalid(field, format!("{many} threads in a block; the maximum is {THREADS_PER_BLOCK_MAX}")),
         }
     }
 }
@@ -159,7 +164,7 @@ pub(super) fn check_entry(field: &str, entry: &str, program: &Program<'_>) -> Re
     match entry.len() {
         0 => return invalid(field, "is empty"),
         1..=ENTRY_BYTES_MAX => {}
-        bytes => return invalid(field, format!("is {bytes} bytes long, at most {ENTRY_BYTES_MAX} are allowed")),
+        bytes => return invalid(field, format!("is {bytes} bytes long; the maximum is {ENTRY_BYTES_MAX}")),
     }
     if is_symbol(entry) {
         return Ok(());
@@ -169,7 +174,7 @@ pub(super) fn check_entry(field: &str, entry: &str, program: &Program<'_>) -> Re
         return invalid(
             field,
             format!(
-                "{entry:?} is no name of a kernel; only CUDA C++ has name expressions, in a {kind} a kernel goes by its symbol"
+                "{entry:?} is not a kernel symbol; only CUDA C++ source accepts name expressions, so name the symbol in the {kind}"
             ),
         );
     }
@@ -178,7 +183,7 @@ pub(super) fn check_entry(field: &str, entry: &str, program: &Program<'_>) -> Re
         Some(strange) => invalid(
             field,
             format!(
-                "{strange:?} is not accepted in a name expression; letters, digits and {} are",
+                "a name expression must not contain {strange:?}; use letters, digits and {}",
                 PUNCTUATION.trim_end()
             ),
         ),
@@ -187,10 +192,10 @@ pub(super) fn check_entry(field: &str, entry: &str, program: &Program<'_>) -> Re
 
 fn check_extents(field: &str, extents: &[u64]) -> Result<(), Invalid> {
     if !(1..=3).contains(&extents.len()) {
-        return invalid(field, format!("{} dimensions given, 1 to 3 are possible", extents.len()));
+        return invalid(field, format!("has {} dimensions; give 1 to 3", extents.len()));
     }
     match extents.iter().position(|extent| *extent == 0) {
-        Some(axis) => invalid(field, format!("its {} extent is zero", ["x", "y", "z"][axis])),
+        Some(axis) => invalid(field, format!("the {} extent is zero", ["x", "y", "z"][axis])),
         None => Ok(()),
     }
 }
@@ -198,7 +203,7 @@ fn check_extents(field: &str, extents: &[u64]) -> Result<(), Invalid> {
 fn check_maxima(field: &str, what: &str, extents: &[u32], maxima: [u32; 3]) -> Result<(), Invalid> {
     for ((extent, max), axis) in extents.iter().zip(maxima).zip(["x", "y", "z"]) {
         if *extent > max {
-            return invalid(field, format!("{extent} {what} in {axis}, CUDA allows at most {max}"));
+            return invalid(field, format!("{extent} {what} in {axis}; the CUDA maximum is {max}"));
         }
     }
     Ok(())

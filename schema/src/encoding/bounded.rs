@@ -48,7 +48,7 @@ fn take<T, E: serde::de::Error>() -> Result<(), E> {
     let left = LEFT.get().checked_sub(size_of::<T>() + own);
     LEFT.set(left.ok_or_else(|| {
         E::custom(format_args!(
-            "its lists take more than {LISTS_FACTOR} times the body's size when they are decoded; put fewer tasks into one message"
+            "the decoded lists take more than {LISTS_FACTOR} times the size of the body; send fewer tasks per message"
         ))
     })?);
     Ok(())

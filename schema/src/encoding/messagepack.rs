@@ -93,7 +93,7 @@ impl<'de> Decoder<'de> {
                 self.map(entries, visitor)
             }
             0xc7..=0xc9 | 0xd4..=0xd8 => Err(Error::invalid_type(Unexpected::Other("extension"), &visitor)),
-            0xc1 => Err(Error::custom("byte 0xc1 starts no value")),
+            0xc1 => Err(Error::custom("byte 0xc1 does not start a value")),
         }
     }
 
@@ -104,7 +104,7 @@ impl<'de> Decoder<'de> {
             Ok(text) => visitor.visit_borrowed_str(text),
             Err(problem) => visitor
                 .visit_borrowed_bytes(bytes)
-                .map_err(|_: Error| Error::custom(format_args!("a text is not UTF-8: {problem}"))),
+                .map_err(|_: Error| Error::custom(format_args!("a string is not UTF-8: {problem}"))),
         }
     }
 
@@ -160,7 +160,11 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
         let has_contents = match self.rest.first() {
             Some(0x80..=0x8f | 0xde | 0xdf) => match scan::value(&mut self.rest).map_err(Error::custom)? / 2 {
                 1 => true,
-                entries => return Err(Error::custom(format_args!("a map of {entries} entries names no variant"))),
+                entries => {
+                    return Err(Error::custom(format_args!(
+                        "a map of {entries} entries is not a variant; expected one entry"
+                    )));
+                }
             },
             _ => false,
         };
@@ -214,7 +218,7 @@ impl<'de> Items<'_, 'de> {
     fn end<T>(self, value: T) -> Result<T, Error> {
         match self.left {
             0 => Ok(value),
-            left => Err(Error::custom(format_args!("a list or map has {left} items too many"))),
+            left => Err(Error::custom(format_args!("a list or map has {left} extra items"))),
         }
     }
 

@@ -13,7 +13,7 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
     loop {
         let items = value(&mut rest)?;
         if items > rest.len() as u64 {
-            return Err(format!("a list claims {items} items where {} bytes are left", rest.len()));
+            return Err(format!("a list declares {items} items, but only {} bytes follow", rest.len()));
         }
         if items > 0 {
             if open.len() == DEPTH_MAX {
@@ -25,7 +25,7 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
         loop {
             match open.last_mut() {
                 None if rest.is_empty() => return Ok(()),
-                None => return Err(format!("{} bytes follow its end", rest.len())),
+                None => return Err(format!("{} extra bytes follow the value", rest.len())),
                 Some(left) => *left -= 1,
             }
             match open.last() {
@@ -76,10 +76,10 @@ pub(super) fn value(rest: &mut &[u8]) -> Result<u64, String> {
         0xdd => (0, uint(rest, 4)?),
         0xde => (0, uint(rest, 2)? * 2),
         0xdf => (0, uint(rest, 4)? * 2),
-        _ => return Err(format!("byte {marker:#04x} starts no value")),
+        _ => return Err(format!("byte {marker:#04x} does not start a value")),
     };
     let flat = usize::try_from(flat).expect("a length of 32 bits fits usize");
-    *rest = rest.get(flat..).ok_or_else(|| format!("a value claims {flat} bytes where {} are left", rest.len()))?;
+    *rest = rest.get(flat..).ok_or_else(|| format!("a value declares {flat} bytes, but only {} follow", rest.len()))?;
     Ok(items)
 }
 
@@ -114,6 +114,6 @@ mod tests {
     fn deep_nesting_and_trailing_bytes_are_refused() {
         assert!(check(&[0x91; 1000]).unwrap_err().contains("deeper"));
         assert!(check(&[0xc0, 0xc0]).unwrap_err().contains("follow"));
-        assert!(check(&[0xc1]).unwrap_err().contains("starts no value"));
+        assert!(check(&[0xc1]).unwrap_err().contains("does not start a value"));
     }
 }

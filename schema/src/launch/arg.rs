@@ -63,7 +63,7 @@ impl<'de> de::Visitor<'de> for ArgVisitor {
                 _ => main.replace(read_main(&key, &mut map)?).is_some(),
             };
             if is_repeated {
-                return Err(de::Error::custom(format_args!("{key:?} is one too many; expected {}", Expected(&self))));
+                return Err(de::Error::custom(format_args!("unexpected {key:?}; expected {}", Expected(&self))));
             }
         }
         match (main, offset, align) {
@@ -72,7 +72,7 @@ impl<'de> de::Visitor<'de> for ArgVisitor {
             (Some(Arg::Bytes { bytes, .. }), None, align) => Ok(Arg::Bytes { bytes, align: align.unwrap_or(1) }),
             (None, ..) => Err(de::Error::invalid_length(0, &self)),
             (Some(_), ..) => Err(de::Error::custom(format_args!(
-                "an offset is for a buffer, and an alignment for bytes; expected {}",
+                "only a buffer takes an offset, and only bytes take an alignment; expected {}",
                 Expected(&self)
             ))),
         }

@@ -78,8 +78,8 @@ impl TryFrom<Launch> for super::Launch {
         let grid = match (cover, blocks) {
             (Some(threads), None) => Grid::Cover(threads),
             (None, Some(blocks)) => Grid::Blocks(blocks),
-            (None, None) => return Err("a grid is {\"cover\": [threads, …]} or {\"blocks\": [number, …]}"),
-            (Some(_), Some(_)) => return Err("a grid has cover or blocks, not both"),
+            (None, None) => return Err("a grid needs {\"cover\": [threads, …]} or {\"blocks\": [blocks, …]}"),
+            (Some(_), Some(_)) => return Err("a grid takes cover or blocks, not both"),
         };
         Ok(Self { entry, grid, block, shared_bytes, args, repeat, cooperative, cluster })
     }

@@ -55,7 +55,7 @@ fn a_launch_says_all_that_cuda_can_launch() {
     ];
     assert_eq!(launch.args, wanted);
     let ptx = Job::ptx("text").entry("scale<float>").cover([1]);
-    assert!(problem(ptx).starts_with("launches[0].entry: \"scale<float>\" is no name of a kernel"));
+    assert!(problem(ptx).starts_with("launches[0].entry: \"scale<float>\" is not a kernel symbol"));
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn a_catalog_job_is_sent_short_and_compared_with_the_signature_before() {
     let checked = job("a").output("y").build().unwrap();
     assert!(checked.task.launches.is_empty(), "the worker fills the launches in");
     let signature = "saxpy(a: f32, x: in f32[n], y: inout f32[n])";
-    assert_eq!(problem(job("b")), format!("arguments.a: is missing; the kernel is {signature}"));
+    assert_eq!(problem(job("b")), format!("arguments.a: is missing; the signature of the kernel is {signature}"));
     assert!(problem(Job::catalog("saxpi")).contains("saxpi"));
 }
 
@@ -82,12 +82,12 @@ fn what_is_missing_or_misplaced_is_named() {
         problem(Job::ptx("text").compile_option("-G")),
         "program: compile options are for CUDA C, this program is ptx"
     );
-    assert!(problem(Job::source("code").entry("k").cover([1]).arg_buffer("x")).contains("no buffer is named"));
+    assert!(problem(Job::source("code").entry("k").cover([1]).arg_buffer("x")).contains("no buffer named"));
     assert!(problem(Job::source("code").entry("k").cover([0])).contains("x extent is zero"));
 }
 
 #[test]
 fn a_buffer_whose_elements_do_not_fill_its_shape_is_refused() {
     let job = Job::source("code").input_shaped("x", [3], &[1_u8, 2]).entry("k").cover([1]);
-    assert_eq!(problem(job), "buffers.x.data: 2 bytes given, [3] of u8 needs 3");
+    assert_eq!(problem(job), "buffers.x.data: holds 2 bytes, but [3] of u8 needs 3");
 }

@@ -133,12 +133,12 @@ async fn what_can_not_be_read_is_told_and_read_again_once_it_is_there() {
     assert_eq!(
         scene.problem().await,
         format!(
-            "output \"y\": failed to use {digest}: the blob store {folder} has something else under its name; storing the array \
-             again mends it; submit the job again"
+            "output \"y\": failed to read {digest}: its content in the blob store {folder} does not match the digest; store the \
+             array again to repair it; submit the job again for that"
         )
     );
     std::fs::write(&file, [1, 2, 3, 5]).unwrap();
-    assert!(scene.problem().await.contains("has something else under its name"));
+    assert!(scene.problem().await.contains("does not match the digest"));
     std::fs::write(&file, Y).unwrap();
     assert_eq!(scene.result().await.unwrap().outputs.len(), 2);
 }

@@ -12,7 +12,7 @@ use gpufleet_schema::{BlobDigest, BlobHasher, bounds::BLOBS_BYTES_MAX};
 use super::step::Progress;
 
 pub(super) const PREFIX: &str = "sha256-";
-/// What is being written; nobody reads it.
+/// A partial file: readers ignore it.
 pub(super) const PART_PREFIX: &str = ".part-";
 /// Hashing then finds in the processor's cache what was just copied.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
@@ -47,7 +47,7 @@ pub(super) fn look(
     if length == wanted {
         return Ok(Ok(file));
     }
-    // Nobody stores more: that is not worth the time.
+    // No client stores a larger blob, so do not read it.
     if length > BLOBS_BYTES_MAX {
         return Ok(Err(Found::Damaged));
     }
@@ -104,12 +104,12 @@ pub(super) fn open(folder: &Path, digest: BlobDigest) -> io::Result<Option<(File
     };
     let metadata = file.metadata()?;
     if !metadata.is_file() {
-        return Err(io::Error::other(format!("{digest} is no file there")));
+        return Err(io::Error::other(format!("{digest} is not a regular file")));
     }
     Ok(Some((file, metadata.len())))
 }
 
-/// Whoever may write to the folder may have put anything under a name: no link is followed, and nothing is waited for.
+/// Other users of the folder may have put a link or a pipe under the name: follow no link, and never block.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }

@@ -1,4 +1,4 @@
-//! What nobody needs any more.
+//! Deletes blobs that no task has used for a given time.
 
 use std::{
     fs::{self, Metadata},
@@ -110,7 +110,7 @@ fn gone(error: &io::Error) -> Option<bool> {
     match error.kind() {
         // In a folder where each may remove only what is his, the rest stays.
         io::ErrorKind::PermissionDenied => Some(false),
-        // Somebody else was quicker.
+        // Another process deleted it first.
         io::ErrorKind::NotFound => Some(true),
         _ => None,
     }

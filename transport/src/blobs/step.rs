@@ -61,7 +61,7 @@ impl Kind {
 pub(super) enum Stopped {
     #[error(transparent)]
     Io(#[from] io::Error),
-    #[error("it was given up after {} s", .0.as_secs())]
+    #[error("gave up after {} s", .0.as_secs())]
     Timeout(Duration),
 }
 
@@ -79,10 +79,10 @@ impl Progress {
         Self { expected: bytes.into(), ..Self::default() }
     }
 
-    /// Once for each piece: an error once nobody waits any more.
+    /// Called for each piece; fails once the caller has given up.
     pub(super) fn moved(&self, bytes: usize) -> io::Result<()> {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
-        if self.given_up.load(Ordering::Relaxed) { Err(io::Error::other("it was given up")) } else { Ok(()) }
+        if self.given_up.load(Ordering::Relaxed) { Err(io::Error::other("the caller gave up")) } else { Ok(()) }
     }
 
     /// There are more bytes to go through than was known.
@@ -99,7 +99,7 @@ impl Progress {
     }
 }
 
-/// Gives the step up once nobody waits for it, be it cancelled or late.
+/// Gives up the step once its caller is cancelled or its deadline has passed.
 struct Waiting(Arc<Progress>);
 
 impl Drop for Waiting {
@@ -135,7 +135,7 @@ impl Steps {
             let result = work(&progress);
             // A step that hangs keeps its place for as long as its thread.
             drop(place);
-            // Nobody may wait for it any more.
+            // The caller may have gone.
             drop(done.send(result));
         })?;
         wait(doing, &waiting.0, kind.stall()).await
@@ -161,7 +161,7 @@ async fn wait<T>(
     loop {
         let next = (Instant::now() + stall).min(started + progress.limit(stall));
         if let Ok(done) = timeout_at(next, &mut doing).await {
-            return Ok(done.map_err(|_| io::Error::other("its thread has panicked"))??);
+            return Ok(done.map_err(|_| io::Error::other("the blob-store thread panicked"))??);
         }
         let moved = progress.moved.load(Ordering::Relaxed);
         // The limit may have grown meanwhile.

@@ -80,7 +80,7 @@ async fn what_is_missing_or_of_another_length_is_told_with_its_name() {
     assert!(matches!(store.check(digest, 12).await, Err(BlobError::Missing { .. })));
     let digest = store.put(array(1000)).await.unwrap();
     let error = store.read(digest, 1001).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("use {digest}: it has 1000 bytes, 1001 are wanted"));
+    assert_eq!(error.to_string(), format!("read {digest}: the blob has 1000 bytes, expected 1001"));
     // Nobody reserves memory for a length that a stranger claims.
     assert!(matches!(store.read(digest, BLOBS_BYTES_MAX).await, Err(BlobError::Length { found: 1000, .. })));
     let (_, read) = store.fill(digest, vec![0; 3]).await.unwrap();
@@ -109,7 +109,7 @@ async fn a_blob_that_was_cut_off_or_written_to_is_damaged_and_not_of_another_len
     for length in [0, 5, 300_001, BLOBS_BYTES_MAX + 1] {
         longer.set_len(length).unwrap();
         let checked = store.check(digest, 300_000).await.unwrap_err();
-        assert!(checked.to_string().ends_with("something else under its name; storing the array again mends it"));
+        assert!(checked.to_string().ends_with("does not match the digest; store the array again to repair it"));
         assert!(matches!(checked, BlobError::Damaged { .. }), "{checked}");
         assert!(matches!(store.read(digest, 300_000).await, Err(BlobError::Damaged { .. })));
         let (_, read) = store.fill(digest, vec![0; 300_000]).await.unwrap();
@@ -142,7 +142,10 @@ async fn what_stands_under_a_blobs_name_and_is_no_file_is_neither_followed_nor_w
     let piped = BlobDigest::of(b"piped");
     mkfifo(&file::path(folder.path(), piped));
     let error = store.read(piped, 6).await.unwrap_err();
-    assert!(matches!(&error, BlobError::Io { source, .. } if source.to_string().contains("is no file")), "{error}");
+    assert!(
+        matches!(&error, BlobError::Io { source, .. } if source.to_string().contains("is not a regular file")),
+        "{error}"
+    );
     for (digest, bytes) in [(linked, &b"linked"[..]), (piped, b"piped")] {
         assert_eq!(store.put(bytes).await.unwrap(), digest);
         assert_eq!(store.read(digest, bytes.len() as u64).await.unwrap(), bytes);
@@ -158,7 +161,7 @@ async fn a_folder_that_is_none_is_refused_with_its_name() {
     assert!(error.contains(missing.to_str().unwrap()) && error.contains("No such file"), "{error}");
     let file = folder.path().join("file");
     fs::write(&file, b"").unwrap();
-    assert!(BlobStore::open(&file).await.unwrap_err().to_string().ends_with("it is no folder"));
+    assert!(BlobStore::open(&file).await.unwrap_err().to_string().ends_with("it is not a folder"));
 }
 
 #[tokio::test]
@@ -250,7 +253,10 @@ async fn a_store_that_hangs_is_given_up_with_its_folder() {
     tokio::time::pause();
     let hang = move |_: &Path, _: &Progress| released.recv().or(Ok(()));
     let error = store.step("wait", Kind::Look, hang).await.unwrap_err();
-    assert_eq!(error.to_string(), format!("wait in the blob store {} within 30 s", folder.path().display()));
+    assert_eq!(
+        error.to_string(),
+        format!("wait in the blob store {}: not finished within 30 s", folder.path().display())
+    );
     drop(release);
 }
 
@@ -289,7 +295,7 @@ async fn a_blob_in_a_folder_that_is_gone_is_not_told_as_missing() {
     let (folder, store) = store().await;
     let digest = store.put(array(10)).await.unwrap();
     fs::remove_dir_all(folder.path()).unwrap();
-    assert!(matches!(store.check(digest, 10).await, Err(BlobError::Io { step: "look", .. })));
+    assert!(matches!(store.check(digest, 10).await, Err(BlobError::Io { step: "look up a blob", .. })));
     fs::create_dir(folder.path()).unwrap();
     assert!(matches!(store.check(digest, 10).await, Err(BlobError::Missing { .. })));
 }

@@ -21,7 +21,7 @@ use super::{
 
 /// What is brought to the disk at once. The slowest store worth waiting for shows progress in time.
 const SYNC_BYTES: usize = 16 << 20;
-const PROBE: &[u8] = b"written to see whether that is possible";
+const PROBE: &[u8] = b"gpufleet write check";
 
 /// What stands under a blob's name.
 enum Standing {
@@ -117,7 +117,7 @@ fn write_part(part: &Path, digest: BlobDigest, bytes: &[u8], progress: &Progress
         progress.moved(1)?;
     }
     if hasher.finish() != digest {
-        return Err(io::Error::other("the bytes changed while they were stored"));
+        return Err(io::Error::other("the bytes changed while the store wrote them"));
     }
     file.sync_all()
 }
@@ -137,7 +137,7 @@ fn create(part: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).create_new(true).mode(0o644).open(part)
 }
 
-/// A name that nobody else takes.
+/// A unique name for a partial file.
 pub(super) fn part(folder: &Path) -> PathBuf {
     folder.join(format!("{PART_PREFIX}{}", MessageId::new()))
 }

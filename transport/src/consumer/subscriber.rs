@@ -90,7 +90,7 @@ impl Broken {
     }
 
     fn unanswered() -> Self {
-        Self::Defect(format!("no answer from the broker within {SUBSCRIBE_DEADLINE:?}"))
+        Self::Defect(format!("the broker did not answer within {SUBSCRIBE_DEADLINE:?}"))
     }
 }
 
@@ -135,8 +135,8 @@ impl Subscriber {
                     true
                 }
                 Broken::OtherStream => {
-                    warn!(queue = self.queue, "this is not the stream that was read, it is read from its beginning");
-                    self.tell("the stream was made anew".to_owned());
+                    warn!(queue = self.queue, "the stream was recreated, reading it from the beginning");
+                    self.tell("the stream was recreated".to_owned());
                     self.last = None;
                     false
                 }

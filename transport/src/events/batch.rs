@@ -14,9 +14,9 @@ const EVENTS_MAX: usize = 500;
 const BYTES_MAX: usize = 256 << 10;
 /// A parcel of more than this could make the batch that it joins too large to be sent, to the harm of all others in it.
 pub(super) const PARCEL_BYTES_MAX: usize = MESSAGE_BYTES_MAX - BYTES_MAX;
-/// Nobody waits for these: history is that much behind.
+/// No caller waits for these events: the ledger is this much behind.
 const PATIENCE: Duration = Duration::from_millis(50);
-/// Somebody waits with an acknowledgement: long enough to gather company, short against most jobs.
+/// A caller holds an ack until these are confirmed: long enough to fill a batch, short compared with most jobs.
 const PATIENCE_CONFIRMED: Duration = Duration::from_millis(5);
 
 #[derive(Debug, Default)]

@@ -33,7 +33,7 @@ struct Landed {
     outcome: Result<(), PublishError>,
 }
 
-/// Somebody waits for all batches up to a number.
+/// A caller that waits for all batches up to a number.
 struct Flush {
     up_to: u64,
     outcome: Result<(), PublishError>,
@@ -105,7 +105,7 @@ impl Carrier {
         let Landed { number, batch, outcome } = landed;
         self.in_flight.remove(&number);
         if let Err(error) = &outcome {
-            error!(events = batch.len(), %error, "events are lost to history");
+            error!(events = batch.len(), %error, "events not published, the ledger will miss them");
             for flush in self.flushes.iter_mut().filter(|flush| number <= flush.up_to) {
                 flush.outcome = Err(error.clone());
             }
@@ -139,7 +139,7 @@ impl Carrier {
         if timeout(deadline, rest).await.is_err() {
             error!(
                 batches = self.in_flight.len(),
-                "events are lost to history: not confirmed in time after the last sender left"
+                "events not confirmed in time at shutdown, the ledger may miss them"
             );
         }
     }
@@ -151,7 +151,7 @@ impl Carrier {
             error!(
                 events = lost,
                 batches = self.in_flight.len(),
-                "events are lost to history: the broker was closed before they were confirmed"
+                "events not confirmed before the connection closed, the ledger may miss them"
             );
         }
     }
@@ -167,7 +167,7 @@ async fn carry(broker: &Broker, message: Message) -> Result<(), PublishError> {
         };
         match &error {
             PublishError::Timeout { .. } | PublishError::Unknown { .. } | PublishError::Nacked { .. } => {}
-            // Somebody deleted the ledger's queue. A client waits until a worker or the recorder declares it again.
+            // An operator deleted the ledger's queue. A client waits until a worker or the recorder declares it again.
             PublishError::Unroutable { .. } | PublishError::NoExchange { .. } if message.exchange == EVENTS_WORKER => {
                 if let Err(error) = broker.declare_base().await {
                     warn!(%error, "failed to declare the ledger's queue again");
@@ -182,7 +182,7 @@ async fn carry(broker: &Broker, message: Message) -> Result<(), PublishError> {
             | PublishError::Refused { .. } => return Err(error),
         }
         let delay: Duration = backoff.next();
-        warn!(%error, ?delay, "events wait for the broker");
+        warn!(%error, ?delay, "events not published yet, trying again");
         sleep(delay).await;
     }
 }

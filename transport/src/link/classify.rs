@@ -7,13 +7,13 @@ use lapin::{
 
 use crate::{BrokerUrl, ConnectError};
 
-/// The broker's own words where it said something, else lapin's.
+/// The broker's reason if it gave one, else lapin's.
 pub(crate) fn reason_of(error: &Error) -> String {
     match error.kind() {
         ErrorKind::ProtocolError(amqp) => amqp.get_message().to_string(),
         ErrorKind::IOError(io) => io.to_string(),
         // The parser's own words are about its combinators.
-        ErrorKind::ParsingError(_) => "what answers there is not AMQP".to_owned(),
+        ErrorKind::ParsingError(_) => "the server does not speak AMQP".to_owned(),
         _ => error.to_string(),
     }
 }
@@ -55,7 +55,7 @@ pub(crate) fn is_brokers_defect(error: &Error) -> bool {
 pub(crate) fn blames_a_message(error: &Error) -> bool {
     amqp(error).is_some_and(|amqp| match amqp.kind() {
         AMQPErrorKind::Soft(_) => true,
-        // An operator's or a shutting-down broker's close, and its own bugs, are nobody's message.
+        // An operator's or a shutting-down broker's close, and its own bugs, are not caused by a message.
         AMQPErrorKind::Hard(hard) => !matches!(hard, AMQPHardError::CONNECTIONFORCED | AMQPHardError::INTERNALERROR),
     })
 }
@@ -113,8 +113,8 @@ mod tests {
         for (text, expected) in [
             (refused, "wrong user or password"),
             (no_vhost, "the vhost \"v\" of RabbitMQ"),
-            (unreachable, "check that the broker runs"),
-            (tls, "certificate is trusted"),
+            (unreachable, "check that the broker is running"),
+            (tls, "this machine trusts the broker's certificate"),
         ] {
             assert!(text.contains(expected), "{text}");
             assert!(text.contains("anna:***@rabbit"), "{text}");

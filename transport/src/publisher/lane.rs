@@ -102,7 +102,7 @@ impl Lane {
                 // The broker allows no further connection, perhaps. Tasks and replies go on meanwhile.
                 Err(reason) if purpose == Purpose::Events && session.alive() => {
                     let delay = backoff.next();
-                    warn!(reason, ?delay, "no connection for events, they wait");
+                    warn!(reason, ?delay, "no connection for events, trying again");
                     if self.attend(sleep(delay)).await.is_none() {
                         return End::Stopped;
                     }
@@ -128,7 +128,7 @@ impl Lane {
             }
             self.fruitless += 1;
             if self.fruitless > FRUITLESS_CHANNELS_MAX {
-                session.fail("channels end one after the other");
+                session.fail("the broker keeps closing channels");
                 return End::SessionLost;
             }
         }
@@ -233,7 +233,7 @@ impl Lane {
     fn ended(&mut self, session: &Session, error: &lapin::Error) -> End {
         let reason = reason_of(error);
         if blames_a_message(error) && !self.pending.is_empty() {
-            warn!(reason, "the broker refused a message, sending one at a time to find it");
+            warn!(reason, "the broker rejected a message in a batch, publishing one at a time to identify it");
             self.suspicious = true;
         }
         let channel_only = is_channel_level(error) || matches!(error.kind(), lapin::ErrorKind::InvalidChannelState(..));

@@ -105,7 +105,7 @@ impl Pending {
         };
         match self.entries.values_mut().find(fits) {
             Some(entry) => entry.returned = true,
-            None => warn!(message_id = ?back.message_id, "a return that fits no message under way"),
+            None => warn!(message_id = ?back.message_id, "returned message matches no pending publish"),
         }
     }
 
@@ -163,7 +163,7 @@ impl Pending {
     pub(super) fn close(&mut self, waited: Duration) {
         self.deadlines.clear();
         for entry in std::mem::take(&mut self.entries).into_values() {
-            let blocked = Some("closed by this side".to_owned());
+            let blocked = Some("this client closed the connection".to_owned());
             let error = if entry.sent { PublishError::Unknown { waited, blocked } } else { PublishError::Closed };
             entry.tell(Err(error));
         }

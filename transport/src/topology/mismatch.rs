@@ -1,4 +1,4 @@
-//! Turns the broker's refusal of a declaration into words that help.
+//! Explains why the broker refused a declaration, and what to do.
 
 use gpufleet_schema::topology::{LEDGER_QUEUE, TASKS, UNCLAIMED_QUEUE};
 use lapin::Error;
@@ -34,21 +34,21 @@ pub(super) fn explain(what: String, error: &Error) -> DeclareError {
 fn remedy(what: &str, vhost: &str) -> String {
     if let Some(exchange) = what.strip_prefix("exchange ") {
         return format!(
-            "another version declared it: stop all parts, delete it (rabbitmqadmin --vhost={vhost} delete exchange name={exchange}) and start a worker; \
-             the queues keep their messages"
+            "another version declared it: stop all workers, clients and recorders, delete it (rabbitmqadmin --vhost={vhost} delete exchange name={exchange}) and start \
+             a worker; the queues keep their messages"
         );
     }
     let queue = what.strip_prefix("queue ").unwrap_or(what);
     if queue.starts_with(&format!("{TASKS}.")) {
-        return "let all workers use the same --queue-kind, or drain the queue, delete it and start again".to_owned();
+        return "use the same --queue-kind everywhere, or drain the queue, delete it and start again".to_owned();
     }
     let first = match queue {
-        LEDGER_QUEUE => "let the recorder that made it empty it",
+        LEDGER_QUEUE => "let the recorder of that version empty it",
         UNCLAIMED_QUEUE => "fetch the replies that are still wanted",
-        _ => "let it run empty, or save its messages",
+        _ => "drain it or save its messages",
     };
     format!(
-        "another version declared it: {first}, stop all parts, delete it (rabbitmqctl --vhost {vhost} delete_queue {queue}) and start again"
+        "another version declared it: {first}, stop all workers, clients and recorders, delete it (rabbitmqctl --vhost {vhost} delete_queue {queue}) and start again"
     )
 }
 
@@ -103,7 +103,7 @@ mod tests {
         let exchange = remedy("exchange gpufleet.v1.tasks", vhost(reason));
         assert!(exchange.contains("rabbitmqadmin --vhost=gpu delete exchange name=gpufleet.v1.tasks"), "{exchange}");
         let ledger = remedy("queue gpufleet.v1.ledger", "/");
-        assert!(ledger.contains("let the recorder that made it empty it"), "{ledger}");
+        assert!(ledger.contains("let the recorder of that version empty it"), "{ledger}");
         assert!(ledger.contains("rabbitmqctl --vhost / delete_queue gpufleet.v1.ledger"), "{ledger}");
         assert!(remedy("queue gpufleet.v1.tasks.a.high", "/").contains("--queue-kind"));
     }

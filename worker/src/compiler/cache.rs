@@ -69,7 +69,7 @@ impl Cache {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the cache")
+        self.state.lock().expect("no thread panics while holding the cache")
     }
 }
 

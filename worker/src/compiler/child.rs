@@ -190,7 +190,7 @@ fn compile(mut job: Job) -> Answer {
 fn identify(nvrtc: &Nvrtc) -> Answer {
     match Api::open(&nvrtc.library).map(|api| api.identify()) {
         Ok(Some(loaded)) => Answer::Identified(loaded),
-        Ok(None) => Answer::Failed("it does not say which NVRTC it is".to_owned()),
+        Ok(None) => Answer::Failed("NVRTC reported no version".to_owned()),
         Err(why) => Answer::NoLibrary(why),
     }
 }

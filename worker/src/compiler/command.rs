@@ -10,19 +10,19 @@ use super::{CompileError, CompileRequest, Compiled, Target, compile};
 /// `gpufleet-worker compile FILE.cu --arch compute_80 -o out.ptx`.
 #[derive(Debug, Clone, clap::Args)]
 pub struct CompileOptions {
-    /// CUDA C to compile.
+    /// CUDA C file to compile
     pub file: PathBuf,
-    /// The virtual architecture, such as `compute_80`.
-    #[arg(long, default_value = "compute_80", value_parser = parse_arch)]
+    /// Virtual architecture, as in compute_80, sm_80 or 8.0
+    #[arg(long, value_name = "ARCH", default_value = "compute_80", value_parser = parse_arch)]
     pub arch: (u32, u32),
-    /// An option for NVRTC; may be given many times.
+    /// Option for NVRTC, as in --option=--use_fast_math; repeatable
     #[arg(long = "option", value_name = "OPTION", allow_hyphen_values = true)]
     pub options: Vec<String>,
-    /// Where the PTX goes.
-    #[arg(short, long)]
+    /// File to write the PTX to
+    #[arg(short, long, value_name = "FILE")]
     pub output: PathBuf,
-    /// NVRTC's library or its folder, where it is not to be looked for.
-    #[arg(long)]
+    /// NVRTC library, or the folder that contains it [default: found as by the worker]
+    #[arg(long, value_name = "PATH")]
     pub nvrtc: Option<PathBuf>,
 }
 
@@ -77,5 +77,5 @@ pub fn parse_arch(text: &str) -> Result<(u32, u32), String> {
         }
         None => text.split_once('.').and_then(|(major, minor)| Some((major.parse().ok()?, minor.parse().ok()?))),
     };
-    number.ok_or_else(|| format!("{text:?} is no architecture; write it as compute_80"))
+    number.ok_or_else(|| format!("{text:?} is not an architecture; write it as compute_80"))
 }

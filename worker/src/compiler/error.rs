@@ -18,15 +18,15 @@ pub enum CompileError {
     /// An option or an include that is not allowed.
     #[error("compile: {0}")]
     Refused(String),
-    #[error("compile: it took longer than {} s", limit.as_secs())]
+    #[error("compile: the time limit of {} s has passed", limit.as_secs())]
     Timeout { limit: Duration },
     /// The compiler crashed over this code, or ran into its limits.
     #[error("compile: the compiler died: {0}")]
     Died(String),
-    #[error("compile: NVRTC is not there: {0}")]
+    #[error("compile: NVRTC was not found: {0}")]
     NotFound(String),
-    /// The kernel can't close the compiler's sandbox, and the worker insists on it.
-    #[error("compile: the kernel has no {0}")]
+    /// The Linux kernel cannot close the compiler's sandbox, and the worker runs with `--sandbox strict`.
+    #[error("compile: the Linux kernel of the worker lacks {0}")]
     Open(String),
     #[error("compile: {0}")]
     Internal(String),
@@ -42,7 +42,7 @@ impl CompileError {
     }
 }
 
-/// What a submitter is told.
+/// The failure that the submitter receives.
 impl From<CompileError> for Failure {
     fn from(error: CompileError) -> Self {
         let (verdict, detail, line) = match &error {
@@ -57,14 +57,14 @@ impl From<CompileError> for Failure {
         let message = match error {
             CompileError::Source { message, .. } => message,
             CompileError::NotFound(why) => format!(
-                "NVRTC was not found on the worker ({why}); install it there (the PyPI package nvidia-cuda-nvrtc-cu12 will do) and point \
-                 {NVRTC_VARIABLE} at it, or submit PTX"
+                "the worker found no NVRTC ({why}); install it on the worker (for example the PyPI package nvidia-cuda-nvrtc-cu12) and \
+                 set {NVRTC_VARIABLE} to its path, or submit PTX"
             ),
             CompileError::Open(missing) => format!(
-                "this worker compiles no CUDA C: it was told --sandbox strict, and its kernel has no {missing}; submit PTX"
+                "this worker does not compile CUDA C: it runs with --sandbox strict, and its Linux kernel lacks {missing}; submit PTX"
             ),
             CompileError::Died(why) => format!(
-                "could not compile: the compiler died, as it does when it needs more than {} GiB or {} s: {why}",
+                "could not compile: the compiler died; it may use at most {} GiB of memory and {} s: {why}",
                 ADDRESS_SPACE_BYTES_MAX >> 30,
                 TIME_LIMIT.as_secs()
             ),

@@ -12,9 +12,9 @@ const ODD: [&str; 4] = ["??=", "??/", "__has_include", "__has_embed"];
 /// Alone in the names that NVIDIA's headers have.
 const NAME_CHARACTERS: [char; 5] = ['_', '-', '.', '/', '+'];
 
-const ONLY_CUDAS: &str = "only CUDA's own headers can be included, by their plain names";
-const ONLY_PLAIN: &str = "this worker can't close its file system to the compiler, so an include has to be a line of its own, with nothing around it \
-                          and the name as it is in <>, and trigraphs, __has_include and __has_embed are not accepted";
+const ONLY_CUDAS: &str = "only CUDA's own headers can be included, by name and without a path";
+const ONLY_PLAIN: &str = "this worker cannot hide its file system from the compiler, so write each include on a line of its own, as \
+    in #include <name>; trigraphs, __has_include and __has_embed are not accepted";
 
 /// Why a source is refused, and its line.
 type Refused = (u32, String);
@@ -177,7 +177,7 @@ mod tests {
     fn the_line_of_a_disguise_is_told_also_behind_continued_lines() {
         let (line, told) = check("#define A 1 \\\n + 1\nint x;\n/**/ #include <a.h>\n", false).unwrap_err();
         assert_eq!(line, 4);
-        assert!(told.starts_with("line 4: this worker can't close"), "{told}");
+        assert!(told.starts_with("line 4: this worker cannot hide"), "{told}");
     }
 
     #[test]

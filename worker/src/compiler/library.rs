@@ -36,7 +36,7 @@ impl Nvrtc {
     pub fn locate(told: Option<&Path>) -> Result<Self, String> {
         let by_variable = env::var_os(NVRTC_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(path) = told.map(Path::to_owned).or(by_variable) {
-            let library = library_at(&path).ok_or_else(|| format!("{} holds no {}", path.display(), FILES[0]))?;
+            let library = library_at(&path).ok_or_else(|| format!("{} contains no {}", path.display(), FILES[0]))?;
             return Ok(Self::with_includes(library));
         }
         let cache = cache_folder();

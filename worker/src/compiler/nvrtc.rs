@@ -108,14 +108,14 @@ impl Api {
     pub(super) fn compile(&self, request: &Job) -> Answer {
         match self.try_compile(request) {
             Ok(answer) => answer,
-            Err(code) => Answer::Failed(format!("NVRTC answered {}", self.text(code))),
+            Err(code) => Answer::Failed(format!("NVRTC failed with {}", self.text(code))),
         }
     }
 
     fn try_compile(&self, request: &Job) -> Result<Answer, c_int> {
         let Some(arch) = choose_arch(&self.architectures()?, request.arch) else {
             let (major, minor) = request.arch;
-            return Ok(Answer::Failed(format!("NVRTC knows no architecture for compute capability {major}.{minor}")));
+            return Ok(Answer::Failed(format!("this NVRTC does not support compute capability {major}.{minor}")));
         };
         let (architecture, has_cubin) = architecture(arch, request.arch, request.cubin);
         let mut arguments = vec![architecture];

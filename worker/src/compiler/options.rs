@@ -70,20 +70,20 @@ fn check_value(option: &CompileOption, value: &str) -> Result<(), String> {
     let name = option.names[0];
     if value.len() > VALUE_BYTES_MAX {
         let (given, max) = (Size(value.len() as u64), Size(VALUE_BYTES_MAX as u64));
-        return Err(format!("option {name}: its value is {given} long, at most {max} are allowed"));
+        return Err(format!("option {name}: the value takes {given}; the maximum is {max}"));
     }
     if value.contains(char::is_control) {
-        return Err(format!("option {name}: its value {value:?} contains a control character"));
+        return Err(format!("option {name}: the value {value:?} contains a control character"));
     }
     if option.value.accepts(value) {
         return Ok(());
     }
     let why = if option.note.is_empty() { String::new() } else { format!("; {}", option.note) };
-    Err(format!("option {name} does not take {value:?}: it takes {}{why}", option.value))
+    Err(format!("option {name} does not accept {value:?}; use {}{why}", option.value))
 }
 
 fn missing(option: &CompileOption) -> String {
-    format!("option {} needs a value: it takes {}", option.names[0], option.value)
+    format!("option {} needs a value: {}", option.names[0], option.value)
 }
 
 fn unknown(text: &str) -> String {
@@ -98,10 +98,10 @@ fn unknown(text: &str) -> String {
         .collect();
     let nearest = spelling::closest(&typed, names.iter().map(|(plain, _)| plain.as_str()));
     match names.iter().find(|(plain, _)| Some(plain.as_str()) == nearest) {
-        Some((_, meant)) => format!("option {text:?} is not one of NVRTC's; did you mean {meant}?"),
+        Some((_, meant)) => format!("NVRTC has no option {text:?}; did you mean {meant}?"),
         None => format!(
-            "option {text:?} is not one of NVRTC's that this worker knows; leave it out. Allowed are macros (-D, -U), --std, and what \
-             chooses arithmetic, registers, debugging and diagnostics"
+            "this worker does not accept option {text:?}; remove it. It accepts macros (-D, -U), --std, and options for arithmetic, \
+             registers, debugging and diagnostics"
         ),
     }
 }

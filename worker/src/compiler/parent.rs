@@ -51,7 +51,7 @@ pub(super) async fn identify(nvrtc: Nvrtc, executable: Option<&Path>) -> Result<
         Answer::Identified(loaded) => Ok(loaded),
         Answer::NoLibrary(why) => Err(CompileError::NotFound(why)),
         Answer::Failed(why) => Err(CompileError::Internal(why)),
-        _ => Err(CompileError::Internal("the compiler answered something else".to_owned())),
+        _ => Err(CompileError::Internal("the compiler sent an unexpected answer".to_owned())),
     }
 }
 
@@ -60,14 +60,14 @@ pub(super) async fn check(user: Option<String>, executable: Option<&Path>) -> Re
     match ask(&Request::Check { user }, executable).await? {
         Answer::Checked(checked) => Ok(checked),
         Answer::Failed(why) => Err(CompileError::Internal(why)),
-        _ => Err(CompileError::Internal("the compiler answered something else".to_owned())),
+        _ => Err(CompileError::Internal("the compiler sent an unexpected answer".to_owned())),
     }
 }
 
 async fn ask(request: &Request, executable: Option<&Path>) -> Result<Answer, CompileError> {
     let child =
         start(&own_executable::or_running(executable)).map_err(|error| internal("start the compiler", &error))?;
-    // Dropping the child kills it: at the time limit, and when nobody waits any more.
+    // Dropping the child kills it: at the time limit, and when the last waiting job is cancelled.
     timeout(TIME_LIMIT, converse(child, request)).await.unwrap_or(Err(CompileError::Timeout { limit: TIME_LIMIT }))
 }
 
@@ -140,7 +140,7 @@ fn understand(answer: Answer, started: Instant) -> Result<Compiled, CompileError
         Answer::NoLibrary(why) => Err(CompileError::NotFound(why)),
         Answer::Open(missing) => Err(CompileError::Open(missing)),
         Answer::Checked(_) | Answer::Identified(_) => {
-            Err(CompileError::Internal("the compiler answered something else".to_owned()))
+            Err(CompileError::Internal("the compiler sent an unexpected answer".to_owned()))
         }
         Answer::Failed(why) => Err(CompileError::Internal(why)),
     }

@@ -50,7 +50,7 @@ impl FromStr for Sandbox {
         match text {
             "best-effort" => Ok(Self::BestEffort),
             "strict" => Ok(Self::Strict),
-            _ => Err("it is strict or best-effort".to_owned()),
+            _ => Err("use strict or best-effort".to_owned()),
         }
     }
 }
@@ -60,9 +60,9 @@ impl Closed {
     pub fn missing(self) -> Option<&'static str> {
         match (self.files, self.calls) {
             (true, true) => None,
-            (false, true) => Some("Landlock, which closes the file system"),
-            (true, false) => Some("seccomp, which closes system calls"),
-            (false, false) => Some("Landlock and seccomp, which close the file system and system calls"),
+            (false, true) => Some("Landlock (file system)"),
+            (true, false) => Some("seccomp (system calls)"),
+            (false, false) => Some("Landlock (file system) and seccomp (system calls)"),
         }
     }
 }

@@ -33,9 +33,9 @@ const CHECKSUM_BYTES: usize = blake3::OUT_LEN;
 const FILE_BYTES_MAX: u64 = super::child::ANSWER_BYTES_MAX as u64 + (1 << 10);
 const EXTENSION: &str = "module";
 const TEMPORARY: &str = "tmp";
-/// Writing takes milliseconds; whoever has not renamed its file by now is dead.
+/// Writing takes milliseconds, so the writer of an older temporary file is dead.
 const REMAINS_KEPT: Duration = Duration::from_secs(3600);
-/// Nobody else may look: a compiled program tells what its source does.
+/// Closed to other users, because a compiled program reveals its source.
 const FOLDER_MODE: u32 = 0o700;
 const FILE_MODE: u32 = 0o600;
 const WRITABLE_BY_OTHERS: u32 = 0o022;
@@ -57,9 +57,11 @@ pub enum StoreError {
     Io { folder: PathBuf, source: io::Error },
     #[error("use {folder} as a cache: it is not a folder")]
     NoFolder { folder: PathBuf },
-    #[error("use {folder} as a cache: it belongs to user {owner}, and this worker is user {user}")]
+    #[error("use {folder} as a cache: it belongs to user {owner}, but the worker runs as user {user}")]
     NotOurs { folder: PathBuf, owner: u32, user: u32 },
-    #[error("use {folder} as a cache: others may read it or write to it (mode {mode:o}); make it {FOLDER_MODE:o}")]
+    #[error(
+        "use {folder} as a cache: other users can read or write it (mode {mode:o}); run `chmod {FOLDER_MODE:o} {folder}`"
+    )]
     Open { folder: PathBuf, mode: u32 },
 }
 
@@ -103,7 +105,7 @@ impl Store {
         };
         let metadata = file.metadata()?;
         if !is_ours(&metadata) {
-            return Err(io::Error::other("it is not this worker's own file"));
+            return Err(io::Error::other("the file belongs to another user"));
         }
         let mut bytes = Vec::with_capacity(usize::try_from(metadata.len().min(FILE_BYTES_MAX)).unwrap_or(0));
         (&mut file).take(FILE_BYTES_MAX).read_to_end(&mut bytes)?;
@@ -114,7 +116,7 @@ impl Store {
             }
             None => {
                 fs::remove_file(&path)?;
-                Err(io::Error::new(io::ErrorKind::InvalidData, "its checksum is wrong"))
+                Err(io::Error::new(io::ErrorKind::InvalidData, "the checksum does not match"))
             }
         }
     }

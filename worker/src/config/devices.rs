@@ -19,19 +19,19 @@ pub enum DeviceName {
     Uuid(String),
 }
 
-/// What can't be chosen.
+/// A device selection that fails.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum ChoiceError {
-    #[error("find a device: the driver has none")]
+    #[error("find a device: the driver reports none; use --cuda emulated to run on the CPU")]
     None,
-    #[error("find device {name}: this machine has {there}")]
+    #[error("find device {name}: this machine has only {there}")]
     Unknown { name: DeviceName, there: String },
-    #[error("find device {name}: {matching} begin like this; give more of the uuid")]
+    #[error("find device {name}: it matches {matching}; give more characters of the UUID")]
     Ambiguous { name: DeviceName, matching: String },
-    #[error("take device {device} twice: it is named as {first} and as {second}")]
+    #[error("use device {device}: --devices names it twice, as {first} and as {second}")]
     Twice { device: String, first: DeviceName, second: DeviceName },
     #[error(
-        "take device {0}: a worker's devices are numbered below {DEVICES_MAX}; start another worker for it under CUDA_VISIBLE_DEVICES"
+        "use device {0}: device numbers must be below {DEVICES_MAX}; start another worker with CUDA_VISIBLE_DEVICES set to this device"
     )]
     Beyond(String),
 }
@@ -112,7 +112,9 @@ impl FromStr for DeviceName {
         match text.parse() {
             Ok(number) => Ok(Self::Number(number)),
             Err(_) if is_uuid => Ok(Self::Uuid(text.to_owned())),
-            Err(_) => Err(format!("{text:?} names no device; all, numbers, and uuids as GPU-… or MIG-… do")),
+            Err(_) => {
+                Err(format!("{text:?} is not a device; use all, a number, or a UUID that begins with GPU- or MIG-"))
+            }
         }
     }
 }
@@ -153,12 +155,12 @@ mod tests {
         let error = chosen("7").unwrap_err();
         assert!(
             error.contains("device 7")
-                && error.contains("has device 0 (a GPU")
+                && error.contains("has only device 0 (a GPU")
                 && error.contains("device 2 (a GPU, MIG-41b35014-cccc)"),
             "{error}"
         );
         assert!(chosen("GPU-77").unwrap_err().contains("GPU-8932f937-aaaa"));
-        assert!(chosen("GPU-8932").unwrap_err().contains("give more of the uuid"));
+        assert!(chosen("GPU-8932").unwrap_err().contains("give more characters of the UUID"));
         assert_eq!(DeviceChoice::All.choose(&[]), Err(ChoiceError::None));
     }
 
@@ -171,7 +173,7 @@ mod tests {
     #[test]
     fn a_word_that_names_no_device_is_refused() {
         for text in ["", "all,0", "gpu0", "-1", "0,"] {
-            assert!(text.parse::<DeviceChoice>().unwrap_err().contains("names no device"), "{text}");
+            assert!(text.parse::<DeviceChoice>().unwrap_err().contains("is not a device"), "{text}");
         }
     }
 

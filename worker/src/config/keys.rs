@@ -17,7 +17,7 @@ pub enum KeysError {
     Read { path: PathBuf, source: io::Error },
     #[error("{}: {source}", path.display())]
     Invalid { path: PathBuf, source: InvalidKey },
-    #[error("pool {0} runs only what is signed, and no --trusted-key is given")]
+    #[error("pool {0} has allow=signed, but no --trusted-key is given")]
     Missing(PoolName),
 }
 

@@ -24,13 +24,13 @@ pub struct PoolSpec {
 pub enum PoolSpecError {
     #[error("{0}")]
     Name(String),
-    #[error("{0:?} is not an option of a pool; weight=N, memory=N%, allow=WHAT and {TIMES} are")]
+    #[error("{0:?} is not a pool setting; use weight=N, memory=N%, allow=catalog|signed|source, {TIMES}")]
     Option(String),
     #[error("weight={0}: give a whole number from 1 to {WEIGHT_MAX}")]
     Weight(String),
-    #[error("memory={0}: give a part of every device's memory from 0.1% to 100%, as in memory=50%")]
+    #[error("memory={0}: give a percentage of the device memory from 0.1% to 100%, as in memory=50%")]
     Memory(String),
-    #[error("{0}: give a time as in 30s, 10m or 2h")]
+    #[error("{0}: give a time such as 30s, 10m or 2h")]
     Time(String),
     #[error("{0}-default is longer than {0}-max")]
     Default(&'static str),
@@ -43,14 +43,14 @@ pub enum PoolSpecError {
 pub enum PoolsError {
     #[error("pool {0} is given twice")]
     Twice(PoolName),
-    #[error("the pools' memory adds up to {}%, a device has 100%", *.0 as f64 / 10.0)]
+    #[error("the pools reserve {}% of the device memory in total; the maximum is 100%", *.0 as f64 / 10.0)]
     Memory(u32),
 }
 
 /// Beyond it, rounding would be larger than the share of the smallest.
 const WEIGHT_MAX: u32 = 1000;
 const PERMILLE: u32 = 1000;
-const TIMES: &str = "time-default, time-max, queue-default, queue-max=TIME";
+const TIMES: &str = "time-default=TIME, time-max=TIME, queue-default=TIME or queue-max=TIME";
 
 impl FromStr for PoolSpec {
     type Err = PoolSpecError;
@@ -146,8 +146,8 @@ mod tests {
             ("a:memory=50", "memory=50%"),
             ("a:memory=101%", "0.1% to 100%"),
             ("a:memory=NaN%", "0.1% to 100%"),
-            ("a:colour=red", "weight=N, memory=N%, allow=WHAT and time-default"),
-            ("a:", "weight=N, memory=N%, allow=WHAT and time-default"),
+            ("a:colour=red", "weight=N, memory=N%, allow=catalog|signed|source, time-default"),
+            ("a:", "weight=N, memory=N%, allow=catalog|signed|source, time-default"),
             ("a:time-max=long", "time-max=long: give a time"),
             ("a:queue-max=0s", "queue-max=0s: give a time"),
             ("a:time-max=1m,time-default=2m", "time-default is longer than time-max"),

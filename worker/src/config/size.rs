@@ -8,7 +8,7 @@ pub struct Size(pub u64);
 
 /// What is no size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("expected bytes, or a number with KiB, MiB or GiB, as in 512MiB")]
+#[error("give a number of bytes, or a number with KiB, MiB or GiB, as in 512MiB")]
 pub struct SizeError;
 
 /// With the power of two that each stands for; the first that fits is written.

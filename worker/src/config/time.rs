@@ -22,7 +22,7 @@ pub struct TimeAllowances {
 
 /// A job that asks for more than its pool allows.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
-#[error("the job asks for a {what} limit of {}, its pool allows {}; ask for less, or use another pool", humantime::format_duration(*.asked), humantime::format_duration(*.max))]
+#[error("the job asks for a {what} limit of {}, but its pool allows at most {}; lower the limit or use another pool", humantime::format_duration(*.asked), humantime::format_duration(*.max))]
 pub struct TooLong {
     what: &'static str,
     asked: Duration,
@@ -52,7 +52,7 @@ impl TimeAllowances {
         Ok(granted.unwrap_or(usual).min(Duration::from_millis(TIME_LIMIT_MS_MAX)))
     }
 
-    /// How long it may wait for its start; for ever, if nobody said anything.
+    /// How long it may wait for its start; unlimited by default.
     pub fn queue_limit(&self, limits: &Limits) -> Result<Option<Duration>, TooLong> {
         self.queue.grant("queue", milliseconds(limits.queue_limit_ms), None)
     }
@@ -99,7 +99,7 @@ mod tests {
         let error = allowances.run_limit(&asking(7_200_000)).unwrap_err();
         assert_eq!(
             error.to_string(),
-            "the job asks for a time limit of 2h, its pool allows 1h; ask for less, or use another pool"
+            "the job asks for a time limit of 2h, but its pool allows at most 1h; lower the limit or use another pool"
         );
         assert!(allowances.queue_limit(&asking(3_600_001)).unwrap_err().to_string().contains("queue limit of 1h 1ms"));
     }

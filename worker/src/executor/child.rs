@@ -60,10 +60,10 @@ fn give_up(error: &ChildError) -> ! {
     fault::exit(1)
 }
 
-/// Why a child gives up.
+/// Why an executor process exits.
 #[derive(Debug, thiserror::Error)]
 enum ChildError {
-    #[error("this role is played only for `gpufleet-worker run`: standard input is not a socket")]
+    #[error("only `gpufleet-worker run` may start this subcommand: standard input is not a socket")]
     NoSocket(#[source] io::Error),
     #[error("could not {0}")]
     Frame(#[from] FrameError),
@@ -155,7 +155,7 @@ impl From<PrivilegeError> for Refusal {
     fn from(error: PrivilegeError) -> Self {
         let way_out = match &error {
             PrivilegeError::NoUser(_) | PrivilegeError::NotRoot(_) | PrivilegeError::Become { .. } => {
-                "; run the worker as a user without privileges, or choose with --executor-user whom its executors become (root stays root)"
+                "; run the worker as an unprivileged user, or set --executor-user"
             }
             PrivilegeError::Call { .. } | PrivilegeError::Orphaned => "",
         };
@@ -164,7 +164,7 @@ impl From<PrivilegeError> for Refusal {
 }
 
 fn say(socket: &Mutex<UnixStream>, message: &FromExecutor) -> Result<(), FrameError> {
-    frame::write(&socket.lock().expect("nobody panics while holding the socket"), message)
+    frame::write(&socket.lock().expect("no thread panics while holding the socket"), message)
 }
 
 /// Starts threads that run jobs until the supervisor says stop.
@@ -212,7 +212,7 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
                     let seen = if is_idle { Seen::Idle } else { Seen::BesideJobs };
                     fault::die(&outgoing, &common.library, error, seen);
                 }
-                Err(error) => eprintln!("could not look after the device's memory: {error}"),
+                Err(error) => eprintln!("could not measure the device memory: {error}"),
             }
         }
     };
@@ -228,7 +228,7 @@ fn run_lane(
 ) -> Result<(), ChildError> {
     loop {
         // A statement of its own: the inbox is free again before the job runs.
-        let next = inbox.lock().expect("nobody panics while holding the inbox").next_job()?;
+        let next = inbox.lock().expect("no thread panics while holding the inbox").next_job()?;
         let Some(work) = next else { return Ok(()) };
         let printing = work.run.prints.then(|| common.printing.begin());
         let (outcome, timings) = match lane.run(common, &work) {
@@ -248,7 +248,7 @@ fn run_lane(
         }
         common.waits.ends(job);
         if say(outgoing, &FromExecutor::Finished { job, outcome, timings }).is_err() {
-            // The supervisor is gone, and nobody wants what this process could still do.
+            // The supervisor is gone, so the work of this process has no use.
             fault::exit(1);
         }
     }

@@ -25,19 +25,19 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), &'static str> {
         return Err("it does not begin with a 64-bit ELF header");
     }
     if u16_at(bytes, 18) != Some(MACHINE_CUDA) {
-        return Err("it is an ELF file for another machine than a GPU");
+        return Err("it is an ELF file, but not for a GPU");
     }
-    let sections = table(bytes, 40, 58, 60, SECTION_HEADER_BYTES).ok_or("its section table lies outside")?;
+    let sections = table(bytes, 40, 58, 60, SECTION_HEADER_BYTES).ok_or("its section table lies outside the file")?;
     for at in sections {
         let kind = u32_at(bytes, at + 4).ok_or("a section header is cut off")?;
-        let outside = "a section lies outside";
+        let outside = "a section lies outside the file";
         if kind != SHT_NOBITS {
             within(bytes, u64_at(bytes, at + 24), u64_at(bytes, at + 32)).ok_or(outside)?;
         }
     }
-    let segments = table(bytes, 32, 54, 56, PROGRAM_HEADER_BYTES).ok_or("its segment table lies outside")?;
+    let segments = table(bytes, 32, 54, 56, PROGRAM_HEADER_BYTES).ok_or("its segment table lies outside the file")?;
     for at in segments {
-        within(bytes, u64_at(bytes, at + 8), u64_at(bytes, at + 32)).ok_or("a segment lies outside")?;
+        within(bytes, u64_at(bytes, at + 8), u64_at(bytes, at + 32)).ok_or("a segment lies outside the file")?;
     }
     Ok(())
 }

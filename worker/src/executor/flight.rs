@@ -133,7 +133,7 @@ fn too_large(error: &FrameError) -> Stop {
 
 impl Shared {
     pub(super) fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the state")
+        self.state.lock().expect("no thread panics while holding the state")
     }
 
     pub(super) fn say(&self, message: &ToExecutor) {
@@ -195,7 +195,10 @@ impl Shared {
             return Err(Stop::Lost(loss.clone(), false));
         }
         if state.stopping {
-            return Err(Stop::Lost(Loss { cause: LostCause::Stopped, reason: "the executor stops".to_owned() }, false));
+            return Err(Stop::Lost(
+                Loss { cause: LostCause::Stopped, reason: "the executor is stopping".to_owned() },
+                false,
+            ));
         }
         let claim = state.programs.claim(pending.program, code);
         run.program = claim.id;

@@ -368,7 +368,7 @@ pub(crate) fn code<'a>(program: &'a Program<'_>, compiled: Option<&'a Compiled>)
         Program::Cubin(Inline::Numbers(_)) => Err(Failure::new(
             Verdict::User,
             FailureCode::InvalidTask,
-            "program.cubin: a list of numbers is not accepted here; give base64 or MessagePack bin",
+            "program.cubin: a list of numbers is not accepted; use base64 in JSON, or bin in MessagePack",
         )),
     }
 }

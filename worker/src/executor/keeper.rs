@@ -70,7 +70,7 @@ impl Keeper {
     /// Ends the child at once, if it is still there.
     pub(crate) fn kill(&self) {
         self.killed.send_if_modified(|killed| killed.replace(killed.unwrap_or_else(Instant::now)).is_none());
-        let alive = self.alive.lock().expect("nobody panics while holding it");
+        let alive = self.alive.lock().expect("no thread panics while holding it");
         if *alive {
             // SAFETY: kill has no memory effects, and the child is not yet reaped, so the id is still its own.
             unsafe { libc::kill(self.pid as libc::pid_t, libc::SIGKILL) };
@@ -88,7 +88,7 @@ impl Keeper {
         match ended {
             Ok(exit) => exit.clone().expect("that is what was waited for"),
             // The keeper thread ends only after it has sent.
-            Err(_) => unreachable!("the keeper thread died without a word"),
+            Err(_) => unreachable!("the keeper thread sends the exit before it ends"),
         }
     }
 
@@ -151,7 +151,7 @@ impl Exit {
         match self.tail.lines().rev().find(|line| !line.trim().is_empty()) {
             // A kernel's `assert` is heard here too, and a log or a terminal that shows this must not obey it.
             Some(line) => {
-                format!("{status}; its last words: {}", line.trim().replace(char::is_control, "\u{fffd}"))
+                format!("{status}; last line on stderr: {}", line.trim().replace(char::is_control, "\u{fffd}"))
             }
             None => status,
         }
@@ -161,7 +161,7 @@ impl Exit {
     pub(crate) fn how(&self) -> String {
         match &self.status {
             Some(status) => status.to_string(),
-            None => format!("it did not end within {} s of a kill", KILL_DEADLINE.as_secs()),
+            None => format!("it did not end within {} s after a kill", KILL_DEADLINE.as_secs()),
         }
     }
 }
@@ -206,7 +206,7 @@ fn watch_over(mut child: Child, output: io::PipeReader, alive: &Mutex<bool>) -> 
     let pid = child.id();
     let tail = read_output(output, pid);
     wait_without_reaping(pid);
-    let mut alive = alive.lock().expect("nobody panics while holding it");
+    let mut alive = alive.lock().expect("no thread panics while holding it");
     let status = child.wait().expect("the child is ours and not yet reaped");
     *alive = false;
     Exit { status: Some(status), tail }
@@ -296,6 +296,6 @@ mod tests {
     #[test]
     fn last_words_give_no_orders_to_a_terminal() {
         let exit = Exit { status: Some(ExitStatus::default()), tail: "first\n\x1b[2J gone\n\n".to_owned() };
-        assert!(exit.describe().ends_with("its last words: \u{fffd}[2J gone"), "{}", exit.describe());
+        assert!(exit.describe().ends_with("last line on stderr: \u{fffd}[2J gone"), "{}", exit.describe());
     }
 }

@@ -80,7 +80,7 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
             Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(shared, segment, claims::text(&reason)),
             Ok(Some(FromExecutor::Poisoned(said))) => *poison = Some(claims::poison(said)),
             Ok(Some(FromExecutor::Ready(..) | FromExecutor::Refused(_))) => {
-                return Some("it said twice that it is ready".to_owned());
+                return Some("it reported ready twice".to_owned());
             }
             Ok(None) => return None,
             // A child that is killed resets the socket where it had unread frames.
@@ -93,7 +93,7 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
 fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timings) {
     let mut state = shared.state();
     let Some(pending) = state.pending.remove(&job) else {
-        warn!(job, "executor finished a job that it does not have");
+        warn!(job, "executor reported the end of a job that it was not running");
         return;
     };
     state.clocks.end(job, Instant::now());
@@ -102,7 +102,7 @@ fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timi
     if pending.turn.is_some() {
         shared.printer.end();
     }
-    // Whoever cancelled the job does not want its outcome.
+    // A cancelled job needs no outcome.
     drop(pending.answer.send(Ended::Finished { outcome: outcome.map_err(claims::failure), timings }));
 }
 
@@ -118,7 +118,7 @@ fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit:
     let mut state = shared.state();
     let pending = std::mem::take(&mut state.pending);
     let poison = poison.map(|poison| {
-        // A name that nobody runs is no name: it must not make everybody innocent.
+        // Ignore a kernel name that no job in flight runs: it would make every job innocent.
         let is_run = |kernel: &String| pending.values().any(|pending| pending.entries.contains(kernel));
         let only = || only_kernel(pending.values().map(|pending| &*pending.entries));
         Poison { kernel: poison.kernel.filter(is_run).or_else(only), ..poison }
@@ -151,7 +151,7 @@ struct Death<'a> {
 }
 
 impl Death<'_> {
-    /// What the executor's end is to who starts the next, beyond what it is to the jobs: a device on which a process hangs is to be probed.
+    /// The loss as the keeper sees it: if the process hangs, the keeper must also probe the device.
     fn of_executor(&self, loss: &Loss) -> Loss {
         if !self.exit.is_stuck() || loss.cause == LostCause::Stopped {
             return loss.clone();
@@ -172,21 +172,27 @@ impl Death<'_> {
 
     fn reason(&self) -> String {
         match (&self.poison, &self.nonsense) {
-            (Some(poison), _) => format!("the device's context is lost: {}", describe(poison)),
+            (Some(poison), _) => format!("the CUDA context was lost: {}", describe(poison)),
             (None, _) if let Some((_, cut)) = self.killed_for => match cut {
-                Cut::TimeLimit => "the executor was killed at a job's time limit".to_owned(),
-                Cut::Cancelled => "the executor was killed to cancel a job".to_owned(),
+                Cut::TimeLimit => "the supervisor killed the executor at the time limit of a job".to_owned(),
+                Cut::Cancelled => "the supervisor killed the executor to cancel a job".to_owned(),
             },
-            (None, Some(nonsense)) => format!("the executor spoke nonsense and was killed: {nonsense}"),
-            (None, None) if self.stopping => "the executor was stopped".to_owned(),
+            (None, Some(nonsense)) => {
+                format!("the supervisor killed the executor because of an invalid message: {nonsense}")
+            }
+            (None, None) if self.stopping => "the supervisor stopped the executor".to_owned(),
             (None, None) => format!("the executor died: {}", self.exit.describe()),
         }
     }
 
-    /// The jobs for whose sake the others are lost, with what they are told; nothing, if they were cancelled.
+    /// The jobs that caused the loss, each with its failure; `None` for a cancelled job.
     fn answers(&self, pending: &HashMap<u64, Pending>) -> HashMap<u64, Option<Failure>> {
         let time_limit = || {
-            Failure::new(Verdict::Timeout, FailureCode::TimeLimit, "the time limit has passed; the executor was killed")
+            Failure::new(
+                Verdict::Timeout,
+                FailureCode::TimeLimit,
+                "the job exceeded its time limit; the supervisor killed its executor",
+            )
         };
         match &self.poison {
             Some(poison) if !poison.device => {
@@ -202,11 +208,11 @@ impl Death<'_> {
         }
     }
 
-    /// What a job is told that is not known to be to blame. Once somebody is, the others are innocent; and so is who does not run
-    /// the kernel that is.
-    fn loss_of(&self, pending: &Pending, loss: &Loss, somebody_is_to_blame: bool) -> Loss {
+    /// The loss reported to jobs that are not the known cause. If the cause is known, or names a kernel that the job does not run, the
+    /// job is innocent.
+    fn loss_of(&self, pending: &Pending, loss: &Loss, cause_is_known: bool) -> Loss {
         let named = self.poison.as_ref().and_then(|poison| poison.kernel.as_ref());
-        let innocent = somebody_is_to_blame || named.is_some_and(|kernel| !pending.entries.contains(kernel));
+        let innocent = cause_is_known || named.is_some_and(|kernel| !pending.entries.contains(kernel));
         match loss.cause {
             LostCause::Suspect if innocent => Loss { cause: LostCause::Neighbour, reason: loss.reason.clone() },
             _ => loss.clone(),
@@ -214,7 +220,7 @@ impl Death<'_> {
     }
 }
 
-/// The kernel of a job that was alone and has only one: nobody needs to name it.
+/// The kernel of a single job with a single kernel: the driver need not name it.
 fn only_kernel<'a>(mut jobs: impl Iterator<Item = &'a [String]>) -> Option<String> {
     let (Some(entries), None) = (jobs.next(), jobs.next()) else { return None };
     let first = entries.first()?;

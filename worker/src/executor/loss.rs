@@ -25,7 +25,7 @@ pub enum RunError {
 /// Why an executor took jobs with it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostCause {
-    /// The child died, and nobody knows why.
+    /// The child died for an unknown reason.
     Died,
     /// One of the jobs in flight brought the context down, perhaps this one: run it again alone.
     Suspect,
@@ -49,14 +49,14 @@ pub struct Loss {
 pub enum StartError {
     #[error("start an executor: {hint}")]
     NoDriver { hint: String },
-    #[error("start an executor: there is no device {device}, the driver has {devices}")]
+    #[error("start an executor: device {device} does not exist; the driver reports {devices}")]
     NoDevice { device: u32, devices: u32 },
     /// A driver that does not honour `CUDA_VISIBLE_DEVICES`, or a slice that was made anew.
-    #[error("start an executor: the driver opened {found} where {wanted} was named")]
+    #[error("start an executor: the driver opened device {found} instead of {wanted}")]
     WrongDevice { wanted: String, found: String },
-    #[error("start an executor: {call} answered {name} ({code})")]
+    #[error("start an executor: {call} failed with {name} ({code})")]
     DriverError { call: String, code: u32, name: String },
-    #[error("give up the executor's privileges: {problem}")]
+    #[error("drop the executor's privileges: {problem}")]
     Privileges { problem: String },
     #[error("start an executor: the process died: {status}{}", tail_of(.stderr_tail))]
     Died { status: String, stderr_tail: String },

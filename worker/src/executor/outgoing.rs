@@ -128,7 +128,7 @@ impl Line {
     }
 
     fn waiting(&self) -> MutexGuard<'_, VecDeque<Unsent>> {
-        self.waiting.lock().expect("nobody panics while sending")
+        self.waiting.lock().expect("no thread panics while sending")
     }
 }
 

@@ -111,7 +111,7 @@ impl Printer {
     }
 
     fn current(&self) -> MutexGuard<'_, Option<Printout>> {
-        self.current.lock().expect("nobody panics while reading")
+        self.current.lock().expect("no thread panics while reading")
     }
 }
 
@@ -123,7 +123,7 @@ impl Printout {
     }
 
     fn captured(&self) -> MutexGuard<'_, Captured> {
-        self.0.lock().expect("nobody panics while holding it")
+        self.0.lock().expect("no thread panics while holding it")
     }
 }
 

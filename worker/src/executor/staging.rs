@@ -61,7 +61,7 @@ impl Layout {
                 index
                     .get(name.as_str())
                     .copied()
-                    .ok_or_else(|| invalid(format!("outputs: no buffer is named {name:?}")))
+                    .ok_or_else(|| invalid(format!("outputs: the task has no buffer named {name:?}")))
             })
             .collect::<Result<_, _>>()?;
         let mut staged: Vec<bool> =
@@ -76,7 +76,7 @@ impl Layout {
             offsets.push(staged.then_some(bytes));
             if staged {
                 let end = bytes.checked_add(size).and_then(|end| end.checked_next_multiple_of(ALIGNMENT));
-                bytes = end.ok_or_else(|| invalid("buffers: their sizes overflow".to_owned()))?;
+                bytes = end.ok_or_else(|| invalid("buffers: the total size overflows".to_owned()))?;
             }
         }
         Ok(Self { bytes, offsets, outputs })
@@ -166,12 +166,12 @@ fn invalid(message: String) -> Failure {
 }
 
 fn size(buffer: &Buffer<'_>) -> Result<u64, Failure> {
-    buffer.bytes().ok_or_else(|| invalid(format!("buffers.{}.shape: its size overflows", buffer.name)))
+    buffer.bytes().ok_or_else(|| invalid(format!("buffers.{}.shape: the size overflows", buffer.name)))
 }
 
 fn check_outputs(task: &Task<'_>, outputs: &[usize]) -> Result<(), Failure> {
     let total = outputs.iter().try_fold(0_u64, |sum, output| sum.checked_add(task.buffers[*output].bytes()?));
-    let (max, who) = match task.large_outputs {
+    let (max, carrier) = match task.large_outputs {
         LargeOutputs::Inline => (MESSAGE_BYTES_MAX as u64, "a reply carries"),
         LargeOutputs::Blob => (BLOBS_BYTES_MAX, "a job may return"),
     };
@@ -182,8 +182,8 @@ fn check_outputs(task: &Task<'_>, outputs: &[usize]) -> Result<(), Failure> {
         Verdict::User,
         FailureCode::OutputTooLarge,
         format!(
-            "the outputs are {} together, {who} at most {}; return less, or split the job",
-            total.map_or_else(|| "beyond measure".to_owned(), |total| Size(total).to_string()),
+            "the outputs take {} in total, but {carrier} at most {}; return less, or split the job",
+            total.map_or_else(|| "more than 16 EiB".to_owned(), |total| Size(total).to_string()),
             Size(max),
         ),
     ))
@@ -197,7 +197,7 @@ pub(crate) fn check_memory(task: &Task<'_>) -> Result<(), Failure> {
         wanted => Err(Failure::new(
             Verdict::OutOfMemory,
             FailureCode::OutOfMemory,
-            format!("the buffers need {} bytes, limits.memory_bytes_max allows {limit}", wanted.unwrap_or(u64::MAX)),
+            format!("the buffers need {} bytes, but limits.memory_bytes_max is {limit}", wanted.unwrap_or(u64::MAX)),
         )),
     }
 }
@@ -224,7 +224,10 @@ fn element(number: Number, dtype: Dtype, name: &str) -> Result<Vec<u8>, Failure>
 fn copy(inline: &Inline<'_>, buffer: &Buffer<'_>, slot: &mut Slot, offset: usize) -> Result<(), Failure> {
     let (given, wanted) = (inline.resolved_len(buffer.dtype), size(buffer)? as usize);
     if given != wanted {
-        return Err(invalid(format!("buffers.{}.data: {given} bytes given, {wanted} needed", buffer.name)));
+        return Err(invalid(format!(
+            "buffers.{}.data: holds {given} bytes, but the shape needs {wanted}",
+            buffer.name
+        )));
     }
     let place = slot.bytes_mut(offset..offset + wanted);
     inline.copy_to(buffer.dtype, place).map_err(|problem| invalid(format!("buffers.{}.data: {problem}", buffer.name)))
@@ -248,7 +251,7 @@ fn launch_plan(launch: &Launch, symbol: &str, buffers: &Buffers<'_>) -> Result<L
 fn arg_plan(arg: &Arg, entry: &str, buffers: &Buffers<'_>) -> Result<ArgPlan, Failure> {
     let address = |name: &str, offset: u64| {
         let (buffer, dtype) =
-            buffers.get(name).ok_or_else(|| invalid(format!("{entry}: no buffer is named {name:?}")))?;
+            buffers.get(name).ok_or_else(|| invalid(format!("{entry}: the task has no buffer named {name:?}")))?;
         let offset = offset.checked_mul(dtype.size() as u64);
         let offset = offset.ok_or_else(|| invalid(format!("{entry}: the offset into {name:?} overflows")))?;
         Ok(ArgPlan::Buffer { buffer: *buffer, offset })

@@ -27,8 +27,8 @@ impl fmt::Display for Need<'_> {
         let mut parts = Vec::new();
         parts.extend(compute_capability_min.map(|[major, minor]| format!("compute capability {major}.{minor}")));
         parts.extend(memory_bytes_min.map(|bytes| format!("{bytes} bytes of memory")));
-        parts.extend(device.as_ref().map(|name| format!("a device named like {name:?}")));
-        parts.extend(self.blob_store.then(|| "a blob store (--blobs or GPUFLEET_BLOBS names its folder)".to_owned()));
+        parts.extend(device.as_ref().map(|name| format!("a device with {name:?} in its name")));
+        parts.extend(self.blob_store.then(|| "a blob store (--blobs or GPUFLEET_BLOBS)".to_owned()));
         if parts.is_empty() { f.write_str("a device in service") } else { f.write_str(&parts.join(" and ")) }
     }
 }

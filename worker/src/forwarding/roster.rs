@@ -78,7 +78,7 @@ impl Roster {
     }
 }
 
-/// The classes that have workers, with the number of those, for a failure's text.
+/// The classes that have workers, with their number of workers, for a failure message.
 pub fn describe(classes: &[(DeviceClass, u32)]) -> String {
     let live = classes.iter().filter(|(_, workers)| *workers > 0);
     let mut told = Vec::new();
@@ -89,7 +89,7 @@ pub fn describe(classes: &[(DeviceClass, u32)]) -> String {
         if bytes <= TEXT_MAX { told.push(text) } else { untold += 1 }
     }
     if untold > 0 {
-        told.push(format!("{untold} more kinds of devices"));
+        told.push(format!("{untold} more device classes"));
     }
     if told.is_empty() { "no device in service".to_owned() } else { told.join("; ") }
 }
@@ -160,6 +160,6 @@ mod tests {
         assert_eq!(text, "2 × GPU (compute capability 8.0, 1 bytes); 1 × GPU (compute capability 8.0, 3 bytes)");
         let many: Vec<_> = (0..100).map(|memory_bytes| (class(memory_bytes), 1)).collect();
         let text = describe(&many);
-        assert!(text.len() < TEXT_MAX + 200 && text.ends_with("more kinds of devices"), "{text}");
+        assert!(text.len() < TEXT_MAX + 200 && text.ends_with("more device classes"), "{text}");
     }
 }

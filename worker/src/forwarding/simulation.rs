@@ -193,7 +193,7 @@ impl World {
             }
             None => self
                 .failed
-                .push((self.now_ms, format!("no worker of the pool has {need}; they have: {}", describe(&known)))),
+                .push((self.now_ms, format!("no worker of the pool has {need}; available: {}", describe(&known)))),
         }
         false
     }

@@ -45,7 +45,7 @@ pub fn main(args: &Args) -> ExitCode {
     ignore_signals();
     let locked = privileges::close_inherited().and_then(|()| privileges::refuse_new());
     let Ok(socket) = own_executable::supervisor_socket() else {
-        eprintln!("this role is played only for `gpufleet-worker run`: standard input is not a socket");
+        eprintln!("only `gpufleet-worker run` may start this subcommand: standard input is not a socket");
         return ExitCode::FAILURE;
     };
     let answer = match locked.map_err(Refusal::from).and_then(|()| list_devices(&args.cuda, args.user.as_deref())) {
@@ -64,7 +64,7 @@ fn known_to_nvml(library: Option<&str>) -> Vec<String> {
     match Nvml::open(library) {
         Ok(nvml) => nvml.devices().into_iter().map(|device| device.uuid).collect(),
         Err(error) => {
-            eprintln!("slices of GPUs (MIG) are not looked for: could not {error}");
+            eprintln!("MIG slices not listed: could not {error}");
             Vec::new()
         }
     }

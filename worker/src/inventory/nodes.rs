@@ -85,13 +85,13 @@ impl Nodes {
     async fn run(&self, arguments: &[OsString]) -> bool {
         match timeout(DEADLINE, call(&self.helper, arguments)).await {
             Ok(Ok(status)) if status.success() => {
-                info!("nvidia's device nodes were missing and are made");
+                info!("created the missing NVIDIA device nodes");
                 return true;
             }
-            Ok(Ok(status)) => warn!(%status, "nvidia's device nodes are missing, their helper failed"),
-            Ok(Err(error)) => warn!(%error, "nvidia's device nodes are missing, their helper does not run"),
+            Ok(Ok(status)) => warn!(%status, "NVIDIA device nodes are missing, nvidia-modprobe failed"),
+            Ok(Err(error)) => warn!(%error, "NVIDIA device nodes are missing, nvidia-modprobe did not start"),
             Err(_) => {
-                warn!(seconds = DEADLINE.as_secs(), "nvidia's device nodes are missing, their helper does not end")
+                warn!(seconds = DEADLINE.as_secs(), "NVIDIA device nodes are missing, nvidia-modprobe timed out")
             }
         }
         false

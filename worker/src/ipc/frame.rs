@@ -36,9 +36,9 @@ pub enum FrameError {
     Encode(#[from] rmp_serde::encode::Error),
     #[error("decode a frame")]
     Decode(#[from] rmp_serde::decode::Error),
-    #[error("accept a frame of {0} bytes, at most {FRAME_BYTES_MAX} are allowed")]
+    #[error("accept a frame of {0} bytes; the maximum is {FRAME_BYTES_MAX}")]
     TooLarge(usize),
-    #[error("accept a frame that comes with no descriptor where one is announced, or with an unannounced one")]
+    #[error("accept a frame: its file descriptor is missing or unexpected")]
     Descriptor,
 }
 

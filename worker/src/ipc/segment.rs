@@ -45,7 +45,7 @@ impl Segment {
             return Err(io::Error::last_os_error());
         }
         if seals & SEALS != SEALS || file.metadata()?.len() != bytes {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory file is not as it was announced"));
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory file does not match its announcement"));
         }
         Self::map(file)
     }

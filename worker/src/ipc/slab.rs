@@ -73,9 +73,9 @@ pub struct Lending(Option<Arc<Mutex<Option<Share>>>>);
 /// No staging memory for a job.
 #[derive(Debug, thiserror::Error)]
 pub enum SlabError {
-    #[error("stage {bytes} bytes, a job may have at most {SLOT_BYTES_MAX}")]
+    #[error("stage {bytes} bytes; the maximum for a job is {SLOT_BYTES_MAX}")]
     TooLarge { bytes: u64 },
-    #[error("make a segment of shared memory")]
+    #[error("create a segment of shared memory")]
     Segment(#[from] io::Error),
 }
 
@@ -133,7 +133,7 @@ fn class(bytes: u64) -> Option<u64> {
 
 impl Shared {
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the slab")
+        self.state.lock().expect("no thread panics while holding the slab")
     }
 
     fn free_slot(&self, class: u64) -> io::Result<Free> {
@@ -229,7 +229,7 @@ impl Lending {
 impl Drop for Lending {
     fn drop(&mut self) {
         if let Some(share) = &self.0 {
-            share.lock().expect("nobody panics while holding it").take();
+            share.lock().expect("no thread panics while holding it").take();
         }
     }
 }
@@ -325,7 +325,7 @@ mod tests {
         assert_eq!(segments.load(Ordering::Relaxed), 0);
         let _small = small.await.unwrap();
         let beyond = slab.take(SLOT_BYTES_MAX + 1).await.unwrap_err();
-        assert_eq!(beyond.to_string(), "stage 2181038081 bytes, a job may have at most 2181038080");
+        assert_eq!(beyond.to_string(), "stage 2181038081 bytes; the maximum for a job is 2181038080");
     }
 
     #[tokio::test]

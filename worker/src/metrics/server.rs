@@ -50,7 +50,7 @@ pub(crate) async fn serve(listener: TcpListener, metrics: impl Fn() -> String + 
                 });
             }
             Err(error) => {
-                warn!(%error, "connection for metrics not accepted");
+                warn!(%error, "metrics connection not accepted");
                 sleep(ACCEPT_PAUSE).await;
             }
         }
@@ -65,15 +65,15 @@ async fn attend(stream: TcpStream, metrics: impl Fn() -> String) {
         .serve_connection(TokioIo::new(stream), service);
     match timeout(CONNECTION_DEADLINE, connection).await {
         Ok(Ok(())) => {}
-        Ok(Err(error)) => debug!(%error, "connection for metrics ended"),
-        Err(_) => debug!("connection for metrics was too slow"),
+        Ok(Err(error)) => debug!(%error, "metrics connection ended"),
+        Err(_) => debug!("metrics connection timed out"),
     }
 }
 
 fn answer<B>(request: &Request<B>, metrics: impl Fn() -> String) -> Response<String> {
     let (status, content_type, body) = match (request.uri().path(), request.method()) {
         (PATH, &Method::GET | &Method::HEAD) => (StatusCode::OK, OPEN_METRICS, metrics()),
-        (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "metrics are only read\n".to_owned()),
+        (PATH, _) => (StatusCode::METHOD_NOT_ALLOWED, PLAIN, "use GET or HEAD\n".to_owned()),
         _ => (StatusCode::NOT_FOUND, PLAIN, format!("metrics are at {PATH}\n")),
     };
     let response = Response::builder().status(status).header(CONTENT_TYPE, content_type).header(ALLOW, "GET, HEAD");

@@ -1,4 +1,4 @@
-//! The child that reads at intervals how the devices fare, and says so on its socket until nobody listens.
+//! The child that reads the devices' metrics at intervals and writes them to its socket until the worker closes it.
 
 use std::{process::ExitCode, thread, time::Duration};
 

@@ -1,6 +1,6 @@
 //! How many messages a worker asks the broker for ahead of time, queue by queue.
 //!
-//! What lies here nobody else can run, and what does not lie here makes a place wait for the broker. So each queue sends what runs,
+//! Prefetched jobs are unavailable to other workers; too few leave slots idle. So each queue sends what runs,
 //! what open places could take, and some tens of milliseconds of work more: hundreds of tiny jobs, one or two long ones. Lengths
 //! are measured: the time for which a queue's jobs hold their places. A queue that is not known yet is taken for long and large.
 //!

@@ -18,8 +18,8 @@ pub(super) async fn check(
     mut emulator: Option<&mut Runner>,
     tally: &mut Tally,
 ) -> Result<(), Unfit> {
-    let last = if emulator.is_some() { "  to the emulator" } else { "" };
-    println!("\n{:<18} {:>6} {:>12}  {:<20}{last}", "kernel", "", "on device", "to the CPU");
+    let last = if emulator.is_some() { "  emulator difference" } else { "" };
+    println!("\n{:<18} {:>6} {:>12}  {:<20}{last}", "kernel", "", "time", "CPU difference");
     for kernel in catalog().iter() {
         for sample in samples(&kernel.name) {
             let task = resolve(sample.task.clone()).expect("the catalog's own samples are complete");
@@ -88,7 +88,7 @@ fn larger(a: Difference, b: Difference) -> Difference {
 fn describe(difference: Difference) -> String {
     match difference.max_ulp {
         0 => "equal".to_owned(),
-        u64::MAX => "different".to_owned(),
+        u64::MAX => "too large".to_owned(),
         ulp => format!("{ulp} ulp, {:.2e}", difference.max_abs),
     }
 }

@@ -1,25 +1,25 @@
-//! Kernels that misbehave, and whether the device is of use again right after.
+//! Kernels that misbehave, and whether the device works again right after.
 
 use std::time::{Duration, Instant};
 
 use gpufleet_schema::FailureCode;
 
 use super::{
-    Tally, Unfit, micros,
+    Tally, Unfit,
     runner::{Outcome, Runner},
-    tasks,
+    short, tasks,
 };
 
 /// Long enough for every start of a kernel, short enough to wait for.
 const SHORT_LIMIT: Duration = Duration::from_secs(2);
 
 pub(super) async fn check(runner: &mut Runner, tally: &mut Tally) -> Result<(), Unfit> {
-    println!("\nfaults");
+    println!("\nFaults");
     let outcome = runner.run(&tasks::writes_nowhere()).await;
-    report("a kernel that writes where nothing is", FailureCode::KernelFault, outcome, tally);
+    report("illegal memory access", FailureCode::KernelFault, outcome, tally);
     recover(runner, tally).await?;
     let outcome = runner.run_within(&tasks::never_ends(), SHORT_LIMIT).await;
-    report("a kernel that never ends", FailureCode::TimeLimit, outcome, tally);
+    report("endless kernel", FailureCode::TimeLimit, outcome, tally);
     recover(runner, tally).await
 }
 
@@ -27,16 +27,16 @@ fn report(what: &str, wanted: FailureCode, outcome: Outcome, tally: &mut Tally) 
     let (passed, told) = match outcome {
         Outcome::Failed(failure) => (failure.code == wanted, format!("{}: {}", failure.code.name(), failure.message)),
         Outcome::Lost(reason) => (false, reason),
-        Outcome::Done { .. } => (false, "it succeeded".to_owned()),
+        Outcome::Done { .. } => (false, "the job succeeded, but should have failed".to_owned()),
     };
     println!("  {:>6}  {what}: {told}", tally.count(passed));
 }
 
-/// The executor is gone with its context; the next one has to work, and how soon is what neighbours wait for.
+/// Replaces the lost executor, and measures how long other jobs on the device would wait.
 async fn recover(runner: &mut Runner, tally: &mut Tally) -> Result<(), Unfit> {
     let started = Instant::now();
     runner.replace().await?;
     let works = matches!(runner.run(&tasks::nothing(1)).await, Outcome::Done { .. });
-    println!("  {:>6}  the next executor has run a job after {}", tally.count(works), micros(started.elapsed()));
+    println!("  {:>6}  a new executor ran a job after {}", tally.count(works), short(started.elapsed()));
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use gpufleet_schema::{Task, Timings};
 
 use super::{
-    Unfit, micros,
+    Unfit,
     runner::{Outcome, Runner},
-    tasks,
+    short, tasks,
 };
 
 /// As much as a message carries, less its frame.
@@ -18,31 +18,28 @@ const LAUNCHES: u32 = 1000;
 const TINY_JOBS: usize = 2000;
 
 pub(super) async fn print(runner: &mut Runner) -> Result<(), Unfit> {
-    println!("\ncosts");
+    println!("\nCosts");
     let copies = timings(runner, &tasks::copies(COPY_BYTES), COPIES).await?;
     let bandwidth = |us: fn(&Timings) -> u64| {
         let best = copies.iter().map(us).min().unwrap_or_default().max(1);
         format!("{:.2} GB/s", COPY_BYTES as f64 / best as f64 / 1e3)
     };
     println!(
-        "  copy in {}, copy out {} (best of {COPIES}, {} MiB)",
+        "  copies: to the device {}, from the device {} (best of {COPIES}, {} MiB)",
         bandwidth(|t| t.copy_in_us),
         bandwidth(|t| t.copy_out_us),
         COPY_BYTES >> 20
     );
     let launches = timings(runner, &tasks::nothing(LAUNCHES), 5).await?;
     let best = launches.iter().map(Timings::kernel_us).min().unwrap_or_default();
-    println!(
-        "  launch {:.2} µs (best of 5 times {LAUNCHES} empty kernels in a row)",
-        best as f64 / f64::from(LAUNCHES)
-    );
+    println!("  launch: {:.2} µs (best of 5 runs of {LAUNCHES} empty kernels)", best as f64 / f64::from(LAUNCHES));
     let mut times = whole_jobs(runner, &tasks::nothing(1), TINY_JOBS).await?;
     times.sort_unstable();
     let at = |part: f64| times.get((times.len() as f64 * part) as usize).copied().unwrap_or_default();
     println!(
-        "  a warm job of one empty kernel, supervisor to executor and back: p50 {}, p99 {} ({TINY_JOBS} jobs)",
-        micros(at(0.5)),
-        micros(at(0.99))
+        "  job with one empty kernel, supervisor to executor and back: p50 {}, p99 {} ({TINY_JOBS} jobs)",
+        short(at(0.5)),
+        short(at(0.99))
     );
     Ok(())
 }
@@ -68,14 +65,14 @@ async fn whole_jobs(runner: &mut Runner, task: &Task<'_>, count: usize) -> Resul
     Ok(all)
 }
 
-/// A measure of what failed would be a lie, so it is left out and told.
+/// Prints a failed run, and leaves it out of the measurement.
 async fn outcome(runner: &mut Runner, task: &Task<'_>) -> Result<Outcome, Unfit> {
     let outcome = runner.run(task).await;
     match &outcome {
         Outcome::Done { .. } => {}
-        Outcome::Failed(failure) => println!("  failed: {}", failure.message),
+        Outcome::Failed(failure) => println!("  run failed: {}", failure.message),
         Outcome::Lost(reason) => {
-            println!("  lost: {reason}");
+            println!("  executor lost: {reason}");
             runner.replace().await?;
         }
     }

@@ -6,7 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::micros;
+use super::short;
 use crate::{
     compiler::{CompileError, CompileRequest, Compiler, Found, Origin, Store},
     executor::DeviceInfo,
@@ -19,12 +19,12 @@ const WARM: usize = 1000;
 /// Many times what this one program takes.
 const STORE_BYTES: u64 = 16 << 20;
 
-/// Prints it, or why there is nothing to print: a worker without NVRTC runs everything else.
+/// Prints the measurement, or the reason for its absence: without NVRTC a worker still runs all other jobs.
 pub(super) async fn print(device: &DeviceInfo) {
     let folder = env::temp_dir().join(format!("gpufleet-selftest-{}", std::process::id()));
     match measure(device, &folder).await {
         Ok(line) => println!("  {line}"),
-        Err(reason) => println!("  CUDA C not measured: {reason}"),
+        Err(reason) => println!("  CUDA C: not measured, failed to {reason}"),
     }
     // Nothing of it is there if it could not be made.
     drop(fs::remove_dir_all(folder));
@@ -44,10 +44,10 @@ async fn measure(device: &DeviceInfo, folder: &Path) -> Result<String, String> {
     }
     warm.sort_unstable();
     Ok(format!(
-        "CUDA C: compiled in {}, found on disk in {}, found in memory in {} (p50 of {WARM})",
-        micros(cold),
-        micros(on_disk),
-        micros(warm[WARM / 2])
+        "CUDA C: compiled in {}, from the disk cache in {}, from the memory cache in {} (p50 of {WARM})",
+        short(cold),
+        short(on_disk),
+        short(warm[WARM / 2])
     ))
 }
 
@@ -64,7 +64,7 @@ async fn timed(compiler: &Compiler, device: &DeviceInfo, wanted: Origin) -> Resu
     let took = started.elapsed();
     match found {
         Ok(found) if found.origin == wanted => Ok(took),
-        Ok(found) => Err(format!("it was found in the wrong place: {:?}, not {wanted:?}", found.origin)),
+        Ok(found) => Err(format!("find the program in {wanted:?}: it came from {:?}", found.origin)),
         Err(error) => Err(error.to_string()),
     }
 }

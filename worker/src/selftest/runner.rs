@@ -65,7 +65,7 @@ impl Runner {
                 Ok(outputs) => Outcome::Done { outputs, timings: finished.timings },
                 Err(failure) => Outcome::Failed(failure),
             },
-            Err(RunError::Cancelled) => unreachable!("nobody else has the token"),
+            Err(RunError::Cancelled) => unreachable!("only this runner has the token"),
             Err(RunError::Lost { reason, .. }) => Outcome::Lost(reason),
         }
     }

@@ -116,8 +116,8 @@ pub(super) fn reply_bytes(task: &Task<'_>, encoding: Encoding, has_store: bool) 
         return Ok(bytes);
     }
     let message = format!(
-        "the outputs take {} as {encoding}, a reply carries at most {} of them; ask for fewer outputs, split the job, or have those from {} on \
-         returned by claim check: with a blob store, and \"large_outputs\": \"blob\" in the task",
+        "the outputs take {} as {encoding}, but a reply carries at most {}; return fewer outputs, split the job, or return those from {} on \
+         by claim check (a blob store, and \"large_outputs\": \"blob\" in the task)",
         Size(encoded),
         Size(max),
         Size(BLOB_BYTES_MIN)

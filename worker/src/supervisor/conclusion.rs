@@ -135,15 +135,15 @@ fn tell(disposition: &Disposition, task: &Task<'_>, envelope: &Envelope) {
         }
         Disposition::Again { past: Past { losses, unavailable }, failure, after } => {
             let seconds = after.map_or(0, |rung| rung.seconds);
-            warn!(%job_id, attempt, losses, unavailable, seconds, reason = failure.message, "job is tried again");
+            warn!(%job_id, attempt, losses, unavailable, seconds, reason = failure.message, "job scheduled for a retry");
         }
         Disposition::Forward { history, to: Destination::Class(class) } => {
-            info!(%job_id, %class, forwards = history.forwards, "job does not fit here, forwarded");
+            info!(%job_id, %class, forwards = history.forwards, "requirements not met here, job forwarded");
         }
         Disposition::Forward { history, to: Destination::Later(rung) } => {
             let (waits, seconds) = (history.waits, rung.seconds);
-            info!(%job_id, waits, seconds, "job fits no worker that is there, it waits");
+            info!(%job_id, waits, seconds, "requirements not met by any worker, job delayed");
         }
-        Disposition::HandBack => debug!(%job_id, "job handed back"),
+        Disposition::HandBack => debug!(%job_id, "job requeued"),
     }
 }

@@ -109,9 +109,9 @@ impl Envelope {
         match self.properties.content_type.as_deref() {
             Some(text) => Encoding::of_content_type(text).ok_or_else(|| {
                 let text: String = text.chars().take(64).collect();
-                format!("content_type {text:?} is not application/msgpack or application/json")
+                format!("content_type {text:?} is not supported; use application/msgpack or application/json")
             }),
-            None => Err("the message has no content_type; set application/msgpack or application/json".to_owned()),
+            None => Err("the message has no content_type; use application/msgpack or application/json".to_owned()),
         }
     }
 

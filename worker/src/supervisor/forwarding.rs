@@ -41,7 +41,7 @@ impl Supervisor {
         let requires = task.needs();
         let need = Need { requires: &requires, blob_store: needs_store, memory_bytes_min: 0 };
         let fails = |fleet: &str| {
-            let message = format!("no worker of the pool has {need}; they have: {fleet}");
+            let message = format!("no worker of the pool has {need}; available: {fleet}");
             Failure::new(Verdict::User, FailureCode::RequirementsNotMet, message)
         };
         self.forward(need, envelope, fails).await
@@ -53,8 +53,8 @@ impl Supervisor {
         let need = Need { requires: &requires, blob_store: true, memory_bytes_min: 0 };
         let fails = |fleet: &str| {
             blobs::unavailable(format!(
-                "the task needs a blob store, and no worker of the pool has one (--blobs or GPUFLEET_BLOBS names its folder) beside a \
-                 device that the task can run on; they have: {fleet}"
+                "the task needs a blob store, but no worker of the pool has both a blob store (--blobs or GPUFLEET_BLOBS) and a device that \
+                 meets the requirements; available: {fleet}"
             ))
         };
         self.forward(need, envelope, fails).await
@@ -78,8 +78,8 @@ impl Supervisor {
         let need = Need { requires: &requires, blob_store: needs_store, memory_bytes_min };
         let fails = |fleet: &str| {
             let message = format!(
-                "the job needs {bytes} bytes on the device, {buffers} of them for its buffers; the largest device here that it may \
-                 run on has {device_bytes_max} for jobs, and no worker of the pool has a larger one; they have: {fleet}"
+                "the job needs {bytes} bytes of device memory ({buffers} of them for its buffers); the largest suitable device of this \
+                 worker has {device_bytes_max} for jobs, and no worker of the pool has a larger one; available: {fleet}"
             );
             Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)
         };

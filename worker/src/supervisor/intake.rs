@@ -82,7 +82,7 @@ pub(super) async fn take(
         match incoming {
             Some(Incoming::Delivery(delivery)) => handle(delivery),
             Some(Incoming::Interrupted { reason }) => {
-                warn!(pool = %lane.pool, priority = %lane.priority, reason, "intake interrupted")
+                warn!(pool = %lane.pool, priority = %lane.priority, reason, "consumer interrupted")
             }
             None => return,
         }
@@ -101,7 +101,7 @@ impl Supervisor {
     fn give_back_hoard(&self, lane: &Lane, prefetch: u16) {
         let messages = self.load.messages(lane);
         if is_hoard(messages, prefetch) {
-            info!(pool = %lane.pool, priority = %lane.priority, messages, prefetch, "giving back what waits");
+            info!(pool = %lane.pool, priority = %lane.priority, messages, prefetch, "requeueing prefetched messages");
             self.admission.tell(Event::Shed(lane.id, lane.priority));
         }
     }

@@ -220,7 +220,7 @@ impl Supervisor {
             None
         });
         if untold.is_some() {
-            debug!(job_id = %task.job_id, "too many events wait for the broker, the start is recorded with the end");
+            debug!(job_id = %task.job_id, "too many unconfirmed events, recording the start with the end");
         }
         untold
     }
@@ -237,7 +237,7 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: R
     let result = match executor {
         Some(executor) => executor.run(job).await,
         None => {
-            let reason = "the executor ended before the job reached it".to_owned();
+            let reason = "the executor ended before the job started".to_owned();
             Err(RunError::Lost { cause: LostCause::Neighbour, reason, was_running: false })
         }
     };

@@ -193,7 +193,7 @@ impl Supervisor {
                 // Running out of time is what the tick is for.
                 let _changed_or_tick = timeout(TICK, self.load.changed.notified()).await;
                 for (queue, prefetch) in self.decide_prefetch() {
-                    debug!(queue, prefetch, "prefetch");
+                    debug!(queue, prefetch, "prefetch changed");
                     intakes[queue].send_replace(prefetch);
                 }
                 sleep(PACE).await;

@@ -80,15 +80,13 @@ pub enum WorkerError {
     ReadyFile { path: String, source: std::io::Error },
     #[error("failed to listen for signals: {0}")]
     Signals(#[source] std::io::Error),
-    #[error("failed to read the orders that were given before: {0}")]
+    #[error("failed to read earlier orders from the control stream: {0}")]
     Orders(#[source] PublishError),
     #[error("failed to {0}")]
     Cache(#[from] StoreError),
-    #[error("failed to {0}; --blobs names the folder")]
+    #[error("failed to {0}; check the folder given with --blobs")]
     Blobs(#[from] BlobError),
-    #[error(
-        "failed to serve metrics on {address}: {source}; --metrics takes another address or port, without it none are served"
-    )]
+    #[error("failed to serve metrics on {address}: {source}; choose another address or port with --metrics")]
     Metrics { address: SocketAddr, source: std::io::Error },
     #[error("no device is left in service: {0}")]
     DevicesLost(String),
@@ -315,13 +313,13 @@ impl Supervisor {
         let mut left = pin!(left);
         tokio::select! {
             () = &mut left => return,
-            () = self.cut_off_and_idle() => return info!("the broker is away and nothing runs, leaving at once"),
-            () = tokio::time::sleep(self.config.grace) => warn!("grace is over, running jobs go back to their queues"),
-            signal = signals.next() => warn!(signal, "second signal, running jobs go back to their queues"),
+            () = self.cut_off_and_idle() => return info!("broker unreachable and no job running, exiting at once"),
+            () = tokio::time::sleep(self.config.grace) => warn!("grace period is over, requeueing running jobs"),
+            signal = signals.next() => warn!(signal, "second signal, requeueing running jobs"),
         }
         self.devices.iter().flat_map(DeviceSlot::executors).for_each(|executor| executor.kill());
         if tokio::time::timeout(FAREWELL_DEADLINE, left).await.is_err() {
-            warn!("some deliveries were not settled, the broker will deliver them again");
+            warn!("some deliveries not settled, the broker will redeliver them");
         }
     }
 
@@ -345,7 +343,7 @@ impl Supervisor {
         let _ended = state.wait_for(is_away).await;
     }
 
-    /// Says that this worker leaves, where the broker is there to hear it, and ends its executors.
+    /// Announces that this worker leaves, if the broker is reachable, and stops its executors.
     async fn say_goodbye(&self) {
         let told = async {
             tokio::select! {
@@ -355,7 +353,7 @@ impl Supervisor {
                     }
                     self.broker.close().await;
                 }
-                () = self.cut_off() => info!("the broker is away, the ledger will call this worker silent"),
+                () = self.cut_off() => info!("broker unreachable, the ledger will report this worker as silent"),
             }
         };
         let executors = self.devices.iter().flat_map(DeviceSlot::executors);

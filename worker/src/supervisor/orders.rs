@@ -129,7 +129,7 @@ impl Orders {
                     drop(delivery.ack().await);
                 }
                 Incoming::Interrupted { reason } => {
-                    warn!(reason, "orders are interrupted");
+                    warn!(reason, "control stream interrupted");
                     let mark = self.read_on();
                     let marking = Arc::clone(&self).mark_again(broker.clone(), log.subscription(), mark);
                     _marking = Some(AbortOnDropHandle::new(tokio::spawn(marking)));
@@ -141,12 +141,12 @@ impl Orders {
     fn read(&self, delivery: &Delivery) {
         self.pass(delivery.stream_offset);
         let Some(speaker) = Speaker::of_order(&delivery.exchange) else {
-            return warn!(exchange = delivery.exchange, "an order came through an exchange that carries none, refused");
+            return warn!(exchange = delivery.exchange, "order from an unexpected exchange rejected");
         };
         match encoding::decode_order(&delivery.body) {
             Ok(order) => self.take(order, Sender { speaker, user: delivery.properties.user_id.as_deref() }),
             // Of a later version, perhaps; others may know what to do with it.
-            Err(error) => warn!(%error, "an order was not understood"),
+            Err(error) => warn!(%error, "failed to decode an order"),
         }
     }
 
@@ -166,7 +166,7 @@ impl Orders {
             match error {
                 // A broker that has just started refuses what it can't yet put into the log. The mark may come twice.
                 PublishError::Nacked { .. } | PublishError::Timeout { .. } | PublishError::Unknown { .. } => {
-                    warn!(%error, "no word yet of the orders given before, asking again");
+                    warn!(%error, "earlier orders not read yet, trying again");
                     tokio::time::sleep(MARK_PAUSE).await;
                 }
                 refused => return Err(refused),
@@ -184,7 +184,7 @@ impl Orders {
             return;
         }
         while let Err(error) = self.write(&broker, mark).await {
-            debug!(%error, "no word yet of the orders given meanwhile, asking again");
+            debug!(%error, "orders given during the interruption not read yet, trying again");
             tokio::time::sleep(MARK_PAUSE).await;
         }
     }
@@ -201,7 +201,7 @@ impl Orders {
         known.reading.read_on()
     }
 
-    /// Waits until every order is known that was given before the last interruption ended. Gives up where not one is read for so long.
+    /// Waits until all orders read that was given before the last interruption ended. Gives up where not one is read for so long.
     pub(super) async fn all_known(&self, patience: Duration) -> bool {
         let mut all_known = self.all_known.subscribe();
         let read = || self.known().read;
@@ -218,11 +218,11 @@ impl Orders {
     /// Has jobs start although orders may be missed.
     pub(super) fn go_on_without(&self) {
         if !self.all_known.send_replace(true) {
-            warn!("orders can't be read, jobs go on without: one that was cancelled meanwhile may run");
+            warn!("orders cannot be read, starting jobs anyway: a job cancelled in the meantime may run");
         }
     }
 
-    /// Resolves when this worker was told to drain.
+    /// Resolves when this worker was drain ordered.
     pub(super) async fn drain(&self) {
         self.drain.cancelled().await;
     }
@@ -271,16 +271,16 @@ impl Orders {
             }
             (Command::Mark { id }, Sender { speaker: Speaker::Worker, .. }) => {
                 if known.reading.pass(id) {
-                    info!(orders = known.read - known.read_before, "every order is known");
+                    info!(orders = known.read - known.read_before, "all orders read");
                     self.all_known.send_replace(true);
                 }
             }
             (command, Sender { speaker, user }) => {
-                warn!(?speaker, user, ?command, "an order was refused: its sender may not give it");
+                warn!(?speaker, user, ?command, "order rejected: its sender has no permission");
             }
         }
         if let Some(given) = known.reading.drained().filter(|_| !self.drain.is_cancelled()) {
-            info!(by = given.by, "told to drain");
+            info!(by = given.by, "drain ordered");
             self.drain.cancel();
         }
     }
@@ -318,7 +318,7 @@ impl Watch {
         &self.cancelled
     }
 
-    /// What the job's owner is told, once it is cancelled.
+    /// The cancellation reason that the job's owner reads.
     pub(super) fn reason(&self) -> Option<String> {
         let given = self.orders.known().watched.get(&self.number)?.given.clone()?;
         Some(match &given.by {
@@ -352,7 +352,7 @@ mod tests {
         Orders::new("w".parse().unwrap())
     }
 
-    /// By whoever may give it.
+    /// Gives an order as a sender with permission.
     fn take(orders: &Orders, order: Order) {
         let speaker = if matches!(order.command, Command::Mark { .. }) { Speaker::Worker } else { Speaker::Operator };
         orders.take(order, Sender { speaker, user: None });

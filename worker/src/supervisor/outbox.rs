@@ -113,7 +113,7 @@ impl Supervisor {
             // The alternate exchange keeps what the client is not there to take.
             mandatory: true,
         };
-        trace!(handled_us = micros(envelope.received.elapsed()), "reply goes out");
+        trace!(handled_us = micros(envelope.received.elapsed()), "publishing reply");
         self.publish_owed_reply(envelope, message).await
     }
 
@@ -166,7 +166,7 @@ impl Supervisor {
         match self.broker.publish(message.clone()).await {
             // The class's queues are full, away or deleted. Their consumers declare them again.
             Err(error) if is_refusal(&error) => {
-                warn!(%class, %error, "job not forwarded, it waits");
+                warn!(%class, %error, "job not forwarded, delayed instead");
                 let (exchange, routing_key) = later(retry_rung(1));
                 self.publish_owed(envelope, Message { exchange, routing_key, ..message }).await
             }

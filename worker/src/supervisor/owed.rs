@@ -35,12 +35,12 @@ impl Supervisor {
             published => return published,
         };
         let client = reply.routing_key.clone();
-        warn!(client, error = %refusal, "reply refused, it is kept among the unclaimed");
+        warn!(client, error = %refusal, "reply rejected, keeping it with the unclaimed replies");
         let kept = Arc::new(Message { exchange: UNCLAIMED_EXCHANGE, ..Arc::unwrap_or_clone(reply) });
         match self.publish_patiently(envelope, &kept, REPLY_PATIENCE, passes_by_itself).await {
             Err(error) if is_refusal(&error) => {
                 self.metrics.replies_lost.inc();
-                error!(client, %error, "reply lost, nothing takes it; the ledger has its outcome");
+                error!(client, %error, "reply lost, the broker rejects it; the ledger has the outcome");
                 Ok(())
             }
             published => {
@@ -74,18 +74,18 @@ impl Supervisor {
             if refused_for + wait > patience || !envelope.is_live() {
                 return Err(error);
             }
-            warn!(message_id = envelope.message_id(), %error, ?wait, "the broker refuses a message, it is tried again");
+            warn!(message_id = envelope.message_id(), %error, ?wait, "publish failed, trying again");
             if self.leaving.run_until_cancelled(sleep(wait)).await.is_none() {
                 return Err(error);
             }
         }
     }
 
-    /// Somebody deleted a queue that nobody subscribes to.
+    /// An operator deleted a queue or exchange that this worker publishes to.
     async fn make_queues_again(&self, error: &PublishError) {
-        warn!(%error, "declaring the queues again");
+        warn!(%error, "queue or exchange missing, declaring the topology again");
         if let Err(error) = self.broker.declare_base().await {
-            warn!(%error, "failed to declare them");
+            warn!(%error, "failed to declare the topology");
         }
     }
 
@@ -102,7 +102,7 @@ fn passes_by_itself(error: &PublishError) -> bool {
     matches!(error, PublishError::Nacked { .. } | PublishError::Unroutable { .. } | PublishError::NoExchange { .. })
 }
 
-/// The broker has it not, for reasons that somebody may see to.
+/// The broker rejected the message, for a reason that an operator can remove.
 pub(super) fn is_refusal(error: &PublishError) -> bool {
     match error {
         PublishError::Nacked { .. }

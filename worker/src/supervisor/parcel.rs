@@ -89,20 +89,20 @@ impl Supervisor {
         let (envelope, body) = Envelope::open(delivery, lane, carried);
         let _held = self.in_hand.take(&envelope, &body).await;
         if self.in_hand.was_answered(&envelope, &body) {
-            info!(message_id = envelope.message_id(), "answered here before, acknowledged");
+            info!(message_id = envelope.message_id(), "duplicate of an answered message, acknowledged");
             return self.settle(envelope, &body, Settlement::Answered).await;
         }
         let outcome = AssertUnwindSafe(self.process(&envelope, &body)).catch_unwind().await;
         let settlement = match outcome {
             Ok(Ok(settlement)) => settlement,
             Ok(Err(error)) => {
-                warn!(message_id = envelope.message_id(), %error, "outcome not confirmed, delivery returned");
+                warn!(message_id = envelope.message_id(), %error, "outcome not confirmed, delivery requeued");
                 self.await_requeue(&envelope).await;
                 Settlement::Requeue
             }
-            // A defect of ours, which has been printed. The message comes again, and is buried when it does too often.
+            // A bug in the worker; the panic has been printed. The broker redelivers the message until it is dead-lettered.
             Err(_) => {
-                error!(message_id = envelope.message_id(), "handling the message panicked, delivery returned");
+                error!(message_id = envelope.message_id(), "handling the message panicked, delivery requeued");
                 Settlement::Requeue
             }
         };
@@ -119,9 +119,9 @@ impl Supervisor {
             Ok(Settled::Sent) => return,
             Ok(Settled::Stale) => {
                 self.metrics.stale_settlements.inc();
-                warn!(message_id, "connection lost meanwhile, the broker will deliver again");
+                warn!(message_id, "connection lost before the message was settled, the broker will redeliver it");
             }
-            Err(error) => warn!(message_id, %error, "delivery not settled, it may come again"),
+            Err(error) => warn!(message_id, %error, "delivery not settled, the broker may redeliver it"),
         }
         if settlement == Settlement::Answered {
             self.in_hand.remember(&message_id, body);
@@ -130,7 +130,8 @@ impl Supervisor {
 
     async fn process(&self, envelope: &Envelope, body: &[u8]) -> Result<Settlement, PublishError> {
         if envelope.delivery_count > DELIVERIES_MAX {
-            let reason = format!("delivered {} times without an outcome", envelope.delivery_count);
+            let reason =
+                format!("the broker delivered the message {} times without an outcome", envelope.delivery_count);
             let failure = Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, reason);
             return self.refuse(envelope, body, failure).await;
         }
@@ -167,13 +168,14 @@ impl Supervisor {
         }
     }
 
-    /// Sends a message that nobody counts back to its queue as a copy that counts. One that its queue goes on refusing ends here: returned, it
-    /// would come again without end.
+    /// Requeues a message without a delivery count as a copy that has one. If its queue keeps rejecting the copy, the message is
+    /// dead-lettered, because the broker would redeliver it for ever.
     async fn count_again(&self, envelope: &Envelope, body: &[u8]) -> Result<Settlement, PublishError> {
         match self.publish_copy(envelope, body.to_vec()).await {
             Ok(()) => Ok(Settlement::SentOn),
             Err(error) if is_refusal(&error) && envelope.is_live() && !self.leaving.is_cancelled() => {
-                let reason = format!("delivered again, and its queue does not take it back: {error}");
+                let reason =
+                    format!("the broker redelivered the message, and its queue rejects the requeued copy: {error}");
                 let failure = Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, reason);
                 self.refuse(envelope, body, failure).await
             }
@@ -308,14 +310,14 @@ impl Supervisor {
         }
     }
 
-    /// Answers a message that can't be run, at its `reply_to` if its tasks name no client, and keeps it with the reason for a person to see.
+    /// Answers a message that can't be run, at its `reply_to` if its tasks name no client, and keeps it with the reason in the dead-letter queue.
     /// The reply is in the encoding that the message names, else in JSON, which needs no library to read.
     async fn refuse(&self, envelope: &Envelope, body: &[u8], failure: Failure) -> Result<Settlement, PublishError> {
         warn!(
             message_id = envelope.message_id(),
             code = failure.code.name(),
             reason = failure.message,
-            "message refused"
+            "message dead-lettered"
         );
         self.metrics.message_refused(envelope.pool_id);
         let encoding = envelope.encoding().unwrap_or(Encoding::Json);

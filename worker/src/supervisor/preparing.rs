@@ -71,7 +71,7 @@ impl Programs {
     }
 }
 
-/// Whoever waits is woken by a cancellation; [`Supervisor::attempt`] then says by whom.
+/// A cancellation wakes a waiting job; [`Supervisor::attempt`] then reports who cancelled it.
 pub(super) fn cancelled() -> Ending {
     Ending::Cancelled { reason: String::new() }
 }

@@ -28,12 +28,12 @@ impl Supervisor {
         }
     }
 
-    /// The job has brought its executor down.
+    /// The job has killed its executor.
     pub(super) fn blame(&self, pool: PoolId, task: &Task<'_>) {
         let culprit = Culprit::of(pool, task);
         let refused = self.quarantine().blame(culprit, Instant::now());
         if let Some(Refused { deaths, remaining }) = refused {
-            warn!(job_id = %task.job_id, deaths, seconds = remaining.as_secs(), "program keeps killing executors, refused");
+            warn!(job_id = %task.job_id, deaths, seconds = remaining.as_secs(), "program quarantined because it keeps killing executors");
         }
     }
 
@@ -46,7 +46,7 @@ fn failure(refused: Refused) -> Failure {
     // The next whole second, when it is surely over.
     let until = SystemTime::now() + refused.remaining + Duration::from_secs(1);
     let message = format!(
-        "this program has brought down {} executors in a short time; this worker refuses it until {}",
+        "this program killed {} executors in a short time; this worker rejects it until {}",
         refused.deaths,
         humantime::format_rfc3339_seconds(until)
     );

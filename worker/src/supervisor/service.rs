@@ -1,4 +1,4 @@
-//! What a service manager is told: that the worker takes jobs, that it still lives, that it stops. Outside of systemd nobody listens.
+//! Tells systemd that the worker accepts jobs, that it is alive, and that it stops. Without systemd, the notifications have no effect.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use super::admission::Admission;
 
 /// Tells that the worker takes jobs.
 pub(super) fn ready(worker: &str) {
-    tell(&[NotifyState::Ready, NotifyState::Status(&format!("{worker} takes jobs"))]);
+    tell(&[NotifyState::Ready, NotifyState::Status(&format!("{worker} accepts jobs"))]);
 }
 
 /// Tells that it takes no more.
 pub(super) fn stopping() {
-    tell(&[NotifyState::Stopping, NotifyState::Status("finishing what runs")]);
+    tell(&[NotifyState::Stopping, NotifyState::Status("finishing running jobs")]);
 }
 
 /// Feeds the watchdog, where the manager keeps one, at half of its patience and for as long as jobs can be scheduled.
@@ -23,7 +23,7 @@ pub(super) async fn feed_watchdog(admission: Arc<Admission>) {
     let mut interval = tokio::time::interval(patience / 2);
     loop {
         interval.tick().await;
-        // A scheduler that somebody holds for ever lets nobody pass here.
+        // If a thread holds the scheduler for ever, this blocks, and the watchdog fires.
         admission.touch();
         tell(&[NotifyState::Watchdog]);
     }
@@ -31,6 +31,6 @@ pub(super) async fn feed_watchdog(admission: Arc<Admission>) {
 
 fn tell(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        warn!(%error, "the service manager was not told");
+        warn!(%error, "failed to notify the service manager");
     }
 }

@@ -49,7 +49,7 @@ pub(super) async fn devices(
     // The others are given a moment; one that takes longer comes later.
     let others = async { while settling.next().await.is_some() {} };
     if tokio::time::timeout(LATE_DEVICE_PATIENCE, others).await.is_err() {
-        warn!("some devices are not up yet, going on without them");
+        warn!("some devices are not in service yet, starting without them");
     }
     drop(settling);
     match slots.iter().map(|slot| slot.sick_reason()).collect::<Option<Vec<_>>>() {
@@ -67,17 +67,17 @@ pub(super) fn classes(devices: &[DeviceSlot]) -> Vec<ClassKey> {
 /// The compiled programs on disk. A folder that was named has to be usable; without the usual one, a worker compiles more.
 pub(super) fn store(cache: &CacheSpec) -> Result<Option<Store>, StoreError> {
     let Some(folder) = cache.folder.as_ref().filter(|_| cache.bytes_max > 0) else {
-        info!("compiled programs are not kept on disk");
+        info!("disk cache for compiled programs disabled");
         return Ok(None);
     };
     match Store::open(folder, cache.bytes_max) {
         Ok(store) => {
-            info!(folder = %folder.display(), bytes_max = cache.bytes_max, "compiled programs are kept on disk");
+            info!(folder = %folder.display(), bytes_max = cache.bytes_max, "disk cache for compiled programs opened");
             Ok(Some(store))
         }
         Err(error) if cache.is_told => Err(error),
         Err(error) => {
-            warn!(%error, "compiled programs are not kept on disk, --cache-dir names another folder");
+            warn!(%error, "disk cache for compiled programs unusable, set --cache-dir to another folder");
             Ok(None)
         }
     }
@@ -98,19 +98,19 @@ pub(super) async fn prepare_compiler(compiler: Arc<Compiler>, sandbox: Sandbox) 
     tell_sandbox(&compiler, sandbox).await;
 }
 
-/// Says once what is closed to compilers here, and what should be and is not.
+/// Logs once what the compiler sandbox closes, and what it should close but does not.
 async fn tell_sandbox(compiler: &Compiler, sandbox: Sandbox) {
     let checked = match compiler.check_sandbox().await {
         Ok(checked) => checked,
-        Err(error) => return warn!(%error, "compiler sandbox not checked"),
+        Err(error) => return warn!(%error, "failed to check the compiler sandbox"),
     };
     let closed = checked.closed;
     match closed.missing() {
         None => info!(files = closed.files, calls = closed.calls, network = closed.network, "compiler sandbox closed"),
-        Some(missing) => warn!(missing, ?sandbox, "compiler sandbox is open, the kernel can't close it"),
+        Some(missing) => warn!(missing, ?sandbox, "compiler sandbox incomplete, the Linux kernel lacks a feature"),
     }
     if closed.missing().is_none() && !checked.open.is_empty() {
-        error!(open = checked.open.join(", "), "compiler sandbox leaks");
+        error!(open = checked.open.join(", "), "compiler sandbox allows forbidden operations");
     }
 }
 
@@ -128,10 +128,10 @@ pub(super) async fn broker(
         };
         match attempt {
             Ok(broker) => {
-                info!(broker = %config.broker, "connected");
+                info!(broker = %config.broker, "connected to the broker");
                 return Ok(Some(broker));
             }
-            Err(error) if is_away(&error) => warn!(%error, "broker away, trying again"),
+            Err(error) if is_away(&error) => warn!(%error, "broker unreachable, trying again"),
             Err(refused) => return Err(refused),
         }
         tokio::select! {

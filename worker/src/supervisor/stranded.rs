@@ -81,9 +81,9 @@ impl Supervisor {
             let deliveries = match self.broker.get(&queue, BATCH).await {
                 Ok(deliveries) if deliveries.is_empty() => return,
                 Ok(deliveries) => deliveries,
-                Err(error) => return warn!(queue, %error, "stranded jobs not taken out"),
+                Err(error) => return warn!(queue, %error, "stranded jobs not fetched"),
             };
-            info!(queue, jobs = deliveries.len(), "jobs taken out: their device class has no worker");
+            info!(queue, jobs = deliveries.len(), "stranded jobs requeued: their device class has no worker");
             join_all(deliveries.into_iter().map(|delivery| self.return_one(delivery, task_queue))).await;
         }
     }
@@ -93,12 +93,12 @@ impl Supervisor {
         let settled = match self.publish_stranded(&envelope, body).await {
             Ok(()) => envelope.acker.ack().await,
             Err(error) => {
-                warn!(%error, "stranded job not returned");
+                warn!(%error, "stranded job not requeued");
                 envelope.acker.requeue().await
             }
         };
         if let Err(error) = settled {
-            warn!(%error, "delivery not settled, it may come again");
+            warn!(%error, "delivery not settled, the broker may redeliver it");
         }
     }
 

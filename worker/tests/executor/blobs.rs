@@ -55,12 +55,12 @@ async fn what_the_store_does_not_give_is_told_and_the_executor_works_on() {
     let longer = add_one_to(store.put(words(11)).await.unwrap());
     let failure = run_with(&executor, &store, &longer).await.outcome.unwrap_err();
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::InvalidTask));
-    assert!(failure.message.contains("it has 44 bytes, 40 are wanted"), "{}", failure.message);
+    assert!(failure.message.contains("the blob has 44 bytes, expected 40"), "{}", failure.message);
 
     fs::write(&path, [0; 40]).unwrap();
     let failure = run_with(&executor, &store, &task).await.outcome.unwrap_err();
     assert_eq!((failure.verdict, failure.code), (Verdict::Infrastructure, FailureCode::BlobMissing));
-    assert!(failure.message.contains("something else under its name"), "{}", failure.message);
+    assert!(failure.message.contains("does not match the digest"), "{}", failure.message);
 
     fs::remove_file(&path).unwrap();
     let failure = run_with(&executor, &store, &task).await.outcome.unwrap_err();

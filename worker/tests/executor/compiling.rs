@@ -365,7 +365,7 @@ async fn a_compile_bomb_ends_at_its_limits_and_the_next_compiler_works() {
         async move {
             let failure = Failure::from(compiler.compile(request(&format!("{code}{GOOD}"))).await.expect_err(what));
             assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::CompileError), "{what}");
-            let told = ["longer than 10 s", "the compiler died", "kernel.cu(1)", "kernel.cu("];
+            let told = ["time limit of 10 s", "the compiler died", "kernel.cu(1)", "kernel.cu("];
             assert!(told.iter().any(|part| failure.message.contains(part)), "{what}: {}", failure.message);
             println!("{what}: {}", failure.message);
         }

@@ -22,7 +22,7 @@ async fn an_unknown_entry_is_answered_with_the_known_ones() {
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::LaunchError));
     assert_eq!(
         failure.message,
-        "no entry \"add_two\" in the module; it has add_one, write_beyond, spin, stop_here, nothing"
+        "the module has no entry \"add_two\"; its entries are add_one, write_beyond, spin, stop_here, nothing"
     );
     still_works(&executor).await;
 }
@@ -34,10 +34,10 @@ async fn arguments_must_be_as_many_and_as_long_as_the_kernel_takes() {
     task.launches[0].args.pop();
     let failure = fail(&executor, &task).await;
     assert_eq!(failure.code, FailureCode::LaunchError);
-    assert_eq!(failure.message, "launches[0] (add_one): 1 arguments given, the kernel takes 2");
+    assert_eq!(failure.message, "launches[0] (add_one): 1 arguments given, but the kernel takes 2");
     task.launches[0].args.push(buffer("data"));
     let failure = fail(&executor, &task).await;
-    assert_eq!(failure.message, "launches[0] (add_one): args[1] has 8 bytes, the kernel's parameter 4");
+    assert_eq!(failure.message, "launches[0] (add_one): args[1] has 8 bytes, but the kernel's parameter has 4");
     still_works(&executor).await;
 }
 
@@ -53,7 +53,7 @@ async fn a_kernel_in_a_string_does_not_hide_the_parameters_of_the_real_one() {
     task.launches[0].args.clear();
     let failure = fail(&executor, &task).await;
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::LaunchError));
-    assert_eq!(failure.message, "launches[0] (add_one): 0 arguments given, the kernel takes 2");
+    assert_eq!(failure.message, "launches[0] (add_one): 0 arguments given, but the kernel takes 2");
     still_works(&executor).await;
 }
 
@@ -94,7 +94,7 @@ async fn out_of_memory_is_answered_with_what_was_wanted_and_what_is_free() {
     task.buffers.push(zeros("large", Dtype::U8, 100 << 20));
     let failure = fail(&executor, &task).await;
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
-    assert!(failure.message.contains("wants 104857640 bytes of device memory"), "{}", failure.message);
+    assert!(failure.message.contains("needs 104857640 bytes of device memory"), "{}", failure.message);
     still_works(&executor).await;
     // Twice forty does not fit at once: one waits for the other.
     let mut task = add_one(10, 1);
@@ -110,7 +110,7 @@ async fn a_jobs_own_memory_limit_holds() {
     task.limits.memory_bytes_max = Some(3999);
     let failure = fail(&executor, &task).await;
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory));
-    assert_eq!(failure.message, "the buffers need 4000 bytes, limits.memory_bytes_max allows 3999");
+    assert_eq!(failure.message, "the buffers need 4000 bytes, but limits.memory_bytes_max is 3999");
 }
 
 #[tokio::test]

@@ -63,7 +63,7 @@ async fn a_kernel_for_whose_code_no_room_can_be_made_fails_its_job_for_lack_of_m
         let failure = fail(&executor, &add_one(10, 1)).await;
         let (verdict, code) = (Verdict::OutOfMemory, FailureCode::OutOfMemory);
         assert_eq!((failure.verdict, failure.code), (verdict, code), "{failure:?}");
-        assert!(failure.message.starts_with("cuModuleGetFunction answered"), "{}", failure.message);
+        assert!(failure.message.starts_with("cuModuleGetFunction failed with"), "{}", failure.message);
         works(&executor, &add_one(10, 1)).await;
     }
 }

@@ -59,7 +59,7 @@ async fn a_launch_is_refused_by_the_name_that_its_task_gave_it() {
     let mut task = templates();
     task.launches[0].args.clear();
     let failure = fail(&executor, &task).await;
-    let wanted = "launches[0] (ns::ramp<float, 3>): 0 arguments given, the kernel takes 1";
+    let wanted = "launches[0] (ns::ramp<float, 3>): 0 arguments given, but the kernel takes 1";
     assert_eq!((failure.code, failure.message.as_str()), (FailureCode::LaunchError, wanted));
 }
 
@@ -96,13 +96,13 @@ async fn a_structure_of_another_size_or_alignment_is_refused_before_anything_run
     let executor = start().await;
     let failure = fail(&executor, &line(line_bytes()[..16].to_vec(), 8)).await;
     assert_eq!(failure.code, FailureCode::LaunchError);
-    assert_eq!(failure.message, "launches[0] (line): args[1] has 16 bytes, the kernel's parameter 24");
+    assert_eq!(failure.message, "launches[0] (line): args[1] has 16 bytes, but the kernel's parameter has 24");
     let mut task = line([line_bytes(), vec![0; 8]].concat(), 16);
     let Program::Source { code, .. } = &mut task.program else { panic!("it is a source") };
     *code = code.replace("char scale;", "char scale; double more;").into();
     let failure = fail(&executor, &task).await;
     assert!(
-        failure.message.contains("args[1] is aligned to 16 bytes, but the kernel's parameter stands at byte 8"),
+        failure.message.contains("args[1] is aligned to 16 bytes, but the kernel's parameter starts at byte 8"),
         "{failure:?}"
     );
 }
@@ -151,10 +151,10 @@ async fn a_cooperative_grid_that_does_not_fit_is_refused_in_numbers() {
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::LaunchError));
     let told = failure.message;
     assert!(
-        told.starts_with("launches[0] (turn): a cooperative grid of 100000 x 1 x 1 blocks of 8 threads; at most "),
+        told.starts_with("launches[0] (turn): a cooperative grid of 100000 x 1 x 1 blocks of 8 threads is too large: this device runs at most "),
         "{told}"
     );
-    assert!(told.ends_with("launch fewer blocks, and have each do more"), "{told}");
+    assert!(told.ends_with("launch fewer blocks, each with more work"), "{told}");
 }
 
 #[tokio::test]
@@ -166,5 +166,9 @@ async fn the_emulated_device_refuses_clusters_and_runs_those_of_one_block() {
     task.launches[0].cluster = vec![2];
     let failure = fail(&executor, &task).await;
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::LaunchError));
-    assert!(failure.message.contains("the emulated device runs no clusters of several blocks"), "{}", failure.message);
+    assert!(
+        failure.message.contains("the emulated device does not support clusters of several blocks"),
+        "{}",
+        failure.message
+    );
 }

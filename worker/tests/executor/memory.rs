@@ -73,7 +73,7 @@ async fn local_memory_of_kernels_is_of_an_executors_share() {
     let failure = fail(&executor, &large_frame()).await;
     assert_eq!(failure.code, FailureCode::OutOfMemory);
     let said =
-        format!("wants {LARGE_FRAME_BYTES} bytes of device memory ({LARGE_FRAME_BYTES} of them for local memory");
+        format!("needs {LARGE_FRAME_BYTES} bytes of device memory ({LARGE_FRAME_BYTES} of them for the local memory");
     assert!(failure.message.contains(&said), "{}", failure.message);
     succeed(&executor, &add_one(1000, 1)).await;
 

@@ -84,7 +84,7 @@ async fn a_folder_that_is_no_store_is_bad_input() {
     let folder = folder();
     for (line, why) in [
         ("put --blobs @/none @/x.npy", "@/none as a blob store: No such file or directory"),
-        ("prune --blobs @/x.npy --older-than 7d", "@/x.npy as a blob store: it is no folder"),
+        ("prune --blobs @/x.npy --older-than 7d", "@/x.npy as a blob store: it is not a folder"),
     ] {
         let complaint = run_line(folder.path(), line).await.unwrap_err();
         assert_eq!(complaint.exit, Exit::BadInput);

@@ -177,6 +177,6 @@ async fn a_step_that_nobody_waits_for_ends_at_its_next_piece() {
 async fn a_step_that_panics_is_an_error_and_gives_its_place_back() {
     let steps = Steps::new();
     let panicked = steps.run(TRANSFER, |_| -> io::Result<()> { panic!("on purpose") }).await.unwrap_err();
-    assert_eq!(panicked.to_string(), "its thread has panicked");
+    assert_eq!(panicked.to_string(), "the blob-store thread panicked");
     drop(timeout(LONG, steps.transfers.acquire_many(AT_ONCE as u32)).await.unwrap().unwrap());
 }

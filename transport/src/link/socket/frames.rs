@@ -84,7 +84,7 @@ impl Frame {
         if tables > 0 || texts > 0 {
             warn!(
                 tables,
-                texts, "a message has tables that are too deep or texts that are not UTF-8, they are read without"
+                texts, "dropped header tables nested too deeply or strings that are not UTF-8 from a message"
             );
         }
     }

@@ -50,17 +50,16 @@ pub enum Value {
 }
 
 const DEVICE_CHOOSES: &str =
-    "the worker compiles for the device that runs the job; say what the device must have in `requires`";
+    "the worker compiles for the device that runs the job; state device requirements in `requires`";
 const READS_FILES: &str =
-    "it reads files of the worker; CUDA's own headers are found without it, and other text belongs into the code";
-const WRITES_FILES: &str = "it writes a file on the worker, which nobody would get";
-const PCH: &str =
-    "precompiled headers are files on the worker; leave it out, since compiled programs are cached as a whole";
+    "it reads files on the worker; CUDA's own headers need no path, and all other text belongs in the code";
+const WRITES_FILES: &str = "it writes a file on the worker, which the job does not return";
+const PCH: &str = "precompiled headers are files on the worker; remove it, because the worker caches whole programs";
 const NOT_LOADABLE: &str =
-    "what comes out has to be linked before a driver loads it, and the worker does not link; leave it out";
-const NO_CODE: &str = "no code that a driver can load comes out; leave it out";
-const OF_NVCC: &str = "it is an option of nvcc that NVRTC does not have; leave it out";
-const OPTIMISES: &str = "it is an option of nvcc; NVRTC optimises fully by itself, and --device-debug turns that off";
+    "its output must be linked before a driver can load it, and the worker does not link; remove it";
+const NO_CODE: &str = "it produces no code that a driver can load; remove it";
+const OF_NVCC: &str = "it is an option of nvcc, not of NVRTC; remove it";
+const OPTIMISES: &str = "it is an option of nvcc; NVRTC optimises by default, and --device-debug disables that";
 
 const fn flag(names: &'static [&'static str]) -> CompileOption {
     CompileOption { names, attached: None, value: Value::None, verdict: Verdict::Allowed, note: "" }
@@ -104,7 +103,7 @@ pub static OPTIONS: &[CompileOption] = &[
     // Optimisation.
     flag(&["--extra-device-vectorization", "-extra-device-vectorization"]),
     flag(&["--restrict", "-restrict"]),
-    noted(&["--dopt", "-dopt"], Value::OneOf(&["on"]), "--device-debug turns optimisation off"),
+    noted(&["--dopt", "-dopt"], Value::OneOf(&["on"]), "--device-debug disables optimisation"),
     with(&["--Ofast-compile", "-Ofc"], Value::OneOf(&["0", "min", "mid", "max"])),
     // A thread has 255 registers at most.
     with(&["--maxrregcount", "-maxrregcount"], Value::Number { min: 1, max: 255 }),
@@ -128,7 +127,7 @@ pub static OPTIONS: &[CompileOption] = &[
             "--warn-on-local-memory-usage",
             "--warn-on-double-precision-use",
         ]),
-        "ptxas has options that read and write files",
+        "other ptxas options can read and write files",
     ),
     // Left out: the sandboxed compiler may start no threads, and code does not depend on it.
     CompileOption {
@@ -152,7 +151,7 @@ pub static OPTIONS: &[CompileOption] = &[
     noted(
         &["--version-ident", "-version-ident", "-dQ"],
         Value::OneOf(&["false"]),
-        "NVRTC's own assembler does not read the PTX that comes of true",
+        "NVRTC's own assembler rejects the PTX that true produces",
     ),
     // Code that a driver loads as it is.
     noted(
@@ -270,7 +269,7 @@ impl fmt::Display for Value {
             Self::OneOf([only]) => f.write_str(only),
             Self::OneOf(values) => write!(f, "one of {}", values.join(", ")),
             Self::Number { min, max } => write!(f, "a number from {min} to {max}"),
-            Self::Diagnostics => f.write_str("numbers of diagnostics, separated by commas"),
+            Self::Diagnostics => f.write_str("diagnostic numbers, separated by commas"),
             Self::Macro => f.write_str("NAME or NAME=TEXT"),
             Self::Identifier => f.write_str("the name of a macro"),
             Self::Word => f.write_str("letters and digits"),

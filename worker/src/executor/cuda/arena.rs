@@ -206,11 +206,11 @@ impl Arena {
     }
 
     fn asking(&self) -> MutexGuard<'_, ()> {
-        self.asking.lock().expect("nobody panics while asking the device")
+        self.asking.lock().expect("no thread panics while asking the device")
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding the arena")
+        self.state.lock().expect("no thread panics while holding the arena")
     }
 
     fn wait_while<'a>(
@@ -218,7 +218,7 @@ impl Arena {
         state: MutexGuard<'a, State>,
         holds: impl FnMut(&mut State) -> bool,
     ) -> MutexGuard<'a, State> {
-        self.released.wait_while(state, holds).expect("nobody panics while holding the arena")
+        self.released.wait_while(state, holds).expect("no thread panics while holding the arena")
     }
 
     /// All blocks, or `None` if there is not enough. Kept memory is given up once before that.

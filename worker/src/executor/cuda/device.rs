@@ -216,7 +216,7 @@ fn not_started(error: CudaError, has_nodes: bool) -> Result<(), Refusal> {
     match error.result {
         CUresult::CUDA_ERROR_NO_DEVICE | CUresult::CUDA_ERROR_UNKNOWN if !has_nodes => Err(Refusal::NoDriver {
             hint: format!(
-                "{error}; there is no {UNIFIED_MEMORY_NODE}: `nvidia-modprobe -u -c 0`, run by root, makes it"
+                "{error}; {UNIFIED_MEMORY_NODE} is missing; create it as root with `nvidia-modprobe -u -c 0`"
             ),
         }),
         CUresult::CUDA_ERROR_NO_DEVICE => Err(Refusal::NoDevice { ordinal: 0, devices: 0 }),

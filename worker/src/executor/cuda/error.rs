@@ -79,7 +79,7 @@ impl CudaError {
         }
     }
 
-    /// What a job is told of an error that left no damage and that nobody has a better word for.
+    /// The failure for an error that left no damage and has no code of its own.
     pub(crate) fn into_failure(self) -> Failure {
         let (verdict, code) = if self.is_out_of_memory() {
             (Verdict::OutOfMemory, FailureCode::OutOfMemory)
@@ -92,6 +92,6 @@ impl CudaError {
 
 impl fmt::Display for CudaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} answered {} ({}): {}", self.call, self.name, self.code(), self.text)
+        write!(f, "{} failed with {} ({}): {}", self.call, self.name, self.code(), self.text)
     }
 }

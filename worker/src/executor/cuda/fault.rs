@@ -25,8 +25,8 @@ pub(crate) enum Seen {
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::ByJob(job) => write!(f, "at job {job}"),
-            Self::BesideJobs => f.write_str("beside jobs"),
+            Self::ByJob(job) => write!(f, "in job {job}"),
+            Self::BesideJobs => f.write_str("outside a job"),
             Self::Idle => f.write_str("while no job ran"),
         }
     }
@@ -35,9 +35,9 @@ impl fmt::Display for Seen {
 /// Writes out what kernels printed, tells the supervisor, and ends the process. Whoever held the socket has finished its frame by then, and nobody gets it after.
 pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, seen: Seen) -> ! {
     library.print_what_kernels_printed();
-    let socket = socket.lock().expect("nobody panics while holding the socket");
+    let socket = socket.lock().expect("no thread panics while holding the socket");
     let poison = poison(library, error, seen);
-    eprintln!("the context is lost {seen}: {} ({})", poison.name, poison.code);
+    eprintln!("the CUDA context was lost {seen}: {} ({})", poison.name, poison.code);
     if let Err(error) = frame::write(&socket, &FromExecutor::Poisoned(poison)) {
         eprintln!("could not {error}");
     }

@@ -62,13 +62,13 @@ fn automatic(threads: u32, dimensions: usize) -> [u32; 3] {
 fn check_block(block: [u32; 3], limits: &Limits, kernel: KernelLimits) -> Result<(), String> {
     for ((extent, max), axis) in block.iter().zip(limits.block).zip(["x", "y", "z"]) {
         if *extent == 0 || *extent > max {
-            return Err(format!("a block of {extent} threads in {axis}; the device allows 1 to {max}"));
+            return Err(format!("the block has {extent} threads in {axis}; the device allows 1 to {max}"));
         }
     }
     let threads: u64 = block.iter().map(|extent| u64::from(*extent)).product();
     let max = limits.threads_per_block.min(kernel.threads_per_block);
     if threads > u64::from(max) {
-        return Err(format!("a block of {threads} threads; this kernel on this device can have at most {max}"));
+        return Err(format!("the block has {threads} threads; the maximum for this kernel on this device is {max}"));
     }
     Ok(())
 }
@@ -88,7 +88,7 @@ fn cover(grid: &Grid, block: [u32; 3], cluster: [u32; 3], limits: &Limits) -> Re
     for (((to, blocks), max), axis) in checked.iter_mut().zip(blocks).zip(limits.grid).zip(["x", "y", "z"]) {
         match u32::try_from(blocks) {
             Ok(blocks @ 1..) if blocks <= max => *to = blocks,
-            _ => return Err(format!("a grid of {blocks} blocks in {axis}; the device allows 1 to {max}")),
+            _ => return Err(format!("the grid has {blocks} blocks in {axis}; the device allows 1 to {max}")),
         }
     }
     Ok(checked)
@@ -103,7 +103,7 @@ fn whole_clusters(blocks: &mut [u64; 3], grid: &Grid, cluster: [u32; 3]) -> Resu
             (Grid::Blocks(_), Some(whole)) if whole == *blocks => {}
             _ => {
                 return Err(format!(
-                    "a grid of {blocks} blocks in {axis} does not consist of whole clusters of {cluster}"
+                    "the grid has {blocks} blocks in {axis}, which is not a multiple of the cluster size {cluster}"
                 ));
             }
         }
@@ -118,7 +118,7 @@ pub(crate) fn check_shared(dynamic: u32, limits: &Limits, kernel: KernelLimits) 
         return Ok(());
     }
     Err(format!(
-        "{total} bytes of shared memory for a block ({} of them the kernel's own); the device has {}",
+        "a block needs {total} bytes of shared memory ({} of them static); the device has {}",
         kernel.static_shared_bytes, limits.shared_bytes_per_block
     ))
 }
@@ -160,7 +160,7 @@ mod tests {
         assert_eq!(of(Grid::Cover(vec![1000, 3]), [3, 2, 1]).unwrap().grid, [6, 4, 1]);
         assert_eq!(of(Grid::Blocks(vec![6, 4]), [3, 2, 1]).unwrap().grid, [6, 4, 1]);
         let told = of(Grid::Blocks(vec![6, 3]), [3, 2, 1]).unwrap_err();
-        assert_eq!(told, "a grid of 3 blocks in y does not consist of whole clusters of 2");
+        assert_eq!(told, "the grid has 3 blocks in y, which is not a multiple of the cluster size 2");
     }
 
     #[test]
@@ -178,7 +178,7 @@ mod tests {
     #[test]
     fn what_the_device_can_not_do_is_said_in_numbers() {
         let said = geometry(Grid::Cover(vec![1, 70_000]), Block::Threads(vec![1, 1])).unwrap_err();
-        assert_eq!(said, "a grid of 70000 blocks in y; the device allows 1 to 65535");
+        assert_eq!(said, "the grid has 70000 blocks in y; the device allows 1 to 65535");
         assert!(geometry(Grid::Cover(vec![u64::MAX]), Block::Threads(vec![1])).is_err());
         assert!(geometry(Grid::Blocks(vec![1]), Block::Threads(vec![1024, 2])).unwrap_err().contains("2048 threads"));
         assert!(check_shared(166_912, &LIMITS, KERNEL).unwrap_err().contains("167936 bytes"));

@@ -105,7 +105,7 @@ impl Common {
 
     /// A supervisor that is gone is noticed elsewhere.
     pub(crate) fn say(&self, message: &FromExecutor) {
-        drop(frame::write(&self.outgoing.lock().expect("nobody panics while holding the socket"), message));
+        drop(frame::write(&self.outgoing.lock().expect("no thread panics while holding the socket"), message));
     }
 }
 

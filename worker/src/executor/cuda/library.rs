@@ -165,8 +165,8 @@ fn system() -> Result<(Library, String), Refusal> {
 fn emulator() -> Result<Opened, Refusal> {
     let path = spec::emulator_library().ok_or_else(|| {
         no_driver(format!(
-            "the emulator's library {EMULATOR_FILE} is not beside the worker; build it with `cargo build -p gpufleet-emulator`, or say \
-             where it is with {EMULATOR_LIBRARY_VARIABLE}"
+            "the emulator library {EMULATOR_FILE} is not beside the worker; build it with `cargo build -p gpufleet-emulator`, or set \
+             {EMULATOR_LIBRARY_VARIABLE} to its path"
         ))
     })?;
     Opened::find(&path)
@@ -206,7 +206,7 @@ fn check_identity(ours: &'static Library, name: &str) -> Result<(), Refusal> {
     // SAFETY: the symbols are looked up and compared, not used; cudarc's library is opened as it would be by its first call.
     let same = unsafe {
         if !sys::is_culib_present() {
-            return Err(no_driver(format!("{name} is not a CUDA driver: it goes by another name than libcuda.so")));
+            return Err(no_driver(format!("{name} is not a CUDA driver: its library name is not libcuda.so")));
         }
         let address = |library: &Library| {
             library.get::<*const c_void>(b"cuInit\0").ok().and_then(|symbol| symbol.try_as_raw_ptr())
@@ -218,6 +218,6 @@ fn check_identity(ours: &'static Library, name: &str) -> Result<(), Refusal> {
         return Ok(());
     }
     Err(no_driver(format!(
-        "{name} was opened, but the loader gives another libcuda.so by name; remove that from the library path, or name it with --cuda PATH"
+        "{name} was opened, but the dynamic loader finds another libcuda.so; remove that one from the library path, or select it with --cuda PATH"
     )))
 }

@@ -109,18 +109,18 @@ impl Memory {
     fn say(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
         let local = self.arena.usage().local;
         let now = self.read()?;
-        frame::write(&outgoing.lock().expect("nobody panics while holding the socket"), &FromExecutor::Memory(now))?;
+        frame::write(&outgoing.lock().expect("no thread panics while holding the socket"), &FromExecutor::Memory(now))?;
         // Not before it has left: a job that finds nothing left to tell answers at once.
-        *self.told.lock().expect("nobody panics while holding it") = Told { report: now, local };
+        *self.told.lock().expect("no thread panics while holding it") = Told { report: now, local };
         Ok(())
     }
 
     fn telling(&self) -> MutexGuard<'_, ()> {
-        self.telling.lock().expect("nobody panics while telling")
+        self.telling.lock().expect("no thread panics while telling")
     }
 
     fn told(&self) -> Told {
-        *self.told.lock().expect("nobody panics while holding it")
+        *self.told.lock().expect("no thread panics while holding it")
     }
 }
 

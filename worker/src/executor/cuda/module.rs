@@ -117,7 +117,7 @@ impl Module {
             Image::Cubin(bytes) => load_cubin(bytes)?,
             Image::Both { cubin, ptx } => match load_cubin(cubin).and_then(|handle| try_first(handle, &entries)) {
                 Err(LoadError::Failed(failure)) => {
-                    eprintln!("the driver refuses the cubin, so it gets the PTX: {}", failure.message);
+                    eprintln!("the driver rejects the cubin, loading the PTX instead: {}", failure.message);
                     load_ptx(ptx)?
                 }
                 loaded => loaded?,
@@ -146,7 +146,7 @@ impl Module {
     }
 
     fn functions(&self) -> MutexGuard<'_, HashMap<String, Arc<Function>>> {
-        self.functions.lock().expect("nobody panics while holding the functions")
+        self.functions.lock().expect("no thread panics while holding the functions")
     }
 
     fn resolve(&self, library: &DriverLibrary, entry: &str) -> Result<Function, LoadError> {
@@ -182,7 +182,7 @@ impl Module {
         let names: Vec<&str> = self.entries.iter().map(|entry| entry.name.as_str()).collect();
         let has = match names.len() {
             0 => String::new(),
-            _ => format!("; it has {}", names.join(", ")),
+            _ => format!("; its entries are {}", names.join(", ")),
         };
         let hint = if names.iter().any(|name| name.starts_with("_Z")) {
             " (a name that begins with _Z is mangled: declare the kernel extern \"C\", or in CUDA C++ launch the entry ::NAME)"
@@ -192,7 +192,7 @@ impl Module {
         LoadError::Failed(Failure::new(
             Verdict::User,
             FailureCode::LaunchError,
-            format!("no entry {entry:?} in the module{has}{hint}"),
+            format!("the module has no entry {entry:?}{has}{hint}"),
         ))
     }
 }
@@ -221,7 +221,7 @@ impl Function {
 
     /// Makes room for more dynamic shared memory than a block has by default.
     pub(crate) fn opt_in(&self, shared_bytes: u32) -> Result<(), CudaError> {
-        let mut granted = self.shared_bytes.lock().expect("nobody panics while holding it");
+        let mut granted = self.shared_bytes.lock().expect("no thread panics while holding it");
         let without = SHARED_BYTES_WITHOUT_OPTING_IN.saturating_sub(self.limits.static_shared_bytes);
         if shared_bytes <= without.max(*granted) {
             return Ok(());
@@ -270,7 +270,7 @@ fn load_ptx(text: &str) -> Result<sys::CUmodule, LoadError> {
 }
 
 fn load_cubin(bytes: &[u8]) -> Result<sys::CUmodule, LoadError> {
-    cubin::check(bytes).map_err(|problem| load_error(&format!("the cubin is not whole: {problem}"), None))?;
+    cubin::check(bytes).map_err(|problem| load_error(&format!("the cubin is invalid: {problem}"), None))?;
     jit(bytes.as_ptr().cast())
 }
 

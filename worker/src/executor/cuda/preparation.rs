@@ -92,9 +92,10 @@ impl<'a> Preparation<'a> {
                 Err(Shortage::OutOfMemory { wanted, local, free }) => {
                     let kernels = match local {
                         0 => String::new(),
-                        local => format!(" ({local} of them for local memory of its kernels)"),
+                        local => format!(" ({local} of them for the local memory of its kernels)"),
                     };
-                    let message = format!("the job wants {wanted} bytes of device memory{kernels}, {free} are free");
+                    let message =
+                        format!("the job needs {wanted} bytes of device memory{kernels}, but only {free} are free");
                     return failed(Verdict::OutOfMemory, FailureCode::OutOfMemory, message);
                 }
             }

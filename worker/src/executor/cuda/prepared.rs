@@ -59,10 +59,10 @@ pub(super) fn prepare<'a>(
 /// The driver takes a list of pointers on trust; so it gets exactly what the kernel declares, or nothing.
 fn check_args(params: Option<&[Param]>, args: &[ArgPlan], buffers: &[BufferPlan]) -> Result<(), String> {
     let Some(params) = params else {
-        return Err("neither this driver nor a text says what parameters the kernel takes; submit plain PTX".to_owned());
+        return Err("the worker cannot determine the parameters of the kernel; submit plain PTX".to_owned());
     };
     if params.len() != args.len() {
-        return Err(format!("{} arguments given, the kernel takes {}", args.len(), params.len()));
+        return Err(format!("{} arguments given, but the kernel takes {}", args.len(), params.len()));
     }
     for (index, (arg, param)) in args.iter().zip(params).enumerate() {
         let given = match arg {
@@ -74,14 +74,14 @@ fn check_args(params: Option<&[Param]>, args: &[ArgPlan], buffers: &[BufferPlan]
             ArgPlan::Bytes { bytes, .. } => bytes.len(),
         };
         if given != param.bytes {
-            return Err(format!("args[{index}] has {given} bytes, the kernel's parameter {}", param.bytes));
+            return Err(format!("args[{index}] has {given} bytes, but the kernel's parameter has {}", param.bytes));
         }
         if let (ArgPlan::Bytes { align, .. }, Some(offset)) = (arg, param.offset)
             && !offset.is_multiple_of(*align as usize)
         {
             return Err(format!(
-                "args[{index}] is aligned to {align} bytes, but the kernel's parameter stands at byte {offset} of its parameters: \
-                 its structure has a smaller alignment"
+                "args[{index}] is aligned to {align} bytes, but the kernel's parameter starts at byte {offset}; give the alignment that \
+                 the structure has in the kernel"
             ));
         }
     }
@@ -92,7 +92,7 @@ fn check_address(buffer: u32, offset: u64, buffers: &[BufferPlan]) -> Result<(),
     match buffers.get(buffer as usize) {
         None => Err(format!("there is no buffer {buffer}")),
         Some(plan) if offset != 0 && offset >= plan.bytes => {
-            Err(format!("an offset of {offset} bytes is outside buffer {buffer}, which has {}", plan.bytes))
+            Err(format!("offset {offset} is outside buffer {buffer}, which has {} bytes", plan.bytes))
         }
         Some(_) => Ok(()),
     }
@@ -113,13 +113,17 @@ mod tests {
         let half = ArgPlan::Scalar { bits: 0, size: 2 };
         assert_eq!(check(&[at(60), structure(12, 4), half.clone()]), Ok(()));
         let told = |args: &[ArgPlan]| check(args).unwrap_err();
-        assert!(told(&[at(0), half.clone()]).contains("2 arguments given, the kernel takes 3"));
-        assert!(told(&[at(64), structure(12, 4), half.clone()]).contains("64 bytes is outside buffer 0, which has 64"));
+        assert!(told(&[at(0), half.clone()]).contains("2 arguments given, but the kernel takes 3"));
         assert!(
-            told(&[at(0), structure(16, 4), half.clone()]).contains("args[1] has 16 bytes, the kernel's parameter 12")
+            told(&[at(64), structure(12, 4), half.clone()])
+                .contains("offset 64 is outside buffer 0, which has 64 bytes")
+        );
+        assert!(
+            told(&[at(0), structure(16, 4), half.clone()])
+                .contains("args[1] has 16 bytes, but the kernel's parameter has 12")
         );
         let told = check_args(Some(&params[..2]), &[at(0), structure(12, 16)], &buffers).unwrap_err();
-        assert!(told.contains("aligned to 16 bytes, but the kernel's parameter stands at byte 8"), "{told}");
+        assert!(told.contains("aligned to 16 bytes, but the kernel's parameter starts at byte 8"), "{told}");
         assert!(check_args(None, &[], &buffers).is_err());
     }
 }

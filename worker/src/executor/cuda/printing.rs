@@ -51,14 +51,14 @@ impl Printing {
     fn ask_again_and_again(&self) {
         loop {
             let idle = |jobs: &mut usize| *jobs == 0;
-            drop(self.begun.wait_while(self.jobs(), idle).expect("nobody panics while holding the count"));
+            drop(self.begun.wait_while(self.jobs(), idle).expect("no thread panics while holding the count"));
             self.library.print_what_kernels_printed();
             thread::sleep(PAUSE);
         }
     }
 
     fn jobs(&self) -> MutexGuard<'_, usize> {
-        self.jobs.lock().expect("nobody panics while holding the count")
+        self.jobs.lock().expect("no thread panics while holding the count")
     }
 }
 

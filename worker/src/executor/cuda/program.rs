@@ -86,7 +86,7 @@ impl Program {
         let mut kept = match self.kept.try_lock() {
             Ok(kept) => kept,
             Err(TryLockError::WouldBlock) => return false,
-            Err(TryLockError::Poisoned(_)) => unreachable!("nobody panics while loading"),
+            Err(TryLockError::Poisoned(_)) => unreachable!("no thread panics while loading"),
         };
         // Jobs get theirs only under this lock, so one that nobody has stays so.
         let is_idle = kept.as_ref().is_some_and(|module| Arc::strong_count(module) == 1);
@@ -104,7 +104,7 @@ impl Shelf {
         if declared.has_variables {
             return Ok((program.load(declared, &self.loaded_bytes)?, false));
         }
-        let mut kept = program.kept.lock().expect("nobody panics while loading");
+        let mut kept = program.kept.lock().expect("no thread panics while loading");
         if let Some(module) = &*kept {
             return Ok((Arc::clone(module), true));
         }
@@ -143,6 +143,6 @@ impl Shelf {
     }
 
     fn programs(&self) -> MutexGuard<'_, Vec<Weak<Program>>> {
-        self.programs.lock().expect("nobody panics while holding the shelf")
+        self.programs.lock().expect("no thread panics while holding the shelf")
     }
 }

@@ -94,17 +94,17 @@ impl Together {
         let (major, minor) = device.info.compute_capability;
         if self.cluster_blocks() > 1 && !device.limits.has_clusters {
             return Err(if device.info.emulated {
-                "the emulated device runs no clusters of several blocks; a GPU of compute capability 9.0 or higher does"
+                "the emulated device does not support clusters of several blocks; use a GPU of compute capability 9.0 or higher"
                     .to_owned()
             } else {
-                format!("clusters need compute capability 9.0, this device has {major}.{minor}")
+                format!("clusters need compute capability 9.0, but this device has {major}.{minor}")
             });
         }
         if self.cooperative && !device.limits.is_cooperative {
-            return Err("this device has no cooperative launches".to_owned());
+            return Err("this device does not support cooperative launches".to_owned());
         }
         if !library.has(LAUNCH_SYMBOL) {
-            return Err("cooperative launches and clusters need a driver of CUDA 11.8 or newer".to_owned());
+            return Err("cooperative launches and clusters need a CUDA driver of version 11.8 or newer".to_owned());
         }
         Ok(())
     }
@@ -195,8 +195,8 @@ fn fits(geometry: Geometry, threads: u32, resident: u64, multiprocessors: u32) -
     }
     let [x, y, z] = geometry.grid;
     Err(format!(
-        "a cooperative grid of {x} x {y} x {z} blocks of {threads} threads; at most {resident} of them run at once on this device's \
-         {multiprocessors} multiprocessors; launch fewer blocks, and have each do more"
+        "a cooperative grid of {x} x {y} x {z} blocks of {threads} threads is too large: this device runs at most {resident} of its blocks at \
+         once on {multiprocessors} multiprocessors; launch fewer blocks, each with more work"
     ))
 }
 
@@ -226,7 +226,12 @@ mod tests {
         let geometry = |grid| Geometry { grid, block: [256, 1, 1] };
         assert_eq!(fits(geometry([132, 2, 1]), 256, 264, 132), Ok(()));
         let told = fits(geometry([133, 2, 1]), 256, 264, 132).unwrap_err();
-        assert!(told.starts_with("a cooperative grid of 133 x 2 x 1 blocks of 256 threads; at most 264"), "{told}");
+        assert!(
+            told.starts_with(
+                "a cooperative grid of 133 x 2 x 1 blocks of 256 threads is too large: this device runs at most 264"
+            ),
+            "{told}"
+        );
         assert!(fits(geometry([u32::MAX; 3]), 256, u64::MAX, 132).is_err(), "it overflows");
     }
 }

@@ -93,11 +93,11 @@ impl Waits {
 
     /// With the state in hand, so that what is said is in order. A supervisor that is gone is noticed elsewhere.
     fn say(&self, message: &FromExecutor) {
-        drop(frame::write(&self.outgoing.lock().expect("nobody panics while holding the socket"), message));
+        drop(frame::write(&self.outgoing.lock().expect("no thread panics while holding the socket"), message));
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("nobody panics while holding it")
+        self.state.lock().expect("no thread panics while holding it")
     }
 }
 

@@ -86,7 +86,7 @@ impl Inner {
         held.jobs -= 1;
         held.bytes -= bytes;
         if self.pools.iter().all(|held| held.jobs == 0) {
-            let since = self.busy_since.take().expect("somebody was there");
+            let since = self.busy_since.take().expect("a job was running");
             self.busy += now - since;
         }
     }

@@ -87,7 +87,7 @@ impl Keeper {
                     executor.kill();
                     executor.lost().await
                 }
-                () = self.look_after_memory(&executor) => unreachable!("that goes on for ever"),
+                () = self.look_after_memory(&executor) => unreachable!("the loop has no end"),
             };
             let lost = Instant::now();
             home.admission.tell(Event::ExecutorDown(device, self.pool));
@@ -105,13 +105,13 @@ impl Keeper {
                 pid = next.pid(),
                 gap_us,
                 reason = loss.reason,
-                "executor gone, another took over"
+                "executor lost, another took over"
             );
             executor = next;
         }
     }
 
-    /// Has the executor give back what it keeps when another pool waits for it, and say from time to time what is free.
+    /// Asks the executor to release cached memory when another pool needs it, and to report free memory at intervals.
     async fn look_after_memory(&self, executor: &Executor) {
         let asked_back = self.home.admission.asked_back(self.home.device(), self.pool);
         let mut interval = tokio::time::interval(MEASURE_INTERVAL);
@@ -119,7 +119,7 @@ impl Keeper {
         loop {
             tokio::select! {
                 () = asked_back.notified() => {
-                    info!(device = self.home.options.device, pool = self.pool.0, "kept memory is wanted by another pool");
+                    info!(device = self.home.options.device, pool = self.pool.0, "another pool needs cached device memory, releasing it");
                     executor.give_back();
                 }
                 _ = interval.tick() => executor.measure(),
@@ -146,8 +146,8 @@ impl Keeper {
         Some(executor)
     }
 
-    /// Several tries; then the device is out of service. One for which others of ours leave no room says nothing against the device, and is
-    /// tried again for as long as they live.
+    /// Takes the device out of service after several failures. If our other executors leave no memory, the device is not to blame, and the
+    /// keeper tries again.
     async fn start(&self) -> Option<Executor> {
         let device = self.home.options.device;
         let mut pause = START_PAUSE;
@@ -160,7 +160,7 @@ impl Keeper {
             match started {
                 Ok((executor, _)) => return Some(executor),
                 Err(reason) if reason.is_out_of_memory() && self.home.memory.is_in_use() => {
-                    warn!(device, pool = self.pool.0, %reason, "no memory for an executor beside the others, trying again");
+                    warn!(device, pool = self.pool.0, %reason, "not enough device memory to start an executor, trying again");
                     self.home.admission.ask_all_back(self.home.device());
                     tokio::select! {
                         () = tokio::time::sleep(ROOM_PAUSE) => {}
@@ -169,7 +169,7 @@ impl Keeper {
                 }
                 Err(reason) => {
                     failures += 1;
-                    warn!(device, failures, %reason, "executor did not start");
+                    warn!(device, failures, %reason, "executor failed to start");
                     if failures == START_FAILURES_MAX {
                         self.home.take_out_of_service(reason.to_string());
                     } else {

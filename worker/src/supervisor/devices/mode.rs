@@ -15,19 +15,20 @@ pub(super) fn unfit(device: &DeviceInfo, pools: usize) -> Option<String> {
     let served = env::var_os(MPS_VARIABLE).is_some_and(|folder| !folder.is_empty());
     let unfit = why(device.compute_mode, pools, served);
     if unfit.is_none() && pools > 1 && device.compute_mode == ComputeMode::Exclusive {
-        warn!(device = device.ordinal, pools, "device is exclusive to one process, MPS has to serve all executors");
+        warn!(device = device.ordinal, pools, "device allows one process only, its executors depend on MPS");
     }
     unfit
 }
 
 fn why(mode: ComputeMode, pools: usize, served: bool) -> Option<String> {
     match mode {
-        ComputeMode::Prohibited => {
-            Some("its compute mode is Prohibited, which lets no process in (`nvidia-smi -c DEFAULT`)".to_owned())
-        }
+        ComputeMode::Prohibited => Some(
+            "its compute mode is Prohibited, which allows no process; change it with `nvidia-smi -c DEFAULT`"
+                .to_owned(),
+        ),
         ComputeMode::Exclusive if pools > 1 && !served => Some(format!(
-            "its compute mode is Exclusive_Process, which lets one process in, and {pools} pools have one each: set it to Default \
-             (`nvidia-smi -c DEFAULT`), serve one pool per worker, or share it by MPS ({MPS_VARIABLE})"
+            "its compute mode is Exclusive_Process, which allows one process, but {pools} pools need one executor each; set it to Default \
+             (`nvidia-smi -c DEFAULT`), serve one pool per worker, or share the device with MPS ({MPS_VARIABLE})"
         )),
         ComputeMode::Exclusive | ComputeMode::Shared => None,
     }

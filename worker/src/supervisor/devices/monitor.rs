@@ -82,7 +82,7 @@ async fn listen(library: &str, user: Option<&str>, readings: &watch::Sender<Read
                 readings.send_replace(Readings { by_uuid, at: Some(Instant::now()) });
             }
             Ok(Ok(None) | Err(_)) => return Ok(child.end().await.describe()),
-            // Nobody waits for its end: a call that hangs in the kernel outlives even a kill.
+            // Do not wait for the end of the child: a call that hangs in the kernel survives a kill.
             Err(_) => return Ok(format!("no reading within {} s", SILENT_AFTER.as_secs())),
         }
     }

@@ -38,7 +38,7 @@ pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
     let outputs = finished.outcome.map_err(|failure| failure.message)?;
     match outputs.first() {
         Some(output) if *output.bytes == WORD.to_le_bytes() => Ok(()),
-        _ => Err("the probe kernel's word did not come back".to_owned()),
+        _ => Err("the probe kernel returned a wrong value".to_owned()),
     }
 }
 

@@ -86,14 +86,14 @@ impl Spare {
         let executor = Arc::new(executor);
         // Its context has taken what it takes.
         self.memory.listen_to(&executor, None);
-        debug!(pid = executor.pid(), "spare executor waits");
+        debug!(pid = executor.pid(), "spare executor ready");
         self.waiting().replace(Arc::clone(&executor));
-        // Whoever asked while there was none has left a notice behind.
+        // A caller that found no spare has left a notification behind.
         while self.waiting().is_some() {
             tokio::select! {
                 () = self.taken.notified() => {}
                 loss = executor.lost() => {
-                    warn!(reason = loss.reason, "spare executor gone, starting another");
+                    warn!(reason = loss.reason, "spare executor lost, starting another");
                     self.waiting().take();
                     self.memory.forget(&executor);
                     tokio::time::sleep(PAUSE).await;
@@ -119,5 +119,5 @@ async fn start(options: &ExecutorOptions) -> Option<Executor> {
 }
 
 fn warn_of(reason: &StartError, device: u32, failures: u32) {
-    warn!(device, failures, %reason, "spare executor did not start");
+    warn!(device, failures, %reason, "spare executor failed to start");
 }

@@ -173,7 +173,7 @@ fn more_than_a_job_takes_from_the_store_is_refused() {
     fs::write(scene.folder.path().join("task.json"), task).unwrap();
     let complaint = scene.with_store("-f @/task.json").unwrap_err();
     assert_eq!(complaint.exit, Exit::BadInput);
-    let told = "invalid job: buffers: their blobs are 1.01 GiB together, at most 1.00 GiB are allowed";
+    let told = "invalid job: buffers: the blobs take 1.01 GiB in total; the maximum is 1.00 GiB";
     assert_eq!(complaint.message, told);
 }
 

@@ -100,10 +100,10 @@ fn a_task_file_says_all_that_cuda_can_launch() {
     assert_eq!(launch.args, wanted);
     let slip = |from: &str, to: &str| parse(&text.replace(from, to), true, Path::new("")).unwrap_err().message;
     assert!(slip("cooperative", "coperative").contains("launches[0]: unknown field `coperative`"));
-    assert!(slip("blocks = [8], ", "").contains("launches[0]: a grid is"));
-    assert!(slip("cluster = [2]", "cover = [2]").contains("launches[0]: a grid has cover or blocks, not both"));
-    assert!(slip("{ bytes = [1, 2, 255] }", "{ u8 = 1, align = 4 }").contains("an alignment for bytes"));
-    assert!(slip("bytes = [1, 2, 255]", "bytes = [1], buffer = \"x\"").contains("one too many"));
+    assert!(slip("blocks = [8], ", "").contains("launches[0]: a grid needs"));
+    assert!(slip("cluster = [2]", "cover = [2]").contains("launches[0]: a grid takes cover or blocks, not both"));
+    assert!(slip("{ bytes = [1, 2, 255] }", "{ u8 = 1, align = 4 }").contains("only bytes take an alignment"));
+    assert!(slip("bytes = [1, 2, 255]", "bytes = [1], buffer = \"x\"").contains("unexpected"));
 }
 
 #[test]
@@ -136,7 +136,7 @@ fn a_task_file_may_name_what_is_in_the_blob_store() {
     let task = parse(&text, false, Path::new("")).unwrap().job.build().unwrap().task;
     assert_eq!((&task.buffers[0].data, task.large_outputs), (&Data::Blob(digest), LargeOutputs::Blob));
     let digits = problem(&text.replace("sha256:", "sha1:")).message;
-    assert_eq!(digits, "buffers[0]: a blob is named by sha256: and 64 hexadecimal digits in lower case");
+    assert_eq!(digits, "buffers[0]: a blob name is sha256: followed by 64 lower-case hexadecimal digits");
 }
 
 #[test]
