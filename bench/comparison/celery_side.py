@@ -48,8 +48,8 @@ class Celery(Side):
         os.killpg(os.getpgid(pid), signal.SIGKILL)
 
     def history(self):
-        """Tasks whose state another client can still look up."""
-        return sum(AsyncResult(id, app=celery_tasks.app).state != "PENDING" for id in self.ids[-200:])
+        """Tasks whose state can still be looked up by their ids."""
+        return sum(AsyncResult(id, app=celery_tasks.app).state != "PENDING" for id in self.ids)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ class Side:
 
     def spawn(self, *command):
         """Starts a process of the system in a process group of its own, with its output in a file."""
-        log = open(os.path.join(self.folder, f"{len(self.processes)}.log"), "wb")
+        log = open(f"{os.environ['COMPARISON_LOG_PREFIX']}-{len(self.processes)}.log", "wb")
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
@@ -122,13 +122,18 @@ class Side:
         twice = sum(count > 1 for count in times.values())
         return {"finished": finished, "lost": len(pending), "twice": twice}
 
+    def records(self):
+        return {"records": self.history(), "of": self.submitted}
+
+    def measurement(self, name):
+        return {"latency": self.latency, "throughput": self.throughput, "kill": self.kill, "history": self.records}[name]
+
     def serve(self):
         try:
             answer(self.start())
             for line in sys.stdin:
                 request = json.loads(line)
-                do = request.pop("do")
-                answer({"records": self.history(), "of": self.submitted} if do == "history" else getattr(self, do)(**request))
+                answer(self.measurement(request.pop("do"))(**request))
         except Exception as error:
             answer({"error": f"{type(error).__name__}: {error}"})
             raise

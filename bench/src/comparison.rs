@@ -3,7 +3,7 @@
 //! Each has two workers on this machine. gpufleet's device is emulated on the CPU, and the others compute with NumPy: the figures are
 //! about the path around a kernel and not about GPUs. A system that cannot run here is reported as not measured, with the reason.
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use anyhow::ensure;
 use clap::ValueEnum;
@@ -48,6 +48,9 @@ pub struct Options {
     /// Rounds of latency and throughput; Slurm has one
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
+    /// Keeps the logs of all processes there
+    #[arg(long, value_name = "DIRECTORY")]
+    logs: Option<PathBuf>,
     /// How the result is printed: a Markdown table, or JSON
     #[arg(short, long, default_value = "table")]
     output: Output,
@@ -86,7 +89,10 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let mut columns = Vec::new();
     for name in &options.systems {
         eprintln!("{} …", name.title());
-        let services = Services::ephemeral().await?;
+        let services = match &options.logs {
+            Some(logs) => Services::ephemeral_with_logs(&logs.join(name.title())).await?,
+            None => Services::ephemeral().await?,
+        };
         if machine.is_none() {
             machine = Some(Machine::look(machine::broker_version(&services).await?, load_before));
         }

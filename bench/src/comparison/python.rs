@@ -67,15 +67,17 @@ impl PythonSystem {
     /// Returns when the system takes jobs. Its processes end with the services.
     pub async fn start(services: &Services, program: Program<'_>) -> anyhow::Result<Self> {
         let Program { name, amqp_url, acks_late } = program;
-        let folder = services.state().path().join(if acks_late { format!("{name}-late") } else { name.to_owned() });
+        let run = if acks_late { format!("{name}-late") } else { name.to_owned() };
+        let folder = services.state().path().join(&run);
         fs::create_dir(&folder).with_context(|| format!("create {}", folder.display()))?;
-        let log = services.state().log(&format!("comparison-{name}"));
+        let log = services.state().log(&run);
         let log = fs::File::create(&log).with_context(|| format!("create {}", log.display()))?;
         let mut command = python(&scripts().join(format!("{name}_side.py")), amqp_url.is_none())?;
         let (marker, state) = services.state().marker();
         command
             .env(marker, state)
             .env("COMPARISON_FOLDER", &folder)
+            .env("COMPARISON_LOG_PREFIX", services.state().logs().join(&run))
             .env("HOME", &folder)
             .env("PYTHONPATH", setup::comparison_folder()?)
             .env("PYTHONDONTWRITEBYTECODE", "1")

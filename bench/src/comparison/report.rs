@@ -28,7 +28,7 @@ pub fn render(report: &Report) -> String {
 
 type CellOf = fn(&Column, &Measured) -> String;
 
-fn rows(kill: &Kill) -> [(String, CellOf); 6] {
+fn rows(kill: &Kill) -> [(String, CellOf); 5] {
     [
         ("one job at a time, median (p99)".to_owned(), |_, measured| {
             format!("{} ({}) ms", figure(&measured.p50_ms), figure(&measured.p99_ms))
@@ -37,17 +37,13 @@ fn rows(kill: &Kill) -> [(String, CellOf); 6] {
             Some(packed) => format!("{}; packed {}", figure(&measured.jobs_per_second), figure(packed)),
             None => figure(&measured.jobs_per_second),
         }),
-        (format!("worker killed, {} jobs: lost / run twice", kill.jobs), |column, measured| {
+        (format!("worker killed, {} jobs: finished / lost / run twice", kill.jobs), |column, measured| {
             let late = match &column.after_kill_late {
                 Some(Ok(late)) => format!("; `acks_late` {}", outcome(late)),
                 Some(Err(reason)) => format!("; `acks_late` not measured ({reason})"),
                 None => String::new(),
             };
             outcome(&measured.after_kill) + &late
-        }),
-        ("jobs finished after that".to_owned(), |column, measured| {
-            let late = column.after_kill_late.iter().flatten().map(|late| format!("; `acks_late` {}", late.finished));
-            measured.after_kill.finished.to_string() + &late.collect::<String>()
         }),
         ("jobs listed afterwards".to_owned(), |_, measured| {
             let history = measured.history;
@@ -66,7 +62,7 @@ fn cell_of(column: &Column, cell: CellOf) -> String {
 }
 
 fn outcome(after: &AfterKill) -> String {
-    format!("{} / {}", after.lost, after.twice)
+    format!("{} / {} / {}", after.finished, after.lost, after.twice)
 }
 
 /// The median in as many digits as mean something.
@@ -81,4 +77,56 @@ fn figure(spread: &Spread) -> String {
 fn row(title: &str, cells: impl IntoIterator<Item = String>) -> String {
     let cells: String = cells.into_iter().map(|cell| format!(" {cell} |")).collect();
     format!("| {title} |{cells}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        comparison::{KILL, Name, system::Records},
+        machine::Machine,
+    };
+
+    fn spread(median: f64) -> Spread {
+        Spread { median, min: median, max: median }
+    }
+
+    fn measured() -> Measured {
+        Measured {
+            about: "Celery 5, as it comes".to_owned(),
+            p50_ms: spread(2.34),
+            p99_ms: spread(12.4),
+            jobs_per_second: spread(1234.0),
+            packed_jobs_per_second: None,
+            idle_mib: 210.4,
+            after_kill: AfterKill { finished: 199, lost: 1, twice: 0 },
+            history: Records { records: 0, of: 500 },
+        }
+    }
+
+    #[test]
+    fn a_system_that_was_not_measured_has_a_reason_and_no_figures() {
+        let celery = Column {
+            name: Name::Celery,
+            measured: Ok(measured()),
+            after_kill_late: Some(Ok(AfterKill { finished: 200, lost: 0, twice: 1 })),
+        };
+        let slurm =
+            Column { name: Name::Slurm, measured: Err("slurmd not installed".to_owned()), after_kill_late: None };
+        let machine = Machine::look("RabbitMQ 3".to_owned(), 0.0);
+        let text = render(&Report { machine, kill: KILL, columns: vec![celery, slurm] });
+        for line in [
+            "- Celery 5, as it comes",
+            "- Slurm: not measured (slurmd not installed)",
+            "|  | Celery | Slurm |",
+            "| --- | --- | --- |",
+            "| one job at a time, median (p99) | 2.3 (12) ms | not measured |",
+            "| jobs/s, up to 64 in flight | 1200 | not measured |",
+            "| worker killed, 200 jobs: finished / lost / run twice | 199 / 1 / 0; `acks_late` 200 / 0 / 1 | not measured |",
+            "| jobs listed afterwards | 0 of 500 | not measured |",
+            "| idle memory | 210 MiB | not measured |",
+        ] {
+            assert!(text.lines().any(|have| have == line), "{line} is not in\n{text}");
+        }
+    }
 }
