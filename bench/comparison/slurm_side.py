@@ -128,6 +128,13 @@ class Slurm(Side):
         for pid in [node.pid, *steps_of(node_names()[0])]:
             os.kill(pid, signal.SIGKILL)
 
+    def stop(self):
+        super().stop()
+        # Step daemons detach themselves; ours are those in this network namespace.
+        for pid in processes():
+            if read(pid, "cmdline").startswith(b"slurmstepd") and network(pid) == network("self"):
+                os.kill(pid, signal.SIGKILL)
+
     def history(self):
         return len(run("squeue", "--noheader", "--array", "--states=all").splitlines())
 
@@ -141,6 +148,10 @@ def steps_of(node):
     of_node = {pid for pid in processes() if f"SLURMD_NODENAME={node}".encode() in read(pid, "environ").split(b"\0")}
     parents = {parent(pid) for pid in of_node}
     return of_node | {pid for pid in parents if read(pid, "cmdline").startswith(b"slurmstepd")}
+
+
+def network(pid):
+    return os.stat(f"/proc/{pid}/ns/net").st_ino
 
 
 def parent(pid):
