@@ -23,6 +23,8 @@ pub enum Part {
 pub struct Parts {
     /// Each with the processes below it, unless those are listed themselves.
     roots: Vec<(u32, Part)>,
+    /// Each without itself.
+    below: Vec<(u32, Part)>,
     /// Where the children of a part's own process are another part.
     children: BTreeMap<Part, Part>,
 }
@@ -67,6 +69,13 @@ impl Parts {
         self
     }
 
+    /// What runs below this process, and not the process itself.
+    #[must_use]
+    pub fn with_below(mut self, part: Part, pid: u32) -> Self {
+        self.below.push((pid, part));
+        self
+    }
+
     /// What runs below `part`'s processes counts as `below`.
     #[must_use]
     pub fn with_children(mut self, part: Part, below: Part) -> Self {
@@ -98,6 +107,9 @@ impl Parts {
                 return Some(if *root == pid { *part } else { self.children.get(part).copied().unwrap_or(*part) });
             }
             let parent = processes.get(&ancestor)?.parent;
+            if let Some((_, part)) = self.below.iter().find(|(above, _)| *above == parent) {
+                return Some(*part);
+            }
             // Process ids only grow towards children until they wrap, but a chain always ends at 0.
             ancestor = if parent == 0 { return None } else { parent };
         }
@@ -150,6 +162,7 @@ mod tests {
     fn children_count_with_their_nearest_root() {
         let stat = |parent| Stat { parent, cpu: Duration::ZERO };
         let processes = BTreeMap::from([(1, stat(0)), (10, stat(1)), (11, stat(10)), (12, stat(11)), (13, stat(10))]);
+        let supervisor = Some(Part::Supervisor);
         let parts = Parts::default()
             .with(Part::Supervisor, [11])
             .with(Part::Client, [10])
@@ -160,6 +173,9 @@ mod tests {
             [Some(Part::Client), Some(Part::Supervisor), Some(Part::Executor), Some(Part::Client)]
         );
         assert_eq!(part(1), None);
+        let below = Parts::default().with_below(Part::Supervisor, 10);
+        let part = |pid| below.part_of(pid, &processes);
+        assert_eq!([part(10), part(11), part(12), part(13)], [None, supervisor, supervisor, supervisor]);
     }
 
     #[test]

@@ -15,15 +15,17 @@ pub const PACK: usize = 64;
 #[derive(Debug)]
 pub struct Producer {
     client: gpufleet::Fleet,
+    /// In each array of a job.
+    floats: usize,
 }
 
 /// A job's answer by the job's number, and how long it took to get it.
 type Answer = (usize, Duration, JobResult);
 
 impl Producer {
-    pub async fn connect(amqp_url: &str) -> anyhow::Result<Self> {
+    pub async fn connect(amqp_url: &str, floats: usize) -> anyhow::Result<Self> {
         let client = gpufleet::Fleet::connect(amqp_url).await.context("connect to the fleet")?;
-        Ok(Self { client })
+        Ok(Self { client, floats })
     }
 
     pub fn name(&self) -> &ClientName {
@@ -32,21 +34,21 @@ impl Producer {
 
     /// Every job in a message of its own, so many at a time. The caller keeps the deadline.
     pub async fn one_by_one(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
-        let jobs: Vec<(usize, Job)> = (0..count).map(|number| (number, saxpy::job(number))).collect();
+        let jobs: Vec<(usize, Job)> = self.jobs(count);
         let started = Instant::now();
         let answers: Vec<Answer> = stream::iter(jobs)
             .map(|(number, job)| self.round_trip(number, job))
             .buffer_unordered(in_flight)
             .try_collect()
             .await?;
-        checked(started.elapsed(), &answers)
+        self.checked(started.elapsed(), &answers)
     }
 
     /// Jobs that share messages, as many calls of `submit_many` at a time as make up what is to be in flight. A job's round
     /// trip begins with the call that it is part of, and the next call begins when the last job of one is answered.
     pub async fn packed(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
         let pack = PACK.min(in_flight);
-        let jobs: Vec<(usize, Job)> = (0..count).map(|number| (number, saxpy::job(number))).collect();
+        let jobs: Vec<(usize, Job)> = self.jobs(count);
         let packs: Vec<Vec<(usize, Job)>> = jobs.chunks(pack).map(<[_]>::to_vec).collect();
         let started = Instant::now();
         let answers: Vec<Vec<Answer>> = stream::iter(packs)
@@ -54,12 +56,21 @@ impl Producer {
             .buffer_unordered(in_flight / pack)
             .try_collect()
             .await?;
-        checked(started.elapsed(), &answers.concat())
+        self.checked(started.elapsed(), &answers.concat())
+    }
+
+    /// One job of whatever kind, whose answer is left to the caller.
+    pub async fn submit(&self, job: Job) -> anyhow::Result<JobHandle> {
+        self.client.submit(job).await.context("submit a job")
+    }
+
+    fn jobs(&self, count: usize) -> Vec<(usize, Job)> {
+        (0..count).map(|number| (number, saxpy::job(number, self.floats))).collect()
     }
 
     async fn round_trip(&self, number: usize, job: Job) -> anyhow::Result<Answer> {
         let started = Instant::now();
-        let handle = self.client.submit(job).await.context("submit a job")?;
+        let handle = self.submit(job).await?;
         answer(number, handle, started).await
     }
 
@@ -77,17 +88,17 @@ impl Producer {
     pub async fn close(self) {
         self.client.close().await;
     }
+
+    /// Looks at the answers once the clock has stopped: the bare loop does not compute either.
+    fn checked(&self, took: Duration, answers: &[Answer]) -> anyhow::Result<Run> {
+        for (number, _, result) in answers {
+            saxpy::check(*number, self.floats, result)?;
+        }
+        Ok(Run { took, round_trips: answers.iter().map(|(_, round_trip, _)| *round_trip).collect() })
+    }
 }
 
 async fn answer(number: usize, handle: JobHandle, started: Instant) -> anyhow::Result<Answer> {
     let result = handle.await?;
     Ok((number, started.elapsed(), result))
-}
-
-/// Looks at the answers once the clock has stopped: the bare loop does not compute either.
-fn checked(took: Duration, answers: &[Answer]) -> anyhow::Result<Run> {
-    for (number, _, result) in answers {
-        saxpy::check(*number, result)?;
-    }
-    Ok(Run { took, round_trips: answers.iter().map(|(_, round_trip, _)| *round_trip).collect() })
 }

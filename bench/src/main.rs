@@ -9,6 +9,7 @@ use clap::{Parser, Subcommand};
 
 mod bare;
 mod chaos;
+mod comparison;
 mod cores;
 mod cpu;
 mod fleet;
@@ -41,6 +42,8 @@ enum Command {
     Overhead(overhead::Options),
     /// Jobs that sleep: device time of pools by weight, a guaranteed pool next to a flood, jobs/s over 1, 2 and 4 workers
     Sharing(sharing::Options),
+    /// The same small job through gpufleet, Celery, Ray and Slurm: latency, throughput, a killed worker, history, memory
+    Comparison(comparison::Options),
     /// The far end of the bare loop, started by `round-trips` as a process of its own
     #[command(hide = true)]
     BareConsumer(bare::consumer::Options),
@@ -53,6 +56,7 @@ async fn main() -> ExitCode {
         Command::Chaos(options) => chaos::run(&options).await,
         Command::Overhead(options) => overhead::run(&options).await,
         Command::Sharing(options) => Box::pin(sharing::run(&options)).await,
+        Command::Comparison(options) => Box::pin(comparison::run(&options)).await,
         Command::BareConsumer(options) => bare::consumer::run(&options).await,
     };
     match outcome {

@@ -148,9 +148,9 @@ async fn measure(options: &Options, fleet: &gpufleet_local::Fleet) -> anyhow::Re
 
 /// One job there and back.
 async fn one(client: &gpufleet::Fleet, number: usize) -> anyhow::Result<Timings> {
-    let job = async { anyhow::Ok(client.submit(saxpy::job(number)).await?.await?) };
+    let job = async { anyhow::Ok(client.submit(saxpy::job(number, saxpy::FLOATS)).await?.await?) };
     let result = timeout(JOB_DEADLINE, job).await.context("a job was not answered in time")??;
-    saxpy::check(number, &result)?;
+    saxpy::check(number, saxpy::FLOATS, &result)?;
     Ok(result.timings)
 }
 

@@ -110,7 +110,7 @@ async fn measure(options: &Options, fleet: &gpufleet_local::Fleet, load_before: 
     let amqp_url = &fleet.endpoints().amqp_url;
     let in_flight_max = u16::try_from(options.in_flight).expect("the option is bounded");
     let bare = BareLoop::start(amqp_url, in_flight_max).await?;
-    let producer = Producer::connect(amqp_url).await?;
+    let producer = Producer::connect(amqp_url, saxpy::FLOATS).await?;
     let task_bytes = saxpy::message_body(0, producer.name())?.len();
     let parts = parts(fleet, &bare);
     let bench = Bench { bare, producer, parts };

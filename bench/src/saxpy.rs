@@ -6,26 +6,26 @@ use gpufleet::{
     schema::{Batch, ClientName, Encoding},
 };
 
-/// What one message of the benchmark carries: tiny, so that the way there and back is what is measured.
+/// What one message carries unless a benchmark says otherwise: tiny, so that the way there and back is what is measured.
 pub const FLOATS: usize = 64;
 const A: f32 = 2.0;
 
-fn x(job: usize) -> Vec<f32> {
-    (0..FLOATS).map(|i| (job * 7 + i) as f32).collect()
+fn x(job: usize, floats: usize) -> Vec<f32> {
+    (0..floats).map(|i| (job * 7 + i) as f32).collect()
 }
 
-fn y(job: usize) -> Vec<f32> {
-    (0..FLOATS).map(|i| (job + 3 * i) as f32).collect()
+fn y(job: usize, floats: usize) -> Vec<f32> {
+    (0..floats).map(|i| (job + 3 * i) as f32).collect()
 }
 
 /// The job of this number. Each call makes a job of its own, with an id of its own.
-pub fn job(number: usize) -> Job {
-    Job::catalog("saxpy").scalar("a", f64::from(A)).input("x", &x(number)).input("y", &y(number))
+pub fn job(number: usize, floats: usize) -> Job {
+    Job::catalog("saxpy").scalar("a", f64::from(A)).input("x", &x(number, floats)).input("y", &y(number, floats))
 }
 
-/// The bytes that gpufleet's client would publish for the job.
+/// The bytes that gpufleet's client would publish for the job with the usual count of floats.
 pub fn message_body(number: usize, client: &ClientName) -> anyhow::Result<Vec<u8>> {
-    let mut task = job(number).build().context("the benchmark's job is wrong")?.task;
+    let mut task = job(number, FLOATS).build().context("the benchmark's job is wrong")?.task;
     task.reply = Some(client.clone());
     // As long as a real time of submission is.
     task.submitted_ms = Some(1_700_000_000_000);
@@ -33,9 +33,9 @@ pub fn message_body(number: usize, client: &ClientName) -> anyhow::Result<Vec<u8
 }
 
 /// Whether the answer is that of the job of this number. All numbers in it are small integers, hence exact.
-pub fn check(number: usize, result: &JobResult) -> anyhow::Result<()> {
+pub fn check(number: usize, floats: usize, result: &JobResult) -> anyhow::Result<()> {
     let found = result.output::<f32>("y")?;
-    let expected: Vec<f32> = x(number).iter().zip(y(number)).map(|(x, y)| A.mul_add(*x, y)).collect();
+    let expected: Vec<f32> = x(number, floats).iter().zip(y(number, floats)).map(|(x, y)| A.mul_add(*x, y)).collect();
     ensure!(found == expected, "job {number} was answered with {found:?} in place of {expected:?}");
     Ok(())
 }
@@ -49,12 +49,13 @@ mod tests {
         let client = "bench".parse().unwrap();
         let bodies: Vec<_> = [0, 1, 5000].map(|number| message_body(number, &client).unwrap()).into();
         assert!(bodies.iter().all(|body| body.len() > 2 * FLOATS * size_of::<f32>()));
-        assert_ne!(x(0), x(1));
+        assert_ne!(x(0, FLOATS), x(1, FLOATS));
     }
 
     #[test]
     fn the_numbers_stay_exact_in_f32() {
-        let largest = A as usize * (1_000_000 * 7 + FLOATS) + 1_000_000 + 3 * FLOATS;
+        let floats = 1024.max(FLOATS);
+        let largest = A as usize * (1_000_000 * 7 + floats) + 1_000_000 + 3 * floats;
         assert!(largest < 1 << f32::MANTISSA_DIGITS, "{largest}");
     }
 }

@@ -28,6 +28,10 @@ pub enum Part {
     Pika,
     /// `ptxas`, for checking case files. Large, and only one command's need.
     Assembler,
+    /// Celery and Ray, for the comparison with them.
+    Comparison,
+    /// Slurm's daemons and commands, for the comparison with it.
+    Slurm,
 }
 
 /// Why the machine could not be set up. The message says what to do by hand.
@@ -62,6 +66,8 @@ impl Part {
             Self::Compiler => python::COMPILER.is_installed(),
             Self::Pika => python::PIKA.is_installed(),
             Self::Assembler => python::ASSEMBLER.is_installed(),
+            Self::Comparison => python::COMPARISON.is_installed(),
+            Self::Slurm => apt::missing_slurm().is_empty(),
         }
     }
 
@@ -71,6 +77,8 @@ impl Part {
             Self::Compiler => python::COMPILER.install(progress),
             Self::Pika => python::PIKA.install(progress),
             Self::Assembler => python::ASSEMBLER.install(progress),
+            Self::Comparison => python::COMPARISON.install(progress),
+            Self::Slurm => apt::install(&apt::missing_slurm(), progress),
         }
     }
 }
@@ -95,6 +103,11 @@ pub fn install(parts: &[Part], progress: &dyn Progress) -> Result<Vec<Part>, Set
 /// The folder for `PYTHONPATH` where `pika` is.
 pub fn pika_folder() -> Result<PathBuf, SetupError> {
     python::PIKA.folder()
+}
+
+/// The folder for `PYTHONPATH` where Celery and Ray are.
+pub fn comparison_folder() -> Result<PathBuf, SetupError> {
+    python::COMPARISON.folder()
 }
 
 /// The path of `ptxas`.

@@ -6,6 +6,7 @@ use clap::{Parser, Subcommand};
 use gpufleet_local::setup::Part;
 
 mod bench;
+mod bench_comparison;
 mod bench_emulator;
 mod ci;
 mod demo;
@@ -60,6 +61,8 @@ enum Command {
     BenchOverhead(bench::Options),
     /// The same for how pools and workers share
     BenchSharing(bench::Options),
+    /// Install Celery, Ray and Slurm, build with optimisation, and measure gpufleet beside them
+    BenchComparison(bench::Options),
     /// Build with optimisation and measure the emulated device beside plain Rust; arguments go to the benchmark
     BenchEmulator(bench_emulator::Options),
 }
@@ -80,6 +83,7 @@ async fn main() -> ExitCode {
         Command::BenchChaos(options) => bench::run("chaos", &[Part::Services], &options).await,
         Command::BenchOverhead(options) => bench::run("overhead", &[Part::Services], &options).await,
         Command::BenchSharing(options) => bench::run("sharing", &[Part::Services], &options).await,
+        Command::BenchComparison(options) => bench_comparison::run(&options).await,
         Command::BenchEmulator(options) => bench_emulator::run(&options).await,
     };
     match result {

@@ -48,6 +48,13 @@ pub(super) fn missing_services() -> Vec<&'static str> {
     packages
 }
 
+/// Which packages Slurm on one machine lacks.
+pub(super) fn missing_slurm() -> Vec<&'static str> {
+    let packages = [("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("srun", "slurm-client"), ("munged", "munge")];
+    let missing = packages.into_iter().filter(|(program, _)| programs::system(program).is_none());
+    missing.map(|(_, package)| package).collect()
+}
+
 /// Installs packages, as root or through a sudo that asks nothing.
 pub(super) fn install(packages: &[&str], progress: &dyn Progress) -> Result<(), SetupError> {
     let listed = packages.join(" ");

@@ -40,6 +40,46 @@ pub(super) const ASSEMBLER: Collection = Collection {
 pub(super) const PIKA: Collection =
     Collection { folder: "python-tests", title: "pika, an AMQP client for the tests", packages: &["pika==1.4.4"] };
 
+/// Celery, Ray, NumPy, and what these need: pip is not to choose, so that figures of two days compare.
+pub(super) const COMPARISON: Collection = Collection {
+    folder: "python-comparison",
+    title: "Celery, Ray and NumPy (110 MB)",
+    packages: &[
+        "amqp==5.4.2",
+        "attrs==26.1.0",
+        "billiard==4.3.2",
+        "celery==5.7.0",
+        "certifi==2026.10.18",
+        "charset-normalizer==3.5.2",
+        "click==8.5.1",
+        "click-didyoumean==0.3.1",
+        "click-plugins==1.1.1.2",
+        "click-repl==0.4.1",
+        "filelock==4.2.11",
+        "idna==3.20",
+        "jsonschema==4.26.0",
+        "jsonschema-specifications==2025.9.1",
+        "kombu==5.7.0",
+        "msgpack==1.2.4",
+        "numpy==2.4.6",
+        "packaging==26.3",
+        "prompt_toolkit==3.0.53",
+        "protobuf==7.36.2",
+        "python-dateutil==2.9.0.post0",
+        "PyYAML==6.0.3",
+        "ray==2.60.0",
+        "referencing==0.37.0",
+        "requests==2.34.2",
+        "rpds-py==2026.9.1",
+        "six==1.17.0",
+        "typing_extensions==4.16.0",
+        "tzlocal==5.4.5",
+        "urllib3==2.8.0",
+        "vine==5.1.0",
+        "wcwidth==0.9.4",
+    ],
+};
+
 /// Lists the packages of a complete folder: without it, or with another list, the folder is made again.
 const MARKER: &str = "gpufleet-packages.txt";
 
