@@ -8,8 +8,8 @@ use serde_json::Value;
 use crate::page::Page;
 
 const VARIABLE: &str = "GPUFLEET_";
-/// The index holds stems of words: "blob" for "blobs".
-const ENDING_MAX: usize = 3;
+/// The index holds stems of words: "blob" for "blobs", "capabl" for "capability".
+const ENDING_MAX: usize = 5;
 
 /// What mdBook wrote for the browser.
 #[derive(Debug)]

@@ -134,7 +134,7 @@ async fn what_can_not_be_read_is_told_and_read_again_once_it_is_there() {
         scene.problem().await,
         format!(
             "output \"y\": failed to read {digest}: its content in the blob store {folder} does not match the digest; store the \
-             array again to repair it; submit the job again for that"
+             array again to repair it; submit the job again"
         )
     );
     std::fs::write(&file, [1, 2, 3, 5]).unwrap();
