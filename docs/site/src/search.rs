@@ -88,7 +88,8 @@ mod tests {
         let site = Path::new("docs/src");
         let page = |name: &str, text: &str| Page::parse(site.join(name), text.to_owned());
         assert_eq!(index.faults(site, &[page("a.md", "# Anna's\n\n`GPUFLEET_XY`")]), [] as [&str; 0]);
-        let faults = index.faults(site, &[page("a.md", "# Anne's\n"), page("b.md", "# Anna's\n\n`GPUFLEET_ANOTHER_VARIABLE`")]);
+        let faults =
+            index.faults(site, &[page("a.md", "# Anne's\n"), page("b.md", "# Anna's\n\n`GPUFLEET_ANOTHER_VARIABLE`")]);
         assert_eq!(faults.len(), 3, "{faults:#?}");
         assert_eq!(faults[0], "docs/src/a.md: the search does not find this page by its title \"Anne's\"");
         assert_eq!(faults[2], "docs/src/b.md: the search does not find GPUFLEET_ANOTHER_VARIABLE");
