@@ -85,8 +85,9 @@ fn block_on(command: impl Future<Output = Result<Exit, Complaint>>) -> Result<Ex
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Complaint::new(Exit::Internal, format!("failed to start: {error}")))?;
     let result = runtime.block_on(command);
-    // A name lookup that hangs in its thread must not hold the command.
-    runtime.shutdown_background();
+    // The process ends, and the runtime with it. Stopped before, it would wait for a name lookup that hangs, and lapin's thread would panic
+    // where a connection attempt is still under way.
+    std::mem::forget(runtime);
     result
 }
 

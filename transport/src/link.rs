@@ -251,13 +251,16 @@ impl Link {
         let waited = self.options.connect_deadline;
         let id = self.session_ids.fetch_add(1, Ordering::Relaxed);
         let (listeners, opened) = unbounded();
+        // Both attempts end, also where one fails: a runtime that is dropped while lapin's thread connects has that thread panic.
         let both = async {
-            tokio::try_join!(self.open_one(Role::Publish, &listeners), self.open_one(Role::Consume, &listeners))
+            let (publish, consume) =
+                tokio::join!(self.open_one(Role::Publish, &listeners), self.open_one(Role::Consume, &listeners));
+            Ok((publish?, consume?))
         };
         let (publish, consume) = tokio::time::timeout(waited, both)
             .await
             .map_err(|_| ConnectError::Timeout { url: self.options.url.clone(), waited })?
-            .map_err(|error| classify::connect_error(&self.options.url, &error))?;
+            .map_err(|error: lapin::Error| classify::connect_error(&self.options.url, &error))?;
         let session = Session {
             id,
             publish,
