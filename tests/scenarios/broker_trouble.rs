@@ -116,7 +116,7 @@ async fn a_command_that_an_alarm_holds_up_says_why_and_goes_on_after_it() {
     let mut told = BufReader::new(submit.stderr.take().unwrap());
     let mut line = String::new();
     tokio::time::timeout(WAIT, told.read_line(&mut line)).await.expect("it says what holds it up").unwrap();
-    assert!(line.contains("the broker blocks publishing: low on memory; the job waits"), "{line}");
+    assert!(line.contains("the broker blocks publishing: low on memory; the job is sent"), "{line}");
 
     ground.watermark("0.4").await;
     let output = tokio::time::timeout(WAIT, submit.wait_with_output()).await.expect("it ends").unwrap();
