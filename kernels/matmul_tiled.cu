@@ -25,7 +25,7 @@ extern "C" __global__ void __launch_bounds__(TILE * TILE)
             for (unsigned i = 0; i < TILE; ++i) {
                 sum = fmaf(a_tile[threadIdx.y][i], b_tile[i][threadIdx.x], sum);
             }
-            // Nobody may fill the tiles anew while somebody still reads them.
+            // All threads must have read the tiles before any thread refills them.
             __syncthreads();
         }
         if (row < m && column < n) {

@@ -35,7 +35,7 @@ extern "C" __global__ void __launch_bounds__(TILE)
             acceleration.y += pull * y;
             acceleration.z += pull * z;
         }
-        // Nobody may fill the tile anew while somebody still reads it.
+        // All threads must have read the tile before any thread refills it.
         __syncthreads();
     }
 

@@ -24,7 +24,7 @@ extern "C" __global__ void __launch_bounds__(TILE * BLOCK_ROWS)
                 transposed[(left + y) * rows + top + threadIdx.x] = tile[threadIdx.x][y];
             }
         }
-        // Nobody may fill the tile anew while somebody still reads it.
+        // All threads must have read the tile before any thread refills it.
         __syncthreads();
     }
 }
