@@ -2,18 +2,20 @@
 
 use std::{fs, path::Path};
 
+use gpufleet_tests::npy;
+
 pub fn write_all(folder: &Path) {
     let write = |name: &str, bytes: &[u8]| fs::write(folder.join(name), bytes).unwrap();
-    write("x.npy", &npy("<f4", "(3,)", 12));
-    write("long.npy", &npy("<f4", "(5,)", 20));
-    write("wide.npy", &npy("<f8", "(3,)", 24));
-    write("big-endian.npy", &npy(">f4", "(3,)", 12));
-    write("complex.npy", &npy("<c8", "(3,)", 24));
-    write("short.npy", &npy("<f4", "(3,)", 8));
-    write("cut.npy", &npy("<f4", "(3,)", 12)[..20]);
+    write("x.npy", &npy("<f4", "(3,)", &[0; 12]));
+    write("long.npy", &npy("<f4", "(5,)", &[0; 20]));
+    write("wide.npy", &npy("<f8", "(3,)", &[0; 24]));
+    write("big-endian.npy", &npy(">f4", "(3,)", &[0; 12]));
+    write("complex.npy", &npy("<c8", "(3,)", &[0; 24]));
+    write("short.npy", &npy("<f4", "(3,)", &[0; 8]));
+    write("cut.npy", &npy("<f4", "(3,)", &[0; 12])[..20]);
     write("noise.npy", b"not NumPy");
-    write("huge.npy", &npy("<f4", "(2200000,)", 8_800_000));
-    write("giant.npy", &npy("<f4", "(5000000,)", 20_000_000));
+    write("huge.npy", &npy("<f4", "(2200000,)", &vec![0; 8_800_000]));
+    write("giant.npy", &npy("<f4", "(5000000,)", &vec![0; 20_000_000]));
     write("noise.png", b"not a picture");
     write("k.cu", b"extern \"C\" __global__ void k(float *x) { x[0] = 1; }\n");
     write("wrong.cu", b"extern \"C\" __global__ void k(float *y) {\n    y[0] = undeclared;\n}\n");
@@ -39,17 +41,4 @@ fn task(buffer: &str) -> Vec<u8> {
     let task = r#"{ "program": { "source": { "file": "k.cu" } }, "buffers": [BUFFER],
         "launches": [{ "entry": "k", "grid": { "cover": [3] }, "args": [{ "buffer": "x" }] }] }"#;
     task.replace("BUFFER", buffer).into_bytes()
-}
-
-fn npy(descriptor: &str, shape: &str, data_bytes: usize) -> Vec<u8> {
-    let mut header = format!("{{'descr': '{descriptor}', 'fortran_order': False, 'shape': {shape}, }}");
-    while (10 + header.len() + 1) % 64 != 0 {
-        header.push(' ');
-    }
-    header.push('\n');
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.resize(bytes.len() + data_bytes, 0);
-    bytes
 }

@@ -3,21 +3,13 @@
 
 use std::{fs, path::Path};
 
-use gpufleet_tests::{Ended, Ground, gpufleet_command};
+use gpufleet_tests::{Ended, Ground, gpufleet_command, npy};
 use serde_json::Value;
 
 /// A NumPy file of a vector of floats.
-fn npy(path: &Path, values: &[f32]) {
-    let mut header = format!("{{'descr': '<f4', 'fortran_order': False, 'shape': ({},), }}", values.len());
-    while (10 + header.len() + 1) % 64 != 0 {
-        header.push(' ');
-    }
-    header.push('\n');
-    let mut bytes = b"\x93NUMPY\x01\x00".to_vec();
-    bytes.extend((header.len() as u16).to_le_bytes());
-    bytes.extend(header.as_bytes());
-    bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));
-    fs::write(path, bytes).unwrap();
+fn write_floats(path: &Path, values: &[f32]) {
+    let elements: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
+    fs::write(path, npy("<f4", &format!("({},)", values.len()), &elements)).unwrap();
 }
 
 fn floats_at_end(path: &Path, count: usize) -> Vec<f32> {
@@ -39,8 +31,8 @@ fn submit<'a>(more: &[&'a str]) -> Vec<&'a str> {
 
 fn folder_with_vectors() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    npy(&folder.path().join("x.npy"), &[1.0, 2.0, 3.0]);
-    npy(&folder.path().join("y.npy"), &[10.0, 20.0, 30.0]);
+    write_floats(&folder.path().join("x.npy"), &[1.0, 2.0, 3.0]);
+    write_floats(&folder.path().join("y.npy"), &[10.0, 20.0, 30.0]);
     folder
 }
 
@@ -97,7 +89,7 @@ async fn every_bad_input_gets_one_clear_message() {
     let ground = Ground::shared("bad-input").await;
     let folder = folder_with_vectors();
     let folder = folder.path();
-    npy(&folder.join("long.npy"), &[1.0; 5]);
+    write_floats(&folder.join("long.npy"), &[1.0; 5]);
     fs::write(folder.join("noise.npy"), b"not NumPy").unwrap();
     fs::write(folder.join("k.ptx"), ".version 8.0\n").unwrap();
     let ptx = ["submit", "--ptx", "k.ptx", "--entry", "k", "--zeros", "y=f32[4]", "--args", "y"];
