@@ -264,7 +264,7 @@ impl Subscriber {
     }
 
     /// A prefetch can't change under a subscription, so it is ended and made anew on the same channel: what is out on the
-    /// channel can still be settled.
+    /// channel can still be settled. What the queue sent meanwhile goes back to it, and the broker counts that as a delivery.
     async fn renew(&mut self, session: &Arc<Session>, subscription: &mut Subscription) -> Result<(), Broken> {
         self.cancel(subscription).await?;
         let (channel, queue, prefetch) = (subscription.channel.clone(), self.queue.clone(), self.prefetch);
