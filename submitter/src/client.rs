@@ -12,8 +12,9 @@ use tracing::{debug, warn};
 use crate::{
     Array, ConnectError, Counts, Job, JobHandle, StoreError, StoredArray, SubmitError,
     error::PoolError,
+    gathering::Gatherings,
     inbox::Inbox,
-    submission::{self, Submission},
+    submission::{self, Gathered, Submission},
 };
 
 /// Replies that may wait undispatched in this process. Each is acknowledged as soon as it is copied out, so the bound costs no
@@ -53,6 +54,7 @@ pub(crate) struct Connection {
     /// Nobody else has the name, so nobody comes back for replies that it missed.
     is_fresh: bool,
     inbox: Arc<Inbox>,
+    gatherings: Gatherings<Gathered>,
     events: EventSink,
     wait_deadline: Duration,
     user_id: bool,
@@ -77,6 +79,9 @@ impl Fleet {
     }
 
     /// Checks a job, sends it, and returns when the broker has it on disk.
+    ///
+    /// Short jobs that are submitted at the same time share messages: while one message is unconfirmed, later jobs for the same pool and
+    /// priority gather and leave with its confirmation. How many share one depends on their run times, as earlier replies gave them.
     ///
     /// Cancelling before the return leaves it open whether the job runs; submitting the same [`Job`] again is harmless.
     pub async fn submit(&self, job: Job) -> Result<JobHandle, SubmitError> {
@@ -138,6 +143,7 @@ impl Fleet {
     /// Sends what is left to send and closes the connection. Waits that are still open end with
     /// [`JobError::Closed`](crate::JobError::Closed); their jobs go on. Every step has a deadline of its own.
     pub async fn close(&self) {
+        submission::send_all_gathered(&self.connection).await;
         if let Err(error) = self.connection.events.flush().await {
             warn!(%error, "could not report submissions to the ledger; the workers' events will add them");
         }
@@ -189,7 +195,8 @@ impl FleetBuilder {
         self
     }
 
-    /// How long a submit waits for the broker's confirmation, outages in between included: at most a year.
+    /// How long a message waits for the broker's confirmation, outages in between included: at most a year. A job that gathers with others
+    /// waits for the message before its own, too.
     #[must_use]
     pub fn confirm_deadline(mut self, deadline: Duration) -> Self {
         self.confirm_deadline = deadline.min(Self::CONFIRM_DEADLINE_MAX);
@@ -238,6 +245,7 @@ impl FleetBuilder {
             client,
             is_fresh,
             inbox: Arc::new(Inbox::default()),
+            gatherings: Gatherings::default(),
             events,
             wait_deadline: self.wait_deadline,
             user_id: self.user_id,
@@ -268,6 +276,10 @@ impl Connection {
 
     pub(crate) fn inbox(&self) -> &Arc<Inbox> {
         &self.inbox
+    }
+
+    pub(crate) fn gatherings(&self) -> &Gatherings<Gathered> {
+        &self.gatherings
     }
 
     pub(crate) fn wait_deadline(&self) -> Duration {

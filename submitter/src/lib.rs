@@ -31,6 +31,7 @@ mod client;
 mod dead;
 mod element;
 mod error;
+mod gathering;
 mod handle;
 mod inbox;
 mod job;
@@ -38,6 +39,7 @@ mod orders;
 mod packing;
 mod receipt;
 mod returned;
+mod run_times;
 mod stored;
 mod submission;
 
