@@ -63,6 +63,10 @@ pub struct CaseError {
 }
 
 impl Case {
+    pub fn mnemonic(&self) -> &str {
+        self.name.split('/').next().unwrap_or_default()
+    }
+
     /// The text of the file.
     pub fn render(&self) -> String {
         let mut text = format!("// case: {}\n// in:", self.name);

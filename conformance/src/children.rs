@@ -16,8 +16,8 @@ use std::{
 use anyhow::{Context as _, bail};
 
 use crate::{
-    case::Case,
     driver::{Driver, RunError},
+    files,
 };
 
 /// One case takes milliseconds, on a busy machine a second; a kernel that takes this long never ends.
@@ -36,9 +36,7 @@ pub enum Outcome {
 pub fn serve(driver: &Driver) -> anyhow::Result<()> {
     for line in io::stdin().lines() {
         let path = line.context("read from the parent")?;
-        let text = std::fs::read_to_string(&path).with_context(|| format!("read {path}"))?;
-        let case = Case::parse(&text).with_context(|| format!("read {path}"))?;
-        let outcome = driver.run(&case);
+        let outcome = driver.run(&files::read(Path::new(&path))?);
         let mut out = io::stdout().lock();
         match &outcome {
             Ok(words) => {

@@ -1,81 +1,60 @@
-//! The committed case files: writing them, and telling whether they are what the grammar gives.
+//! Case files: reading and writing them, and the folder of regressions.
 
 use std::{
-    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
 
 use anyhow::Context as _;
 
-use crate::{case::Case, recipe::Recipe};
+use crate::{case::Case, grammar};
 
-/// Cases that once failed: written by hand or by a random run, and left alone by [`write`].
+/// Programs that once failed: the only cases that are committed as files.
 pub const REGRESSIONS: &str = "regressions";
 
-/// The folder of this checkout.
-pub fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("cases")
+/// The regressions of the checkout that this was built in. The folder does not exist while there are none.
+pub fn regressions() -> PathBuf {
+    checkout().join(REGRESSIONS)
 }
 
-/// Every file that the grammar gives, by its path below the folder.
-pub fn texts(recipes: &[Recipe]) -> BTreeMap<PathBuf, String> {
-    let kept = recipes.iter().filter_map(Recipe::kept);
-    kept.map(|case| (PathBuf::from(format!("{}.ptx", case.name)), case.render())).collect()
+/// This crate's folder.
+pub fn checkout() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Makes the folder what the grammar gives; answers how many files changed.
-pub fn write(recipes: &[Recipe], folder: &Path) -> anyhow::Result<usize> {
-    let texts = texts(recipes);
-    let changed = stale(recipes, folder)?;
-    for path in &changed {
-        let full = folder.join(path);
-        match texts.get(path) {
-            Some(text) => {
-                let parent = full.parent().context("a case lies in a folder")?;
-                fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
-                fs::write(&full, text).with_context(|| format!("write {}", full.display()))?;
-            }
-            None => fs::remove_file(&full).with_context(|| format!("remove {}", full.display()))?,
-        }
-    }
-    Ok(changed.len())
-}
-
-/// Writes a case where it stays.
-pub fn keep(case: &Case, path: &Path) -> anyhow::Result<()> {
-    let parent = path.parent().context("a case lies in a folder")?;
+/// Writes a case as `<its name>.ptx` below a folder; returns the path.
+pub fn write(case: &Case, folder: &Path) -> anyhow::Result<PathBuf> {
+    let path = folder.join(format!("{}.ptx", case.name));
+    let parent = path.parent().context("a case has a name")?;
     fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
-    fs::write(path, case.render()).with_context(|| format!("write {}", path.display()))
+    fs::write(&path, case.render()).with_context(|| format!("write {}", path.display()))?;
+    Ok(path)
 }
 
-/// Writes the cases that have no file of their own into a folder.
-pub fn write_hints(recipes: &[Recipe], folder: &Path) -> anyhow::Result<()> {
-    for case in recipes.iter().flat_map(Recipe::hints) {
-        let path = folder.join(format!("{}.ptx", case.name));
-        keep(&case, &path)?;
+/// Writes what the grammar makes and the regressions below a folder; returns the paths.
+pub fn write_all(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut paths = Vec::new();
+    for case in grammar::cases() {
+        paths.push(write(&case, folder)?);
     }
-    Ok(())
-}
-
-/// Files that are missing, differ or are left over.
-pub fn stale(recipes: &[Recipe], folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let texts = texts(recipes);
-    let mut stale: Vec<PathBuf> = texts
-        .iter()
-        .filter(|(path, text)| fs::read_to_string(folder.join(path)).ok().as_ref() != Some(text))
-        .map(|(path, _)| path.clone())
-        .collect();
-    for path in list(folder)? {
-        let below = path.strip_prefix(folder).context("a listed file lies in the folder")?;
-        if !texts.contains_key(below) && !below.starts_with(REGRESSIONS) {
-            stale.push(below.to_owned());
-        }
+    for regression in list(&regressions())? {
+        let below = regression.strip_prefix(checkout()).context("the regressions lie in the checkout")?;
+        let path = folder.join(below);
+        let parent = path.parent().context("a regression lies in a folder")?;
+        fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
+        fs::copy(&regression, &path).with_context(|| format!("copy {}", regression.display()))?;
+        paths.push(path);
     }
-    Ok(stale)
+    Ok(paths)
 }
 
-/// All case files below a path, or the path itself, in order.
+/// Reads a case from its file.
+pub fn read(path: &Path) -> anyhow::Result<Case> {
+    let text = fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    Case::parse(&text).with_context(|| format!("read {}", path.display()))
+}
+
+/// All case files below a path, or the path itself, in order; none if the path does not exist.
 pub fn list(path: &Path) -> anyhow::Result<Vec<PathBuf>> {
     if path.is_file() {
         return Ok(vec![path.to_owned()]);

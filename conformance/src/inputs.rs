@@ -5,7 +5,8 @@ use crate::{
     recipe::Rows,
 };
 
-/// A small generator of random numbers (SplitMix64): the same everywhere and for ever, as the files depend on it.
+/// A small generator of random numbers (SplitMix64): the same everywhere and for ever, as the
+/// checksums depend on it.
 #[derive(Clone, Debug)]
 pub struct Random(u64);
 

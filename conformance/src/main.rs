@@ -1,4 +1,4 @@
-//! `ptx-cases`: runs the case files on a CUDA driver and says how far off it is.
+//! `ptx-cases`: runs the cases on a CUDA driver and says how far off it is.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -13,6 +13,7 @@ use clap::Parser;
 use gpufleet_conformance::{
     assembler,
     case::Case,
+    checksums,
     children::{self, Outcome},
     driver::Driver,
     files, grammar,
@@ -25,9 +26,9 @@ use gpufleet_conformance::{
 const EMULATOR: &str = "libgpufleet_emulator.so";
 
 #[derive(Debug, Parser)]
-#[command(about = "Runs PTX case files on a CUDA driver and prints how far off its results are", max_term_width = 100)]
+#[command(about = "Runs PTX cases on a CUDA driver and prints how far off its results are", max_term_width = 100)]
 struct Options {
-    /// Case files, or folders of them [default: the cases of the checkout that this was built in]
+    /// Case files, or folders of them [default: all that the grammar makes, and the checkout's regressions]
     paths: Vec<PathBuf>,
     /// `emulated`, `system`, or the path of a libcuda
     #[arg(long, default_value = "emulated")]
@@ -41,19 +42,19 @@ struct Options {
     /// With `--summary`: name the forms that are refused
     #[arg(long)]
     refused: bool,
-    /// Also run the cases that differ from others by hints alone and have no files; without paths they run anyway
+    /// Write all cases to files below a folder, and run nothing
+    #[arg(long, value_name = "FOLDER")]
+    write: Option<PathBuf>,
+    /// Write `checksums.txt` anew, which accepts a change of the grammar, and run nothing
     #[arg(long)]
-    hints: bool,
-    /// Write the case files anew, and run nothing
-    #[arg(long)]
-    write: bool,
-    /// Run random programs for so many seconds; one that fails is made small and kept among the cases
+    checksums: bool,
+    /// Run random programs for so many seconds; one that fails is made small and kept among the regressions
     #[arg(long, value_name = "SECONDS")]
     random: Option<u64>,
     /// The seed of the first random program [default: the time]
     #[arg(long, requires = "random")]
     seed: Option<u64>,
-    /// Assemble the case files with this ptxas, and run nothing
+    /// Assemble the cases with this ptxas, and run nothing
     #[arg(long, value_name = "PATH")]
     ptxas: Option<PathBuf>,
     /// Run the cases whose paths come on standard input
@@ -74,19 +75,16 @@ fn main() -> ExitCode {
 
 /// Whether everything passed.
 fn run(options: &Options) -> anyhow::Result<bool> {
-    if options.write {
-        let changed = files::write(&grammar::recipes(), &files::folder())?;
-        eprintln!("{changed} files changed in {}", files::folder().display());
+    if options.checksums {
+        return write_checksums();
+    }
+    if let Some(folder) = &options.write {
+        println!("{} cases written to {}", files::write_all(folder)?.len(), folder.display());
         return Ok(true);
     }
-    let hints = tempfile::tempdir().context("make a scratch folder")?;
-    let mut folders = if options.paths.is_empty() { vec![files::folder()] } else { options.paths.clone() };
-    if options.paths.is_empty() || options.hints {
-        files::write_hints(&grammar::recipes(), hints.path())?;
-        folders.push(hints.path().to_owned());
-    }
+    let scratch = tempfile::tempdir().context("make a scratch folder")?;
     if let Some(ptxas) = &options.ptxas {
-        return assemble(ptxas, &folders);
+        return assemble(ptxas, &paths(options, scratch.path())?);
     }
     let library = library(&options.cuda)?;
     let driver = Driver::open(library.as_deref())?;
@@ -97,7 +95,10 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     if let Some(seconds) = options.random {
         return random_programs(&driver, Duration::from_secs(seconds), options.seed);
     }
-    let verdicts = verdicts(options, &folders, &driver)?;
+    let verdicts = verdicts(options, paths(options, scratch.path())?, &driver)?;
+    if verdicts.is_empty() {
+        bail!("every case is for a newer device than {}", driver.name());
+    }
     let table = report::differences(driver.name(), &verdicts);
     if let Some(path) = &options.table {
         fs::write(path, &table).with_context(|| format!("write {}", path.display()))?;
@@ -112,10 +113,32 @@ fn run(options: &Options) -> anyhow::Result<bool> {
     Ok(failed == 0)
 }
 
-fn assemble(ptxas: &Path, folders: &[PathBuf]) -> anyhow::Result<bool> {
+fn write_checksums() -> anyhow::Result<bool> {
+    let path = checksums::path();
+    fs::write(&path, checksums::render(&grammar::cases())).with_context(|| format!("write {}", path.display()))?;
+    println!("{} written", path.display());
+    Ok(true)
+}
+
+/// The files that the command line names; if it names none, every case, written to `scratch`.
+fn paths(options: &Options, scratch: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    if options.paths.is_empty() {
+        return files::write_all(scratch);
+    }
+    let mut files = Vec::new();
+    for path in &options.paths {
+        let found = files::list(path)?;
+        if found.is_empty() {
+            bail!("no case files in {}", path.display());
+        }
+        files.extend(found);
+    }
+    Ok(files)
+}
+
+fn assemble(ptxas: &Path, paths: &[PathBuf]) -> anyhow::Result<bool> {
     let version = assembler::version(ptxas)?;
-    let paths = folders.iter().map(|folder| files::list(folder)).collect::<Result<Vec<_>, _>>()?.concat();
-    let refused = assembler::assemble(ptxas, &paths)?;
+    let refused = assembler::assemble(ptxas, paths)?;
     for (path, message) in &refused {
         println!("{}: {message}", path.display());
     }
@@ -155,8 +178,7 @@ fn random_programs(driver: &Driver, time: Duration, seed: Option<u64>) -> anyhow
         let found = judged(&program.case());
         if !found.passed() {
             let small = program.shrunk(|case| !judged(case).passed()).case();
-            let path = files::folder().join(format!("{}.ptx", small.name));
-            files::keep(&small, &path)?;
+            let path = files::write(&small, files::checkout())?;
             print!("{}", report::failures(&[found]));
             println!("seed {seed} failed on {}; the program is kept in {}", driver.name(), path.display());
             return Ok(false);
@@ -168,21 +190,18 @@ fn random_programs(driver: &Driver, time: Duration, seed: Option<u64>) -> anyhow
 }
 
 /// Runs all cases that the device is new enough for.
-fn verdicts(options: &Options, folders: &[PathBuf], driver: &Driver) -> anyhow::Result<Vec<CaseVerdict>> {
-    let (mut paths, mut cases) = (Vec::new(), Vec::new());
-    for folder in folders {
-        for path in files::list(folder)? {
-            let text = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
-            let case = Case::parse(&text).with_context(|| format!("read {}", path.display()))?;
-            if case.target().is_some_and(|target| target <= driver.capability()) {
-                paths.push(path);
-                cases.push(case);
-            }
+fn verdicts(options: &Options, paths: Vec<PathBuf>, driver: &Driver) -> anyhow::Result<Vec<CaseVerdict>> {
+    let (mut runnable, mut cases) = (Vec::new(), Vec::new());
+    for path in paths {
+        let case = files::read(&path)?;
+        if case.target().is_some_and(|target| target <= driver.capability()) {
+            runnable.push(path);
+            cases.push(case);
         }
     }
     let arguments = ["--child".to_owned(), "--cuda".to_owned(), options.cuda.clone()];
     let mut verdicts = Vec::new();
-    children::run(&arguments, &paths, |index, outcome| verdicts.push(verdict::judge(&cases[index], &outcome)))?;
+    children::run(&arguments, &runnable, |index, outcome| verdicts.push(verdict::judge(&cases[index], &outcome)))?;
     Ok(verdicts)
 }
 
@@ -192,7 +211,7 @@ fn counts(options: &Options, driver: &Driver, verdicts: &[CaseVerdict]) -> BTree
     let mut counts: BTreeMap<String, Count> = BTreeMap::new();
     let mut counted = HashSet::new();
     for recipe in grammar::recipes() {
-        let kept = by_name.get(recipe.name.as_str());
+        let main = by_name.get(recipe.name.as_str());
         for form in &recipe.forms {
             // A form may have several cases; one that is not proven shows among the failures.
             let new =
@@ -201,7 +220,7 @@ fn counts(options: &Options, driver: &Driver, verdicts: &[CaseVerdict]) -> BTree
                 continue;
             }
             let count = counts.entry(form.mnemonic().to_owned()).or_default();
-            let case = if form.is_hint { by_name.get(recipe.hints_name(form.needs.sm).as_str()) } else { kept };
+            let case = if form.is_hint { by_name.get(recipe.hints_name(form.needs.sm).as_str()) } else { main };
             let verdict = case.and_then(|case| case.forms.iter().find(|verdict| verdict.form == form.text));
             match verdict {
                 Some(verdict) if verdict.mismatches == 0 => count.proven += new,

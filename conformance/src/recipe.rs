@@ -1,4 +1,4 @@
-//! Recipes: what the tables of the grammar are made of, and how they become case files.
+//! Recipes: what the tables of the grammar are made of, and how they become cases.
 
 use std::{collections::BTreeSet, fmt, rc::Rc};
 
@@ -46,7 +46,7 @@ pub struct Form {
     pub text: String,
     /// Other opcodes that its instructions prove with it.
     pub also: Vec<String>,
-    /// The file that it shares with forms of the same inputs.
+    /// The name of the case that it shares with forms of the same inputs, without the mnemonic.
     pub file: String,
     pub needs: Needs,
     pub inputs: Vec<Kind>,
@@ -63,7 +63,7 @@ pub struct Form {
     pub scratch: usize,
     /// The status that a launch ends with.
     pub status: u32,
-    /// Differs from a form of the same file by a hint alone: it is run from memory, and not kept in the file.
+    /// Differs from another form by a hint alone: forms like it have cases of their own.
     pub is_hint: bool,
     /// Legal, but what it gives is not in the ISA's text: it is counted, and has no case.
     pub is_open: bool,
@@ -231,7 +231,7 @@ impl Form {
     }
 }
 
-/// Forms that share a file.
+/// Forms that share a case, and a case for each architecture that their hints need.
 #[derive(Clone, Debug)]
 pub struct Recipe {
     /// `mnemonic/file`.
@@ -240,14 +240,15 @@ pub struct Recipe {
 }
 
 impl Recipe {
-    /// What its file holds, if it has one.
-    pub fn kept(&self) -> Option<Case> {
+    /// All its cases.
+    pub fn cases(&self) -> Vec<Case> {
         let keep = |form: &Form| !form.is_hint && !form.is_open;
-        self.forms.iter().any(keep).then(|| self.case(keep))
+        let main = self.forms.iter().any(keep).then(|| self.case(keep));
+        main.into_iter().chain(self.hints()).collect()
     }
 
-    /// What is run from memory alone, apart for each architecture, so that an older device runs what it can.
-    pub fn hints(&self) -> Vec<Case> {
+    /// The hints, apart for each architecture, so that an older device runs what it can.
+    fn hints(&self) -> Vec<Case> {
         let keep = |form: &Form| form.is_hint && !form.is_open;
         let targets: BTreeSet<u32> = self.forms.iter().filter(|form| keep(form)).map(|form| form.needs.sm).collect();
         let case = |sm| Case { name: self.hints_name(sm), ..self.case(|form| keep(form) && form.needs.sm == sm) };

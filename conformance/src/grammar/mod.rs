@@ -22,9 +22,12 @@ mod warp;
 
 use std::collections::HashMap;
 
-use crate::recipe::{Form, Recipe};
+use crate::{
+    case::Case,
+    recipe::{Form, Recipe},
+};
 
-/// All forms, by file.
+/// All forms, by case.
 #[derive(Debug, Default)]
 pub struct Grammar {
     recipes: Vec<Recipe>,
@@ -37,7 +40,7 @@ impl Grammar {
         match self.places.get(&name) {
             Some(place) => {
                 let recipe = &mut self.recipes[*place];
-                assert_eq!(recipe.forms[0].inputs, form.inputs, "forms of one file have the same inputs: {name}");
+                assert_eq!(recipe.forms[0].inputs, form.inputs, "forms of one case have the same inputs: {name}");
                 recipe.forms.push(form);
             }
             None => {
@@ -70,4 +73,9 @@ pub fn recipes() -> Vec<Recipe> {
     absent::add(&mut grammar);
     phases::add(&mut grammar);
     grammar.recipes
+}
+
+/// The cases of all recipes, the same every time.
+pub fn cases() -> Vec<Case> {
+    recipes().iter().flat_map(Recipe::cases).collect()
 }

@@ -9,6 +9,7 @@ pub use self::instruction::Pool;
 use crate::{
     case::{Case, Output, Row},
     compare::Tolerance,
+    files::REGRESSIONS,
     inputs::Random,
     kind::Kind::{self, *},
     random::instruction::Instruction,
@@ -118,7 +119,7 @@ impl<'a> Program<'a> {
 
     /// As a case, with what the evaluators say for expected values.
     pub fn case(&self) -> Case {
-        let name = format!("regressions/seed-{}", self.seed);
+        let name = format!("{REGRESSIONS}/seed-{}", self.seed);
         let rows =
             self.start.iter().map(|start| Row { inputs: start.clone(), expected: self.run(start.clone()) }).collect();
         let output = |kind| Output { kind, tolerance: Tolerance::Exact, form: format!("program {}", self.seed) };

@@ -1,4 +1,4 @@
-//! The case files, on the emulator and for themselves.
+//! The cases, on the emulator and for themselves.
 
 #[cfg(test)]
 mod emulated;
