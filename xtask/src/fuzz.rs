@@ -39,7 +39,7 @@ const ALLOCATION_MIB_MAX: u32 = 128;
 /// Longer texts only repeat shorter ones.
 const TEXT_BYTES_MAX: u32 = 16 << 10;
 /// Where texts lie that are loaded, refused, or once were findings. The cases of every instruction are written beside them.
-const SEEDS: [&str; 5] = ["emulator/cases", "kernels", "worker/tests", "tests/harness", "fuzz/regressions"];
+const SEEDS: [&str; 5] = ["emulator/cases", "kernels", "worker/tests", "tests/harness", "emulator/fuzz/regressions"];
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
@@ -47,7 +47,8 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let (root, target) = (workspace::root(), workspace::target()?.join("fuzz"));
     // Named, so that the flags are not for build scripts and macros as well.
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut build = cargo(["build", "--release", "--locked", "--target", &host, "--manifest-path", "fuzz/Cargo.toml"]);
+    let mut build =
+        cargo(["build", "--release", "--locked", "--target", &host, "--manifest-path", "emulator/fuzz/Cargo.toml"]);
     build.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f")).env("CARGO_TARGET_DIR", &target);
     workspace::run(build).await?;
     workspace::run(workspace::build_of(&["gpufleet-conformance"])?).await?;
@@ -71,7 +72,7 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         .arg(format!("-rss_limit_mb={RESIDENT_MIB_MAX}"))
         .arg(format!("-malloc_limit_mb={ALLOCATION_MIB_MAX}"))
         .arg(format!("-max_len={TEXT_BYTES_MAX}"))
-        .arg(format!("-dict={}", root.join("fuzz/ptx.dict").display()))
+        .arg(format!("-dict={}", root.join("emulator/fuzz/ptx.dict").display()))
         .arg(format!("-artifact_prefix={}/", findings.display()))
         .args(["-print_final_stats=1", "-verbosity=1"])
         .args([&corpus, &seeds]);
@@ -79,7 +80,10 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         if error.is::<crate::interrupt::Interrupted>() {
             return Err(error);
         }
-        bail!("{error:#}; the text lies in {}: mend it, and keep the text in fuzz/regressions", findings.display());
+        bail!(
+            "{error:#}; the text lies in {}: mend it, and keep the text in emulator/fuzz/regressions",
+            findings.display()
+        );
     }
     Ok(())
 }

@@ -1,6 +1,6 @@
 //! The emulated device beside plain Rust: the same work on the same inputs, on one thread, in the same run.
 //!
-//! `cargo xtask bench-emulator` builds what this opens and runs it; `bench/emulator/README.md` says how to read the result.
+//! `cargo xtask bench-emulator` builds what this opens and runs it; `emulator/bench/README.md` says how to read the result.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
