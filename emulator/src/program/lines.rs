@@ -1,7 +1,6 @@
 //! From an instruction back to the line of the source that it comes from.
 
-use super::code::SharedVariable;
-use crate::ptx::tree::{Location, Position, Variable};
+use crate::ptx::tree::{Location, Position};
 
 /// Calls that were inlined into one another and are named in a report.
 const CHAIN_MAX: usize = 4;
@@ -46,28 +45,6 @@ impl Lines {
     }
 }
 
-/// A variable in shared memory, under the name that its writer gave it.
-pub fn shared_variable(variable: &Variable, offset: u32) -> SharedVariable {
-    let bytes = variable.count.saturating_mul(variable.ty.bytes().into()) as u32;
-    SharedVariable { name: plain_name(variable.name).to_owned(), offset, bytes }
-}
-
-/// The last part of a mangled name: `tile` of `_ZZ6kernelPfE4tile`, which the compiler makes of a variable in a
-/// function. What is not of this form stays as it is.
-fn plain_name(name: &str) -> &str {
-    let parts =
-        name.strip_prefix("_ZZ").into_iter().flat_map(|rest| rest.match_indices('E').map(|(at, _)| &rest[at + 1..]));
-    let mut named = parts.rev().filter_map(|part| {
-        let digits = part.len() - part.trim_start_matches(|c: char| c.is_ascii_digit()).len();
-        let length: usize = part[..digits].parse().ok()?;
-        // Behind the name there may be a number, where a function has several variables of one name.
-        part[digits..]
-            .get(..length)
-            .filter(|_| part[digits + length..].is_empty() || part[digits + length..].starts_with('_'))
-    });
-    named.next().unwrap_or(name)
-}
-
 /// The file's own name: the folder is that of whoever ran the compiler, and says nothing to who wrote the code.
 fn name(position: Position, files: &[(u32, String)]) -> Option<String> {
     let (_, path) = files.iter().find(|(number, _)| *number == position.file)?;
@@ -77,18 +54,10 @@ fn name(position: Position, files: &[(u32, String)]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Lines, Location, Position, plain_name};
+    use super::{Lines, Location, Position};
 
     fn at(line: u32) -> Position {
         Position { file: 1, line, column: 5 }
-    }
-
-    #[test]
-    fn variables_go_by_the_names_that_their_writers_gave_them() {
-        assert_eq!(plain_name("_ZZ6kernelPfE4tile"), "tile");
-        assert_eq!(plain_name("_ZZN3ops3sumEPfE6Edges2_0"), "Edges2");
-        assert_eq!(plain_name("tile"), "tile");
-        assert_eq!(plain_name("_ZZ9"), "_ZZ9");
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What the instructions on matrices are lowered to.
+//! Instructions on matrices that a whole warp holds.
 
-use crate::lower::code::Address;
+use super::memory::Address;
 use crate::ops::exact::Rounding;
 use crate::ops::matrix::element::Element;
 use crate::ops::matrix::layout::{Layout, Major, Shape};
