@@ -91,7 +91,13 @@ pub fn dispose(ending: Ending, past: Past, attempts_max: u32, delivery_count: u6
             Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
         }
         Ending::Expired { queued_ms, limit_ms } => {
-            let message = format!("the job waited {queued_ms} ms in the queue, longer than its limit of {limit_ms} ms");
+            let mut message =
+                format!("the job waited {queued_ms} ms in the queue, longer than its limit of {limit_ms} ms");
+            if past.unavailable > 0 {
+                message.push_str(
+                    "; its earlier attempts could not fetch its arrays from the blob store (`gpufleet show` has their errors)",
+                );
+            }
             let failure = Failure::new(Verdict::Timeout, FailureCode::QueueLimit, message);
             Disposition::Final { state: AttemptState::Expired, failure: Some(failure), dead_letter: None }
         }
@@ -142,7 +148,11 @@ fn lost(reason: String, past: Past, suspect: bool, attempts_max: u32, delivery_c
             "gave up after {delivery_count} deliveries without an outcome; the last attempt lost its executor: {reason}"
         )
     } else {
-        format!("gave up after {losses} attempts that lost their executor; the last error: {reason}")
+        let attempts = match losses {
+            1 => "1 attempt that lost its executor".to_owned(),
+            many => format!("{many} attempts that lost their executor"),
+        };
+        format!("gave up after {attempts}; the last error: {reason}")
     };
     let failure = Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, message.clone());
     Disposition::Final { state: AttemptState::Dead, failure: Some(failure), dead_letter: Some(message) }
@@ -170,6 +180,23 @@ mod tests {
         assert_eq!(state, AttemptState::Dead);
         assert!(dead_letter.unwrap().contains("3 attempts that lost their executor"));
         assert_eq!(failure.unwrap().code, FailureCode::AttemptsExhausted);
+    }
+
+    #[test]
+    fn a_job_that_expires_without_its_arrays_says_so() {
+        let message = |unavailable| {
+            let expired = Ending::Expired { queued_ms: 9, limit_ms: 5 };
+            let Disposition::Final { failure: Some(failure), .. } =
+                dispose(expired, Past { losses: 0, unavailable }, 3, 0)
+            else {
+                panic!("not final")
+            };
+            failure.message
+        };
+        assert_eq!(message(0), "the job waited 9 ms in the queue, longer than its limit of 5 ms");
+        assert!(
+            message(1).ends_with("could not fetch its arrays from the blob store (`gpufleet show` has their errors)")
+        );
     }
 
     #[test]

@@ -31,7 +31,9 @@ pub enum Forbidden {
     NotCatalog(&'static str),
     #[error("this pool requires a signature by a trusted key, but the {0} is not signed; submit with --sign-key")]
     NotSigned(&'static str),
-    #[error("this pool requires a signature by a trusted key, but the {kind} {why}")]
+    #[error(
+        "this pool requires a signature by a trusted key, but the {kind} {why}; sign it with a key that its workers trust"
+    )]
     NotTrusted { kind: &'static str, why: String },
 }
 
