@@ -66,7 +66,7 @@ pub struct Args {
     pub cuda: CudaSpec,
     /// How many jobs run at once.
     #[arg(long)]
-    pub lanes: usize,
+    pub streams: usize,
     /// Device memory that jobs may have together; without it, all there is.
     #[arg(long)]
     pub memory_bytes_max: Option<u64>,

@@ -1,10 +1,10 @@
-//! One lane: a task, a channel in confirm mode, and the messages on it.
+//! A task that owns one channel in confirm mode and the messages published on it.
 //!
 //! Returns precede confirms on the wire, and lapin attaches a return to a confirm that it completes no later than the returned
 //! message's own. So once all confirms that are ready have been looked at, every return that concerns one of them is known.
 //! That is why confirms are taken in gulps, and why no confirm is ever dropped while its channel lives.
 //!
-//! The broker closes a channel over a message that it won't have, and names no message. Then the lane sends the rest one at
+//! The broker closes a channel over a message that it won't have, and names no message. Then the task sends the rest one at
 //! a time, and the one that the broker was looking at when that happens again is to blame.
 
 use std::{sync::Arc, time::Duration};
@@ -43,7 +43,7 @@ const QUIET_POLLS: usize = 4;
 /// Channels that end one after the other without a word on any message: then it is the connection.
 const FRUITLESS_CHANNELS_MAX: u32 = 3;
 
-struct Lane {
+struct ConfirmChannel {
     link: Arc<Link>,
     purpose: Purpose,
     requests: mpsc::UnboundedReceiver<Request>,
@@ -56,7 +56,7 @@ struct Lane {
 type Heard = (Number, lapin::Result<Confirmation>);
 type Confirms = FuturesUnordered<BoxFuture<'static, Heard>>;
 
-/// Why a lane stopped using a channel.
+/// Why the task stopped using its current AMQP channel.
 enum End {
     Stopped,
     SessionLost,
@@ -66,12 +66,12 @@ enum End {
 pub(super) fn start(link: Arc<Link>, purpose: Purpose) -> mpsc::UnboundedSender<Request> {
     // Unbounded, because whoever sends has got room for it first.
     let (sender, requests) = mpsc::unbounded_channel();
-    let lane = Lane { link, purpose, requests, pending: Pending::default(), suspicious: false, fruitless: 0 };
-    tokio::spawn(lane.run());
+    let channel = ConfirmChannel { link, purpose, requests, pending: Pending::default(), suspicious: false, fruitless: 0 };
+    tokio::spawn(channel.run());
     sender
 }
 
-impl Lane {
+impl ConfirmChannel {
     async fn run(mut self) {
         let mut sessions = self.link.sessions();
         loop {

@@ -1,4 +1,4 @@
-//! What a lane knows of the messages whose outcome it doesn't.
+//! The messages that one confirm channel has published and that are not yet confirmed.
 //!
 //! A return names no delivery tag, and lapin hands it out with whichever confirm it completes next, so returns are matched by
 //! message id. The message is unroutable from then on, but its outcome is told when its own confirm comes.
@@ -15,7 +15,7 @@ use tracing::warn;
 use super::{Done, Request};
 use crate::{Message, PublishError};
 
-/// The messages of one lane, in the order in which they came.
+/// The unconfirmed messages of one confirm channel, in the order in which they were accepted.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     entries: BTreeMap<Number, Entry>,
@@ -27,7 +27,7 @@ pub(super) struct Pending {
 /// Deadlines of settled messages that are not worth a search.
 const DEADLINES_KEPT: usize = 64;
 
-/// A message's place among those of its lane.
+/// A message's position among those of its confirm channel.
 pub(super) type Number = u64;
 
 #[derive(Debug)]
@@ -159,7 +159,7 @@ impl Pending {
         }
     }
 
-    /// The lane is at its end.
+    /// The confirm channel has ended.
     pub(super) fn close(&mut self, waited: Duration) {
         self.deadlines.clear();
         for entry in std::mem::take(&mut self.entries).into_values() {

@@ -5,9 +5,9 @@
 //! and holds nothing but its socket and its output. The driver's library is loaded before root is left, since it may lie where only
 //! root can look; the driver's first call comes after.
 //!
-//! Each lane is a thread with a stream. Lanes that have nothing to run take turns to read frames: the one that reads a job runs it where it
-//! is and writes the answer itself, so that no job waits for a thread to wake. There is a lane more than the supervisor sends jobs at a
-//! time: somebody always listens, and notices at once when the supervisor is gone.
+//! Each thread owns one CUDA stream. Idle threads take turns to read frames: the thread that reads a job also runs it and writes the answer,
+//! so no job waits for another thread to wake. The child has one thread more than the supervisor sends jobs at a time, so one thread always
+//! reads the socket and notices at once when the supervisor is gone.
 
 use std::{
     collections::HashMap,
@@ -25,7 +25,7 @@ use super::{
         device::{self, Device},
         error::{CudaError, Damage},
         fault::{self, Seen},
-        lane::{Common, Lane, Work},
+        stream::{Common, Stream, Work},
         library::DriverLibrary,
         memory::{Chore, Memory, TellError},
         pinned::PinnedSegment,
@@ -83,7 +83,7 @@ fn serve(args: &Args) -> Result<(), ChildError> {
     ignore_signals();
     print_by_lines();
     let locked = privileges::close_inherited().and_then(|()| privileges::refuse_new());
-    // A broken invariant in one lane ends the process, and with it the doubt about the others.
+    // A panic in one thread ends the process, because the other threads may share the broken state.
     std::panic::set_hook(Box::new(|info| {
         eprintln!("{info}");
         fault::exit(EXIT_PANICKED)
@@ -100,7 +100,7 @@ fn serve(args: &Args) -> Result<(), ChildError> {
     let chores = start_chores(&common, &outgoing)?;
     Printing::start(&common.printing).map_err(ChildError::Thread)?;
     let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores)));
-    let lanes = match start_lanes(args.lanes.max(1) + 1, &common, &inbox, &outgoing) {
+    let streams = match start_streams(args.streams.max(1) + 1, &common, &inbox, &outgoing) {
         // There may be room for a context and none for a stream.
         Err(ChildError::Cuda(error)) => {
             say(&outgoing, &FromExecutor::Refused(device::refused(error)))?;
@@ -109,9 +109,9 @@ fn serve(args: &Args) -> Result<(), ChildError> {
         started => started?,
     };
     say(&outgoing, &FromExecutor::Ready(common.device.info.clone(), memory))?;
-    for lane in lanes {
-        // A lane that panicked has already ended the process.
-        drop(lane.join());
+    for thread in streams {
+        // A panic has already ended the process, so there is no error to handle.
+        drop(thread.join());
     }
     Ok(())
 }
@@ -167,32 +167,32 @@ fn say(socket: &Mutex<UnixStream>, message: &FromExecutor) -> Result<(), FrameEr
     frame::write(&socket.lock().expect("no thread panics while holding the socket"), message)
 }
 
-/// Starts threads that run jobs until the supervisor says stop.
-fn start_lanes(
+/// Starts the threads that run jobs, each with a stream of its own, until the supervisor stops the executor.
+fn start_streams(
     count: usize,
     common: &Arc<Common>,
     inbox: &Arc<Mutex<Inbox>>,
     outgoing: &Arc<Mutex<UnixStream>>,
 ) -> Result<Vec<JoinHandle<()>>, ChildError> {
-    let mut lanes = Vec::with_capacity(count);
+    let mut threads = Vec::with_capacity(count);
     for number in 0..count {
         let (inbox, common, outgoing) = (Arc::clone(inbox), Arc::clone(common), Arc::clone(outgoing));
         let (ready, started) = mpsc::channel();
-        let lane = thread::Builder::new().name(format!("lane-{number}")).spawn(move || {
-            match common.device.bind().and_then(|()| Lane::new()) {
-                Ok(lane) => {
+        let thread = thread::Builder::new().name(format!("stream-{number}")).spawn(move || {
+            match common.device.bind().and_then(|()| Stream::new()) {
+                Ok(stream) => {
                     drop(ready.send(Ok(())));
-                    if let Err(error) = run_lane(lane, &inbox, &common, &outgoing) {
+                    if let Err(error) = run_stream(stream, &inbox, &common, &outgoing) {
                         give_up(&error);
                     }
                 }
                 Err(error) => drop(ready.send(Err(error))),
             }
         });
-        lanes.push(lane.map_err(ChildError::Thread)?);
-        started.recv().expect("a lane says whether it starts").map_err(ChildError::Cuda)?;
+        threads.push(thread.map_err(ChildError::Thread)?);
+        started.recv().expect("the thread reports whether its stream was created").map_err(ChildError::Cuda)?;
     }
-    Ok(lanes)
+    Ok(threads)
 }
 
 /// A thread for what the supervisor asks between jobs. It ends with the process.
@@ -206,7 +206,7 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
         for chore in queue {
             match chore.run(&common.memory, &common.waits, &outgoing) {
                 Ok(()) => {}
-                // Where no job runs, no lane calls the driver: nobody else would notice.
+                // Without a running job no other thread calls the driver, so this thread has to report the fault.
                 Err(TellError::Cuda(error)) if error.damage() != Damage::None => {
                     let is_idle = common.memory.arena.usage().is_idle;
                     let seen = if is_idle { Seen::Idle } else { Seen::BesideJobs };
@@ -220,8 +220,8 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
     Ok(chores)
 }
 
-fn run_lane(
-    mut lane: Lane,
+fn run_stream(
+    mut stream: Stream,
     inbox: &Mutex<Inbox>,
     common: &Common,
     outgoing: &Mutex<UnixStream>,
@@ -231,7 +231,7 @@ fn run_lane(
         let next = inbox.lock().expect("no thread panics while holding the inbox").next_job()?;
         let Some(work) = next else { return Ok(()) };
         let printing = work.run.prints.then(|| common.printing.begin());
-        let (outcome, timings) = match lane.run(common, &work) {
+        let (outcome, timings) = match stream.run(common, &work) {
             Ok(ended) => ended,
             Err(error) => fault::die(outgoing, &common.library, error, Seen::ByJob(work.run.job)),
         };

@@ -9,7 +9,7 @@ pub(super) mod device;
 pub(super) mod error;
 pub(super) mod fault;
 pub(super) mod geometry;
-pub(super) mod lane;
+pub(super) mod stream;
 pub(super) mod library;
 pub(super) mod memory;
 pub(super) mod module;

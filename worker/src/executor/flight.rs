@@ -42,8 +42,8 @@ pub(super) struct Shared {
     /// Set once, when the child is gone and every job has its answer.
     pub lost: watch::Sender<Option<Loss>>,
     pub slab: Slab,
-    pub lanes: Arc<Semaphore>,
-    pub lanes_max: usize,
+    pub streams: Arc<Semaphore>,
+    pub streams_max: usize,
     pub compiler: Arc<Compiler>,
     pub memory: Mutex<Watched>,
     /// Whoever waits is told of each word about memory.
@@ -89,7 +89,7 @@ pub(super) struct Pending {
     pub turn: Option<Turn>,
     /// Kept here as well as in `run`, so that a cancelled `run` does not free what the child may still write to.
     pub _slot: Arc<Slot>,
-    pub _lanes: OwnedSemaphorePermit,
+    pub _streams: OwnedSemaphorePermit,
 }
 
 /// Why a job is ended together with its child.

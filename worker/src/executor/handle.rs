@@ -42,9 +42,9 @@ use crate::{
 /// Loading a driver and making a context takes a second or two on a large machine, and far longer where the driver was not yet loaded.
 pub const READY_DEADLINE: Duration = Duration::from_secs(60);
 /// Jobs on the device at once: one copies in, one computes, one copies out, and one is ready to follow.
-pub const LANES_DEFAULT: usize = 4;
+pub const STREAMS_DEFAULT: usize = 4;
 /// The hardware has 32 queues. Streams that share one wait for each other, and an executor has a stream more than jobs.
-pub const LANES_MAX: usize = 31;
+pub const STREAMS_MAX: usize = 31;
 /// By it the driver knows how many of the queues a process uses; without it, eight.
 const MAX_CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 const MAX_CONNECTIONS_DEFAULT: usize = 8;
@@ -59,8 +59,8 @@ pub struct ExecutorOptions {
     /// The device as `nvidia-smi -L` names it. The child then sees no other one; a slice of a GPU (MIG) can be had in no other way.
     pub uuid: Option<String>,
     pub cuda: CudaSpec,
-    /// How many jobs run on the device at once, 1 to [`LANES_MAX`].
-    pub lanes: usize,
+    /// How many jobs run on the device at once, 1 to [`STREAMS_MAX`].
+    pub streams: usize,
     /// Device memory that jobs may have together; without it, all there is.
     pub memory_bytes_max: Option<u64>,
     pub ready_deadline: Duration,
@@ -112,7 +112,7 @@ pub struct Finished {
     pub outcome: Result<Vec<OutputBytes>, Failure>,
     /// All but `queue_us` and `wait_us`.
     pub timings: Timings,
-    /// How long it waited inside [`Executor::run`] for staging memory and a lane, and not for its blobs; a part of `wait_us`.
+    /// How long it waited inside [`Executor::run`] for staging memory and a stream, and not for its blobs; a part of `wait_us`.
     pub waited: Duration,
 }
 
@@ -123,7 +123,7 @@ impl ExecutorOptions {
             device,
             uuid: None,
             cuda,
-            lanes: LANES_DEFAULT,
+            streams: STREAMS_DEFAULT,
             memory_bytes_max: None,
             ready_deadline: READY_DEADLINE,
             user: None,
@@ -133,8 +133,8 @@ impl ExecutorOptions {
         }
     }
 
-    fn lanes(&self) -> usize {
-        self.lanes.clamp(1, LANES_MAX)
+    fn streams(&self) -> usize {
+        self.streams.clamp(1, STREAMS_MAX)
     }
 }
 
@@ -172,8 +172,8 @@ impl Executor {
             printer,
             state: Mutex::default(),
             lost: watch::Sender::new(None),
-            lanes: Arc::new(Semaphore::new(options.lanes())),
-            lanes_max: options.lanes(),
+            streams: Arc::new(Semaphore::new(options.streams())),
+            streams_max: options.streams(),
             compiler: options.compiler,
             memory: Mutex::new(Watched { last: memory, watcher: None }),
             heard: Notify::new(),
@@ -182,7 +182,7 @@ impl Executor {
         Ok((Self { shared }, device))
     }
 
-    /// Runs a job to its end. Many may be in flight; beyond the number of lanes they wait here.
+    /// Runs a job to its end. Many may be in flight; beyond the number of streams they wait here.
     ///
     /// Cancelling a job that waits takes it out of the line. A job that runs goes on to its end or its time limit, and its
     /// outcome is dropped.
@@ -265,8 +265,8 @@ impl Executor {
     }
 
     /// How many jobs it runs at once. More than that gain nothing by being here.
-    pub fn lanes(&self) -> usize {
-        self.shared.lanes_max
+    pub fn streams(&self) -> usize {
+        self.shared.streams_max
     }
 
     /// Why staging memory is not pinned, if it is not: copies are slower then, and still right.
@@ -303,9 +303,9 @@ impl Executor {
         let mut run = layout.stage(job.task, compiled, &mut slot, id).map_err(Stop::failed)?;
         let headers = Header::of(job.task);
         let entries = run.launches.iter().map(|launch| launch.symbol.clone()).collect();
-        // Staging comes first and the lane second, always in this order: whoever holds a lane waits for nothing.
-        let lanes = if job.alone { shared.lanes_max } else { 1 };
-        let permit = shared.unless_over(job.cancel, Arc::clone(&shared.lanes).acquire_many_owned(lanes as u32)).await?;
+        // Staging comes first and the stream second, always in this order: whoever holds a stream waits for nothing.
+        let streams = if job.alone { shared.streams_max } else { 1 };
+        let permit = shared.unless_over(job.cancel, Arc::clone(&shared.streams).acquire_many_owned(streams as u32)).await?;
         let permit = permit.expect("the semaphore is never closed");
         let waited = waiting.elapsed() - fetched;
         let slot = Arc::new(slot);
@@ -316,7 +316,7 @@ impl Executor {
             entries,
             turn,
             _slot: Arc::clone(&slot),
-            _lanes: permit,
+            _streams: permit,
         };
         let started = Instant::now();
         (run.job, run.kept_max, run.prints) = (id, job.kept_max, job.printout.is_some());
@@ -387,8 +387,8 @@ impl Drop for Executor {
     }
 }
 
-fn connections(lanes: usize) -> usize {
-    (lanes + 1).max(MAX_CONNECTIONS_DEFAULT)
+fn connections(streams: usize) -> usize {
+    (streams + 1).max(MAX_CONNECTIONS_DEFAULT)
 }
 
 fn command(options: &ExecutorOptions) -> Command {
@@ -399,10 +399,10 @@ fn command(options: &ExecutorOptions) -> Command {
         None => command.arg("--device").arg(options.device.to_string()),
     };
     if env::var_os(MAX_CONNECTIONS).is_none() {
-        command.env(MAX_CONNECTIONS, connections(options.lanes()).to_string());
+        command.env(MAX_CONNECTIONS, connections(options.streams()).to_string());
     }
     command.arg("--cuda").arg(options.cuda.to_string());
-    command.arg("--lanes").arg(options.lanes().to_string());
+    command.arg("--streams").arg(options.streams().to_string());
     if let Some(bytes) = options.memory_bytes_max {
         command.arg("--memory-bytes-max").arg(bytes.to_string());
     }

@@ -26,7 +26,7 @@ const SLOT_BYTES_MIN: u64 = 64 << 10;
 /// Smallest slots of one shared segment: pinning 4 MiB at a time keeps the number of pinned ranges low.
 const SLOTS_PER_SHARED_SEGMENT: u64 = 64;
 /// Staging for the jobs in flight on one executor. Inputs and outputs that travel in messages are 16 MiB each at most, so this is room for
-/// eight of the largest of those; smaller ones are bounded by the executor's lanes long before.
+/// eight of the largest of those; smaller ones are bounded by the executor's streams long before.
 pub const CAPACITY_BYTES: u64 = 256 << 20;
 /// What a job can bring and return: blobs and a message, either way.
 pub const SLOT_BYTES_MAX: u64 = 2 * (BLOBS_BYTES_MAX + MESSAGE_BYTES_MAX as u64);

@@ -60,7 +60,7 @@ impl DeviceSlot {
         metrics.device_opened(id);
         let options = ExecutorOptions {
             uuid: Some(info.uuid.clone()),
-            lanes: config.jobs_per_device as usize,
+            streams: config.jobs_per_device as usize,
             compiler: Arc::clone(compiler),
             user: config.executor_user.clone(),
             ..ExecutorOptions::new(info.ordinal, config.cuda.clone())

@@ -13,7 +13,7 @@ use gpufleet_schema::{
 use gpufleet_transport::{Acker, Death, Delivery, Properties};
 use tokio::time::Instant;
 
-use super::{clock::Received, intake::Lane, load::Carried};
+use super::{clock::Received, intake::TaskQueue, load::Carried};
 use crate::{disposition::Past, forwarding::ForwardingHistory, scheduler::PoolId};
 
 /// No job has as many attempts. Producers can write any number into a header, and one beyond the ledger's integers would cost the job
@@ -51,7 +51,7 @@ pub(super) struct Envelope {
 }
 
 impl Envelope {
-    pub(super) fn open(delivery: Delivery, lane: Lane, carried: Carried) -> (Self, Vec<u8>) {
+    pub(super) fn open(delivery: Delivery, queue: TaskQueue, carried: Carried) -> (Self, Vec<u8>) {
         let received = Received::now();
         let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
         let redelivered = delivery.redelivered;
@@ -59,7 +59,7 @@ impl Envelope {
         let forgotten = Forgotten::by(&delivery.deaths());
         let (body, properties, acker) = delivery.into_parts();
         // A message that a dead-letter replay put straight into the queue has no key of ours; the queue says the same.
-        let (pool, priority) = parse_task_key(&routing_key).unwrap_or((lane.pool, lane.priority));
+        let (pool, priority) = parse_task_key(&routing_key).unwrap_or((queue.pool, queue.priority));
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
         let envelope = Self {
             attempt: attempt(count(HEADER_ATTEMPT), redeliveries.saturating_add(forgotten.attempts)),
@@ -77,7 +77,7 @@ impl Envelope {
             carried,
             refused_since: OnceLock::new(),
             pool,
-            pool_id: lane.id,
+            pool_id: queue.id,
             priority,
             received,
             properties,

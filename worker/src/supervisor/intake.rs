@@ -19,7 +19,7 @@ use crate::{
 
 /// The queue that messages come from.
 #[derive(Debug, Clone)]
-pub(super) struct Lane {
+pub(super) struct TaskQueue {
     /// Its place among all of the worker's queues.
     pub(super) index: usize,
     pub(super) id: PoolId,
@@ -30,23 +30,23 @@ pub(super) struct Lane {
 }
 
 /// The queues that a worker with devices of these classes consumes: the pools' own come first.
-pub(super) fn lanes(pools: &[PoolSpec], classes: &[ClassKey]) -> Vec<Lane> {
+pub(super) fn task_queues(pools: &[PoolSpec], classes: &[ClassKey]) -> Vec<TaskQueue> {
     let of_classes = [None].into_iter().chain(classes.iter().copied().map(Some));
     let all = of_classes.flat_map(|class| {
         let pools = (0..).map(PoolId).zip(pools);
         pools.flat_map(move |(id, pool)| Priority::ALL.map(|priority| (class, id, pool, priority)))
     });
-    let lane = |(index, (class, id, pool, priority)): (usize, (_, _, &PoolSpec, _))| Lane {
+    let queue = |(index, (class, id, pool, priority)): (usize, (_, _, &PoolSpec, _))| TaskQueue {
         index,
         id,
         pool: pool.name.clone(),
         priority,
         class,
     };
-    all.enumerate().map(lane).collect()
+    all.enumerate().map(queue).collect()
 }
 
-impl Lane {
+impl TaskQueue {
     pub(super) fn name(&self) -> String {
         match self.class {
             None => task_queue(&self.pool, self.priority),
@@ -59,14 +59,14 @@ impl Lane {
 pub(super) async fn take(
     supervisor: Arc<Supervisor>,
     mut consumer: Consumer,
-    lane: Lane,
+    queue: TaskQueue,
     mut prefetch: watch::Receiver<u16>,
     stop: CancellationToken,
     handling: TaskTracker,
 ) {
     let handle = |delivery| {
-        let carried = supervisor.load.carry(&lane);
-        handling.spawn(Arc::clone(&supervisor).handle(delivery, lane.clone(), carried));
+        let carried = supervisor.load.carry(&queue);
+        handling.spawn(Arc::clone(&supervisor).handle(delivery, queue.clone(), carried));
     };
     loop {
         let incoming = tokio::select! {
@@ -74,7 +74,7 @@ pub(super) async fn take(
             Ok(()) = prefetch.changed() => {
                 let prefetch = *prefetch.borrow_and_update();
                 consumer.set_prefetch(prefetch).await;
-                supervisor.give_back_hoard(&lane, prefetch);
+                supervisor.give_back_hoard(&queue, prefetch);
                 continue;
             }
             () = stop.cancelled() => break,
@@ -82,7 +82,7 @@ pub(super) async fn take(
         match incoming {
             Some(Incoming::Delivery(delivery)) => handle(delivery),
             Some(Incoming::Interrupted { reason }) => {
-                warn!(pool = %lane.pool, priority = %lane.priority, reason, "consumer interrupted")
+                warn!(pool = %queue.pool, priority = %queue.priority, reason, "consumer interrupted")
             }
             None => return,
         }
@@ -98,11 +98,11 @@ pub(super) async fn take(
 
 impl Supervisor {
     /// What came because more was asked for than turned out right waits here for long, while others may be idle.
-    fn give_back_hoard(&self, lane: &Lane, prefetch: u16) {
-        let messages = self.load.messages(lane);
+    fn give_back_hoard(&self, queue: &TaskQueue, prefetch: u16) {
+        let messages = self.load.messages(queue);
         if is_hoard(messages, prefetch) {
-            info!(pool = %lane.pool, priority = %lane.priority, messages, prefetch, "requeueing prefetched messages");
-            self.admission.tell(Event::Shed(lane.id, lane.priority));
+            info!(pool = %queue.pool, priority = %queue.priority, messages, prefetch, "requeueing prefetched messages");
+            self.admission.tell(Event::Shed(queue.id, queue.priority));
         }
     }
 }

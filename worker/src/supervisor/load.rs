@@ -16,7 +16,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::{Supervisor, clock::micros, intake::Lane};
+use super::{Supervisor, clock::micros, intake::TaskQueue};
 use crate::{
     config::Config,
     scheduler::{
@@ -81,35 +81,35 @@ const PACE: Duration = Duration::from_millis(10);
 const TICK: Duration = Duration::from_millis(250);
 
 impl Load {
-    pub(super) fn new(config: &Config, lanes: &[Lane], places: u32) -> Arc<Self> {
+    pub(super) fn new(config: &Config, queues: &[TaskQueue], places: u32) -> Arc<Self> {
         let limits = PrefetchLimits {
             messages_max: config.prefetch,
             bytes_max: config.prefetch_bytes,
             message_bytes_max: MESSAGE_BYTES_MAX as u64,
         };
-        let served: Vec<_> = lanes.iter().map(|lane| Served { pool: lane.id, priority: lane.priority }).collect();
+        let served: Vec<_> = queues.iter().map(|queue| Served { pool: queue.id, priority: queue.priority }).collect();
         let queues = served.len();
         let inner = Inner { prefetch: Prefetch::new(limits, queues, places), queues: vec![Tally::default(); queues] };
         Arc::new(Self { began: Instant::now(), served, inner: SharedState::new(inner), changed: Notify::new() })
     }
 
     /// A message has come.
-    pub(super) fn carry(self: &Arc<Self>, lane: &Lane) -> Carried {
-        let queue = lane.index;
-        let tally = &mut self.lock().queues[queue];
+    pub(super) fn carry(self: &Arc<Self>, queue: &TaskQueue) -> Carried {
+        let index = queue.index;
+        let tally = &mut self.lock().queues[index];
         tally.messages += 1;
         tally.messages_peak = tally.messages_peak.max(tally.messages);
         self.changed.notify_one();
-        Carried { load: Arc::clone(self), queue, settles: AtomicBool::new(false) }
+        Carried { load: Arc::clone(self), queue: index, settles: AtomicBool::new(false) }
     }
 
     /// What the queue may send ahead now.
-    pub(super) fn prefetch(&self, lane: &Lane) -> u16 {
-        self.lock().prefetch.of(lane.index)
+    pub(super) fn prefetch(&self, queue: &TaskQueue) -> u16 {
+        self.lock().prefetch.of(queue.index)
     }
 
-    pub(super) fn messages(&self, lane: &Lane) -> u32 {
-        self.lock().queues[lane.index].messages
+    pub(super) fn messages(&self, queue: &TaskQueue) -> u32 {
+        self.lock().queues[queue.index].messages
     }
 
     /// Messages of all queues of a pool.

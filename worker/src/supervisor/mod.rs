@@ -48,7 +48,7 @@ use self::{
     exposition::Exposition,
     footprints::Footprints,
     in_hand::InHand,
-    intake::{Lane, lanes},
+    intake::{TaskQueue, task_queues},
     load::Load,
     orders::Orders,
     ready::ReadyFile,
@@ -151,10 +151,10 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let monitor = Monitor::start(library, config.executor_user.clone());
     let classes = start::classes(&devices);
     let Some(broker) = start::broker(&config, &classes, &mut signals).await? else { return Ok(()) };
-    let lanes = lanes(&config.pools, &classes);
+    let queues = task_queues(&config.pools, &classes);
     let orders = Orders::new(config.name.clone());
     let events = EventSink::of_worker(broker.clone());
-    let load = Load::new(&config, &lanes, admission.places());
+    let load = Load::new(&config, &queues, admission.places());
     let (quarantine, in_hand, footprints, census) = Default::default();
     let supervisor = Arc::new(Supervisor {
         events,
@@ -175,7 +175,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         leaving: CancellationToken::new(),
     });
     exposition.is_of(&supervisor);
-    supervisor.serve(&mut signals, ready, lanes).await
+    supervisor.serve(&mut signals, ready, queues).await
 }
 
 impl Supervisor {
@@ -183,7 +183,7 @@ impl Supervisor {
         self: Arc<Self>,
         signals: &mut Signals,
         ready: ReadyFile,
-        lanes: Vec<Lane>,
+        queues: Vec<TaskQueue>,
     ) -> Result<(), WorkerError> {
         let handling = TaskTracker::new();
         let following = tokio::spawn(Arc::clone(&self.orders).follow(self.broker.clone()));
@@ -196,8 +196,8 @@ impl Supervisor {
         }
         // It stands in the log a moment later.
         self.orders.roster().hear(self.announcement(), 0);
-        let task_queues = lanes.iter().filter(|lane| lane.class.is_none()).cloned().collect();
-        let (intakes, subscribed) = self.open_intakes(lanes, &handling);
+        let task_queues = queues.iter().filter(|queue| queue.class.is_none()).cloned().collect();
+        let (intakes, subscribed) = self.open_intakes(queues, &handling);
         let announcing = tokio::spawn(announcing::announce(Arc::clone(&self)));
         let collecting = stranded::collect(Arc::clone(&self), task_queues);
         let leaving = self.leaving.clone();
@@ -246,21 +246,21 @@ impl Supervisor {
     /// does not bring up keeps nobody from the others.
     fn open_intakes(
         self: &Arc<Self>,
-        lanes: Vec<Lane>,
+        queues: Vec<TaskQueue>,
         handling: &TaskTracker,
     ) -> (Vec<JoinHandle<()>>, Vec<watch::Receiver<bool>>) {
         let (mut intakes, mut followers, mut subscribed) = (Vec::new(), Vec::new(), Vec::new());
-        for lane in lanes {
-            let prefetch = self.load.prefetch(&lane);
-            let consumer = self.broker.consume(lane.name(), prefetch);
+        for queue in queues {
+            let prefetch = self.load.prefetch(&queue);
+            let consumer = self.broker.consume(queue.name(), prefetch);
             subscribed.push(consumer.subscription());
             let (follower, prefetch) = watch::channel(prefetch);
             followers.push(follower);
-            let stop = lane.class.map_or_else(|| self.leaving.clone(), |class| self.end_of_class(class));
+            let stop = queue.class.map_or_else(|| self.leaving.clone(), |class| self.end_of_class(class));
             intakes.push(tokio::spawn(intake::take(
                 Arc::clone(self),
                 consumer,
-                lane,
+                queue,
                 prefetch,
                 stop,
                 handling.clone(),

@@ -29,7 +29,7 @@ use super::{
     conclusion::Concluded,
     content::Content,
     envelope::Envelope,
-    intake::Lane,
+    intake::TaskQueue,
     load::Carried,
     outbox::{Again, Forwarded},
     output_room::{OutputRoom, PORTION_BYTES},
@@ -85,8 +85,8 @@ impl Tally {
 
 impl Supervisor {
     /// Handles one message to its end.
-    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, lane: Lane, carried: Carried) {
-        let (envelope, body) = Envelope::open(delivery, lane, carried);
+    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, queue: TaskQueue, carried: Carried) {
+        let (envelope, body) = Envelope::open(delivery, queue, carried);
         let _held = self.in_hand.take(&envelope, &body).await;
         if self.in_hand.was_answered(&envelope, &body) {
             info!(message_id = envelope.message_id(), "duplicate of an answered message, acknowledged");

@@ -16,7 +16,7 @@ use gpufleet_transport::Delivery;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::{Supervisor, envelope::Envelope, intake::Lane};
+use super::{Supervisor, envelope::Envelope, intake::TaskQueue};
 
 /// Between looks at one class of one pool.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
@@ -30,7 +30,7 @@ const BATCH: u16 = 8;
 const BATCHES_MAX: u32 = 128;
 
 /// Never ends by itself. Cancelled, what is in hand stays in its queue, or is there twice.
-pub(super) async fn collect(supervisor: Arc<Supervisor>, task_queues: Vec<Lane>) {
+pub(super) async fn collect(supervisor: Arc<Supervisor>, task_queues: Vec<TaskQueue>) {
     let mut turn = RandomState::new().hash_one(()) as usize;
     loop {
         sleep(pace(supervisor.workers_last_seen(&task_queues).await)).await;
@@ -50,13 +50,13 @@ fn pace(workers: u32) -> Duration {
 
 impl Supervisor {
     /// Workers that serve the first pool: about as many look at its classes.
-    async fn workers_last_seen(&self, task_queues: &[Lane]) -> u32 {
+    async fn workers_last_seen(&self, task_queues: &[TaskQueue]) -> u32 {
         let Some(first) = task_queues.first() else { return 1 };
         self.depth(&first.name()).await.map_or(1, |depth| depth.consumers)
     }
 
     /// One class of one pool that this worker does not have, with the pool's task queues: each in its turn.
-    fn class_to_look_at(&self, task_queues: &[Lane], turn: usize) -> Option<(ClassKey, Vec<Lane>)> {
+    fn class_to_look_at(&self, task_queues: &[TaskQueue], turn: usize) -> Option<(ClassKey, Vec<TaskQueue>)> {
         let own = self.own_classes();
         let roster = self.orders.roster();
         let mut pairs = Vec::new();
@@ -68,7 +68,7 @@ impl Supervisor {
         Some((class, task_queues.iter().filter(|queue| queue.pool == *pool).cloned().collect()))
     }
 
-    async fn return_stranded(&self, class: ClassKey, task_queue: &Lane) {
+    async fn return_stranded(&self, class: ClassKey, task_queue: &TaskQueue) {
         let queue = forwarded_queue(&task_queue.pool, class, task_queue.priority);
         if !self.is_stranded(&queue).await {
             return;
@@ -88,7 +88,7 @@ impl Supervisor {
         }
     }
 
-    async fn return_one(&self, delivery: Delivery, task_queue: &Lane) {
+    async fn return_one(&self, delivery: Delivery, task_queue: &TaskQueue) {
         let (envelope, body) = Envelope::open(delivery, task_queue.clone(), self.load.carry(task_queue));
         let settled = match self.publish_stranded(&envelope, body).await {
             Ok(()) => envelope.acker.ack().await,

@@ -292,7 +292,7 @@ async fn a_small_job_comes_and_goes_while_others_run() {
         }
         cancel.cancel();
     };
-    // One lane is left for the small ones.
+    // One stream is left for the small ones.
     let (first, second, third, ()) = tokio::join!(run_long(), run_long(), run_long(), small);
     for long in [first, second, third] {
         assert!(matches!(long, Err(RunError::Cancelled | RunError::Lost { .. })), "{long:?}");
@@ -300,8 +300,8 @@ async fn a_small_job_comes_and_goes_while_others_run() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_cancelled_while_it_waits_for_a_lane_costs_nobody_anything() {
-    let executor = Executor::start(ExecutorOptions { lanes: 1, ..options() }).await.unwrap().0;
+async fn a_job_that_is_cancelled_while_it_waits_for_a_stream_costs_nobody_anything() {
+    let executor = Executor::start(ExecutorOptions { streams: 1, ..options() }).await.unwrap().0;
     let (long, waiting) = (misbehaving("spin"), add_one(1, 1));
     let limit = ExecutorJob { time_limit: Duration::from_secs(1), ..job(&long) };
     let cancel = CancellationToken::new();

@@ -95,7 +95,7 @@ async fn a_killed_child_loses_its_jobs_and_says_so() {
     let pid = executor.pid();
     let killing = async {
         let busy = || std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 4);
-        poll_until("the child has its lanes", busy).await;
+        poll_until("the child has its streams", busy).await;
         // SAFETY: the process is our own child, and not yet reaped: the executor is still held.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };
     };
@@ -268,11 +268,11 @@ async fn the_child_does_not_see_our_variables() {
 
 #[tokio::test]
 async fn every_stream_of_an_executor_has_a_queue_of_the_hardware() {
-    for (lanes, connections) in [(4, 8), (12, 13), (100, 32)] {
-        let (executor, _) = Executor::start(ExecutorOptions { lanes, ..options() }).await.unwrap();
+    for (streams, connections) in [(4, 8), (12, 13), (100, 32)] {
+        let (executor, _) = Executor::start(ExecutorOptions { streams, ..options() }).await.unwrap();
         let Some(environment) = environment(executor.pid()) else { return };
         let told = environment.split('\0').find_map(|variable| variable.strip_prefix("CUDA_DEVICE_MAX_CONNECTIONS="));
-        assert_eq!(told, Some(connections.to_string().as_str()), "{lanes} lanes");
+        assert_eq!(told, Some(connections.to_string().as_str()), "{streams} streams");
     }
 }
 

@@ -260,7 +260,7 @@ impl Arena {
             if !self.state().reserve(*bytes, self.bytes_max) {
                 return Ok(false);
             }
-            // SAFETY: the memory is written before a kernel sees it: the lane fills every block to its end.
+            // SAFETY: the memory is written before a kernel sees it: the stream fills every block to its end.
             match called("cuMemAlloc", unsafe { result::malloc_sync(*bytes as usize) }) {
                 Ok(address) => {
                     self.state().got(*bytes);

@@ -9,11 +9,11 @@ use gpufleet_schema::{FailureCode, Verdict};
 use super::{
     arena::Block,
     error::{CudaError, called},
-    lane::{JobError, Work, failed},
+    stream::{JobError, Work, failed},
 };
 use crate::ipc::message::{BufferPlan, Contents, Place};
 
-/// A device copies one thing at a time in each direction. In pieces, a large buffer lets the small ones of other lanes go in between.
+/// A device copies one thing at a time in each direction. In pieces, a large buffer lets the small ones of other streams go in between.
 const PIECE_BYTES: usize = 1 << 20;
 
 /// A fill in rows takes time by the row; copies do the rest.

@@ -149,7 +149,7 @@ pub(crate) enum Chore {
 }
 
 impl Chore {
-    /// Apart from lanes and from whoever reads the socket: giving back, unloading and unpinning may wait for a kernel.
+    /// Apart from streams and from whoever reads the socket: giving back, unloading and unpinning may wait for a kernel.
     pub(crate) fn run(self, memory: &Memory, waits: &Waits, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
         match self {
             Self::GiveBack => waits.between_jobs(|| memory.give_back())?,

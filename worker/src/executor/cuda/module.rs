@@ -58,7 +58,7 @@ pub(crate) struct Function {
     pub local_bytes: u32,
     /// Where the driver or the PTX says so.
     pub params: Option<Vec<Param>>,
-    /// How much dynamic shared memory was opted in to. It only grows, so that no other lane's launch is undercut.
+    /// How much dynamic shared memory was opted in to. It only grows, so that no other stream's launch is undercut.
     shared_bytes: Mutex<u32>,
 }
 
@@ -236,7 +236,7 @@ impl Function {
 }
 
 /// The parameters of a kernel by the driver's account, which drivers give since CUDA 12.4. With an older one only the text is left; where
-/// that is missing or in doubt, nobody can check, and [`super::lane`] refuses the kernel: a launch with too few arguments reads past our list.
+/// that is missing or in doubt, nobody can check, and [`super::stream`] refuses the kernel: a launch with too few arguments reads past our list.
 fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<Vec<Param>> {
     if !library.has("cuFuncGetParamInfo") {
         return None;

@@ -9,7 +9,7 @@ use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
     arena::{Allocation, Shortage, Wanted},
-    lane::{Common, JobError, failed},
+    stream::{Common, JobError, failed},
     module::{Function, Module},
     pinned::PinnedSegment,
     program::Program,

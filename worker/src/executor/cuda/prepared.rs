@@ -7,7 +7,7 @@ use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
     geometry::{Geometry, check_shared},
-    lane::{JobError, failed},
+    stream::{JobError, failed},
     module::{Function, Module, Param},
     preparation::Preparation,
     together::Together,

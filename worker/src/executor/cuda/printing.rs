@@ -2,7 +2,7 @@
 //!
 //! A GPU's driver keeps it in a buffer of the context (`CU_LIMIT_PRINTF_FIFO_SIZE`, 1 MiB, sixteen times what is kept of a job; when it is
 //! full, the oldest text goes) and writes it out by itself, through the C library: at each launch, and whenever somebody waits for an event,
-//! a stream or the context. A lane waits for the last event of its job before the job is answered. The emulator is asked for it. While a job
+//! a stream or the context. A stream waits for the last event of its job before the job is answered. The emulator is asked for it. While a job
 //! runs there that may print, it is asked again and again, so that what a killed executor's job had printed is known.
 
 use std::{

@@ -21,7 +21,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Program {
     image: Image,
-    /// Read by the first job, on its lane: a long text holds up nobody else.
+    /// Read by the first job, on its stream: a long text holds up nobody else.
     declared: OnceLock<Declared>,
     kept: Mutex<Option<Arc<Module>>>,
 }

@@ -44,8 +44,8 @@ fn shared(keeper: Keeper) -> (Arc<Shared>, UnixStream) {
         printer: Arc::new(Printer::new().unwrap().0),
         state: Mutex::new(State::default()),
         lost: watch::Sender::new(None),
-        lanes: Arc::new(Semaphore::new(2)),
-        lanes_max: 2,
+        streams: Arc::new(Semaphore::new(2)),
+        streams_max: 2,
         compiler: Arc::new(Compiler::new(None)),
         memory: Mutex::new(Watched::default()),
         heard: Notify::new(),
@@ -65,7 +65,7 @@ async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<
         entries: vec![entry.to_owned()],
         turn: None,
         _slot: Arc::new(shared.slab.take(1).await.unwrap()),
-        _lanes: Arc::clone(&shared.lanes).acquire_owned().await.unwrap(),
+        _streams: Arc::clone(&shared.streams).acquire_owned().await.unwrap(),
     };
     shared.state().pending.insert(job, pending);
     ending

@@ -55,13 +55,13 @@ fn declared(statement: &str) -> u64 {
     if parts.next().is_none() {
         return 0;
     }
-    let mut lanes = 1;
+    let mut elements = 1;
     for part in parts {
         let (word, names) = part.split_once(char::is_whitespace).unwrap_or((part, ""));
         match (word, type_bytes(word)) {
-            ("v2", _) => lanes = 2,
-            ("v4", _) => lanes = 4,
-            (_, Some(size)) => return variables(names, lanes * size as u64),
+            ("v2", _) => elements = 2,
+            ("v4", _) => elements = 4,
+            (_, Some(size)) => return variables(names, elements * size as u64),
             _ => {}
         }
     }

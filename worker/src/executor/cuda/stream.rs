@@ -1,4 +1,4 @@
-//! A lane: a stream and a thread that runs one job after the other on it. Several lanes overlap copies and kernels.
+//! A CUDA stream with its timing events. One thread runs one job after the other on it; several streams overlap copies and kernels.
 
 use std::{
     collections::HashMap,
@@ -34,13 +34,13 @@ use crate::ipc::{
     message::{ArgPlan, Run},
 };
 
-/// A tiny job is over before a thread would have been put to sleep and woken; for longer ones a core is worth more than that.
+/// A tiny job ends sooner than a thread can sleep and wake, so the thread polls this long before it sleeps.
 const ASKING: Duration = Duration::from_micros(200);
-/// A driver has room for about a thousand launches that have not begun. Who comes with more spins in it, and perhaps holds up others. So a
-/// lane waits after so many for those before them.
+/// A driver queues about a thousand launches. A thread that launches more spins in the driver and may block other threads. So a stream
+/// waits for its earlier launches after this many.
 const LAUNCHES_AHEAD: u64 = 256;
 
-/// What all lanes of the process share.
+/// What all streams of the process share.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub library: DriverLibrary,
@@ -60,10 +60,10 @@ pub(crate) struct Work {
     pub segments: HashMap<u32, Arc<PinnedSegment>>,
 }
 
-/// The stream, and the events that time what happens on it. Both live as long as the process.
+/// The stream and the events that time its work. Both live as long as the process.
 #[derive(Debug)]
-pub(crate) struct Lane {
-    stream: CUstream,
+pub(crate) struct Stream {
+    raw: CUstream,
     events: Vec<CUevent>,
     /// One comes after each [`LAUNCHES_AHEAD`] launches of a job, in turn.
     milestones: [CUevent; 2],
@@ -109,11 +109,11 @@ impl Common {
     }
 }
 
-impl Lane {
-    /// A lane for the calling thread, on which the context is current.
+impl Stream {
+    /// A stream for the calling thread, on which the context is current.
     pub(crate) fn new() -> Result<Self, CudaError> {
-        let stream = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
-        Ok(Self { stream, events: Vec::new(), milestones: [make_event()?, make_event()?] })
+        let raw = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
+        Ok(Self { raw, events: Vec::new(), milestones: [make_event()?, make_event()?] })
     }
 
     /// Runs a job to its end. An error is one that the context does not survive.
@@ -194,7 +194,7 @@ impl Lane {
         let ended = match &enqueued {
             Ok(()) => self.wait_for(self.events[prepared.len() + 2], common.library.is_emulator()),
             // SAFETY: the stream is live.
-            Err(_) => called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.stream) }),
+            Err(_) => called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) }),
         };
         if let Err(error) = ended
             && (enqueued.is_ok() || error.damage() != Damage::None)
@@ -219,7 +219,7 @@ impl Lane {
         let mut events = self.events.iter();
         self.record(events.next())?;
         for (plan, block) in work.run.buffers.iter().zip(&allocation.blocks) {
-            contents::fill(self.stream, work, plan, *block)?;
+            contents::fill(self.raw, work, plan, *block)?;
         }
         self.record(events.next())?;
         for prepared in launches {
@@ -231,7 +231,7 @@ impl Lane {
             let (Some(plan), Some(block)) = (work.run.buffers.get(index), allocation.blocks.get(index)) else {
                 return failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}"));
             };
-            contents::bring_back(self.stream, work, output.place, plan.bytes, *block)?;
+            contents::bring_back(self.raw, work, output.place, plan.bytes, *block)?;
         }
         Ok(self.record(events.next())?)
     }
@@ -277,12 +277,12 @@ impl Lane {
         let Prepared { function, geometry, together, launch } = prepared;
         if together.is_special() {
             // SAFETY: passed on to the caller; the function is loaded and the stream live.
-            return unsafe { together.launch(function, *geometry, launch.shared_bytes, self.stream, params) };
+            return unsafe { together.launch(function, *geometry, launch.shared_bytes, self.raw, params) };
         }
         let ([gx, gy, gz], [bx, by, bz]) = (geometry.grid, geometry.block);
         // SAFETY: as above.
         unsafe {
-            result::launch_kernel(function.raw(), (gx, gy, gz), (bx, by, bz), launch.shared_bytes, self.stream, params)
+            result::launch_kernel(function.raw(), (gx, gy, gz), (bx, by, bz), launch.shared_bytes, self.raw, params)
         }
     }
 
@@ -326,7 +326,7 @@ impl Lane {
     fn record(&self, event: Option<&CUevent>) -> Result<(), CudaError> {
         let event = *event.expect("as many events were made as there are steps");
         // SAFETY: stream and event are live.
-        called("cuEventRecord", unsafe { result::event::record(event, self.stream) })
+        called("cuEventRecord", unsafe { result::event::record(event, self.raw) })
     }
 
     fn read_events(&self, launches: usize, timings: &mut Timings) -> Result<(), CudaError> {
