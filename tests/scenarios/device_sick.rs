@@ -53,7 +53,7 @@ async fn jobs_that_come_while_the_last_device_is_lost_go_on_to_another_worker() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_is_lost_while_the_worker_is_idle_is_noticed() {
     let ground = Ground::shared("lost-at-night").await;
-    // The first question is the executor's at its start, the second its keeper's; then the device is gone, for the next executor too once it
+    // The executor's start makes the first query and its restarter the second; then the device is lost, for the next executor too once it
     // has run the probe.
     let worker = ground.start_worker_in(&[], &[(FAULTS, "info:3+=device-lost")]);
     assert_eq!(worker.ended().await, Some(11));

@@ -1,6 +1,6 @@
 //! The executor: a child process that owns one device, and the supervisor's handle to it.
 //!
-//! The supervisor's side ([`handle`], [`keeper`], [`printer`], [`staging`], [`programs`]) never touches CUDA. The child's side ([`child`], [`cuda`])
+//! The supervisor's side ([`handle`], [`process`], [`printer`], [`staging`], [`programs`]) never touches CUDA. The child's side ([`child`], [`cuda`])
 //! knows CUDA and the socket to its supervisor, and nothing of AMQP or of Postgres. A CUDA context that has seen a bad access is beyond
 //! repair until its process ends; that is why it has a process of its own: the child says what happened and exits, and the
 //! supervisor starts another.
@@ -23,7 +23,7 @@ mod cuda;
 mod fetching;
 mod flight;
 pub mod handle;
-mod keeper;
+mod process;
 mod link;
 mod loss;
 mod outgoing;
@@ -49,7 +49,7 @@ pub(crate) use {
 
 pub(crate) use self::{
     child::{ignore_signals, list_devices},
-    keeper::Ward,
+    process::KillOnDrop,
     link::receive,
 };
 pub use crate::ipc::message::{ComputeMode, DeviceInfo, MemoryReport};

@@ -18,7 +18,7 @@ use self::{
     nodes::Nodes,
 };
 use crate::{
-    executor::{CudaSpec, DeviceInfo, StartError, VISIBLE_DEVICES, Ward, receive},
+    executor::{CudaSpec, DeviceInfo, StartError, VISIBLE_DEVICES, KillOnDrop, receive},
     own_executable,
 };
 
@@ -105,7 +105,7 @@ async fn ask(source: &Source, uuid: Option<&str>) -> Result<Listing, InventoryEr
         (None, Some(library)) => _ = command.arg("--nvml").arg(library),
         (None, None) => {}
     }
-    let (child, mut incoming, _outgoing) = Ward::spawn(command, None).await?;
+    let (child, mut incoming, _outgoing) = KillOnDrop::spawn(command, None).await?;
     match timeout(LIST_DEADLINE, receive(&mut incoming)).await {
         Ok(Ok(Some(Answer::Devices(listing)))) => Ok(listing),
         Ok(Ok(Some(Answer::Refused(refusal)))) => Err(StartError::from(refusal).into()),

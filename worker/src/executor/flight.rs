@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     clocks::Clocks,
-    keeper::Keeper,
+    process::ChildProcess,
     loss::{Loss, LostCause},
     outgoing::Outgoing,
     printer::{Printer, Turn},
@@ -35,7 +35,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Shared {
     pub device: DeviceInfo,
-    pub keeper: Keeper,
+    pub process: ChildProcess,
     pub outgoing: Outgoing,
     pub printer: Arc<Printer>,
     pub state: Mutex<State>,
@@ -250,7 +250,7 @@ impl Shared {
         if state.pending.contains_key(&job) && state.killed_for.is_none() {
             state.killed_for = Some((job, cut));
             drop(state);
-            self.keeper.kill();
+            self.process.kill();
         }
     }
 

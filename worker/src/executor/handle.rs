@@ -20,7 +20,7 @@ use super::{
     CudaSpec, claims,
     fetching::fetch,
     flight::{Announcer, Ended, Pending, Shared, Stop, Watched},
-    keeper::Ward,
+    process::KillOnDrop,
     link,
     loss::{Loss, RunError, StartError},
     outgoing::Outgoing,
@@ -142,8 +142,8 @@ impl Executor {
     /// Starts a child and waits until it has its device. Cancelling kills the child.
     pub async fn start(options: ExecutorOptions) -> Result<(Self, DeviceInfo), StartError> {
         let (printer, stdout) = Printer::new().map_err(StartError::Spawn)?;
-        let spawning = Ward::spawn(command(&options), Some(stdout));
-        let (ward, mut incoming, writer) = spawning.await.map_err(StartError::Spawn)?;
+        let spawning = KillOnDrop::spawn(command(&options), Some(stdout));
+        let (child, mut incoming, writer) = spawning.await.map_err(StartError::Spawn)?;
         let printer = Arc::new(printer);
         tokio::spawn(Arc::clone(&printer).read());
         let first = match timeout(options.ready_deadline, link::receive(&mut incoming)).await {
@@ -159,14 +159,14 @@ impl Executor {
             },
             Ok(Some(FromExecutor::Refused(refusal))) => return Err(refusal.into()),
             Ok(_) | Err(_) => {
-                let exit = ward.end().await;
+                let exit = child.end().await;
                 return Err(StartError::Died { status: exit.how(), stderr_tail: exit.tail });
             }
         };
         let outgoing = Outgoing::over(writer);
         let shared = Arc::new(Shared {
             device: device.clone(),
-            keeper: ward.release(),
+            process: child.release(),
             slab: Slab::new(Box::new(Announcer(outgoing.clone()))),
             outgoing,
             printer,
@@ -208,7 +208,7 @@ impl Executor {
     pub async fn stop(&self, grace: Duration) {
         self.shared.state().stopping = true;
         self.shared.say(&ToExecutor::Stop);
-        if timeout(grace, self.shared.keeper.exit()).await.is_err() {
+        if timeout(grace, self.shared.process.exit()).await.is_err() {
             self.kill();
         }
         self.lost().await;
@@ -217,11 +217,11 @@ impl Executor {
     /// Ends the child at once. Its jobs come back as lost.
     pub fn kill(&self) {
         self.shared.state().stopping = true;
-        self.shared.keeper.kill();
+        self.shared.process.kill();
     }
 
     pub fn pid(&self) -> u32 {
-        self.shared.keeper.pid()
+        self.shared.process.pid()
     }
 
     /// What it last said about the device's memory.

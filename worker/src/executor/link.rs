@@ -19,7 +19,7 @@ use tracing::warn;
 use super::{
     claims,
     flight::{Cut, Ended, Pending, Shared},
-    keeper::Exit,
+    process::Exit,
     loss::{Loss, LostCause},
 };
 use crate::ipc::{
@@ -53,16 +53,16 @@ pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
     let nonsense = tokio::select! {
         biased;
         nonsense = hear(&shared, &mut socket, &mut poison) => nonsense,
-        () = shared.keeper.overdue() => None,
+        () = shared.process.overdue() => None,
     };
     if nonsense.is_some() {
-        shared.keeper.kill();
+        shared.process.kill();
     }
-    let exit = match timeout(EXIT_DEADLINE, shared.keeper.exit()).await {
+    let exit = match timeout(EXIT_DEADLINE, shared.process.exit()).await {
         Ok(exit) => exit,
         Err(_) => {
-            shared.keeper.kill();
-            shared.keeper.exit().await
+            shared.process.kill();
+            shared.process.exit().await
         }
     };
     bury(&shared, poison, nonsense, &exit);
@@ -151,7 +151,7 @@ struct Death<'a> {
 }
 
 impl Death<'_> {
-    /// The loss as the keeper sees it: if the process hangs, the keeper must also probe the device.
+    /// The loss as the restarter sees it: if the process hangs, the restarter must also probe the device.
     fn of_executor(&self, loss: &Loss) -> Loss {
         if !self.exit.is_stuck() || loss.cause == LostCause::Stopped {
             return loss.clone();

@@ -263,15 +263,15 @@ mod tests {
     #[tokio::test]
     async fn a_pool_whose_executor_keeps_what_a_job_waits_for_is_asked_and_the_job_goes_on() {
         let admission = Admission::new(&[Promise::default(); 2]);
-        let (device, keeper) = (DeviceId(0), PoolId(1));
+        let (device, pool) = (DeviceId(0), PoolId(1));
         admission.tell(Event::Device { device, places: 1, bytes: 10 });
         admission.tell(Event::ExecutorUp(device, PoolId(0)));
-        admission.tell(Event::ExecutorUp(device, keeper));
-        admission.tell(Event::Kept { device, pool: keeper, bytes: 10 });
+        admission.tell(Event::ExecutorUp(device, pool));
+        admission.tell(Event::Kept { device, pool, bytes: 10 });
         let mut waiter = std::pin::pin!(admission.admit(DEMAND));
         assert!(futures::poll!(waiter.as_mut()).is_pending());
-        admission.asked_back(device, keeper).notified().await;
-        admission.tell(Event::Kept { device, pool: keeper, bytes: 0 });
+        admission.asked_back(device, pool).notified().await;
+        admission.tell(Event::Kept { device, pool, bytes: 0 });
         waiter.await.unwrap();
     }
 

@@ -1,7 +1,7 @@
 //! The devices of this worker, and their executors: one for each device and pool, started again when they die.
 
 mod activity;
-mod keeper;
+mod restarter;
 mod memory;
 mod mode;
 mod monitor;
@@ -17,7 +17,7 @@ use tracing::info;
 
 use self::{
     activity::Activity,
-    keeper::{Home, Keeper},
+    restarter::{Home, Restarter},
     memory::Memory,
     spare::Spare,
 };
@@ -76,7 +76,7 @@ impl DeviceSlot {
             Some(reason) => home.take_out_of_service(reason),
             None => {
                 for (pool, current) in (0..).map(PoolId).zip(currents) {
-                    tokio::spawn(Keeper { pool, home: Arc::clone(&home), current }.keep());
+                    tokio::spawn(Restarter { pool, home: Arc::clone(&home), current }.run());
                 }
             }
         }
@@ -90,7 +90,7 @@ impl DeviceSlot {
     pub(super) async fn settled(&self) {
         let up = |executor: &watch::Receiver<Option<Arc<Executor>>>| {
             let mut executor = executor.clone();
-            // A keeper ends when the device is sick.
+            // An error means that the restarter has ended because the device is out of service.
             async move { drop(executor.wait_for(Option::is_some).await) }
         };
         join_all(self.executors.iter().map(up)).await;
@@ -125,7 +125,7 @@ impl DeviceSlot {
         let mut sick = self.sick.clone();
         match sick.wait_for(Option::is_some).await {
             Ok(reason) => reason.clone().expect("that is what was waited for"),
-            Err(_) => "its keeper ended".to_owned(),
+            Err(_) => "its restarter ended".to_owned(),
         }
     }
 

@@ -11,7 +11,7 @@ use tokio::{sync::watch, time::timeout};
 use tracing::warn;
 
 use crate::{
-    executor::{Ward, receive},
+    executor::{KillOnDrop, receive},
     nvml::{PERIOD, Reading},
     own_executable,
 };
@@ -74,7 +74,7 @@ async fn listen(library: &str, user: Option<&str>, readings: &watch::Sender<Read
     if let Some(user) = user {
         command.arg("--user").arg(user);
     }
-    let (child, mut incoming, _outgoing) = Ward::spawn(command, None).await?;
+    let (child, mut incoming, _outgoing) = KillOnDrop::spawn(command, None).await?;
     loop {
         match timeout(SILENT_AFTER, receive::<Vec<Reading>>(&mut incoming)).await {
             Ok(Ok(Some(read))) => {
