@@ -45,23 +45,23 @@ pub(super) struct Shared {
     pub streams: Arc<Semaphore>,
     pub streams_max: usize,
     pub compiler: Arc<Compiler>,
-    pub memory: Mutex<Watched>,
-    /// Whoever waits is told of each word about memory.
+    pub memory: Mutex<LatestMemory>,
+    /// Notified of every memory report.
     pub heard: Notify,
 }
 
-/// The child's last word about the device's memory, and who is told of it.
+/// The child's last memory report, and the observer that receives each report.
 #[derive(Default)]
-pub(super) struct Watched {
+pub(super) struct LatestMemory {
     pub last: MemoryReport,
-    pub watcher: Option<Watcher>,
+    pub observer: Option<MemoryObserver>,
 }
 
-pub(super) type Watcher = Box<dyn Fn(MemoryReport) + Send>;
+pub(super) type MemoryObserver = Box<dyn Fn(MemoryReport) + Send>;
 
-impl fmt::Debug for Watched {
+impl fmt::Debug for LatestMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watched").field("last", &self.last).finish_non_exhaustive()
+        f.debug_struct("LatestMemory").field("last", &self.last).finish_non_exhaustive()
     }
 }
 
@@ -72,9 +72,9 @@ pub(super) struct State {
     pub clocks: Clocks,
     pub programs: Programs,
     pub next_job: u64,
-    /// The job for whose sake we killed the child.
+    /// The job because of which the supervisor killed the child.
     pub killed_for: Option<(u64, Cut)>,
-    /// We made it stop; whatever happens to it now was wanted.
+    /// The supervisor has stopped the child, so its end is expected.
     pub stopping: bool,
     pub unpinned: Option<String>,
 }
@@ -148,12 +148,12 @@ impl Shared {
     pub(super) fn memory_is(&self, report: MemoryReport) {
         let mut memory = self.memory();
         memory.last = report;
-        memory.watcher.iter().for_each(|watcher| watcher(report));
+        memory.observer.iter().for_each(|observer| observer(report));
         self.heard.notify_waiters();
     }
 
-    pub(super) fn memory(&self) -> MutexGuard<'_, Watched> {
-        self.memory.lock().expect("no watcher panics")
+    pub(super) fn memory(&self) -> MutexGuard<'_, LatestMemory> {
+        self.memory.lock().expect("no observer panics")
     }
 
     pub(super) fn next_job(&self) -> u64 {
@@ -242,7 +242,7 @@ impl Shared {
     ) -> Ended {
         let deadline = Instant::now() + time_limit;
         let cancel = cancel.clone();
-        Watch { shared: Arc::clone(self), job, deadline, cancel, ending: Some(ending) }.ended().await
+        TimeLimitGuard { shared: Arc::clone(self), job, deadline, cancel, ending: Some(ending) }.ended().await
     }
 
     pub(super) fn kill_for(&self, job: u64, cut: Cut) {
@@ -275,8 +275,8 @@ impl Shared {
     }
 }
 
-/// A job in flight, whose time limit holds also when nobody waits for it any more.
-struct Watch {
+/// Enforces a job's time limit even if its caller stops waiting.
+struct TimeLimitGuard {
     shared: Arc<Shared>,
     job: u64,
     deadline: Instant,
@@ -285,7 +285,7 @@ struct Watch {
     ending: Option<oneshot::Receiver<Ended>>,
 }
 
-/// Waits for a job's end, and kills the child if its time limit or its cancellation comes first.
+/// Waits for a job's end; kills the child if the time limit or a cancellation comes first.
 async fn ended(
     shared: &Shared,
     job: u64,
@@ -322,7 +322,7 @@ async fn ended(
     })
 }
 
-impl Watch {
+impl TimeLimitGuard {
     async fn ended(mut self) -> Ended {
         let ending = self.ending.as_mut().expect("it is taken only at the end");
         let ended = ended(&self.shared, self.job, self.deadline, &self.cancel, ending).await;
@@ -331,8 +331,8 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
-    /// The rest of the watch is a task without a guard: a runtime that shuts down drops it, and there it ends.
+impl Drop for TimeLimitGuard {
+    /// Moves the wait to a task without a guard. A runtime that shuts down drops that task, which ends the wait.
     fn drop(&mut self) {
         let (Some(mut ending), Ok(runtime)) = (self.ending.take(), tokio::runtime::Handle::try_current()) else {
             return;

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     CudaSpec, claims,
     fetching::fetch,
-    flight::{Announcer, Ended, Pending, Shared, Stop, Watched},
+    flight::{Announcer, Ended, Pending, Shared, Stop, LatestMemory},
     process::KillOnDrop,
     link,
     loss::{Loss, RunError, StartError},
@@ -175,7 +175,7 @@ impl Executor {
             streams: Arc::new(Semaphore::new(options.streams())),
             streams_max: options.streams(),
             compiler: options.compiler,
-            memory: Mutex::new(Watched { last: memory, watcher: None }),
+            memory: Mutex::new(LatestMemory { last: memory, observer: None }),
             heard: Notify::new(),
         });
         tokio::spawn(link::listen(Arc::clone(&shared), incoming));
@@ -229,12 +229,12 @@ impl Executor {
         self.shared.memory().last
     }
 
-    /// Has `watcher` told what the executor says about the device's memory, from its last word on, and nobody else any more. It is told
-    /// of what a job left behind before the job's [`Executor::run`] returns.
-    pub fn watch_memory(&self, watcher: impl Fn(MemoryReport) + Send + 'static) {
+    /// Passes the last memory report and every later one to `observer`, which replaces an earlier observer. It gets the report about memory
+    /// that a job left in use before the job's [`Executor::run`] returns.
+    pub fn watch_memory(&self, observer: impl Fn(MemoryReport) + Send + 'static) {
         let mut memory = self.shared.memory();
-        watcher(memory.last);
-        memory.watcher = Some(Box::new(watcher));
+        observer(memory.last);
+        memory.observer = Some(Box::new(observer));
     }
 
     /// Asks it to give back what no job has; it then says what is left.

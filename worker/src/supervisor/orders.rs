@@ -60,13 +60,13 @@ struct Known {
     /// Orders that were read, however often, and how many of them before the last interruption.
     read: u64,
     read_before: u64,
-    /// Jobs that are here now.
-    watched: HashMap<u64, Watched>,
+    /// Jobs that this worker holds, by number.
+    watched: HashMap<u64, WatchedJob>,
     watches: u64,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedJob {
     job: JobId,
     labels: BTreeMap<String, String>,
     submitted_ms: i64,
@@ -89,7 +89,7 @@ struct Given {
     by: Option<String>,
 }
 
-/// Watches for the cancellation of one job for as long as it is here.
+/// Watches for the cancellation of one job for as long as this worker holds it.
 #[derive(Debug)]
 pub(super) struct Watch {
     orders: Arc<Orders>,
@@ -238,7 +238,7 @@ impl Orders {
         if given.is_some() {
             cancelled.cancel();
         }
-        let watched = Watched {
+        let watched = WatchedJob {
             job: task.job_id,
             labels: task.labels.clone(),
             submitted_ms,
@@ -302,7 +302,7 @@ impl Known {
             return;
         }
         for watched in self.watched.values_mut().filter(|watched| watched.given.is_none()) {
-            let Watched { job, labels, submitted_ms, user, .. } = &*watched;
+            let WatchedJob { job, labels, submitted_ms, user, .. } = &*watched;
             let subject = Subject { job: *job, labels, submitted_ms: *submitted_ms, user: user.as_deref() };
             watched.given = self.cancelled.find(&subject, now);
             if watched.given.is_some() {

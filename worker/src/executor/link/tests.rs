@@ -10,7 +10,7 @@ use super::*;
 use crate::{
     compiler::Compiler,
     executor::{
-        flight::{Announcer, STOOD_STILL, State, Watched},
+        flight::{Announcer, STOOD_STILL, State, LatestMemory},
         process::ChildProcess,
         outgoing::Outgoing,
         printer::Printer,
@@ -47,7 +47,7 @@ fn shared(process: ChildProcess) -> (Arc<Shared>, UnixStream) {
         streams: Arc::new(Semaphore::new(2)),
         streams_max: 2,
         compiler: Arc::new(Compiler::new(None)),
-        memory: Mutex::new(Watched::default()),
+        memory: Mutex::new(LatestMemory::default()),
         heard: Notify::new(),
     };
     (Arc::new(shared), theirs)
