@@ -16,13 +16,13 @@ use gpufleet_schema::{DecodeError, Encoding, JobId, Reply};
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use crate::returned::{self, Returned};
+use crate::output::{self, ReplyOutput};
 
 /// A reply and when it came. The outputs stand beside it, checked, or with what is wrong about them.
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) reply: Reply<'static>,
-    pub(crate) outputs: Result<Vec<(String, Returned)>, String>,
+    pub(crate) outputs: Result<Vec<(String, ReplyOutput)>, String>,
     pub(crate) at: Instant,
 }
 
@@ -139,7 +139,7 @@ impl Drop for Awaited {
 }
 
 fn arrived(mut reply: Reply<'_>, at: Instant) -> Arrived {
-    let outputs = returned::checked(std::mem::take(&mut reply.outputs));
+    let outputs = output::checked(std::mem::take(&mut reply.outputs));
     Arrived { reply: reply.into_owned(), outputs, at }
 }
 
@@ -167,7 +167,7 @@ mod tests {
     /// The bytes of its first output.
     fn bytes(arrived: Arrived) -> Vec<u8> {
         match arrived.outputs.unwrap().remove(0) {
-            (_, Returned::Array(array)) => array.into_bytes(),
+            (_, ReplyOutput::Array(array)) => array.into_bytes(),
             other => panic!("{other:?} is no array"),
         }
     }

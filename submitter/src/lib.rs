@@ -35,9 +35,9 @@ mod handle;
 mod inbox;
 mod job;
 mod orders;
+mod output;
 mod packing;
 mod receipt;
-mod returned;
 mod stored;
 mod submission;
 
