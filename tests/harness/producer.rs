@@ -39,8 +39,8 @@ pub struct Promise {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept(Arc<Mutex<Promises>>);
 
-/// A wait that has begun. However it ends, it is not open any more.
-struct Waiting<'a> {
+/// Counts a wait as open until it is dropped.
+struct OpenWait<'a> {
     kept: &'a Kept,
     job: JobId,
 }
@@ -115,9 +115,9 @@ impl Promise {
 
     /// Waits for the reply, as [`JobHandle::wait`] does.
     pub async fn wait(&mut self, deadline: Duration) -> Result<JobResult, JobError> {
-        let waiting = Waiting::begin(&self.kept, self.handle.id());
+        let wait = OpenWait::begin(&self.kept, self.handle.id());
         let outcome = self.handle.wait(deadline).await;
-        waiting.told(&outcome);
+        wait.told(&outcome);
         outcome
     }
 }
@@ -132,7 +132,7 @@ impl Kept {
     }
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> OpenWait<'a> {
     fn begin(kept: &'a Kept, job: JobId) -> Self {
         kept.change(|promises| promises.waits.entry(job).or_default().open += 1);
         Self { kept, job }
@@ -148,7 +148,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for OpenWait<'_> {
     fn drop(&mut self) {
         self.kept.change(|promises| promises.waits.entry(self.job).or_default().open -= 1);
     }

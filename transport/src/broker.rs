@@ -124,7 +124,7 @@ impl Broker {
 
     /// Consumes from a queue until stopped, through outages. `prefetch` bounds what is out unsettled; 0 counts as 1.
     pub fn consume(&self, queue: String, prefetch: u16) -> Consumer {
-        Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Waiting)
+        Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Queue)
     }
 
     /// Reads a stream from the first message that it still has. After an interruption it goes on behind the last message that it read,

@@ -28,9 +28,9 @@ pub struct Consumer {
 /// Where a subscription begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// With what waits in the queue.
-    Waiting,
-    /// With the first message that a stream still has; after an interruption, behind the last message that was read.
+    /// At the head of a queue.
+    Queue,
+    /// At the first message that a stream still has; after an interruption, behind the last message that was read.
     Stream,
 }
 
@@ -76,7 +76,7 @@ impl Consumer {
             match self.incoming.recv().await? {
                 // It arrived before an outage and comes again: to hand it out would be to do its work twice. What a stream gave is read,
                 // and does not come again.
-                Incoming::Delivery(delivery) if self.from == Start::Waiting && !delivery.acker.is_live() => {}
+                Incoming::Delivery(delivery) if self.from == Start::Queue && !delivery.acker.is_live() => {}
                 incoming => return Some(incoming),
             }
         }

@@ -65,10 +65,10 @@ pub(super) enum Stopped {
     Timeout(Duration),
 }
 
-/// What the thread of a step tells those who wait for it, and they it.
+/// Shared between the thread of a step and its caller.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Only that it grows counts: a step may go through its bytes more than once.
+    /// Bytes processed, counted again if the step repeats them. The caller only checks that the number grows.
     moved: AtomicU64,
     expected: AtomicU64,
     given_up: AtomicBool,
@@ -79,13 +79,13 @@ impl Progress {
         Self { expected: bytes.into(), ..Self::default() }
     }
 
-    /// Called for each piece; fails once the caller has given up.
+    /// Records a processed piece; fails once the caller has given up.
     pub(super) fn moved(&self, bytes: usize) -> io::Result<()> {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
         if self.given_up.load(Ordering::Relaxed) { Err(io::Error::other("the caller gave up")) } else { Ok(()) }
     }
 
-    /// There are more bytes to go through than was known.
+    /// Raises the expected bytes if there are more than was known.
     pub(super) fn expect(&self, bytes: u64) {
         self.expected.fetch_max(bytes, Ordering::Relaxed);
     }
@@ -99,16 +99,16 @@ impl Progress {
     }
 }
 
-/// Gives up the step once its caller is cancelled or its deadline has passed.
-struct Waiting(Arc<Progress>);
+/// Gives up the step when its caller is cancelled or the deadline has passed.
+struct GiveUpOnDrop(Arc<Progress>);
 
-impl Drop for Waiting {
+impl Drop for GiveUpOnDrop {
     fn drop(&mut self) {
         self.0.give_up();
     }
 }
 
-/// The places for steps. Clones share them.
+/// Limits the steps that run at once. Clones share the limits.
 #[derive(Debug, Clone)]
 pub(super) struct Steps {
     looks: Arc<Semaphore>,
@@ -120,7 +120,7 @@ impl Steps {
         Self { looks: Arc::new(Semaphore::new(AT_ONCE)), transfers: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Runs a step to its end, or gives it up. Cancelled, its thread ends at its next piece.
+    /// Runs a step to its end, or gives it up. If cancelled, its thread ends at its next piece.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         kind: Kind,
@@ -128,17 +128,17 @@ impl Steps {
     ) -> Result<T, Stopped> {
         let place = self.place(kind).await?;
         let progress = Arc::new(Progress::expecting(kind.bytes()));
-        let waiting = Waiting(Arc::clone(&progress));
+        let guard = GiveUpOnDrop(Arc::clone(&progress));
         let (done, doing) = oneshot::channel();
-        // No thread of the runtime's: one that hangs would keep the process from its end.
+        // A thread of its own, because a hanging runtime thread would keep the process from exiting.
         thread::Builder::new().name("blob-store".to_owned()).spawn(move || {
             let result = work(&progress);
-            // A step that hangs keeps its place for as long as its thread.
+            // A hanging step keeps its permit for as long as its thread runs.
             drop(place);
-            // The caller may have gone.
+            // The caller may have been cancelled.
             drop(done.send(result));
         })?;
-        wait(doing, &waiting.0, kind.stall()).await
+        wait(doing, &guard.0, kind.stall()).await
     }
 
     async fn place(&self, kind: Kind) -> Result<OwnedSemaphorePermit, Stopped> {

@@ -1,4 +1,4 @@
-//! Jobs that wait, in order within their priority.
+//! A pool's waiting jobs, in order within each priority.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use super::{Demand, Ticket};
 /// Starts per round: high, normal, low.
 const SHARES: [u32; 3] = [16, 4, 1];
 
-/// How far a search looks past jobs that do not fit now, so that it stays cheap.
+/// Jobs per priority that a search looks at, so that a search stays cheap.
 const LOOKAHEAD: usize = 32;
 
-/// A job that waits, and how often a later one of its priority was started before it.
+/// A waiting job, and how often a later job was started before it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Waiting {
+pub(super) struct BacklogEntry {
     pub(super) ticket: Ticket,
     pub(super) demand: Demand,
     pub(super) passed: u32,
@@ -22,14 +22,14 @@ pub(super) struct Waiting {
 
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    queues: [VecDeque<Waiting>; 3],
+    queues: [VecDeque<BacklogEntry>; 3],
     /// Starts that each priority has left in this round.
     credit: [u32; 3],
 }
 
 impl Backlog {
     pub(super) fn push(&mut self, ticket: Ticket, demand: Demand) {
-        self.queues[index_of(demand.priority)].push_back(Waiting { ticket, demand, passed: 0 });
+        self.queues[index_of(demand.priority)].push_back(BacklogEntry { ticket, demand, passed: 0 });
     }
 
     pub(super) fn remove(&mut self, ticket: Ticket) {
@@ -38,11 +38,11 @@ impl Backlog {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiting> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &BacklogEntry> {
         self.queues.iter().flatten()
     }
 
-    /// The fewest bytes that one of the jobs needs that could be next.
+    /// The smallest memory demand among the jobs that could start next.
     pub(super) fn least(&self) -> Option<u64> {
         self.queues.iter().flat_map(|queue| queue.iter().take(LOOKAHEAD)).map(|waiting| waiting.demand.bytes).min()
     }
@@ -55,15 +55,15 @@ impl Backlog {
         self.queues[index_of(priority)].len()
     }
 
-    /// Takes out everything of a priority but what `stays`.
-    pub(super) fn shed(&mut self, priority: Priority, stays: impl Fn(&Waiting) -> bool) -> Vec<Ticket> {
+    /// Removes the jobs of a priority that do not satisfy `stays`, and returns their tickets.
+    pub(super) fn shed(&mut self, priority: Priority, stays: impl Fn(&BacklogEntry) -> bool) -> Vec<Ticket> {
         let queue = &mut self.queues[index_of(priority)];
         let shed = queue.iter().filter(|waiting| !stays(waiting)).map(|waiting| waiting.ticket).collect();
         queue.retain(stays);
         shed
     }
 
-    /// Another pool's job was started although it was this one's turn: nothing of it fitted.
+    /// Records that a job of another pool was started in this pool's turn, because no job of this pool fitted.
     pub(super) fn pass(&mut self) {
         (0..3).for_each(|queue| self.pass_head(queue));
     }
@@ -78,9 +78,9 @@ impl Backlog {
         self.queues.iter_mut().flat_map(|queue| queue.drain(..)).map(|waiting| waiting.ticket)
     }
 
-    /// Takes out the next job that `fits`: a priority with credit first, then any that has work, so that no device idles for the
+    /// Removes the next job that `fits`: first from a priority with credit, then from any other, so that no device idles for the
     /// sake of a share.
-    pub(super) fn pop(&mut self, mut fits: impl FnMut(&Waiting) -> bool) -> Option<Waiting> {
+    pub(super) fn pop(&mut self, mut fits: impl FnMut(&BacklogEntry) -> bool) -> Option<BacklogEntry> {
         if (0..3).all(|queue| self.credit[queue] == 0 || self.queues[queue].is_empty()) {
             self.credit = SHARES;
         }
@@ -88,11 +88,12 @@ impl Backlog {
         let order = [with_credit, without.clone()].concat();
         for (turn, queue) in order.iter().copied().enumerate() {
             let Some(index) = self.queues[queue].iter().take(LOOKAHEAD).position(&mut fits) else { continue };
-            // Whoever had a better right to this start did not fit. It is passed by too, or a large job of a low priority would wait
+            // The priorities before this one in the order had no job that fitted. Their first jobs count as passed too, or a large job of a
+            // // low priority would wait
             // for ever behind small ones of a high one.
             order[..turn].iter().for_each(|queue| self.pass_head(*queue));
             if without.contains(&queue) {
-                // A round of their own for those that still can: what does not fit keeps its credit for as long as it takes.
+                // Starts a new round for the priorities without credit. A priority whose jobs do not fit keeps its credit.
                 without.into_iter().for_each(|queue| self.credit[queue] = SHARES[queue]);
             }
             self.credit[queue] -= 1;
@@ -118,7 +119,7 @@ mod tests {
         *,
     };
 
-    /// Starts by priority while jobs of one never fit and all have endless work, and how often the head of that one was passed.
+    /// Starts by priority while the jobs of `stuck` never fit and every priority has endless work, and how often the head of `stuck` was passed.
     fn starts_beside(stuck: Priority, starts: usize) -> ([usize; 3], u32) {
         let mut backlog = Backlog::default();
         let push = |backlog: &mut Backlog, ticket, priority| {

@@ -27,7 +27,7 @@ pub use self::{
     pool::Promise,
 };
 use self::{
-    backlog::Waiting,
+    backlog::BacklogEntry,
     device::Device,
     placement::{Claim, Fit},
     pool::Pool,
@@ -223,8 +223,8 @@ impl Scheduler {
     /// A suspect, or a job for which a device is kept free, has waited for it and stays.
     fn shed(&mut self, pool: PoolId, priority: Priority) -> Vec<Action> {
         let devices = &self.devices;
-        let stays = |waiting: &Waiting| {
-            let Waiting { ticket, demand, .. } = *waiting;
+        let stays = |waiting: &BacklogEntry| {
+            let BacklogEntry { ticket, demand, .. } = *waiting;
             demand.alone || !demand.returnable || devices.iter().any(|device| device.is_reserved_for(ticket))
         };
         let pool = self.pools.iter_mut().find(|p| p.id == pool);
@@ -254,7 +254,7 @@ impl Scheduler {
     fn refuse_what_no_longer_fits(&mut self) -> Vec<Action> {
         let waiting: Vec<_> = self.pools.iter().flat_map(|pool| pool.backlog.iter()).copied().collect();
         let mut actions = Vec::new();
-        for Waiting { ticket, demand, .. } in waiting {
+        for BacklogEntry { ticket, demand, .. } in waiting {
             if let Some(refusal) = self.refusal(ticket, demand) {
                 self.leave(ticket, 0);
                 actions.push(refusal);
@@ -327,7 +327,7 @@ impl Scheduler {
                 place = emptiest(devices, &claims, waiting, asked);
                 place.is_some()
             });
-            if let Some(Waiting { ticket, demand, .. }) = found {
+            if let Some(BacklogEntry { ticket, demand, .. }) = found {
                 let device = place.expect("pop returns only what found a place");
                 let is_shared = !placement::has_own_place(self.device_mut(device), &claims, demand.pool);
                 self.pass(&order[..turn], self.pools[*index].time(), is_shared);
@@ -367,10 +367,10 @@ impl Scheduler {
 fn emptiest(
     devices: &mut [Device],
     claims: &[Claim],
-    waiting: &Waiting,
+    waiting: &BacklogEntry,
     asked: &mut Vec<(DeviceId, PoolId)>,
 ) -> Option<DeviceId> {
-    let Waiting { ticket, demand, passed } = *waiting;
+    let BacklogEntry { ticket, demand, passed } = *waiting;
     let best = |devices: &[Device], wanted| {
         let fitting = (0..devices.len()).filter(|at| placement::fit(&devices[*at], claims, ticket, demand) == wanted);
         fitting.max_by_key(|at| devices[*at].places_free())

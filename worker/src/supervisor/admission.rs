@@ -40,12 +40,12 @@ pub(super) struct Admission {
 #[derive(Debug)]
 struct Inner {
     scheduler: Scheduler,
-    waiting: HashMap<Ticket, Waiting>,
+    waiting: HashMap<Ticket, AdmissionRequest>,
     tickets: u64,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct AdmissionRequest {
     pool: PoolId,
     answer: oneshot::Sender<Result<Granted, Denied>>,
 }
@@ -82,7 +82,7 @@ impl Admission {
             let mut inner = self.lock();
             inner.tickets += 1;
             let ticket = Ticket(inner.tickets);
-            inner.waiting.insert(ticket, Waiting { pool: demand.pool, answer });
+            inner.waiting.insert(ticket, AdmissionRequest { pool: demand.pool, answer });
             ticket
         };
         // From here on the ticket leaves when the permit drops, whatever becomes of it.
@@ -113,7 +113,7 @@ impl Admission {
                 Action::HandBack(ticket) => (ticket, Denied::HandedBack),
             };
             if let Some(waiting) = inner.waiting.remove(&ticket) {
-                // Whoever stopped waiting also drops the permit, which tells the scheduler.
+                // A caller that was cancelled has dropped its permit too, which tells the scheduler.
                 let _ = waiting.answer.send(Err(denied));
             }
         }
@@ -170,7 +170,7 @@ impl Admission {
 
 impl Inner {
     fn grant(&mut self, ticket: Ticket, device: DeviceId) {
-        if let Some(Waiting { pool, answer }) = self.waiting.remove(&ticket) {
+        if let Some(AdmissionRequest { pool, answer }) = self.waiting.remove(&ticket) {
             let granted = Granted { device, kept_max: self.scheduler.kept_max(device, pool) };
             // As above.
             let _ = answer.send(Ok(granted));
