@@ -88,9 +88,8 @@ impl Backlog {
         let order = [with_credit, without.clone()].concat();
         for (turn, queue) in order.iter().copied().enumerate() {
             let Some(index) = self.queues[queue].iter().take(LOOKAHEAD).position(&mut fits) else { continue };
-            // The priorities before this one in the order had no job that fitted. Their first jobs count as passed too, or a large job of a
-            // // low priority would wait
-            // for ever behind small ones of a high one.
+            // The earlier priorities had no job that fitted. Their first jobs count as passed too; otherwise a large job of a low priority
+            // would wait for ever behind small jobs of a high one.
             order[..turn].iter().for_each(|queue| self.pass_head(*queue));
             if without.contains(&queue) {
                 // Starts a new round for the priorities without credit. A priority whose jobs do not fit keeps its credit.

@@ -140,14 +140,14 @@ pub struct TooLarge {
 pub struct Scheduler {
     pools: Vec<Pool>,
     devices: Vec<Device>,
-    running: HashMap<Ticket, Running>,
+    running: HashMap<Ticket, StartedJob>,
     /// The virtual time of the pool whose turn it last was: where one begins that had no work.
     now: u128,
     draining: bool,
 }
 
 #[derive(Debug)]
-struct Running {
+struct StartedJob {
     device: DeviceId,
     demand: Demand,
     charged_us: u64,
@@ -285,7 +285,7 @@ impl Scheduler {
 
     fn leave(&mut self, ticket: Ticket, used_us: u64) {
         match self.running.remove(&ticket) {
-            Some(Running { device, demand, charged_us }) => {
+            Some(StartedJob { device, demand, charged_us }) => {
                 self.device_mut(device).release(demand);
                 self.pool_mut(demand.pool).end(demand.bytes, charged_us, used_us);
             }
@@ -306,7 +306,7 @@ impl Scheduler {
             self.forget_reservations(ticket);
             self.device_mut(device).take(demand);
             let charged_us = self.pool_mut(demand.pool).start();
-            self.running.insert(ticket, Running { device, demand, charged_us });
+            self.running.insert(ticket, StartedJob { device, demand, charged_us });
             actions.push(Action::Start(ticket, device));
         }
         actions.extend(asked.into_iter().map(|(device, pool)| Action::AskBack(device, pool)));
