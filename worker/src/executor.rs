@@ -16,7 +16,7 @@
 use std::{path::PathBuf, process::ExitCode};
 
 mod child;
-mod claims;
+mod untrusted;
 mod clocks;
 mod cubin;
 mod cuda;

@@ -17,7 +17,7 @@ use super::{
     loss::{Loss, LostCause},
     outgoing::Outgoing,
     printer::{Printer, Turn},
-    programs::{Claim, Code, Key, Programs},
+    programs::{ProgramLease, Code, Key, Programs},
 };
 use crate::{
     compiler::{CompileRequest, Compiler, Found},
@@ -189,7 +189,7 @@ impl Shared {
         code: Code<'_>,
         time_limit: Duration,
     ) -> Result<(), Stop> {
-        // One lock around all of it: frames leave in the order in which ids were claimed, and no loss slips in between.
+        // One lock covers all of this, so that frames leave in the order of their ids and no loss is recorded in between.
         let mut state = self.state();
         if let Some(loss) = &*self.lost.borrow() {
             return Err(Stop::Lost(loss.clone(), false));
@@ -200,9 +200,9 @@ impl Shared {
                 false,
             ));
         }
-        let claim = state.programs.claim(pending.program, code);
-        run.program = claim.id;
-        if let Err(error) = self.tell_program(&claim, code) {
+        let lease = state.programs.acquire(pending.program, code);
+        run.program = lease.id;
+        if let Err(error) = self.tell_program(&lease, code) {
             state.programs.withdraw(pending.program);
             return Err(too_large(&error));
         }
@@ -222,12 +222,12 @@ impl Shared {
         }
     }
 
-    fn tell_program(&self, claim: &Claim, code: Code<'_>) -> Result<(), FrameError> {
-        for &program in &claim.forget {
+    fn tell_program(&self, lease: &ProgramLease, code: Code<'_>) -> Result<(), FrameError> {
+        for &program in &lease.forget {
             self.say(&ToExecutor::ForgetProgram { program });
         }
-        if claim.is_new {
-            let program = ToExecutor::Program { program: claim.id, image: code.image() };
+        if lease.is_new {
+            let program = ToExecutor::Program { program: lease.id, image: code.image() };
             self.outgoing.send(Frame::encode(&program, None)?);
         }
         Ok(())

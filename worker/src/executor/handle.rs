@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CudaSpec, claims,
+    CudaSpec, untrusted,
     fetching::fetch,
     flight::{Announcer, Ended, Pending, Shared, Stop, LatestMemory},
     process::KillOnDrop,
@@ -325,7 +325,7 @@ impl Executor {
         match ended {
             Ended::Finished { outcome, timings } => {
                 let (launches, device_bytes) = (job.task.launches.len(), shared.device.memory_bytes);
-                let mut timings = claims::timings(timings, started.elapsed(), launches, device_bytes);
+                let mut timings = untrusted::timings(timings, started.elapsed(), launches, device_bytes);
                 timings.compile_us = compile_us;
                 timings.fetch_us = fetched.as_micros() as u64;
                 if timings.total_us == 0 {

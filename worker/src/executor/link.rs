@@ -17,7 +17,7 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    claims,
+    untrusted,
     flight::{Cut, Ended, Pending, Shared},
     process::Exit,
     loss::{Loss, LostCause},
@@ -77,15 +77,15 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
             Ok(Some(FromExecutor::Memory(report))) => shared.memory_is(report),
             Ok(Some(FromExecutor::Waits { job })) => shared.state().clocks.wait(job, Instant::now()),
             Ok(Some(FromExecutor::GoesOn { job })) => shared.state().clocks.go_on(job, Instant::now()),
-            Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(shared, segment, claims::text(&reason)),
-            Ok(Some(FromExecutor::Poisoned(said))) => *poison = Some(claims::poison(said)),
+            Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(shared, segment, untrusted::text(&reason)),
+            Ok(Some(FromExecutor::Poisoned(said))) => *poison = Some(untrusted::poison(said)),
             Ok(Some(FromExecutor::Ready(..) | FromExecutor::Refused(_))) => {
                 return Some("it reported ready twice".to_owned());
             }
             Ok(None) => return None,
             // A child that is killed resets the socket where it had unread frames.
             Err(FrameError::Io(_)) => return None,
-            Err(error) => return Some(claims::text(&format!("could not {error}"))),
+            Err(error) => return Some(untrusted::text(&format!("could not {error}"))),
         }
     }
 }
@@ -103,7 +103,7 @@ fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timi
         shared.printer.end();
     }
     // A cancelled job needs no outcome.
-    drop(pending.answer.send(Ended::Finished { outcome: outcome.map_err(claims::failure), timings }));
+    drop(pending.answer.send(Ended::Finished { outcome: outcome.map_err(untrusted::failure), timings }));
 }
 
 fn unpinned(shared: &Shared, segment: u32, reason: String) {
