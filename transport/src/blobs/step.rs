@@ -1,7 +1,7 @@
-//! What a store does at once, on a thread of its own, and for how long that is waited for.
+//! Runs operations of the blob store on threads of their own, with limits on their number and duration.
 //!
-//! Folders of other machines can hang for longer than anybody waits. A step that shows no progress is given up; its thread ends as
-//! soon as the folder lets go of it, and holds its place among a few until then, so that a store that hangs keeps no more threads.
+//! A network file system can hang for a long time. A step without progress is given up; its thread ends when the file system
+//! responds and keeps its permit until then, which bounds the threads that a hanging store can hold.
 
 use std::{
     io,
@@ -18,13 +18,13 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-/// Enough to keep a disk busy; what hangs holds a thread each.
+/// Steps that run at once: enough to keep a disk busy. Each hanging step holds one thread.
 pub(super) const AT_ONCE: usize = 16;
-/// How long a folder that another machine serves may show no progress.
+/// How long a step may make no progress.
 pub(super) const STALL: Duration = Duration::from_secs(30);
-/// The slowest store that is still worth waiting for.
+/// The slowest usable store; a longer transfer gets more time at this rate.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
-/// How long a step waits for those before it: longer than a store needs to be known to hang.
+/// How long a step waits for a permit: longer than it takes to recognise a hanging store.
 pub(super) const PLACE_DEADLINE: Duration = Duration::from_secs(120);
 /// A folder may have a million files, and removing one takes milliseconds.
 const PRUNE_DEADLINE: Duration = Duration::from_secs(2 * 3600);
@@ -32,7 +32,7 @@ const PRUNE_DEADLINE: Duration = Duration::from_secs(2 * 3600);
 /// What kind of step it is, which decides how long it may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
-    /// A few calls. It has places of its own, lest it waits for large blobs.
+    /// A few system calls. They have permits of their own, so that they never wait for large transfers.
     Look,
     Transfer {
         bytes: u64,
@@ -164,7 +164,7 @@ async fn wait<T>(
             return Ok(done.map_err(|_| io::Error::other("the blob-store thread panicked"))??);
         }
         let moved = progress.moved.load(Ordering::Relaxed);
-        // The limit may have grown meanwhile.
+        // The limit may have grown in the meantime.
         if moved == seen || started.elapsed() >= progress.limit(stall) {
             return Err(Stopped::Timeout(started.elapsed()));
         }

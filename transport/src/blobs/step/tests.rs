@@ -12,7 +12,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// Longer than a thread needs for a few lines.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A step whose thread counts a byte each time that it is told to, and says so. It ends once the teller is gone.
+/// A step whose thread reports a byte on each request and confirms it. It ends when the requester is dropped.
 struct Told {
     tell: Sender<()>,
     counted: Receiver<()>,
