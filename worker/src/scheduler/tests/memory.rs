@@ -1,4 +1,4 @@
-//! What executors keep, and what others leave of a device.
+//! Memory that executors cache, and memory that other processes use.
 
 use std::collections::VecDeque;
 
