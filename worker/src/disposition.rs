@@ -1,4 +1,4 @@
-//! What becomes of a job after an attempt: one exhaustive table.
+//! Decides what happens to a job after an attempt, in one exhaustive table.
 
 use gpufleet_schema::{
     AttemptState, Failure, FailureCode, Verdict,
@@ -8,72 +8,72 @@ use gpufleet_schema::{
 
 use crate::forwarding::{Destination, ForwardingHistory};
 
-/// How an attempt ended, as its runner saw it.
+/// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     Succeeded,
     Failed(Failure),
-    /// Its queue limit was over before it could start.
+    /// Its queue limit passed before it started.
     Expired {
         queued_ms: u64,
         limit_ms: u64,
     },
-    /// The executor went away. `suspect` if the job may be the reason.
+    /// The executor was lost. `suspect` if the job may be the cause.
     Lost {
         reason: String,
         suspect: bool,
     },
-    /// The scheduler had let it in, and still the device had too little memory, caches given up: others may have been there.
+    /// The device had too little memory in spite of the scheduler's admission and released caches, perhaps because of other processes.
     ShortOfMemory(Failure),
-    /// What it brings can't be fetched, or what it returned not stored, here and now. It has so many tries.
+    /// The blob store could not be read or written at the moment. The job has `tries_max` tries.
     Unavailable {
         failure: Failure,
         tries_max: u32,
     },
-    /// An operator or its owner cancelled it.
+    /// An operator or the job's owner cancelled it.
     Cancelled {
         reason: String,
     },
-    /// No device of this worker can run it, and another's may.
+    /// No device of this worker can run it, but another worker's may.
     Forwarded {
         history: ForwardingHistory,
         to: Destination,
     },
-    /// It did not start and is as it was: the worker is leaving or has too much of its queue, or the broker has taken the message back.
+    /// It did not start: the worker is leaving or has too many jobs of its queue, or the delivery's channel was closed.
     HandedBack,
 }
 
 impl Ending {
-    /// Whether a cancellation still changes anything: what has an outcome of its own keeps it.
+    /// Whether a cancellation still has an effect. A job with an outcome keeps it.
     pub fn can_be_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Unavailable { .. } | Self::Forwarded { .. })
     }
 }
 
-/// What a job has behind it, as the headers of its message tell.
+/// The job's earlier losses and failures, from the headers of its message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Past {
-    /// Executors that it has lost.
+    /// The executors that it has lost.
     pub losses: u32,
-    /// How often its arrays could not be fetched or stored. This costs it no attempts, and is no reason to suspect it.
+    /// How often its arrays could not be fetched or stored. This uses up no attempts and does not make the job a suspect.
     pub unavailable: u32,
 }
 
-/// What is done about it.
+/// What the supervisor does with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Disposition {
     /// Reply and record; the job is over.
     Final { state: AttemptState, failure: Option<Failure>, dead_letter: Option<String> },
-    /// Publish it again as a message of its own, with this behind it, at once or after a wait, and record the lost attempt.
+    /// Publish it again as a message of its own with this history, at once or after a delay, and record the lost attempt.
     Again { past: Past, failure: Failure, after: Option<Rung> },
-    /// To other workers of its pool, as if it had not come.
+    /// Forward it to other workers of its pool, without counting an attempt.
     Forward { history: ForwardingHistory, to: Destination },
-    /// Back to the queue, as if it had not come.
+    /// Requeue it without counting an attempt.
     HandBack,
 }
 
 impl Disposition {
-    /// How the attempt ended; none where the job is as if it had not come.
+    /// The state of the attempt; none if the attempt does not count.
     pub fn attempt_state(&self) -> Option<AttemptState> {
         match self {
             Self::Final { state, .. } => Some(*state),
@@ -83,7 +83,7 @@ impl Disposition {
     }
 }
 
-/// Decides. `past` is what was before this attempt.
+/// Decides what happens to the job. `past` describes the earlier attempts.
 pub fn dispose(ending: Ending, past: Past, attempts_max: u32, delivery_count: u64) -> Disposition {
     match ending {
         Ending::Succeeded => Disposition::Final { state: AttemptState::Succeeded, failure: None, dead_letter: None },
@@ -99,14 +99,14 @@ pub fn dispose(ending: Ending, past: Past, attempts_max: u32, delivery_count: u6
             let losses = past.losses.saturating_add(u32::from(suspect));
             lost(reason, Past { losses, ..past }, suspect, attempts_max, delivery_count)
         }
-        // Once more, alone. If that does not help, it never will.
+        // Retry the job once, alone on its executor. If that fails too, the job does not fit.
         Ending::ShortOfMemory(failure) if past.losses == 0 && attempts_max > 1 => {
             Disposition::Again { past: Past { losses: 1, ..past }, failure, after: Some(retry_rung(1)) }
         }
         Ending::ShortOfMemory(failure) => {
             Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
         }
-        // What is away may come back.
+        // The blob store may recover.
         Ending::Unavailable { failure, tries_max } => {
             let unavailable = past.unavailable.saturating_add(1);
             if unavailable >= tries_max || delivery_count >= DELIVERIES_MAX {
