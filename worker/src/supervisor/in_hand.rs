@@ -1,8 +1,8 @@
-//! Messages that this worker has in hand, and those that it has answered without the broker hearing of it.
+//! Deduplicates deliveries: messages in flight on this worker, and answered messages whose acknowledgement did not reach the broker.
 //!
-//! A broker that waits for an acknowledgement longer than its `consumer_timeout` gives the message out again, and so does one that lost
-//! the connection: perhaps to the very worker whose job goes on. Such a delivery waits for the first one here, and is acknowledged
-//! when that has been answered, instead of running once more, over and over.
+//! The broker redelivers a message that is unacknowledged for longer than its `consumer_timeout` or whose connection was lost, perhaps to
+//! the worker that still runs its job. Such a delivery waits here for the first one and is acknowledged when that has been answered, so
+//! that the job does not run again and again.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::envelope::Envelope;
 use crate::shared_state::SharedState;
 
-/// Answers of which the broker has not heard. An outage leaves as many as were in hand, which prefetch bounds.
+/// The most answered messages to remember. An outage leaves as many as were in flight, which the prefetch bounds.
 const ANSWERED_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
@@ -20,10 +20,10 @@ pub(super) struct InHand {
     answered: SharedState<VecDeque<blake3::Hash>>,
 }
 
-/// Id and length: what the same message has in common with itself. Another may claim to be it, and is not taken for it.
+/// Message id and body length. Another message with the same id but another length is not a duplicate.
 type Key = (String, usize);
 
-/// A message in hand. Dropped, it is not any more.
+/// Marks a message as in flight until dropped.
 #[derive(Debug)]
 pub(super) struct Held<'a> {
     messages: &'a SharedState<HashMap<Key, CancellationToken>>,
@@ -32,7 +32,7 @@ pub(super) struct Held<'a> {
 }
 
 impl InHand {
-    /// Takes the message in hand. One that comes again waits until the first delivery of it has left.
+    /// Marks the message as in flight. A redelivery waits until the first delivery has been settled.
     pub(super) async fn take(&self, envelope: &Envelope, body: &[u8]) -> Held<'_> {
         self.hold(key(envelope.properties.message_id.as_deref(), body), envelope.redelivered).await
     }
@@ -45,7 +45,7 @@ impl InHand {
         Held { messages: &self.messages, key, end }
     }
 
-    /// Looks and puts under one lock: of several that come again only one may go on. Returns the one that is to be waited for.
+    /// Checks and inserts under one lock, so that only one of several redeliveries continues. Returns the delivery to wait for, if any.
     fn put(&self, key: &Key, end: &CancellationToken, comes_again: bool) -> Option<CancellationToken> {
         let mut messages = self.messages.lock();
         if let Some(first) = messages.get(key).filter(|first| comes_again && !first.is_cancelled()) {
@@ -55,8 +55,8 @@ impl InHand {
         None
     }
 
-    /// The message's jobs have their outcomes, which are recorded, and the broker does not know. Not for a message of which a job has to come
-    /// again: that one bears its name and body.
+    /// Remembers a message whose outcomes are recorded but whose acknowledgement did not reach the broker. Not used if one of its jobs was
+    /// published again, because that message has the same id and body.
     pub(super) fn remember(&self, message_id: &str, body: &[u8]) {
         let mut answered = self.answered.lock();
         if answered.len() == ANSWERED_MAX {
@@ -76,14 +76,14 @@ impl Drop for Held<'_> {
     fn drop(&mut self) {
         self.end.cancel();
         let mut messages = self.messages.lock();
-        // Another message of that name may have taken its place.
+        // Another message with the same id may have replaced it.
         if messages.get(&self.key).is_some_and(CancellationToken::is_cancelled) {
             messages.remove(&self.key);
         }
     }
 }
 
-/// A message without an id is known by its body, in which its jobs have theirs.
+/// A message without an id is identified by its body, which contains the ids of its jobs.
 fn key(message_id: Option<&str>, body: &[u8]) -> Key {
     let id = message_id.map_or_else(|| digest("", body).to_string(), str::to_owned);
     (id, body.len())

@@ -1,4 +1,4 @@
-//! Takes messages from one queue for as long as the worker takes any.
+//! Consumes one task queue until the worker drains.
 
 use std::sync::Arc;
 
@@ -17,15 +17,15 @@ use crate::{
     scheduler::{Event, PoolId, prefetch::is_hoard},
 };
 
-/// The queue that messages come from.
+/// A task queue that this worker consumes.
 #[derive(Debug, Clone)]
 pub(super) struct TaskQueue {
-    /// Its place among all of the worker's queues.
+    /// Its index among the worker's queues.
     pub(super) index: usize,
     pub(super) id: PoolId,
     pub(super) pool: PoolName,
     pub(super) priority: Priority,
-    /// It has the jobs that were forwarded to a class of this worker's devices.
+    /// The device class, if it is a queue of forwarded jobs.
     pub(super) class: Option<ClassKey>,
 }
 
@@ -55,7 +55,7 @@ impl TaskQueue {
     }
 }
 
-/// Ends when `stop` is cancelled and everything that was already sent here has been passed on.
+/// Ends when `stop` is cancelled and every delivery already received has been passed on.
 pub(super) async fn take(
     supervisor: Arc<Supervisor>,
     mut consumer: Consumer,
@@ -88,7 +88,7 @@ pub(super) async fn take(
         }
     }
     consumer.stop().await;
-    // What the broker had already sent is handed back at once: the scheduler is draining.
+    // The draining scheduler hands back deliveries that the broker had already sent.
     while let Some(incoming) = consumer.next().await {
         if let Incoming::Delivery(delivery) = incoming {
             handle(delivery);
@@ -97,7 +97,7 @@ pub(super) async fn take(
 }
 
 impl Supervisor {
-    /// What came because more was asked for than turned out right waits here for long, while others may be idle.
+    /// Requeues surplus messages after the prefetch has shrunk, because they would wait here while other workers may be idle.
     fn give_back_hoard(&self, queue: &TaskQueue, prefetch: u16) {
         let messages = self.load.messages(queue);
         if is_hoard(messages, prefetch) {

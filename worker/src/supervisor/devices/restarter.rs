@@ -27,7 +27,7 @@ const ROOM_PAUSE: Duration = Duration::from_secs(5);
 /// How often an executor reports free device memory, because other processes allocate and free it unannounced.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the restarters of one device share.
+/// Shared by the restarters of one device.
 #[derive(Debug)]
 pub(super) struct Home {
     pub(super) options: ExecutorOptions,
@@ -127,7 +127,7 @@ impl Restarter {
         }
     }
 
-    /// None when the device is out of service.
+    /// The next executor; none if the device is out of service.
     async fn successor(&self, loss: &Loss) -> Option<Arc<Executor>> {
         if loss.cause != LostCause::Device
             && let Some(spare) = &self.home.spare
@@ -146,7 +146,7 @@ impl Restarter {
         Some(executor)
     }
 
-    /// Takes the device out of service after several failures. If our other executors leave no memory, the device is not to blame, and the
+    /// Takes the device out of service after several failures. If the worker's other executors leave no memory, that is not a failure, and the
     /// restarter tries again.
     async fn start(&self) -> Option<Executor> {
         let device = self.home.options.device;
