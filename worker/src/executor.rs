@@ -16,23 +16,23 @@
 use std::{path::PathBuf, process::ExitCode};
 
 mod child;
-mod untrusted;
 mod clocks;
 mod cubin;
 mod cuda;
 mod fetching;
 mod flight;
 pub mod handle;
-mod process;
 mod link;
 mod loss;
 mod outgoing;
 mod printer;
+mod process;
 mod programs;
 mod ptx;
 mod sizes;
 pub mod spec;
 pub mod staging;
+mod untrusted;
 
 pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished};
 pub use loss::{Loss, LostCause, RunError, StartError};
@@ -49,8 +49,8 @@ pub(crate) use {
 
 pub(crate) use self::{
     child::{ignore_signals, list_devices},
-    process::KillOnDrop,
     link::receive,
+    process::KillOnDrop,
 };
 pub use crate::ipc::message::{ComputeMode, DeviceInfo, MemoryReport};
 use crate::own_executable;

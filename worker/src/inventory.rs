@@ -18,7 +18,7 @@ use self::{
     nodes::Nodes,
 };
 use crate::{
-    executor::{CudaSpec, DeviceInfo, StartError, VISIBLE_DEVICES, KillOnDrop, receive},
+    executor::{CudaSpec, DeviceInfo, KillOnDrop, StartError, VISIBLE_DEVICES, receive},
     own_executable,
 };
 

@@ -66,7 +66,8 @@ enum End {
 pub(super) fn start(link: Arc<Link>, purpose: Purpose) -> mpsc::UnboundedSender<Request> {
     // Unbounded, because a sender acquires room first.
     let (sender, requests) = mpsc::unbounded_channel();
-    let channel = ConfirmChannel { link, purpose, requests, pending: Pending::default(), suspicious: false, fruitless: 0 };
+    let channel =
+        ConfirmChannel { link, purpose, requests, pending: Pending::default(), suspicious: false, fruitless: 0 };
     tokio::spawn(channel.run());
     sender
 }

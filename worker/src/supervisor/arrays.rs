@@ -68,7 +68,11 @@ impl Supervisor {
     }
 
     /// Stores large outputs as blobs if the task asks for that.
-    pub(super) async fn store_outputs(&self, task: &Task<'_>, outputs: Vec<JobOutput>) -> Result<Vec<JobOutput>, Ending> {
+    pub(super) async fn store_outputs(
+        &self,
+        task: &Task<'_>,
+        outputs: Vec<JobOutput>,
+    ) -> Result<Vec<JobOutput>, Ending> {
         let Some(store) = self.blobs.as_ref().filter(|_| task.large_outputs == LargeOutputs::Blob) else {
             return Ok(outputs);
         };

@@ -1,11 +1,11 @@
 //! The devices of this worker, and their executors: one for each device and pool, restarted when it ends.
 
 mod activity;
-mod restarter;
 mod memory;
 mod mode;
 mod monitor;
 mod probe;
+mod restarter;
 mod spare;
 
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use tracing::info;
 
 use self::{
     activity::Activity,
-    restarter::{Home, Restarter},
     memory::Memory,
+    restarter::{Home, Restarter},
     spare::Spare,
 };
 pub(super) use self::{activity::Presence, monitor::Monitor};
