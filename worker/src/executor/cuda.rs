@@ -1,7 +1,7 @@
-//! CUDA, in three layers: cudarc's raw bindings and thin results below, and here the owners whose lifetimes carry the rules.
+//! CUDA in three layers: cudarc's raw bindings, its thin results, and here the safe owners, whose lifetimes enforce the driver's rules.
 //!
-//! This runs in an executor child and nowhere else. A context that has seen a sticky error is never cleaned up: the process says what
-//! happened and exits ([`fault`]).
+//! This runs only in an executor child. A context with a sticky error is never cleaned up: the process reports the
+//! fault and exits ([`fault`]).
 
 pub(super) mod arena;
 mod contents;
@@ -9,7 +9,6 @@ pub(super) mod device;
 pub(super) mod error;
 pub(super) mod fault;
 pub(super) mod geometry;
-pub(super) mod stream;
 pub(super) mod library;
 pub(super) mod memory;
 pub(super) mod module;
@@ -18,5 +17,6 @@ mod preparation;
 mod prepared;
 pub(super) mod printing;
 pub(super) mod program;
+pub(super) mod stream;
 mod together;
 pub(super) mod waits;

@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     clocks::Clocks,
-    process::ChildProcess,
     loss::{Loss, LostCause},
     outgoing::Outgoing,
     printer::{Printer, Turn},
-    programs::{ProgramLease, Code, Key, Programs},
+    process::ChildProcess,
+    programs::{Code, Key, ProgramLease, Programs},
 };
 use crate::{
     compiler::{CompileRequest, Compiler, Found},

@@ -17,16 +17,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CudaSpec, untrusted,
+    CudaSpec,
     fetching::fetch,
-    flight::{Announcer, Ended, Pending, Shared, Stop, LatestMemory},
-    process::KillOnDrop,
+    flight::{Announcer, Ended, LatestMemory, Pending, Shared, Stop},
     link,
     loss::{Loss, RunError, StartError},
     outgoing::Outgoing,
     printer::{Printer, Printout},
+    process::KillOnDrop,
     programs::{Code, Key},
     staging::{Header, Layout, OutputBytes},
+    untrusted,
 };
 use crate::{
     compiler::{Compiled, Compiler, Origin},
@@ -305,7 +306,8 @@ impl Executor {
         let entries = run.launches.iter().map(|launch| launch.symbol.clone()).collect();
         // Staging comes first and the stream second, always in this order: whoever holds a stream waits for nothing.
         let streams = if job.alone { shared.streams_max } else { 1 };
-        let permit = shared.unless_over(job.cancel, Arc::clone(&shared.streams).acquire_many_owned(streams as u32)).await?;
+        let permit =
+            shared.unless_over(job.cancel, Arc::clone(&shared.streams).acquire_many_owned(streams as u32)).await?;
         let permit = permit.expect("the semaphore is never closed");
         let waited = waiting.elapsed() - fetched;
         let slot = Arc::new(slot);

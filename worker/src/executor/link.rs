@@ -17,10 +17,10 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    untrusted,
     flight::{Cut, Ended, Pending, Shared},
-    process::Exit,
     loss::{Loss, LostCause},
+    process::Exit,
+    untrusted,
 };
 use crate::ipc::{
     FromExecutor,

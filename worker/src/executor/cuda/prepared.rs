@@ -1,4 +1,4 @@
-//! Launches, checked against their kernels and the device before anything of their job is done.
+//! Checks all launches of a job against their kernels and the device before the job starts.
 
 use std::sync::Arc;
 
@@ -7,14 +7,14 @@ use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
     geometry::{Geometry, check_shared},
-    stream::{JobError, failed},
     module::{Function, Module, Param},
     preparation::Preparation,
+    stream::{JobError, failed},
     together::Together,
 };
 use crate::ipc::message::{ArgPlan, BufferPlan, LaunchPlan};
 
-/// A launch that can't fail any more for what was asked of it.
+/// A checked launch, which no longer fails because of its request.
 pub(super) struct Prepared<'a> {
     pub(super) function: Arc<Function>,
     pub(super) geometry: Geometry,
@@ -56,7 +56,7 @@ pub(super) fn prepare<'a>(
     }
 }
 
-/// The driver takes a list of pointers on trust; so it gets exactly what the kernel declares, or nothing.
+/// Checks that the arguments match the kernel's parameters exactly, because the driver trusts the list of pointers.
 fn check_args(params: Option<&[Param]>, args: &[ArgPlan], buffers: &[BufferPlan]) -> Result<(), String> {
     let Some(params) = params else {
         return Err("the worker cannot determine the parameters of the kernel; submit plain PTX".to_owned());

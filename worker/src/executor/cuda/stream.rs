@@ -40,7 +40,7 @@ const ASKING: Duration = Duration::from_micros(200);
 /// waits for its earlier launches after this many.
 const LAUNCHES_AHEAD: u64 = 256;
 
-/// What all streams of the process share.
+/// Shared by all streams of the process.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub library: DriverLibrary,
@@ -52,7 +52,7 @@ pub(crate) struct Common {
     pub outgoing: Arc<Mutex<UnixStream>>,
 }
 
-/// A job with everything that it names.
+/// A job with its program and segments.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub run: Run,
@@ -65,11 +65,11 @@ pub(crate) struct Work {
 pub(crate) struct Stream {
     raw: CUstream,
     events: Vec<CUevent>,
-    /// One comes after each [`LAUNCHES_AHEAD`] launches of a job, in turn.
+    /// Recorded alternately after every [`LAUNCHES_AHEAD`] launches of a job.
     milestones: [CUevent; 2],
 }
 
-/// Why a job failed, before it is known whether the context did too.
+/// Why a job failed. The context may be unusable too.
 pub(super) enum JobError {
     Failed(Failure),
     Cuda(CudaError),
@@ -95,7 +95,7 @@ pub(super) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) ->
 }
 
 impl Common {
-    /// Says what of the device this process has, if the supervisor has to know. A supervisor that is gone is noticed elsewhere.
+    /// Sends a memory report if one is due. A lost supervisor is detected elsewhere.
     pub(crate) fn tell_memory(&self, may_wait: impl FnOnce()) -> Result<(), CudaError> {
         match self.memory.tell(&self.outgoing, may_wait) {
             Ok(()) | Err(TellError::Frame(_)) => Ok(()),
@@ -103,20 +103,20 @@ impl Common {
         }
     }
 
-    /// A supervisor that is gone is noticed elsewhere.
+    /// Sends a message. A lost supervisor is detected elsewhere.
     pub(crate) fn say(&self, message: &FromExecutor) {
         drop(frame::write(&self.outgoing.lock().expect("no thread panics while holding the socket"), message));
     }
 }
 
 impl Stream {
-    /// A stream for the calling thread, on which the context is current.
+    /// Creates a stream for the calling thread, on which the context must be current.
     pub(crate) fn new() -> Result<Self, CudaError> {
         let raw = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
         Ok(Self { raw, events: Vec::new(), milestones: [make_event()?, make_event()?] })
     }
 
-    /// Runs a job to its end. An error is one that the context does not survive.
+    /// Runs a job to its end. An error means that the context is unusable.
     pub(crate) fn run(&mut self, common: &Common, work: &Work) -> Result<(Result<(), Failure>, Timings), CudaError> {
         let started = Instant::now();
         let mut timings = Timings::default();
@@ -145,21 +145,21 @@ impl Stream {
         if let Err(JobError::Cuda(error)) = &outcome
             && error.damage() != Damage::None
         {
-            // Nothing is given back through a context that is beyond use.
+            // An unusable context can't free anything.
             std::mem::forget((module, memory));
             return outcome;
         }
         if Arc::strong_count(&module) == 1 {
-            // It is nobody else's and goes with the job.
+            // The module is not shared, so the job unloads it.
             preparation.may_wait();
         }
-        // In this order: whoever is woken because memory was given back also finds that of the module.
+        // The module first, so that a job that waits for memory also finds the module's.
         drop(module);
         drop(memory);
         outcome
     }
 
-    /// The job, from its kernels on. When it returns, nothing of it runs any more.
+    /// Runs the loaded job. When it returns, none of the job's work is running any more.
     fn run_loaded<'a>(
         &mut self,
         preparation: &Preparation<'a>,
@@ -190,7 +190,7 @@ impl Stream {
         if enqueued.is_ok() {
             common.memory.arena.launched(wanted.local);
         }
-        // Also after a failure: what was enqueued before it still uses the memory.
+        // Waits after a failure too, because earlier work on the stream still uses the memory.
         let ended = match &enqueued {
             Ok(()) => self.wait_for(self.events[prepared.len() + 2], common.library.is_emulator()),
             // SAFETY: the stream is live.
@@ -207,7 +207,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Puts the whole job on the stream: copies in, launches, copies out, with an event between each.
+    /// Enqueues the whole job on the stream: copies in, launches, copies out, with an event between each.
     fn enqueue(
         &self,
         preparation: &Preparation<'_>,
@@ -236,7 +236,7 @@ impl Stream {
         Ok(self.record(events.next())?)
     }
 
-    /// `launched` counts those of the job.
+    /// `launched` counts the launches of the job.
     fn launch(
         &self,
         preparation: &Preparation<'_>,
@@ -269,7 +269,7 @@ impl Stream {
         Ok(())
     }
 
-    /// One launch. Of blocks that know nothing of each other the older call is enough, which every driver has.
+    /// Enqueues one launch. Independent blocks need only the older call, which every driver has.
     ///
     /// # Safety
     /// `params` are as many pointers as the kernel has parameters, each to as many bytes as that has.
@@ -286,7 +286,7 @@ impl Stream {
         }
     }
 
-    /// Sets the next milestone, and waits for the one before.
+    /// Records the next milestone, and waits for the previous one.
     fn pass_milestone(&self, preparation: &Preparation<'_>, number: u64) -> Result<(), CudaError> {
         let index = (number % 2) as usize;
         self.record(Some(&self.milestones[index]))?;
@@ -299,15 +299,15 @@ impl Stream {
         Ok(())
     }
 
-    /// Waits until the stream has come to an event. On a GPU the thread asks for a moment and then sleeps: left to itself, the driver has it
-    /// ask to the end. The emulator has the thread that waits do the work.
+    /// Waits until the stream has reached an event. On a GPU the thread polls briefly and then sleeps, because by default the driver would
+    /// poll to the end. The emulator does the work on the waiting thread.
     fn wait_for(&self, event: CUevent, is_emulated: bool) -> Result<(), CudaError> {
         let since = Instant::now();
         while !is_emulated && since.elapsed() < ASKING {
             // SAFETY: the event is live.
             match called("cuEventQuery", unsafe { result::event::query(event) }) {
                 Err(error) if error.result == CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
-                // What kernels print comes out where somebody waits, not where one asks: even an event that has come is waited for.
+                // Synchronises even with a reached event, because the driver writes the output of kernels in a wait and not in a query.
                 Ok(()) => break,
                 failed => return failed,
             }
@@ -347,7 +347,7 @@ fn make_event() -> Result<CUevent, CudaError> {
     called("cuEventCreate", result::event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC))
 }
 
-/// A parameter of at most eight bytes; of a structure nothing.
+/// The value of a parameter of at most eight bytes; zero for a structure.
 fn value(arg: &ArgPlan, allocation: &Allocation<'_>) -> u64 {
     match arg {
         ArgPlan::Buffer { buffer, offset } => allocation.blocks[*buffer as usize].address + offset,
@@ -356,7 +356,7 @@ fn value(arg: &ArgPlan, allocation: &Allocation<'_>) -> u64 {
     }
 }
 
-/// Where the driver finds a parameter. It only reads there.
+/// A pointer to a parameter, which the driver only reads.
 fn pointer(arg: &ArgPlan, value: &mut u64) -> *mut c_void {
     match arg {
         ArgPlan::Bytes { bytes, .. } => bytes.as_ptr().cast_mut().cast(),
@@ -364,7 +364,7 @@ fn pointer(arg: &ArgPlan, value: &mut u64) -> *mut c_void {
     }
 }
 
-/// What is wrong is the launch, on this device.
+/// Whether the error means that the launch is invalid on this device.
 fn is_of_the_launch(result: CUresult) -> bool {
     matches!(
         result,

@@ -10,10 +10,10 @@ use super::*;
 use crate::{
     compiler::Compiler,
     executor::{
-        flight::{Announcer, STOOD_STILL, State, LatestMemory},
-        process::ChildProcess,
+        flight::{Announcer, LatestMemory, STOOD_STILL, State},
         outgoing::Outgoing,
         printer::Printer,
+        process::ChildProcess,
         programs::Code,
     },
     ipc::{DeviceInfo, slab::Slab},
