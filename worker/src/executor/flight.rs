@@ -1,4 +1,4 @@
-//! Jobs in flight on one executor: what the handle and the task behind it share.
+//! Jobs in flight on one executor: the state shared by the handle and its listener task.
 
 use std::{
     collections::HashMap,
@@ -31,7 +31,7 @@ use crate::{
     scheduler::PoolId,
 };
 
-/// What the handle and the task behind it share.
+/// The state shared by the handle and its listener task.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub device: DeviceInfo,
@@ -39,7 +39,7 @@ pub(super) struct Shared {
     pub outgoing: Outgoing,
     pub printer: Arc<Printer>,
     pub state: Mutex<State>,
-    /// Set once, when the child is gone and every job has its answer.
+    /// Set once, when the child has ended and every job has its answer.
     pub lost: watch::Sender<Option<Loss>>,
     pub slab: Slab,
     pub streams: Arc<Semaphore>,
@@ -68,7 +68,7 @@ impl fmt::Debug for LatestMemory {
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub pending: HashMap<u64, Pending>,
-    /// Of the pending ones.
+    /// The clocks of the pending jobs.
     pub clocks: Clocks,
     pub programs: Programs,
     pub next_job: u64,
@@ -79,33 +79,33 @@ pub(super) struct State {
     pub unpinned: Option<String>,
 }
 
-/// A job that the child has.
+/// A job sent to the child.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub answer: oneshot::Sender<Ended>,
     pub program: Key,
     pub entries: Vec<String>,
-    /// Of a job that may print.
+    /// The turn to print, for a job that may print.
     pub turn: Option<Turn>,
-    /// Kept here as well as in `run`, so that a cancelled `run` does not free what the child may still write to.
+    /// Held here as well as in `run`, so that cancelling `run` does not free memory that the child may still write to.
     pub _slot: Arc<Slot>,
     pub _streams: OwnedSemaphorePermit,
 }
 
-/// Why a job is ended together with its child.
+/// Why the supervisor kills a child because of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     TimeLimit,
     Cancelled,
 }
 
-/// A timer comes a millisecond late, on a busy machine some ten. One that comes this late says that the whole process stood still, stopped
-/// or with its machine, while its children perhaps did not.
+/// A timer fires a millisecond late, or about ten on a busy machine. A timer this late means that the whole process was stopped or its
+/// machine suspended, while its children may have continued.
 pub(super) const STOOD_STILL: Duration = Duration::from_millis(100);
-/// For what the child said meanwhile to be read: it lies in the socket.
+/// The time to read the child's messages that have accumulated in the socket.
 const CATCHES_UP_WITHIN: Duration = Duration::from_millis(200);
 
-/// How a job left the child.
+/// How a job ended on the child.
 #[derive(Debug)]
 pub(super) enum Ended {
     Finished { outcome: Result<(), Failure>, timings: Timings },
@@ -137,14 +137,14 @@ impl Shared {
     }
 
     pub(super) fn say(&self, message: &ToExecutor) {
-        // A frame that can't be encoded is refused where it can happen, in `submit`; one that can't be sent belongs to a child that is
-        // gone, which the listener notices.
+        // Only `submit` can produce a frame that can't be encoded, and refuses it. A frame that can't be sent belongs to a child that has
+        // ended, which the listener detects.
         if let Ok(frame) = Frame::encode(message, None) {
             self.outgoing.send(frame);
         }
     }
 
-    /// In the order in which the child says it, and before the answers that come after it.
+    /// Records a memory report, in the child's order and before its later answers.
     pub(super) fn memory_is(&self, report: MemoryReport) {
         let mut memory = self.memory();
         memory.last = report;
@@ -181,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// Gives the job to the child, with its program if the child does not have it.
+    /// Sends the job to the child, with its program if the child does not have it.
     pub(super) fn submit(
         &self,
         mut run: Run,
@@ -260,7 +260,7 @@ impl Shared {
         lost.clone().expect("that is what was waited for")
     }
 
-    /// Waits for something as long as the child lives and the job is wanted.
+    /// Waits for `something` unless the child is lost or the job cancelled.
     pub(super) async fn unless_over<T>(
         &self,
         cancel: &CancellationToken,
@@ -345,7 +345,7 @@ impl Drop for TimeLimitGuard {
     }
 }
 
-/// Tells the child about segments.
+/// Announces segments to the child.
 pub(super) struct Announcer(pub Outgoing);
 
 impl Announce for Announcer {

@@ -1,4 +1,4 @@
-//! The task behind a handle: it reads the child's frames and answers for the jobs.
+//! The listener task of a handle: it reads the child's frames and answers the jobs.
 
 use std::{
     collections::HashMap,
@@ -28,10 +28,10 @@ use crate::ipc::{
     message::Poison,
 };
 
-/// A child that has closed its socket is about to exit; one that does not is killed.
+/// A child that has closed its socket must exit within this time; otherwise it is killed.
 const EXIT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The child's frames. It sends no descriptors, so they may be read ahead.
+/// The child's frames. They carry no descriptors, so they can be read through a buffer.
 pub(crate) type Incoming = BufReader<OwnedReadHalf>;
 
 /// The next message of a child; `None` at the end of the socket.
@@ -47,7 +47,7 @@ pub(crate) async fn receive<T: DeserializeOwned>(socket: &mut Incoming) -> Resul
     Ok(Some(frame::decode(&body)?))
 }
 
-/// Reads until the child is gone, or was killed and goes not; then answers for every job that it left behind.
+/// Reads until the child has ended or survived a kill; then answers every remaining job.
 pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
     let mut poison = None;
     let nonsense = tokio::select! {
@@ -69,7 +69,7 @@ pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
     shared.outgoing.close();
 }
 
-/// Takes what the child says until the end of the socket; or until it says what can't be, which is returned.
+/// Handles the child's messages until the end of the socket, or until an invalid message, which is returned.
 async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison>) -> Option<String> {
     loop {
         match receive(socket).await {
@@ -83,7 +83,7 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
                 return Some("it reported ready twice".to_owned());
             }
             Ok(None) => return None,
-            // A child that is killed resets the socket where it had unread frames.
+            // A killed child with unread frames resets the socket.
             Err(FrameError::Io(_)) => return None,
             Err(error) => return Some(untrusted::text(&format!("could not {error}"))),
         }
@@ -113,7 +113,7 @@ fn unpinned(shared: &Shared, segment: u32, reason: String) {
     }
 }
 
-/// Decides what became of each job, under the lock that also keeps new ones out.
+/// Decides the outcome of each job, under the lock that also rejects new jobs.
 fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit: &Exit) {
     let mut state = shared.state();
     let pending = std::mem::take(&mut state.pending);

@@ -19,7 +19,7 @@ use crate::{
     ipc::{DeviceInfo, slab::Slab},
 };
 
-/// For what takes no time to speak of.
+/// Generous for steps that take almost no time.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 #[test]
@@ -32,7 +32,7 @@ fn a_kernel_is_named_without_a_report_only_where_no_other_ran() {
     assert_eq!(only_kernel([&*one, &*one].into_iter()), None);
 }
 
-/// With the child's end of the socket that is written to, from which nobody reads.
+/// The state of an executor, and the child's end of its socket, which the tests do not read.
 fn shared(process: ChildProcess) -> (Arc<Shared>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let outgoing = Outgoing::over(ours.into_split().1);
@@ -71,7 +71,7 @@ async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<
     ending
 }
 
-/// The end of an executor at a failed assert of the kernel that is named.
+/// An executor ends because an assert of this kernel failed.
 fn ends_at_an_assert(shared: &Shared, kernel: Option<&str>) {
     let poison = Poison {
         code: 710,
@@ -161,7 +161,7 @@ async fn texts_of_an_executor_are_cut_to_what_a_reply_holds() {
         FromExecutor::Unpinned { segment: 1, reason: long },
         FromExecutor::Poisoned(poison),
     ];
-    // The socket does not hold them all at once.
+    // Written from a thread, because the socket's buffer does not hold all of them.
     let saying = std::thread::spawn(move || said.iter().for_each(|said| frame::write(&theirs, said).unwrap()));
     let mut poison = None;
     assert_eq!(hear(&shared, &mut incoming, &mut poison).await, None);
