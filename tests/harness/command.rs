@@ -46,7 +46,7 @@ impl Ground {
         gpufleet_command(folder, &environment, arguments).await
     }
 
-    /// Starts `gpufleet` against this fleet's broker, for whoever wants to read along.
+    /// Starts `gpufleet` against this fleet's broker, for tests that read its output while it runs.
     pub fn start_gpufleet(&self, folder: &Path, arguments: &[&str]) -> Child {
         let mut command = command(folder, arguments);
         command.env("GPUFLEET_AMQP_URL", &self.endpoints().amqp_url);

@@ -5,7 +5,7 @@ use gpufleet_transport::Incoming;
 
 use crate::{Ground, WAIT};
 
-/// A message that nobody will try again.
+/// A dead-lettered message.
 #[derive(Debug)]
 pub struct DeadLetter {
     pub body: Vec<u8>,

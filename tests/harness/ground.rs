@@ -29,7 +29,7 @@ pub struct Ground {
     pub(crate) witness: Witness,
     pub(crate) promises: Kept,
     pub(crate) sightings: Sightings,
-    /// Services that nobody else may use meanwhile.
+    /// Services for the exclusive use of one scenario.
     _held: Option<OwnedMutexGuard<Option<Arc<Services>>>>,
 }
 
@@ -49,7 +49,7 @@ impl Ground {
         Self::on(services, label, kind).await
     }
 
-    /// With a broker and a database that the scenario may break, and leave broken: nobody else uses them until it has ended.
+    /// With a broker and a database that the scenario may break and leave broken, because it uses them exclusively.
     pub async fn breakable(label: &str) -> Self {
         let mut held = Arc::clone(&BREAKABLE).lock_owned().await;
         match &*held {

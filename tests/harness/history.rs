@@ -3,7 +3,7 @@
 //!
 //! The rules: no confirmed job is lost; each has exactly one final outcome, which one of its attempts came to and which everybody
 //! was told; a final outcome never changes and never precedes a start; every wait ends. A history in which nothing was seen breaks
-//! a rule of its own, so that nothing passes because somebody looked away.
+//! a rule of its own, so that no violation is missed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -60,7 +60,7 @@ pub struct Wait {
     pub told: Vec<Told>,
 }
 
-/// What somebody was told of a job.
+/// An outcome of a job that a producer received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Told {
     pub state: AttemptState,
@@ -119,7 +119,7 @@ pub enum Violation {
     Unlabelled { job: JobId, attempt: u32 },
 }
 
-/// The final outcomes that the ledger showed, whenever somebody looked.
+/// The final outcomes that queries of the ledger showed.
 #[derive(Debug, Default)]
 pub(crate) struct Sightings(Mutex<BTreeMap<JobId, BTreeSet<Outcome>>>);
 

@@ -80,7 +80,7 @@ pub fn with_buffer_of(bytes: u64) -> Job {
     Job::ptx(ENDLESS).zeros("y", Dtype::U8, [bytes]).entry("endless").blocks([1]).block([1]).arg_buffer("y")
 }
 
-/// `y[i] = 2 · x[i]` of zeros that nobody wrote.
+/// `y[i] = 2 · x[i]` on a buffer of zeros without contents in the task.
 pub fn doubles_zeros(n: u64) -> Job {
     Job::ptx(DOUBLES)
         .zeros("x", Dtype::F32, [n])

@@ -50,7 +50,7 @@ impl Ground {
         self.erlang(&format!("{}, ok = ra:restart_server(quorum_queues, P).", process_of(name))).await;
     }
 
-    /// Has a queue's process stand still: it answers nobody.
+    /// Suspends a queue's process, so that it answers no request.
     pub async fn suspend_queue(&self, name: &str) {
         self.erlang(&format!("{}, ok = sys:suspend(P).", process_of(name))).await;
     }
@@ -65,7 +65,7 @@ impl Ground {
         self.erlang(&format!("{}, {count}", process_of(queue))).await.parse().unwrap()
     }
 
-    /// Messages of a queue, those that somebody holds included.
+    /// The messages of a queue, including unacknowledged ones.
     pub async fn messages_in(&self, queue: &str) -> u64 {
         let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>))");
         let counted = format!("{found}, proplists:get_value(messages, rabbit_amqqueue:info(Q, [messages])).");

@@ -26,7 +26,7 @@ pub struct Weather {
     pub delay: Duration,
     /// The same where a process takes messages.
     pub delay_consuming: Duration,
-    /// Nothing comes through, and nobody is told.
+    /// Drops all traffic without closing a connection.
     pub silence: Option<Silence>,
     /// Connections of before are broken when this changes.
     era: u64,
@@ -159,7 +159,7 @@ impl Passage {
     /// Until one side closes or the weather breaks it; then both are closed.
     async fn carry(self, mut client: TcpStream, mut broker: TcpStream) {
         for stream in [&client, &broker] {
-            // Held back small frames would be a delay that nobody asked for.
+            // Nagle's algorithm would delay small frames beyond the delay under test.
             let _unimportant = stream.set_nodelay(true);
         }
         let (mut from_client, mut to_client) = client.split();

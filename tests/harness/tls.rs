@@ -1,4 +1,4 @@
-//! A door to the broker that only TLS opens, with a certificate that nobody trusts but who is told to.
+//! A TLS proxy in front of the broker, with a certificate that only configured clients trust.
 
 use std::{path::Path, sync::Arc};
 
@@ -52,7 +52,7 @@ impl TlsDoor {
         &self.url
     }
 
-    /// Whoever trusts this file may come through.
+    /// The certificate to trust.
     pub fn certificate(&self) -> &Path {
         self.certificate.path()
     }

@@ -130,7 +130,7 @@ async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submi
     let fleet = client(&ground, &folder).await;
     let array = Array::from_slice(&floats(ENOUGH));
     let stored = fleet.store(array.clone()).await.unwrap();
-    // Somebody has written to it.
+    // Another process has written to it.
     fs::write(only_blob(&folder), vec![1; BLOB_BYTES_MIN as usize]).unwrap();
     let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
     let mut handle = fleet.submit(job).await.unwrap();

@@ -236,7 +236,7 @@ async fn what_the_broker_buried_after_a_wait_on_the_ladder_can_be_submitted_agai
         mandatory: true,
     };
     broker.publish(rung).await.unwrap();
-    // Nobody settles it, again and again.
+    // Delivered repeatedly without being settled.
     let mut consumer = broker.consume(default_queue(), 1);
     poll_until("the broker has buried it", async || {
         while let Ok(Some(incoming)) = tokio::time::timeout(QUIET, consumer.next()).await {

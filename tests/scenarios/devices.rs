@@ -194,7 +194,7 @@ async fn a_live_worker_that_is_not_heard_of_is_silent_and_its_job_unknown() {
     recorder.resume();
     ground.poll_worker("it is heard of again", worker.name(), |worker| !worker.is_silent).await;
     let result = handle.wait(WAIT).await.unwrap();
-    assert_eq!(result.attempt, 1, "nobody ran it again");
+    assert_eq!(result.attempt, 1, "it did not run again");
     poll_until("one attempt is known", async || ground.final_job(handle.id()).await.attempts.len() == 1).await;
     ground.check_history(1).await;
 }

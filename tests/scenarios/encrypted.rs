@@ -1,4 +1,4 @@
-//! A broker behind TLS: whoever does not trust its certificate is told so, and whoever does goes on as without.
+//! A broker behind TLS: an untrusted certificate is an error that names the cause; with a trusted one everything works as without TLS.
 
 use std::fs;
 

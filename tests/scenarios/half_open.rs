@@ -185,7 +185,7 @@ async fn an_unanswered_subscription_keeps_no_messages(label: &str, weather: impl
             .await
             .unwrap();
     };
-    // Nobody is to take the silence for the end of the connection.
+    // Neither side may treat the silence as the end of the connection.
     let heartbeat = Duration::from_secs(60);
     let options = Options { heartbeat, ..Options::new(proxy.url().parse().unwrap(), "a reader") };
     let reader = Broker::connect(options).await.unwrap();

@@ -121,7 +121,7 @@ async fn memory_that_was_short_once_is_there_after_the_caches_are_freed() {
     let worker = ground.worker_in(&[], &[(FAULTS, "alloc:1=out-of-memory")]).await;
     let fleet = ground.client().await;
     let result = fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
-    assert_eq!(result.attempt, 1, "nobody noticed");
+    assert_eq!(result.attempt, 1, "no retry was needed");
     assert!(worker.is_alive());
     ground.check_history(1).await;
 }

@@ -128,7 +128,7 @@ impl LocalFleet {
         fs::read_to_string(self.dir.join(name)).unwrap()
     }
 
-    /// Every address that anybody may have noted.
+    /// Every address that a client may have stored.
     fn addresses(&self) -> [String; 3] {
         ["endpoints.json", "broker/ports", "secrets/postgres-port"].map(|name| self.file(name))
     }
@@ -238,7 +238,7 @@ fn is_epmd(pid: u32) -> bool {
 async fn bound(port: u16) -> TcpListener {
     let bind = || TcpListener::bind(("127.0.0.1", port));
     poll_until("the port is free", async || bind().is_ok()).await;
-    bind().expect("nobody else wants the port")
+    bind().expect("no other process uses the port")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,5 +1,5 @@
 //! What the broker or the client won't take is refused at once, says why, and leaves nothing behind: no job that is lost, and none in
-//! the ledger that nobody has. (faults 15, 16, 17 and 42)
+//! the ledger without a message on the broker. (faults 15, 16, 17 and 42)
 
 use std::{collections::BTreeSet, process::Stdio};
 

@@ -219,7 +219,7 @@ mod tests {
         assert_eq!((state, failure.unwrap().code), (AttemptState::Cancelled, FailureCode::Cancelled));
         assert!(Ending::Lost { reason: String::new(), suspect: true }.can_be_cancelled());
         assert!(!Ending::Succeeded.can_be_cancelled());
-        assert!(!Ending::HandedBack.can_be_cancelled(), "whoever gets it next reads the same log");
+        assert!(!Ending::HandedBack.can_be_cancelled(), "the next worker reads the same log");
     }
 
     #[test]

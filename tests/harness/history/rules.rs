@@ -100,7 +100,7 @@ fn waits(history: &History, found: &mut Vec<Violation>) {
     }
 }
 
-/// All that anybody was told of a job is the ledger's outcome, and whoever has a confirmation was told.
+/// Every outcome that a producer received equals the ledger's, and every confirmed job has an outcome.
 fn replies(history: &History, found: &mut Vec<Violation>) {
     let answered: BTreeSet<JobId> = history.replies.iter().map(|reply| reply.job_id).collect();
     let silent = history.promises.confirmed.difference(&answered);

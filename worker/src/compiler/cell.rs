@@ -128,7 +128,7 @@ mod tests {
         let mut third = pin!(cell.get_or_make(turn, ready(3)));
         assert!(poll!(first.as_mut()).is_pending());
         assert!(poll!(second.as_mut()).is_pending() && poll!(third.as_mut()).is_pending());
-        assert_eq!(turns.available_permits(), 1, "one makes it, and nobody else has a turn");
+        assert_eq!(turns.available_permits(), 1, "one request makes it, and no other has a turn");
         finish.add_permits(1);
         assert_eq!((first.await, second.await, third.await), (1, 1, 1));
         assert_eq!(cell.get(), Some(1));

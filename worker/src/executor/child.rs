@@ -130,7 +130,7 @@ fn print_by_lines() {
     unsafe extern "C" {
         static stdout: *mut libc::FILE;
     }
-    // SAFETY: the stream is the C library's own, nobody has used it yet, and it makes its buffer itself.
+    // SAFETY: the stream is the C library's own, nothing has used it yet, and it allocates its buffer itself.
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 

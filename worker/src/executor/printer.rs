@@ -54,7 +54,7 @@ impl Printer {
         if unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the reader has one descriptor from here to its drop, and nobody else closes that.
+        // SAFETY: the reader has one descriptor from here to its drop, and nothing else closes that.
         let pipe = unsafe { AsyncFd::register_with_interest(reader, Interest::READABLE) }?;
         Ok((Self { pipe, current: Mutex::default(), turns: Arc::new(Semaphore::new(1)) }, writer))
     }

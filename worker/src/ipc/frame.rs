@@ -156,7 +156,7 @@ fn receive(socket: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Option<Ow
 /// The descriptor in the control data, which has room for one.
 fn received_descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
     // SAFETY: the kernel filled the control data of this message, and CMSG_FIRSTHDR answers null where there is none. A descriptor
-    // that came by SCM_RIGHTS is open and nobody else's.
+    // that came by SCM_RIGHTS is open and has no other owner.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(message);
         if header.is_null()

@@ -26,7 +26,7 @@ impl Segment {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: memfd_create has just opened it, and nobody else has it.
+        // SAFETY: memfd_create has just opened it, and nothing else owns it.
         let file = unsafe { File::from_raw_fd(descriptor) };
         file.set_len(bytes)?;
         // SAFETY: the descriptor is open; F_ADD_SEALS takes an integer.

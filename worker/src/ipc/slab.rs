@@ -351,7 +351,7 @@ mod tests {
         assert!(poll!(next.as_mut()).is_pending(), "it came back, and has its share");
         drop(slot.lending());
         let next = next.await.unwrap();
-        assert_ne!(next.place(0).segment, slot.place(0).segment, "somebody may still write to it");
+        assert_ne!(next.place(0).segment, slot.place(0).segment, "the store may still write to it");
         drop((next, slot));
         drop(slab.take(CAPACITY_BYTES).await.unwrap());
         assert_eq!(segments.load(Ordering::Relaxed), 2, "both are kept for others");

@@ -43,7 +43,7 @@ pub(super) fn close(readable: &[PathBuf]) -> io::Result<bool> {
             _ => Err(error),
         };
     }
-    // SAFETY: the kernel has just opened it, and nobody else has it.
+    // SAFETY: the kernel has just opened it, and nothing else owns it.
     let ruleset = unsafe { OwnedFd::from_raw_fd(ruleset as i32) };
     for path in readable {
         allow(&ruleset, path)?;

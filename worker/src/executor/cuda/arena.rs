@@ -123,7 +123,7 @@ impl Arena {
             let ended = self.ended();
             let local = self.state().growth(wanted.local);
             if local > kept_max {
-                // Others live on the rest, whoever ends here.
+                // The rest belongs to other executors, so waiting for a neighbour's end does not help.
                 return Err(Shortage::OutOfMemory {
                     wanted: total(&sizes).saturating_add(local),
                     local,

@@ -30,7 +30,7 @@ pub(super) fn fill(stream: CUstream, work: &Work, plan: &BufferPlan, block: Bloc
         Contents::Staged(at) => {
             let source = place(work, *at, plan.bytes)?;
             for (offset, bytes) in pieces(plan.bytes) {
-                // SAFETY: the range is mapped and as long as is said, nobody writes to it until the job is answered, and the block
+                // SAFETY: the range is mapped and has this length, nothing writes to it until the job is answered, and the block
                 // is at least as long.
                 let copied = unsafe {
                     let (target, source) = (block.address + offset as u64, source.add(offset));

@@ -301,7 +301,7 @@ fn try_first(handle: sys::CUmodule, entries: &[Entry]) -> Result<sys::CUmodule, 
     match called("cuModuleGetFunction", unsafe { result::module::get_function(handle, name) }) {
         Ok(_) => Ok(handle),
         Err(error) => {
-            // SAFETY: nobody has the module yet.
+            // SAFETY: nothing else uses the module yet.
             called("cuModuleUnload", unsafe { result::module::unload(handle) })?;
             Err(not_loaded(error, &[]))
         }

@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(by(&mut books, Some("eve")).as_deref(), Some("eve"));
         assert!(
             books.add(only(job), None, &given("operator"), now),
-            "an earlier order of a stranger takes nothing from it"
+            "an earlier order of another user does not affect it"
         );
         for user in [Some("anna"), Some("eve"), None] {
             assert_eq!(by(&mut books, user).as_deref(), Some("operator"));
