@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_reply_and_one_that_nobody_awaits_are_dropped_and_counted() {
+    async fn a_second_reply_and_an_unawaited_one_are_dropped_and_counted() {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
         let mut awaited = inbox.expect(job_id).unwrap();

@@ -168,7 +168,7 @@ async fn a_shape_that_does_not_fit_its_blob_is_its_producers_mistake_and_is_told
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_without_a_store_passes_such_jobs_on_and_where_nobody_has_one_they_fail() {
+async fn a_worker_without_a_store_forwards_such_jobs_and_they_fail_if_no_worker_has_one() {
     const JOBS: usize = 10;
     let folder = tempfile::tempdir().unwrap();
     let ground = Ground::shared("no-store").await;

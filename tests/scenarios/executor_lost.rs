@@ -30,7 +30,7 @@ async fn a_job_whose_executor_is_killed_is_tried_again_by_the_same_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_tried_again_though_somebody_deleted_the_queue_in_which_it_waits_for_that() {
+async fn a_job_is_retried_although_an_operator_deleted_its_retry_queue() {
     let ground = Ground::shared("no-ladder").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;

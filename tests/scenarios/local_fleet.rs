@@ -212,7 +212,7 @@ async fn whichever_services_are_killed_up_brings_them_back_at_their_addresses() 
 /// RabbitMQ looks every minute whether it is registered, and starts a port mapper of its own if there is none. Nothing records that
 /// one, and it outlives its node with the port in its hands.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_mapper_that_the_broker_started_by_itself_moves_nobody() {
+async fn a_port_mapper_that_the_broker_started_by_itself_changes_no_port() {
     let fleet = LocalFleet::up().await;
     let before = fleet.addresses();
     let broker = fleet.broker().await;

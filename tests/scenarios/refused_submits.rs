@@ -92,7 +92,7 @@ async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_queue_pushes_back_and_the_ledger_has_no_job_that_nobody_has() {
+async fn a_full_queue_pushes_back_and_the_ledger_has_no_refused_job() {
     const ROOM: usize = 3;
     let ground = Ground::shared("queue-full").await;
     let fleet = ground.client().await;

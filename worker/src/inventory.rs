@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_hidden_stays_hidden() {
+    fn hidden_devices_stay_hidden() {
         let known: Vec<String> = ["GPU-1", "MIG-2a", "MIG-2b"].map(str::to_owned).to_vec();
         let shown = [DeviceInfo::named(0, "MIG-2a")];
         assert_eq!(hidden(&known, &shown, Some("mig-2A, MIG-2b")), ["MIG-2b"]);

@@ -205,7 +205,7 @@ fn a_job_too_many_or_too_few_is_counted() {
 }
 
 #[test]
-fn a_confirmed_job_that_nobody_knows_is_lost() {
+fn a_confirmed_job_without_a_record_is_lost() {
     let stranger = JobId::new();
     let found = doctored(|history, _| {
         history.promises.confirmed.insert(stranger);

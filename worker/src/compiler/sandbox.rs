@@ -93,7 +93,7 @@ impl Opened {
 pub(super) fn close_files_and_network(readable: &[Opened], user: Option<&str>) -> io::Result<Closed> {
     let network = network::close_as_root();
     privileges::become_user(user).map_err(io::Error::other)?;
-    let network = network || network::close_as_anybody();
+    let network = network || network::close_in_a_user_namespace();
     // The creator of a user namespace has all capabilities in it.
     privileges::drop_capabilities().map_err(io::Error::other)?;
     let readable: Vec<PathBuf> = readable.iter().map(Opened::path).collect();

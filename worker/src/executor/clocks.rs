@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_between_jobs_holds_those_that_come_and_nobody_after_it() {
+    fn work_between_jobs_holds_jobs_that_arrive_during_it_and_none_after_it() {
         let (mut clocks, time) = clocks(&[(1, 100)]);
         clocks.wait(BETWEEN_JOBS, time.at(1));
         clocks.start(2, Duration::from_secs(10), time.at(2));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever() {
+    fn no_job_waits_for_ever() {
         let (mut clocks, time) = clocks(&[(1, 1000), (2, 10)]);
         for second in 0..100 {
             clocks.wait(2, time.at(10 * second));

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_other_side_sees_the_end_once_nobody_has_it() {
+    async fn the_other_side_sees_the_end_when_the_last_clone_is_dropped() {
         let (outgoing, mut theirs) = line().await;
         outgoing.clone().send(frame(7, 1));
         drop(outgoing);

@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slot_that_does_not_come_back_keeps_nobody_waiting_and_is_used_again_once_it_does() {
+    async fn a_slot_that_is_still_lent_blocks_no_job_and_is_used_again_when_it_returns() {
         let segments = Arc::new(AtomicI64::new(0));
         let slab = Slab::new(Box::new(Count(Arc::clone(&segments))));
         let slot = slab.take(CAPACITY_BYTES).await.unwrap();

@@ -191,7 +191,7 @@ fn asserting(words: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_asserts_own_words_name_nobody() {
+async fn the_text_of_an_assert_blames_no_kernel() {
     for words in ["in kernel `nope`", "of kernel `nope`: "] {
         let executor = start().await;
         let ptx = asserting(words);
@@ -300,7 +300,7 @@ async fn a_small_job_comes_and_goes_while_others_run() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_cancelled_while_it_waits_for_a_stream_costs_nobody_anything() {
+async fn cancelling_a_job_that_waits_for_a_stream_affects_no_other_job() {
     let executor = Executor::start(ExecutorOptions { streams: 1, ..options() }).await.unwrap().0;
     let (long, waiting) = (misbehaving("spin"), add_one(1, 1));
     let limit = ExecutorJob { time_limit: Duration::from_secs(1), ..job(&long) };

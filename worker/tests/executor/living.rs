@@ -131,7 +131,7 @@ async fn who_hangs_does_not_answer_until_it_goes_on() {
 
 /// Nothing runs on the runtime's one thread between the signal and the question.
 #[tokio::test]
-async fn who_died_a_moment_ago_does_not_answer_though_nobody_knows_yet() {
+async fn an_executor_that_just_died_does_not_answer_before_its_loss_is_known() {
     let executor = start().await;
     assert!(executor.answers(ANSWER_DEADLINE).await);
     signal(&executor, libc::SIGKILL);

@@ -155,7 +155,7 @@ async fn the_wait_for_a_place_has_a_deadline_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_step_that_nobody_waits_for_ends_at_its_next_piece() {
+async fn a_cancelled_step_ends_at_its_next_piece() {
     let (ended, end) = mpsc::channel();
     let steps = Steps::new();
     let mut step = Box::pin(steps.run(TRANSFER, move |progress| -> io::Result<()> {

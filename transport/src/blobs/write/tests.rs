@@ -75,7 +75,7 @@ fn a_blob_is_young_before_it_is_known_to_be_whole() {
 }
 
 #[test]
-fn a_blob_of_somebody_else_is_replaced_since_its_age_can_not_be() {
+fn a_blob_of_another_user_is_replaced_because_its_age_can_not_be_renewed() {
     let (folder, path) = old_blob();
     write_with(&folder, refuse).unwrap();
     assert!(is_young(&path));

@@ -7,7 +7,7 @@ pub(super) fn close_as_root() -> bool {
 }
 
 /// Enters the namespace through a user namespace, which containers often forbid. Returns whether the kernel allowed it.
-pub(super) fn close_as_anybody() -> bool {
+pub(super) fn close_in_a_user_namespace() -> bool {
     // SAFETY: unshare takes flags only. This process has one thread, as a user namespace demands.
     unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET) == 0 }
 }

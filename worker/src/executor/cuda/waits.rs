@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_among_which_nobody_waits_tell_nothing() {
+    fn jobs_without_a_wait_report_nothing() {
         let all = said(|waits| {
             for job in [1, 2] {
                 waits.calls(job);

@@ -100,7 +100,7 @@ async fn a_job_that_was_alone_is_to_blame_whatever_kernel_is_named() {
 }
 
 #[tokio::test]
-async fn a_kernel_that_nobody_runs_makes_nobody_innocent() {
+async fn a_kernel_that_no_job_runs_clears_no_job() {
     let (process, _end) = ChildProcess::of_a_stuck_child();
     let (shared, _child) = shared(process);
     let both = [sent_with(&shared, 1, "one").await, sent_with(&shared, 2, "other").await];

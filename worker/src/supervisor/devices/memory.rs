@@ -113,7 +113,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn room_is_what_our_executors_have_and_what_nobody_has() {
+    fn room_is_the_memory_of_our_executors_plus_free_memory() {
         let mut held = HashMap::from([(1, 0), (2, 0)]);
         // Of 16 GiB, two contexts and a spare one have 1 GiB, another process 5 GiB.
         assert_eq!(room(&held, 10 * GIB, 0), 10 * GIB);
