@@ -17,7 +17,7 @@ use self::share::share_out;
 
 /// The unsettled messages of one queue, and its open slots.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct InHand {
+pub struct QueueLoad {
     /// Unsettled messages.
     pub messages: u32,
     /// The most unsettled messages since the last decision.
@@ -91,7 +91,7 @@ impl Prefetch {
         let unknown =
             || Queue { prefetch: 1, jobs: Mean::default(), job_us: Mean::default(), bytes, less_since_us: None };
         let mut prefetch = Self { limits, queues: std::iter::repeat_with(unknown).take(queues).collect() };
-        let idle = InHand { open: places, ..InHand::default() };
+        let idle = QueueLoad { open: places, ..QueueLoad::default() };
         let targets = prefetch.targets(places, &vec![idle; queues]);
         prefetch.queues.iter_mut().zip(targets).for_each(|(queue, target)| queue.prefetch = target.messages);
         prefetch
@@ -119,21 +119,21 @@ impl Prefetch {
 
     /// The queues with a new prefetch at the monotonic time `now_us`. `places` is the number of
     /// jobs that can run at once on this worker.
-    pub fn decide(&mut self, now_us: u64, places: u32, hands: &[InHand]) -> Vec<(usize, u16)> {
-        let targets = self.targets(places, hands);
-        let queues = self.queues.iter_mut().zip(hands).zip(targets).enumerate();
-        queues.filter_map(|(index, ((queue, hand), target))| Some((index, queue.step(now_us, hand, target)?))).collect()
+    pub fn decide(&mut self, now_us: u64, places: u32, loads: &[QueueLoad]) -> Vec<(usize, u16)> {
+        let targets = self.targets(places, loads);
+        let queues = self.queues.iter_mut().zip(loads).zip(targets).enumerate();
+        queues.filter_map(|(index, ((queue, load), target))| Some((index, queue.step(now_us, load, target)?))).collect()
     }
 
-    fn targets(&self, places: u32, hands: &[InHand]) -> Vec<Target> {
-        let active = hands.iter().filter(|hand| hand.messages > 0).count().max(1) as f64;
+    fn targets(&self, places: u32, loads: &[QueueLoad]) -> Vec<Target> {
+        let active = loads.iter().filter(|load| load.messages > 0).count().max(1) as f64;
         let max = f64::from(self.limits.messages_max.max(1));
-        let wanted = self.queues.iter().zip(hands).map(|(queue, hand)| queue.wanted(places, active, hand).min(max));
+        let wanted = self.queues.iter().zip(loads).map(|(queue, load)| queue.wanted(places, active, load).min(max));
         let wanted: Vec<f64> = wanted.collect();
         // A queue may send its whole prefetch, whether it still needs that much or not.
         let held = self.queues.iter().zip(&wanted).map(|(queue, wanted)| wanted.max(f64::from(queue.prefetch)));
         let sizes: Vec<f64> = self.queues.iter().map(|queue| queue.bytes.max(1.0)).collect();
-        let idle: Vec<bool> = hands.iter().map(|hand| hand.messages == 0).collect();
+        let idle: Vec<bool> = loads.iter().map(|load| load.messages == 0).collect();
         let shares = share_out(self.limits.bytes_max as f64, &held.collect::<Vec<_>>(), &sizes, &idle);
         let target = |(wanted, most): (f64, f64)| Target {
             messages: wanted.min(most).max(1.0) as u16,
@@ -161,35 +161,35 @@ struct Target {
 
 impl Queue {
     /// The number of messages needed, regardless of their size.
-    fn wanted(&self, places: u32, active: f64, hand: &InHand) -> f64 {
+    fn wanted(&self, places: u32, active: f64, load: &QueueLoad) -> f64 {
         let jobs = self.jobs.value.max(1.0);
-        let busy = f64::from(hand.running + hand.open) / jobs;
+        let busy = f64::from(load.running + load.open) / jobs;
         // As many again may fit.
-        let stuck = (2.0 * f64::from(hand.stuck) / jobs).min(STUCK_MAX);
-        let ahead = self.job_us(hand).map_or(1.0, |us| f64::from(places) * AHEAD_US / (us * jobs) / active);
-        busy.ceil() + ahead.ceil() + stuck.ceil() + f64::from(hand.settling)
+        let stuck = (2.0 * f64::from(load.stuck) / jobs).min(STUCK_MAX);
+        let ahead = self.job_us(load).map_or(1.0, |us| f64::from(places) * AHEAD_US / (us * jobs) / active);
+        busy.ceil() + ahead.ceil() + stuck.ceil() + f64::from(load.settling)
     }
 
     /// The time of a job. Running jobs count as if they ended now, if that raises the mean.
-    fn job_us(&self, hand: &InHand) -> Option<f64> {
+    fn job_us(&self, load: &QueueLoad) -> Option<f64> {
         let mean = self.job_us;
-        if hand.running == 0 {
+        if load.running == 0 {
             return (mean.count > 0).then_some(mean.value);
         }
-        let so_far = hand.running_us as f64 / f64::from(hand.running);
-        let weight = f64::from(hand.running) / f64::from(mean.count.clamp(hand.running, MEMORY.max(hand.running)));
+        let so_far = load.running_us as f64 / f64::from(load.running);
+        let weight = f64::from(load.running) / f64::from(mean.count.clamp(load.running, MEMORY.max(load.running)));
         (mean.count > 0).then(|| mean.value + (so_far - mean.value).max(0.0) * weight)
     }
 
-    fn step(&mut self, now_us: u64, hand: &InHand, target: Target) -> Option<u16> {
+    fn step(&mut self, now_us: u64, load: &QueueLoad, target: Target) -> Option<u16> {
         let prefetch = self.prefetch;
         if prefetch > target.most {
-            return Some(self.shrink(target, hand));
+            return Some(self.shrink(target, load));
         }
-        let more = self.more(target, hand);
+        let more = self.more(target, load);
         if more >= prefetch.saturating_add((prefetch / 4).max(1)) {
             self.less_since_us = None;
-            let is_used_up = hand.messages_peak.saturating_add((prefetch / 4).into()) >= prefetch.into();
+            let is_used_up = load.messages_peak.saturating_add((prefetch / 4).into()) >= prefetch.into();
             return is_used_up.then(|| self.set(more));
         }
         if target.messages.saturating_add((prefetch / 3).max(2)) > prefetch {
@@ -197,13 +197,13 @@ impl Queue {
             return None;
         }
         let since = *self.less_since_us.get_or_insert(now_us);
-        (now_us.saturating_sub(since) >= PATIENCE_US).then(|| self.shrink(target, hand))
+        (now_us.saturating_sub(since) >= PATIENCE_US).then(|| self.shrink(target, load))
     }
 
     /// The next step up. Messages of the last subscription add to those of the next one, so for a moment the worker has a few jobs more
     /// than intended. The limit on bytes takes them into account.
-    fn more(&self, target: Target, hand: &InHand) -> u16 {
-        let lies_here = u16::try_from(hand.messages).unwrap_or(u16::MAX);
+    fn more(&self, target: Target, load: &QueueLoad) -> u16 {
+        let lies_here = u16::try_from(load.messages).unwrap_or(u16::MAX);
         let missing = target.messages.saturating_sub(lies_here);
         let room = self.prefetch.saturating_add(missing);
         let within_bytes = if target.is_cut { missing } else { u16::MAX };
@@ -211,8 +211,8 @@ impl Queue {
     }
 
     /// Running jobs stay, and the messages of the new subscription add to them.
-    fn shrink(&mut self, target: Target, hand: &InHand) -> u16 {
-        self.set(target.messages.saturating_sub(hand.running.try_into().unwrap_or(u16::MAX)).max(1))
+    fn shrink(&mut self, target: Target, load: &QueueLoad) -> u16 {
+        self.set(target.messages.saturating_sub(load.running.try_into().unwrap_or(u16::MAX)).max(1))
     }
 
     fn set(&mut self, prefetch: u16) -> u16 {

@@ -21,7 +21,7 @@ use crate::{
     config::Config,
     scheduler::{
         PoolId,
-        prefetch::{InHand, Prefetch, PrefetchLimits},
+        prefetch::{Prefetch, PrefetchLimits, QueueLoad},
     },
     shared_state::{Locked, SharedState},
 };
@@ -173,14 +173,14 @@ impl Drop for SlotUse<'_> {
 }
 
 impl Tally {
-    fn in_hand(self, now_us: u64) -> InHand {
-        InHand {
+    fn load(self, now_us: u64) -> QueueLoad {
+        QueueLoad {
             messages: self.messages,
             messages_peak: self.messages_peak,
             settling: self.settling,
             running: self.running,
             running_us: (now_us * u64::from(self.running)).saturating_sub(self.started_us),
-            ..InHand::default()
+            ..QueueLoad::default()
         }
     }
 }
@@ -207,14 +207,14 @@ impl Supervisor {
         let (places, rooms) = (self.admission.places(), self.admission.rooms());
         let now_us = self.load.now_us();
         let mut inner = self.load.lock();
-        let hands = inner.queues.iter_mut().zip(&self.load.served).map(|(tally, served)| {
+        let loads = inner.queues.iter_mut().zip(&self.load.served).map(|(tally, served)| {
             let room = rooms[served.room()];
-            let hand = tally.in_hand(now_us);
+            let load = tally.load(now_us);
             tally.messages_peak = tally.messages;
-            InHand { open: room.open, stuck: room.stuck, ..hand }
+            QueueLoad { open: room.open, stuck: room.stuck, ..load }
         });
-        let hands: Vec<InHand> = hands.collect();
-        inner.prefetch.decide(now_us, places, &hands)
+        let loads: Vec<QueueLoad> = loads.collect();
+        inner.prefetch.decide(now_us, places, &loads)
     }
 }
 
