@@ -7,13 +7,13 @@ mod census;
 mod clock;
 mod conclusion;
 mod content;
+mod dedup;
 mod devices;
 mod envelope;
 mod exposition;
 mod footprints;
 mod forwarding;
 mod heartbeat;
-mod in_hand;
 mod intake;
 mod job;
 mod load;
@@ -44,10 +44,10 @@ use tracing::{info, warn};
 use self::{
     admission::Admission,
     census::Census,
+    dedup::InFlightMessages,
     devices::{DeviceSlot, Monitor},
     exposition::Exposition,
     footprints::Footprints,
-    in_hand::InHand,
     intake::{TaskQueue, task_queues},
     load::Load,
     orders::Orders,
@@ -107,7 +107,7 @@ pub(crate) struct Supervisor {
     orders: Arc<Orders>,
     load: Arc<Load>,
     quarantine: SharedState<Quarantine>,
-    in_hand: InHand,
+    dedup: InFlightMessages,
     footprints: Footprints,
     census: Census,
     metrics: Arc<Metrics>,
@@ -155,7 +155,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let orders = Orders::new(config.name.clone());
     let events = EventSink::of_worker(broker.clone());
     let load = Load::new(&config, &queues, admission.places());
-    let (quarantine, in_hand, footprints, census) = Default::default();
+    let (quarantine, dedup, footprints, census) = Default::default();
     let supervisor = Arc::new(Supervisor {
         events,
         compiler,
@@ -168,7 +168,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         orders,
         load,
         quarantine,
-        in_hand,
+        dedup,
         footprints,
         census,
         metrics,

@@ -87,8 +87,8 @@ impl Supervisor {
     /// Handles one message to its end.
     pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, queue: TaskQueue, carried: Carried) {
         let (envelope, body) = Envelope::open(delivery, queue, carried);
-        let _held = self.in_hand.take(&envelope, &body).await;
-        if self.in_hand.was_answered(&envelope, &body) {
+        let _in_flight = self.dedup.take(&envelope, &body).await;
+        if self.dedup.was_answered(&envelope, &body) {
             info!(message_id = envelope.message_id(), "duplicate of an answered message, acknowledged");
             return self.settle(envelope, &body, Settlement::Answered).await;
         }
@@ -124,7 +124,7 @@ impl Supervisor {
             Err(error) => warn!(message_id, %error, "delivery not settled, the broker may redeliver it"),
         }
         if settlement == Settlement::Answered {
-            self.in_hand.remember(&message_id, body);
+            self.dedup.remember(&message_id, body);
         }
     }
 

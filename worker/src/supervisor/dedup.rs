@@ -15,7 +15,7 @@ use crate::shared_state::SharedState;
 const ANSWERED_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
-pub(super) struct InHand {
+pub(super) struct InFlightMessages {
     messages: SharedState<HashMap<Key, CancellationToken>>,
     answered: SharedState<VecDeque<blake3::Hash>>,
 }
@@ -25,24 +25,24 @@ type Key = (String, usize);
 
 /// Marks a message as in flight until dropped.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct InFlight<'a> {
     messages: &'a SharedState<HashMap<Key, CancellationToken>>,
     key: Key,
     end: CancellationToken,
 }
 
-impl InHand {
+impl InFlightMessages {
     /// Marks the message as in flight. A redelivery waits until the first delivery has been settled.
-    pub(super) async fn take(&self, envelope: &Envelope, body: &[u8]) -> Held<'_> {
+    pub(super) async fn take(&self, envelope: &Envelope, body: &[u8]) -> InFlight<'_> {
         self.hold(key(envelope.properties.message_id.as_deref(), body), envelope.redelivered).await
     }
 
-    async fn hold(&self, key: Key, comes_again: bool) -> Held<'_> {
+    async fn hold(&self, key: Key, comes_again: bool) -> InFlight<'_> {
         let end = CancellationToken::new();
         while let Some(first) = self.put(&key, &end, comes_again) {
             first.cancelled().await;
         }
-        Held { messages: &self.messages, key, end }
+        InFlight { messages: &self.messages, key, end }
     }
 
     /// Checks and inserts under one lock, so that only one of several redeliveries continues. Returns the delivery to wait for, if any.
@@ -72,7 +72,7 @@ impl InHand {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.end.cancel();
         let mut messages = self.messages.lock();
@@ -107,33 +107,33 @@ mod tests {
 
     #[tokio::test]
     async fn messages_without_an_id_do_not_wait_for_one_another() {
-        let hand = InHand::default();
-        let _first = hand.hold(key(None, b"1"), true).await;
-        let _other = hand.hold(key(None, b"2"), true).await;
-        assert!(futures::poll!(Box::pin(hand.hold(key(None, b"1"), true))).is_pending());
+        let in_flight = InFlightMessages::default();
+        let _first = in_flight.hold(key(None, b"1"), true).await;
+        let _other = in_flight.hold(key(None, b"2"), true).await;
+        assert!(futures::poll!(Box::pin(in_flight.hold(key(None, b"1"), true))).is_pending());
     }
 
     #[tokio::test]
-    async fn what_comes_again_waits_for_the_first_and_a_namesake_does_not() {
-        let hand = InHand::default();
-        let first = hand.hold(same(), false).await;
-        let namesake = hand.hold(same(), false).await;
+    async fn a_redelivery_waits_for_the_first_delivery_and_a_namesake_does_not() {
+        let in_flight = InFlightMessages::default();
+        let first = in_flight.hold(same(), false).await;
+        let namesake = in_flight.hold(same(), false).await;
         drop(first);
-        let mut again = Box::pin(hand.hold(same(), true));
-        assert!(futures::poll!(&mut again).is_pending(), "the namesake is in hand");
+        let mut again = Box::pin(in_flight.hold(same(), true));
+        assert!(futures::poll!(&mut again).is_pending(), "the namesake is in flight");
         drop(namesake);
         again.await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn of_many_that_come_again_one_is_handled_at_a_time() {
+    async fn of_many_redeliveries_one_is_handled_at_a_time() {
         static HANDLED: AtomicUsize = AtomicUsize::new(0);
-        let hand: &InHand = Box::leak(Box::default());
-        let first = hand.hold(same(), false).await;
+        let in_flight: &InFlightMessages = Box::leak(Box::default());
+        let first = in_flight.hold(same(), false).await;
         let copies: Vec<_> = (0..200)
             .map(|_| {
                 tokio::spawn(async move {
-                    let _held = hand.hold(same(), true).await;
+                    let _held = in_flight.hold(same(), true).await;
                     assert_eq!(HANDLED.fetch_add(1, Ordering::SeqCst), 0, "another is at it");
                     tokio::task::yield_now().await;
                     HANDLED.fetch_sub(1, Ordering::SeqCst);
@@ -144,6 +144,6 @@ mod tests {
         for copy in copies {
             copy.await.unwrap();
         }
-        assert!(hand.messages.lock().is_empty());
+        assert!(in_flight.messages.lock().is_empty());
     }
 }
