@@ -6,7 +6,7 @@ use tracing::{debug, info, warn};
 
 use super::{Supervisor, arrays::JobOutput, clock::unix_ms, envelope::Envelope, output_room::OutputRoom};
 use crate::{
-    disposition::{Disposition, Past, dispose},
+    disposition::{Disposition, RetryHistory, dispose},
     forwarding::Destination,
 };
 
@@ -133,7 +133,7 @@ fn tell(disposition: &Disposition, task: &Task<'_>, envelope: &Envelope) {
         Disposition::Final { state, failure: Some(failure), .. } => {
             info!(%job_id, attempt, %state, code = failure.code.name(), "job ended");
         }
-        Disposition::Again { past: Past { losses, unavailable }, failure, after } => {
+        Disposition::Again { past: RetryHistory { losses, unavailable }, failure, after } => {
             let seconds = after.map_or(0, |rung| rung.seconds);
             warn!(%job_id, attempt, losses, unavailable, seconds, reason = failure.message, "job scheduled for a retry");
         }

@@ -14,7 +14,7 @@ use gpufleet_transport::{Acker, Death, Delivery, Properties};
 use tokio::time::Instant;
 
 use super::{clock::Received, intake::TaskQueue, load::Carried};
-use crate::{disposition::Past, forwarding::ForwardingHistory, scheduler::PoolId};
+use crate::{disposition::RetryHistory, forwarding::ForwardingHistory, scheduler::PoolId};
 
 /// The highest attempt number. Producers can write any number into a header, and one beyond the ledger's integers would make the job's
 /// events invalid.
@@ -34,7 +34,7 @@ pub(super) struct Envelope {
     /// The number of this attempt: the number that the producer or the last retry wrote, plus one for each redelivery by the
     /// broker. Numbers may be skipped, but none is used twice for the same message.
     pub(super) attempt: u32,
-    pub(super) past: Past,
+    pub(super) past: RetryHistory,
     pub(super) forwarding: ForwardingHistory,
     /// The number of earlier deliveries of the message.
     pub(super) delivery_count: u64,
@@ -63,7 +63,7 @@ impl Envelope {
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
         let envelope = Self {
             attempt: attempt(count(HEADER_ATTEMPT), redeliveries.saturating_add(forgotten.attempts)),
-            past: Past {
+            past: RetryHistory {
                 losses: count(HEADER_LOSSES).unwrap_or(0),
                 unavailable: count(HEADER_UNAVAILABLE).unwrap_or(0),
             },

@@ -21,7 +21,7 @@ use super::{
     owed::is_refusal,
 };
 use crate::{
-    disposition::Past,
+    disposition::RetryHistory,
     forwarding::{Destination, ForwardingHistory},
 };
 
@@ -41,7 +41,7 @@ const OVERSIZE_KEPT_BYTES: usize = 64 << 10;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Again {
     pub(super) attempt: u32,
-    pub(super) past: Past,
+    pub(super) past: RetryHistory,
     pub(super) after: Option<Rung>,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct Again {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forwarded {
     pub(super) attempt: u32,
-    pub(super) past: Past,
+    pub(super) past: RetryHistory,
     pub(super) history: ForwardingHistory,
     pub(super) to: Destination,
 }
@@ -223,7 +223,7 @@ impl Supervisor {
     }
 }
 
-impl Past {
+impl RetryHistory {
     /// Writes the headers of values that are not zero.
     fn write(self, headers: &mut BTreeMap<String, HeaderValue>) {
         headers.insert(HEADER_LOSSES.to_owned(), self.losses.into());
