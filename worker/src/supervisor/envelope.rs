@@ -13,7 +13,7 @@ use gpufleet_schema::{
 use gpufleet_transport::{Acker, Death, Delivery, Properties};
 use tokio::time::Instant;
 
-use super::{clock::Received, intake::TaskQueue, load::Carried};
+use super::{clock::Received, intake::TaskQueue, load::PrefetchCredit};
 use crate::{disposition::RetryHistory, forwarding::ForwardingHistory, scheduler::PoolId};
 
 /// The highest attempt number. Producers can write any number into a header, and one beyond the ledger's integers would make the job's
@@ -45,13 +45,13 @@ pub(super) struct Envelope {
     pub(super) redelivered: bool,
     pub(super) received: Received,
     pub(super) acker: Acker,
-    pub(super) carried: Carried,
+    pub(super) credit: PrefetchCredit,
     /// Since when the broker has refused a message that must be published for this delivery.
     pub(super) refused_since: OnceLock<Instant>,
 }
 
 impl Envelope {
-    pub(super) fn open(delivery: Delivery, queue: TaskQueue, carried: Carried) -> (Self, Vec<u8>) {
+    pub(super) fn open(delivery: Delivery, queue: TaskQueue, credit: PrefetchCredit) -> (Self, Vec<u8>) {
         let received = Received::now();
         let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
         let redelivered = delivery.redelivered;
@@ -74,7 +74,7 @@ impl Envelope {
             uncounted,
             redelivered,
             acker,
-            carried,
+            credit,
             refused_since: OnceLock::new(),
             pool,
             pool_id: queue.id,

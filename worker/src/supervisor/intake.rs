@@ -65,8 +65,8 @@ pub(super) async fn take(
     handling: TaskTracker,
 ) {
     let handle = |delivery| {
-        let carried = supervisor.load.carry(&queue);
-        handling.spawn(Arc::clone(&supervisor).handle(delivery, queue.clone(), carried));
+        let credit = supervisor.load.take_credit(&queue);
+        handling.spawn(Arc::clone(&supervisor).handle(delivery, queue.clone(), credit));
     };
     loop {
         let incoming = tokio::select! {

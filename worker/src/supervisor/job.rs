@@ -169,7 +169,7 @@ impl Supervisor {
         envelope: &Envelope,
         watch: &Watch,
     ) -> Attempt {
-        let running = envelope.carried.runs();
+        let running = envelope.credit.runs();
         let wait_us = micros(envelope.received.elapsed()).saturating_sub(job.programs.micros);
         let (slot, Demand { pool, bytes, alone, .. }) = (self.device(device), job.demand);
         let ran_on = slot.ran_on(self.config.name.clone());

@@ -61,7 +61,7 @@ struct Tally {
 
 /// Counts a message of a queue as unsettled until dropped.
 #[derive(Debug)]
-pub(super) struct Carried {
+pub(super) struct PrefetchCredit {
     load: Arc<Load>,
     queue: usize,
     /// Set when its jobs have ended.
@@ -71,7 +71,7 @@ pub(super) struct Carried {
 /// Counts a job as running in a slot until dropped.
 #[derive(Debug)]
 pub(super) struct SlotUse<'a> {
-    carried: &'a Carried,
+    credit: &'a PrefetchCredit,
     started_us: u64,
 }
 
@@ -94,13 +94,13 @@ impl Load {
     }
 
     /// Counts a message that was delivered from the queue.
-    pub(super) fn carry(self: &Arc<Self>, queue: &TaskQueue) -> Carried {
+    pub(super) fn take_credit(self: &Arc<Self>, queue: &TaskQueue) -> PrefetchCredit {
         let index = queue.index;
         let tally = &mut self.lock().queues[index];
         tally.messages += 1;
         tally.messages_peak = tally.messages_peak.max(tally.messages);
         self.changed.notify_one();
-        Carried { load: Arc::clone(self), queue: index, settles: AtomicBool::new(false) }
+        PrefetchCredit { load: Arc::clone(self), queue: index, settles: AtomicBool::new(false) }
     }
 
     /// The current prefetch of the queue.
@@ -128,7 +128,7 @@ impl Load {
     }
 }
 
-impl Carried {
+impl PrefetchCredit {
     /// Records how many jobs and bytes the message carries.
     pub(super) fn decoded(&self, jobs: usize, bytes: usize) {
         self.load.lock().prefetch.message(self.queue, jobs, bytes as u64);
@@ -147,11 +147,11 @@ impl Carried {
         let tally = &mut self.load.lock().queues[self.queue];
         tally.running += 1;
         tally.started_us += started_us;
-        SlotUse { carried: self, started_us }
+        SlotUse { credit: self, started_us }
     }
 }
 
-impl Drop for Carried {
+impl Drop for PrefetchCredit {
     fn drop(&mut self) {
         let tally = &mut self.load.lock().queues[self.queue];
         tally.messages -= 1;
@@ -162,7 +162,7 @@ impl Drop for Carried {
 
 impl Drop for SlotUse<'_> {
     fn drop(&mut self) {
-        let Carried { load, queue, .. } = self.carried;
+        let PrefetchCredit { load, queue, .. } = self.credit;
         let now_us = load.now_us();
         let mut inner = load.lock();
         let tally = &mut inner.queues[*queue];

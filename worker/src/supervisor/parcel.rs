@@ -30,7 +30,7 @@ use super::{
     content::Content,
     envelope::Envelope,
     intake::TaskQueue,
-    load::Carried,
+    load::PrefetchCredit,
     outbox::{Again, Forwarded},
     output_room::{OutputRoom, PORTION_BYTES},
     owed::is_refusal,
@@ -85,8 +85,8 @@ impl Tally {
 
 impl Supervisor {
     /// Handles one message to its end.
-    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, queue: TaskQueue, carried: Carried) {
-        let (envelope, body) = Envelope::open(delivery, queue, carried);
+    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, queue: TaskQueue, credit: PrefetchCredit) {
+        let (envelope, body) = Envelope::open(delivery, queue, credit);
         let _in_flight = self.dedup.take(&envelope, &body).await;
         if self.dedup.was_answered(&envelope, &body) {
             info!(message_id = envelope.message_id(), "duplicate of an answered message, acknowledged");
@@ -161,7 +161,7 @@ impl Supervisor {
                 Ok(Settlement::Answered)
             }
             Ok(tasks) => {
-                envelope.carried.decoded(tasks.len(), body.len());
+                envelope.credit.decoded(tasks.len(), body.len());
                 self.run_all(envelope, reply_to, &Content::new(body, encoding, &tasks)).await
             }
             Err(error) => self.refuse(envelope, body, unreadable(&error)).await,
@@ -215,14 +215,14 @@ impl Supervisor {
                     Some(job) = jobs.next() => portion.push(job),
                 }
                 if jobs.is_empty() {
-                    envelope.carried.settles();
+                    envelope.credit.settles();
                 }
             };
         }
         if let Some(error) = refused {
             return Err(error);
         }
-        envelope.carried.settles();
+        envelope.credit.settles();
         let untouched = portion.jobs.len() == tasks.len() && portion.jobs.iter().all(Concluded::is_handed_back);
         if untouched && envelope.delivery_count < HAND_BACKS_MAX {
             return Ok(Settlement::Requeue);

@@ -89,7 +89,7 @@ impl Supervisor {
     }
 
     async fn return_one(&self, delivery: Delivery, task_queue: &TaskQueue) {
-        let (envelope, body) = Envelope::open(delivery, task_queue.clone(), self.load.carry(task_queue));
+        let (envelope, body) = Envelope::open(delivery, task_queue.clone(), self.load.take_credit(task_queue));
         let settled = match self.publish_stranded(&envelope, body).await {
             Ok(()) => envelope.acker.ack().await,
             Err(error) => {
