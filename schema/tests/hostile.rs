@@ -1,4 +1,4 @@
-//! No body makes decoding panic, and none makes it take more memory than a small multiple of its own size.
+//! No body makes decoding panic or take more memory than a small multiple of the body's size.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
