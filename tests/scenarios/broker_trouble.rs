@@ -1,5 +1,5 @@
-//! A broker that is frozen, short of memory, or tired of waiting for an acknowledgement: submissions end with the truth within their
-//! deadline, what runs goes on, and every confirmed job ends once. (faults 10, 11, 13 and 18)
+//! A broker that is frozen, short of memory, or past its acknowledgement timeout: submissions return the correct result within their
+//! deadline, running jobs continue, and every confirmed job ends once. (faults 10, 11, 13 and 18)
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! Arrays that no message carries wait in a blob store that producer and worker share: both ways, and through whatever ails that store.
+//! Arrays that are too large for a message travel through a shared blob store in both directions, also when the store fails.
 //! (fault 42)
 
 use std::{

@@ -1,4 +1,4 @@
-//! CUDA C from a producer is compiled on the worker; what the compiler has to say comes back with the line. (fault 41)
+//! The worker compiles a producer's CUDA C; compile errors come back with the line. (fault 41)
 
 use std::{iter, time::Duration};
 

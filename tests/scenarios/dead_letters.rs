@@ -1,5 +1,5 @@
-//! The dead queue in a person's hands: looking changes nothing, each letter can be named, what can't be submitted again stays and
-//! holds nothing up, and nothing is told as done that is not. (fault 19)
+//! An operator handles dead-lettered jobs: listing changes nothing, each job can be named, a job that can't be requeued stays and
+//! blocks no other, and the command reports only what it has done. (fault 19)
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Ctrl-C while `gpufleet submit` waits: the job goes on, and the command says how to come back to it.
+//! Ctrl-C while `gpufleet submit` waits: the job continues, and the command says how to get its result.
 
 use gpufleet_schema::JobState;
 use gpufleet_tests::{Ground, WAIT};

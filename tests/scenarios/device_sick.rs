@@ -1,5 +1,5 @@
-//! A device that is lost is probed: one that computes goes on, one that does not is taken out of service, and a worker without any
-//! device left says so and ends. (fault 40)
+//! The worker probes a lost device: a working one stays in service, a failed one is taken out of service, and a worker without any
+//! device reports it and exits. (fault 40)
 
 use std::time::Duration;
 

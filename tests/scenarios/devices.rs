@@ -1,5 +1,5 @@
-//! A worker takes the devices that it is told to, slices of GPUs included, does without those that don't start, and says how each
-//! fares; one that is not heard of is shown as silent, and its jobs as unknown. (faults 32 and 40)
+//! A worker uses the selected devices, including MIG slices, continues without those that do not start, and reports the sensors of each.
+//! A worker without heartbeats is shown as silent, and its jobs as unknown. (faults 32 and 40)
 
 use std::path::PathBuf;
 

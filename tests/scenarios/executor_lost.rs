@@ -1,5 +1,5 @@
-//! An executor that dies takes its job's attempt and nothing else: the job is tried again a bounded number of times, and the
-//! worker lives. (faults 19 and 38)
+//! The death of an executor costs its job one attempt and nothing else: the job is retried a bounded number of times, and the
+//! worker keeps running. (faults 19 and 38)
 
 use gpufleet_schema::{
     AttemptState, FailureCode, JobId, JobState, PoolName, Priority, Verdict,

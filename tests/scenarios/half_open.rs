@@ -1,5 +1,5 @@
-//! Links that are half-open or slow, and workers that freeze: the broker takes a job back and another worker runs it, and whatever the
-//! first one says later changes nothing. (faults 5, 6 and 7)
+//! Half-open and slow links, and frozen workers: the broker redelivers the job to another worker, and later messages of the
+//! first one have no effect. (faults 5, 6 and 7)
 
 use std::time::Duration;
 

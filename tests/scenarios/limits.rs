@@ -1,5 +1,5 @@
-//! Limits hold: an endless kernel ends at its time limit, a job that waited too long does not start, and one that can never
-//! fit fails with the numbers; a clock that is wrong makes no time negative. (faults 33, 37 and 39)
+//! Limits are enforced: an endless kernel ends at its time limit, a job that waited too long does not start, and a job that can never
+//! fit fails with the numbers. A wrong clock makes no time negative. (faults 33, 37 and 39)
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

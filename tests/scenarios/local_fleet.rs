@@ -1,4 +1,4 @@
-//! `gpufleet local`: a fleet that stays when its command has ended, is found by the others, is repaired in its place, and goes without a
+//! `gpufleet local`: a fleet that outlives its command, that other commands find, that `up` repairs in place, and that `down` removes without a
 //! trace.
 
 use std::{

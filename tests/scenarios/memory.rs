@@ -1,4 +1,4 @@
-//! Device memory is promised once: to the byte of a budget, beside what other pools' executors keep, and never with what another left in
+//! Device memory is assigned once: exactly within a guarantee, beside the caches of other pools' executors, and never with another job's data in
 //! it. (fault 39)
 
 use std::{

@@ -1,5 +1,5 @@
-//! A broker that has not brought up one of its queues: without it a worker does what it can do, be it work, word of itself, obedience or a
-//! drain. Such a queue answers who subscribes to it with the end of the whole connection.
+//! A broker that has not started one of its queues: without it a worker still runs jobs, sends heartbeats, obeys orders or drains, as far as
+//! possible. The broker closes the whole connection of a subscriber to such a queue.
 
 use std::fs;
 

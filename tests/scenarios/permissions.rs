@@ -1,4 +1,4 @@
-//! Users of the broker who have the permissions that `gpufleet permissions` prints do their work, and nothing beyond it: no other pool,
+//! Broker users with the permissions that `gpufleet permissions` prints can do their work and nothing else: no other pool,
 //! no other client's replies, no forged outcome, no order without the operator's role. (fault 23)
 
 use std::process::Stdio;

@@ -1,4 +1,4 @@
-//! What the broker or the client won't take is refused at once, says why, and leaves nothing behind: no job that is lost, and none in
+//! A submission that the broker or the client refuses fails at once with the reason, and leaves nothing behind: no lost job, and none in
 //! the ledger without a message on the broker. (faults 15, 16, 17 and 42)
 
 use std::{collections::BTreeSet, process::Stdio};

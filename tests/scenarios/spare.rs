@@ -1,4 +1,4 @@
-//! A killed executor costs its neighbours little: a spare one that has already started takes over, if it lives. (fault 37)
+//! A killed executor delays its neighbours little, because a running spare executor takes over. (fault 37)
 
 use std::{
     fs,

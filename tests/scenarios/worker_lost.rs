@@ -1,4 +1,4 @@
-//! A worker that is killed in the middle of a job takes nothing with it: the broker gives the job to another worker, the
+//! A worker that is killed during a job loses nothing: the broker redelivers the job to another worker, the
 //! producer gets one reply, and the ledger shows both attempts and one outcome. (faults 1 and 2)
 
 use gpufleet_schema::{AttemptState, JobState};

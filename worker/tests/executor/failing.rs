@@ -1,4 +1,4 @@
-//! Jobs that fail, and what they are told.
+//! Failing jobs and their failures.
 
 use std::time::{Duration, Instant};
 

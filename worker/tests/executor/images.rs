@@ -1,4 +1,4 @@
-//! Programs in the form in which an executor gets them, on a socket without a supervisor.
+//! Programs as an executor receives them, on a socket without a supervisor.
 
 use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},

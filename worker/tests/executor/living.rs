@@ -1,4 +1,4 @@
-//! How executors start, end, and take nothing with them that they should not.
+//! How executors start and end, and that their end affects nothing else.
 
 use std::{
     fs::{self, Permissions},

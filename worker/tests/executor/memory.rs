@@ -1,4 +1,4 @@
-//! What an executor has of the device's memory, and what jobs find in it.
+//! The device memory of an executor, and its contents for jobs.
 
 use std::{borrow::Cow, time::Duration};
 
