@@ -4,6 +4,7 @@
 //! fault and exits ([`fault`]).
 
 pub(super) mod arena;
+mod checked_launch;
 mod contents;
 pub(super) mod device;
 pub(super) mod error;
@@ -14,7 +15,6 @@ pub(super) mod memory;
 pub(super) mod module;
 pub(super) mod pinned;
 mod preparation;
-mod prepared;
 pub(super) mod printing;
 pub(super) mod program;
 pub(super) mod stream;

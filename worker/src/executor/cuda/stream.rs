@@ -16,6 +16,7 @@ use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 
 use super::{
     arena::{Allocation, Wanted},
+    checked_launch::{CheckedLaunch, check_launch},
     contents,
     device::Device,
     error::{CudaError, Damage, called},
@@ -24,7 +25,6 @@ use super::{
     module::{LoadError, Module},
     pinned::PinnedSegment,
     preparation::Preparation,
-    prepared::{Prepared, prepare},
     printing::Printing,
     program::Program,
     waits::Waits,
@@ -169,30 +169,30 @@ impl Stream {
         timings: &mut Timings,
     ) -> Result<(), JobError> {
         let common = preparation.common;
-        let mut prepared = Vec::with_capacity(work.run.launches.len());
+        let mut launches = Vec::with_capacity(work.run.launches.len());
         for (index, launch) in work.run.launches.iter().enumerate() {
             let buffers = &work.run.buffers;
-            prepared.push(preparation.with_room(|| prepare(preparation, module, launch, index, buffers))?);
+            launches.push(preparation.with_room(|| check_launch(preparation, module, launch, index, buffers))?);
         }
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
         timings.device_bytes_peak = sizes.iter().sum();
-        let thread_bytes = prepared.iter().map(|prepared| prepared.function.local_bytes).max().unwrap_or(0);
+        let thread_bytes = launches.iter().map(|launch| launch.function.local_bytes).max().unwrap_or(0);
         let wanted = Wanted { sizes: &sizes, local: common.device.local.taken(thread_bytes) };
         let allocation = memory.insert(preparation.allocate(wanted, work.run.kept_max)?);
         common.tell_memory(|| preparation.may_wait())?;
-        self.make_events(prepared.len() + 3)?;
+        self.make_events(launches.len() + 3)?;
         match common.memory.arena.grows_at_launch(wanted.local) {
             true => preparation.may_wait(),
             false => common.waits.calls(preparation.job),
         }
-        let enqueued = self.enqueue(preparation, work, &prepared, allocation);
+        let enqueued = self.enqueue(preparation, work, &launches, allocation);
         common.waits.runs(preparation.job);
         if enqueued.is_ok() {
             common.memory.arena.launched(wanted.local);
         }
         // Waits after a failure too, because earlier work on the stream still uses the memory.
         let ended = match &enqueued {
-            Ok(()) => self.wait_for(self.events[prepared.len() + 2], common.library.is_emulator()),
+            Ok(()) => self.wait_for(self.events[launches.len() + 2], common.library.is_emulator()),
             // SAFETY: the stream is live.
             Err(_) => called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) }),
         };
@@ -203,7 +203,7 @@ impl Stream {
         }
         enqueued?;
         common.waits.calls(preparation.job);
-        self.read_events(prepared.len(), timings)?;
+        self.read_events(launches.len(), timings)?;
         Ok(())
     }
 
@@ -212,7 +212,7 @@ impl Stream {
         &self,
         preparation: &Preparation<'_>,
         work: &Work,
-        launches: &[Prepared<'_>],
+        launches: &[CheckedLaunch<'_>],
         allocation: &Allocation<'_>,
     ) -> Result<(), JobError> {
         let mut launched = 0;
@@ -222,8 +222,8 @@ impl Stream {
             contents::fill(self.raw, work, plan, *block)?;
         }
         self.record(events.next())?;
-        for prepared in launches {
-            self.launch(preparation, prepared, allocation, &mut launched)?;
+        for checked in launches {
+            self.launch(preparation, checked, allocation, &mut launched)?;
             self.record(events.next())?;
         }
         for output in &work.run.outputs {
@@ -240,23 +240,23 @@ impl Stream {
     fn launch(
         &self,
         preparation: &Preparation<'_>,
-        prepared: &Prepared<'_>,
+        checked: &CheckedLaunch<'_>,
         allocation: &Allocation<'_>,
         launched: &mut u64,
     ) -> Result<(), JobError> {
-        let args = &prepared.launch.args;
+        let args = &checked.launch.args;
         let mut values: Vec<u64> = args.iter().map(|arg| value(arg, allocation)).collect();
         let mut params: Vec<*mut c_void> =
             args.iter().zip(&mut values).map(|(arg, value)| pointer(arg, value)).collect();
-        for _ in 0..prepared.launch.repeat {
-            // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `prepare` compared
+        for _ in 0..checked.launch.repeat {
+            // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `check_launch` compared
             // them. What the kernel does to memory is its own, and bounded by the process: a GPU stops a wild address only where nothing is
             // mapped, and blocks of the pool's other jobs are. No other pool has memory here.
-            let result = unsafe { self.put(prepared, &mut params) };
+            let result = unsafe { self.put(checked, &mut params) };
             match called("cuLaunchKernel", result) {
                 Ok(()) => {}
                 Err(error) if is_of_the_launch(error.result) => {
-                    let message = format!("launch of {}: {error}", prepared.launch.entry);
+                    let message = format!("launch of {}: {error}", checked.launch.entry);
                     return failed(Verdict::User, FailureCode::LaunchError, message);
                 }
                 Err(error) => return Err(error.into()),
@@ -273,8 +273,8 @@ impl Stream {
     ///
     /// # Safety
     /// `params` are as many pointers as the kernel has parameters, each to as many bytes as that has.
-    unsafe fn put(&self, prepared: &Prepared<'_>, params: &mut [*mut c_void]) -> Result<(), DriverError> {
-        let Prepared { function, geometry, together, launch } = prepared;
+    unsafe fn put(&self, checked: &CheckedLaunch<'_>, params: &mut [*mut c_void]) -> Result<(), DriverError> {
+        let CheckedLaunch { function, geometry, together, launch } = checked;
         if together.is_special() {
             // SAFETY: passed on to the caller; the function is loaded and the stream live.
             return unsafe { together.launch(function, *geometry, launch.shared_bytes, self.raw, params) };

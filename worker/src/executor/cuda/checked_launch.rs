@@ -15,20 +15,20 @@ use super::{
 use crate::ipc::message::{ArgPlan, BufferPlan, LaunchPlan};
 
 /// A checked launch, which no longer fails because of its request.
-pub(super) struct Prepared<'a> {
+pub(super) struct CheckedLaunch<'a> {
     pub(super) function: Arc<Function>,
     pub(super) geometry: Geometry,
     pub(super) together: Together,
     pub(super) launch: &'a LaunchPlan,
 }
 
-pub(super) fn prepare<'a>(
+pub(super) fn check_launch<'a>(
     preparation: &Preparation<'_>,
     module: &Module,
     launch: &'a LaunchPlan,
     index: usize,
     buffers: &[BufferPlan],
-) -> Result<Prepared<'a>, JobError> {
+) -> Result<CheckedLaunch<'a>, JobError> {
     let entry = &launch.entry;
     let refuse = |problem: String| {
         failed(Verdict::User, FailureCode::LaunchError, format!("launches[{index}] ({entry}): {problem}"))
@@ -51,7 +51,7 @@ pub(super) fn prepare<'a>(
         Err(problem) => return refuse(problem),
     };
     match together.check(&preparation.common.library, device, &function, geometry, launch.shared_bytes)? {
-        Ok(()) => Ok(Prepared { function, geometry, together, launch }),
+        Ok(()) => Ok(CheckedLaunch { function, geometry, together, launch }),
         Err(problem) => refuse(problem),
     }
 }
