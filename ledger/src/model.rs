@@ -66,7 +66,8 @@ pub struct JobRow {
     /// The first start of any attempt.
     pub started_at: Option<DateTime<Utc>>,
     pub finished_at: Option<DateTime<Utc>>,
-    /// The number of recorded attempts. Attempt numbers may be higher: a job split off from a list continues after the numbers reserved for the list.
+    /// The number of recorded attempts. Attempt numbers may be higher: a job split off from a list continues after the numbers reserved for
+    /// the list.
     pub attempts: u32,
     /// The attempt that decided the outcome, or the latest one. The fields below describe it.
     pub attempt: Option<u32>,
@@ -153,7 +154,8 @@ pub struct WorkerRow {
     pub jobs_running: u32,
     pub first_seen_at: DateTime<Utc>,
     pub last_seen_at: DateTime<Utc>,
-    /// The time of its last heartbeat by the database's clock; if the heartbeat waited for the recorder, the time of sending by the worker's clock.
+    /// The time of its last heartbeat by the database's clock; if the heartbeat waited for the recorder, the time of sending by the
+    /// worker's clock.
     pub heard_at: DateTime<Utc>,
     /// Several heartbeats are missing. Only the broker detects whether the worker still has a connection.
     pub is_silent: bool,

@@ -1,5 +1,5 @@
-//! Temporary failures are retried after a delay that the history shows. Permanent ones are dead-lettered with their reason, to be listed, requeued
-//! or discarded. (fault 19)
+//! Temporary failures are retried after a delay that the history shows. Permanent ones are dead-lettered with their reason, to be listed,
+//! requeued or discarded. (fault 19)
 
 use gpufleet_schema::{AttemptState, JobState};
 use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};

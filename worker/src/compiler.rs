@@ -1,12 +1,12 @@
 //! Compiles CUDA C in a short-lived child process: to PTX, and for a GPU also to a cubin of its architecture.
 //!
 //! NVRTC is a C++ front end that reads untrusted code: it may crash, loop or exhaust memory, and files that it includes show in its log. So it
-//! runs in a child with limits on time, memory and files ([`child`]), without the worker's environment, and with access only to CUDA's headers, as
-//! far as the kernel supports that ([`sandbox`]). Options come from an allow list ([`options`]).
+//! runs in a child with limits on time, memory and files ([`child`]), without the worker's environment, and with access only to CUDA's
+//! headers, as far as the kernel supports that ([`sandbox`]). Options come from an allow list ([`options`]).
 //!
-//! A bounded cache keeps programs and compile errors by code, options, name expressions and target ([`cache`]). Equal requests at the same time are
-//! compiled once. Programs are also cached on disk if the worker has a folder ([`store`]); there the key includes the compiler and its headers
-//! ([`toolkit`]).
+//! A bounded cache keeps programs and compile errors by code, options, name expressions and target ([`cache`]). Equal requests at the same
+//! time are compiled once. Programs are also cached on disk if the worker has a folder ([`store`]); there the key includes the compiler and
+//! its headers ([`toolkit`]).
 
 use std::{
     path::PathBuf,

@@ -1,9 +1,9 @@
 //! The executor: a child process that owns one device, and the supervisor's handle to it.
 //!
-//! The supervisor's side ([`handle`], [`process`], [`printer`], [`staging`], [`programs`]) never touches CUDA. The child's side ([`child`], [`cuda`])
-//! knows CUDA and the socket to its supervisor, and nothing of AMQP or Postgres. After a bad access a CUDA context is unusable
-//! until its process ends. That is why each context has a process of its own: the child reports the fault and exits, and the
-//! supervisor starts another.
+//! The supervisor's side ([`handle`], [`process`], [`printer`], [`staging`], [`programs`]) never touches CUDA. The child's side ([`child`],
+//! [`cuda`]) knows CUDA and the socket to its supervisor, and nothing of AMQP or Postgres. After a bad access a CUDA context is unusable
+//! until its process ends. That is why each context has a process of its own: the child reports the fault and exits, and the supervisor
+//! starts another.
 //!
 //! | event | detected by | result for the job |
 //! | --- | --- | --- |

@@ -1,7 +1,7 @@
 //! Lists the devices of this machine.
 //!
-//! A child process lists them, because the supervisor loads neither CUDA nor NVIDIA's management library (NVML). A process sees at most one slice of
-//! a GPU (MIG) through CUDA, and may then see no whole GPU beside it. If NVML knows devices that CUDA did not show, another child
+//! A child process lists them, because the supervisor loads neither CUDA nor NVIDIA's management library (NVML). A process sees at most one
+//! slice of a GPU (MIG) through CUDA, and may then see no whole GPU beside it. If NVML knows devices that CUDA did not show, another child
 //! is started for each, with `CUDA_VISIBLE_DEVICES` set to its uuid, so that a device's properties always come from CUDA.
 
 mod child;

@@ -88,7 +88,8 @@ async fn wait_for(problem: &LedgerError, patience: &mut Patience) {
     patience.wait().await;
 }
 
-/// Cancelled by the first SIGTERM or Ctrl-C. A second one ends the process at once, which is safe because the broker redelivers unsettled events.
+/// Cancelled by the first SIGTERM or Ctrl-C. A second one ends the process at once, which is safe because the broker redelivers unsettled
+/// events.
 fn stop_on_signals() -> io::Result<CancellationToken> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

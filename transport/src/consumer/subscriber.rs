@@ -402,8 +402,8 @@ async fn within<T>(work: impl Future<Output = lapin::Result<T>>) -> Result<T, Br
     }
 }
 
-/// Cancels a subscription that is no longer awaited, because the broker may still create it. Unsettled deliveries hold the channel open, so messages
-/// of such a subscription would stay unsettled until the last of them is done.
+/// Cancels a subscription that is no longer awaited, because the broker may still create it. Unsettled deliveries hold the channel open, so
+/// messages of such a subscription would stay unsettled until the last of them is done.
 fn leave(
     session: Arc<Session>,
     channel: Arc<OpenChannel>,

@@ -88,8 +88,8 @@ impl Opened {
     }
 }
 
-/// Enters the layers that require a process with one thread. Afterwards only `readable` can be read, as `user` if this process is root. An error is a
-/// supported layer that failed.
+/// Enters the layers that require a process with one thread. Afterwards only `readable` can be read, as `user` if this process is root. An
+/// error is a supported layer that failed.
 pub(super) fn close_files_and_network(readable: &[Opened], user: Option<&str>) -> io::Result<Closed> {
     let network = network::close_as_root();
     privileges::become_user(user).map_err(io::Error::other)?;

@@ -161,8 +161,8 @@ impl Store {
         self.folder.join(key.to_hex().as_str()).with_extension(EXTENSION)
     }
 
-    /// Evicts under a lock, because otherwise two workers would each evict enough for both files. If another worker has the lock, the surplus stays
-    /// this time, because that worker may be suspended.
+    /// Evicts under a lock, because otherwise two workers would each evict enough for both files. If another worker has the lock, the
+    /// surplus stays this time, because that worker may be suspended.
     fn drop_surplus(&self) -> io::Result<()> {
         let folder = File::open(&self.folder)?;
         match folder.try_lock() {

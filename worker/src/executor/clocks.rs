@@ -1,8 +1,8 @@
 //! The time limits of the jobs in flight on one executor.
 //!
 //! A time limit covers a job's own work. If the driver makes a job wait for its neighbours' kernels (to load a module or free memory),
-//! the executor reports it, and the job is not killed before the last of those neighbours would be. During such a call the driver holds a lock that
-//! every later call needs, so jobs that call the driver in the meantime wait too. The executor reports each of them; jobs that
+//! the executor reports it, and the job is not killed before the last of those neighbours would be. During such a call the driver holds a
+//! lock that every later call needs, so jobs that call the driver in the meantime wait too. The executor reports each of them; jobs that
 //! arrive during the wait count as waiting anyway. The executor's work between jobs may wait like a job and block others. If a job exceeds
 //! its limit, jobs that certainly run are killed first, then those that may be blocked, and last those that wait.
 

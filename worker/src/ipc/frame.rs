@@ -1,7 +1,7 @@
 //! Frames on a Unix stream socket: four bytes of length, four of flags, then the body in MessagePack.
 //!
-//! The descriptor of a memory file is sent with the header of the frame that names it. The kernel keeps descriptors with the byte that they were sent
-//! with, so a reader that reads exactly one header at a time always gets the matching descriptor.
+//! The descriptor of a memory file is sent with the header of the frame that names it. The kernel keeps descriptors with the byte that they
+//! were sent with, so a reader that reads exactly one header at a time always gets the matching descriptor.
 
 use std::{
     io::{self, Read, Write},

@@ -50,8 +50,8 @@ pub enum FromExecutor {
         outcome: Result<(), Failure>,
         timings: Timings,
     },
-    /// In a driver call the job may have to wait for its neighbours' kernels, or for another call that waits for them, while no kernel of its own
-    /// runs. Most jobs never wait. [`BETWEEN_JOBS`] stands for work outside jobs.
+    /// In a driver call the job may have to wait for its neighbours' kernels, or for another call that waits for them, while no kernel of
+    /// its own runs. Most jobs never wait. [`BETWEEN_JOBS`] stands for work outside jobs.
     Waits {
         job: u64,
     },

@@ -3,11 +3,12 @@
 //! Slots come in classes, powers of two from [`SLOT_BYTES_MIN`]. Slots of the smallest class share segments; each larger slot is a segment
 //! of its own. Freed slots are cached for the next job of their class, because pinning is expensive. Slots in use never exceed the capacity:
 //! a job that would exceed it waits, first come first served. Mapped memory never exceeds twice the capacity, except for a job whose inputs or
-//! outputs exceed the capacity: it gets the whole capacity alone, with a segment of the size that it needs, which is freed after it. All executors of a worker
-//! share [`LARGE_BYTES_MAX`] for such jobs.
+//! outputs exceed the capacity: it gets the whole capacity alone, with a segment of the size that it needs, which is freed after it. All
+//! executors of a worker share [`LARGE_BYTES_MAX`] for such jobs.
 //!
-//! A slot may be lent to an operation that can hang, such as a read from a network file system. If the wait for it is dropped, the slot's share of the
-//! capacity is released ([`Lending`]), so that other jobs need not wait. The memory itself is free again when the operation ends.
+//! A slot may be lent to an operation that can hang, such as a read from a network file system. If the wait for it is dropped, the slot's
+//! share of the capacity is released ([`Lending`]), so that other jobs need not wait. The memory itself is free again when the operation
+//! ends.
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +32,8 @@ pub const CAPACITY_BYTES: u64 = 256 << 20;
 /// The most inputs and outputs of a job: blobs and a message in each direction.
 pub const SLOT_BYTES_MAX: u64 = 2 * (BLOBS_BYTES_MAX + MESSAGE_BYTES_MAX as u64);
 
-/// Memory for jobs beyond [`CAPACITY_BYTES`] on all executors of a worker together: enough for a few, and small compared with the memory of a machine with GPUs.
+/// Memory for jobs beyond [`CAPACITY_BYTES`] on all executors of a worker together: enough for a few, and small compared with the memory of
+/// a machine with GPUs.
 pub const LARGE_BYTES_MAX: u64 = 4 << 30;
 
 static LARGE: Semaphore = Semaphore::const_new((LARGE_BYTES_MAX / SLOT_BYTES_MIN) as usize);

@@ -95,7 +95,8 @@ impl Device {
     }
 
     /// The additional memory that a pool's jobs can have after all other executors release their caches. If no job runs, this is the most that
-    /// the device can offer. Then the job starts even if other processes use the device: the driver decides, so that no job waits for them for ever.
+    /// the device can offer. Then the job starts even if other processes use the device: the driver decides, so that no job waits for them
+    /// for ever.
     pub(super) fn bytes_unused(&self) -> u64 {
         if self.seats.iter().all(|seat| seat.places_taken == 0) { self.bytes } else { self.available_unused() }
     }

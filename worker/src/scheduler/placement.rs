@@ -143,7 +143,8 @@ fn own(device: &Device, claims: &[Claim], demand: Demand) -> (bool, bool) {
     (has_own_place(device, claims, demand.pool), bytes_taken.saturating_add(demand.bytes) <= bytes)
 }
 
-/// What other pools have reserved against `borrower`. A slot is never lent, because its owner's next job would wait for the borrower. An idle pool lends its memory.
+/// What other pools have reserved against `borrower`. A slot is never lent, because its owner's next job would wait for the borrower. An
+/// idle pool lends its memory.
 fn reserve_against(device: &Device, claims: &[Claim], borrower: PoolId) -> Reserve {
     let mut reserve = Reserve { places: 0, bytes: 0 };
     for claim in claims.iter().filter(|claim| claim.pool != borrower && device.seat(claim.pool).is_some()) {

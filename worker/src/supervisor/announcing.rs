@@ -14,7 +14,8 @@ use tracing::{info, warn};
 
 use super::{Supervisor, clock::unix_ms};
 
-/// The interval at which a worker checks the age of the announcement, plus up to as much jitter, so that workers that started together don't repeat it together.
+/// The interval at which a worker checks the age of the announcement, plus up to as much jitter, so that workers that started together
+/// don't repeat it together.
 const LOOK_EVERY: Duration = Duration::from_secs(15 * 60);
 /// The pause after the broker has not accepted an announcement.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);

@@ -270,7 +270,8 @@ impl Supervisor {
         (intakes, subscribed)
     }
 
-    /// Cancelled when the last device of the class is out of service or the worker drains. Other workers then take the jobs forwarded to the class.
+    /// Cancelled when the last device of the class is out of service or the worker drains. Other workers then take the jobs forwarded to
+    /// the class.
     fn end_of_class(self: &Arc<Self>, class: ClassKey) -> CancellationToken {
         let (end, supervisor) = (self.leaving.child_token(), Arc::clone(self));
         let ended = end.clone();

@@ -12,8 +12,8 @@ use tracing::{error, warn};
 
 use super::{Supervisor, envelope::Envelope};
 
-/// How long a delivery is kept after the first refusal of a message that must not be lost. An operator has time to make room, and the broker's own
-/// limit for a delivery (`consumer_timeout`) is 30 minutes by default.
+/// How long a delivery is kept after the first refusal of a message that must not be lost. An operator has time to make room, and the
+/// broker's own limit for a delivery (`consumer_timeout`) is 30 minutes by default.
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The same for replies, which can go to the queue of unclaimed replies instead. A killed node restarts within half of this.
 const REPLY_PATIENCE: Duration = Duration::from_secs(60);
@@ -97,7 +97,8 @@ impl Supervisor {
     }
 }
 
-/// Whether a retry may help: for a full queue, an unavailable node or a deleted queue. Not for a missing permission, because each try closes a channel.
+/// Whether a retry may help: for a full queue, an unavailable node or a deleted queue. Not for a missing permission, because each try
+/// closes a channel.
 fn passes_by_itself(error: &PublishError) -> bool {
     matches!(error, PublishError::Nacked { .. } | PublishError::Unroutable { .. } | PublishError::NoExchange { .. })
 }

@@ -25,8 +25,8 @@ const LATE_DEVICE_PATIENCE: Duration = Duration::from_secs(20);
 /// The pause between attempts to reach the broker.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 
-/// Opens the devices before the broker connection, so that a missing driver is reported even if the broker is unreachable. A device that does not
-/// start is out of service; the others keep working.
+/// Opens the devices before the broker connection, so that a missing driver is reported even if the broker is unreachable. A device that
+/// does not start is out of service; the others keep working.
 pub(super) async fn devices(
     config: &Config,
     admission: &Arc<Admission>,

@@ -1,8 +1,8 @@
 //! Allocates device memory and accounts for it: memory of jobs, cached memory, and the local memory of kernels.
 //!
 //! A job gets all of its buffers or none, so two jobs never wait for each other. If memory is short, a job waits for its
-//! neighbours to end; without neighbours it fails with the numbers. Freed blocks are cached by size, because an allocation stalls the whole device. The
-//! supervisor limits the cache, because other pools' executors need the rest of the device.
+//! neighbours to end; without neighbours it fails with the numbers. Freed blocks are cached by size, because an allocation stalls the whole
+//! device. The supervisor limits the cache, because other pools' executors need the rest of the device.
 //!
 //! The lock of the accounts is never held during a driver call. A free may wait for running kernels, and meanwhile jobs end and other jobs start
 //! from cached blocks.

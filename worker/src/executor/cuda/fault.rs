@@ -32,7 +32,8 @@ impl fmt::Display for Seen {
     }
 }
 
-/// Writes out the output of kernels, reports to the supervisor and ends the process. It holds the socket's lock to the end, so no other frame follows.
+/// Writes out the output of kernels, reports to the supervisor and ends the process. It holds the socket's lock to the end, so no other
+/// frame follows.
 pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, seen: Seen) -> ! {
     library.print_what_kernels_printed();
     let socket = socket.lock().expect("no thread panics while holding the socket");

@@ -87,7 +87,8 @@ impl Memory {
         }
     }
 
-    /// The accounts and the driver are not read at the same moment. Memory that changes in between counts as unavailable, because the supervisor admits jobs by this report.
+    /// The accounts and the driver are not read at the same moment. Memory that changes in between counts as unavailable, because the
+    /// supervisor admits jobs by this report.
     fn read(&self) -> Result<MemoryReport, CudaError> {
         let before = self.now();
         let free = Device::free_bytes()?;

@@ -130,7 +130,8 @@ impl Shelf {
         self.known().iter().filter(|program| program.unload_idle()).count() > 0
     }
 
-    /// A copy of the list. Dropping the last reference unloads a module, which waits for running kernels, so this must not happen under the lock.
+    /// A copy of the list. Dropping the last reference unloads a module, which waits for running kernels, so this must not happen under the
+    /// lock.
     fn known(&self) -> Vec<Arc<Program>> {
         self.programs().iter().filter_map(Weak::upgrade).collect()
     }

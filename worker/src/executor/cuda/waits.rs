@@ -2,8 +2,8 @@
 //!
 //! Some driver calls wait for running kernels and meanwhile hold a lock that every other call needs. So one waiting call blocks
 //! all other jobs that call the driver, and these are reported too. The job that may block others reports them
-//! before its call, so every blocked job is reported. A job whose kernels run sleeps until they have ended. This is assumed to take no lock of the
-//! driver, so it is not reported.
+//! before its call, so every blocked job is reported. A job whose kernels run sleeps until they have ended. This is assumed to take no lock
+//! of the driver, so it is not reported.
 
 use std::{
     collections::HashSet,
