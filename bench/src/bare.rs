@@ -52,12 +52,12 @@ const PERSISTENT: u8 = 2;
 pub struct BareLoop {
     connections: [Connection; 2],
     publish: Channel,
-    waiting: Waiting,
+    waiting: ReplySenders,
     replies: JoinHandle<()>,
     consumer: Child,
 }
 
-type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<Vec<u8>>>>>;
+type ReplySenders = Arc<Mutex<HashMap<String, oneshot::Sender<Vec<u8>>>>>;
 
 impl BareLoop {
     /// Starts both ends. `in_flight_max` becomes the prefetch of both, as less would slow the loop down.
@@ -74,7 +74,7 @@ impl BareLoop {
         let publish = confirming_channel(&connections[0]).await?;
         let channel = connections[1].create_channel().await?;
         let deliveries = consume(&channel, REPLIES, in_flight_max).await?;
-        let waiting = Waiting::default();
+        let waiting = ReplySenders::default();
         let replies = tokio::spawn(hand_out(deliveries, waiting.clone()));
         Ok(Self { connections, publish, waiting, replies, consumer })
     }
@@ -195,7 +195,7 @@ async fn start_consumer(amqp_url: &str, prefetch: u16) -> anyhow::Result<Child> 
 }
 
 /// Gives each reply to the round trip that waits for it. When the replies end, those that wait hear so.
-async fn hand_out(mut deliveries: Consumer, waiting: Waiting) {
+async fn hand_out(mut deliveries: Consumer, waiting: ReplySenders) {
     while let Some(Ok(delivery)) = deliveries.next().await {
         let id = delivery.properties.correlation_id().as_ref().map(ToString::to_string).unwrap_or_default();
         let sender = waiting.lock().expect("nothing panics under this lock").remove(&id);

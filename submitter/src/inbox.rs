@@ -17,7 +17,7 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::{
-    returned::{self, Returned},
+    output::{self, ReplyOutput},
     run_times::{JobKind, RunTimes},
 };
 
@@ -25,7 +25,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) reply: Reply<'static>,
-    pub(crate) outputs: Result<Vec<(String, Returned)>, String>,
+    pub(crate) outputs: Result<Vec<(String, ReplyOutput)>, String>,
     pub(crate) at: Instant,
 }
 
@@ -158,7 +158,7 @@ impl Drop for Awaited {
 }
 
 fn arrived(mut reply: Reply<'_>, at: Instant) -> Arrived {
-    let outputs = returned::checked(std::mem::take(&mut reply.outputs));
+    let outputs = output::checked(std::mem::take(&mut reply.outputs));
     Arrived { reply: reply.into_owned(), outputs, at }
 }
 
@@ -186,7 +186,7 @@ mod tests {
     /// The bytes of its first output.
     fn bytes(arrived: Arrived) -> Vec<u8> {
         match arrived.outputs.unwrap().remove(0) {
-            (_, Returned::Array(array)) => array.into_bytes(),
+            (_, ReplyOutput::Array(array)) => array.into_bytes(),
             other => panic!("{other:?} is no array"),
         }
     }
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_reply_and_one_that_nobody_awaits_are_dropped_and_counted() {
+    async fn a_second_reply_and_an_unawaited_one_are_dropped_and_counted() {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
         let mut awaited = inbox.expect(job_id, None).unwrap();

@@ -1,4 +1,4 @@
-//! Commands that meet a broker, a database and a worker with the emulated device.
+//! Runs commands against a broker, a database and a worker with the emulated device.
 
 use std::path::Path;
 

@@ -132,7 +132,7 @@ async fn a_list_whose_replies_are_confirmed_slowly_holds_what_it_may_and_keeps_n
     const SMALL_JOBS: usize = 20;
     let ground = Ground::shared("slow-list").await;
     let (proxy, fleet) = (ground.proxy().await, ground.client().await);
-    // Nobody is to take the silence for the end of the connection.
+    // Neither side may treat the silence as the end of the connection.
     let arguments = ["--amqp-url", proxy.url(), "--heartbeat", "120s"];
     let worker = ground.worker_with(&[&arguments[..], &METRICS].concat()).await;
     proxy.silence(Silence::Publishing);

@@ -1,5 +1,5 @@
-//! What a worker owes to a message and the broker does not take for a while: the worker keeps the message and tries again, no job runs
-//! again for it, and a reply that its client's queue goes on refusing is kept for the client. (faults 16 and 20)
+//! The broker refuses a worker's replies or retries for a while: the worker keeps the message and tries again, no job runs
+//! again, and a reply that its client's queue keeps refusing goes to the unclaimed replies. (faults 16 and 20)
 
 use std::fs;
 

@@ -1,5 +1,5 @@
-//! What can be cured is tried again after a wait that history shows; what can't is kept with its reason, to be looked at, submitted
-//! again or thrown away. (fault 19)
+//! Temporary failures are retried after a delay that the history shows. Permanent ones are dead-lettered with their reason, to be listed,
+//! requeued or discarded. (fault 19)
 
 use gpufleet_schema::{AttemptState, JobState};
 use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};

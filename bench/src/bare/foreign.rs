@@ -17,7 +17,7 @@ use lapin::{
 };
 use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
-use super::{CLOSE_DEADLINE, PERSISTENT, Waiting, confirming_channel, connect_twice, consume, hand_out, publish};
+use super::{CLOSE_DEADLINE, PERSISTENT, ReplySenders, confirming_channel, connect_twice, consume, hand_out, publish};
 use crate::{saxpy, stats::Run};
 
 /// Milliseconds for which the reply queue outlives the producer.
@@ -28,7 +28,7 @@ pub struct ForeignProducer {
     connections: [Connection; 2],
     publish: Channel,
     client: ClientName,
-    waiting: Waiting,
+    waiting: ReplySenders,
     replies: JoinHandle<()>,
 }
 
@@ -40,7 +40,7 @@ impl ForeignProducer {
         declare_replies(&channel, &client).await?;
         let deliveries = consume(&channel, &reply_queue(&client), in_flight_max).await?;
         let publish = confirming_channel(&connections[0]).await?;
-        let waiting = Waiting::default();
+        let waiting = ReplySenders::default();
         let replies = tokio::spawn(hand_out(deliveries, waiting.clone()));
         Ok(Self { connections, publish, client, waiting, replies })
     }

@@ -1,7 +1,7 @@
-//! Keeps watch over one child process from a thread of its own.
+//! A child process and the reaper thread that watches it.
 //!
-//! The thread starts the child, reads what it prints, and waits for its end. It must be one thread from first to last: the kernel sends the
-//! death signal when the *thread* that started the child ends, and a runtime's threads come and go.
+//! The reaper starts the child, reads its output and waits for its exit. All of this must happen on one thread: the kernel sends the
+//! parent-death signal when the *thread* that started the child ends, and a runtime's threads come and go.
 
 use std::{
     collections::VecDeque,
@@ -25,40 +25,40 @@ use tracing::debug;
 
 use super::link::Incoming;
 
-/// How much of what a child prints is kept for the report of its death.
+/// The end of the child's output that is kept for the report of its death.
 const TAIL_BYTES_MAX: usize = 16 << 10;
-/// A line longer than this is cut where it is logged; a failed `assert` may say anything.
+/// Longer lines are cut in the log; a failed `assert` may print text of any length.
 const LINE_BYTES_MAX: u64 = 4 << 10;
-/// A killed process is gone as soon as the kernel has taken back its memory, and what it had of a large GPU takes a while. One that hangs
-/// in a call of a sick GPU's driver may never be.
+/// A killed process exits once the kernel has freed its memory, which takes a while for a large GPU. A process that hangs
+/// in the driver of a failed GPU may never exit.
 const KILL_DEADLINE: Duration = Duration::from_secs(10);
 
-/// A child process. Dropping it leaves the child alone; [`Keeper::kill`] does not.
+/// A child process. Dropping this handle does not end the child; [`ChildProcess::kill`] does.
 #[derive(Debug, Clone)]
-pub(crate) struct Keeper {
+pub(crate) struct ChildProcess {
     pid: u32,
     /// True until the child has been reaped: then its id may name another process.
     alive: Arc<Mutex<bool>>,
     exit: watch::Receiver<Option<Exit>>,
-    /// When it was first killed.
+    /// The time of the first kill.
     killed: watch::Sender<Option<Instant>>,
     kill_deadline: Duration,
 }
 
-/// A child that is killed when whoever started it gives it up or is cancelled.
+/// Kills the child when dropped, so that a cancelled start leaves no process behind.
 #[derive(Debug)]
-pub(crate) struct Ward(Option<Keeper>);
+pub(crate) struct KillOnDrop(Option<ChildProcess>);
 
 /// How a child ended.
 #[derive(Debug, Clone)]
 pub(crate) struct Exit {
-    /// `None` where it was killed and did not end.
+    /// `None` if the child was killed and did not exit.
     pub status: Option<ExitStatus>,
-    /// The end of what it printed.
+    /// The end of its output.
     pub tail: String,
 }
 
-impl Keeper {
+impl ChildProcess {
     fn new(pid: u32, alive: Arc<Mutex<bool>>, exit: watch::Receiver<Option<Exit>>) -> Self {
         Self { pid, alive, exit, killed: watch::Sender::new(None), kill_deadline: KILL_DEADLINE }
     }
@@ -67,7 +67,7 @@ impl Keeper {
         self.pid
     }
 
-    /// Ends the child at once, if it is still there.
+    /// Sends SIGKILL to the child unless it has been reaped.
     pub(crate) fn kill(&self) {
         self.killed.send_if_modified(|killed| killed.replace(killed.unwrap_or_else(Instant::now)).is_none());
         let alive = self.alive.lock().expect("no thread panics while holding it");
@@ -77,7 +77,7 @@ impl Keeper {
         }
     }
 
-    /// Waits for the child's end; once it was killed, not for ever. Cancelling changes nothing.
+    /// Waits for the child's exit; after a kill only until the kill deadline. Cancelling is harmless.
     pub(crate) async fn exit(&self) -> Exit {
         let mut exit = self.exit.clone();
         let ended = tokio::select! {
@@ -87,12 +87,12 @@ impl Keeper {
         };
         match ended {
             Ok(exit) => exit.clone().expect("that is what was waited for"),
-            // The keeper thread ends only after it has sent.
-            Err(_) => unreachable!("the keeper thread sends the exit before it ends"),
+            // The reaper ends only after it has sent the exit.
+            Err(_) => unreachable!("the reaper sends the exit before it ends"),
         }
     }
 
-    /// Resolves when a kill has had the time that it may take. Without a kill it never does.
+    /// Resolves when the deadline after a kill has passed. Without a kill it never resolves.
     pub(crate) async fn overdue(&self) {
         let mut killed = self.killed.subscribe();
         let at = *killed.wait_for(Option::is_some).await.expect("the sender is here");
@@ -100,7 +100,7 @@ impl Keeper {
     }
 }
 
-impl Ward {
+impl KillOnDrop {
     /// Starts a child with a socket to it as its standard input. Its standard error goes to the log, and so does its standard output unless
     /// that has a reader of its own. The kernel kills it when this process ends. Cancelling kills it.
     pub(crate) async fn spawn(
@@ -113,34 +113,34 @@ impl Ward {
         command.stdin(OwnedFd::from(theirs)).stdout(stdout).stderr(writer).process_group(0);
         die_with_parent(&mut command);
         let (started, starting) = oneshot::channel();
-        thread::Builder::new().name("executor-keeper".into()).spawn(move || keep(command, reader, started))?;
-        let ward = starting.await.map_err(|_| io::Error::other("the keeper thread died"))??;
+        thread::Builder::new().name("executor-reaper".into()).spawn(move || keep(command, reader, started))?;
+        let child = starting.await.map_err(|_| io::Error::other("the reaper thread died"))??;
         ours.set_nonblocking(true)?;
         let (incoming, outgoing) = UnixStream::from_std(ours)?.into_split();
-        Ok((ward, Incoming::new(incoming), outgoing))
+        Ok((child, Incoming::new(incoming), outgoing))
     }
 
-    /// From now on it lives until its keeper is told to kill it.
-    pub(crate) fn release(mut self) -> Keeper {
+    /// Keeps the child running after this guard is gone; only [`ChildProcess::kill`] ends it from now on.
+    pub(crate) fn release(mut self) -> ChildProcess {
         self.0.take().expect("only a release takes it")
     }
 
-    /// Ends the child, and waits for that. Cancelled, the child ends all the same.
+    /// Kills the child and waits for its exit. If cancelled, the child is killed all the same.
     pub(crate) async fn end(self) -> Exit {
-        let keeper = self.release();
-        keeper.kill();
-        keeper.exit().await
+        let process = self.release();
+        process.kill();
+        process.exit().await
     }
 }
 
-impl Drop for Ward {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
-        self.0.iter().for_each(Keeper::kill);
+        self.0.iter().for_each(ChildProcess::kill);
     }
 }
 
 impl Exit {
-    /// It was killed and is still there: no signal reaches it in the driver.
+    /// Whether the child survived a kill: a process that hangs in the driver receives no signal.
     pub(crate) fn is_stuck(&self) -> bool {
         self.status.is_none()
     }
@@ -149,7 +149,7 @@ impl Exit {
     pub(crate) fn describe(&self) -> String {
         let status = self.how();
         match self.tail.lines().rev().find(|line| !line.trim().is_empty()) {
-            // A kernel's `assert` is heard here too, and a log or a terminal that shows this must not obey it.
+            // The text may come from a kernel's `assert`, so control characters must not reach a log or a terminal.
             Some(line) => {
                 format!("{status}; last line on stderr: {}", line.trim().replace(char::is_control, "\u{fffd}"))
             }
@@ -157,7 +157,7 @@ impl Exit {
         }
     }
 
-    /// The same without its last words.
+    /// The same without the last line of the output.
     pub(crate) fn how(&self) -> String {
         match &self.status {
             Some(status) => status.to_string(),
@@ -166,7 +166,7 @@ impl Exit {
     }
 }
 
-/// Asks the kernel to kill the child when the thread that starts it ends, which is no sooner than this process.
+/// Asks the kernel to kill the child when the reaper thread ends, which is no sooner than this process.
 fn die_with_parent(command: &mut Command) {
     let parent = std::process::id();
     let prepare = move || {
@@ -186,8 +186,8 @@ fn die_with_parent(command: &mut Command) {
     unsafe { command.pre_exec(prepare) };
 }
 
-/// The life of a keeper's thread. The ward that nobody takes any more is dropped on its way, and with that its child is killed.
-fn keep(mut command: Command, output: io::PipeReader, started: oneshot::Sender<io::Result<Ward>>) {
+/// The body of the reaper thread. If the caller has been cancelled, sending the guard fails and drops it, which kills the child.
+fn keep(mut command: Command, output: io::PipeReader, started: oneshot::Sender<io::Result<KillOnDrop>>) {
     let child = command.spawn();
     // The command holds copies of the child's ends, which would keep the pipe and the socket open.
     drop(command);
@@ -197,8 +197,8 @@ fn keep(mut command: Command, output: io::PipeReader, started: oneshot::Sender<i
     };
     let (exit, exited) = watch::channel(None);
     let alive = Arc::new(Mutex::new(true));
-    let keeper = Keeper::new(child.id(), Arc::clone(&alive), exited);
-    drop(started.send(Ok(Ward(Some(keeper)))));
+    let process = ChildProcess::new(child.id(), Arc::clone(&alive), exited);
+    drop(started.send(Ok(KillOnDrop(Some(process)))));
     exit.send_replace(Some(watch_over(child, output, &alive)));
 }
 
@@ -212,7 +212,7 @@ fn watch_over(mut child: Child, output: io::PipeReader, alive: &Mutex<bool>) -> 
     Exit { status: Some(status), tail }
 }
 
-/// Reads to the end of the output, which is the end of the child, and keeps the last of it.
+/// Reads the output until the child closes it by exiting, and keeps its end.
 fn read_output(output: io::PipeReader, pid: u32) -> String {
     let mut output = BufReader::new(output);
     let mut tail: VecDeque<u8> = VecDeque::new();
@@ -223,7 +223,7 @@ fn read_output(output: io::PipeReader, pid: u32) -> String {
             Ok(0) | Err(_) => break,
             Ok(_) => {}
         }
-        // In quotes and escaped: a kernel's `assert` says what it likes, and must not write to a terminal or forge a line of the log.
+        // Quoted and escaped, because a kernel's `assert` must not write to a terminal or forge a line of the log.
         debug!(pid, line = ?String::from_utf8_lossy(&line).trim_end(), "executor printed");
         tail.extend(&line);
         let surplus = tail.len().saturating_sub(TAIL_BYTES_MAX);
@@ -246,8 +246,8 @@ fn wait_without_reaping(pid: u32) {
 }
 
 #[cfg(test)]
-impl Keeper {
-    /// Of a child on which a kill has no effect, until the sender says that it ended.
+impl ChildProcess {
+    /// A child on which a kill has no effect until the sender reports its exit.
     pub(crate) fn of_a_stuck_child() -> (Self, watch::Sender<Option<Exit>>) {
         let (end, exit) = watch::channel(None);
         (Self { kill_deadline: Duration::ZERO, ..Self::new(0, Arc::default(), exit) }, end)
@@ -276,7 +276,7 @@ mod tests {
         };
         // SAFETY: between fork and exec the closure makes one system call.
         unsafe { command.pre_exec(keep_open) };
-        drop(futures::poll!(Box::pin(Ward::spawn(command, None))));
+        drop(futures::poll!(Box::pin(KillOnDrop::spawn(command, None))));
         // The pipe ends with the child.
         let ended = tokio::task::spawn_blocking(move || io::copy(&mut reader, &mut io::sink()));
         assert_eq!(tokio::time::timeout(DEADLINE, ended).await.expect("it was killed").unwrap().unwrap(), 0);
@@ -284,13 +284,13 @@ mod tests {
 
     #[tokio::test]
     async fn a_child_that_outlives_a_kill_is_not_waited_for() {
-        let (keeper, end) = Keeper::of_a_stuck_child();
-        assert!(futures::poll!(Box::pin(keeper.exit())).is_pending());
-        let exit = Ward(Some(keeper.clone())).end().await;
+        let (process, end) = ChildProcess::of_a_stuck_child();
+        assert!(futures::poll!(Box::pin(process.exit())).is_pending());
+        let exit = KillOnDrop(Some(process.clone())).end().await;
         assert!(exit.is_stuck() && exit.describe().contains("did not end"), "{exit:?}");
-        // Should it end after all, that is what is said of it.
+        // If the child exits after all, that exit is reported.
         end.send_replace(Some(Exit { status: Some(ExitStatus::default()), tail: String::new() }));
-        assert!(!keeper.exit().await.is_stuck());
+        assert!(!process.exit().await.is_stuck());
     }
 
     #[test]

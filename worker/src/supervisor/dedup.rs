@@ -1,8 +1,8 @@
-//! Messages that this worker has in hand, and those that it has answered without the broker hearing of it.
+//! Deduplicates deliveries: messages in flight on this worker, and answered messages whose acknowledgement did not reach the broker.
 //!
-//! A broker that waits for an acknowledgement longer than its `consumer_timeout` gives the message out again, and so does one that lost
-//! the connection: perhaps to the very worker whose job goes on. Such a delivery waits for the first one here, and is acknowledged
-//! when that has been answered, instead of running once more, over and over.
+//! The broker redelivers a message that is unacknowledged for longer than its `consumer_timeout` or whose connection was lost, perhaps to
+//! the worker that still runs its job. Such a delivery waits here for the first one and is acknowledged when that has been answered, so
+//! that the job does not run again and again.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -11,41 +11,41 @@ use tokio_util::sync::CancellationToken;
 use super::envelope::Envelope;
 use crate::shared_state::SharedState;
 
-/// Answers of which the broker has not heard. An outage leaves as many as were in hand, which prefetch bounds.
+/// The most answered messages to remember. An outage leaves as many as were in flight, which the prefetch bounds.
 const ANSWERED_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
-pub(super) struct InHand {
+pub(super) struct InFlightMessages {
     messages: SharedState<HashMap<Key, CancellationToken>>,
     answered: SharedState<VecDeque<blake3::Hash>>,
 }
 
-/// Id and length: what the same message has in common with itself. Another may claim to be it, and is not taken for it.
+/// Message id and body length. Another message with the same id but another length is not a duplicate.
 type Key = (String, usize);
 
-/// A message in hand. Dropped, it is not any more.
+/// Marks a message as in flight until dropped.
 #[derive(Debug)]
-pub(super) struct Held<'a> {
+pub(super) struct InFlight<'a> {
     messages: &'a SharedState<HashMap<Key, CancellationToken>>,
     key: Key,
     end: CancellationToken,
 }
 
-impl InHand {
-    /// Takes the message in hand. One that comes again waits until the first delivery of it has left.
-    pub(super) async fn take(&self, envelope: &Envelope, body: &[u8]) -> Held<'_> {
+impl InFlightMessages {
+    /// Marks the message as in flight. A redelivery waits until the first delivery has been settled.
+    pub(super) async fn take(&self, envelope: &Envelope, body: &[u8]) -> InFlight<'_> {
         self.hold(key(envelope.properties.message_id.as_deref(), body), envelope.redelivered).await
     }
 
-    async fn hold(&self, key: Key, comes_again: bool) -> Held<'_> {
+    async fn hold(&self, key: Key, comes_again: bool) -> InFlight<'_> {
         let end = CancellationToken::new();
         while let Some(first) = self.put(&key, &end, comes_again) {
             first.cancelled().await;
         }
-        Held { messages: &self.messages, key, end }
+        InFlight { messages: &self.messages, key, end }
     }
 
-    /// Looks and puts under one lock: of several that come again only one may go on. Returns the one that is to be waited for.
+    /// Checks and inserts under one lock, so that only one of several redeliveries continues. Returns the delivery to wait for, if any.
     fn put(&self, key: &Key, end: &CancellationToken, comes_again: bool) -> Option<CancellationToken> {
         let mut messages = self.messages.lock();
         if let Some(first) = messages.get(key).filter(|first| comes_again && !first.is_cancelled()) {
@@ -55,8 +55,8 @@ impl InHand {
         None
     }
 
-    /// The message's jobs have their outcomes, which are recorded, and the broker does not know. Not for a message of which a job has to come
-    /// again: that one bears its name and body.
+    /// Remembers a message whose outcomes are recorded but whose acknowledgement did not reach the broker. Not used if one of its jobs was
+    /// published again, because that message has the same id and body.
     pub(super) fn remember(&self, message_id: &str, body: &[u8]) {
         let mut answered = self.answered.lock();
         if answered.len() == ANSWERED_MAX {
@@ -72,18 +72,18 @@ impl InHand {
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for InFlight<'_> {
     fn drop(&mut self) {
         self.end.cancel();
         let mut messages = self.messages.lock();
-        // Another message of that name may have taken its place.
+        // Another message with the same id may have replaced it.
         if messages.get(&self.key).is_some_and(CancellationToken::is_cancelled) {
             messages.remove(&self.key);
         }
     }
 }
 
-/// A message without an id is known by its body, in which its jobs have theirs.
+/// A message without an id is identified by its body, which contains the ids of its jobs.
 fn key(message_id: Option<&str>, body: &[u8]) -> Key {
     let id = message_id.map_or_else(|| digest("", body).to_string(), str::to_owned);
     (id, body.len())
@@ -107,33 +107,33 @@ mod tests {
 
     #[tokio::test]
     async fn messages_without_an_id_do_not_wait_for_one_another() {
-        let hand = InHand::default();
-        let _first = hand.hold(key(None, b"1"), true).await;
-        let _other = hand.hold(key(None, b"2"), true).await;
-        assert!(futures::poll!(Box::pin(hand.hold(key(None, b"1"), true))).is_pending());
+        let in_flight = InFlightMessages::default();
+        let _first = in_flight.hold(key(None, b"1"), true).await;
+        let _other = in_flight.hold(key(None, b"2"), true).await;
+        assert!(futures::poll!(Box::pin(in_flight.hold(key(None, b"1"), true))).is_pending());
     }
 
     #[tokio::test]
-    async fn what_comes_again_waits_for_the_first_and_a_namesake_does_not() {
-        let hand = InHand::default();
-        let first = hand.hold(same(), false).await;
-        let namesake = hand.hold(same(), false).await;
+    async fn a_redelivery_waits_for_the_first_delivery_and_a_namesake_does_not() {
+        let in_flight = InFlightMessages::default();
+        let first = in_flight.hold(same(), false).await;
+        let namesake = in_flight.hold(same(), false).await;
         drop(first);
-        let mut again = Box::pin(hand.hold(same(), true));
-        assert!(futures::poll!(&mut again).is_pending(), "the namesake is in hand");
+        let mut again = Box::pin(in_flight.hold(same(), true));
+        assert!(futures::poll!(&mut again).is_pending(), "the namesake is in flight");
         drop(namesake);
         again.await;
     }
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn of_many_that_come_again_one_is_handled_at_a_time() {
+    async fn of_many_redeliveries_one_is_handled_at_a_time() {
         static HANDLED: AtomicUsize = AtomicUsize::new(0);
-        let hand: &InHand = Box::leak(Box::default());
-        let first = hand.hold(same(), false).await;
+        let in_flight: &InFlightMessages = Box::leak(Box::default());
+        let first = in_flight.hold(same(), false).await;
         let copies: Vec<_> = (0..200)
             .map(|_| {
                 tokio::spawn(async move {
-                    let _held = hand.hold(same(), true).await;
+                    let _held = in_flight.hold(same(), true).await;
                     assert_eq!(HANDLED.fetch_add(1, Ordering::SeqCst), 0, "another is at it");
                     tokio::task::yield_now().await;
                     HANDLED.fetch_sub(1, Ordering::SeqCst);
@@ -144,6 +144,6 @@ mod tests {
         for copy in copies {
             copy.await.unwrap();
         }
-        assert!(hand.messages.lock().is_empty());
+        assert!(in_flight.messages.lock().is_empty());
     }
 }

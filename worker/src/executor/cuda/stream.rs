@@ -1,4 +1,4 @@
-//! A lane: a stream and a thread that runs one job after the other on it. Several lanes overlap copies and kernels.
+//! A CUDA stream with its timing events. One thread runs one job after the other on it; several streams overlap copies and kernels.
 
 use std::{
     collections::HashMap,
@@ -16,6 +16,7 @@ use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
 
 use super::{
     arena::{Allocation, Wanted},
+    checked_launch::{CheckedLaunch, check_launch},
     contents,
     device::Device,
     error::{CudaError, Damage, called},
@@ -24,7 +25,6 @@ use super::{
     module::{LoadError, Module},
     pinned::PinnedSegment,
     preparation::Preparation,
-    prepared::{Prepared, prepare},
     printing::Printing,
     program::Program,
     waits::Waits,
@@ -34,13 +34,13 @@ use crate::ipc::{
     message::{ArgPlan, Run},
 };
 
-/// A tiny job is over before a thread would have been put to sleep and woken; for longer ones a core is worth more than that.
+/// A tiny job ends sooner than a thread can sleep and wake, so the thread polls this long before it sleeps.
 const ASKING: Duration = Duration::from_micros(200);
-/// A driver has room for about a thousand launches that have not begun. Who comes with more spins in it, and perhaps holds up others. So a
-/// lane waits after so many for those before them.
+/// A driver queues about a thousand launches. A thread that launches more spins in the driver and may block other threads. So a stream
+/// waits for its earlier launches after this many.
 const LAUNCHES_AHEAD: u64 = 256;
 
-/// What all lanes of the process share.
+/// Shared by all streams of the process.
 #[derive(Debug)]
 pub(crate) struct Common {
     pub library: DriverLibrary,
@@ -52,7 +52,7 @@ pub(crate) struct Common {
     pub outgoing: Arc<Mutex<UnixStream>>,
 }
 
-/// A job with everything that it names.
+/// A job with its program and segments.
 #[derive(Debug)]
 pub(crate) struct Work {
     pub run: Run,
@@ -60,16 +60,16 @@ pub(crate) struct Work {
     pub segments: HashMap<u32, Arc<PinnedSegment>>,
 }
 
-/// The stream, and the events that time what happens on it. Both live as long as the process.
+/// The stream and the events that time its work. Both live as long as the process.
 #[derive(Debug)]
-pub(crate) struct Lane {
-    stream: CUstream,
+pub(crate) struct Stream {
+    raw: CUstream,
     events: Vec<CUevent>,
-    /// One comes after each [`LAUNCHES_AHEAD`] launches of a job, in turn.
+    /// Recorded alternately after every [`LAUNCHES_AHEAD`] launches of a job.
     milestones: [CUevent; 2],
 }
 
-/// Why a job failed, before it is known whether the context did too.
+/// Why a job failed. The context may be unusable too.
 pub(super) enum JobError {
     Failed(Failure),
     Cuda(CudaError),
@@ -95,7 +95,7 @@ pub(super) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) ->
 }
 
 impl Common {
-    /// Says what of the device this process has, if the supervisor has to know. A supervisor that is gone is noticed elsewhere.
+    /// Sends a memory report if one is due. A lost supervisor is detected elsewhere.
     pub(crate) fn tell_memory(&self, may_wait: impl FnOnce()) -> Result<(), CudaError> {
         match self.memory.tell(&self.outgoing, may_wait) {
             Ok(()) | Err(TellError::Frame(_)) => Ok(()),
@@ -103,20 +103,20 @@ impl Common {
         }
     }
 
-    /// A supervisor that is gone is noticed elsewhere.
+    /// Sends a message. A lost supervisor is detected elsewhere.
     pub(crate) fn say(&self, message: &FromExecutor) {
         drop(frame::write(&self.outgoing.lock().expect("no thread panics while holding the socket"), message));
     }
 }
 
-impl Lane {
-    /// A lane for the calling thread, on which the context is current.
+impl Stream {
+    /// Creates a stream for the calling thread, on which the context must be current.
     pub(crate) fn new() -> Result<Self, CudaError> {
-        let stream = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
-        Ok(Self { stream, events: Vec::new(), milestones: [make_event()?, make_event()?] })
+        let raw = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
+        Ok(Self { raw, events: Vec::new(), milestones: [make_event()?, make_event()?] })
     }
 
-    /// Runs a job to its end. An error is one that the context does not survive.
+    /// Runs a job to its end. An error means that the context is unusable.
     pub(crate) fn run(&mut self, common: &Common, work: &Work) -> Result<(Result<(), Failure>, Timings), CudaError> {
         let started = Instant::now();
         let mut timings = Timings::default();
@@ -145,21 +145,21 @@ impl Lane {
         if let Err(JobError::Cuda(error)) = &outcome
             && error.damage() != Damage::None
         {
-            // Nothing is given back through a context that is beyond use.
+            // An unusable context can't free anything.
             std::mem::forget((module, memory));
             return outcome;
         }
         if Arc::strong_count(&module) == 1 {
-            // It is nobody else's and goes with the job.
+            // The module is not shared, so the job unloads it.
             preparation.may_wait();
         }
-        // In this order: whoever is woken because memory was given back also finds that of the module.
+        // The module first, so that a job that waits for memory also finds the module's.
         drop(module);
         drop(memory);
         outcome
     }
 
-    /// The job, from its kernels on. When it returns, nothing of it runs any more.
+    /// Runs the loaded job. When it returns, none of the job's work is running any more.
     fn run_loaded<'a>(
         &mut self,
         preparation: &Preparation<'a>,
@@ -169,32 +169,32 @@ impl Lane {
         timings: &mut Timings,
     ) -> Result<(), JobError> {
         let common = preparation.common;
-        let mut prepared = Vec::with_capacity(work.run.launches.len());
+        let mut launches = Vec::with_capacity(work.run.launches.len());
         for (index, launch) in work.run.launches.iter().enumerate() {
             let buffers = &work.run.buffers;
-            prepared.push(preparation.with_room(|| prepare(preparation, module, launch, index, buffers))?);
+            launches.push(preparation.with_room(|| check_launch(preparation, module, launch, index, buffers))?);
         }
         let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
         timings.device_bytes_peak = sizes.iter().sum();
-        let thread_bytes = prepared.iter().map(|prepared| prepared.function.local_bytes).max().unwrap_or(0);
+        let thread_bytes = launches.iter().map(|launch| launch.function.local_bytes).max().unwrap_or(0);
         let wanted = Wanted { sizes: &sizes, local: common.device.local.taken(thread_bytes) };
         let allocation = memory.insert(preparation.allocate(wanted, work.run.kept_max)?);
         common.tell_memory(|| preparation.may_wait())?;
-        self.make_events(prepared.len() + 3)?;
+        self.make_events(launches.len() + 3)?;
         match common.memory.arena.grows_at_launch(wanted.local) {
             true => preparation.may_wait(),
             false => common.waits.calls(preparation.job),
         }
-        let enqueued = self.enqueue(preparation, work, &prepared, allocation);
+        let enqueued = self.enqueue(preparation, work, &launches, allocation);
         common.waits.runs(preparation.job);
         if enqueued.is_ok() {
             common.memory.arena.launched(wanted.local);
         }
-        // Also after a failure: what was enqueued before it still uses the memory.
+        // Waits after a failure too, because earlier work on the stream still uses the memory.
         let ended = match &enqueued {
-            Ok(()) => self.wait_for(self.events[prepared.len() + 2], common.library.is_emulator()),
+            Ok(()) => self.wait_for(self.events[launches.len() + 2], common.library.is_emulator()),
             // SAFETY: the stream is live.
-            Err(_) => called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.stream) }),
+            Err(_) => called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) }),
         };
         if let Err(error) = ended
             && (enqueued.is_ok() || error.damage() != Damage::None)
@@ -203,27 +203,27 @@ impl Lane {
         }
         enqueued?;
         common.waits.calls(preparation.job);
-        self.read_events(prepared.len(), timings)?;
+        self.read_events(launches.len(), timings)?;
         Ok(())
     }
 
-    /// Puts the whole job on the stream: copies in, launches, copies out, with an event between each.
+    /// Enqueues the whole job on the stream: copies in, launches, copies out, with an event between each.
     fn enqueue(
         &self,
         preparation: &Preparation<'_>,
         work: &Work,
-        launches: &[Prepared<'_>],
+        launches: &[CheckedLaunch<'_>],
         allocation: &Allocation<'_>,
     ) -> Result<(), JobError> {
         let mut launched = 0;
         let mut events = self.events.iter();
         self.record(events.next())?;
         for (plan, block) in work.run.buffers.iter().zip(&allocation.blocks) {
-            contents::fill(self.stream, work, plan, *block)?;
+            contents::fill(self.raw, work, plan, *block)?;
         }
         self.record(events.next())?;
-        for prepared in launches {
-            self.launch(preparation, prepared, allocation, &mut launched)?;
+        for checked in launches {
+            self.launch(preparation, checked, allocation, &mut launched)?;
             self.record(events.next())?;
         }
         for output in &work.run.outputs {
@@ -231,32 +231,32 @@ impl Lane {
             let (Some(plan), Some(block)) = (work.run.buffers.get(index), allocation.blocks.get(index)) else {
                 return failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}"));
             };
-            contents::bring_back(self.stream, work, output.place, plan.bytes, *block)?;
+            contents::bring_back(self.raw, work, output.place, plan.bytes, *block)?;
         }
         Ok(self.record(events.next())?)
     }
 
-    /// `launched` counts those of the job.
+    /// `launched` counts the launches of the job.
     fn launch(
         &self,
         preparation: &Preparation<'_>,
-        prepared: &Prepared<'_>,
+        checked: &CheckedLaunch<'_>,
         allocation: &Allocation<'_>,
         launched: &mut u64,
     ) -> Result<(), JobError> {
-        let args = &prepared.launch.args;
+        let args = &checked.launch.args;
         let mut values: Vec<u64> = args.iter().map(|arg| value(arg, allocation)).collect();
         let mut params: Vec<*mut c_void> =
             args.iter().zip(&mut values).map(|(arg, value)| pointer(arg, value)).collect();
-        for _ in 0..prepared.launch.repeat {
-            // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `prepare` compared
+        for _ in 0..checked.launch.repeat {
+            // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `check_launch` compared
             // them. What the kernel does to memory is its own, and bounded by the process: a GPU stops a wild address only where nothing is
             // mapped, and blocks of the pool's other jobs are. No other pool has memory here.
-            let result = unsafe { self.put(prepared, &mut params) };
+            let result = unsafe { self.put(checked, &mut params) };
             match called("cuLaunchKernel", result) {
                 Ok(()) => {}
                 Err(error) if is_of_the_launch(error.result) => {
-                    let message = format!("launch of {}: {error}", prepared.launch.entry);
+                    let message = format!("launch of {}: {error}", checked.launch.entry);
                     return failed(Verdict::User, FailureCode::LaunchError, message);
                 }
                 Err(error) => return Err(error.into()),
@@ -269,24 +269,24 @@ impl Lane {
         Ok(())
     }
 
-    /// One launch. Of blocks that know nothing of each other the older call is enough, which every driver has.
+    /// Enqueues one launch. Independent blocks need only the older call, which every driver has.
     ///
     /// # Safety
     /// `params` are as many pointers as the kernel has parameters, each to as many bytes as that has.
-    unsafe fn put(&self, prepared: &Prepared<'_>, params: &mut [*mut c_void]) -> Result<(), DriverError> {
-        let Prepared { function, geometry, together, launch } = prepared;
+    unsafe fn put(&self, checked: &CheckedLaunch<'_>, params: &mut [*mut c_void]) -> Result<(), DriverError> {
+        let CheckedLaunch { function, geometry, together, launch } = checked;
         if together.is_special() {
             // SAFETY: passed on to the caller; the function is loaded and the stream live.
-            return unsafe { together.launch(function, *geometry, launch.shared_bytes, self.stream, params) };
+            return unsafe { together.launch(function, *geometry, launch.shared_bytes, self.raw, params) };
         }
         let ([gx, gy, gz], [bx, by, bz]) = (geometry.grid, geometry.block);
         // SAFETY: as above.
         unsafe {
-            result::launch_kernel(function.raw(), (gx, gy, gz), (bx, by, bz), launch.shared_bytes, self.stream, params)
+            result::launch_kernel(function.raw(), (gx, gy, gz), (bx, by, bz), launch.shared_bytes, self.raw, params)
         }
     }
 
-    /// Sets the next milestone, and waits for the one before.
+    /// Records the next milestone, and waits for the previous one.
     fn pass_milestone(&self, preparation: &Preparation<'_>, number: u64) -> Result<(), CudaError> {
         let index = (number % 2) as usize;
         self.record(Some(&self.milestones[index]))?;
@@ -299,15 +299,15 @@ impl Lane {
         Ok(())
     }
 
-    /// Waits until the stream has come to an event. On a GPU the thread asks for a moment and then sleeps: left to itself, the driver has it
-    /// ask to the end. The emulator has the thread that waits do the work.
+    /// Waits until the stream has reached an event. On a GPU the thread polls briefly and then sleeps, because by default the driver would
+    /// poll to the end. The emulator does the work on the waiting thread.
     fn wait_for(&self, event: CUevent, is_emulated: bool) -> Result<(), CudaError> {
         let since = Instant::now();
         while !is_emulated && since.elapsed() < ASKING {
             // SAFETY: the event is live.
             match called("cuEventQuery", unsafe { result::event::query(event) }) {
                 Err(error) if error.result == CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
-                // What kernels print comes out where somebody waits, not where one asks: even an event that has come is waited for.
+                // Synchronises even with a reached event, because the driver writes the output of kernels in a wait and not in a query.
                 Ok(()) => break,
                 failed => return failed,
             }
@@ -326,7 +326,7 @@ impl Lane {
     fn record(&self, event: Option<&CUevent>) -> Result<(), CudaError> {
         let event = *event.expect("as many events were made as there are steps");
         // SAFETY: stream and event are live.
-        called("cuEventRecord", unsafe { result::event::record(event, self.stream) })
+        called("cuEventRecord", unsafe { result::event::record(event, self.raw) })
     }
 
     fn read_events(&self, launches: usize, timings: &mut Timings) -> Result<(), CudaError> {
@@ -347,7 +347,7 @@ fn make_event() -> Result<CUevent, CudaError> {
     called("cuEventCreate", result::event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC))
 }
 
-/// A parameter of at most eight bytes; of a structure nothing.
+/// The value of a parameter of at most eight bytes; zero for a structure.
 fn value(arg: &ArgPlan, allocation: &Allocation<'_>) -> u64 {
     match arg {
         ArgPlan::Buffer { buffer, offset } => allocation.blocks[*buffer as usize].address + offset,
@@ -356,7 +356,7 @@ fn value(arg: &ArgPlan, allocation: &Allocation<'_>) -> u64 {
     }
 }
 
-/// Where the driver finds a parameter. It only reads there.
+/// A pointer to a parameter, which the driver only reads.
 fn pointer(arg: &ArgPlan, value: &mut u64) -> *mut c_void {
     match arg {
         ArgPlan::Bytes { bytes, .. } => bytes.as_ptr().cast_mut().cast(),
@@ -364,7 +364,7 @@ fn pointer(arg: &ArgPlan, value: &mut u64) -> *mut c_void {
     }
 }
 
-/// What is wrong is the launch, on this device.
+/// Whether the error means that the launch is invalid on this device.
 fn is_of_the_launch(result: CUresult) -> bool {
     matches!(
         result,

@@ -1,5 +1,5 @@
-//! What an executor says, held to what can be: strangers' code runs beside it, on the emulator in its very process, and the
-//! supervisor reckons with its words and passes them on.
+//! Bounds what an executor reports. User code runs on its device, and on the emulator even in its process, while the supervisor
+//! calculates with the reported values and passes them on.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use gpufleet_schema::{Failure, Timings};
 
 use crate::ipc::message::Poison;
 
-/// More than a driver has to say of an error, and little enough for a line of a log.
+/// Longer than any error text of a driver, and short enough for a line of a log.
 const TEXT_BYTES_MAX: usize = 1 << 10;
 
-/// What it measured of a job with so many launches that it had for so long.
+/// The timings of a job that the executor held for `held`, limited to that time.
 pub(super) fn timings(said: Timings, held: Duration, launches: usize, device_bytes: u64) -> Timings {
     let held_us = held.as_micros() as u64;
     Timings {
@@ -21,7 +21,7 @@ pub(super) fn timings(said: Timings, held: Duration, launches: usize, device_byt
         total_us: said.total_us.min(held_us),
         device_bytes_peak: said.device_bytes_peak.min(device_bytes),
         module_cached: said.module_cached,
-        // The others are not its to measure.
+        // The supervisor measures the other times.
         queue_us: 0,
         wait_us: 0,
         fetch_us: 0,
@@ -29,18 +29,18 @@ pub(super) fn timings(said: Timings, held: Duration, launches: usize, device_byt
     }
 }
 
-/// With texts within their bounds, as if it had been made here.
+/// Rebuilds the failure, which cuts its texts at their bounds.
 pub(super) fn failure(said: Failure) -> Failure {
     let Failure { verdict, code, message, detail, line } = said;
     Failure::new(verdict, code, message).with_detail(detail.unwrap_or_default()).at_line(line)
 }
 
-/// Its report becomes a failure's detail, which is cut there.
+/// Cuts the short texts. The report becomes a failure's detail, which [`failure`] cuts.
 pub(super) fn poison(said: Poison) -> Poison {
     Poison { name: text(&said.name), text: text(&said.text), ..said }
 }
 
-/// For a line of a log, which must not obey it.
+/// A short text without control characters, for a line of a log.
 pub(super) fn text(said: &str) -> String {
     said[..said.floor_char_boundary(TEXT_BYTES_MAX)].replace(char::is_control, "\u{fffd}")
 }

@@ -1,4 +1,4 @@
-//! Launches, checked against their kernels and the device before anything of their job is done.
+//! Checks all launches of a job against their kernels and the device before the job starts.
 
 use std::sync::Arc;
 
@@ -7,28 +7,28 @@ use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
     geometry::{Geometry, check_shared},
-    lane::{JobError, failed},
     module::{Function, Module, Param},
     preparation::Preparation,
+    stream::{JobError, failed},
     together::Together,
 };
 use crate::ipc::message::{ArgPlan, BufferPlan, LaunchPlan};
 
-/// A launch that can't fail any more for what was asked of it.
-pub(super) struct Prepared<'a> {
+/// A checked launch, which no longer fails because of its request.
+pub(super) struct CheckedLaunch<'a> {
     pub(super) function: Arc<Function>,
     pub(super) geometry: Geometry,
     pub(super) together: Together,
     pub(super) launch: &'a LaunchPlan,
 }
 
-pub(super) fn prepare<'a>(
+pub(super) fn check_launch<'a>(
     preparation: &Preparation<'_>,
     module: &Module,
     launch: &'a LaunchPlan,
     index: usize,
     buffers: &[BufferPlan],
-) -> Result<Prepared<'a>, JobError> {
+) -> Result<CheckedLaunch<'a>, JobError> {
     let entry = &launch.entry;
     let refuse = |problem: String| {
         failed(Verdict::User, FailureCode::LaunchError, format!("launches[{index}] ({entry}): {problem}"))
@@ -51,12 +51,12 @@ pub(super) fn prepare<'a>(
         Err(problem) => return refuse(problem),
     };
     match together.check(&preparation.common.library, device, &function, geometry, launch.shared_bytes)? {
-        Ok(()) => Ok(Prepared { function, geometry, together, launch }),
+        Ok(()) => Ok(CheckedLaunch { function, geometry, together, launch }),
         Err(problem) => refuse(problem),
     }
 }
 
-/// The driver takes a list of pointers on trust; so it gets exactly what the kernel declares, or nothing.
+/// Checks that the arguments match the kernel's parameters exactly, because the driver trusts the list of pointers.
 fn check_args(params: Option<&[Param]>, args: &[ArgPlan], buffers: &[BufferPlan]) -> Result<(), String> {
     let Some(params) = params else {
         return Err("the worker cannot determine the parameters of the kernel; submit plain PTX".to_owned());

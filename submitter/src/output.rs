@@ -1,20 +1,20 @@
-//! What a reply says of a job's outputs: the arrays, or their names in the blob store.
+//! The outputs in a reply: arrays, or references to arrays in the blob store.
 //!
-//! A reply is a stranger's until it is checked: what its shapes say is compared with the bounds before anything is read for it.
+//! A reply is untrusted until it is checked: its shapes are compared with the bounds before any array is read.
 
 use gpufleet_schema::{Output, OutputData, Size, bounds::BLOBS_BYTES_MAX};
 use gpufleet_transport::{BlobError, BlobStore};
 
 use crate::{Array, StoredArray};
 
-/// An output, or where it waits.
+/// An output that came with the reply, or its reference into the blob store.
 #[derive(Debug)]
-pub(crate) enum Returned {
+pub(crate) enum ReplyOutput {
     Array(Array),
     Stored(StoredArray),
 }
 
-impl Returned {
+impl ReplyOutput {
     /// Copies a reply's output, which may borrow from the message.
     fn of(output: Output<'_>) -> Result<Self, String> {
         let data = match output.data {
@@ -36,15 +36,15 @@ impl Returned {
     }
 }
 
-/// All outputs of a reply, or what is wrong about them.
-pub(crate) fn checked(outputs: Vec<Output<'_>>) -> Result<Vec<(String, Returned)>, String> {
+/// All outputs of a reply, or why they are invalid.
+pub(crate) fn checked(outputs: Vec<Output<'_>>) -> Result<Vec<(String, ReplyOutput)>, String> {
     let mut all = Vec::new();
     for output in outputs {
         let name = output.name.clone();
-        let returned = Returned::of(output).map_err(|problem| format!("output {name:?}: {problem}"))?;
-        all.push((name, returned));
+        let output = ReplyOutput::of(output).map_err(|problem| format!("output {name:?}: {problem}"))?;
+        all.push((name, output));
     }
-    match all.iter().map(|(_, returned)| returned.stored_bytes()).fold(0, u64::saturating_add) {
+    match all.iter().map(|(_, output)| output.stored_bytes()).fold(0, u64::saturating_add) {
         0..=BLOBS_BYTES_MAX => Ok(all),
         bytes => Err(format!(
             "its outputs in the blob store are {} together, at most {} are allowed; return fewer or smaller outputs",
@@ -54,7 +54,7 @@ pub(crate) fn checked(outputs: Vec<Output<'_>>) -> Result<Vec<(String, Returned)
     }
 }
 
-/// Reads an output that waits in the store, or says what, why and what next.
+/// Reads an output from the store. An error says what failed, why, and what to do.
 pub(crate) async fn read(name: String, stored: StoredArray, store: Option<BlobStore>) -> Result<Array, String> {
     let Some(store) = store else {
         return Err(format!(

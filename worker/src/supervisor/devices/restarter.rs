@@ -1,4 +1,4 @@
-//! Keeps a pool's executor on a device running: when one ends, the next takes over, until the device is found sick.
+//! Restarts a pool's executor on a device whenever it ends, until the device is out of service.
 
 use std::{
     sync::Arc,
@@ -16,18 +16,18 @@ use crate::{
     supervisor::admission::Admission,
 };
 
-/// Starts in a row that may fail before a device counts as sick. A bad kernel takes an executor down, not the next start.
+/// Consecutive failed starts after which a device is taken out of service. A bad kernel ends an executor but does not break the next start.
 const START_FAILURES_MAX: u32 = 5;
-/// A driver that is being reset needs a moment; the pause doubles with each failure.
+/// The pause after a first failed start, doubled with each failure, because a driver reset takes a moment.
 const START_PAUSE: Duration = Duration::from_millis(200);
 
-/// Between starts for which another executor of the device leaves no memory.
+/// The pause between starts while other executors leave no device memory.
 const ROOM_PAUSE: Duration = Duration::from_secs(5);
 
-/// How often an executor is asked what is free: other processes come and go without a word to us.
+/// How often an executor reports free device memory, because other processes allocate and free it unannounced.
 const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
 
-/// What the keepers of one device share.
+/// Shared by the restarters of one device.
 #[derive(Debug)]
 pub(super) struct Home {
     pub(super) options: ExecutorOptions,
@@ -44,7 +44,7 @@ impl Home {
         DeviceId(self.options.device)
     }
 
-    /// The first reason stands; every keeper of the device ends its executor.
+    /// Keeps the first reason. Every restarter of the device then ends its executor.
     pub(super) fn take_out_of_service(&self, reason: String) {
         let is_first = self.sick.send_if_modified(|sick| {
             let is_first = sick.is_none();
@@ -59,20 +59,20 @@ impl Home {
     }
 
     async fn is_sick(&self) {
-        // The sender is here, so the wait ends only with a reason.
+        // `self` holds the sender, so the wait ends only with a reason.
         drop(self.sick.subscribe().wait_for(Option::is_some).await);
     }
 }
 
-/// Of one pool on one device.
-pub(super) struct Keeper {
+/// Restarts the executor of one pool on one device.
+pub(super) struct Restarter {
     pub(super) pool: PoolId,
     pub(super) home: Arc<Home>,
     pub(super) current: watch::Sender<Option<Arc<Executor>>>,
 }
 
-impl Keeper {
-    pub(super) async fn keep(self) {
+impl Restarter {
+    pub(super) async fn run(self) {
         let (home, device) = (&self.home, self.home.device());
         let Some(first) = self.start().await else { return };
         home.memory.learn_heap(first.device().heap_bytes);
@@ -127,7 +127,7 @@ impl Keeper {
         }
     }
 
-    /// None when the device is out of service.
+    /// The next executor; none if the device is out of service.
     async fn successor(&self, loss: &Loss) -> Option<Arc<Executor>> {
         if loss.cause != LostCause::Device
             && let Some(spare) = &self.home.spare
@@ -146,8 +146,8 @@ impl Keeper {
         Some(executor)
     }
 
-    /// Takes the device out of service after several failures. If our other executors leave no memory, the device is not to blame, and the
-    /// keeper tries again.
+    /// Takes the device out of service after several failures. If the worker's other executors leave no memory, that is not a failure, and the
+    /// restarter tries again.
     async fn start(&self) -> Option<Executor> {
         let device = self.home.options.device;
         let mut pause = START_PAUSE;
