@@ -195,7 +195,7 @@ mod tests {
         let message = |unavailable| {
             let expired = Ending::Expired { queued_ms: 9, limit_ms: 5 };
             let Disposition::Final { failure: Some(failure), .. } =
-                dispose(expired, Past { losses: 0, unavailable }, 3, 0)
+                dispose(expired, RetryHistory { losses: 0, unavailable }, 3, 0)
             else {
                 panic!("not final")
             };
