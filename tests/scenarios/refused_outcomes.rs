@@ -129,7 +129,7 @@ async fn a_dead_letter_that_finds_no_room_waits_for_it_and_its_job_does_not_run_
     let JobError::Failed(failed) = handle.wait(WAIT).await.unwrap_err() else { panic!("it failed") };
     assert_eq!((failed.state, failed.attempt), (AttemptState::Dead, 1));
     let letters = dead_letters(&ground, 1).await;
-    assert!(letters[0].reason.contains("attempts that lost their executor"), "{letters:?}");
+    assert!(letters[0].reason.contains("1 attempt that lost its executor"), "{letters:?}");
     assert_eq!(ground.final_job(handle.id()).await.attempts.len(), 1);
     ground.check_history(1).await;
 }

@@ -45,7 +45,7 @@ async fn the_dead_are_listed_shown_submitted_again_and_thrown_away() {
     let shown = ground.gpufleet(folder.path(), &["dead", "show", &first, "-o", "json"]).await;
     let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
     assert_eq!(json["jobs"][0], first.as_str());
-    assert!(json["reason"].as_str().unwrap().contains("1 attempts that lost their executor"), "{json}");
+    assert!(json["reason"].as_str().unwrap().contains("1 attempt that lost its executor"), "{json}");
     assert_eq!(json["body"][0]["job_id"], first.as_str());
 
     let again = ground.gpufleet(folder.path(), &["retry", &first]).await;
