@@ -198,6 +198,7 @@ pub fn succeeded(job_id: JobId) -> Event {
         worker: "worker-1".parse().unwrap(),
         device: Some(0),
         ran_on: None,
+        started_ms: None,
         at_ms: 1_763_164_800_000,
         state: AttemptState::Succeeded,
         failure: None,

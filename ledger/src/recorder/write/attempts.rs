@@ -8,7 +8,7 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::keys::Keys;
-use crate::recorder::change::{AttemptChange, End, Start};
+use crate::recorder::change::{AttemptChange, End, Place};
 
 type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
 
@@ -17,8 +17,8 @@ type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
 pub(super) async fn write_starts(attempts: &Attempts, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     let mut columns = StartColumns::default();
     for ((job_id, attempt), change) in attempts {
-        if let Some(start) = &change.start {
-            columns.push(*job_id, *attempt, start);
+        if let (Some(started_at), Some(place)) = (change.started_at, change.place()) {
+            columns.push(*job_id, *attempt, started_at, place);
         }
     }
     if columns.job_id.is_empty() {
@@ -197,14 +197,14 @@ struct EndColumns<'a> {
 }
 
 impl<'a> StartColumns<'a> {
-    fn push(&mut self, job_id: JobId, attempt: i32, start: &'a Start) {
+    fn push(&mut self, job_id: JobId, attempt: i32, started_at: DateTime<Utc>, place: &'a Place) {
         self.job_id.push(job_id.as_uuid());
         self.attempt.push(attempt);
-        self.worker.push(&start.place.worker);
-        self.device.push(start.place.device);
-        self.device_name.push(start.place.device_name.as_deref());
-        self.emulated.push(start.place.emulated);
-        self.started_at.push(start.at);
+        self.worker.push(&place.worker);
+        self.device.push(place.device);
+        self.device_name.push(place.device_name.as_deref());
+        self.emulated.push(place.emulated);
+        self.started_at.push(started_at);
     }
 }
 
