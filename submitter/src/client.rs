@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use gpufleet_schema::{ClientName, Encoding, Event, PoolName, Priority, Submitted, topology};
+use gpufleet_schema::{ClientName, Encoding, PoolName, Priority, Submitted, topology};
 use gpufleet_transport::{
     BlobStore, Broker, BrokerUrl, Consumer, DeclareError, Delivery, EventSink, Incoming, Options, State,
 };
@@ -14,6 +14,7 @@ use crate::{
     error::PoolError,
     inbox::Inbox,
     submission::{self, Submission},
+    unreported::Reports,
 };
 
 /// Replies that may wait undispatched in this process. Each is acknowledged as soon as it is copied out, so the bound costs no
@@ -53,7 +54,7 @@ pub(crate) struct Connection {
     /// Nobody else has the name, so nobody comes back for replies that it missed.
     is_fresh: bool,
     inbox: Arc<Inbox>,
-    events: EventSink,
+    reports: Reports,
     wait_deadline: Duration,
     user_id: bool,
     blobs: Option<BlobStore>,
@@ -138,7 +139,7 @@ impl Fleet {
     /// Sends what is left to send and closes the connection. Waits that are still open end with
     /// [`JobError::Closed`](crate::JobError::Closed); their jobs go on. Every step has a deadline of its own.
     pub async fn close(&self) {
-        if let Err(error) = self.connection.events.flush().await {
+        if let Err(error) = self.connection.reports.finish().await {
             warn!(%error, "could not report submissions to the ledger; the workers' events will add them");
         }
         self.connection.stop_listening().await;
@@ -233,12 +234,14 @@ impl FleetBuilder {
         };
         let broker = Broker::connect(options).await?;
         let events = EventSink::of_client(broker.clone(), user_id);
+        let inbox = Arc::new(Inbox::default());
+        let reports = Reports::new(inbox.unreported().clone(), events, self.confirm_deadline);
         let connection = Connection {
             broker,
             client,
             is_fresh,
-            inbox: Arc::new(Inbox::default()),
-            events,
+            inbox,
+            reports,
             wait_deadline: self.wait_deadline,
             user_id: self.user_id,
             blobs,
@@ -297,19 +300,20 @@ impl Connection {
         }
     }
 
-    /// Tells the ledger of confirmed jobs. An event that does not arrive costs only the time at which the job was confirmed:
-    /// the worker's events carry everything else.
-    pub(crate) async fn record(&self, submitted: impl IntoIterator<Item = Submitted>) {
-        for event in submitted {
-            if let Err(error) = self.events.send(Event::Submitted(event)).await {
-                debug!(%error, "could not report a submission to the ledger");
-            }
-        }
+    /// Tells the ledger of confirmed jobs that are not answered soon. Their replies are awaited by handles that exist.
+    pub(crate) async fn record(&self, submitted: Vec<Submitted>) {
+        self.reports.tell_later(self.inbox.unanswered(submitted)).await;
+    }
+
+    /// Tells the ledger of confirmed jobs whose replies are not awaited here.
+    pub(crate) async fn record_now(&self, submitted: impl IntoIterator<Item = Submitted>) {
+        self.reports.tell(submitted).await;
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.reports.tell_rest();
         if let Some(replies) = self.replies.get() {
             replies.abort();
         }

@@ -12,11 +12,14 @@ use std::{
     time::Instant,
 };
 
-use gpufleet_schema::{DecodeError, Encoding, JobId, Reply};
+use gpufleet_schema::{AttemptState, DecodeError, Encoding, JobId, Reply, Submitted};
 use tokio::sync::oneshot;
 use tracing::warn;
 
-use crate::returned::{self, Returned};
+use crate::{
+    returned::{self, Returned},
+    unreported::Unreported,
+};
 
 /// A reply and when it came. The outputs stand beside it, checked, or with what is wrong about them.
 #[derive(Debug)]
@@ -48,6 +51,7 @@ pub(crate) struct Awaited {
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
     waiting: Mutex<HashMap<JobId, oneshot::Sender<Arrived>>>,
+    unreported: Arc<Unreported>,
     replies: AtomicU64,
     dropped: AtomicU64,
     unreadable: AtomicU64,
@@ -85,6 +89,10 @@ impl Inbox {
             let job_id = reply.job_id.or_else(|| correlation_id?.parse().ok());
             // The sender is taken out first: copying a large output happens outside the lock.
             let sender = job_id.and_then(|job_id| self.waiting().remove(&job_id));
+            // A worker that gives up on a message may not have been able to read what the job is.
+            if let Some(job_id) = job_id.filter(|_| reply.state != AttemptState::Dead) {
+                self.unreported.forget(job_id);
+            }
             if sender.is_none() && reply.job_id.is_none() {
                 let reason = reply.failure.as_ref().map(|failure| failure.message.as_str());
                 warn!(correlation_id, reason, "dropped a reply without a job id that matches no job");
@@ -92,6 +100,18 @@ impl Inbox {
             self.count(sender.is_some_and(|sender| sender.send(arrived(reply, at)).is_ok()));
         }
         Ok(())
+    }
+
+    /// Jobs that the ledger is told of unless their replies come first.
+    pub(crate) fn unreported(&self) -> &Arc<Unreported> {
+        &self.unreported
+    }
+
+    /// Leaves out the submissions whose jobs are answered already. Their handles still have to exist.
+    pub(crate) fn unanswered(&self, mut submitted: Vec<Submitted>) -> Vec<Submitted> {
+        let waiting = self.waiting();
+        submitted.retain(|submitted| waiting.contains_key(&submitted.job.job_id));
+        submitted
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -145,7 +165,7 @@ fn arrived(mut reply: Reply<'_>, at: Instant) -> Arrived {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::{AttemptState, Batch, Dtype, Inline, Output, Timings, VERSION};
+    use gpufleet_schema::{Batch, Dtype, Inline, Output, Timings, VERSION};
 
     use super::*;
 

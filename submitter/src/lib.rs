@@ -40,6 +40,7 @@ mod receipt;
 mod returned;
 mod stored;
 mod submission;
+mod unreported;
 
 pub use array::{Array, ArrayError};
 pub use client::{Fleet, FleetBuilder, PoolDepth};

@@ -1,7 +1,7 @@
-//! Which events a job takes: the end of a short one tells everything, and a long one can be seen running.
+//! Which events a job takes: the end of a short one tells everything, and a long one can be seen waiting and running.
 
 use gpufleet_schema::{AttemptFinished, Event, JobId, JobState, Started};
-use gpufleet_tests::{Ground, Producer, WAIT, busy, kernels};
+use gpufleet_tests::{Ground, Producer, WAIT, busy, kernels, poll_until};
 
 /// A worker tells the start of a job that has run for so long.
 const START_TOLD_AFTER_MS: i64 = 100;
@@ -69,6 +69,53 @@ async fn the_end_of_a_short_job_tells_its_start_and_all_about_the_job() {
             assert!(lasted_ms(end) >= START_TOLD_AFTER_MS, "its start was told too soon: {end:?}");
         }
     }
+}
+
+fn is_submitted(event: &Event, job_id: JobId) -> bool {
+    matches!(event, Event::Submitted(submitted) if submitted.job.job_id == job_id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_job_that_is_answered_soon_its_client_tells_nothing() {
+    let ground = Ground::shared("answered-soon").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handles = Vec::new();
+    // The first job loads its module, and the machine may be busy.
+    let spared = async {
+        loop {
+            let mut handle = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
+            handle.wait(WAIT).await.unwrap();
+            let job_id = handle.id();
+            // Its client would have told of the first job before it tells of this one, which takes long enough.
+            let later = fleet.submit(busy::for_seconds(3)).await.unwrap();
+            let told = async || ground.seen_events().iter().any(|event| is_submitted(event, later.id()));
+            poll_until("the client tells of a job that takes longer", told).await;
+            handles.push(later);
+            if !ground.seen_events().iter().any(|event| is_submitted(event, job_id)) {
+                break job_id;
+            }
+            handles.push(handle);
+        }
+    };
+    let job_id = tokio::time::timeout(WAIT, spared).await.expect("some job is answered soon");
+    for handle in &mut handles {
+        handle.wait(WAIT).await.unwrap();
+    }
+    ground.check_history(handles.len() + 1).await;
+    let row = ground.final_job(job_id).await.job;
+    assert!(row.client.is_some() && row.submitted_at.is_some() && row.kernel.is_some(), "{row:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_closes_at_once_has_told_of_a_job_that_waits() {
+    let ground = Ground::shared("closes-at-once").await;
+    let fleet = ground.client().await;
+    let handle = fleet.submit(kernels::doubles(&[1.0]).name("waits")).await.unwrap();
+    fleet.close().await;
+    let told = async || ground.seen_events().iter().any(|event| is_submitted(event, handle.id()));
+    poll_until("the client has told of the job", told).await;
+    ground.poll_job("waiting", handle.id(), |job| job.name.as_deref() == Some("waits")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
