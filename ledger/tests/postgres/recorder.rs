@@ -199,7 +199,10 @@ async fn an_end_that_tells_the_start_and_the_job_is_all_that_a_record_takes() {
     assert_eq!((row.state, row.started_at, row.finished_at), (JobState::Succeeded, at(3), at(9)));
     assert_eq!((attempt.state, attempt.started_at, attempt.finished_at), (AttemptState::Succeeded, at(3), at(9)));
     assert_eq!((row.name.clone(), row.client.clone(), row.submitted_at), (job.name.clone(), job.client.clone(), at(0)));
-    assert_eq!((&row.labels, row.kernel.as_deref(), row.user_id.as_deref()), (&job.labels, Some("saxpy"), Some("anna")));
+    assert_eq!(
+        (&row.labels, row.kernel.as_deref(), row.user_id.as_deref()),
+        (&job.labels, Some("saxpy"), Some("anna"))
+    );
     // A start that says the same, from a worker that told it both times, and the end once more.
     record(&mut store, &[end, started(&job, 1, AT + 3)], &[]).await;
     assert_eq!(recorded().await, detail);

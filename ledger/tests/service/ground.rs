@@ -16,6 +16,7 @@ use gpufleet_schema::{
     topology::{EVENTS_KEY, EVENTS_WORKER, LEDGER_QUEUE, TYPE_EVENTS},
 };
 use gpufleet_transport::{self as transport, Message, Options, Properties};
+use sqlx::Connection as _;
 use tokio::sync::OnceCell;
 
 use crate::poll::{WAIT, poll};
@@ -158,6 +159,14 @@ impl Ground {
             Err(_) => false,
         })
         .await;
+    }
+
+    /// How many transactions wrote the attempts.
+    pub async fn commits(&self) -> u64 {
+        let mut connection = sqlx::PgConnection::connect(&self.database_url).await.unwrap();
+        let sql = "select count(distinct xmin::text) from attempts";
+        let commits: i64 = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+        commits.unsigned_abs()
     }
 
     pub async fn waiting_messages(&self) -> u32 {
