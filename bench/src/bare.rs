@@ -34,6 +34,7 @@ use tokio::{
 use crate::stats::Run;
 
 pub mod consumer;
+pub mod foreign;
 
 const TASKS: &str = "bench.tasks";
 const REPLIES: &str = "bench.replies";
@@ -51,12 +52,12 @@ const PERSISTENT: u8 = 2;
 pub struct BareLoop {
     connections: [Connection; 2],
     publish: Channel,
-    waiting: Waiting,
+    waiting: ReplySenders,
     replies: JoinHandle<()>,
     consumer: Child,
 }
 
-type Waiting = Arc<Mutex<HashMap<String, oneshot::Sender<Vec<u8>>>>>;
+type ReplySenders = Arc<Mutex<HashMap<String, oneshot::Sender<Vec<u8>>>>>;
 
 impl BareLoop {
     /// Starts both ends. `in_flight_max` becomes the prefetch of both, as less would slow the loop down.
@@ -71,8 +72,9 @@ impl BareLoop {
         declare_queues(&connections[0]).await?;
         let consumer = start_consumer(amqp_url, in_flight_max).await?;
         let publish = confirming_channel(&connections[0]).await?;
-        let deliveries = consume(&connections[1], REPLIES, in_flight_max).await?;
-        let waiting = Waiting::default();
+        let channel = connections[1].create_channel().await?;
+        let deliveries = consume(&channel, REPLIES, in_flight_max).await?;
+        let waiting = ReplySenders::default();
         let replies = tokio::spawn(hand_out(deliveries, waiting.clone()));
         Ok(Self { connections, publish, waiting, replies, consumer })
     }
@@ -105,7 +107,7 @@ impl BareLoop {
             .with_content_type("application/msgpack".into())
             .with_type("gpufleet.task".into())
             .with_timestamp(1_700_000_000);
-        publish(&self.publish, TASKS, &body, properties).await?;
+        publish(&self.publish, "", TASKS, &body, properties).await?;
         let answer = reply.await.context("the replies ended")?;
         let round_trip = started.elapsed();
         ensure!(answer == body, "the bare loop changed a message");
@@ -130,11 +132,17 @@ impl BareLoop {
 }
 
 /// Confirmed and not returned.
-async fn publish(channel: &Channel, queue: &str, body: &[u8], properties: BasicProperties) -> anyhow::Result<()> {
+async fn publish(
+    channel: &Channel,
+    exchange: &str,
+    key: &str,
+    body: &[u8],
+    properties: BasicProperties,
+) -> anyhow::Result<()> {
     let options = BasicPublishOptions { mandatory: true, ..BasicPublishOptions::default() };
-    match channel.basic_publish("".into(), queue.into(), options, body, properties).await?.await? {
+    match channel.basic_publish(exchange.into(), key.into(), options, body, properties).await?.await? {
         lapin::Confirmation::Ack(None) => Ok(()),
-        other => bail!("a message to {queue} was not taken: {other:?}"),
+        other => bail!("a message to {key} was not taken: {other:?}"),
     }
 }
 
@@ -165,8 +173,7 @@ async fn declare_queues(connection: &Connection) -> anyhow::Result<()> {
     Ok(())
 }
 
-async fn consume(connection: &Connection, queue: &str, prefetch: u16) -> anyhow::Result<Consumer> {
-    let channel = connection.create_channel().await?;
+async fn consume(channel: &Channel, queue: &str, prefetch: u16) -> anyhow::Result<Consumer> {
     channel.basic_qos(prefetch, BasicQosOptions::default()).await?;
     let options = BasicConsumeOptions::default();
     Ok(channel.basic_consume(queue.into(), "".into(), options, FieldTable::default()).await?)
@@ -188,7 +195,7 @@ async fn start_consumer(amqp_url: &str, prefetch: u16) -> anyhow::Result<Child> 
 }
 
 /// Gives each reply to the round trip that waits for it. When the replies end, those that wait hear so.
-async fn hand_out(mut deliveries: Consumer, waiting: Waiting) {
+async fn hand_out(mut deliveries: Consumer, waiting: ReplySenders) {
     while let Some(Ok(delivery)) = deliveries.next().await {
         let id = delivery.properties.correlation_id().as_ref().map(ToString::to_string).unwrap_or_default();
         let sender = waiting.lock().expect("nothing panics under this lock").remove(&id);

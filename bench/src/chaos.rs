@@ -192,7 +192,8 @@ mod tests {
 
     #[test]
     fn a_gap_is_read_from_a_line_of_the_log() {
-        let line = "WARN keeper: executor lost, another took over device=0 pool=0 pid=7 gap_us=153 reason=\"killed\"";
+        let line =
+            "WARN restarter: executor lost, another took over device=0 pool=0 pid=7 gap_us=153 reason=\"killed\"";
         assert_eq!(gap_us(line), Some(153));
         assert_eq!(gap_us("executor started"), None);
     }

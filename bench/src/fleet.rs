@@ -32,8 +32,8 @@ impl Producer {
         self.client.client()
     }
 
-    /// Every job in a message of its own, so many at a time. The caller keeps the deadline.
-    pub async fn one_by_one(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
+    /// A call of `submit` for every job, so many at a time. The caller keeps the deadline.
+    pub async fn submit_each(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
         let jobs: Vec<(usize, Job)> = self.jobs(count);
         let started = Instant::now();
         let answers: Vec<Answer> = stream::iter(jobs)
@@ -46,7 +46,7 @@ impl Producer {
 
     /// Jobs that share messages, as many calls of `submit_many` at a time as make up what is to be in flight. A job's round
     /// trip begins with the call that it is part of, and the next call begins when the last job of one is answered.
-    pub async fn packed(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
+    pub async fn submit_many(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
         let pack = PACK.min(in_flight);
         let jobs: Vec<(usize, Job)> = self.jobs(count);
         let packs: Vec<Vec<(usize, Job)>> = jobs.chunks(pack).map(<[_]>::to_vec).collect();
@@ -92,7 +92,7 @@ impl Producer {
     /// Looks at the answers once the clock has stopped: the bare loop does not compute either.
     fn checked(&self, took: Duration, answers: &[Answer]) -> anyhow::Result<Run> {
         for (number, _, result) in answers {
-            saxpy::check(*number, self.floats, result)?;
+            saxpy::check(*number, self.floats, &result.output::<f32>("y")?)?;
         }
         Ok(Run { took, round_trips: answers.iter().map(|(_, round_trip, _)| *round_trip).collect() })
     }

@@ -34,7 +34,7 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Small saxpy jobs there and back: through gpufleet one task a message, through gpufleet packed, and a bare loop over the broker
+    /// Round trips of small saxpy jobs: through gpufleet's client, from a producer without it, and in a bare loop over the broker
     RoundTrips(round_trips::Options),
     /// Jobs of which some fault, hang or ask too much: all others have to succeed, and the gaps after killed executors are printed
     Chaos(chaos::Options),

@@ -150,7 +150,7 @@ async fn measure(options: &Options, fleet: &gpufleet_local::Fleet) -> anyhow::Re
 async fn one(client: &gpufleet::Fleet, number: usize) -> anyhow::Result<Timings> {
     let job = async { anyhow::Ok(client.submit(saxpy::job(number, saxpy::FLOATS)).await?.await?) };
     let result = timeout(JOB_DEADLINE, job).await.context("a job was not answered in time")??;
-    saxpy::check(number, saxpy::FLOATS, &result)?;
+    saxpy::check(number, saxpy::FLOATS, &result.output::<f32>("y")?)?;
     Ok(result.timings)
 }
 

@@ -15,8 +15,10 @@ use crate::{
 #[serde(rename_all = "snake_case")]
 pub enum Subject {
     Bare,
-    OneByOne,
-    Packed,
+    /// A producer without the client library, one task in each message.
+    Foreign,
+    Submit,
+    SubmitMany,
 }
 
 /// One loop with so many jobs in flight.
@@ -75,8 +77,9 @@ impl Subject {
     pub fn name(self) -> &'static str {
         match self {
             Self::Bare => "bare loop",
-            Self::OneByOne => "gpufleet, one by one",
-            Self::Packed => "gpufleet, packed",
+            Self::Foreign => "gpufleet, other producer",
+            Self::Submit => "gpufleet, submit",
+            Self::SubmitMany => "gpufleet, submit_many",
         }
     }
 }
@@ -133,12 +136,12 @@ mod tests {
 
     #[test]
     fn ratios_compare_within_a_round() {
-        let cases = [Subject::Bare, Subject::OneByOne].map(|subject| Case { subject, in_flight: 4, jobs: 10 });
+        let cases = [Subject::Bare, Subject::Submit].map(|subject| Case { subject, in_flight: 4, jobs: 10 });
         let rounds = [
             measured(0, Subject::Bare, 100),
-            measured(0, Subject::OneByOne, 200),
+            measured(0, Subject::Submit, 200),
             measured(1, Subject::Bare, 1000),
-            measured(1, Subject::OneByOne, 4000),
+            measured(1, Subject::Submit, 4000),
         ];
         let [bare, fleet] = summarise(&cases, &rounds).try_into().unwrap();
         assert!(bare.of_bare.is_none());
@@ -150,7 +153,7 @@ mod tests {
 
     #[test]
     fn a_case_that_was_never_run_is_not_reported() {
-        let case = Case { subject: Subject::Packed, in_flight: 4, jobs: 10 };
+        let case = Case { subject: Subject::SubmitMany, in_flight: 4, jobs: 10 };
         assert!(summarise(&[case], &[measured(0, Subject::Bare, 1)]).is_empty());
     }
 }

@@ -8,7 +8,7 @@ use gpufleet_local::{Cuda, Lines};
 use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
-    bare::BareLoop,
+    bare::{BareLoop, foreign::ForeignProducer},
     cpu::{CpuTimes, Part, Parts, since},
     fleet::{PACK, Producer},
     machine::{self, Machine},
@@ -73,6 +73,7 @@ pub enum Output {
 /// Everything that a run needs, running.
 struct Bench {
     bare: BareLoop,
+    foreign: ForeignProducer,
     producer: Producer,
     parts: Parts,
 }
@@ -110,18 +111,19 @@ async fn measure(options: &Options, fleet: &gpufleet_local::Fleet, load_before: 
     let amqp_url = &fleet.endpoints().amqp_url;
     let in_flight_max = u16::try_from(options.in_flight).expect("the option is bounded");
     let bare = BareLoop::start(amqp_url, in_flight_max).await?;
+    let foreign = ForeignProducer::connect(amqp_url, in_flight_max).await?;
     let producer = Producer::connect(amqp_url, saxpy::FLOATS).await?;
     let task_bytes = saxpy::message_body(0, producer.name())?.len();
     let parts = parts(fleet, &bare);
-    let bench = Bench { bare, producer, parts };
+    let bench = Bench { bare, foreign, producer, parts };
     let cases = options.cases();
     let measured = bench.rounds(&cases, options.repeat).await;
     if measured.is_err() {
         eprintln!("the broker's channels at the failure: {}", channels(fleet).await);
     }
-    let Bench { bare, producer, .. } = bench;
+    let Bench { bare, foreign, producer, .. } = bench;
     producer.close().await;
-    let closed = bare.close().await;
+    let closed = foreign.close().await.and(bare.close().await);
     let summaries = summarise(&cases, &measured?);
     closed?;
     let setup = Setup {
@@ -141,12 +143,12 @@ impl Options {
     /// In the order in which they take turns.
     fn cases(&self) -> Vec<Case> {
         let size = |count: u64| usize::try_from(count).expect("the options are bounded");
-        let many = [Subject::Bare, Subject::OneByOne, Subject::Packed].map(|subject| Case {
+        let many = [Subject::Bare, Subject::Foreign, Subject::Submit, Subject::SubmitMany].map(|subject| Case {
             subject,
             in_flight: size(self.in_flight),
             jobs: size(self.jobs),
         });
-        let single = [Subject::Bare, Subject::OneByOne].map(|subject| Case {
+        let single = [Subject::Bare, Subject::Submit].map(|subject| Case {
             subject,
             in_flight: 1,
             jobs: size(self.latency_jobs),
@@ -184,8 +186,9 @@ impl Bench {
                         (0..jobs).map(|number| saxpy::message_body(number, self.producer.name())).collect();
                     self.bare.run(bodies?, in_flight).await
                 }
-                Subject::OneByOne => self.producer.one_by_one(jobs, in_flight).await,
-                Subject::Packed => self.producer.packed(jobs, in_flight).await,
+                Subject::Foreign => self.foreign.run(jobs, in_flight).await,
+                Subject::Submit => self.producer.submit_each(jobs, in_flight).await,
+                Subject::SubmitMany => self.producer.submit_many(jobs, in_flight).await,
             }
         };
         let name = subject.name();

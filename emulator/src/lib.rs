@@ -13,5 +13,6 @@ mod lower;
 pub mod memory;
 pub mod module;
 mod ops;
+mod program;
 mod ptx;
 pub mod simt;

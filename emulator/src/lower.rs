@@ -5,17 +5,17 @@ mod atomic;
 mod branches;
 mod chains;
 mod check;
-pub mod code;
 mod control;
 mod function;
-pub mod matrix;
+mod layout;
+mod matrix;
 mod memory;
 mod modifiers;
 mod operand;
 mod phases;
 mod qualifiers;
-pub mod repeats;
-mod source;
+mod repeats;
+mod shared;
 mod symbols;
 mod transfer;
 mod tuple;
@@ -24,22 +24,20 @@ mod writes;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use self::code::{Callee, FUNCTION_STRIDE, FUNCTION_WINDOW, Function, SharedVariable};
 use self::function::Emitter;
+use self::shared::{place_shared, shared_variable};
 use self::symbols::{Symbol, Symbols};
 use crate::memory::Memory;
-use crate::module::{ComputeCapability, Entry, LoadError, LoadErrorKind, Module, Param, Storage};
+use crate::module::{ComputeCapability, Entry, Module, Param, Storage};
+use crate::program::memory::{FUNCTION_STRIDE, FUNCTION_WINDOW};
+use crate::program::{Callee, Function, Program, SharedVariable};
+use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::parser::{parse, threads};
 use crate::ptx::tree::{self, Initial, Space, Tree, Variable};
 use crate::ptx::types::Type;
 
-pub use self::code::Program;
-
 /// Parameters of a kernel at most, as on a device.
 const KERNEL_PARAM_BYTES_MAX: u64 = 32_764;
-
-/// Shared memory of a block at most: what the largest devices have.
-const SHARED_BYTES_MAX: u64 = 227 << 10;
 
 /// Shared memory that cooperative groups find reserved for them, where a text asks where it is; they need 288 bytes.
 const RESERVED_SHARED_BYTES: u32 = 512;
@@ -57,41 +55,43 @@ const THREADS_MAX: u32 = 1024;
 /// Registers of a thread at most, as on every device.
 const REGISTERS_MAX: u32 = 255;
 
-/// Parses and lowers `ptx`, and places its variables.
-pub fn load(ptx: &str, memory: &Arc<Memory>, target: ComputeCapability) -> Result<Module, LoadError> {
-    let tree = parse(ptx)?;
-    check_target(&tree, target)?;
-    let mut storage = Storage { memory: Arc::clone(memory), addresses: Vec::new() };
-    let reserved_shared = if ptx.contains("%reserved_smem_offset_") { RESERVED_SHARED_BYTES } else { 0 };
-    let mut shared_end = reserved_shared;
-    let (symbols, globals) = declare(&tree, memory, &mut storage, &mut shared_end)?;
-    fill(&tree, &symbols, memory)?;
-    let lowered = lower_all(&tree, &symbols, shared_end)?;
-    let storage = Arc::new(storage);
-    let files = tree.files.iter().map(|(number, name)| (*number, (*name).to_owned())).collect();
-    let Lowered { accesses, functions, shared, .. } = lowered;
-    let program = Arc::new(Program { accesses, functions, files, reserved_shared, shared });
-    let mut entries = HashMap::new();
-    for kernel in lowered.kernels {
-        let name = program.functions[kernel.function].name.clone();
-        let entry = Entry {
-            name: name.clone(),
-            params_bytes: kernel.params_bytes,
-            params: kernel.params,
-            shared_bytes: kernel.shared_bytes,
-            local_bytes: local_bytes(&program, kernel.function, RECURSION_BYTES),
-            frame_bytes: local_bytes(&program, kernel.function, 0),
-            const_bytes: symbols.constants.1 as u32,
-            registers: kernel.registers.clamp(1, REGISTERS_MAX),
-            max_threads: kernel.max_threads,
-            required_block: kernel.required_block,
-            program: Arc::clone(&program),
-            function: kernel.function,
-            _storage: Arc::clone(&storage),
-        };
-        entries.insert(name, Arc::new(entry));
+impl Module {
+    /// Parses and lowers `ptx`, and places its variables in `memory`.
+    pub fn load(ptx: &str, memory: &Arc<Memory>, target: ComputeCapability) -> Result<Module, LoadError> {
+        let tree = parse(ptx)?;
+        check_target(&tree, target)?;
+        let mut storage = Storage { memory: Arc::clone(memory), addresses: Vec::new() };
+        let reserved_shared = if ptx.contains("%reserved_smem_offset_") { RESERVED_SHARED_BYTES } else { 0 };
+        let mut shared_end = reserved_shared;
+        let (symbols, globals) = declare(&tree, memory, &mut storage, &mut shared_end)?;
+        fill(&tree, &symbols, memory)?;
+        let lowered = lower_all(&tree, &symbols, shared_end)?;
+        let storage = Arc::new(storage);
+        let files = tree.files.iter().map(|(number, name)| (*number, (*name).to_owned())).collect();
+        let Lowered { accesses, functions, shared, .. } = lowered;
+        let program = Arc::new(Program { accesses, functions, files, reserved_shared, shared });
+        let mut entries = HashMap::new();
+        for kernel in lowered.kernels {
+            let name = program.functions[kernel.function].name.clone();
+            let entry = Entry {
+                name: name.clone(),
+                params_bytes: kernel.params_bytes,
+                params: kernel.params,
+                shared_bytes: kernel.shared_bytes,
+                local_bytes: local_bytes(&program, kernel.function, RECURSION_BYTES),
+                frame_bytes: local_bytes(&program, kernel.function, 0),
+                const_bytes: symbols.constants.1 as u32,
+                registers: kernel.registers.clamp(1, REGISTERS_MAX),
+                max_threads: kernel.max_threads,
+                required_block: kernel.required_block,
+                program: Arc::clone(&program),
+                function: kernel.function,
+                _storage: Arc::clone(&storage),
+            };
+            entries.insert(name, Arc::new(entry));
+        }
+        Ok(Module { entries, globals, _storage: storage })
     }
-    Ok(Module { entries, globals, _storage: storage })
 }
 
 fn check_target(tree: &Tree, device: ComputeCapability) -> Result<(), LoadError> {
@@ -133,7 +133,7 @@ fn declare<'a>(
             Space::Shared if variable.is_extern || variable.count == 0 => Symbol::DynamicShared,
             Space::Shared => {
                 let offset = place_shared(shared_end, variable)?;
-                symbols.shared.push(source::shared_variable(variable, offset));
+                symbols.shared.push(shared_variable(variable, offset));
                 Symbol::Shared { offset }
             }
             _ if variable.is_extern => {
@@ -189,17 +189,6 @@ fn place(memory: &Memory, storage: &mut Storage, bytes: u64, line: u32) -> Resul
     // What a variable's declaration does not say is zero.
     memory.note_written(address, bytes);
     Ok(address)
-}
-
-/// Gives a shared variable its place behind those before it.
-fn place_shared(end: &mut u32, variable: &Variable) -> Result<u32, LoadError> {
-    let bytes = variable.count.saturating_mul(variable.ty.bytes().into());
-    let offset = u64::from(*end).next_multiple_of(variable.align.into());
-    if bytes > SHARED_BYTES_MAX || offset + bytes > SHARED_BYTES_MAX {
-        return Err(LoadError::syntax(variable.line, format!("more than {SHARED_BYTES_MAX} bytes of shared memory")));
-    }
-    *end = (offset + bytes) as u32;
-    Ok(offset as u32)
 }
 
 /// Words of a function's parameters or results.
@@ -367,7 +356,7 @@ fn kernel_params(function: &tree::Function) -> Result<(Vec<Param>, u32), LoadErr
 /// so much for it.
 fn local_bytes(program: &Program, function: usize, recursion_bytes: u32) -> u32 {
     let depth = deepest(program, function, CHAIN_MAX, &mut HashMap::new());
-    let fallback = frame_locals(&program.functions[function]) + u64::from(recursion_bytes);
+    let fallback = program.functions[function].frame_locals() + u64::from(recursion_bytes);
     depth.unwrap_or(fallback).min(u64::from(u32::MAX / 64)) as u32
 }
 
@@ -384,12 +373,7 @@ fn deepest(program: &Program, index: usize, left: u32, known: &mut HashMap<usize
         let Some(known_so_far) = below else { break };
         below = deepest(program, *callee, left - 1, known).map(|depth| depth.max(known_so_far));
     }
-    let depth = below.map(|below| below + frame_locals(function));
+    let depth = below.map(|below| below + function.frame_locals());
     known.insert(index, depth);
     depth
-}
-
-/// Local memory of a frame: what it declares, rounded so that every frame starts aligned.
-pub fn frame_locals(function: &Function) -> u64 {
-    u64::from(function.local_bytes).next_multiple_of(16)
 }

@@ -1,11 +1,14 @@
 //! A loaded program: its kernels, lowered and ready to run, and its variables, placed in device memory.
+//!
+//! `Module::load` is in `lower.rs`, so that this module does not depend on lowering.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::Arc;
 
-use crate::lower::Program;
 use crate::memory::Memory;
+use crate::program::Program;
+
+pub use crate::ptx::error::{LoadError, LoadErrorKind};
 
 /// What the device that runs a program can do, as major and minor number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -57,25 +60,6 @@ pub struct Param {
     pub align: u32,
 }
 
-/// Why a program could not be loaded.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub struct LoadError {
-    /// Line of the PTX text, from 1; 0 where no line is to blame.
-    pub line: u32,
-    pub kind: LoadErrorKind,
-    pub message: String,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoadErrorKind {
-    Syntax,
-    UnsupportedOpcode,
-    UnsupportedDirective,
-    Unresolved,
-    Target,
-    OutOfMemory,
-}
-
 /// The device memory of a module's variables.
 #[derive(Debug)]
 pub(crate) struct Storage {
@@ -84,11 +68,6 @@ pub(crate) struct Storage {
 }
 
 impl Module {
-    /// Parses and lowers `ptx`, and places its variables in `memory`.
-    pub fn load(ptx: &str, memory: &Arc<Memory>, target: ComputeCapability) -> Result<Module, LoadError> {
-        crate::lower::load(ptx, memory, target)
-    }
-
     pub fn entry(&self, name: &str) -> Option<Arc<Entry>> {
         self.entries.get(name).cloned()
     }
@@ -107,25 +86,6 @@ impl Drop for Storage {
     fn drop(&mut self) {
         for address in &self.addresses {
             self.memory.free(*address).expect("a module's variables are freed by the module alone");
-        }
-    }
-}
-
-impl LoadError {
-    pub(crate) fn new(line: u32, kind: LoadErrorKind, message: impl Into<String>) -> LoadError {
-        LoadError { line, kind, message: message.into() }
-    }
-
-    pub(crate) fn syntax(line: u32, message: impl Into<String>) -> LoadError {
-        LoadError::new(line, LoadErrorKind::Syntax, message)
-    }
-}
-
-impl fmt::Display for LoadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.line {
-            0 => f.write_str(&self.message),
-            line => write!(f, "line {line}: {}", self.message),
         }
     }
 }

@@ -1,10 +1,10 @@
-//! Where the database is, and how a connection to it is opened. The password in the URL never shows.
+//! The database's URL and connection settings. The password in the URL is never printed.
 
 use std::{fmt, str::FromStr, time::Duration};
 
 use sqlx::postgres::PgConnectOptions;
 
-/// What a connection is for; it decides the name and the settings that the server sees.
+/// The purpose of a connection, which determines its name and settings on the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     Record,
@@ -15,27 +15,27 @@ pub(crate) enum Purpose {
 /// A Postgres URL. `Display` and `Debug` leave the password out.
 #[derive(Clone)]
 pub struct DatabaseUrl {
-    // Boxed, for the URL is part of error values.
+    // Boxed to keep errors small, because they contain the URL.
     options: Box<PgConnectOptions>,
 }
 
-/// A text that is not a Postgres URL. The text itself is left out, for it may hold a password.
+/// A text that is not a Postgres URL. The error omits the text, because it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the database URL {problem}; expected postgres://USER:PASSWORD@HOST:5432/DATABASE")]
 pub struct InvalidDatabaseUrl {
     problem: String,
 }
 
-/// A statement that takes longer has met a lock or a sick server. The server gives up a little before the client does, so that
-/// an abandoned statement does not go on holding locks.
+/// A statement that takes longer waits for a lock or for a failing server. The server gives up shortly before the client does, so that
+/// an abandoned statement does not keep its locks.
 pub(crate) const STATEMENT_TIMEOUT: Duration = Duration::from_secs(25);
-/// The client's own deadline for a transaction or a query: a frozen server keeps its side of the connection alive.
+/// The client's deadline for a transaction or a query, because a frozen server keeps its connections open.
 pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
-/// Opening a connection takes milliseconds in one building and a second or two around the world.
+/// Opening a connection takes milliseconds in a local network and up to two seconds over a long distance.
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// A connection that was idle shows within this time whether it still works, else another is opened.
+/// An idle connection must answer a ping within this time; otherwise a new one is opened.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(3);
-/// How often a full server is asked for a connection: a refusal costs it a process each time.
+/// The pause between attempts to connect to a full server, which starts a process for each refusal.
 pub(crate) const FULL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Parameters that sqlx understands. It logs any other with its value, which might be a mistyped password.
@@ -60,7 +60,7 @@ const PARAMETERS: [&str; 17] = [
 ];
 
 impl DatabaseUrl {
-    /// A builder with the settings that `purpose` wants.
+    /// The connection options for `purpose`.
     pub(crate) fn options(&self, purpose: Purpose) -> PgConnectOptions {
         let options = PgConnectOptions::clone(&self.options).application_name(purpose.application_name());
         let timeout = format!("{}s", STATEMENT_TIMEOUT.as_secs());
@@ -71,7 +71,7 @@ impl DatabaseUrl {
             Purpose::Query => {
                 options.options([("statement_timeout", timeout.as_str()), ("plan_cache_mode", "force_custom_plan")])
             }
-            // Moving rows into a new shape may rightly take long.
+            // A migration that moves rows may take long, so it has no time limit.
             Purpose::Migrate => options,
         }
     }

@@ -1,15 +1,15 @@
-//! What a database error means for the work that met it. The one place that reads SQLSTATE codes.
+//! Classifies database errors. Only this module reads SQLSTATE codes.
 
-/// What to do next.
+/// How to react to an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Disposition {
-    /// The server, the network or a rival transaction is to blame: the same work may succeed later.
+    /// The server, the network or a concurrent transaction caused it: the same work may succeed later.
     Retry,
-    /// Something in the data is to blame: the same work fails for ever.
+    /// The data caused it: the same work always fails.
     BadData,
-    /// The tables are not those that this program knows, or it may not use them.
+    /// The tables do not match this program, or it lacks a privilege on them.
     Schema,
-    /// This program is to blame: it misread an answer or misused the library.
+    /// This program caused it: it misread an answer or misused the library.
     Defect,
 }
 
@@ -38,7 +38,7 @@ impl Disposition {
             | sqlx::Error::AnyDriverError(_)
             | sqlx::Error::InvalidSavePointStatement
             | sqlx::Error::ConfigFile(_) => Self::Defect,
-            // sqlx may add kinds. Losing nothing and saying so loudly is the safe reading of an unknown one.
+            // sqlx may add kinds. Retrying an unknown one is safe: it loses no data and logs the error.
             _ => Self::Retry,
         }
     }
@@ -56,7 +56,7 @@ impl Disposition {
             ("55", _) => Self::Retry,
             // A standby is read-only until it is promoted (25006); a transaction timed out idle (25P03).
             ("25", _) => Self::Retry,
-            // Password changed or role being created: the operator is at work. At start it is refused instead.
+            // The operator changes a password or creates a role at the moment. At start these are errors instead.
             ("28" | "3D", _) => Self::Retry,
             // System error (58030 I/O error), internal error.
             ("58" | "XX", _) => Self::Retry,
@@ -68,12 +68,12 @@ impl Disposition {
         }
     }
 
-    /// A rival transaction was in the way: trying again at once is right.
+    /// A concurrent transaction conflicted, so an immediate retry may succeed.
     pub fn is_conflict(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| matches!(&*code, "40P01" | "40001"))
     }
 
-    /// The server, the database or the user has as many connections as it may have.
+    /// The server, the database or the user has reached its limit of connections.
     pub fn is_full(error: &sqlx::Error) -> bool {
         error.as_database_error().and_then(|error| error.code()).is_some_and(|code| code == "53300")
     }

@@ -1,10 +1,10 @@
-//! Why the ledger can't be asked, with what to do next.
+//! Errors of ledger queries, with advice.
 
 use std::time::Duration;
 
 use crate::{DatabaseUrl, database::QUERY_TIMEOUT, disposition::Disposition, migrate::SchemaMismatch};
 
-/// Each message says what, why and the next step, and never a password.
+/// Each message says what failed, why, and what to do, without a password.
 #[derive(Debug, thiserror::Error)]
 pub enum LedgerError {
     #[error(
@@ -32,7 +32,7 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// What a failed attempt to connect means for a person.
+    /// The user-facing error for a failed connection attempt.
     pub(crate) fn connecting(url: &DatabaseUrl, error: sqlx::Error) -> Self {
         let code = error.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()));
         match code.as_deref() {
@@ -51,7 +51,7 @@ impl LedgerError {
         Self::TimedOut { timeout: QUERY_TIMEOUT }
     }
 
-    /// Whether waiting may help: the server is away or starting, not refusing us.
+    /// Whether waiting may help: the server is unreachable or starting, and does not refuse the login.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Unreachable { .. } | Self::Full { .. } | Self::TimedOut { .. } => true,

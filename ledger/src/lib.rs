@@ -1,7 +1,7 @@
-//! The ledger: what became of every job, in Postgres.
+//! The ledger: the history of every job, in Postgres.
 //!
-//! [`recorder`] turns lifecycle events into rows; [`Ledger`] answers questions about them. The ledger is a record and not a
-//! gate: no job waits for it. This is the only crate that knows sqlx.
+//! [`recorder`] turns lifecycle events into rows; [`Ledger`] queries them. The ledger only records: no job waits for it, so an
+//! outage delays no job. This is the only crate that knows sqlx.
 //!
 //! Queries are checked against the migrations when the crate is compiled, from descriptions stored in `.sqlx/`, so that a
 //! build needs no database. After a change to a query or a migration, write them anew with `cargo xtask sqlx`.

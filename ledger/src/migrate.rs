@@ -1,4 +1,4 @@
-//! The tables' versions: applying migrations, and telling whether a database has those that this program was built for.
+//! Applies migrations, and checks that a database has the tables of this program.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use crate::{
 
 static MIGRATIONS: Migrator = sqlx::migrate!("../migrations");
 
-/// A database whose tables are not those that this program was built for.
+/// A database whose tables do not match this program.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SchemaMismatch {
     #[error("the database has no ledger tables yet; create them with `gpufleet-ledger migrate`")]
@@ -36,7 +36,7 @@ pub enum SchemaMismatch {
     Unfinished { version: i64 },
 }
 
-/// What [`migrate`] found and did.
+/// The versions before and after [`migrate`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Migrated {
     /// 0 before the first migration.
@@ -49,18 +49,18 @@ pub fn version_needed() -> i64 {
     MIGRATIONS.iter().map(|migration| migration.version).max().unwrap_or(0)
 }
 
-/// Applies the migrations that are missing. Several at once wait for each other. Cancelling leaves the migrations that were
+/// Applies the missing migrations. Concurrent calls wait for each other. Cancelling leaves the migrations that were
 /// finished.
 pub async fn migrate(url: &DatabaseUrl) -> Result<Migrated, LedgerError> {
     let mut connection = connect(url, Purpose::Migrate).await?;
     let from = applied(&mut connection).await?.keys().max().copied().unwrap_or(0);
     MIGRATIONS.run(&mut connection).await.map_err(|error| read_migrate_error(error, from))?;
-    // Closing politely tells the server; failing to changes nothing.
+    // A failed close is harmless.
     connection.close().await.ok();
     Ok(Migrated { from, to: version_needed() })
 }
 
-/// One connection of its own, outside any pool. Where all are taken it waits for one, as a pool does.
+/// Opens a separate connection, outside any pool. If the server is full, it waits as a pool does.
 pub(crate) async fn connect(url: &DatabaseUrl, purpose: Purpose) -> Result<PgConnection, LedgerError> {
     let options = url.options(purpose);
     let deadline = Instant::now() + CONNECT_TIMEOUT;
@@ -79,7 +79,7 @@ pub(crate) async fn connect(url: &DatabaseUrl, purpose: Purpose) -> Result<PgCon
     }
 }
 
-/// Says whether the database's tables are exactly those of this program.
+/// Checks that the database's tables are exactly those of this program.
 pub(crate) async fn check_version(connection: &mut PgConnection) -> Result<(), LedgerError> {
     let applied = applied(connection).await?;
     Ok(compare(&applied, &MIGRATIONS)?)
@@ -90,7 +90,7 @@ struct Applied {
     checksum: Vec<u8>,
 }
 
-/// The migrations that the database says it has, by version; none when it has no list.
+/// The migrations recorded in the database, by version; none if it has no table of migrations.
 async fn applied(connection: &mut PgConnection) -> Result<BTreeMap<i64, Applied>, LedgerError> {
     let rows = sqlx::query!("/* migrate::applied */ select version, success, checksum from _sqlx_migrations")
         .fetch_all(connection)
@@ -100,7 +100,7 @@ async fn applied(connection: &mut PgConnection) -> Result<BTreeMap<i64, Applied>
             .into_iter()
             .map(|row| (row.version, Applied { success: row.success, checksum: row.checksum }))
             .collect()),
-        // 42P01: there is no such table.
+        // 42P01: the table does not exist.
         Err(error) if error.as_database_error().is_some_and(|error| error.code().as_deref() == Some("42P01")) => {
             Ok(BTreeMap::new())
         }

@@ -1,4 +1,4 @@
-//! What the ledger answers with: plain rows, ready to be shown or written as JSON.
+//! Results of ledger queries: plain rows, ready to be shown or written as JSON.
 
 use std::{collections::BTreeMap, fmt, str::FromStr, time::Duration};
 
@@ -44,7 +44,7 @@ pub struct InvalidPageKey {
     text: String,
 }
 
-/// A job as it stands. What is not known yet is `None`: the end of an attempt can arrive before anything else.
+/// The current state of a job. Unknown fields are `None`, because the end of an attempt can arrive before any other event.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct JobRow {
     pub job_id: JobId,
@@ -58,7 +58,7 @@ pub struct JobRow {
     /// The catalog name, or the entry of the first launch.
     pub kernel: Option<String>,
     pub client: Option<String>,
-    /// The broker's user who published the job, where the broker vouched for it.
+    /// The broker's user who published the job, if the broker validated it.
     pub user_id: Option<String>,
     pub created_at: DateTime<Utc>,
     /// By the producer's clock.
@@ -66,15 +66,16 @@ pub struct JobRow {
     /// The first start of any attempt.
     pub started_at: Option<DateTime<Utc>>,
     pub finished_at: Option<DateTime<Utc>>,
-    /// How many attempts are recorded. Their numbers may be higher: a job that leaves a list goes on beyond what the list may use up.
+    /// The number of recorded attempts. Attempt numbers may be higher: a job split off from a list continues after the numbers reserved for
+    /// the list.
     pub attempts: u32,
     /// The attempt that decided the outcome, or the latest one. The fields below describe it.
     pub attempt: Option<u32>,
     pub worker: Option<String>,
-    /// It runs by the record, but its worker is not heard of any more: whether it still does is unknown.
+    /// The ledger shows it as running, but its worker sends no heartbeats, so its real state is unknown.
     pub is_unheard: bool,
     pub device: Option<u32>,
-    /// What the device was when the attempt ran on it, whatever the worker has now. Old workers did not tell it.
+    /// The device's name at the time of the attempt. Old workers did not report it.
     pub device_name: Option<String>,
     /// The device was the emulator, not a GPU.
     pub emulated: Option<bool>,
@@ -101,10 +102,10 @@ pub struct JobDetail {
 pub struct AttemptRow {
     pub attempt: u32,
     pub state: AttemptState,
-    /// It ended with a final outcome, but another attempt's had been recorded before.
+    /// It ended with a final outcome after another attempt's final outcome had been recorded.
     pub superseded: bool,
     pub worker: String,
-    /// It runs by the record, but its worker is not heard of any more.
+    /// The ledger shows it as running, but its worker sends no heartbeats.
     pub is_unheard: bool,
     pub device: Option<u32>,
     pub device_name: Option<String>,
@@ -117,7 +118,7 @@ pub struct AttemptRow {
     pub output_bytes: Option<u64>,
     /// Known once the attempt has ended.
     pub timings: Option<Timings>,
-    /// What its kernels printed; none if they printed nothing. Known once the attempt has ended.
+    /// Output of the kernels' `printf`; none if they printed nothing. Known once the attempt has ended.
     pub printf_output: Option<PrintfOutput>,
 }
 
@@ -136,13 +137,13 @@ pub struct FailureRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct WorkerFilter {
     pub name: Option<String>,
-    /// Only workers that have not left and were heard of so recently.
+    /// Only workers that have not left and sent a heartbeat within this time.
     pub heard_within: Option<Duration>,
     /// At most [`WorkerFilter::LIMIT_MAX`].
     pub limit: u32,
 }
 
-/// A worker as its latest heartbeat described it.
+/// A worker according to its latest heartbeat.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WorkerRow {
     pub worker: String,
@@ -153,9 +154,10 @@ pub struct WorkerRow {
     pub jobs_running: u32,
     pub first_seen_at: DateTime<Utc>,
     pub last_seen_at: DateTime<Utc>,
-    /// When it was last heard, by the database's clock; of a heartbeat that waited for the recorder, when it was sent by the worker's.
+    /// The time of its last heartbeat by the database's clock; if the heartbeat waited for the recorder, the time of sending by the
+    /// worker's clock.
     pub heard_at: DateTime<Utc>,
-    /// Several heartbeats are missing. Whether it still works is for the broker to find out.
+    /// Several heartbeats are missing. Only the broker detects whether the worker still has a connection.
     pub is_silent: bool,
     /// It drained and left.
     pub has_left: bool,
@@ -174,13 +176,13 @@ pub struct DeviceRow {
     pub driver_version: u32,
     /// Why no job runs on it any more.
     pub out_of_service: Option<String>,
-    /// What follows is by its latest heartbeat; none where nobody tells.
+    /// This and the following fields come from the latest heartbeat; none if the worker does not report them.
     pub jobs_running: Option<u32>,
     pub pools: Vec<PoolUse>,
-    /// By whomever; what this worker's jobs declared stands with the pools.
+    /// Memory in use by all processes. The pools have the memory that this worker's jobs declared.
     pub memory_used_bytes: Option<u64>,
     pub utilization_percent: Option<u32>,
-    /// `nvml`: the share of the last moments in which a kernel of anybody ran; `worker`: the share since the last heartbeat in
+    /// `nvml`: the share of the last second or less in which a kernel of any process ran; `worker`: the share since the last heartbeat in
     /// which a job of the worker was on the device.
     pub utilization_by: Option<String>,
     pub temperature_celsius: Option<u32>,
@@ -194,7 +196,7 @@ pub struct StateCount {
     pub jobs: u64,
 }
 
-/// What the beginning of a job id stands for.
+/// The jobs whose id begins with a prefix.
 #[derive(Debug, Clone, PartialEq)]
 pub enum PrefixMatch {
     None,
@@ -204,7 +206,7 @@ pub enum PrefixMatch {
 }
 
 impl HistoryFilter {
-    /// A page is held in memory whole.
+    /// A whole page is held in memory.
     pub const LIMIT_MAX: u32 = 1000;
     pub const LIMIT_DEFAULT: u32 = 50;
 }
@@ -224,7 +226,7 @@ impl Default for HistoryFilter {
 }
 
 impl WorkerFilter {
-    /// They are held in memory whole, with their devices.
+    /// The whole list with its devices is held in memory.
     pub const LIMIT_MAX: u32 = 1000;
 }
 
@@ -235,7 +237,7 @@ impl Default for WorkerFilter {
 }
 
 impl PrefixMatch {
-    /// Enough for a person to see how to go on.
+    /// Enough to show how to make the prefix unique.
     pub const SHOWN_MAX: u32 = 5;
 }
 

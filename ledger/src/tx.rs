@@ -1,4 +1,4 @@
-//! Named transactions: tried again on a conflict, bounded in time, and told of under their name.
+//! Named transactions: retried on a conflict, bounded in time, and logged under their name.
 
 use std::{
     fmt,
@@ -11,7 +11,7 @@ use tracing::{debug, warn};
 
 use crate::{LedgerError, database::QUERY_TIMEOUT, disposition::Disposition};
 
-/// Some statements that happen together or not at all. They may run more than once.
+/// Statements that are committed together. They may run more than once.
 pub(crate) trait Transaction: Sync {
     /// Completes "the database failed in …".
     const NAME: &'static str;
@@ -20,11 +20,11 @@ pub(crate) trait Transaction: Sync {
     fn run(&self, connection: &mut PgConnection) -> impl Future<Output = Result<Self::Output, sqlx::Error>> + Send;
 }
 
-/// Rivals that lock in the same order seldom meet; more conflicts in a row than this are a defect to be seen.
+/// Concurrent transactions lock in the same order, so conflicts are rare. More conflicts in a row than this indicate a defect.
 const TRIES_MAX: u32 = 5;
 
-/// Runs a transaction. After an error nothing is certain about the connection or the commit: the caller drops the one, and
-/// may repeat the other, for everything here is written as an upsert. Cancelled, the transaction may or may not happen.
+/// Runs a transaction. After an error the state of the connection and of the commit is unknown. The caller drops the connection and
+/// may repeat the transaction, because every statement is an upsert. If cancelled, the transaction may or may not be committed.
 pub(crate) async fn run<T: Transaction>(
     transaction: &T,
     connection: &mut PgConnection,
@@ -55,7 +55,7 @@ async fn once<T: Transaction>(transaction: &T, connection: &mut PgConnection) ->
             Ok(output)
         }
         Err(error) => {
-            // Told to roll back, a session that is still good can be used again. The first error is the one that matters.
+            // After a rollback a healthy session can be used again. The first error is the one to report.
             open.rollback().await.ok();
             Err(error)
         }

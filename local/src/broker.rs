@@ -1,7 +1,7 @@
 //! A private RabbitMQ node on loopback, from the installed package.
 //!
 //! It has its own data, ports, password, Erlang cookie and Erlang port mapper (epmd), so that the system's broker and other private
-//! ones are not touched. epmd is started by us, in the foreground: the one that Erlang starts by itself would stay behind.
+//! ones are not touched. This crate starts epmd itself, in the foreground, because the one that Erlang starts would keep running.
 
 use std::{
     fmt,
@@ -41,9 +41,9 @@ const READY_WITHIN: Duration = Duration::from_secs(120);
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// epmd keeps nothing.
 const EPMD_STOP_WITHIN: Duration = Duration::from_secs(2);
-/// A port can be taken between our look and Erlang's. Twice in a row is unlikely already.
+/// Another process can take a port between the check and Erlang's start. Twice in a row is already unlikely.
 const PORT_TRIES: u32 = 5;
-/// One look whether the broker answers; the caller looks again.
+/// The limit for one check whether the broker answers; the caller repeats it.
 const HANDSHAKE_WITHIN: Duration = Duration::from_millis(500);
 /// A command through `rabbitmqctl` boots an Erlang of its own.
 const CTL_WITHIN: Duration = Duration::from_secs(60);
@@ -190,8 +190,8 @@ impl Broker {
         }
     }
 
-    /// Takes over a broker that runs, and waits for it: whoever started it may have been interrupted while it came up. A port mapper
-    /// that died is replaced; the node registers with the new one by itself. `false` where there is no node, or where it has ended.
+    /// Attaches to a running broker and waits until it is ready, because the command that started it may have been interrupted. A port mapper
+    /// that died is replaced; the node registers with the new one by itself. `false` if there is no node, or if it has ended.
     async fn attach(&self) -> Result<bool, LocalError> {
         let Some(node) = Process::attach(&self.state, NAME) else { return Ok(false) };
         let epmd = match Process::attach(&self.state, EPMD) {
@@ -205,13 +205,13 @@ impl Broker {
         node.ready_or_ended(READY_WITHIN, self.readiness()).await
     }
 
-    /// Looks whether the broker takes clients and commands.
+    /// Checks whether the broker accepts clients and commands.
     fn readiness(&self) -> impl AsyncFnMut() -> bool {
         let (control, port) = (self.directory.join(control::SOCKET), self.port());
         async move || control.exists() && answers(port).await
     }
 
-    /// After a crash, half of the earlier pair of node and port mapper may be left.
+    /// Ends the node or the port mapper that a crash has left running alone.
     async fn end_leftovers(&self) -> Result<(), LocalError> {
         for name in [NAME, EPMD] {
             if let Some(leftover) = Process::attach(&self.state, name) {
@@ -221,7 +221,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Never moves to other ports: ledger, workers and clients would go on looking for the broker at the old ones.
+    /// Never moves to other ports, because the ledger, workers and clients would still connect to the old ones.
     async fn start_on_recorded_ports(&self, ports: Ports) -> Result<(), LocalError> {
         for port in ports.all() {
             self.reclaim(port).await?;
@@ -229,7 +229,7 @@ impl Broker {
         self.launch().await
     }
 
-    /// Nobody knows the ports of a first start yet, so it takes others when another process was quicker.
+    /// No client knows the ports of a first start yet, so the broker takes others if another process has taken them.
     async fn start_on_new_ports(&self, mut ports: Ports) -> Result<(), LocalError> {
         for _ in 1..PORT_TRIES {
             ports.keep_in(&self.directory)?;
@@ -317,7 +317,7 @@ impl fmt::Debug for Broker {
     }
 }
 
-/// Whether an AMQP server greets: it answers the protocol header with a method frame, which a listening port alone does not.
+/// Whether an AMQP server responds: it answers the protocol header with a method frame, which a listening port alone does not.
 async fn answers(port: u16) -> bool {
     const HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
     const METHOD_FRAME: u8 = 1;

@@ -1,4 +1,4 @@
-//! What can go wrong while processes are started, watched and stopped.
+//! Errors of starting, watching and stopping processes.
 
 use std::{
     fmt, io,

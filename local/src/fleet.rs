@@ -36,9 +36,9 @@ pub enum Cuda {
     Library(PathBuf),
 }
 
-/// What the workers make task queues of. Producers have to say the same.
+/// The kind of the task queues. Producers must use the same kind.
 ///
-/// The transport has a type of this meaning; linking it for two words would make whoever starts a fleet wait for an AMQP client.
+/// The transport has an equivalent type, but linking it would add an AMQP client to every program that starts a fleet.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum QueueKind {
     #[default]
@@ -46,7 +46,7 @@ pub enum QueueKind {
     Classic,
 }
 
-/// What a fleet is to consist of.
+/// Configures a fleet.
 #[derive(Debug, Clone)]
 pub struct FleetBuilder {
     label: String,
@@ -159,7 +159,7 @@ impl FleetBuilder {
         self
     }
 
-    /// Whether a ledger records the jobs. It does by default.
+    /// Whether a ledger records the jobs. True by default.
     pub fn ledger(mut self, ledger: bool) -> Self {
         self.ledger = ledger;
         self
@@ -171,7 +171,7 @@ impl FleetBuilder {
         self
     }
 
-    /// Uses services that others use as well, in a vhost and a database of the fleet's own.
+    /// Uses shared services, with a vhost and a database of the fleet's own.
     pub fn on(mut self, services: &Arc<Services>) -> Self {
         self.services = Some(Arc::clone(services));
         self
@@ -189,13 +189,13 @@ impl FleetBuilder {
         self
     }
 
-    /// The folder of the blob store, which is there: the workers use it, and [`Endpoints::blobs`] tells it. None by default.
+    /// The existing folder of the blob store, which the workers use and [`Endpoints::blobs`] names. None by default.
     pub fn blobs(mut self, folder: impl Into<PathBuf>) -> Self {
         self.blobs = Some(folder.into());
         self
     }
 
-    /// Starts everything, and returns when every worker takes jobs.
+    /// Starts everything, and returns when every worker accepts jobs.
     pub async fn start(self) -> Result<Fleet, LocalError> {
         self.start_with(&Silent).await
     }
@@ -350,7 +350,7 @@ impl Fleet {
         Ok(worker)
     }
 
-    /// All at once; then each is waited for.
+    /// Starts all at once, then waits for each.
     async fn start_workers(&self, count: u32) -> Result<(), LocalError> {
         let workers: Vec<_> = (0..count).map(|_| self.launch_worker(&[])).collect::<Result<_, _>>()?;
         for worker in workers {

@@ -1,7 +1,7 @@
-//! A fleet that stays when the command that started it has ended: `gpufleet local up`, `down` and `status`.
+//! A fleet that outlives the command that started it: `gpufleet local up`, `down` and `status`.
 //!
-//! Everything is found again through the state directory: processes by their records, addresses through [`ENDPOINTS`]. Starting and
-//! stopping are serialised by a lock file; [`status`] only looks.
+//! The state directory identifies everything: processes by their records, addresses by [`ENDPOINTS`]. Starting and
+//! stopping are serialised by a lock file; [`status`] only reads.
 
 use std::{
     fs, io,
@@ -36,9 +36,9 @@ const LOCK: &str = "lock";
 const BLOBS: &str = "blobs";
 /// The database and the prefix of process names.
 const SPACE: &str = "gpufleet";
-/// Somebody else's start takes ten seconds, and a stop with running jobs up to a minute and a half.
+/// A concurrent start takes ten seconds, and a stop with running jobs up to a minute and a half.
 const LOCK_WITHIN: Duration = Duration::from_secs(180);
-/// As long as somebody who starts one waits; a worker that drains is gone by then.
+/// As long as the start of a worker may take; a draining worker has ended by then.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 /// A start that was interrupted may have left its migration running; that takes a fraction of a second.
 const MIGRATED_WITHIN: Duration = Duration::from_secs(120);
@@ -46,7 +46,7 @@ const MIGRATED_WITHIN: Duration = Duration::from_secs(120);
 const WORKER_STOP_WITHIN: Duration = Duration::from_secs(40);
 const SERVICE_STOP_WITHIN: Duration = Duration::from_secs(30);
 
-/// What `up` is to start. What is left open is as usual where something starts, and as it is where it runs.
+/// Options of `up`. An option that is not set has its default for a new process and does not affect a running one.
 #[derive(Debug, Clone)]
 pub struct UpOptions {
     /// Where it keeps its data; [`crate::state::default_dir`] is the usual place.
@@ -181,7 +181,7 @@ pub async fn down(dir: &Path, progress: &dyn Progress) -> Result<Vec<String>, Lo
             forced.extend(progress.step_async(role.stopping(), stop_all(&state, names, role)).await?);
         }
     }
-    // Whatever else belongs here, such as an executor whose worker had crashed.
+    // Other processes of the directory, such as an executor whose worker has crashed.
     for stray in crate::process::of_state(state.path()) {
         stray.signal(Signal::Kill);
     }
@@ -196,7 +196,7 @@ pub async fn down(dir: &Path, progress: &dyn Progress) -> Result<Vec<String>, Lo
     Ok(forced)
 }
 
-/// What runs and what has died. Changes nothing.
+/// Lists running and dead processes. Changes nothing.
 pub fn status(dir: &Path) -> Result<Status, LocalError> {
     let Some(state) = StateDir::existing(dir)? else {
         let (dir, logs) = (dir.to_owned(), dir.join("log"));
@@ -254,13 +254,13 @@ impl Role {
     }
 }
 
-/// How many workers there were when somebody last said how many, those that have died included.
+/// The number of workers of the last start, including workers that have died since.
 fn workers_recorded(state: &StateDir) -> Result<u32, LocalError> {
     let numbers = state.recorded()?.into_iter().filter_map(|name| worker_number(SPACE, &name));
     Ok(numbers.max().unwrap_or(0))
 }
 
-/// The fleet's blob store. Workers that were started without one, and still run, could not read what waits there.
+/// The fleet's blob store; none if running workers were started without one, because they could not read its blobs.
 fn blobs(state: &Arc<StateDir>) -> Result<Option<PathBuf>, LocalError> {
     if read_endpoints(state.path()).is_some_and(|endpoints| endpoints.blobs.is_none()) && workers_run(state)? {
         return Ok(None);
@@ -278,14 +278,14 @@ fn is_ready(state: &Arc<StateDir>, name: &str) -> bool {
     Process::attach(state, name).is_some() && ready_file(state, name).exists()
 }
 
-/// Waits for one that was started by a command that did not see it become ready; `false` where there is none, or where it ends.
+/// Waits for a process that an interrupted command started; `false` if there is none, or if it ends.
 async fn becomes_ready(state: &Arc<StateDir>, name: &str) -> Result<bool, LocalError> {
     let Some(process) = Process::attach(state, name) else { return Ok(false) };
     let file = ready_file(state, name);
     process.ready_or_ended(READY_WITHIN, async || file.exists()).await
 }
 
-/// Waits for migrations that an interrupted start has left, and drops their records: nobody else does, and a fleet with a dead
+/// Waits for migrations that an interrupted start has left running, and removes their records, because a fleet with a record of a dead
 /// process counts as degraded.
 async fn end_migrations(state: &Arc<StateDir>) -> Result<(), LocalError> {
     for name in state.recorded()?.into_iter().filter(|name| name.starts_with(MIGRATE)) {
@@ -341,7 +341,7 @@ fn read_endpoints(dir: &Path) -> Option<Endpoints> {
     serde_json::from_str(&fs::read_to_string(dir.join(ENDPOINTS)).ok()?).ok()
 }
 
-/// Holds off other commands on the same fleet until it is dropped; the kernel drops it when we die.
+/// Blocks other commands on the same fleet until dropped; the kernel releases it when this process ends.
 async fn lock(state: &StateDir) -> Result<fs::File, LocalError> {
     let path = state.path().join(LOCK);
     let file = fs::OpenOptions::new().create(true).truncate(false).write(true).open(&path).at("open", &path)?;

@@ -21,7 +21,7 @@ const TRIES: u32 = 200;
 /// A killed process closes its sockets while the kernel takes it apart, which takes a moment for gigabytes of memory.
 const RECLAIMED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A port that nobody listens on now. Another process may take it before the caller does: starting has to be retried.
+/// A free port. Another process may take it before the caller does, so the caller must retry its start.
 pub(crate) fn free() -> Result<u16, LocalError> {
     for _ in 0..TRIES {
         let random = RandomState::new().build_hasher().finish();
@@ -37,8 +37,8 @@ pub(crate) fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Frees a port that `service` used before, because the rest of the fleet still knows it: kills what the fleet itself left listening
-/// there, such as the port mapper that RabbitMQ starts when it misses ours. A process of somebody else is an error. `record` is the
+/// Frees a port that `service` used before, because the rest of the fleet still uses it. Kills a process of the fleet that still listens
+/// there, such as the port mapper that RabbitMQ starts if it finds none. A process outside the fleet is an error. `record` is the
 /// file that holds the port.
 pub(crate) async fn reclaim(state: &StateDir, service: &str, port: u16, record: &Path) -> Result<(), LocalError> {
     let deadline = Instant::now() + RECLAIMED_WITHIN;
@@ -47,7 +47,7 @@ pub(crate) async fn reclaim(state: &StateDir, service: &str, port: u16, record: 
         let is_ours = listener.is_some_and(|listener| process::of_state(state.path()).contains(&listener));
         match listener {
             Some(leftover) if is_ours => leftover.signal(Signal::Kill),
-            // The socket of a process that is ending has no owner any more.
+            // While a process exits, its socket has no owner.
             None if Instant::now() < deadline => {}
             holder => {
                 let (service, record) = (service.to_owned(), record.to_owned());

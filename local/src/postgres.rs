@@ -71,7 +71,7 @@ impl Postgres {
             postgres.initialise(&secrets).await?;
             match recorded {
                 Some(port) => ports::reclaim(state, "Postgres", port, &record).await?,
-                // Before the launch: who attaches to the server, after this command was interrupted, has to find its port.
+                // Written before the launch, so that a later command finds the port if this one is interrupted.
                 None => secret::write_private(&record, &port.to_string())?,
             }
             postgres.launch_repeatedly().await?;
@@ -79,7 +79,7 @@ impl Postgres {
         Ok(postgres)
     }
 
-    /// Where clients connect to a database: over the Unix socket, which saves them from Nagle's algorithm.
+    /// The URL of a database over the Unix socket, which avoids Nagle's algorithm.
     pub fn url(&self, database: &str) -> String {
         let socket = percent_encoded(&self.socket_dir());
         format!("postgres://{SUPERUSER}:{}@localhost:{}/{database}?host={socket}", self.password, self.port())
@@ -168,8 +168,8 @@ impl Postgres {
         }
     }
 
-    /// Waits for the server that was attached to: whoever started it may have been interrupted while it came up. `false` where there
-    /// is none, or where it has ended.
+    /// Waits until a running server is ready, because the command that started it may have been interrupted. `false` if there
+    /// is none, or if it has ended.
     async fn is_ready_already(&self) -> Result<bool, LocalError> {
         match self.process() {
             Some(process) => process.ready_or_ended(READY_WITHIN, self.readiness(&process)).await,
@@ -177,7 +177,7 @@ impl Postgres {
         }
     }
 
-    /// Looks whether the server in this process takes clients.
+    /// Checks whether the server in this process accepts clients.
     fn readiness(&self, process: &Process) -> impl AsyncFnMut() -> bool {
         let (data, pid) = (self.data_dir(), process.pid());
         async move || says_ready(&data, pid)
@@ -346,8 +346,8 @@ impl fmt::Debug for Postgres {
     }
 }
 
-/// The port of an earlier run; none where there was none. A file that can't be read is an error, because another port would strand
-/// whoever knows this one.
+/// The port of the earlier run, if there was one. An unreadable file is an error, because clients that know the old port would not find
+/// the server at a new one.
 fn recorded_port(record: &Path) -> Result<Option<u16>, LocalError> {
     match fs::read_to_string(record) {
         Ok(text) => text.parse().map(Some).map_err(io::Error::other).at("read", record),
@@ -356,7 +356,7 @@ fn recorded_port(record: &Path) -> Result<Option<u16>, LocalError> {
     }
 }
 
-/// Whom the server runs as: nobody else than us, unless we are root.
+/// The user of the server: the current user, or a less privileged one if this process runs as root.
 fn server_user() -> Result<Option<User>, LocalError> {
     if !state::is_root() {
         return Ok(None);

@@ -1,5 +1,5 @@
-//! One process of the fleet: started in a session of its own with a log file, recorded by id and start time, and stopped by nothing
-//! but that record. A process id that was used again is never signalled.
+//! One process of the fleet: started in a session of its own with a log file, recorded by id and start time, and stopped only through
+//! that record. A reused process id is never signalled.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -20,7 +20,7 @@ mod table;
 pub use table::{Group, Identity, marked};
 pub(crate) use table::{listener, of_state, working_in};
 
-/// How often a condition is looked at while waiting for it.
+/// The interval at which a condition is checked.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
 /// A killed process is gone at once unless the kernel is busy with it.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ ulimit -n 65536 2>/dev/null || ulimit -n "$(ulimit -H -n)"
 exec "$@"
 "#;
 
-/// The signals that we send.
+/// The signals that this crate sends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Signal {
     Terminate,
@@ -57,7 +57,7 @@ pub struct Launch {
     user: Option<User>,
 }
 
-/// Whom a program runs as when root starts it.
+/// The user that a program runs as if root starts it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct User {
     pub name: String,
@@ -65,7 +65,7 @@ pub struct User {
     pub gid: u32,
 }
 
-/// A started process, whoever started it.
+/// A running or ended process, started by this process or an earlier command.
 #[derive(Debug, Clone)]
 pub struct Process(Arc<Inner>);
 
@@ -112,13 +112,13 @@ impl Launch {
         self
     }
 
-    /// What the guard sends first when the owner is gone.
+    /// The signal that the guard sends first when the owner has ended.
     pub fn abandon(mut self, signal: Signal) -> Self {
         self.abandon = signal;
         self
     }
 
-    /// Runs the program as somebody else; only root can.
+    /// Runs the program as another user; only root can.
     pub fn user(mut self, user: Option<&User>) -> Self {
         self.user = user.cloned();
         self
@@ -321,7 +321,7 @@ impl Process {
         }
     }
 
-    /// The same for a process that somebody else has started: `false` where it ends before it is ready.
+    /// The same for a process of an earlier command: `false` if it ends before it is ready.
     pub(crate) async fn ready_or_ended(
         &self,
         within: Duration,

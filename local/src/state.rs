@@ -21,7 +21,7 @@ pub const MARKER: &str = "GPUFLEET_LOCAL_STATE";
 /// Unix socket names end at 107 bytes; ours are at most 25 bytes below the state directory.
 const PATH_BYTES_MAX: usize = 80;
 
-/// A directory with processes. Ephemeral ones end with their owner, by whatever way it ends.
+/// A directory with processes. The processes of an ephemeral one end when their owner ends, even if it is killed.
 #[derive(Debug)]
 pub struct StateDir {
     path: PathBuf,
@@ -66,7 +66,7 @@ impl StateDir {
             .at("create a directory in", parent)?;
         let logs = logs.map_or_else(|| directory.path().join("log"), Path::to_owned);
         let state = Self::prepare(directory.path().to_owned(), logs, true)?;
-        // From here on it is the guard's to remove; until here it went with the error.
+        // From here on the guard removes the directory; before, an error removed it.
         let _ = directory.keep();
         Ok(state)
     }

@@ -165,11 +165,11 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     poll_until("the worker's death", WITHIN, async || status(&dir).unwrap().state == FleetState::Degraded).await;
     assert!(status(&dir).unwrap().processes.iter().any(|process| process.name == "gpufleet-w2" && !process.alive));
     assert!(running(&dir).is_some(), "the services still run");
-    // Nobody has to know how many there were.
+    // The fleet remembers the number of workers.
     let repaired = start(&UpOptions { workers: None, ..options.clone() }).await.unwrap();
     assert_eq!((repaired.state, repaired.processes.len()), (FleetState::Up, 6));
 
-    // As if its workers had been started before there were blob stores: who still runs has none, and nobody is told of one.
+    // As if the workers had been started by a version without blob stores: they have none, so the endpoints name none.
     let endpoints = dir.join("endpoints.json");
     let with_store = fs::read_to_string(&endpoints).unwrap();
     let (without, _) = with_store.split_once(",\"blobs\"").unwrap();

@@ -1,4 +1,4 @@
-//! Claim checks: an array that is too large for a message waits in a blob store, and the message names it by what it contains.
+//! Claim checks: an array that is too large for a message is stored in a blob store, and the message names it by its digest.
 //!
 //! A digest is written as `sha256:` and 64 hexadecimal digits. A reader checks the content against the digest, so a
 //! damaged or modified blob is detected. A client that knows a digest may read the blob.
@@ -14,11 +14,11 @@ const PREFIX: &str = "sha256:";
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobDigest([u8; SHA256_OUTPUT_LEN]);
 
-/// Makes a digest of bytes that come piece by piece.
+/// Computes a digest piece by piece.
 #[derive(Clone)]
 pub struct BlobHasher(Context);
 
-/// A text that is no digest.
+/// A text that is not a digest.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("a blob name is {PREFIX} followed by 64 lower-case hexadecimal digits")]
 pub struct InvalidDigest;
@@ -80,7 +80,7 @@ impl fmt::Debug for BlobDigest {
     }
 }
 
-/// One spelling for each digest, so that it can be a file's name.
+/// Accepts one spelling for each digest, so that it can be a file name.
 impl FromStr for BlobDigest {
     type Err = InvalidDigest;
 

@@ -1,10 +1,10 @@
-//! Every bound that a message must keep, with where it comes from.
+//! Every bound of a message, with its reason.
 
 /// RabbitMQ 4 refuses larger messages unless configured otherwise (3.x: 128 MiB). One bound for all keeps a fleet portable.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Arrays from this size on travel through the blob store where producer and worker have one: below, a message is quicker.
+/// Arrays from this size on travel through the blob store if producer and worker have one. Smaller ones are faster in a message.
 pub const BLOB_BYTES_MIN: u64 = 1 << 20;
-/// Arrays that come from the blob store or go into it, of one job: they stand in the worker's memory while the job is there.
+/// All blobs of one job, inputs and outputs, which the worker holds in memory while it has the job.
 pub const BLOBS_BYTES_MAX: u64 = 1 << 30;
 /// AMQP headers must fit one frame of 128 KiB together with everything else in it; texts echoed there stay far below.
 pub const HEADER_TEXT_BYTES_MAX: usize = 1024;
@@ -35,14 +35,14 @@ pub const ENTRY_BYTES_MAX: usize = 1024;
 pub const FAILURE_MESSAGE_BYTES_MAX: usize = 2 << 10;
 /// The text of a failure (a compile log, an access report) as it travels in replies and events.
 pub const FAILURE_DETAIL_BYTES_MAX: usize = 64 << 10;
-/// What an attempt's kernels printed, as it travels in replies and events: as much as a failure's text.
+/// The printed output of an attempt in replies and events: as much as a failure's text.
 pub const PRINTF_OUTPUT_BYTES_MAX: usize = 64 << 10;
-/// One buffer on the device. Checked before anything is multiplied further.
+/// One buffer on the device. Checked first, so that later products can't overflow.
 pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
 pub const TIME_LIMIT_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
 pub const ATTEMPTS_MAX: u32 = 20;
-/// Deliveries of one message before a worker takes it for poison. The broker buries a message after 20 by itself; a
-/// worker comes first, so that the job is answered.
+/// Deliveries of one message after which a worker treats it as poison. The broker dead-letters a message after 20 by itself; a
+/// worker acts first, so that the job gets a reply.
 pub const DELIVERIES_MAX: u64 = 15;
 
 /// CUDA's launch bounds, the same for every device since compute capability 3.0.

@@ -1,7 +1,7 @@
-//! Whether a decoded task makes sense, told by the field that does not.
+//! Checks a decoded task, and names the first invalid field.
 //!
-//! These checks need no device and no catalog: sizes are multiplied with care, names resolve, bounds hold. A device's own
-//! limits (memory, shared memory, compute capability) are the worker's to check.
+//! These checks need no device and no catalog: products do not overflow, names resolve, bounds hold. The worker checks the limits of a
+//! device (memory, shared memory, compute capability).
 
 use std::collections::HashSet;
 
@@ -16,7 +16,7 @@ use crate::{
 
 mod launch;
 
-/// A field that can't be right, and why.
+/// An invalid field, and why it is invalid.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct Invalid {

@@ -1,4 +1,4 @@
-//! Lifecycle events: what the ledger learns, in batches, in any order, possibly twice.
+//! Lifecycle events for the ledger. They travel in batches and arrive in any order, possibly twice.
 
 use std::collections::BTreeMap;
 

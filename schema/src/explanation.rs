@@ -144,7 +144,8 @@ explanations! {
         retried: "for about half an hour",
         meaning: "The worker cannot use its blob store, or no worker of the pool has one. After the last try the message is \
                   dead-lettered.",
-        advice: "Check that producers and workers name the same folder and that it is mounted, then `gpufleet retry ID`."
+        advice: "Check that producers and workers name the same folder and that it is mounted. Then submit the job again, or \
+                  `gpufleet retry ID` if it is dead-lettered."
     }
     ExecutorLost {
         verdicts: [Infrastructure],

@@ -1,4 +1,4 @@
-//! Identifiers. Each is a type of its own, so that one can't go where another belongs.
+//! Identifiers. Each has its own type, so that they can't be confused.
 
 use std::{fmt, ops::Range, str::FromStr};
 
@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::bounds::NAME_BYTES_MAX;
 
-/// A string that is not the identifier that it was meant to be.
+/// A string that is not a valid identifier of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} {problem}")]
 pub struct InvalidId {
@@ -99,8 +99,8 @@ uuid_id! {
     JobId, "job id"
 }
 
-/// Times outside these years (2020 to 2099) are taken for noise: such an id has no time. The bounds are fixed, for the ledger's keys
-/// follow from the id alone, today and in ten years.
+/// An id with a time outside these years (2020 to 2099) counts as having no time. The bounds never change, because the ledger's keys
+/// are derived from the id alone.
 const YEARS_MS: Range<i64> = 1_577_836_800_000..4_102_444_800_000;
 
 impl JobId {

@@ -1,7 +1,7 @@
-//! The wire contract of gpufleet: what producers, workers and the ledger say to each other.
+//! The wire contract of gpufleet: the messages between producers, workers and the ledger.
 //!
-//! Everything here is data and its checks. There is no I/O: whoever holds bytes calls [`encoding`], whoever holds a
-//! decoded [`Task`] calls [`Task::check`] before believing it.
+//! Everything here is data and its checks, without I/O. A reader decodes bytes with [`encoding`] and checks a decoded [`Task`] with
+//! [`Task::check`] before it uses the task.
 
 pub mod blob;
 pub mod bounds;

@@ -1,7 +1,7 @@
-//! A list of numbers as it stands in a message.
+//! A list of numbers in its encoded form.
 //!
-//! The list is kept in its encoding: decoded it could take many times as much, and its dtype may come after it. What is here was read
-//! once, so every item is a number, and reading it again gives the same numbers.
+//! The list stays encoded, because decoded it could take many times as much, and its dtype may come after it. Every list here was read
+//! once, so every item is a number and reading it again gives the same numbers.
 
 use std::borrow::Cow;
 

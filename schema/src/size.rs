@@ -1,4 +1,4 @@
-//! Sizes as people read them, and what is told of a message that is too large.
+//! Human-readable sizes, and the error for a message that is too large.
 
 use std::fmt;
 
@@ -8,20 +8,20 @@ use crate::{Data, Task, bounds::MESSAGE_BYTES_MAX};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub u64);
 
-/// A task or message that is beyond [`MESSAGE_BYTES_MAX`], told so that its producer knows where to begin.
+/// A task or message above [`MESSAGE_BYTES_MAX`], with its largest buffers.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TooLarge {
     what: &'static str,
     bytes: u64,
-    /// The buffers that matter most, the largest first.
+    /// The largest buffers, in descending order.
     largest: Vec<(String, u64)>,
 }
 
-/// More names would hide the first.
+/// The number of buffers in the message; more would hide the largest.
 const LARGEST_SHOWN: usize = 2;
 
 impl TooLarge {
-    /// What can be done about it.
+    /// What the producer can do.
     pub const ADVICE: &str = "send large arrays by claim check through a blob store (--blobs FOLDER or GPUFLEET_BLOBS, a folder shared with \
         the workers); or split the job, use a smaller dtype (f16, u8), or create the data on the device with zeros or fill";
 
@@ -37,7 +37,7 @@ impl TooLarge {
         Self { what: "task", bytes, largest }
     }
 
-    /// Of which nothing is known but its length.
+    /// A message of which only the length is known.
     pub const fn message(bytes: u64) -> Self {
         Self { what: "message", bytes, largest: Vec::new() }
     }

@@ -1,13 +1,13 @@
-//! What a stranger wrote, as history keeps it.
+//! Cuts texts of untrusted tasks for the history.
 //!
-//! A task whose texts are out of bounds is refused, and is recorded with those very texts: cut, so that an event stays small beside the
-//! others of its message and an index takes it, and without what would steer the terminal that shows it.
+//! A task whose texts exceed their bounds is refused and recorded. Its texts are cut, so that an event stays small beside the
+//! others of its message and fits an index. Control characters are replaced, because a terminal would obey them.
 
 use std::collections::BTreeMap;
 
 use crate::bounds::{LABELS_MAX, TEXT_BYTES_MAX};
 
-/// A text in the bounds of a task's texts. One that is in them stays as it is.
+/// The text, cut to the bound of a task's texts.
 pub fn recordable(text: &str) -> String {
     let mut kept = String::with_capacity(text.len().min(TEXT_BYTES_MAX));
     for c in text.chars().map(visible) {
@@ -19,7 +19,7 @@ pub fn recordable(text: &str) -> String {
     kept
 }
 
-/// As many labels as a task may have, each in its bounds. Of two keys that are the same once they are cut, one stays.
+/// The labels, cut to their number and bounds. If two keys are equal once cut, one is kept.
 pub fn recordable_labels(labels: &BTreeMap<String, String>) -> BTreeMap<String, String> {
     labels.iter().take(LABELS_MAX).map(|(key, value)| (recordable(key), recordable(value))).collect()
 }

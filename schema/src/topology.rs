@@ -1,4 +1,4 @@
-//! Every name on the broker, in one place. The `v1` in them is [`crate::VERSION`].
+//! Every name on the broker. The `v1` in them is [`crate::VERSION`].
 
 use std::{fmt, str::FromStr};
 
@@ -53,15 +53,15 @@ pub const DROPPED_BYTES_MAX: u32 = 64 << 20;
 /// again, and nothing is lost. A full disk would block every publisher instead, those of replies included.
 pub const LEDGER_BYTES_MAX: i64 = 4 << 30;
 
-/// A queue in which a job waits before it is tried again. Its name is also that of the fanout exchange in front of it, so that a
-/// message keeps the routing key by which it goes back to the tasks.
+/// A queue in which a job waits before its retry. Its name is also that of the fanout exchange in front of it, so that a
+/// message keeps the routing key with which it returns to the exchange of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rung {
     pub seconds: u32,
     pub name: &'static str,
 }
 
-/// Longer waits for jobs that lost more attempts. Fixed times, because a quorum queue expires only what is at its head.
+/// Longer waits for jobs that lost more attempts. The times are fixed, because a quorum queue expires only the message at its head.
 pub const RETRY_LADDER: [Rung; 5] = [
     Rung { seconds: 1, name: "gpufleet.v1.retry.1" },
     Rung { seconds: 5, name: "gpufleet.v1.retry.5" },
@@ -70,7 +70,7 @@ pub const RETRY_LADDER: [Rung; 5] = [
     Rung { seconds: 600, name: "gpufleet.v1.retry.600" },
 ];
 
-/// The rung for a job that has lost so many attempts, at least one.
+/// The rung for a job that has lost this many attempts, at least one.
 pub fn retry_rung(losses: u32) -> Rung {
     let index = (losses.saturating_sub(1) as usize).min(RETRY_LADDER.len() - 1);
     RETRY_LADDER[index]
@@ -78,9 +78,9 @@ pub fn retry_rung(losses: u32) -> Rung {
 
 /// How long orders are kept. Jobs that wait longer than this in a queue outlive their cancellation.
 pub const CONTROL_MAX_AGE: &str = "7D";
-/// The same.
+/// [`CONTROL_MAX_AGE`] in days.
 pub const CONTROL_MAX_AGE_DAYS: u64 = 7;
-/// A stream forgets whole segments, so they are small.
+/// Small, because a stream discards whole segments.
 pub const CONTROL_SEGMENT_BYTES: u32 = 1 << 20;
 /// Room for hundreds of thousands of orders.
 pub const CONTROL_BYTES_MAX: u32 = 64 << 20;
@@ -91,7 +91,7 @@ pub const REPLY_QUEUE_EXPIRES_MS: u32 = 10 * 60 * 1000;
 pub const HEADER_ATTEMPT: &str = "gpufleet-attempt";
 /// Header with the number of executors that the job has lost.
 pub const HEADER_LOSSES: &str = "gpufleet-losses";
-/// Header with how often what the job brings or returns by the blob store could not be had or left there.
+/// Header with the number of attempts that could not read or write the blob store.
 pub const HEADER_UNAVAILABLE: &str = "gpufleet-unavailable";
 /// Header with the number of deliveries that the broker did not count: classic queues only say that there was an earlier one.
 pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
@@ -99,21 +99,21 @@ pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
 pub const HEADER_FORWARDS: &str = "gpufleet-forwards";
 /// Header with how often the job waited because no worker with a fitting device was there.
 pub const HEADER_FORWARDING_WAITS: &str = "gpufleet-forwarding-waits";
-/// Header of a dead message: why it is there.
+/// Header of a dead-lettered message: the reason.
 pub const HEADER_REASON: &str = "gpufleet-reason";
-/// Header of a dead message: the queue that it came from.
+/// Header of a dead-lettered message: its original queue.
 pub const HEADER_ORIGIN: &str = "gpufleet-origin";
-/// Header of a dead message of which only the beginning is kept: how many bytes it had.
+/// Header of a dead-lettered message of which only the beginning is kept: its original length in bytes.
 pub const HEADER_BODY_BYTES: &str = "gpufleet-body-bytes";
-/// The user whom the broker vouched for when the message was first published. It counts only in a message that the broker vouches
-/// came from a worker's own user.
+/// The user that the broker validated when the message was first published. It is trusted only in a message that, by the broker's
+/// validation, comes from a worker's own user.
 pub const HEADER_USER: &str = "gpufleet-user";
 pub const HEADER_TRACEPARENT: &str = "traceparent";
 
 /// Topic: routes a forwarded job by pool, device class and priority ([`forwarded_key`]).
 pub const FORWARDED: &str = "gpufleet.v1.forwarded";
-/// After this long a forwarded job goes back to its task queue. Workers take jobs out of class queues without consumers within minutes; this
-/// is for classes that no worker knows of any more.
+/// After this time a forwarded job returns to its task queue. Workers take jobs out of class queues without consumers within minutes; this
+/// limit is for classes that no worker knows any more.
 pub const FORWARDED_TTL_MS: u32 = 24 * 3600 * 1000;
 
 /// The AMQP `type` of each kind of body.
@@ -122,7 +122,7 @@ pub const TYPE_REPLY: &str = "gpufleet.reply";
 pub const TYPE_ORDER: &str = "gpufleet.order";
 pub const TYPE_EVENTS: &str = "gpufleet.events";
 
-/// Which of a pool's queues a job waits in.
+/// The priority of a job, which selects one of its pool's queues.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
@@ -182,7 +182,7 @@ pub fn forwarded_key(pool: &PoolName, class: ClassKey, priority: Priority) -> St
     format!("{pool}.{class}.{priority}")
 }
 
-/// Where jobs of a pool wait for the workers that have a device of the class.
+/// The queue in which jobs of a pool wait for workers with a device of the class.
 pub fn forwarded_queue(pool: &PoolName, class: ClassKey, priority: Priority) -> String {
     format!("{FORWARDED}.{}", forwarded_key(pool, class, priority))
 }
@@ -198,7 +198,7 @@ pub fn reply_queue(client: &ClientName) -> String {
     format!("{REPLIES}.{client}")
 }
 
-/// Who published a message, as its exchange tells: RabbitMQ's permissions decide who may write to which.
+/// The role that published a message. Its exchange identifies the role, because RabbitMQ's permissions restrict who writes to which exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
     Client,
@@ -207,8 +207,8 @@ pub enum Speaker {
 }
 
 impl Speaker {
-    /// Who published a batch of events, by the exchange that it came through. The default exchange is the operator's, who moves
-    /// messages by hand: no role's permissions include it.
+    /// The role that published a batch of events, by its exchange. The default exchange stands for the operator, who moves
+    /// messages by hand, because no role's permissions include it.
     pub fn of_events(exchange: &str) -> Option<Self> {
         match exchange {
             EVENTS_CLIENT => Some(Self::Client),
@@ -218,7 +218,7 @@ impl Speaker {
         }
     }
 
-    /// Who gave an order, by the exchange that it came through.
+    /// The role that sent an order, by its exchange.
     pub fn of_order(exchange: &str) -> Option<Self> {
         match exchange {
             CONTROL_CLIENT => Some(Self::Client),

@@ -1,4 +1,4 @@
-//! What a task's own check refuses, and which field it names.
+//! Checks of tasks: what they refuse, and which field they name.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,4 +1,4 @@
-//! What releases of one version may add, as an older reader meets it. `docs/src/stability.md` promises it.
+//! Older readers accept what later releases of one version may add, as `docs/src/stability.md` promises.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

@@ -1,7 +1,7 @@
 //! Examples of every kind of body, kept for ever. Other languages test against the same files.
 //!
-//! Each example must decode to the value that stands here. `GPUFLEET_GOLDEN=write` adds the files of new examples; a file
-//! that exists is never written again, since somebody's messages look like it.
+//! Each example must decode to the value in this file. `GPUFLEET_GOLDEN=write` adds the files of new examples; a file
+//! that exists is never rewritten, because released producers send such messages.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

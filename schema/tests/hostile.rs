@@ -1,4 +1,4 @@
-//! No body makes decoding panic, and none makes it take more memory than a small multiple of its own size.
+//! No body makes decoding panic or take more memory than a small multiple of the body's size.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -89,7 +89,7 @@ fn of_a_list_of_millions_only_so_many_heads_are_kept_as_a_message_may_carry() {
 }
 
 #[test]
-fn whom_to_answer_is_read_from_any_version_and_what_names_nobody_hides_nothing() {
+fn the_client_to_answer_is_read_from_any_version_and_invalid_fields_hide_nothing() {
     let id = "0190a5b8-7c00-7000-8000-000000000001";
     let reply = |value: &str| {
         let json = format!(r#"[{{"version": 7, "reply": {value}, "job_id": "{id}"}}]"#);

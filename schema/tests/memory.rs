@@ -1,4 +1,4 @@
-//! What decoding takes: at most three times the body, whatever stands in it.
+//! Decoding takes at most three times the size of the body, for any body.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

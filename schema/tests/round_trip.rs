@@ -1,4 +1,4 @@
-//! Whatever can be said is read back as it was said, in both encodings.
+//! Every value survives encoding and decoding in both encodings.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 

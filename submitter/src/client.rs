@@ -12,8 +12,9 @@ use tracing::{debug, warn};
 use crate::{
     Array, ConnectError, Counts, Job, JobHandle, StoreError, StoredArray, SubmitError,
     error::PoolError,
+    gathering::Gatherings,
     inbox::Inbox,
-    submission::{self, Submission},
+    submission::{self, Gathered, Submission},
     unreported::Reports,
 };
 
@@ -54,6 +55,7 @@ pub(crate) struct Connection {
     /// Nobody else has the name, so nobody comes back for replies that it missed.
     is_fresh: bool,
     inbox: Arc<Inbox>,
+    gatherings: Gatherings<Gathered>,
     reports: Reports,
     wait_deadline: Duration,
     user_id: bool,
@@ -78,6 +80,9 @@ impl Fleet {
     }
 
     /// Checks a job, sends it, and returns when the broker has it on disk.
+    ///
+    /// Short jobs that are submitted at the same time share messages: while one message is unconfirmed, later jobs for the same pool and
+    /// priority gather and leave with its confirmation. How many share one depends on their run times, as earlier replies gave them.
     ///
     /// Cancelling before the return leaves it open whether the job runs; submitting the same [`Job`] again is harmless.
     pub async fn submit(&self, job: Job) -> Result<JobHandle, SubmitError> {
@@ -139,6 +144,7 @@ impl Fleet {
     /// Sends what is left to send and closes the connection. Waits that are still open end with
     /// [`JobError::Closed`](crate::JobError::Closed); their jobs go on. Every step has a deadline of its own.
     pub async fn close(&self) {
+        submission::send_all_gathered(&self.connection).await;
         if let Err(error) = self.connection.reports.finish().await {
             warn!(%error, "could not report submissions to the ledger; the workers' events will add them");
         }
@@ -190,7 +196,8 @@ impl FleetBuilder {
         self
     }
 
-    /// How long a submit waits for the broker's confirmation, outages in between included: at most a year.
+    /// How long a message waits for the broker's confirmation, outages in between included: at most a year. A job that gathers with others
+    /// waits for the message before its own, too.
     #[must_use]
     pub fn confirm_deadline(mut self, deadline: Duration) -> Self {
         self.confirm_deadline = deadline.min(Self::CONFIRM_DEADLINE_MAX);
@@ -241,6 +248,7 @@ impl FleetBuilder {
             client,
             is_fresh,
             inbox,
+            gatherings: Gatherings::default(),
             reports,
             wait_deadline: self.wait_deadline,
             user_id: self.user_id,
@@ -271,6 +279,10 @@ impl Connection {
 
     pub(crate) fn inbox(&self) -> &Arc<Inbox> {
         &self.inbox
+    }
+
+    pub(crate) fn gatherings(&self) -> &Gatherings<Gathered> {
+        &self.gatherings
     }
 
     pub(crate) fn wait_deadline(&self) -> Duration {

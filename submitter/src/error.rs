@@ -29,7 +29,7 @@ pub enum SubmitError {
     #[error("{problem}: {}", TooLarge::ADVICE)]
     TooLarge { job_id: JobId, problem: TooLarge },
     /// Nobody has the job. Arrays of it may be in the store.
-    #[error("store buffer {buffer:?} of job {job_id}")]
+    #[error("store buffer {buffer:?} of job {job_id}: failed to {source}")]
     Blob { job_id: JobId, buffer: String, source: BlobError },
     #[error("encode job {job_id}: {problem}")]
     Encode { job_id: JobId, problem: String },

@@ -17,7 +17,8 @@ use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::{
-    returned::{self, Returned},
+    output::{self, ReplyOutput},
+    run_times::{JobKind, RunTimes},
     unreported::Unreported,
 };
 
@@ -25,7 +26,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Arrived {
     pub(crate) reply: Reply<'static>,
-    pub(crate) outputs: Result<Vec<(String, Returned)>, String>,
+    pub(crate) outputs: Result<Vec<(String, ReplyOutput)>, String>,
     pub(crate) at: Instant,
 }
 
@@ -48,9 +49,18 @@ pub(crate) struct Awaited {
     inbox: Arc<Inbox>,
 }
 
+/// The other end of an [`Awaited`].
+#[derive(Debug)]
+struct Waiter {
+    sender: oneshot::Sender<Arrived>,
+    /// What its run time tells something about.
+    kind: Option<JobKind>,
+}
+
 #[derive(Debug, Default)]
 pub(crate) struct Inbox {
-    waiting: Mutex<HashMap<JobId, oneshot::Sender<Arrived>>>,
+    waiting: Mutex<HashMap<JobId, Waiter>>,
+    run_times: RunTimes,
     unreported: Arc<Unreported>,
     replies: AtomicU64,
     dropped: AtomicU64,
@@ -60,13 +70,13 @@ pub(crate) struct Inbox {
 impl Inbox {
     /// Begins to wait. This comes before the publish, because the reply can be faster than the confirm. `None`: somebody already
     /// waits for this job.
-    pub(crate) fn expect(self: &Arc<Self>, job_id: JobId) -> Option<Awaited> {
+    pub(crate) fn expect(self: &Arc<Self>, job_id: JobId, kind: Option<JobKind>) -> Option<Awaited> {
         let mut waiting = self.waiting();
-        if waiting.get(&job_id).is_some_and(|sender| !sender.is_closed()) {
+        if waiting.get(&job_id).is_some_and(|waiter| !waiter.sender.is_closed()) {
             return None;
         }
         let (sender, arrival) = oneshot::channel();
-        waiting.insert(job_id, sender);
+        waiting.insert(job_id, Waiter { sender, kind });
         Some(Awaited { job_id, arrival, inbox: self.clone() })
     }
 
@@ -87,19 +97,26 @@ impl Inbox {
         let at = Instant::now();
         for reply in replies.into_vec() {
             let job_id = reply.job_id.or_else(|| correlation_id?.parse().ok());
-            // The sender is taken out first: copying a large output happens outside the lock.
-            let sender = job_id.and_then(|job_id| self.waiting().remove(&job_id));
+            // The waiter is taken out first: copying a large output happens outside the lock.
+            let waiter = job_id.and_then(|job_id| self.waiting().remove(&job_id));
             // A worker that gives up on a message may not have been able to read what the job is.
             if let Some(job_id) = job_id.filter(|_| reply.state != AttemptState::Dead) {
                 self.unreported.forget(job_id);
             }
-            if sender.is_none() && reply.job_id.is_none() {
+            if waiter.is_none() && reply.job_id.is_none() {
                 let reason = reply.failure.as_ref().map(|failure| failure.message.as_str());
                 warn!(correlation_id, reason, "dropped a reply without a job id that matches no job");
             }
-            self.count(sender.is_some_and(|sender| sender.send(arrived(reply, at)).is_ok()));
+            if let Some(kind) = waiter.as_ref().and_then(|waiter| waiter.kind) {
+                self.run_times.learn(kind, &reply);
+            }
+            self.count(waiter.is_some_and(|waiter| waiter.sender.send(arrived(reply, at)).is_ok()));
         }
         Ok(())
+    }
+
+    pub(crate) fn run_times(&self) -> &RunTimes {
+        &self.run_times
     }
 
     /// Jobs that the ledger is told of unless their replies come first.
@@ -131,7 +148,7 @@ impl Inbox {
         counter.fetch_add(1, Ordering::Relaxed);
     }
 
-    fn waiting(&self) -> MutexGuard<'_, HashMap<JobId, oneshot::Sender<Arrived>>> {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<JobId, Waiter>> {
         self.waiting.lock().expect("nothing panics while it holds this lock")
     }
 }
@@ -152,14 +169,14 @@ impl Drop for Awaited {
         self.arrival.close();
         let mut waiting = self.inbox.waiting();
         // After this job was answered, somebody else may wait for it again: that wait is not ours to end.
-        if waiting.get(&self.job_id).is_some_and(oneshot::Sender::is_closed) {
+        if waiting.get(&self.job_id).is_some_and(|waiter| waiter.sender.is_closed()) {
             waiting.remove(&self.job_id);
         }
     }
 }
 
 fn arrived(mut reply: Reply<'_>, at: Instant) -> Arrived {
-    let outputs = returned::checked(std::mem::take(&mut reply.outputs));
+    let outputs = output::checked(std::mem::take(&mut reply.outputs));
     Arrived { reply: reply.into_owned(), outputs, at }
 }
 
@@ -187,7 +204,7 @@ mod tests {
     /// The bytes of its first output.
     fn bytes(arrived: Arrived) -> Vec<u8> {
         match arrived.outputs.unwrap().remove(0) {
-            (_, Returned::Array(array)) => array.into_bytes(),
+            (_, ReplyOutput::Array(array)) => array.into_bytes(),
             other => panic!("{other:?} is no array"),
         }
     }
@@ -200,7 +217,8 @@ mod tests {
     async fn each_reply_of_a_message_reaches_its_own_handle() {
         let inbox = Arc::new(Inbox::default());
         let [first, second] = [JobId::new(), JobId::new()];
-        let (mut first_wait, mut second_wait) = (inbox.expect(first).unwrap(), inbox.expect(second).unwrap());
+        let (mut first_wait, mut second_wait) =
+            (inbox.expect(first, None).unwrap(), inbox.expect(second, None).unwrap());
         let message = body(vec![reply(second, &[3, 4]), reply(first, &[1, 2])]);
         inbox.deliver(Encoding::MessagePack, None, &message).unwrap();
         assert_eq!(bytes(first_wait.next().await.unwrap()), [1, 2]);
@@ -209,11 +227,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_second_reply_and_one_that_nobody_awaits_are_dropped_and_counted() {
+    async fn a_second_reply_and_an_unawaited_one_are_dropped_and_counted() {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
-        let mut awaited = inbox.expect(job_id).unwrap();
-        assert!(inbox.expect(job_id).is_none(), "one handle a job");
+        let mut awaited = inbox.expect(job_id, None).unwrap();
+        assert!(inbox.expect(job_id, None).is_none(), "one handle a job");
         let message = body(vec![reply(job_id, &[1, 2]), reply(job_id, &[9, 9]), reply(JobId::new(), &[0, 0])]);
         inbox.deliver(Encoding::MessagePack, None, &message).unwrap();
         assert_eq!(bytes(awaited.next().await.unwrap()), [1, 2]);
@@ -224,7 +242,7 @@ mod tests {
     async fn a_reply_without_a_job_id_reaches_the_job_that_its_correlation_id_names() {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
-        let mut awaited = inbox.expect(job_id).unwrap();
+        let mut awaited = inbox.expect(job_id, None).unwrap();
         let unknown = body(vec![Reply { job_id: None, ..reply(job_id, &[1, 2]) }]);
         for correlation_id in [None, Some("no UUID"), Some(&*JobId::new().to_string())] {
             inbox.deliver(Encoding::MessagePack, correlation_id, &unknown).unwrap();
@@ -238,15 +256,15 @@ mod tests {
     async fn a_wait_that_was_given_up_can_be_taken_up_again() {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
-        drop(inbox.expect(job_id).unwrap());
+        drop(inbox.expect(job_id, None).unwrap());
         assert!(inbox.waiting().is_empty());
-        let mut first = inbox.expect(job_id).unwrap();
+        let mut first = inbox.expect(job_id, None).unwrap();
         inbox.deliver(Encoding::MessagePack, None, &body(vec![reply(job_id, &[1, 2])])).unwrap();
-        let second = inbox.expect(job_id).expect("the first wait has its reply");
+        let second = inbox.expect(job_id, None).expect("the first wait has its reply");
         assert!(first.next().await.is_some());
         assert!(first.next().await.is_none(), "there is one reply");
         drop(first);
-        assert!(inbox.expect(job_id).is_none(), "the second wait goes on");
+        assert!(inbox.expect(job_id, None).is_none(), "the second wait goes on");
         drop(second);
     }
 
@@ -254,7 +272,7 @@ mod tests {
     async fn outputs_that_contradict_their_shape_are_told_and_garbage_is_counted() {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
-        let mut awaited = inbox.expect(job_id).unwrap();
+        let mut awaited = inbox.expect(job_id, None).unwrap();
         inbox.deliver(Encoding::MessagePack, None, &body(vec![reply(job_id, &[1])])).unwrap();
         assert!(awaited.next().await.unwrap().outputs.unwrap_err().contains("takes 2 bytes, but there are 1"));
         assert!(inbox.deliver(Encoding::Json, None, b"garbage").is_err());

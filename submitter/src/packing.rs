@@ -1,8 +1,8 @@
 //! Several small tasks in one message.
 //!
 //! A message costs the broker nearly the same whether it carries one tiny task or a hundred, so tasks that go to the same queue
-//! share messages, bounded in bytes and in number. A body of several tasks is a MessagePack list: its header, then the tasks as they
-//! would stand alone. Each task is therefore encoded once, and its length decides where it goes.
+//! share messages, bounded in bytes, number and expected run time. A body of several tasks is a MessagePack list: its header, then the
+//! tasks as they would stand alone. Each task is therefore encoded once, and its length decides where it goes.
 
 use gpufleet_schema::bounds::{MESSAGE_BYTES_MAX, TASKS_PER_MESSAGE_MAX};
 
@@ -11,6 +11,8 @@ use gpufleet_schema::bounds::{MESSAGE_BYTES_MAX, TASKS_PER_MESSAGE_MAX};
 pub(crate) const PACKED_BYTES_MAX: usize = 64 << 10;
 /// Tasks of one message are acknowledged together and run on one worker, so a message should not hold a large part of a batch.
 pub(crate) const PACKED_TASKS_MAX: usize = 64;
+/// The run time that tasks of one message may add up to. With more, other workers would have nothing to do in the meantime.
+pub(crate) const PACKED_RUN_US_MAX: u64 = 4_000;
 /// An array header for up to 2^16 items.
 const LIST_HEADER_BYTES: usize = 3;
 
@@ -23,19 +25,28 @@ pub(crate) struct Packet<T> {
     bodies: Vec<Vec<u8>>,
     members: Vec<T>,
     bytes: usize,
+    run_us: u64,
 }
 
 impl<T> Packet<T> {
     pub(crate) fn new() -> Self {
-        Self { bodies: Vec::new(), members: Vec::new(), bytes: 0 }
+        Self { bodies: Vec::new(), members: Vec::new(), bytes: 0, run_us: 0 }
     }
 
-    /// Adds a task. If it does not fit, what was collected so far is returned, ready to be sent, and the task begins anew.
-    pub(crate) fn add(&mut self, body: Vec<u8>, member: T) -> Option<Self> {
-        let fits = self.bodies.is_empty()
-            || (self.bodies.len() < PACKED_TASKS_MAX && self.bytes + body.len() <= PACKED_BYTES_MAX);
+    pub(crate) fn is_empty(&self) -> bool {
+        self.bodies.is_empty()
+    }
+
+    /// Adds a task that is expected to run for `run_us`. If it does not fit, the tasks that were collected so far are returned, ready to be
+    /// sent, and a new packet begins with this task.
+    pub(crate) fn add(&mut self, body: Vec<u8>, run_us: u64, member: T) -> Option<Self> {
+        let fits = self.is_empty()
+            || (self.bodies.len() < PACKED_TASKS_MAX
+                && self.bytes + body.len() <= PACKED_BYTES_MAX
+                && self.run_us.saturating_add(run_us) <= PACKED_RUN_US_MAX);
         let full = (!fits).then(|| std::mem::replace(self, Self::new()));
         self.bytes += body.len();
+        self.run_us = self.run_us.saturating_add(run_us);
         self.bodies.push(body);
         self.members.push(member);
         full
@@ -58,17 +69,17 @@ impl<T> Packet<T> {
 #[cfg(test)]
 mod tests {
     use gpufleet_schema::{Batch, Encoding, Program, Task};
-    use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, proptest};
+    use proptest::prelude::{Just, Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
 
     use super::*;
 
-    fn pack(bodies: &[Vec<u8>]) -> Vec<(Vec<u8>, Vec<usize>)> {
+    fn pack(bodies: &[Vec<u8>], run_us: &[u64]) -> Vec<(Vec<u8>, Vec<usize>)> {
         let mut packet = Packet::new();
         let mut sent = Vec::new();
-        for (index, body) in bodies.iter().enumerate() {
-            sent.extend(packet.add(body.clone(), index));
+        for (index, (body, run_us)) in bodies.iter().zip(run_us).enumerate() {
+            sent.extend(packet.add(body.clone(), *run_us, index));
         }
-        sent.extend(Some(packet).filter(|packet| !packet.members.is_empty()));
+        sent.extend((!packet.is_empty()).then_some(packet));
         sent.into_iter().map(Packet::into_message).collect()
     }
 
@@ -85,17 +96,24 @@ mod tests {
 
     proptest! {
         #[test]
-        fn every_task_arrives_once_in_order_within_the_bounds(lengths in lengths()) {
+        fn every_task_arrives_once_in_order_within_the_bounds(
+            (lengths, run_us) in lengths().prop_flat_map(|lengths| {
+                let count = lengths.len();
+                (Just(lengths), prop::collection::vec(prop_oneof![Just(0), 0..2 * PACKED_RUN_US_MAX], count))
+            })
+        ) {
             let tasks: Vec<Task<'_>> = lengths.into_iter().map(task).collect();
             let encode = |task: &Task<'static>| Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap();
             let bodies: Vec<Vec<u8>> = tasks.iter().map(encode).collect();
-            let messages = pack(&bodies);
+            let messages = pack(&bodies, &run_us);
             let members: Vec<usize> = messages.iter().flat_map(|(_, members)| members.clone()).collect();
             prop_assert_eq!(members, (0..tasks.len()).collect::<Vec<_>>());
             let mut decoded = Vec::new();
             for (body, members) in &messages {
                 prop_assert!(members.len() <= PACKED_TASKS_MAX);
                 prop_assert!(members.len() == 1 || body.len() <= PACKED_BYTES_MAX + LIST_HEADER_BYTES);
+                let sum: u64 = members.iter().map(|index| run_us[*index]).sum();
+                prop_assert!(members.len() == 1 || sum <= PACKED_RUN_US_MAX);
                 let batch = Encoding::MessagePack.decode_tasks(body).unwrap();
                 prop_assert_eq!(matches!(batch, Batch::One(_)), members.len() == 1);
                 decoded.extend(batch.into_vec().into_iter().map(Task::into_owned));

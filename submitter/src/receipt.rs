@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use crate::{
     Array, FailedJob, JobError, JobResult,
     inbox::{Arrived, Awaited},
-    returned::{self, Returned},
+    output::{self, ReplyOutput},
 };
 
 /// The right to one job's result.
@@ -53,12 +53,12 @@ impl Receipt {
         let arrived = self.arrived.as_mut().filter(|arrived| arrived.reply.state == AttemptState::Succeeded);
         let outputs = arrived.and_then(|arrived| arrived.outputs.as_mut().ok());
         for (name, output) in outputs.into_iter().flatten() {
-            let Returned::Stored(stored) = output else { continue };
+            let ReplyOutput::Stored(stored) = output else { continue };
             if self.reading.is_empty() {
-                self.reading.spawn(returned::read(name.clone(), stored.clone(), store.cloned()));
+                self.reading.spawn(output::read(name.clone(), stored.clone(), store.cloned()));
             }
             let read = self.reading.join_next().await.expect("there is one, and nobody else takes it");
-            *output = Returned::Array(read.expect("reading does not panic, and ends with its receipt alone")?);
+            *output = ReplyOutput::Array(read.expect("reading does not panic, and ends with its receipt alone")?);
         }
         Ok(())
     }
@@ -82,8 +82,8 @@ fn outcome(job_id: JobId, arrived: Arrived, submitted: Instant) -> Result<JobRes
     }
     let outputs = outputs.map_err(|problem| JobError::BadReply { job_id, problem })?;
     let outputs = outputs.into_iter().map(|(name, output)| match output {
-        Returned::Array(array) => (name, array),
-        Returned::Stored(_) => unreachable!("what waited in the store was read"),
+        ReplyOutput::Array(array) => (name, array),
+        ReplyOutput::Stored(_) => unreachable!("what waited in the store was read"),
     });
     Ok(JobResult {
         job_id,

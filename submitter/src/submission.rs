@@ -7,36 +7,52 @@ use std::{
     time::{Instant, SystemTime, UNIX_EPOCH},
 };
 
-use futures::{StreamExt, stream};
+use futures::{StreamExt, future::join_all, stream};
 use gpufleet_schema::{
     Batch, Encoding, MessageId, PoolName, Priority, Submitted, TooLarge, bounds::MESSAGE_BYTES_MAX, event::JobInfo,
     topology,
 };
-use gpufleet_transport::{Message, Properties};
+use gpufleet_transport::{Message, Properties, PublishError};
+use tokio::sync::oneshot;
 
-use crate::{CheckedJob, Job, JobHandle, SubmitError, claims, client::Connection, inbox::Awaited, packing::Packet};
+use crate::{
+    CheckedJob, Job, JobHandle, SubmitError, claims,
+    client::Connection,
+    inbox::Awaited,
+    packing::{PACKED_BYTES_MAX, PACKED_RUN_US_MAX, PACKED_TASKS_MAX, Packet},
+    run_times::JobKind,
+};
 
 /// Messages of one `submit_many` that may be unconfirmed at once: enough to keep the broker busy, few enough that encoded copies of
 /// large tasks stay within half a gigabyte, and one more message for each queue that they go to.
 const MESSAGES_IN_FLIGHT_MAX: usize = 32;
 
+/// In `submit_many` a job of unknown run time counts as one of which a message may carry as many as of any.
+const UNKNOWN_RUN_US: u64 = PACKED_RUN_US_MAX / PACKED_TASKS_MAX as u64;
+
 /// A job that is encoded, and whose reply is awaited already: it can come before the confirm.
 pub(crate) struct Submission {
     body: Vec<u8>,
     member: Member,
-    pool: PoolName,
-    priority: Priority,
+    destination: Destination,
+    /// `None`: unknown, or the job is too large to share a message.
+    run_us: Option<u64>,
 }
 
 /// What is left of a job once it is encoded.
-struct Member {
+#[derive(Debug)]
+pub(crate) struct Member {
     info: JobInfo,
     awaited: Awaited,
     started: Instant,
 }
 
+/// A job that gathers with others. Its call of `submit` waits at the other end.
+pub(crate) type Gathered = (oneshot::Sender<Outcome>, Member);
+
 type Outcome = Result<JobHandle, SubmitError>;
-type Destination = (PoolName, Priority);
+/// The queue of a pool and a priority.
+pub(crate) type Destination = (PoolName, Priority);
 
 impl Submission {
     /// Checks and encodes a job. The reply queue is made and the job's large arrays are stored before the job is stamped, so that its
@@ -52,24 +68,63 @@ impl Submission {
         task.reply = Some(connection.client().clone());
         task.submitted_ms = Some(now_ms());
         let info = JobInfo::of(&task, pool.clone(), priority, Some(connection.client().to_string()));
-        let task = Batch::One(task);
-        let encoded = Encoding::MessagePack.encode_tasks(&task);
+        let batch = Batch::One(task);
+        let encoded = Encoding::MessagePack.encode_tasks(&batch);
         let body = encoded.map_err(|problem| SubmitError::Encode { job_id, problem: problem.to_string() })?;
-        if let Batch::One(task) = &task
-            && body.len() > MESSAGE_BYTES_MAX
-        {
+        let Batch::One(task) = &batch else { unreachable!("the batch was made of one task") };
+        if body.len() > MESSAGE_BYTES_MAX {
             return Err(SubmitError::TooLarge { job_id, problem: TooLarge::task(task, body.len() as u64) });
         }
-        let awaited = connection.inbox().expect(job_id).ok_or(SubmitError::AlreadySubmitted { job_id })?;
-        Ok(Self { body, member: Member { info, awaited, started }, pool, priority })
+        let inbox = connection.inbox();
+        let kind = (body.len() < PACKED_BYTES_MAX).then(|| JobKind::of(task));
+        let run_us = kind.and_then(|kind| inbox.run_times().expected_us(kind));
+        let awaited = inbox.expect(job_id, kind).ok_or(SubmitError::AlreadySubmitted { job_id })?;
+        Ok(Self { body, member: Member { info, awaited, started }, destination: (pool, priority), run_us })
     }
 
+    /// Short jobs gather with others; all else has a message of its own.
     pub(crate) async fn send(self, connection: &Arc<Connection>) -> Outcome {
+        match self.run_us {
+            Some(run_us) if run_us <= PACKED_RUN_US_MAX / 2 => self.send_gathered(connection, run_us).await,
+            _ => self.send_alone(connection).await,
+        }
+    }
+
+    async fn send_alone(self, connection: &Arc<Connection>) -> Outcome {
         let mut packet = Packet::new();
-        packet.add(self.body, (0, self.member));
-        let mut outcomes = send_packet(connection, &(self.pool, self.priority), packet).await;
+        packet.add(self.body, 0, ((), self.member));
+        let mut outcomes = send_packet(connection, &self.destination, packet).await;
         outcomes.pop().expect("a packet has an outcome for each of its members").1
     }
+
+    /// The message belongs to several callers, so a task of its own publishes it.
+    async fn send_gathered(self, connection: &Arc<Connection>, run_us: u64) -> Outcome {
+        let Self { body, member, destination, .. } = self;
+        let (caller, outcome) = oneshot::channel();
+        if let Some(packet) = connection.gatherings().add(&destination, body, run_us, (caller, member)) {
+            tokio::spawn(send_gathered(connection.clone(), destination, packet));
+        }
+        outcome.await.unwrap_or_else(|_| Err(PublishError::Closed.into()))
+    }
+}
+
+/// Publishes what has gathered, until nothing has.
+pub(crate) async fn send_gathered(connection: Arc<Connection>, destination: Destination, packet: Packet<Gathered>) {
+    let mut next = Some(packet);
+    while let Some(packet) = next {
+        for (caller, outcome) in send_packet(&connection, &destination, packet).await {
+            // An error means that the call was cancelled.
+            let _cancelled = caller.send(outcome);
+        }
+        next = connection.gatherings().answered(&destination);
+    }
+}
+
+/// Publishes everything that still gathers, and waits for its outcome.
+pub(crate) async fn send_all_gathered(connection: &Arc<Connection>) {
+    let packets = connection.gatherings().leave_all();
+    join_all(packets.into_iter().map(|(destination, packet)| send_gathered(connection.clone(), destination, packet)))
+        .await;
 }
 
 pub(crate) async fn send_many(connection: &Arc<Connection>, jobs: impl IntoIterator<Item = Job>) -> Vec<Outcome> {
@@ -102,13 +157,12 @@ enum Step {
 impl<I: Iterator<Item = Job>> Packing<I> {
     async fn next(&mut self, connection: &Connection) -> Option<Step> {
         for (index, job) in self.jobs.by_ref() {
-            let Submission { body, member, pool, priority } = match Submission::prepare(connection, job).await {
+            let Submission { body, member, destination, run_us } = match Submission::prepare(connection, job).await {
                 Ok(submission) => submission,
                 Err(error) => return Some(Step::Refused(index, error)),
             };
-            let destination = (pool, priority);
             let packet = self.packets.entry(destination.clone()).or_insert_with(Packet::new);
-            if let Some(full) = packet.add(body, (index, member)) {
+            if let Some(full) = packet.add(body, run_us.unwrap_or(UNKNOWN_RUN_US), (index, member)) {
                 return Some(Step::Full(destination, full));
             }
         }
@@ -118,11 +172,11 @@ impl<I: Iterator<Item = Job>> Packing<I> {
 }
 
 /// Publishes one message. Its members share its fate.
-async fn send_packet(
+async fn send_packet<T>(
     connection: &Arc<Connection>,
     (pool, priority): &Destination,
-    packet: Packet<(usize, Member)>,
-) -> Vec<(usize, Outcome)> {
+    packet: Packet<(T, Member)>,
+) -> Vec<(T, Outcome)> {
     let (body, members) = packet.into_message();
     let message_id = match members.as_slice() {
         [(_, member)] => member.info.job_id.to_string(),
@@ -148,11 +202,11 @@ async fn send_packet(
             let at_ms = now_ms();
             let submitted = members.iter().map(|(_, member)| Submitted { job: member.info.clone(), at_ms });
             connection.record(submitted.collect::<Vec<_>>()).await;
-            members.into_iter().map(|(index, member)| (index, Ok(member.into_handle(connection)))).collect()
+            members.into_iter().map(|(caller, member)| (caller, Ok(member.into_handle(connection)))).collect()
         }
         Err(error) => {
             let refused = |member: &Member| SubmitError::of_publish(error.clone(), member.info.job_id, pool, *priority);
-            members.iter().map(|(index, member)| (*index, Err(refused(member)))).collect()
+            members.into_iter().map(|(caller, member)| (caller, Err(refused(&member)))).collect()
         }
     }
 }

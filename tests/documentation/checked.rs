@@ -1,4 +1,4 @@
-//! Settings of other programs: those programs check them where they are installed.
+//! Configuration of other programs, checked by those programs if they are installed.
 
 use std::{fs, path::Path, process::Stdio};
 

@@ -1,4 +1,4 @@
-//! What the examples run on: one private broker and database for all, and for each page a folder and a fleet of its own.
+//! The environment of the examples: one private broker and database for all, and a folder and a fleet for each page.
 
 use std::{
     env, fs,

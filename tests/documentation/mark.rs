@@ -1,4 +1,4 @@
-//! What an HTML comment right before a code block says about it.
+//! Marks of code blocks: HTML comments directly before them.
 
 /// Readers of the rendered page don't see it.
 #[derive(Debug, Clone, PartialEq, Eq)]

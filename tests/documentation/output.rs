@@ -1,4 +1,4 @@
-//! Compares what a page shows with what came out, apart from what differs in every run.
+//! Compares the output on a page with the real output, except for parts that differ in every run.
 
 use std::sync::LazyLock;
 

@@ -1,4 +1,4 @@
-//! Blocks that are data: read as what they are, without running anything.
+//! Data blocks: parsed by their format, without running anything.
 
 use std::{fs, path::Path, sync::LazyLock};
 

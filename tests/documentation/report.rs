@@ -1,4 +1,4 @@
-//! What became of the blocks: counts, and what is wrong with its place.
+//! The results of the blocks: counts, and failures with their locations.
 
 use std::{collections::BTreeMap, fmt};
 

@@ -1,4 +1,4 @@
-//! Goes through the blocks of a page.
+//! Runs the blocks of a page.
 
 use std::{fs, time::Duration};
 

@@ -31,13 +31,13 @@ pub struct Shell {
     /// Scripts, outputs and what the last block left.
     notes: PathBuf,
     environment: Vec<(String, String)>,
-    running: Vec<Running>,
+    running: Vec<BackgroundCommand>,
     blocks: usize,
 }
 
 /// A command that stays until the page ends.
 #[derive(Debug)]
-struct Running {
+struct BackgroundCommand {
     line: usize,
     child: Child,
     group: Group,
@@ -85,7 +85,7 @@ impl Shell {
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        self.running.push(Running { line, child, group, output });
+        self.running.push(BackgroundCommand { line, child, group, output });
         Ok(())
     }
 

@@ -1,7 +1,12 @@
 //! The files that the commands name.
 
-use std::{fs, path::Path};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt as _,
+    path::Path,
+};
 
+use gpufleet_schema::bounds::BLOB_BYTES_MIN;
 use gpufleet_tests::npy;
 
 pub fn write_all(folder: &Path) {
@@ -19,6 +24,7 @@ pub fn write_all(folder: &Path) {
     write("noise.png", b"not a picture");
     write("k.cu", b"extern \"C\" __global__ void k(float *x) { x[0] = 1; }\n");
     write("wrong.cu", b"extern \"C\" __global__ void k(float *y) {\n    y[0] = undeclared;\n}\n");
+    write("wild.cu", b"extern \"C\" __global__ void wild(float *x) {\n    x[threadIdx.x + (1LL << 30)] = 1;\n}\n");
     write("k.ptx", b".version 8.0\n");
     write("wild.ptx", include_bytes!("../harness/ptx/wild_write.ptx"));
     write("endless.ptx", include_bytes!("../harness/ptx/endless.ptx"));
@@ -34,7 +40,33 @@ pub fn write_all(folder: &Path) {
     write("dtype.json", &task(r#"{ "name": "x", "dtype": "f23", "shape": [3], "data": "zeros" }"#));
     write("data.json", &task(r#"{ "name": "x", "dtype": "f32", "shape": [3], "data": "ones" }"#));
     write("nowhere.json", &task(r#"{ "name": "x", "data": { "file": "none.npy" } }"#));
-    fs::create_dir(folder.join("folder")).unwrap();
+    write("killed.json", KILLED);
+    for name in ["folder", "locked", "store", "elsewhere", "unplugged"] {
+        fs::create_dir(folder.join(name)).unwrap();
+    }
+    write("big.npy", &npy("<f4", "(262144,)", &vec![0; BLOB_BYTES_MIN as usize]));
+    write(&format!("store/sha256-{DIGEST}"), &vec![1; BLOB_BYTES_MIN as usize]);
+    write("damaged.json", damaged().as_bytes());
+    fs::set_permissions(folder.join("locked"), Permissions::from_mode(0o555)).unwrap();
+}
+
+/// Of nothing that is there.
+const DIGEST: &str = "1111111111111111111111111111111111111111111111111111111111111111";
+
+const KILLED: &[u8] = br#"{ "program": { "ptx": { "file": "endless.ptx" } }, "labels": { "case": "killed" },
+    "buffers": [{ "name": "y", "dtype": "u32", "shape": [1], "data": "zeros" }],
+    "launches": [{ "entry": "endless", "grid": { "blocks": [1] }, "block": { "threads": [1] }, "args": [{ "buffer": "y" }] }],
+    "limits": { "attempts_max": 1 } }"#;
+
+fn damaged() -> String {
+    let buffer = |name: &str| {
+        format!(r#"{{ "name": "{name}", "dtype": "f32", "shape": [262144], "data": {{ "blob": "sha256:{DIGEST}" }} }}"#)
+    };
+    format!(
+        r#"{{ "program": {{ "catalog": "saxpy" }}, "arguments": {{ "a": 2.0 }}, "pool": "stored", "buffers": [{}, {}] }}"#,
+        buffer("x"),
+        buffer("y")
+    )
 }
 
 fn task(buffer: &str) -> Vec<u8> {

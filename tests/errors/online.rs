@@ -1,4 +1,4 @@
-//! Commands that meet a broker, a database and a worker with the emulated device.
+//! Runs commands against a broker, a database and a worker with the emulated device.
 
 use std::path::Path;
 
@@ -22,8 +22,6 @@ pub async fn run(folder: &Path, masks: Masks) -> String {
     let environment = [("GPUFLEET_AMQP_URL", amqp_url.as_str()), ("GPUFLEET_DATABASE_URL", database_url.as_str())];
     let job = finished_job(&ground, folder, &environment).await;
     let masks = masks
-        .hiding("(CPU, AVX2)", "(CPU)")
-        .hiding(&format!("(CPU, {})", std::env::consts::ARCH), "(CPU)")
         .hiding(broker.url().rsplit_once('/').expect("it has a vhost").0, "<broker>")
         .hiding(postgres.tcp_url("").trim_end_matches('/'), "<postgres>")
         .hiding(&format!("127.0.0.1:{}", broker.port()), "<broker-address>")

@@ -1,10 +1,10 @@
-//! Jobs that take a known time without taking the processor: one thread that looks at the device's clock and sleeps.
+//! Jobs that take a known time without using the processor: one thread polls the device's clock and sleeps.
 
 use gpufleet::{Array, Job};
 use gpufleet_schema::Dtype;
 
 const WAITS: &str = include_str!("ptx/waits.ptx");
-/// What the kernel writes when its time is over.
+/// The value that the kernel writes at its end.
 const DONE: u32 = 42;
 
 pub fn for_millis(millis: u64) -> Job {

@@ -1,4 +1,4 @@
-//! Our commands as a person runs them.
+//! Runs gpufleet's commands as a user does.
 
 use std::{
     path::Path,
@@ -18,7 +18,7 @@ pub struct Ended {
     pub stderr: String,
 }
 
-/// Runs `gpufleet` with nothing of ours in its environment.
+/// Runs `gpufleet` without gpufleet's variables in its environment.
 pub async fn gpufleet_command(folder: &Path, environment: &[(&str, &str)], arguments: &[&str]) -> Ended {
     let output = command(folder, arguments).envs(environment.iter().copied()).output();
     Ended::from(tokio::time::timeout(WAIT, output).await.expect("every command ends").unwrap())
@@ -29,7 +29,7 @@ fn command(folder: &Path, arguments: &[&str]) -> Command {
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
         command.env_remove(name);
     }
-    // A fleet that the developer has up must not be found.
+    // The command must not find a running fleet of the developer.
     command.env("XDG_STATE_HOME", folder);
     command.args(arguments).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
     command
@@ -46,7 +46,7 @@ impl Ground {
         gpufleet_command(folder, &environment, arguments).await
     }
 
-    /// Starts `gpufleet` against this fleet's broker, for whoever wants to read along.
+    /// Starts `gpufleet` against this fleet's broker, for tests that read its output while it runs.
     pub fn start_gpufleet(&self, folder: &Path, arguments: &[&str]) -> Child {
         let mut command = command(folder, arguments);
         command.env("GPUFLEET_AMQP_URL", &self.endpoints().amqp_url);

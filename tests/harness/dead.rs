@@ -1,16 +1,16 @@
-//! The dead queue as a scenario reads it.
+//! Reads the dead-letter queue.
 
 use gpufleet_schema::topology::{DEAD_QUEUE, HEADER_ORIGIN, HEADER_REASON};
 use gpufleet_transport::Incoming;
 
 use crate::{Ground, WAIT};
 
-/// A message that nobody will try again.
+/// A dead-lettered message.
 #[derive(Debug)]
 pub struct DeadLetter {
     pub body: Vec<u8>,
     pub reason: String,
-    /// The routing key under which it had come.
+    /// Its original routing key.
     pub origin: String,
 }
 
@@ -20,7 +20,7 @@ impl DeadLetter {
     }
 }
 
-/// Takes this many messages out of the dead queue, and fails if there are none or not enough.
+/// Takes this many messages out of the dead-letter queue; fails if there are fewer.
 pub async fn dead_letters(ground: &Ground, count: usize) -> Vec<DeadLetter> {
     let broker = ground.broker().await;
     let mut consumer = broker.consume(DEAD_QUEUE.to_owned(), 100);

@@ -1,4 +1,4 @@
-//! A scenario's own fleet: a vhost, a database, a ledger and as many workers as it asks for.
+//! A scenario's own fleet: a vhost, a database, a ledger and the requested workers.
 
 use std::{
     fs,
@@ -17,7 +17,7 @@ use crate::{WAIT, history::Sightings, node, poll_until, producer::Kept, witness:
 /// The services that most scenarios share. Their guard ends them with this process.
 static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 
-/// The services that scenarios break, one after the other.
+/// The services that scenarios may break, one scenario at a time.
 static BREAKABLE: LazyLock<Arc<Mutex<Option<Arc<Services>>>>> = LazyLock::new(Arc::default);
 
 /// A fleet for one scenario. Its processes end when it is dropped.
@@ -29,7 +29,7 @@ pub struct Ground {
     pub(crate) witness: Witness,
     pub(crate) promises: Kept,
     pub(crate) sightings: Sightings,
-    /// Services that nobody else may use meanwhile.
+    /// Services for the exclusive use of one scenario.
     _held: Option<OwnedMutexGuard<Option<Arc<Services>>>>,
 }
 
@@ -38,18 +38,18 @@ pub struct Ground {
 pub struct TestWorker(Arc<Worker>);
 
 impl Ground {
-    /// On the broker and database that scenarios share.
+    /// A fleet on the shared broker and database.
     pub async fn shared(label: &str) -> Self {
         Self::shared_with(label, QueueKind::default()).await
     }
 
-    /// The same, with workers that make task queues of this kind.
+    /// The same, with workers that declare task queues of this kind.
     pub async fn shared_with(label: &str, kind: QueueKind) -> Self {
         let services = SERVICES.get_or_init(start_services).await;
         Self::on(services, label, kind).await
     }
 
-    /// With a broker and a database that the scenario may break, and leave broken: nobody else uses them until it has ended.
+    /// With a broker and a database that the scenario may break and leave broken, because it uses them exclusively.
     pub async fn breakable(label: &str) -> Self {
         let mut held = Arc::clone(&BREAKABLE).lock_owned().await;
         match &*held {
@@ -67,7 +67,7 @@ impl Ground {
         Self::on(&start_services().await, label, QueueKind::default()).await
     }
 
-    /// With more in the environment of its workers.
+    /// With further variables in the environment of its workers.
     pub async fn with_environment(label: &str, environment: &[(&str, &str)]) -> Self {
         let services = SERVICES.get_or_init(start_services).await;
         let builder = Fleet::builder().label(label).on(services);
@@ -81,7 +81,7 @@ impl Ground {
 
     async fn of(builder: FleetBuilder, kind: QueueKind) -> Self {
         let fleet = builder.workers(0).start().await;
-        // Its text has the end of the log of what did not start.
+        // The error contains the end of the failed program's log.
         let fleet = fleet.unwrap_or_else(|error| panic!("{error}"));
         let url: DatabaseUrl = fleet.endpoints().database_url.parse().unwrap();
         let ledger = Ledger::connect(url).await.unwrap();
@@ -93,7 +93,7 @@ impl Ground {
         ground
     }
 
-    /// Declares what a worker of these pools would, for producers that come before any worker.
+    /// Declares the queues of these pools, for producers that start before any worker.
     pub async fn declare_pools(&self, pools: &[&str]) {
         let broker = self.connect().await;
         broker.declare_base().await.unwrap();
@@ -115,7 +115,7 @@ impl Ground {
         &self.fleet
     }
 
-    /// A worker that takes jobs.
+    /// Starts a worker and waits until it accepts jobs.
     pub async fn worker(&self) -> TestWorker {
         self.worker_with(&[]).await
     }
@@ -126,17 +126,17 @@ impl Ground {
         worker
     }
 
-    /// A worker that may not take jobs yet.
+    /// Starts a worker without waiting.
     pub fn start_worker(&self, arguments: &[&str]) -> TestWorker {
         TestWorker(self.fleet.launch_worker(arguments).unwrap())
     }
 
-    /// A worker that may not take jobs yet, with variables in its environment, such as the emulator's.
+    /// Starts a worker with further variables in its environment, such as the emulator's, without waiting.
     pub fn start_worker_in(&self, arguments: &[&str], environment: &[(&str, &str)]) -> TestWorker {
         TestWorker(self.fleet.launch_worker_in(arguments, environment).unwrap())
     }
 
-    /// The broker without a producer's comforts.
+    /// A direct connection to the broker.
     pub async fn broker(&self) -> Broker {
         self.connect().await
     }
@@ -156,7 +156,7 @@ impl Ground {
         worker
     }
 
-    /// Waits until a worker's log has this text.
+    /// Waits until a worker's log contains this text.
     pub async fn poll_log(&self, what: &str, worker: &TestWorker, text: &str) {
         let log = worker.process().log();
         poll_until(what, async || fs::read_to_string(&log).is_ok_and(|log| log.contains(text))).await;
@@ -193,7 +193,7 @@ impl TestWorker {
         children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("compile-child")).collect()
     }
 
-    /// Kills the executors that it has now, as a crash would.
+    /// Kills its current executors, as a crash would.
     pub async fn kill_executor(&self) {
         let executors = self.executors();
         assert!(!executors.is_empty(), "worker {} has no executor", self.name());
@@ -203,7 +203,7 @@ impl TestWorker {
         }
     }
 
-    /// Holds its executors, and with them the jobs that they have or get.
+    /// Suspends its executors with their jobs.
     pub fn pause_executors(&self) {
         self.executors().into_iter().for_each(|pid| signal(pid, libc::SIGSTOP));
     }
@@ -212,13 +212,13 @@ impl TestWorker {
         self.executors().into_iter().for_each(|pid| signal(pid, libc::SIGCONT));
     }
 
-    /// Sends the signal and waits for the end; gives the exit code.
+    /// Sends the signal and waits for the end; returns the exit code.
     pub async fn stop(&self, signal: Signal) -> Option<i32> {
         self.process().signal(signal);
         self.ended().await
     }
 
-    /// Waits for the end; gives the exit code.
+    /// Waits for the end; returns the exit code.
     pub async fn ended(&self) -> Option<i32> {
         assert!(self.process().wait(WAIT).await, "worker {} did not stop", self.name());
         self.process().exit_status().and_then(|status| status.code())
@@ -235,7 +235,7 @@ async fn start_services() -> Arc<Services> {
     Services::ephemeral().await.unwrap_or_else(|error| panic!("{error}"))
 }
 
-/// Puts right whatever the last scenario may have done, all the more if it failed.
+/// Repairs the services after the last scenario, which may have failed.
 async fn mend(services: &Services) {
     let (broker, postgres) = (services.broker(), services.postgres());
     broker.resume();
@@ -248,7 +248,7 @@ async fn mend(services: &Services) {
     node::mend(services).await;
 }
 
-/// Whether a process runs; one that has ended and waits to be collected does not.
+/// Whether a process runs. A zombie does not.
 pub fn is_alive(pid: u32) -> bool {
     stat(pid).is_some_and(|(state, _)| state != 'Z')
 }
@@ -258,7 +258,7 @@ fn children(parent: u32) -> Vec<u32> {
     pids.filter(|pid| stat(*pid).is_some_and(|(state, of)| of == parent && state != 'Z')).collect()
 }
 
-/// State and parent.
+/// The state and the parent of a process.
 fn stat(pid: u32) -> Option<(char, u32)> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let mut fields = stat.rsplit_once(')')?.1.split_whitespace();

@@ -1,9 +1,9 @@
-//! The history checker: what was promised to producers, what they were told, every event and reply that went through the broker,
-//! and what the ledger holds in the end, put side by side.
+//! The history checker compares the confirmations and outcomes that producers received, every event and reply on the broker,
+//! and the final state of the ledger.
 //!
-//! The rules: no confirmed job is lost; each has exactly one final outcome, which one of its attempts came to and which everybody
-//! was told; a final outcome never changes and never precedes a start; every wait ends. A history in which nothing was seen breaks
-//! a rule of its own, so that nothing passes because somebody looked away.
+//! The rules: no confirmed job is lost; each has exactly one final outcome, which is that of one of its attempts and which every
+//! reader received; a final outcome never changes and never precedes a start; every wait ends. An empty history breaks
+//! a rule of its own, so that no violation is missed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,26 +24,26 @@ mod rules;
 #[cfg(test)]
 mod tests;
 
-/// How long the sources of a history may be behind each other.
+/// How long the sources of a history may differ.
 const SETTLED_WITHIN: Duration = Duration::from_secs(20);
 
-/// Everything that is known of a scenario's jobs.
+/// All records of a scenario's jobs.
 #[derive(Debug, Clone, Default)]
 pub struct History {
-    /// How many jobs there have to be.
+    /// The expected number of jobs.
     pub expected: usize,
     pub promises: Promises,
-    /// As they came, some of them perhaps twice.
+    /// In order of arrival, perhaps with duplicates.
     pub events: Vec<Event>,
-    /// Those to the producers whose promises are remembered.
+    /// Replies to the recorded producers.
     pub replies: Vec<SeenReply>,
-    /// The ledger's jobs in the end.
+    /// The ledger's jobs at the end.
     pub known: Vec<JobDetail>,
-    /// Each final outcome that the ledger ever showed for a job.
+    /// Every final outcome that the ledger has shown for a job.
     pub outcomes: BTreeMap<JobId, BTreeSet<Outcome>>,
 }
 
-/// What producers hold of their jobs.
+/// The producers' records of their jobs.
 #[derive(Debug, Clone, Default)]
 pub struct Promises {
     /// `submit` returned.
@@ -54,27 +54,27 @@ pub struct Promises {
 /// All waits for one job.
 #[derive(Debug, Clone, Default)]
 pub struct Wait {
-    /// Begun and not ended.
+    /// Waits that have not ended.
     pub open: u32,
-    /// Outcomes that they gave.
+    /// Outcomes that the waits returned.
     pub told: Vec<Told>,
 }
 
-/// What somebody was told of a job.
+/// An outcome of a job that a producer received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Told {
     pub state: AttemptState,
     pub attempt: u32,
 }
 
-/// A reply on its way to a producer.
+/// A reply to a producer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenReply {
     pub job_id: JobId,
     pub told: Told,
 }
 
-/// A final outcome as the ledger shows it.
+/// A final outcome in the ledger.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Outcome {
     pub state: JobState,
@@ -84,52 +84,52 @@ pub struct Outcome {
     pub failure: Option<(String, String)>,
 }
 
-/// A rule that a history breaks.
+/// A violated rule.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
-    /// A history of nothing proves nothing.
+    /// The history is empty, so it proves nothing.
     NothingSeen { what: &'static str },
-    /// There are more or fewer jobs than were asked for.
+    /// There are more or fewer jobs than expected.
     Count { expected: usize, known: usize },
     /// A confirmed job has no final outcome.
     Lost { job: JobId },
     /// Not exactly one attempt decides the job.
     Finals { job: JobId, deciding: usize },
-    /// The job's row and its deciding attempt say different things.
+    /// The job's row and its deciding attempt differ.
     Torn { job: JobId },
-    /// The ledger holds an end of which no event told.
+    /// The ledger has an end without an event.
     Invented { job: JobId, attempt: u32 },
-    /// An event told of an end that the ledger does not hold, as the outcome or as superseded.
+    /// An event reported an end that the ledger does not have, neither as the outcome nor as superseded.
     Forgotten { job: JobId, attempt: u32 },
-    /// One worker told two ends of one attempt.
+    /// One worker reported two ends of one attempt.
     TwoEnds { job: JobId, attempt: u32 },
     /// The ledger showed two final outcomes.
     Changed { job: JobId },
-    /// Something ended before it began, or ran without a beginning.
+    /// An attempt ended before it started, or ran without a start.
     EndBeforeStart { job: JobId, attempt: u32 },
     /// A wait did not end, or ended without an outcome.
     Unended { job: JobId },
-    /// A producer was given two outcomes of one job.
+    /// A producer received two outcomes of one job.
     ToldTwice { job: JobId },
-    /// A reply or a wait said something else than the ledger.
+    /// A reply or a wait differs from the ledger.
     ToldOtherwise { job: JobId },
-    /// No reply went to the producer.
+    /// The producer received no reply.
     Unanswered { job: JobId },
-    /// An attempt on the emulated device does not say so.
+    /// An attempt on the emulated device is not marked as emulated.
     Unlabelled { job: JobId, attempt: u32 },
 }
 
-/// The final outcomes that the ledger showed, whenever somebody looked.
+/// The final outcomes that queries of the ledger showed.
 #[derive(Debug, Default)]
 pub(crate) struct Sightings(Mutex<BTreeMap<JobId, BTreeSet<Outcome>>>);
 
 impl History {
-    /// Every rule that it breaks.
+    /// All violations.
     pub fn violations(&self) -> Vec<Violation> {
         rules::violations(self)
     }
 
-    /// Panics with every rule that it breaks.
+    /// Panics with all violations.
     pub fn assert_holds(&self) {
         let violations = self.violations();
         let shown: Vec<_> = violations.iter().map(ToString::to_string).collect();
@@ -138,7 +138,7 @@ impl History {
 }
 
 impl Outcome {
-    /// `None` while the job has none.
+    /// The final outcome; `None` while the job has none.
     pub fn of(job: &JobRow) -> Option<Self> {
         let failure = |failure: &FailureRow| (failure.code.clone(), failure.message.clone());
         job.state.is_final().then(|| Self {
@@ -163,21 +163,21 @@ impl Sightings {
 }
 
 impl Ground {
-    /// Waits until exactly these many jobs are known and final, and checks their history. It may be called again when more has
-    /// happened: what was final before has to be so still.
+    /// Waits until exactly this many jobs are known and final, and checks their history. A later call also checks that earlier final
+    /// outcomes have not changed.
     pub async fn check_history(&self, jobs: usize) {
         self.history(jobs).await.assert_holds();
     }
 
-    /// The history once these many jobs are final, or more are known.
+    /// The history once this many jobs are final, or more are known.
     pub async fn history(&self, jobs: usize) -> History {
         poll_until(&format!("{jobs} jobs in the ledger, all final"), async || {
-            // The database may be on its way back.
+            // The database may be restarting.
             let Ok(known) = self.all_jobs().await else { return false };
             known.len() >= jobs && known.iter().all(|job| job.state.is_final())
         })
         .await;
-        // The sources are read one after the other, and each may be behind the others. What stays wrong is wrong.
+        // The sources are read one after the other, so they may differ for a moment. A violation that persists is real.
         let deadline = Instant::now() + SETTLED_WITHIN;
         loop {
             let history = self.history_now(jobs).await;

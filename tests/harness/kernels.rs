@@ -24,7 +24,7 @@ pub fn doubles(x: &[f32]) -> Job {
         .output("y")
 }
 
-/// The catalog's own, as a task for who writes messages by hand.
+/// The catalog's kernel as a task, for scenarios that write messages themselves.
 pub fn saxpy() -> Task<'static> {
     let buffer = |name: &str| Buffer {
         name: name.into(),
@@ -39,7 +39,7 @@ pub fn saxpy() -> Task<'static> {
     }
 }
 
-/// What [`says`] does once it has printed.
+/// What [`says`] does after it has printed.
 #[derive(Debug, Clone, Copy)]
 pub enum Then {
     Return = 0,
@@ -61,12 +61,12 @@ pub fn endless() -> Job {
     Job::ptx(ENDLESS).zeros("y", Dtype::U32, [1]).entry("endless").blocks([1]).block([1]).arg_buffer("y").output("y")
 }
 
-/// A kernel that writes far behind the only buffer it has.
+/// A kernel that writes far beyond its only buffer.
 pub fn writes_beyond_its_buffer() -> Job {
     wild_write(WILD_WRITE.to_owned())
 }
 
-/// The same as a program of its own, which no other program's faults are held against.
+/// The same as a separate program, so that faults of other programs do not count against it.
 pub fn writes_beyond_its_buffer_as(number: usize) -> Job {
     wild_write(format!("{WILD_WRITE}// {number}\n"))
 }
@@ -75,12 +75,12 @@ fn wild_write(ptx: String) -> Job {
     Job::ptx(ptx).zeros("y", Dtype::U32, [4]).entry("wild_write").blocks([1]).block([1]).arg_buffer("y").output("y")
 }
 
-/// A job whose one buffer has this many bytes on the device, and that sends none of them.
+/// A job with one buffer of this many bytes on the device, none of which it sends.
 pub fn with_buffer_of(bytes: u64) -> Job {
     Job::ptx(ENDLESS).zeros("y", Dtype::U8, [bytes]).entry("endless").blocks([1]).block([1]).arg_buffer("y")
 }
 
-/// `y[i] = 2 · x[i]` of zeros that nobody wrote.
+/// `y[i] = 2 · x[i]` on a buffer of zeros without contents in the task.
 pub fn doubles_zeros(n: u64) -> Job {
     Job::ptx(DOUBLES)
         .zeros("x", Dtype::F32, [n])
@@ -93,10 +93,10 @@ pub fn doubles_zeros(n: u64) -> Job {
         .output("y")
 }
 
-/// The same of one number, beside memory that it only has, so that it takes exactly this many bytes of an emulated device.
+/// The same on one number, with unused memory so that the job takes exactly this many bytes of an emulated device.
 ///
 /// # Panics
-/// If its module alone takes more.
+/// If its module alone needs more.
 pub fn doubles_in(bytes: u64) -> Job {
     let module = DOUBLES.len() as u64;
     let scratch = bytes.checked_sub(module + 8).expect("the module and two numbers fit");

@@ -1,4 +1,4 @@
-//! The ledger as a scenario reads it.
+//! Reads the ledger.
 
 use gpufleet_ledger::{HistoryFilter, JobDetail, JobRow, LedgerError, WorkerFilter, WorkerRow};
 use gpufleet_schema::{JobId, JobState};
@@ -9,7 +9,7 @@ use crate::{
 };
 
 impl Ground {
-    /// Waits until the ledger shows the job like this.
+    /// Waits until the job's row satisfies the condition.
     pub async fn poll_job(&self, what: &str, job_id: JobId, mut like: impl FnMut(&JobRow) -> bool) {
         self.poll_attempts(what, job_id, |detail| like(&detail.job)).await;
     }
@@ -22,12 +22,12 @@ impl Ground {
         .await
     }
 
-    /// Waits until the ledger shows the job with its attempts like this.
+    /// Waits until the job with its attempts satisfies the condition.
     pub async fn poll_attempts(&self, what: &str, job_id: JobId, mut like: impl FnMut(&JobDetail) -> bool) {
         poll_until(what, async || self.look(job_id).await.is_some_and(|detail| like(&detail))).await;
     }
 
-    /// The job as the ledger shows it now; the history checker hears of it.
+    /// The job in the ledger now. The history checker records it too.
     async fn look(&self, job_id: JobId) -> Option<JobDetail> {
         let detail = self.ledger.job(job_id).await.unwrap();
         detail.inspect(|detail| self.sightings.saw(&detail.job))
@@ -36,7 +36,7 @@ impl Ground {
     /// Waits until at least `count` jobs are in this state.
     pub async fn poll_count(&self, what: &str, state: JobState, count: u64) {
         poll_until(what, async || {
-            // The database may be on its way back.
+            // The database may be restarting.
             let counts = self.ledger.count_by_state().await.unwrap_or_default();
             counts.iter().any(|counted| counted.state == state && counted.jobs >= count)
         })

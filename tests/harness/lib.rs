@@ -1,4 +1,4 @@
-//! What the scenarios share: a fleet of their own, jobs with known behaviour, waiting for a condition, and the history checker.
+//! The harness of the scenarios: a fleet for each, jobs with known behaviour, waiting for a condition, and the history checker.
 
 #![expect(clippy::unwrap_used, clippy::missing_panics_doc, reason = "a test may panic")]
 
@@ -33,5 +33,5 @@ pub use producer::{Producer, Promise};
 pub use proxy::{Proxy, Silence};
 pub use tls::TlsDoor;
 
-/// How long anything may take before a scenario gives up. Two busy cores can make a second's work last far longer.
+/// The limit of every wait in a scenario. On two busy cores a second of work can take far longer.
 pub const WAIT: Duration = Duration::from_secs(90);

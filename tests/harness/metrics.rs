@@ -1,4 +1,4 @@
-//! What a worker tells Prometheus, read as strictly as OpenMetrics' text form is meant.
+//! Reads a worker's metrics with a strict parser of OpenMetrics' text form.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,10 +12,10 @@ use tokio::{
 
 use crate::{TestWorker, poll::poll_some, poll_until};
 
-/// Has a worker serve its metrics on a port that is free.
+/// The arguments to serve metrics on a free port.
 pub const METRICS: [&str; 2] = ["--metrics", "127.0.0.1:0"];
 
-/// All samples of one moment.
+/// All samples of one scrape.
 #[derive(Debug, Default)]
 pub struct Metrics {
     samples: Vec<Sample>,
@@ -31,7 +31,7 @@ struct Sample {
 }
 
 impl TestWorker {
-    /// What it tells now.
+    /// Scrapes the worker.
     pub async fn metrics(&self) -> Metrics {
         let address = poll_some("an address of metrics", async || self.metrics_address()).await;
         let (head, body) = get(&address, "/metrics").await;
@@ -40,7 +40,7 @@ impl TestWorker {
         Metrics::parse(&body)
     }
 
-    /// Waits until a metric, summed over all series with these labels, has this value.
+    /// Waits until the sum of a metric over all series with these labels has this value.
     pub async fn poll_metric(&self, what: &str, name: &str, labels: &[(&str, &str)], value: f64) {
         poll_until(what, async || self.metrics().await.sum(name, labels) == value).await;
     }
@@ -53,10 +53,10 @@ impl TestWorker {
 }
 
 impl Metrics {
-    /// The sum over all series that have these labels, and perhaps more.
+    /// The sum over all series that have at least these labels.
     ///
     /// # Panics
-    /// If there are none.
+    /// If there is no such series.
     pub fn sum(&self, name: &str, labels: &[(&str, &str)]) -> f64 {
         let has_all = |sample: &&Sample| {
             sample.name == name
@@ -111,14 +111,14 @@ impl Metrics {
     }
 }
 
-/// None of ours has a quote or a comma in its value.
+/// Parses labels. No value contains a quote or a comma.
 fn labels_of(text: &str) -> BTreeMap<String, String> {
     let pairs =
         text.split("\",").map(|pair| pair.trim_end_matches('"').split_once("=\"").unwrap_or_else(|| panic!("{text}")));
     pairs.map(|(label, value)| (label.to_owned(), value.to_owned())).collect()
 }
 
-/// Head and body of the answer.
+/// The head and body of the response.
 async fn get(address: &str, path: &str) -> (String, String) {
     let mut stream = TcpStream::connect(address).await.unwrap();
     stream.write_all(format!("GET {path} HTTP/1.1\r\nHost: {address}\r\n\r\n").as_bytes()).await.unwrap();

@@ -1,4 +1,4 @@
-//! What scenarios do to the broker from inside, where AMQP or our own transport would not let them.
+//! Manipulates the broker from inside, in ways that AMQP or gpufleet's transport do not allow.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use crate::Ground;
 
 /// What a broker of ours has from the start.
 const WATERMARK: &str = "0.4";
-/// Longer than any job may take.
+/// Longer than any job takes.
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(8 * 24 * 3600);
 const CHANNEL_TICK: Duration = Duration::from_secs(60);
 
@@ -35,22 +35,22 @@ impl Ground {
         self.services().broker().restart().await.unwrap();
     }
 
-    /// Makes a durable queue with arguments in Erlang's words, such as `[{<<"x-max-length">>, long, 3}]`.
+    /// Declares a durable queue with arguments as Erlang terms, such as `[{<<"x-max-length">>, long, 3}]`.
     pub async fn declare_queue(&self, name: &str, arguments: &str) {
         declare_queue(self.fleet(), name, arguments).await;
     }
 
-    /// Stops a quorum queue's process: the broker knows the queue, and does not bring it up.
+    /// Stops a quorum queue's process: the broker knows the queue, but does not start it.
     pub async fn stop_queue(&self, name: &str) {
         self.erlang(&format!("{}, ok = ra:stop_server(quorum_queues, P).", process_of(name))).await;
     }
 
-    /// Brings up what [`Ground::stop_queue`] has stopped.
+    /// Starts a queue that [`Ground::stop_queue`] has stopped.
     pub async fn start_queue(&self, name: &str) {
         self.erlang(&format!("{}, ok = ra:restart_server(quorum_queues, P).", process_of(name))).await;
     }
 
-    /// Has a queue's process stand still: it answers nobody.
+    /// Suspends a queue's process, so that it answers no request.
     pub async fn suspend_queue(&self, name: &str) {
         self.erlang(&format!("{}, ok = sys:suspend(P).", process_of(name))).await;
     }
@@ -59,20 +59,20 @@ impl Ground {
         self.erlang(&format!("{}, ok = sys:resume(P).", process_of(name))).await;
     }
 
-    /// What a queue's process has been sent and not looked at, where it stands still.
+    /// The unprocessed messages of a suspended queue process.
     pub async fn unseen_by(&self, queue: &str) -> usize {
         let count = "{_, Count} = erlang:process_info(P, message_queue_len), Count.";
         self.erlang(&format!("{}, {count}", process_of(queue))).await.parse().unwrap()
     }
 
-    /// Messages of a queue, those that somebody holds included.
+    /// The messages of a queue, including unacknowledged ones.
     pub async fn messages_in(&self, queue: &str) -> u64 {
         let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>))");
         let counted = format!("{found}, proplists:get_value(messages, rabbit_amqqueue:info(Q, [messages])).");
         self.erlang(&counted).await.parse().unwrap()
     }
 
-    /// No client's queue for replies is there.
+    /// Checks that no reply queue of a client exists.
     pub async fn check_no_reply_queue(&self) {
         let named = "[N || Q <- rabbit_amqqueue:list(@), {resource, _, queue, N} <- [amqqueue:get_name(Q)]";
         let found = self.erlang(&format!("{named}, binary:match(N, <<\"gpufleet.v1.replies.\">>) =/= nomatch].")).await;
@@ -91,7 +91,7 @@ impl Ground {
         self.erlang("ok = rabbit_policy:delete(@, <<\"scenario\">>, <<\"scenario\">>).").await;
     }
 
-    /// Lets no more connections in than there are and `more`; `None` lifts the limit.
+    /// Limits the connections to the current number plus `more`; `None` removes the limit.
     pub async fn limit_connections(&self, more: Option<usize>) {
         let limit = match more {
             Some(more) => format!("N = length(rabbit_connection_tracking:list(@)) + {more}"),
@@ -101,12 +101,12 @@ impl Ground {
         self.erlang(&format!("{limit}, {set}")).await;
     }
 
-    /// The part of the memory at which the broker takes no more messages: almost none is an alarm.
+    /// Sets the part of memory at which the broker accepts no more messages; almost zero raises an alarm.
     pub async fn watermark(&self, part: &str) {
         set_watermark(self.services(), part).await;
     }
 
-    /// How long the broker waits for an acknowledgement, and how often it looks; for channels that are opened from now on.
+    /// Sets how long the broker waits for an acknowledgement and how often it checks, for new channels.
     pub async fn consumer_timeout(&self, timeout: Duration, tick: Duration) {
         set_consumer_timeout(self.services(), timeout, tick).await;
     }

@@ -1,4 +1,4 @@
-//! Waiting for a condition instead of for a time.
+//! Waits for conditions instead of times.
 
 use std::time::{Duration, Instant};
 
@@ -6,12 +6,12 @@ use crate::WAIT;
 
 pub(crate) const PAUSE: Duration = Duration::from_millis(20);
 
-/// Looks again and again until the condition holds. Fails, with its name, when it does not within [`WAIT`].
+/// Polls until the condition holds. Fails with its name if it does not hold within [`WAIT`].
 pub async fn poll_until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     poll_some(what, async || holds().await.then_some(())).await;
 }
 
-/// The same for a condition that has something to give.
+/// The same for a condition that returns a value.
 pub(crate) async fn poll_some<T>(what: &str, mut look: impl AsyncFnMut() -> Option<T>) -> T {
     let deadline = Instant::now() + WAIT;
     loop {

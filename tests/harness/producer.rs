@@ -1,4 +1,4 @@
-//! A producer whose promises are remembered: what the broker confirmed, and how each wait ended.
+//! A producer that records the broker's confirmations and the outcome of each wait.
 
 use std::{
     ops::Deref,
@@ -21,7 +21,7 @@ use crate::{
     witness,
 };
 
-/// A connection to a fleet, as producers have it.
+/// A producer's connection to a fleet.
 #[derive(Debug, Clone)]
 pub struct Producer {
     fleet: Fleet,
@@ -35,18 +35,18 @@ pub struct Promise {
     kept: Kept,
 }
 
-/// What all producers of a scenario hold.
+/// The records of all producers of a scenario.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Kept(Arc<Mutex<Promises>>);
 
-/// A wait that has begun. However it ends, it is not open any more.
-struct Waiting<'a> {
+/// Counts a wait as open until it is dropped.
+struct OpenWait<'a> {
     kept: &'a Kept,
     job: JobId,
 }
 
 impl Ground {
-    /// Publishes a task as it is, as a producer that is not ours may.
+    /// Publishes a task unchanged, as a foreign producer may.
     pub async fn publish_task(&self, task: &Task<'_>) {
         self.publish_tasks(&Batch::One(task.clone())).await;
     }
@@ -68,7 +68,7 @@ impl Ground {
         self.client_with(Fleet::builder()).await
     }
 
-    /// A producer with more chosen than where the fleet is.
+    /// A producer with further options.
     pub async fn client_with(&self, builder: FleetBuilder) -> Producer {
         let fleet = builder.connect(&self.endpoints().amqp_url).await.unwrap();
         node::bind_queue(self.fleet(), witness::QUEUE, REPLIES, fleet.client().as_str()).await;
@@ -81,7 +81,7 @@ impl Producer {
         self.fleet.submit(job).await.map(|handle| self.promised(handle))
     }
 
-    /// The same job again and again until it is confirmed, for scenarios in which the broker may be away for a while.
+    /// Submits a job repeatedly until it is confirmed, for scenarios with an unreachable broker.
     pub async fn submit_until_confirmed(&self, job: &Job) -> Promise {
         poll_some("the job is confirmed", async || {
             self.submit(job.clone()).await.inspect_err(|error| println!("submitted again: {error}")).ok()
@@ -115,9 +115,9 @@ impl Promise {
 
     /// Waits for the reply, as [`JobHandle::wait`] does.
     pub async fn wait(&mut self, deadline: Duration) -> Result<JobResult, JobError> {
-        let waiting = Waiting::begin(&self.kept, self.handle.id());
+        let wait = OpenWait::begin(&self.kept, self.handle.id());
         let outcome = self.handle.wait(deadline).await;
-        waiting.told(&outcome);
+        wait.told(&outcome);
         outcome
     }
 }
@@ -132,7 +132,7 @@ impl Kept {
     }
 }
 
-impl<'a> Waiting<'a> {
+impl<'a> OpenWait<'a> {
     fn begin(kept: &'a Kept, job: JobId) -> Self {
         kept.change(|promises| promises.waits.entry(job).or_default().open += 1);
         Self { kept, job }
@@ -148,7 +148,7 @@ impl<'a> Waiting<'a> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for OpenWait<'_> {
     fn drop(&mut self) {
         self.kept.change(|promises| promises.waits.entry(self.job).or_default().open -= 1);
     }

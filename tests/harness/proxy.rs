@@ -1,5 +1,5 @@
-//! A TCP proxy between a part of the fleet and the broker, and the weather on the way: delay, silence on connections that stay
-//! open (as when a link is half-open), connections that break, and ones that break after so many bytes.
+//! A TCP proxy between a part of the fleet and the broker, with network faults: delay, silence on connections that stay
+//! open (half-open links), connections that break, and connections that break after a number of bytes.
 
 use std::{
     io,
@@ -19,16 +19,16 @@ use tokio::{
 
 use crate::Ground;
 
-/// What happens to bytes on their way.
+/// What the proxy does with the traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Weather {
-    /// Each piece comes this much later.
+    /// Delays each piece.
     pub delay: Duration,
-    /// The same where a process takes messages.
+    /// The same on consuming connections only.
     pub delay_consuming: Duration,
-    /// Nothing comes through, and nobody is told.
+    /// Holds back all traffic of these connections without closing them.
     pub silence: Option<Silence>,
-    /// Connections of before are broken when this changes.
+    /// A change breaks the existing connections.
     era: u64,
 }
 
@@ -36,9 +36,9 @@ pub struct Weather {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Silence {
     All,
-    /// The one on which a process takes messages and acknowledges them. What it publishes goes over another.
+    /// The connection on which a process consumes and acknowledges. It publishes over another.
     Consuming,
-    /// The one over which a process publishes. What it takes and acknowledges goes over another.
+    /// The connection on which a process publishes. It consumes and acknowledges over another.
     Publishing,
 }
 
@@ -47,7 +47,7 @@ pub enum Silence {
 pub struct Proxy {
     url: String,
     weather: Arc<watch::Sender<Weather>>,
-    /// Bytes that may still go to the broker before everything breaks.
+    /// Bytes to the broker until all connections break.
     budget: Arc<AtomicI64>,
     listening: AbortHandle,
 }
@@ -58,7 +58,7 @@ struct Passage {
     weather: watch::Receiver<Weather>,
     budget: Arc<AtomicI64>,
     breaks: Arc<watch::Sender<Weather>>,
-    /// Whether the client takes messages on it; known once it has said its name.
+    /// Whether the client consumes on it; known once it has sent its name.
     consuming: Arc<OnceLock<bool>>,
 }
 
@@ -69,11 +69,11 @@ enum Direction {
 }
 
 const PIECE_BYTES: usize = 16 << 10;
-/// What our transport's connections call themselves ends in one of these.
+/// The names of the transport's connections end in one of these.
 const ROLES: [(&[u8], bool); 2] = [(b"(publish)", false), (b"(consume)", true)];
 
 impl Ground {
-    /// A way to this ground's vhost with weather of its own.
+    /// A proxy to this ground's vhost.
     pub async fn proxy(&self) -> Proxy {
         Proxy::start(&self.endpoints().amqp_url).await
     }
@@ -99,7 +99,7 @@ impl Proxy {
         self.weather.send_modify(|weather| weather.delay = delay);
     }
 
-    /// Only on the connection on which a process takes messages.
+    /// Only on consuming connections.
     pub fn delay_consuming(&self, delay: Duration) {
         self.weather.send_modify(|weather| weather.delay_consuming = delay);
     }
@@ -108,12 +108,12 @@ impl Proxy {
         self.weather.send_modify(|weather| weather.silence = Some(silence));
     }
 
-    /// Breaks all connections. New ones are let through.
+    /// Breaks all connections. New ones pass.
     pub fn cut(&self) {
         self.weather.send_modify(|weather| weather.era += 1);
     }
 
-    /// Breaks all connections when so many more bytes have gone to the broker, in the middle of whatever they are.
+    /// Breaks all connections after this many more bytes to the broker, even within a frame.
     pub fn cut_after(&self, bytes: u32) {
         self.budget.store(bytes.into(), Ordering::Relaxed);
     }
@@ -123,7 +123,7 @@ impl Proxy {
         self.weather.borrow().era
     }
 
-    /// Everything comes through again, what was held back included.
+    /// Restores all traffic, including held data.
     pub fn clear(&self) {
         self.budget.store(i64::MAX, Ordering::Relaxed);
         self.weather.send_modify(|weather| *weather = Weather { era: weather.era, ..Weather::default() });
@@ -156,10 +156,10 @@ async fn listen(listener: TcpListener, broker: String, weather: Arc<watch::Sende
 }
 
 impl Passage {
-    /// Until one side closes or the weather breaks it; then both are closed.
+    /// Forwards until one side closes or a fault breaks the connection; then closes both sides.
     async fn carry(self, mut client: TcpStream, mut broker: TcpStream) {
         for stream in [&client, &broker] {
-            // Held back small frames would be a delay that nobody asked for.
+            // Nagle's algorithm would delay small frames beyond the delay under test.
             let _unimportant = stream.set_nodelay(true);
         }
         let (mut from_client, mut to_client) = client.split();
@@ -167,7 +167,7 @@ impl Passage {
         let mut weather = self.weather.clone();
         let era = weather.borrow().era;
         tokio::select! {
-            // What is held back when a connection breaks never arrives.
+            // Held data of a broken connection is lost.
             biased;
             _ = weather.wait_for(|weather| weather.era != era) => {}
             _ = self.pump(Direction::ToBroker, &mut from_client, &mut to_broker) => {}
@@ -189,7 +189,7 @@ impl Passage {
                 return Ok(());
             }
             self.learn(&piece[..bytes]);
-            // An error means that the proxy is gone.
+            // An error means that the proxy has been dropped.
             let now = *weather.wait_for(|weather| !self.is_silent(*weather)).await.map_err(io::Error::other)?;
             let delay = if self.is_consuming() { now.delay.max(now.delay_consuming) } else { now.delay };
             if !delay.is_zero() {

@@ -1,4 +1,4 @@
-//! A door to the broker that only TLS opens, with a certificate that nobody trusts but who is told to.
+//! A TLS proxy in front of the broker, with a certificate that only configured clients trust.
 
 use std::{path::Path, sync::Arc};
 
@@ -16,7 +16,7 @@ use tokio_rustls::{
 
 use crate::Ground;
 
-/// The door. No new connections come through it once this is dropped.
+/// The proxy. Dropping it ends new connections.
 #[derive(Debug)]
 pub struct TlsDoor {
     url: String,
@@ -25,7 +25,7 @@ pub struct TlsDoor {
 }
 
 impl Ground {
-    /// A way to this ground's vhost through TLS.
+    /// The URL of this ground's vhost through TLS.
     pub async fn tls_door(&self) -> TlsDoor {
         let amqp_url = &self.endpoints().amqp_url;
         let (login, place) = amqp_url.strip_prefix("amqp://").unwrap().split_once('@').unwrap();
@@ -52,7 +52,7 @@ impl TlsDoor {
         &self.url
     }
 
-    /// Whoever trusts this file may come through.
+    /// The certificate to trust.
     pub fn certificate(&self) -> &Path {
         self.certificate.path()
     }

@@ -1,4 +1,4 @@
-//! Sees every event and every reply of a scenario: a queue of its own gets a copy of each.
+//! Records every event and reply of a scenario through a queue that gets a copy of each.
 
 use std::sync::{Arc, Mutex};
 
@@ -16,7 +16,7 @@ use crate::{
     node,
 };
 
-/// The queue that the copies go to. Events are bound from the start, replies with each producer.
+/// The queue of the copies. Events are bound from the start, replies with each producer.
 pub(crate) const QUEUE: &str = "scenario.witness";
 const PREFETCH: u16 = 500;
 
@@ -33,7 +33,7 @@ struct Seen {
 }
 
 impl Witness {
-    /// Makes the queue, and has events come to it. The recorder has made the exchange.
+    /// Declares the queue and binds it to events. The recorder has declared the exchange.
     pub(crate) async fn make_queue(fleet: &Fleet) {
         node::declare_queue(fleet, QUEUE, "[]").await;
         for exchange in [EVENTS_CLIENT, EVENTS_WORKER] {
@@ -41,7 +41,7 @@ impl Witness {
         }
     }
 
-    /// Begins to look. Needs the exchanges and [`QUEUE`].
+    /// Starts to consume. Needs the exchanges and [`QUEUE`].
     pub(crate) async fn begin(amqp_url: &str) -> Self {
         let options = Options::new(amqp_url.parse().unwrap(), "a scenario's witness");
         let broker = Broker::connect(options).await.unwrap();
@@ -74,7 +74,7 @@ async fn look(broker: Broker, seen: Arc<Mutex<Seen>>) {
     while let Some(incoming) = consumer.next().await {
         let Incoming::Delivery(delivery) = incoming else { continue };
         seen.lock().unwrap().take(&delivery);
-        // Unacknowledged, it comes again: everything may be seen twice.
+        // Deliveries are not acknowledged, so a message may be recorded twice.
         let _settled = delivery.ack().await;
     }
 }

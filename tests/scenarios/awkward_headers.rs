@@ -1,5 +1,5 @@
 //! Headers that nest as deep as one frame holds, and texts that are not UTF-8, published by an AMQP client in another language: whichever
-//! process reads them goes on. (fault 34)
+//! process reads them keeps working. (fault 34)
 
 use std::{
     ffi::OsStr,

@@ -1,4 +1,4 @@
-//! A broker that crashes in the middle of a thousand jobs and comes back loses none that it had confirmed: every one is
+//! A broker that crashes during a thousand jobs and restarts loses no confirmed job: every one is
 //! answered and has exactly one final outcome in the ledger. (fault 8)
 
 use futures::future::join_all;

@@ -1,5 +1,5 @@
-//! A broker that is frozen, short of memory, or tired of waiting for an acknowledgement: submissions end with the truth within their
-//! deadline, what runs goes on, and every confirmed job ends once. (faults 10, 11, 13 and 18)
+//! A broker that is frozen, short of memory, or past its acknowledgement timeout: submissions return the correct result within their
+//! deadline, running jobs continue, and every confirmed job ends once. (faults 10, 11, 13 and 18)
 
 use std::time::{Duration, Instant};
 
@@ -33,7 +33,7 @@ async fn a_frozen_broker_leaves_a_submission_unknown_and_the_same_id_is_tried_ag
     assert_eq!(*job_id, job.id());
     assert!(told >= CONFIRM_DEADLINE && told < TOLD_WITHIN, "{told:?}");
 
-    // Whether or not the first one arrived, this is the same job: one outcome, one reply to whoever waits.
+    // Whether or not the first one arrived, this is the same job: one outcome, one reply.
     // The broker catches up with what it missed; until then it may not confirm in time either.
     let mut handle = fleet.submit_until_confirmed(&job).await;
     assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [4.0]);

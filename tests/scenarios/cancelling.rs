@@ -1,4 +1,4 @@
-//! A cancelled job ends once, as cancelled, wherever it is: in a queue, on a device, or with nobody to take it yet.
+//! A cancelled job ends once, as cancelled, wherever it is: in a queue, on a device, or in a pool without workers.
 
 use std::collections::BTreeMap;
 
@@ -199,7 +199,7 @@ async fn a_command_that_can_not_do_as_told_cancels_nothing_and_one_that_has_canc
         (0, "requested cancellation of the jobs with labels run=8 and try=1\n")
     );
     let ended = run(&["cancel", &id, "--wait", "--timeout", "1ms"]).await;
-    assert_eq!(ended.code, 6, "nobody is there to answer it: {}", ended.stderr);
+    assert_eq!(ended.code, 6, "no worker answers it: {}", ended.stderr);
     assert!(ended.stderr.contains("the cancellation stays in force"), "{}", ended.stderr);
 
     let _worker = ground.worker().await;

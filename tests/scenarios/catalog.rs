@@ -1,4 +1,4 @@
-//! Every catalog kernel gives, through the whole fleet, what its CPU reference gives.
+//! Every catalog kernel returns the result of its CPU reference through the whole fleet.
 
 use gpufleet::Job;
 use gpufleet_kernels::{

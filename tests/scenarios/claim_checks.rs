@@ -1,4 +1,4 @@
-//! Arrays that no message carries wait in a blob store that producer and worker share: both ways, and through whatever ails that store.
+//! Arrays that are too large for a message travel through a shared blob store in both directions, also when the store fails.
 //! (fault 42)
 
 use std::{
@@ -130,7 +130,7 @@ async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submi
     let fleet = client(&ground, &folder).await;
     let array = Array::from_slice(&floats(ENOUGH));
     let stored = fleet.store(array.clone()).await.unwrap();
-    // Somebody has written to it.
+    // Another process has written to it.
     fs::write(only_blob(&folder), vec![1; BLOB_BYTES_MIN as usize]).unwrap();
     let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
     let mut handle = fleet.submit(job).await.unwrap();
@@ -168,7 +168,7 @@ async fn a_shape_that_does_not_fit_its_blob_is_its_producers_mistake_and_is_told
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_without_a_store_passes_such_jobs_on_and_where_nobody_has_one_they_fail() {
+async fn a_worker_without_a_store_forwards_such_jobs_and_they_fail_if_no_worker_has_one() {
     const JOBS: usize = 10;
     let folder = tempfile::tempdir().unwrap();
     let ground = Ground::shared("no-store").await;

@@ -1,4 +1,4 @@
-//! The `gpufleet` command as a person meets it: files in, files out, history, and for every bad input one clear message, a
+//! The `gpufleet` command as a user runs it: files in, files out, history, and for every bad input one clear message, a
 //! next step and the documented exit code.
 
 use std::{fs, path::Path};

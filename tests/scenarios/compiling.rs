@@ -1,4 +1,4 @@
-//! CUDA C from a producer is compiled on the worker; what the compiler has to say comes back with the line. (fault 41)
+//! The worker compiles a producer's CUDA C; compile errors come back with the line. (fault 41)
 
 use std::{iter, time::Duration};
 
@@ -89,7 +89,7 @@ async fn a_store_out_of_bounds_comes_back_with_its_line_in_cuda_c() {
     ground.check_history(1).await;
 }
 
-/// Each asks for more than a compiler can give, or has it say more than anybody wants to read.
+/// Each exceeds the compiler's limits, or produces an endless log.
 fn bombs() -> [(&'static str, String); 4] {
     let undefined = (0..20_000).map(|n| format!("int x{n} = undefined_{n};\n")).collect();
     [

@@ -1,5 +1,5 @@
-//! The dead queue in a person's hands: looking changes nothing, each letter can be named, what can't be submitted again stays and
-//! holds nothing up, and nothing is told as done that is not. (fault 19)
+//! An operator handles dead-lettered jobs: listing changes nothing, each job can be named, a job that can't be requeued stays and
+//! blocks no other, and the command reports only what it has done. (fault 19)
 
 use std::time::Duration;
 
@@ -236,7 +236,7 @@ async fn what_the_broker_buried_after_a_wait_on_the_ladder_can_be_submitted_agai
         mandatory: true,
     };
     broker.publish(rung).await.unwrap();
-    // Nobody settles it, again and again.
+    // Delivered repeatedly without being settled.
     let mut consumer = broker.consume(default_queue(), 1);
     poll_until("the broker has buried it", async || {
         while let Ok(Some(incoming)) = tokio::time::timeout(QUIET, consumer.next()).await {

@@ -1,4 +1,4 @@
-//! Ctrl-C while `gpufleet submit` waits: the job goes on, and the command says how to come back to it.
+//! Ctrl-C while `gpufleet submit` waits: the job continues, and the command says how to get its result.
 
 use gpufleet_schema::JobState;
 use gpufleet_tests::{Ground, WAIT};
@@ -16,7 +16,10 @@ async fn an_interrupted_wait_names_the_job_and_the_job_goes_on() {
     // It says so once it waits: no worker is there yet.
     let mut told = BufReader::new(submit.stderr.take().unwrap());
     let mut line = String::new();
-    tokio::time::timeout(WAIT, told.read_line(&mut line)).await.expect("it says that nobody serves the pool").unwrap();
+    tokio::time::timeout(WAIT, told.read_line(&mut line))
+        .await
+        .expect("it reports that no worker serves the pool")
+        .unwrap();
     assert!(line.contains("no worker serves pool default"), "{line}");
     // SAFETY: kill has no memory effects; the process was started here and not waited for.
     unsafe { libc::kill(pid as libc::pid_t, libc::SIGINT) };

@@ -1,5 +1,5 @@
-//! A device that is lost is probed: one that computes goes on, one that does not is taken out of service, and a worker without any
-//! device left says so and ends. (fault 40)
+//! The worker probes a lost device: a working one stays in service, a failed one is taken out of service, and a worker without any
+//! device reports it and exits. (fault 40)
 
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ async fn jobs_that_come_while_the_last_device_is_lost_go_on_to_another_worker() 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_device_that_is_lost_while_the_worker_is_idle_is_noticed() {
     let ground = Ground::shared("lost-at-night").await;
-    // The first question is the executor's at its start, the second its keeper's; then the device is gone, for the next executor too once it
+    // The executor's start makes the first query and its restarter the second; then the device is lost, for the next executor too once it
     // has run the probe.
     let worker = ground.start_worker_in(&[], &[(FAULTS, "info:3+=device-lost")]);
     assert_eq!(worker.ended().await, Some(11));

@@ -1,5 +1,5 @@
-//! A worker takes the devices that it is told to, slices of GPUs included, does without those that don't start, and says how each
-//! fares; one that is not heard of is shown as silent, and its jobs as unknown. (faults 32 and 40)
+//! A worker uses the selected devices, including MIG slices, continues without those that do not start, and reports the sensors of each.
+//! A worker without heartbeats is shown as silent, and its jobs as unknown. (faults 32 and 40)
 
 use std::path::PathBuf;
 
@@ -194,7 +194,7 @@ async fn a_live_worker_that_is_not_heard_of_is_silent_and_its_job_unknown() {
     recorder.resume();
     ground.poll_worker("it is heard of again", worker.name(), |worker| !worker.is_silent).await;
     let result = handle.wait(WAIT).await.unwrap();
-    assert_eq!(result.attempt, 1, "nobody ran it again");
+    assert_eq!(result.attempt, 1, "it did not run again");
     poll_until("one attempt is known", async || ground.final_job(handle.id()).await.attempts.len() == 1).await;
     ground.check_history(1).await;
 }

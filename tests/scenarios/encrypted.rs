@@ -1,4 +1,4 @@
-//! A broker behind TLS: whoever does not trust its certificate is told so, and whoever does goes on as without.
+//! A broker behind TLS: an untrusted certificate is an error that names the cause; with a trusted one everything works as without TLS.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ async fn a_job_goes_through_tls_between_those_who_trust_the_broker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_broker_whose_certificate_nobody_vouches_for_is_refused_with_the_way_out() {
+async fn a_broker_with_an_untrusted_certificate_is_refused_with_advice() {
     let ground = Ground::shared("tls-untrusted").await;
     let door = ground.tls_door().await;
     let ended = submit(&door, None).await;

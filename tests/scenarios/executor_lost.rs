@@ -1,5 +1,5 @@
-//! An executor that dies takes its job's attempt and nothing else: the job is tried again a bounded number of times, and the
-//! worker lives. (faults 19 and 38)
+//! The death of an executor costs its job one attempt and nothing else: the job is retried a bounded number of times, and the
+//! worker keeps running. (faults 19 and 38)
 
 use gpufleet_schema::{
     AttemptState, FailureCode, JobId, JobState, PoolName, Priority, Verdict,
@@ -30,7 +30,7 @@ async fn a_job_whose_executor_is_killed_is_tried_again_by_the_same_worker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_is_tried_again_though_somebody_deleted_the_queue_in_which_it_waits_for_that() {
+async fn a_job_is_retried_although_an_operator_deleted_its_retry_queue() {
     let ground = Ground::shared("no-ladder").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;

@@ -1,5 +1,5 @@
-//! A producer in another language, with an AMQP client that knows nothing of us: JSON and MessagePack tasks from Python's pika
-//! are answered in kind, on the queue that `reply_to` names.
+//! A producer in another language with a plain AMQP client: JSON and MessagePack tasks from Python's pika
+//! get replies in the same encoding, on the queue that `reply_to` names.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! Links that are half-open or slow, and workers that freeze: the broker takes a job back and another worker runs it, and whatever the
-//! first one says later changes nothing. (faults 5, 6 and 7)
+//! Half-open and slow links, and frozen workers: the broker redelivers the job to another worker, and later messages of the
+//! first one have no effect. (faults 5, 6 and 7)
 
 use std::time::Duration;
 
@@ -185,7 +185,7 @@ async fn an_unanswered_subscription_keeps_no_messages(label: &str, weather: impl
             .await
             .unwrap();
     };
-    // Nobody is to take the silence for the end of the connection.
+    // Neither side may treat the silence as the end of the connection.
     let heartbeat = Duration::from_secs(60);
     let options = Options { heartbeat, ..Options::new(proxy.url().parse().unwrap(), "a reader") };
     let reader = Broker::connect(options).await.unwrap();

@@ -1,5 +1,5 @@
-//! Whatever arrives in a task queue is answered or kept with its reason, and the next job runs: no body, property or header
-//! makes a worker stop, loop or write where it should not. (faults 23, 34, 36, 42)
+//! Every message in a task queue is answered or dead-lettered with its reason, and the next job runs: no body, property or header
+//! makes a worker stop, loop or publish to a forbidden queue. (faults 23, 34, 36, 42)
 
 use std::collections::BTreeMap;
 

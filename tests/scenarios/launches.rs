@@ -1,4 +1,4 @@
-//! What a launch can say, from a task file: instances of C++ templates, structures by value, parts of buffers, grids whose blocks wait for
+//! Launches from a task file: instances of C++ templates, structures by value, parts of buffers, grids whose blocks wait for
 //! each other, and clusters.
 
 use std::fs;

@@ -1,5 +1,5 @@
-//! Limits hold: an endless kernel ends at its time limit, a job that waited too long does not start, and one that can never
-//! fit fails with the numbers; a clock that is wrong makes no time negative. (faults 33, 37 and 39)
+//! Limits are enforced: an endless kernel ends at its time limit, a job that waited too long does not start, and a job that can never
+//! fit fails with the numbers. A wrong clock makes no time negative. (faults 33, 37 and 39)
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -121,7 +121,7 @@ async fn memory_that_was_short_once_is_there_after_the_caches_are_freed() {
     let worker = ground.worker_in(&[], &[(FAULTS, "alloc:1=out-of-memory")]).await;
     let fleet = ground.client().await;
     let result = fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
-    assert_eq!(result.attempt, 1, "nobody noticed");
+    assert_eq!(result.attempt, 1, "no retry was needed");
     assert!(worker.is_alive());
     ground.check_history(1).await;
 }

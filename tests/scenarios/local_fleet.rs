@@ -1,4 +1,4 @@
-//! `gpufleet local`: a fleet that stays when its command has ended, is found by the others, is repaired in its place, and goes without a
+//! `gpufleet local`: a fleet that outlives its command, that other commands find, that `up` repairs in place, and that `down` removes without a
 //! trace.
 
 use std::{
@@ -128,7 +128,7 @@ impl LocalFleet {
         fs::read_to_string(self.dir.join(name)).unwrap()
     }
 
-    /// Every address that anybody may have noted.
+    /// Every address that a client may have stored.
     fn addresses(&self) -> [String; 3] {
         ["endpoints.json", "broker/ports", "secrets/postgres-port"].map(|name| self.file(name))
     }
@@ -212,7 +212,7 @@ async fn whichever_services_are_killed_up_brings_them_back_at_their_addresses() 
 /// RabbitMQ looks every minute whether it is registered, and starts a port mapper of its own if there is none. Nothing records that
 /// one, and it outlives its node with the port in its hands.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_mapper_that_the_broker_started_by_itself_moves_nobody() {
+async fn a_port_mapper_that_the_broker_started_by_itself_changes_no_port() {
     let fleet = LocalFleet::up().await;
     let before = fleet.addresses();
     let broker = fleet.broker().await;
@@ -238,7 +238,7 @@ fn is_epmd(pid: u32) -> bool {
 async fn bound(port: u16) -> TcpListener {
     let bind = || TcpListener::bind(("127.0.0.1", port));
     poll_until("the port is free", async || bind().is_ok()).await;
-    bind().expect("nobody else wants the port")
+    bind().expect("no other process uses the port")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,6 +1,6 @@
-//! What gpufleet promises, shown on a real broker, a real database and real processes, with the emulated device.
+//! Tests gpufleet's guarantees on a real broker, a real database and real processes, with the emulated device.
 //!
-//! Each file opens with what it pins down. Each test has a vhost and a database of its own, so all run at once; the ones that
+//! Each file begins with the behaviour that it tests. Each test has a vhost and a database of its own, so all run at once; tests that
 //! break a service have services of their own.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]

@@ -1,4 +1,4 @@
-//! Device memory is promised once: to the byte of a budget, beside what other pools' executors keep, and never with what another left in
+//! Device memory is assigned once: exactly within a guarantee, beside the caches of other pools' executors, and never with another job's data in
 //! it. (fault 39)
 
 use std::{
@@ -95,7 +95,7 @@ async fn an_executor_that_finds_no_room_beside_others_is_tried_again_while_its_j
     const REFUSED: &str = "not enough device memory to start an executor";
     let ground = Ground::shared("memory-context").await;
     let rules = tempfile::NamedTempFile::new().unwrap();
-    // Executors of a worker that is root are somebody else.
+    // Executors of a worker that runs as root have another user.
     fs::set_permissions(rules.path(), Permissions::from_mode(0o644)).unwrap();
     let faults = format!("@{}", rules.path().display());
     let arguments = ["--pool", "team-a", "--spare-executors", "0"];

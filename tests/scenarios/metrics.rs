@@ -1,4 +1,4 @@
-//! What a worker tells Prometheus, and that the documentation says the same names.
+//! A worker's Prometheus metrics, with the names in the documentation.
 
 use std::{collections::BTreeSet, time::Duration};
 

@@ -1,4 +1,4 @@
-//! CUDA C is compiled once: for all pools of a worker, and where its folder of programs is kept, also for those that start after it.
+//! CUDA C is compiled once for all pools of a worker, and with a persistent cache folder also for later workers.
 
 use std::{fs, os::unix::fs::PermissionsExt as _, path::Path};
 

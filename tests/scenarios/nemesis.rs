@@ -1,7 +1,7 @@
-//! Faults in an order that a seed decides, while jobs of all kinds run: every job comes to the outcome that it deserves, once.
+//! Faults in an order from a seed, while jobs of all kinds run: every job has its correct outcome, once.
 //! (faults 1 to 8, 10, 11, 24, 37, 38, 39 and 44, together)
 //!
-//! The seed is printed, with each fault as it strikes. `GPUFLEET_NEMESIS_SEED=N` runs that seed alone.
+//! The test prints the seed and each fault. `GPUFLEET_NEMESIS_SEED=N` runs only that seed.
 
 use std::time::Duration;
 

@@ -6,9 +6,10 @@ use std::{
     time::Duration,
 };
 
-use futures::{StreamExt as _, stream};
+use futures::{StreamExt as _, future, stream};
 use gpufleet::{Fleet, Job};
-use gpufleet_schema::Dtype;
+use gpufleet_local::Signal;
+use gpufleet_schema::{Dtype, PoolName};
 use gpufleet_tests::{Ground, METRICS, Silence, WAIT, busy, kernels, poll_until};
 
 const JOBS: usize = 1000;
@@ -69,6 +70,40 @@ async fn packed_jobs_are_answered_each_by_its_own_outcome() {
     ground.check_history(JOBS).await;
 }
 
+/// Replies have told the client how long such jobs run, and no worker takes messages while they are counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn short_jobs_that_are_submitted_at_the_same_time_share_messages_and_long_ones_do_not() {
+    const SHORT_JOBS: usize = 200;
+    const LONG_JOBS: usize = 4;
+    /// The mean of so many does not follow a job that a busy machine made wait.
+    const KNOWN: usize = 32;
+    let ground = Ground::shared("gathered").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    for index in 0..KNOWN {
+        fleet.submit(saxpy(index)).await.unwrap().wait(WAIT).await.unwrap();
+    }
+    fleet.submit(busy::for_millis(20)).await.unwrap().wait(WAIT).await.unwrap();
+    worker.stop(Signal::Terminate).await;
+
+    let pool = PoolName::default();
+    let messages = async || fleet.pool_depth(&pool).await.unwrap().messages;
+    let long = future::try_join_all((0..LONG_JOBS).map(|_| fleet.submit(busy::for_millis(20)))).await.unwrap();
+    assert_eq!(messages().await, LONG_JOBS as u64);
+    let short = future::try_join_all((0..SHORT_JOBS).map(|index| fleet.submit(saxpy(index)))).await.unwrap();
+    let shared = messages().await - LONG_JOBS as u64;
+    assert!(shared <= SHORT_JOBS as u64 / 2, "{SHORT_JOBS} jobs left in {shared} messages");
+
+    let _worker = ground.worker().await;
+    for mut handle in long {
+        handle.wait(WAIT).await.unwrap();
+    }
+    for (index, mut handle) in short.into_iter().enumerate() {
+        assert_saxpy(index, &handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap());
+    }
+    ground.check_history(KNOWN + 1 + LONG_JOBS + SHORT_JOBS).await;
+}
+
 /// One message whose jobs return more than an executor can stage at once: answered portion by portion, or not at all.
 #[tokio::test(flavor = "multi_thread")]
 async fn packed_jobs_with_large_outputs_do_not_wait_for_each_other() {
@@ -97,7 +132,7 @@ async fn a_list_whose_replies_are_confirmed_slowly_holds_what_it_may_and_keeps_n
     const SMALL_JOBS: usize = 20;
     let ground = Ground::shared("slow-list").await;
     let (proxy, fleet) = (ground.proxy().await, ground.client().await);
-    // Nobody is to take the silence for the end of the connection.
+    // Neither side may treat the silence as the end of the connection.
     let arguments = ["--amqp-url", proxy.url(), "--heartbeat", "120s"];
     let worker = ground.worker_with(&[&arguments[..], &METRICS].concat()).await;
     proxy.silence(Silence::Publishing);

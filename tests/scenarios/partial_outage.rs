@@ -1,5 +1,5 @@
-//! A broker that has not brought up one of its queues: without it a worker does what it can do, be it work, word of itself, obedience or a
-//! drain. Such a queue answers who subscribes to it with the end of the whole connection.
+//! A broker that has not started one of its queues: without it a worker still runs jobs, sends heartbeats, obeys orders or drains, as far as
+//! possible. The broker closes the whole connection of a subscriber to such a queue.
 
 use std::fs;
 
@@ -32,7 +32,7 @@ async fn tries_in_vain(worker: &TestWorker, queue: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_is_not_brought_up_when_a_worker_starts_keeps_nobody_from_the_others() {
+async fn a_queue_that_the_broker_does_not_start_does_not_block_the_others() {
     const JOBS: usize = 8;
     let ground = Ground::shared("queue-down").await;
     let (fleet, broker, late) = (ground.client().await, ground.broker().await, "late".parse::<PoolName>().unwrap());

@@ -1,4 +1,4 @@
-//! Users of the broker who have the permissions that `gpufleet permissions` prints do their work, and nothing beyond it: no other pool,
+//! Broker users with the permissions that `gpufleet permissions` prints can do their work and nothing else: no other pool,
 //! no other client's replies, no forged outcome, no order without the operator's role. (fault 23)
 
 use std::process::Stdio;
@@ -254,7 +254,7 @@ async fn an_outcome_that_a_producer_forges_is_refused_and_kept_and_the_true_one_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_the_operators_role_nobody_cancels_anothers_job_or_drains_a_worker() {
+async fn only_the_operators_role_cancels_anothers_job_or_drains_a_worker() {
     let confined = Confined::start("orders").await;
     let (ground, name) = (&confined.ground, confined.worker.name().parse::<WorkerName>().unwrap());
     let (anna, bert) = (confined.fleet("anna").await, confined.fleet("bert").await);

@@ -1,4 +1,4 @@
-//! A pool runs what it allows: the catalog, what a trusted key has signed, or everything; and whose job it was is the broker's word.
+//! A pool runs only what it allows: the catalog, signed programs, or everything. The ledger records the user that the broker validated.
 //! (fault 23)
 
 use std::fs;

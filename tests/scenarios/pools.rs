@@ -1,4 +1,4 @@
-//! Pools on one worker: each gets its share of the device, and a fault in one ends nothing in another.
+//! Pools on one worker: each gets its share of the device, and a fault in one does not affect another.
 
 use std::sync::{Arc, Mutex};
 

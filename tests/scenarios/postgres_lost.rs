@@ -1,4 +1,4 @@
-//! The ledger is a record, not a gate: while Postgres is away jobs run and are answered, and afterwards the ledger is
+//! No job waits for the ledger: while Postgres is unreachable jobs run and are answered, and afterwards the ledger is
 //! complete. (fault 24)
 
 use gpufleet_schema::JobState;

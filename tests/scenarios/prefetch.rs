@@ -1,4 +1,4 @@
-//! What a worker asks for ahead of time follows the length and size of its jobs: nobody hoards long ones, tiny ones flow, and large ones
+//! A worker's prefetch follows the length and size of its jobs: no worker hoards long ones, tiny ones flow, and large ones
 //! stay within their bytes. (fault 45)
 
 use std::{
@@ -54,7 +54,7 @@ async fn stays(mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// Messages that nobody has been sent yet.
+/// Messages that the broker has not delivered yet.
 async fn ready(broker: &Broker) -> u64 {
     let queue = task_queue(&PoolName::default(), Priority::Normal);
     broker.queue_depth(&queue).await.unwrap().unwrap().messages.into()
@@ -68,7 +68,7 @@ async fn a_worker_that_comes_later_gets_its_share_of_long_jobs() {
     let _first = ground.worker().await;
     handles[0].wait(WAIT).await.unwrap();
     let second = ground.worker().await;
-    // Whoever is quick here sees most of them still in the queue; nobody ever holds more than a few.
+    // Early checks see most of them still in the queue; no worker ever holds more than a few.
     let shares = shares(&mut handles[1..]).await;
     assert!(shares[second.name()] >= 8, "a fifth at least: {shares:?}");
     assert_eq!(ready(&broker).await, 0);

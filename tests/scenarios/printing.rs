@@ -1,4 +1,4 @@
-//! What kernels print with `printf` comes back in the reply and stays in the ledger, each job's own.
+//! The `printf` output of kernels is in the reply and in the ledger, separately for each job.
 
 use std::{fs, time::Duration};
 

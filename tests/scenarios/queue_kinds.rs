@@ -1,5 +1,5 @@
-//! Task queues are quorum queues unless a fleet chooses classic ones. Workers declare them, so workers have to agree: one that does not
-//! is told the queue, both kinds and what to do. Producers take the queues as they are. (fault 17)
+//! Task queues are quorum queues unless a fleet chooses classic ones. Workers declare them, so workers must agree: a mismatch is an error that
+//! names the queue, both kinds and what to do. Producers accept either kind. (fault 17)
 
 use std::process::Stdio;
 

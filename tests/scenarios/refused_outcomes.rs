@@ -1,5 +1,5 @@
-//! What a worker owes to a message and the broker does not take for a while: the worker keeps the message and tries again, no job runs
-//! again for it, and a reply that its client's queue goes on refusing is kept for the client. (faults 16 and 20)
+//! The broker refuses a worker's replies or retries for a while: the worker keeps the message and tries again, no job runs
+//! again, and a reply that its client's queue keeps refusing goes to the unclaimed replies. (faults 16 and 20)
 
 use std::fs;
 
@@ -129,7 +129,7 @@ async fn a_dead_letter_that_finds_no_room_waits_for_it_and_its_job_does_not_run_
     let JobError::Failed(failed) = handle.wait(WAIT).await.unwrap_err() else { panic!("it failed") };
     assert_eq!((failed.state, failed.attempt), (AttemptState::Dead, 1));
     let letters = dead_letters(&ground, 1).await;
-    assert!(letters[0].reason.contains("attempts that lost their executor"), "{letters:?}");
+    assert!(letters[0].reason.contains("1 attempt that lost its executor"), "{letters:?}");
     assert_eq!(ground.final_job(handle.id()).await.attempts.len(), 1);
     ground.check_history(1).await;
 }

@@ -1,5 +1,5 @@
-//! What the broker or the client won't take is refused at once, says why, and leaves nothing behind: no job that is lost, and none in
-//! the ledger that nobody has. (faults 15, 16, 17 and 42)
+//! A submission that the broker or the client refuses fails at once with the reason, and leaves nothing behind: no lost job, and none in
+//! the ledger without a message on the broker. (faults 15, 16, 17 and 42)
 
 use std::{collections::BTreeSet, process::Stdio};
 
@@ -92,7 +92,7 @@ async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_queue_pushes_back_and_the_ledger_has_no_job_that_nobody_has() {
+async fn a_full_queue_pushes_back_and_the_ledger_has_no_refused_job() {
     const ROOM: usize = 3;
     let ground = Ground::shared("queue-full").await;
     let fleet = ground.client().await;

@@ -1,5 +1,5 @@
-//! A job that requires what a worker's devices lack goes to one that has it; where none has, it fails and says what was asked and
-//! what the fleet has.
+//! A job whose requirements a worker's devices do not meet goes to a worker that meets them. Without one it fails with the requirements and
+//! the fleet's devices.
 
 use gpufleet_local::Signal;
 use gpufleet_schema::{Dtype, FailureCode, JobState, Verdict};

@@ -1,5 +1,5 @@
-//! What can be cured is tried again after a wait that history shows; what can't is kept with its reason, to be looked at, submitted
-//! again or thrown away. (fault 19)
+//! Temporary failures are retried after a delay that the history shows. Permanent ones are dead-lettered with their reason, to be listed,
+//! requeued or discarded. (fault 19)
 
 use gpufleet_schema::{AttemptState, JobState};
 use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
@@ -45,7 +45,7 @@ async fn the_dead_are_listed_shown_submitted_again_and_thrown_away() {
     let shown = ground.gpufleet(folder.path(), &["dead", "show", &first, "-o", "json"]).await;
     let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
     assert_eq!(json["jobs"][0], first.as_str());
-    assert!(json["reason"].as_str().unwrap().contains("1 attempts that lost their executor"), "{json}");
+    assert!(json["reason"].as_str().unwrap().contains("1 attempt that lost its executor"), "{json}");
     assert_eq!(json["body"][0]["job_id"], first.as_str());
 
     let again = ground.gpufleet(folder.path(), &["retry", &first]).await;

@@ -1,4 +1,4 @@
-//! A password that goes in does not come out: not in logs, errors, help or the effective configuration. (fault 49)
+//! A password never appears in logs, errors, help or the effective configuration. (fault 49)
 
 use std::fs;
 

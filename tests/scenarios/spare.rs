@@ -1,4 +1,4 @@
-//! A killed executor costs its neighbours little: a spare one that has already started takes over, if it lives. (fault 37)
+//! A killed executor delays its neighbours little, because a running spare executor takes over. (fault 37)
 
 use std::{
     fs,
@@ -29,7 +29,7 @@ async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
     assert!(gap < TAKEOVER_MAX, "{gap:?}");
     busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
 
-    // The log tells the gap: nobody had to start an executor within it.
+    // The log shows the gap: no executor had to be started within it.
     ground.poll_log("the takeover", &worker, "another took over").await;
     let log = fs::read_to_string(worker.process().log()).unwrap();
     assert!(!log.contains("executor started"), "{log}");

@@ -1,4 +1,4 @@
-//! Queues that nobody reads do not fill the disk: unclaimed replies give way to younger ones and are counted, and a full queue of events
+//! Queues without readers do not fill the disk: new unclaimed replies replace old ones, which are counted, and a full queue of events
 //! delays acknowledgements without losing a record.
 
 use gpufleet_schema::{

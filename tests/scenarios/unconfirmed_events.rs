@@ -1,4 +1,4 @@
-//! Events that the broker refuses for a while: jobs run and are answered meanwhile, and the ledger learns everything afterwards.
+//! The broker refuses events for a while: jobs run and are answered in the meantime, and the ledger gets every event afterwards.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
-//! A worker may die between any two steps of a message's way: the job runs again elsewhere, its producer is answered once, and the
+//! A worker may die between any two steps of handling a message: the job runs again elsewhere, its producer gets one reply, and the
 //! first outcome that was recorded stands. (faults 1 to 4 and 19)
 //!
-//! Workers built for release have no such places: see `worker/src/failpoint.rs`.
+//! Release builds have no failpoints: see `worker/src/failpoint.rs`.
 #![cfg(debug_assertions)]
 
 use std::{env, time::Duration};

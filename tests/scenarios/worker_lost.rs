@@ -1,4 +1,4 @@
-//! A worker that is killed in the middle of a job takes nothing with it: the broker gives the job to another worker, the
+//! A worker that is killed during a job loses nothing: the broker redelivers the job to another worker, the
 //! producer gets one reply, and the ledger shows both attempts and one outcome. (faults 1 and 2)
 
 use gpufleet_schema::{AttemptState, JobState};
@@ -22,7 +22,7 @@ async fn a_job_whose_worker_is_killed_runs_on_another() {
     let detail = ground.final_job(handle.id()).await;
     assert_eq!(detail.job.state, JobState::Succeeded);
     let attempts: Vec<_> = detail.attempts.iter().map(|a| (a.attempt, a.worker.as_str(), a.state)).collect();
-    // Nobody was there to tell how the first attempt ended.
+    // No worker reported the end of the first attempt.
     assert_eq!(attempts, [(1, first.name(), AttemptState::Running), (2, second.name(), AttemptState::Succeeded)]);
     ground.check_history(1).await;
 }

@@ -27,7 +27,7 @@ async fn a_missing_driver_is_named_with_the_way_out() {
     assert!(said.contains("/nonexistent/libcuda.so.1"), "{said}");
 }
 
-/// A named pipe that nobody writes to: the loader of libraries waits in it for ever, as in a driver that hangs.
+/// A named pipe without a writer: the library loader waits for it for ever, as for a hanging driver.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_whose_driver_hangs_can_be_stopped() {
     let ground = Ground::shared("hung-driver").await;

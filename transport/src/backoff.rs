@@ -5,7 +5,7 @@ use std::{
     time::Duration,
 };
 
-/// Exponential delays with jitter, from a tenth of a second to five seconds, so that a fleet does not knock all at once.
+/// Exponential delays with jitter, from a tenth of a second to five seconds, so that a fleet does not reconnect all at once.
 #[derive(Debug, Clone, Default)]
 pub struct Backoff {
     attempt: u32,
@@ -23,7 +23,7 @@ impl Backoff {
         step.mul_f64(0.5 + 0.5 * fraction())
     }
 
-    /// How many delays there were.
+    /// The number of delays so far.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
@@ -33,7 +33,7 @@ impl Backoff {
     }
 }
 
-/// Somewhere in [0, 1). The standard library's per-instance hash keys are random enough for jitter.
+/// A random number in [0, 1). The standard library's per-instance hash keys are random enough for jitter.
 fn fraction() -> f64 {
     let random = RandomState::new().hash_one(0u8) >> 40;
     random as f64 / f64::from(1u32 << 24)

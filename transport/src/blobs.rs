@@ -1,10 +1,9 @@
-//! The blob store: a folder that producers and workers share, in which an array waits under the name of what it contains.
+//! The blob store: a folder that producers and workers share. Each array is stored under its digest.
 //!
-//! A blob is a file `sha256-<digits>`, whole from the moment at which it has that name: it is written under another one, brought to the
-//! disk, and renamed. So anybody may write one, twice and at once, and nobody ever reads a part. What is read is checked against
-//! its name.
+//! A blob is a file `sha256-<digits>`. A writer writes it under another name, syncs it to the disk and then renames it, so a file with
+//! that name is always complete. Several writers may therefore store the same blob at once. A reader checks the content against the name.
 //!
-//! Every step here runs on a thread of its own, and is given up where the folder does not answer.
+//! Every operation runs on a thread of its own, and the caller gives up when the folder does not respond.
 
 mod file;
 mod prune;
@@ -54,7 +53,7 @@ pub enum BlobError {
 }
 
 impl BlobStore {
-    /// A store in a folder that is there.
+    /// Opens the store in an existing folder.
     pub async fn open(folder: impl Into<PathBuf>) -> Result<Self, BlobError> {
         let folder: PathBuf = folder.into();
         let store = Self { folder: Arc::from(folder.as_path()), steps: Steps::new() };
@@ -72,14 +71,14 @@ impl BlobStore {
         &self.folder
     }
 
-    /// Whether something can be stored: writes a small file and removes it.
+    /// Checks that the store is writable: writes a small file and removes it.
     pub async fn probe(&self) -> Result<(), BlobError> {
         self.step("write a file", Kind::Look, |folder, _| write::probe(folder)).await
     }
 
-    /// Stores bytes, and returns once they are on the disk. What is there already stays, and counts as new.
+    /// Stores bytes, and returns once they are on the disk. An existing blob is kept and its age starts again.
     ///
-    /// Cancelled, it ends at its next piece, and does no harm.
+    /// If cancelled, the write ends at its next piece and leaves no partial blob.
     pub async fn put<B>(&self, bytes: B) -> Result<BlobDigest, BlobError>
     where
         B: AsRef<[u8]> + Send + 'static,
@@ -107,9 +106,9 @@ impl BlobStore {
         }
     }
 
-    /// Reads a blob of exactly so many bytes.
+    /// Reads a blob of exactly `bytes` bytes.
     pub async fn read(&self, digest: BlobDigest, bytes: u64) -> Result<Vec<u8>, BlobError> {
-        // A file of any length takes no room on a disk, and a stranger may have named both.
+        // A sparse file of any length takes no space on a disk, and the length comes from an untrusted message.
         if bytes > BLOBS_BYTES_MAX {
             return Err(BlobError::TooLarge { digest, wanted: bytes });
         }
@@ -123,9 +122,9 @@ impl BlobStore {
         read.map(|()| into)
     }
 
-    /// Reads a blob into what has exactly its length, and gives that back; where the step came to no end in time it is lost.
+    /// Reads a blob into a buffer of exactly its length and returns the buffer. After a timeout the buffer is lost.
     ///
-    /// Cancelled, it ends at its next piece, or once the store lets go of it.
+    /// If cancelled, the read ends at its next piece, or when the store responds.
     pub async fn fill<B>(&self, digest: BlobDigest, mut into: B) -> Result<(B, Result<(), BlobError>), BlobError>
     where
         B: AsMut<[u8]> + Send + 'static,
@@ -143,7 +142,7 @@ impl BlobStore {
 
     /// Removes blobs last stored longer ago than `unused_for`, and the partial files of interrupted writers.
     ///
-    /// Cancelled, it ends at the next file.
+    /// If cancelled, it ends at the next file.
     pub async fn prune(&self, unused_for: Duration) -> Result<Pruned, BlobError> {
         let prune = move |folder: &Path, progress: &Progress| prune::prune(folder, unused_for, progress);
         self.step("remove blobs", Kind::Prune, prune).await

@@ -1,4 +1,4 @@
-//! The handle to one broker that everything else goes through.
+//! The handle to one broker, through which every other part of the crate is used.
 
 use std::{
     sync::{Arc, OnceLock},
@@ -19,7 +19,7 @@ use crate::{
     topology::{self, Declaration},
 };
 
-/// A connection to the broker that mends itself. Clones share it; when the last one goes, so does the connection, without the
+/// A connection to the broker that reconnects by itself. Clones share it. Dropping the last clone closes the connection without the
 /// waiting that [`Broker::close`] does.
 #[derive(Debug, Clone)]
 pub struct Broker {
@@ -30,16 +30,16 @@ pub struct Broker {
 struct Inner {
     link: Arc<Link>,
     publisher: Publisher,
-    /// Starts with the first event.
+    /// Created with the first event.
     events: OnceLock<Publisher>,
     _stop: DropGuard,
 }
 
-/// Messages of a stream on their way to a reader.
+/// The prefetch of a stream's reader.
 const READ_AHEAD: u16 = 200;
 
 impl Broker {
-    /// Connects once; an unreachable broker is an error after at most `connect_deadline`. From then on outages are bridged.
+    /// Connects once; an unreachable broker is an error after at most `connect_deadline`. Later outages are bridged by reconnecting.
     /// Cancelling gives the attempt up.
     pub async fn connect(options: Options) -> Result<Self, ConnectError> {
         let link = Link::open(options).await?;
@@ -56,13 +56,13 @@ impl Broker {
         &self.inner.link.options.url
     }
 
-    /// Declares the exchanges, and the queues that all parts share: what a worker does. Can be repeated. Cancelling leaves a part
+    /// Declares the exchanges and the queues that all roles share, as a worker does. Can be repeated. Cancelling leaves a part
     /// declared.
     pub async fn declare_base(&self) -> Result<(), DeclareError> {
         topology::declare(&self.inner.link, &Declaration::Base).await
     }
 
-    /// Declares what the recorder reads and writes, which is a part of the base. Cancelling leaves a part declared.
+    /// Declares the exchanges and queues of the recorder, which are a part of the base. Cancelling leaves a part declared.
     pub async fn declare_ledger(&self) -> Result<(), DeclareError> {
         topology::declare(&self.inner.link, &Declaration::Ledger).await
     }
@@ -84,18 +84,18 @@ impl Broker {
         topology::declare(&self.inner.link, &Declaration::Forwarded(pool.clone(), class)).await
     }
 
-    /// Takes up to `messages_max` messages out of a queue without becoming its consumer; none where there is no such queue. Cancelled, the
-    /// broker delivers those again that had come.
+    /// Takes up to `messages_max` messages out of a queue without becoming its consumer; none if the queue does not exist. If cancelled, the
+    /// broker redelivers the messages that had arrived.
     pub async fn get(&self, queue: &str, messages_max: u16) -> Result<Vec<Delivery>, QueueError> {
         topology::get(&self.inner.link, queue, messages_max).await
     }
 
-    /// Looks at a queue; `None` where there is none of that name. Cancelling is harmless.
+    /// The depth of a queue; `None` if it does not exist. Cancelling is harmless.
     pub async fn queue_depth(&self, queue: &str) -> Result<Option<QueueDepth>, QueueError> {
         topology::depth(&self.inner.link, queue).await
     }
 
-    /// Deletes a queue with its messages; one that isn't there is fine. Cancelled, it may or may not have happened.
+    /// Deletes a queue with its messages; a missing queue is no error. If cancelled, the queue may or may not have been deleted.
     pub async fn delete_queue(&self, queue: &str) -> Result<(), QueueError> {
         topology::delete(&self.inner.link, queue).await
     }
@@ -109,26 +109,26 @@ impl Broker {
         self.inner.publisher.publish(message.into()).await
     }
 
-    /// The same, over the connection that carries nothing but events.
+    /// The same, over the connection for events.
     pub(crate) async fn publish_events(&self, message: Message) -> Result<(), PublishError> {
         let publisher = self.inner.events.get_or_init(|| Publisher::start(&self.inner.link, Purpose::Events));
         publisher.publish(Arc::new(message)).await
     }
 
-    /// Gives an order to the whole fleet, and resolves when it is in the log that every worker reads. The message carries `id`. What the
-    /// order may ask for depends on who gives it; the broker checks that the user may speak as that.
-    /// Cancelled, it is open whether it was given.
+    /// Sends an order to the whole fleet, and resolves when it is in the log that every worker reads. The message carries `id`. The speaker
+    /// decides what the order may request; the broker checks that the user may act as this speaker.
+    /// If cancelled, the order may or may not have been sent.
     pub async fn order(&self, order: &Order, speaker: Speaker, id: MessageId) -> Result<(), PublishError> {
         self.publish(order::message(order, speaker, self.url().user(), id)).await
     }
 
-    /// Consumes from a queue until stopped, through outages. `prefetch` bounds what is out unsettled; 0 counts as 1.
+    /// Consumes from a queue until stopped, through outages. `prefetch` bounds the unsettled deliveries; 0 counts as 1.
     pub fn consume(&self, queue: String, prefetch: u16) -> Consumer {
-        Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Waiting)
+        Consumer::start(self.inner.link.clone(), queue, prefetch, Start::Queue)
     }
 
-    /// Reads a stream from the first message that it still has. After an interruption it goes on behind the last message that it read,
-    /// or begins again where the stream is not the one that it was. What is read stays for others; settling it only asks for more.
+    /// Reads a stream from its first retained message. After an interruption it continues behind the last message that it read, or starts
+    /// again if the stream was replaced. Messages stay in the stream for other readers; settling one only requests more.
     pub fn read(&self, stream: String) -> Consumer {
         Consumer::start(self.inner.link.clone(), stream, READ_AHEAD, Start::Stream)
     }
@@ -137,14 +137,14 @@ impl Broker {
         self.inner.link.options.confirm_deadline
     }
 
-    /// What keeps messages from going out, where something does.
+    /// Why the broker takes no messages now, if it takes none.
     pub fn trouble(&self) -> Option<String> {
         self.inner.link.trouble()
     }
 
-    /// Takes no more messages, waits up to the confirm deadline for those under way, and closes the connections. Flush an
-    /// [`crate::EventSink`] before: what it holds is given up.
-    /// Cancelled, messages are still refused, and the connections close when the last clone is dropped.
+    /// Accepts no more messages, waits up to the confirm deadline for unconfirmed ones, and closes the connections. Flush an
+    /// [`crate::EventSink`] first, because the events that it still holds are dropped.
+    /// If cancelled, messages are still refused, and the connections close when the last clone is dropped.
     pub async fn close(&self) {
         let events = async {
             if let Some(events) = self.inner.events.get() {

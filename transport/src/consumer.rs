@@ -1,7 +1,7 @@
 //! Consuming from one queue, through outages.
 //!
 //! A task holds the subscription. It subscribes again when the connection or the channel is lost, and when the broker ends the
-//! subscription alone, which it does without an error when a queue is deleted or moves. A queue of ours that is gone is
+//! subscription alone, which it does without an error when a queue is deleted or moves. A missing queue of gpufleet is
 //! declared again.
 
 use std::sync::Arc;
@@ -15,8 +15,8 @@ mod subscriber;
 
 use subscriber::{Command, Subscriber};
 
-/// Deliveries of one queue. Dropping it ends the subscription; what it delivered can still be settled, and what was on its way
-/// goes back to the queue once that has happened.
+/// Deliveries of one queue. Dropping it ends the subscription. Received deliveries can still be settled; deliveries in transit
+/// return to the queue once that has happened.
 #[derive(Debug)]
 pub struct Consumer {
     incoming: mpsc::UnboundedReceiver<Incoming>,
@@ -28,13 +28,13 @@ pub struct Consumer {
 /// Where a subscription begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Start {
-    /// With what waits in the queue.
-    Waiting,
-    /// With the first message that a stream still has; after an interruption, behind the last message that was read.
+    /// At the head of a queue.
+    Queue,
+    /// At the first message that a stream still has; after an interruption, behind the last message that was read.
     Stream,
 }
 
-/// What comes out of a [`Consumer`].
+/// An item of a [`Consumer`].
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -42,8 +42,8 @@ pub(crate) enum Start {
 )]
 pub enum Incoming {
     Delivery(Delivery),
-    /// The subscription broke. Told once per outage; it mends itself. What was delivered before can't be settled any more
-    /// and comes again, unless it was read from a stream.
+    /// The subscription broke; reported once per outage. The consumer subscribes again by itself. Earlier deliveries can't be settled any
+    /// more and are redelivered, unless they come from a stream.
     Interrupted {
         reason: String,
     },
@@ -59,13 +59,13 @@ impl Consumer {
         Self { incoming, commands, subscribed, from }
     }
 
-    /// Waits until the broker has confirmed the subscription, or until there will be none any more. Cancelling is harmless.
+    /// Waits until the broker has confirmed the subscription or the consumer has ended. Cancelling is harmless.
     pub async fn subscribed(&mut self) {
         // An error means that the subscriber has ended.
         let _ended = self.subscribed.wait_for(|subscribed| *subscribed).await;
     }
 
-    /// Whether the broker has confirmed the subscription, and it stands.
+    /// Whether a confirmed subscription exists now.
     pub fn subscription(&self) -> watch::Receiver<bool> {
         self.subscribed.clone()
     }
@@ -74,22 +74,22 @@ impl Consumer {
     pub async fn next(&mut self) -> Option<Incoming> {
         loop {
             match self.incoming.recv().await? {
-                // It arrived before an outage and comes again: to hand it out would be to do its work twice. What a stream gave is read,
-                // and does not come again.
-                Incoming::Delivery(delivery) if self.from == Start::Waiting && !delivery.acker.is_live() => {}
+                // It arrived before an outage and will be redelivered, so handing it out would run its job twice. A stream does not redeliver a
+                // message.
+                Incoming::Delivery(delivery) if self.from == Start::Queue && !delivery.acker.is_live() => {}
                 incoming => return Some(incoming),
             }
         }
     }
 
-    /// Ends the subscription; the broker sends nothing more. What has arrived already still comes out of [`Consumer::next`],
-    /// then `None`. Cancelled, the subscription ends all the same.
+    /// Ends the subscription. Deliveries that have already arrived still come out of [`Consumer::next`],
+    /// then `None`. If cancelled, the subscription ends all the same.
     pub async fn stop(&mut self) {
         self.order(Command::Stop).await;
     }
 
-    /// Subscribes anew with another prefetch, which holds for what comes from then on; what is out stays out and can be
-    /// settled. 0 counts as 1. Cancelled, it happens all the same.
+    /// Subscribes again with another prefetch, which applies to new deliveries. Earlier deliveries stay unsettled and can be
+    /// settled. 0 counts as 1. If cancelled, the prefetch changes all the same.
     pub async fn set_prefetch(&mut self, prefetch: u16) {
         self.order(|done| Command::Prefetch(prefetch, done)).await;
     }

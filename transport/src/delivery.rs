@@ -1,4 +1,4 @@
-//! What arrives, and how it is settled.
+//! Deliveries and their settlement.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -9,51 +9,51 @@ use lapin::{
 
 use crate::{Properties, SettleError, link::OpenChannel};
 
-/// A message from a queue. Dropped unsettled, it stays with this process until its consumer and all acker handles of it are
-/// gone; then the broker delivers it again.
+/// A message from a queue. Dropped unsettled, it stays assigned to this process until its consumer and all ackers of that channel are
+/// dropped; then the broker redelivers it.
 pub struct Delivery {
     pub body: Vec<u8>,
     pub properties: Properties,
     pub exchange: String,
     pub routing_key: String,
     pub redelivered: bool,
-    /// How often it was delivered before: counted by quorum queues, else one if it was redelivered at all.
+    /// The number of earlier deliveries: counted by quorum queues, otherwise 1 if the message was redelivered.
     pub delivery_count: u64,
-    /// Whether the broker counts deliveries of this queue. Where not, `delivery_count` is 0 or 1.
+    /// Whether the broker counts deliveries of this queue. If not, `delivery_count` is 0 or 1.
     pub counted: bool,
-    /// Its place in the stream that it was read from.
+    /// The offset in the stream, if it comes from one.
     pub stream_offset: Option<i64>,
     pub acker: Acker,
 }
 
 /// Settles one delivery.
 pub struct Acker {
-    /// Emptied of its body; lapin keeps its own acker's type to itself.
+    /// lapin's delivery without its body, because lapin does not export the type of its acker.
     delivery: Box<lapin::message::Delivery>,
-    /// The channel that the delivery came on. Closing it would hand everything unsettled back, so whoever holds a delivery
-    /// holds its channel open.
+    /// The channel that the delivery came on. Closing it would requeue everything unsettled, so each delivery
+    /// keeps its channel open.
     channel: Arc<OpenChannel>,
 }
 
-/// A queue that the broker took a message out of by itself: it had expired there, was refused or was delivered too often.
+/// A queue from which the broker dead-lettered a message because it had expired, was rejected or was delivered too often.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Death {
     pub queue: String,
-    /// The broker's word, such as `expired` or `delivery_limit`.
+    /// The broker's name for the reason, such as `expired` or `delivery_limit`.
     pub reason: String,
 }
 
-/// What became of an ack or a requeue.
+/// The result of an ack or a requeue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Settled {
     Sent,
-    /// The channel of the delivery is gone. The broker delivers it again, to whomever.
+    /// The channel of the delivery is closed. The broker redelivers the message to any consumer.
     Stale,
 }
 
 /// The broker's header of a message that was read from a stream.
 pub(crate) const STREAM_OFFSET: &str = "x-stream-offset";
-/// A settling frame waits behind others for the socket at most. It answers for nothing, so there is no reason to wait long.
+/// The limit for writing a settling frame. The broker does not answer it, so there is no reason to wait long.
 const SETTLE_DEADLINE: Duration = Duration::from_secs(10);
 
 impl Delivery {
@@ -74,12 +74,12 @@ impl Delivery {
         }
     }
 
-    /// Body, properties and acker apart, so that the body can be borrowed from while the acker waits.
+    /// Splits the delivery, so that tasks can borrow from the body while the acker is held elsewhere.
     pub fn into_parts(self) -> (Vec<u8>, Properties, Acker) {
         (self.body, self.properties, self.acker)
     }
 
-    /// The broker's account of the queues that the message died in, the latest first.
+    /// The queues from which the broker dead-lettered the message, the latest first.
     pub fn deaths(&self) -> Vec<Death> {
         let headers = self.acker.delivery.properties.headers();
         let Some(AMQPValue::FieldArray(deaths)) = headers.as_ref().and_then(|table| table.inner().get("x-death"))
@@ -112,17 +112,17 @@ impl Death {
 }
 
 impl Acker {
-    /// Tells the broker to forget the message. Cancelled, the ack may or may not have been sent.
+    /// Acknowledges the message. If cancelled, the ack may or may not have been sent.
     pub async fn ack(self) -> Result<Settled, SettleError> {
         self.settled(self.delivery.ack(BasicAckOptions { multiple: false })).await
     }
 
-    /// Puts the message back into its queue. Cancelled, that may or may not have happened.
+    /// Requeues the message. If cancelled, that may or may not have happened.
     pub async fn requeue(self) -> Result<Settled, SettleError> {
         self.settled(self.delivery.nack(BasicNackOptions { multiple: false, requeue: true })).await
     }
 
-    /// Whether settling would still reach the broker. Where not, the message comes again and work on it is for nothing.
+    /// Whether settling would still reach the broker. If not, the message is redelivered and work on it is wasted.
     pub fn is_live(&self) -> bool {
         self.channel.is_live() && self.delivery.usable()
     }
@@ -133,9 +133,9 @@ impl Acker {
         }
         match tokio::time::timeout(SETTLE_DEADLINE, frame).await {
             Ok(Ok(true)) => Ok(Settled::Sent),
-            // An error here is always the channel's or the connection's end.
+            // An error here always means that the channel or the connection has ended.
             Ok(Ok(false) | Err(_)) => Ok(Settled::Stale),
-            // A frame that is handed over just as the connection ends is never written, and lapin tells nobody.
+            // lapin silently drops a frame that it gets just as the connection ends.
             Err(_) if !self.is_live() => Ok(Settled::Stale),
             Err(_) => Err(SettleError::Timeout { waited: SETTLE_DEADLINE }),
         }

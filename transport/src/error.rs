@@ -1,10 +1,10 @@
-//! What can go wrong with the broker, one type per operation.
+//! Errors of broker operations, one type per operation.
 
 use std::time::Duration;
 
 use crate::BrokerUrl;
 
-/// Why there is no connection.
+/// Why connecting failed.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ConnectError {
     #[error(
@@ -30,7 +30,7 @@ pub enum ConnectError {
     Timeout { url: BrokerUrl, waited: Duration },
 }
 
-/// Why the broker is not known to hold a message.
+/// Why a message is not confirmed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum PublishError {
     #[error("publish: no queue is bound for {routing_key:?} on exchange {exchange:?}")]
@@ -48,20 +48,20 @@ pub enum PublishError {
     HeaderTooLarge { bytes: usize, max: usize },
     #[error("publish: the {property} has {bytes} bytes; the AMQP maximum is 255")]
     PropertyTooLong { property: &'static str, bytes: usize },
-    /// The broker closed the channel because of this very message.
+    /// The broker closed the channel because of this message.
     #[error("publish: the broker refused the message: {reason}")]
     Refused { reason: String },
-    /// The message never left: it is certainly not with the broker.
+    /// The message was never sent, so the broker does not have it.
     #[error("publish: not sent within {waited:?}{}", why(.blocked))]
     Timeout { waited: Duration, blocked: Option<String> },
-    /// The message left and no confirmation came: the broker may have it or not. Sending it again under its id is safe.
+    /// The message was sent but not confirmed, so the broker may have it. Sending it again under its id is safe.
     #[error("publish: no confirmation within {waited:?}; the message may or may not have arrived{}", why(.blocked))]
     Unknown { waited: Duration, blocked: Option<String> },
     #[error("publish: this client closed the connection")]
     Closed,
 }
 
-/// Why something could not be declared on the broker.
+/// Why a declaration failed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DeclareError {
     #[error("declare {what}: it exists with {argument} = {found}, but this program expects {wanted}; {remedy}")]
@@ -79,7 +79,7 @@ pub enum DeclareError {
     Closed { what: String },
 }
 
-/// Why a queue could not be looked at or deleted.
+/// Why a queue could not be inspected or deleted.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum QueueError {
     #[error("query queue {queue}: the broker refused: {reason}")]
@@ -90,7 +90,7 @@ pub enum QueueError {
     Closed { queue: String },
 }
 
-/// Why a delivery could not be settled. It counts as unsettled and may come again.
+/// Why a delivery could not be settled. It stays unsettled and may be redelivered.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum SettleError {
     #[error("settle a delivery: not written within {waited:?}")]

@@ -1,9 +1,9 @@
-//! RabbitMQ for gpufleet: connections that mend themselves, confirmed publishing, consuming, the topology, batched events; and the blob
-//! store, for arrays that no message carries.
+//! RabbitMQ for gpufleet: connections that reconnect, confirmed publishing, consuming, the topology, batched events; and the blob
+//! store, for arrays that are too large for a message.
 //!
-//! This is the only crate that knows lapin, and how blobs are kept. It moves bodies and does not look into them; what they mean is
-//! [`gpufleet_schema`]'s business. Every wait on the broker has a deadline of our own, because a frozen broker and a blocked
-//! connection look alike to TCP: nothing comes, and nothing fails.
+//! This is the only crate that knows lapin and the format of the blob store. It moves message bodies without reading them; their
+//! meaning is defined in [`gpufleet_schema`]. Every wait on the broker has a deadline of its own, because a frozen broker and a blocked
+//! connection look alike to TCP: no data arrives and no call fails.
 
 mod backoff;
 mod blobs;
@@ -33,6 +33,6 @@ pub use options::{Options, QueueKind, UnknownQueueKind};
 pub use topology::QueueDepth;
 pub use url::{BrokerUrl, InvalidBrokerUrl};
 
-/// A directive for `tracing` filters. lapin logs returned messages with their whole bodies, and each error that is handled
-/// here once more.
+/// A directive for `tracing` filters that silences lapin, which logs returned messages with their whole bodies and logs each error handled
+/// here a second time.
 pub const LOG_DIRECTIVE: &str = "lapin=off";

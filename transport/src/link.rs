@@ -1,12 +1,12 @@
-//! The link to the broker: a few connections that live and die together, and come back by themselves.
+//! The link to the broker: a few connections that open and close together, and reconnect by themselves.
 //!
 //! One connection publishes and another consumes, because a broker under alarm stops reading from a publishing connection, and
 //! acknowledgements must still get through. Events have a third connection, which opens with the first event: RabbitMQ stops reading
 //! from a connection whose messages a queue does not take, and a ledger queue without a majority must delay no task or reply.
-//! When any of them fails, the link gives up all and opens them again with backoff until it is closed. lapin's own recovery is off: it
-//! leaves confirms pending for ever where the broker is frozen.
+//! When any of them fails, the link closes all and opens them again with backoff until it is closed. lapin's own recovery is off: it
+//! leaves confirms pending for ever if the broker is frozen.
 //!
-//! Users of the link watch [`Link::sessions`]: a session is one set of connections, and what was opened on an old one is gone.
+//! Users of the link watch [`Link::sessions`]: a session is one set of connections. Channels of an ended session are closed.
 
 use std::{
     collections::HashSet,
@@ -46,11 +46,11 @@ pub(crate) use classify::{
 };
 pub(crate) use open_channel::OpenChannel;
 
-/// How the link is, for health checks and metrics.
+/// The state of the link, for health checks and metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum State {
     Connected,
-    /// Connected, but the broker takes no messages now. It says why.
+    /// Connected, but the broker takes no messages now, with the broker's reason.
     Blocked(String),
     Reconnecting {
         since: Instant,
@@ -59,7 +59,7 @@ pub enum State {
     Closed,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     /// Tasks, replies and orders.
@@ -68,7 +68,7 @@ pub(crate) enum Role {
     Events,
 }
 
-/// What lapin has to say of a connection.
+/// lapin's events of a connection.
 type Listener = BoxStream<'static, (Role, Event)>;
 
 /// One set of connections.
@@ -79,9 +79,9 @@ pub(crate) struct Session {
     consume: Connection,
     /// Opened with the first event: many clients and all short commands have none.
     events: OnceCell<Connection>,
-    /// To the link, which listens to each connection from its opening on.
+    /// Passes each new connection's events to the link.
     listeners: UnboundedSender<Listener>,
-    /// Who has a channel open. A token is held for as long as one may be opened or dropped.
+    /// The users of channels. A user holds a token from before its first channel opens until its last is dropped.
     users: TaskTracker,
     failed: CancellationToken,
     failure: OnceLock<String>,
@@ -94,11 +94,11 @@ pub(crate) struct Link {
     state: watch::Sender<State>,
     last_failure: Mutex<Option<String>>,
     session_ids: AtomicU64,
-    /// Says that the connections shall be closed. Its opposite number is [`State::Closed`].
+    /// Requests that the connections be closed. [`State::Closed`] reports that they are.
     pub(crate) stop: CancellationToken,
 }
 
-/// Why there is no session to work with.
+/// Why no session is available.
 #[derive(Debug)]
 pub(crate) enum NoSession {
     Closed,
@@ -116,7 +116,7 @@ impl Role {
 }
 
 impl Session {
-    /// Gives the session up. The link replaces it.
+    /// Marks the session as failed. The link replaces it.
     pub(crate) fn fail(&self, reason: impl Into<String>) {
         let _already_failed = self.failure.set(reason.into());
         self.failed.cancel();
@@ -130,7 +130,7 @@ impl Session {
         self.failure.get().cloned().unwrap_or_else(|| "the connection ended".to_owned())
     }
 
-    /// Announces the use of channels, before the first is opened and until the last is dropped.
+    /// Registers a user of channels, from before the first is opened until the last is dropped.
     pub(crate) fn user(&self) -> TaskTrackerToken {
         self.users.token()
     }
@@ -143,7 +143,7 @@ impl Session {
         self.channel(&self.consume).await
     }
 
-    /// The first one opens the connection.
+    /// A channel for events. The first one opens the connection.
     pub(crate) async fn events_channel(&self, link: &Link) -> lapin::Result<OpenChannel> {
         let connection = self.events.get_or_try_init(|| link.open_one(Role::Events, &self.listeners)).await?;
         self.channel(connection).await
@@ -159,7 +159,7 @@ impl Session {
         connections.into_iter().all(|connection| connection.status().connected())
     }
 
-    /// Waits until all channels have been closed, except those whose deliveries are still held by somebody.
+    /// Waits until all channels have been closed, except those with deliveries that are still held.
     async fn await_users(&self) {
         const DEADLINE: Duration = Duration::from_secs(3);
         self.users.close();
@@ -168,7 +168,7 @@ impl Session {
         }
     }
 
-    /// Ends the connections politely, but waits for a silent broker no longer than this.
+    /// Closes the connections with an AMQP handshake, but waits only a bounded time for a silent broker.
     async fn close(&self) {
         const DEADLINE: Duration = Duration::from_secs(3);
         let connections = [&self.publish, &self.consume].into_iter().chain(self.events.get());
@@ -211,7 +211,7 @@ impl Link {
         self.sessions.subscribe()
     }
 
-    /// The broker's reason, while it takes no messages, or what keeps the link down.
+    /// Why the broker takes no messages, or why the link is down.
     pub(crate) fn trouble(&self) -> Option<String> {
         match &*self.state.borrow() {
             State::Connected => None,
@@ -251,7 +251,7 @@ impl Link {
         let waited = self.options.connect_deadline;
         let id = self.session_ids.fetch_add(1, Ordering::Relaxed);
         let (listeners, opened) = unbounded();
-        // Both attempts end, also where one fails: a runtime that is dropped while lapin's thread connects has that thread panic.
+        // Waits for both attempts even if one fails, because lapin's thread panics if the runtime is dropped while it connects.
         let both = async {
             let (publish, consume) =
                 tokio::join!(self.open_one(Role::Publish, &listeners), self.open_one(Role::Consume, &listeners));
@@ -274,7 +274,7 @@ impl Link {
         Ok((Arc::new(session), opened.flatten_unordered(None).boxed()))
     }
 
-    /// A connection of no session, for what may cost its connection.
+    /// A connection outside any session, for an operation that may close its connection.
     pub(crate) async fn connection_apart(&self) -> Result<Connection, ConnectError> {
         probe::answers(&self.options).await?;
         let opened = self.open_unheard(Role::Consume).await;
@@ -298,7 +298,7 @@ impl Link {
     }
 }
 
-/// Keeps a session open until the link is stopped. Owns the link's state: nothing else writes it.
+/// Keeps a session open until the link is stopped. Only this task writes the link's state.
 async fn supervise(link: Arc<Link>, mut session: Arc<Session>, mut events: Listener) {
     loop {
         let stopped = watch_over(&link, &session, &mut events).await;
@@ -326,10 +326,10 @@ async fn supervise(link: Arc<Link>, mut session: Arc<Session>, mut events: Liste
 
 /// Returns when the session has failed (false) or the link is to stop (true).
 async fn watch_over(link: &Link, session: &Session, events: &mut Listener) -> bool {
-    /// Events tell of every failure that we know of; this finds the ones that we don't.
+    /// lapin reports every known kind of failure as an event; this check finds any other.
     const CHECK_INTERVAL: Duration = Duration::from_secs(1);
     let mut check = tokio::time::interval(CHECK_INTERVAL);
-    // The broker tells a connection of an alarm when it publishes, and each of the alarm's end.
+    // The broker reports an alarm to a connection when it publishes, and the end of the alarm to each.
     let mut blocked = HashSet::new();
     loop {
         tokio::select! {
@@ -351,7 +351,7 @@ async fn watch_over(link: &Link, session: &Session, events: &mut Listener) -> bo
                         link.state.send_replace(State::Connected);
                     }
                 }
-                // A channel's own errors come here too; only a dead connection is the link's business.
+                // Channel errors come here too; only a closed connection concerns the link.
                 Some((_, Event::Error(error))) if !session.alive() => session.fail(reason_of(&error)),
                 Some(_) => {}
                 None => session.fail("the connection ended"),

@@ -1,24 +1,24 @@
-//! Messages as the rest of gpufleet sees them, without lapin's types.
+//! Messages without lapin's types, for the other crates.
 
 use std::{collections::BTreeMap, fmt};
 
 mod amqp;
 
-/// Something to publish. It is always persistent.
+/// A message to publish. It is always persistent.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Message {
     pub exchange: &'static str,
     pub routing_key: String,
     pub body: Vec<u8>,
     pub properties: Properties,
-    /// Whether a message for which no queue is bound is a failure. Without it such a message is confirmed and dropped.
+    /// Whether publishing fails if no queue is bound. Without it the broker confirms and drops such a message.
     pub mandatory: bool,
 }
 
 /// AMQP properties, as far as gpufleet uses them.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Properties {
-    /// Names the message. Where absent, publishing adds a fresh one, by which returns are matched.
+    /// Names the message. If absent, publishing adds a new one, by which returns are matched.
     pub message_id: Option<String>,
     pub correlation_id: Option<String>,
     pub reply_to: Option<String>,
@@ -27,12 +27,12 @@ pub struct Properties {
     pub kind: Option<String>,
     /// Seconds since 1970, which is all that AMQP has room for.
     pub timestamp: Option<u64>,
-    /// The broker refuses a name that is not the connection's own, so a set one can be trusted.
+    /// The broker refuses a name other than the connection's user, so a name that is set can be trusted.
     pub user_id: Option<String>,
     pub headers: BTreeMap<String, HeaderValue>,
 }
 
-/// A header. Kinds other than these two, which brokers add, are left out on reading.
+/// A header. Reading ignores other types, which brokers add.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum HeaderValue {
     Int(i64),

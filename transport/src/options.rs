@@ -1,4 +1,4 @@
-//! What a process says once about its broker.
+//! The connection options of a process.
 
 use std::{fmt, str::FromStr, time::Duration};
 
@@ -12,14 +12,14 @@ pub struct Options {
     pub name: String,
     /// Two silent intervals end a connection.
     pub heartbeat: Duration,
-    /// For one attempt to connect, with all connections and their handshakes.
+    /// The limit for one attempt to connect, with all connections and their handshakes.
     pub connect_deadline: Duration,
-    /// For one publish, from the call to the broker's confirmation, reconnections in between included.
+    /// The limit for one publish, from the call to the broker's confirmation, including reconnections.
     pub confirm_deadline: Duration,
     pub queue_kind: QueueKind,
 }
 
-/// What the task queues are made of. All declarers of a pool have to agree; the broker refuses a second opinion.
+/// The kind of the task queues. All declarers of a pool must agree, because the broker refuses another kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub enum QueueKind {
     /// Replicated where the broker is a cluster, and counts deliveries.
@@ -29,17 +29,17 @@ pub enum QueueKind {
     Classic,
 }
 
-/// A word that names no queue kind.
+/// A text that is not a queue kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a queue kind; use quorum or classic")]
 pub struct UnknownQueueKind(String);
 
 impl Options {
-    /// A dead peer is noticed within 20 s, well before a confirm's deadline; below 5 s a busy machine raises false alarms.
+    /// Detects a dead peer within 20 s, well before the confirm deadline; less than 5 s would cause false alarms on a busy machine.
     pub const HEARTBEAT_DEFAULT: Duration = Duration::from_secs(10);
-    /// Ten round trips across the world, or a broker that is busy starting; a person at a prompt waits no longer.
+    /// Enough for slow round trips or a broker that is starting, and as long as a user waits at a prompt.
     pub const CONNECT_DEADLINE_DEFAULT: Duration = Duration::from_secs(10);
-    /// A broker killed with -9 was back after 6 s, and a silent one is noticed after 20 s: both fit with a republish.
+    /// A broker killed with SIGKILL was back after 6 s, and a silent one is detected after 20 s; both leave time for a republish.
     pub const CONFIRM_DEADLINE_DEFAULT: Duration = Duration::from_secs(60);
 
     pub fn new(url: BrokerUrl, name: impl Into<String>) -> Self {

@@ -1,4 +1,4 @@
-//! Orders as messages: all go to one log, through an exchange that tells who gave them.
+//! Orders as messages. All go to one log, through an exchange that identifies the speaker.
 
 use gpufleet_schema::{
     MessageId, Order, encoding,
@@ -13,7 +13,7 @@ pub(crate) fn message(order: &Order, speaker: Speaker, user: &str, id: MessageId
         message_id: Some(id.to_string()),
         content_type: Some("application/json".to_owned()),
         kind: Some(topology::TYPE_ORDER.to_owned()),
-        // A client's order means this user's own jobs. Other speakers need no user, which the broker may know by another name.
+        // A client's order applies to this user's own jobs. Other speakers need no user, and the broker may know theirs by another name.
         user_id: (speaker == Speaker::Client).then(|| user.to_owned()),
         ..Properties::default()
     };

@@ -1,4 +1,4 @@
-//! Declaring what [`gpufleet_schema::topology`] names.
+//! Declares the exchanges and queues that [`gpufleet_schema::topology`] names.
 
 use std::{sync::Arc, time::Duration};
 
@@ -19,27 +19,27 @@ use crate::{
 mod forwarded;
 mod mismatch;
 
-/// What a passive look at a queue tells.
+/// The result of a passive declare of a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueDepth {
-    /// Ready to be delivered; those out with consumers are not counted.
+    /// Messages ready for delivery, without unacknowledged ones.
     pub messages: u32,
     pub consumers: u32,
 }
 
-/// For one set of declarations, a reconnection included. Quorum queues take a cluster some hundred milliseconds each.
+/// The limit for one set of declarations, including a reconnection. A cluster needs some hundred milliseconds for each quorum queue.
 const DECLARE_DEADLINE: Duration = Duration::from_secs(30);
-/// Between looks at a queue that is there and does not answer yet.
+/// The pause between checks of a queue that exists but does not answer yet.
 const QUEUE_PAUSE: Duration = Duration::from_millis(250);
-/// For one question about a queue.
+/// The limit for one query about a queue.
 const QUESTION_DEADLINE: Duration = Duration::from_secs(10);
 
-/// Something to declare as a whole.
+/// A set of exchanges and queues that is declared together.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Declaration {
     /// All exchanges and shared queues: what workers declare.
     Base,
-    /// The part of it that the recorder reads and writes.
+    /// The part of the base that the recorder reads and writes.
     Ledger,
     Pool(PoolName),
     Replies(ClientName),
@@ -47,7 +47,7 @@ pub(crate) enum Declaration {
     Forwarded(PoolName, ClassKey),
 }
 
-/// One step of a declaration, with the name that errors call it by.
+/// One step of a declaration, with its name in errors.
 struct Step {
     what: String,
     action: Action,
@@ -102,14 +102,14 @@ impl Declaration {
         }
     }
 
-    /// All but the other queues that somebody subscribes to: each subscriber makes its own.
+    /// All steps except those for other queues with a subscriber, because each subscriber declares its own queue.
     fn steps_for(&self, queue: &str, kind: QueueKind) -> Vec<Step> {
         let mut steps = self.steps(kind);
         steps.retain(|step| step.action.queue().is_none_or(|name| name == queue || !self.has_subscriber(name)));
         steps
     }
 
-    /// Whether a queue of it is one that a worker, a recorder or a client reads for as long as it lives.
+    /// Whether a worker, a recorder or a client subscribes to the queue for as long as it runs.
     pub(crate) fn has_subscriber(&self, queue: &str) -> bool {
         match self {
             Self::Base => queue == names::CONTROL_QUEUE || Self::Ledger.has_subscriber(queue),
@@ -119,12 +119,12 @@ impl Declaration {
     }
 }
 
-/// Declares all of it, waiting for a connection if there is none. Cancelling leaves a part of it declared, which is harmless.
+/// Declares everything, waiting for a connection if there is none. Cancelling leaves a part declared, which is harmless.
 pub(crate) async fn declare(link: &Link, declaration: &Declaration) -> Result<(), DeclareError> {
     perform(link, declaration.what(), declaration.steps(link.options.queue_kind)).await
 }
 
-/// The same for one queue of a declaration, with what leads to it and what nobody else makes.
+/// Declares one queue, its exchanges and bindings, and the queues of the declaration that have no subscriber.
 pub(crate) async fn declare_queue(link: &Link, declaration: &Declaration, queue: &str) -> Result<(), DeclareError> {
     perform(link, format!("queue {queue}"), declaration.steps_for(queue, link.options.queue_kind)).await
 }
@@ -138,7 +138,7 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), Dec
         })?;
         let _user = session.user();
         let attempt = async {
-            // A refused declaration costs its channel, so each set has one of its own.
+            // The broker closes the channel of a refused declaration, so each set uses a channel of its own.
             let channel = session.consume_channel().await.map_err(|error| (whole.clone(), error))?;
             for step in &steps {
                 step.action.perform(&channel).await.map_err(|error| (step.what.clone(), error))?;
@@ -151,8 +151,8 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), Dec
             Ok(Err((what, error))) if let Some(exchange) = missing_exchange(&error) => {
                 return Err(DeclareError::NoExchange { what, exchange });
             }
-            // Nothing else that is declared can be missing: the broker knows the queue and has not brought it up again yet, as for some
-            // moments after its start.
+            // No exchange is missing, so the broker knows the queue but has not started it yet, as happens for some
+            // moments after the broker's start.
             Ok(Err((what, error))) if is_not_found(&error) => {
                 let reason = reason_of(&error);
                 debug!(what, reason, "queue is not up yet, declaring it again");
@@ -172,7 +172,7 @@ async fn perform(link: &Link, whole: String, steps: Vec<Step>) -> Result<(), Dec
     }
 }
 
-/// `None` where there is no such queue. Cancelling is harmless.
+/// `None` if the queue does not exist. Cancelling is harmless.
 pub(crate) async fn depth(link: &Link, queue: &str) -> Result<Option<QueueDepth>, QueueError> {
     let options = QueueDeclareOptions { passive: true, ..QueueDeclareOptions::default() };
     let found =
@@ -180,8 +180,8 @@ pub(crate) async fn depth(link: &Link, queue: &str) -> Result<Option<QueueDepth>
     Ok(found.await?.map(|queue| QueueDepth { messages: queue.message_count(), consumers: queue.consumer_count() }))
 }
 
-/// Takes up to `messages_max` messages out of a queue without subscribing to it, so that the broker counts no consumer. Cancelled or
-/// failed, the broker delivers those again that had come.
+/// Takes up to `messages_max` messages out of a queue without subscribing to it, so that the broker counts no consumer. If cancelled or
+/// failed, the broker redelivers the messages that had arrived.
 pub(crate) async fn get(link: &Link, queue: &str, messages_max: u16) -> Result<Vec<Delivery>, QueueError> {
     let got = ask(link, queue, async |channel| {
         let channel = Arc::new(channel);
@@ -196,7 +196,7 @@ pub(crate) async fn get(link: &Link, queue: &str, messages_max: u16) -> Result<V
     Ok(got.await?.unwrap_or_default())
 }
 
-/// Deletes a queue with all that is in it; one that isn't there is fine. Cancelled, it may or may not have happened.
+/// Deletes a queue with its messages; a missing queue is no error. If cancelled, the queue may or may not have been deleted.
 pub(crate) async fn delete(link: &Link, queue: &str) -> Result<(), QueueError> {
     let deleted =
         ask(link, queue, async |channel| channel.queue_delete(queue.into(), QueueDeleteOptions::default()).await);
@@ -225,7 +225,7 @@ async fn ask<T>(
 }
 
 impl Action {
-    /// What it makes, or makes something lead to.
+    /// The queue that the step declares or binds.
     fn queue(&self) -> Option<&str> {
         match self {
             Self::Exchange { .. } => None,
@@ -278,7 +278,7 @@ fn base() -> Vec<Step> {
     steps
 }
 
-/// The record and the dead are worth replication whatever the tasks' queues are made of.
+/// Events and dead-lettered jobs are replicated even if the task queues are classic.
 fn ledger() -> Vec<Step> {
     let events = [names::EVENTS_CLIENT, names::EVENTS_WORKER];
     let mut steps = vec![
@@ -335,7 +335,7 @@ fn dead_letters() -> [(&'static str, AMQPValue); 2] {
 /// default of RabbitMQ 4; 3.x has none.
 const DELIVERY_LIMIT: i32 = 20;
 
-/// A quorum queue that loses no message on its way to the dead. At least once needs reject-publish, and both need a quorum queue.
+/// A quorum queue that dead-letters at least once, so no message is lost. That strategy requires reject-publish and a quorum queue.
 fn quorum_that_buries(more: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> FieldTable {
     let arguments = [
         ("x-delivery-limit", AMQPValue::LongInt(DELIVERY_LIMIT)),
@@ -349,14 +349,14 @@ fn quorum(arguments: impl IntoIterator<Item = (&'static str, AMQPValue)>) -> Fie
     table([("x-queue-type", text("quorum"))].into_iter().chain(arguments))
 }
 
-/// Looking at the dead delivers them and hands them back, which RabbitMQ 4 would count until it drops them.
+/// Listing dead-lettered jobs delivers and requeues them. RabbitMQ 4 counts these deliveries and would drop a job at its default limit.
 const LOOKS_MAX: i32 = i32::MAX;
 
 fn kept() -> FieldTable {
     quorum([("x-delivery-limit", AMQPValue::LongInt(LOOKS_MAX))])
 }
 
-/// Holds messages for a while and then gives them back to the tasks, under the routing key that they came with.
+/// Holds messages for a time and then returns them to the exchange of tasks, under their original routing key.
 fn delaying(seconds: u32) -> FieldTable {
     quorum([
         ("x-message-ttl", AMQPValue::LongUInt(seconds * 1000)),
@@ -366,7 +366,7 @@ fn delaying(seconds: u32) -> FieldTable {
     ])
 }
 
-/// A classic queue that gives up its oldest message, and never holds up a publisher. What it gives up is counted.
+/// A classic queue that drops its oldest message when full, so that it never delays a publisher. The recorder counts dropped messages.
 fn unclaimed() -> FieldTable {
     table([
         ("x-message-ttl", AMQPValue::LongUInt(names::UNCLAIMED_TTL_MS)),
@@ -380,7 +380,7 @@ fn dropped() -> FieldTable {
     table([("x-max-length-bytes", AMQPValue::LongUInt(names::DROPPED_BYTES_MAX)), ("x-overflow", text("drop-head"))])
 }
 
-/// A stream: read by all, consumed by none.
+/// A stream, from which every reader gets every message.
 fn log() -> FieldTable {
     table([
         ("x-queue-type", text("stream")),
@@ -427,7 +427,7 @@ mod tests {
             assert!(!queues.is_empty());
             for queue in queues {
                 let made_again_by = Declaration::of_queue(queue).unwrap();
-                // A worker declares what the recorder reads, and a recorder makes that again.
+                // Workers declare the recorder's queues, and the recorder declares them again.
                 assert!([&declaration, &Declaration::Ledger].contains(&&made_again_by), "{queue}: {made_again_by:?}");
                 let alone = declaration.steps_for(queue, QueueKind::Quorum);
                 let made = |step: &&Step| matches!(&step.action, Action::Queue { .. });

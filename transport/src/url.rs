@@ -1,4 +1,4 @@
-//! The broker's address, which carries a password and must never show it.
+//! The broker's address. It contains a password, which is never printed.
 
 use std::{fmt, str::FromStr};
 
@@ -10,7 +10,7 @@ pub struct BrokerUrl {
     uri: AMQPUri,
 }
 
-/// A text that is no broker address. The text itself is not repeated: it may hold a password.
+/// A text that is not a broker address. The error does not repeat the text, because it may contain a password.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the broker URL {problem}; write it as amqp://user:password@host:5672/vhost (amqps:// for TLS; percent-encode special characters, as in %2F)"
@@ -40,14 +40,14 @@ impl BrokerUrl {
         self.uri.scheme == AMQPScheme::AMQPS
     }
 
-    /// The same broker and user with another vhost, as tests have one each.
+    /// The same broker and user with another vhost.
     #[must_use]
     pub fn with_vhost(mut self, vhost: &str) -> Self {
         vhost.clone_into(&mut self.uri.vhost);
         self
     }
 
-    /// The whole URL, password included: for a child process's environment, never for a log.
+    /// The whole URL with its password, for a child process's environment. Never log it.
     pub fn to_string_with_password(&self) -> String {
         self.render(&encode(&self.uri.authority.userinfo.password))
     }
@@ -87,13 +87,13 @@ impl FromStr for BrokerUrl {
         if parsed.path().trim_start_matches('/').contains('/') {
             return Err(invalid("has more than one path segment; write %2F for a slash in the vhost"));
         }
-        // Its own messages could repeat the text, and with it the password.
+        // The parser's messages could repeat the text, and with it the password.
         let mut uri: AMQPUri = text.parse().map_err(|_| invalid("is malformed; check its parameters and escapes"))?;
-        // Literally, `amqp://host/` means the vhost with the empty name. Users mean the default vhost.
+        // By the specification `amqp://host/` names the vhost with the empty name, but users mean the default vhost.
         if uri.vhost.is_empty() {
             "/".clone_into(&mut uri.vhost);
         }
-        // lapin's parser takes an IPv6 address for no host at all and goes to localhost instead.
+        // lapin's parser ignores an IPv6 address and connects to localhost instead.
         host.trim_start_matches('[').trim_end_matches(']').clone_into(&mut uri.authority.host);
         Ok(Self { uri })
     }

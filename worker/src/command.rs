@@ -1,4 +1,4 @@
-//! The worker's command line: what can be typed. `main` does what it says.
+//! The definition of the worker's command line; `main` runs it.
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 

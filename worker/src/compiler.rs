@@ -1,12 +1,12 @@
-//! Compiles CUDA C in a child process that is gone a moment later: to PTX, and for a GPU also to a cubin of its own architecture.
+//! Compiles CUDA C in a short-lived child process: to PTX, and for a GPU also to a cubin of its architecture.
 //!
-//! NVRTC is a C++ front end that reads text from strangers: it may crash, loop or eat memory, and what it includes shows in its log. So it
-//! runs in a child with limits on time, memory and files ([`child`]), without our environment, and with all closed but CUDA's own headers, as
-//! far as the kernel can do that ([`sandbox`]). Options come from an allow list ([`options`]).
+//! NVRTC is a C++ front end that reads untrusted code: it may crash, loop or exhaust memory, and files that it includes show in its log. So it
+//! runs in a child with limits on time, memory and files ([`child`]), without the worker's environment, and with access only to CUDA's
+//! headers, as far as the kernel supports that ([`sandbox`]). Options come from an allow list ([`options`]).
 //!
-//! Results are kept, bounded, by code, options, name expressions and target ([`cache`]), and so is the word that code is wrong; equal requests at the same time are
-//! compiled once, well or not. Good ones are also kept on disk, where the worker was given a folder ([`store`]), by the compiler and its headers
-//! as well ([`toolkit`]).
+//! A bounded cache keeps programs and compile errors by code, options, name expressions and target ([`cache`]). Equal requests at the same
+//! time are compiled once. Programs are also cached on disk if the worker has a folder ([`store`]); there the key includes the compiler and
+//! its headers ([`toolkit`]).
 
 use std::{
     path::PathBuf,
@@ -57,7 +57,7 @@ use turns::Turns;
 
 use crate::{own_executable, scheduler::PoolId};
 
-/// Compiled programs, in KiB, that jobs take along while they wait for a place: as much as is kept beside them.
+/// Compiled programs, in KiB, that waiting jobs may hold: as much as the cache holds.
 const TAKEN_KIB_MAX: usize = 256 << 10;
 
 /// A program and where it was found.
@@ -72,11 +72,11 @@ pub struct Found {
 pub enum Origin {
     Memory,
     Disk,
-    /// It was compiled just now, for this request or for an equal one.
+    /// Compiled now, for this request or for an equal one.
     Compiler,
 }
 
-/// How often programs were found where, since the start. Of requests that waited for one compilation, the others found it in memory.
+/// Counts where programs were found since the start. Requests that waited for another request's compilation count as found in memory.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     pub memory: u64,
@@ -84,7 +84,7 @@ pub struct Counts {
     pub compiled: u64,
 }
 
-/// The supervisor's way to compile, with its cache.
+/// The supervisor's compiler with its cache.
 #[derive(Debug)]
 pub struct Compiler {
     executable: Option<PathBuf>,
@@ -119,7 +119,7 @@ impl Tally {
 }
 
 impl Compiler {
-    /// `nvrtc` is the library or its folder; without it, it is looked for.
+    /// `nvrtc` is the library or its folder; without it, the usual places are searched.
     pub fn new(nvrtc: Option<PathBuf>) -> Self {
         Self {
             executable: None,
@@ -136,7 +136,7 @@ impl Compiler {
         }
     }
 
-    /// The worker's executable, where it is not the one that runs.
+    /// The worker's executable, if it is not the running one.
     #[must_use]
     pub fn with_executable(mut self, executable: PathBuf) -> Self {
         self.executable = Some(executable);
@@ -149,33 +149,33 @@ impl Compiler {
         self
     }
 
-    /// Whom compilers become where this process is root: a name or a number; without it `nobody`.
+    /// The user of compilers if this process is root: a name or a number; `nobody` by default.
     #[must_use]
     pub fn with_user(mut self, user: Option<String>) -> Self {
         self.user = user;
         self
     }
 
-    /// A shorter time for one compilation than [`TIME_LIMIT`].
+    /// A shorter time limit than [`TIME_LIMIT`] for one compilation.
     #[must_use]
     pub fn with_time_limit(mut self, limit: Duration) -> Self {
         self.time_limit = limit.min(TIME_LIMIT);
         self
     }
 
-    /// For so many pools, of which none keeps the others from compiling.
+    /// Shares the compilers among this many pools, so that no pool blocks the others.
     #[must_use]
     pub fn with_pools(mut self, pools: usize) -> Self {
         self.turns = Turns::new(pools);
         self
     }
 
-    /// Has a child close everything that compilers have closed, and try what it can still do. Cancelling ends the child.
+    /// Runs a child in the compilers' sandbox and tests what it can still access. Cancelling ends the child.
     pub async fn check_sandbox(&self) -> Result<Checked, CompileError> {
         parent::check(self.user.clone(), self.executable.as_deref()).await
     }
 
-    /// Keeps programs on disk as well.
+    /// Caches programs on disk too.
     #[must_use]
     pub fn with_store(mut self, store: Option<Store>) -> Self {
         self.store = store.map(Arc::new);
@@ -193,7 +193,7 @@ impl Compiler {
         self.compile_for(PoolId(0), request).await
     }
 
-    /// The program of `request`, compiled or kept. Cancelling kills the compiler, unless another request waits for the same.
+    /// The program of `request`, compiled or cached. Cancelling kills the compiler unless an equal request waits for it.
     pub async fn compile_for(&self, pool: PoolId, mut request: CompileRequest) -> Result<Found, CompileError> {
         request.options = options::canonical(&request.options).map_err(CompileError::Refused)?;
         let is_usual = request.nvrtc.is_none();
@@ -226,13 +226,13 @@ impl Compiler {
         Ok(Found { compiled, origin: if was_there { Origin::Memory } else { origin } })
     }
 
-    /// Room for programs that a job takes along, until it is dropped. Without it the job leaves them here, and may find them gone later.
+    /// Reserves room for the programs that a waiting job holds. If there is none, the job does not hold them, and the cache may evict them.
     pub fn room_for<'a>(&self, programs: impl Iterator<Item = &'a Compiled>) -> Option<OwnedSemaphorePermit> {
         let kib = programs.map(Compiled::bytes).sum::<usize>().div_ceil(1 << 10);
         Arc::clone(&self.taken_kib).try_acquire_many_owned(u32::try_from(kib).ok()?).ok()
     }
 
-    /// From disk, or by a compiler.
+    /// Reads the program from disk, or compiles it.
     async fn make(&self, request: &CompileRequest, is_usual: bool, key: blake3::Hash) -> cache::Outcome {
         let place = if is_usual { self.place(key).await } else { None };
         if let Some((store, key)) = &place
@@ -253,7 +253,7 @@ impl Compiler {
         Ok((compiled, Origin::Compiler))
     }
 
-    /// Finds out which compiler there is, as the first program would, so that it need not wait for that.
+    /// Identifies the compiler in advance, so that the first program need not wait for that.
     pub async fn prepare(&self) {
         if self.store.is_some() {
             self.toolkit_known().await;
@@ -265,14 +265,14 @@ impl Compiler {
         found.inspect_err(|error| debug!(%error, "NVRTC version unknown, disk cache not used")).ok()
     }
 
-    /// Where a program is kept on disk. Nowhere if the compiler can't be known exactly, which compiling itself then tells more about.
+    /// The place of a program on disk. None if the compiler can't be identified; compiling then reports the reason.
     async fn place(&self, key: blake3::Hash) -> Option<(Arc<Store>, blake3::Hash)> {
         let store = self.store.as_ref()?;
         let toolkit = self.toolkit_known().await?;
         Some((Arc::clone(store), blake3::keyed_hash(toolkit.as_bytes(), key.as_bytes())))
     }
 
-    /// A child loads the compiler to see what it is: this process loads none of it.
+    /// Identifies the compiler in a child, because this process loads no compiler.
     async fn find_toolkit(&self) -> Result<blake3::Hash, CompileError> {
         let nvrtc = Nvrtc::locate(self.nvrtc.as_deref()).map_err(CompileError::NotFound)?;
         let includes = nvrtc.includes.clone();
@@ -285,7 +285,7 @@ impl Compiler {
             .map_err(|error| CompileError::Internal(format!("could not inspect the CUDA toolkit: {error}")))
     }
 
-    /// In the background: nobody waits for it.
+    /// Updates the age of the program on disk, in the background.
     fn mark_on_disk(&self, key: blake3::Hash) {
         let (Some(store), Some(toolkit)) = (&self.store, self.toolkit.get()) else { return };
         let (store, key) = (Arc::clone(store), blake3::keyed_hash(toolkit.as_bytes(), key.as_bytes()));
@@ -306,7 +306,7 @@ async fn read(store: &Arc<Store>, key: blake3::Hash) -> Option<Compiled> {
     })
 }
 
-/// A full disk costs time later, and no job now.
+/// Writes the program to disk. A full disk only makes later requests slower; no job fails.
 async fn write(store: Arc<Store>, key: blake3::Hash, compiled: Arc<Compiled>) {
     let written = spawn_blocking(move || store.put(key, &compiled)).await;
     if let Err(error) = written.map_err(std::io::Error::other).flatten() {
@@ -314,7 +314,7 @@ async fn write(store: Arc<Store>, key: blake3::Hash, compiled: Arc<Compiled>) {
     }
 }
 
-/// Compiles once, keeping nothing.
+/// Compiles once, without a cache.
 pub async fn compile(mut request: CompileRequest) -> Result<Compiled, CompileError> {
     request.options = options::canonical(&request.options).map_err(CompileError::Refused)?;
     parent::compile(&request, Sandbox::default(), None, None).await

@@ -1,4 +1,4 @@
-//! What was typed ([`Options`]) and what it means ([`Config`]).
+//! The command-line options ([`Options`]) and the validated configuration ([`Config`]).
 
 mod cache;
 mod devices;
@@ -248,26 +248,26 @@ pub struct Options {
     pub log_format: crate::telemetry::LogFormat,
 }
 
-/// Tens of milliseconds of work for jobs of half a millisecond on four places. More gain nothing, and are more to hand back where long
-/// jobs follow tiny ones.
+/// Tens of milliseconds of work for jobs of half a millisecond on four slots. More would gain nothing, and would mean more requeues if long
+/// jobs follow short ones.
 const PREFETCH_DEFAULT: u16 = 256;
-/// A worker holds it beside what its executors stage; small beside what a machine with a GPU has.
+/// The worker holds it in addition to staging memory; it is small compared with the memory of a machine with a GPU.
 const PREFETCH_BYTES_DEFAULT: u64 = 512 << 20;
-/// One job copies in, one computes, one copies out, and one waits to take the next place.
+/// One job copies in, one computes, one copies out, and one waits for the next slot.
 const PLACES_DEFAULT: u32 = 4;
 
-/// A worker's configuration, already valid.
+/// A worker's validated configuration.
 #[derive(Debug, Clone)]
 pub struct Config {
     pub broker: BrokerUrl,
-    /// Whether what is published again carries this worker's user.
+    /// Whether republished messages carry this worker's user.
     pub user_id: bool,
     pub queue_kind: QueueKind,
     pub pools: Vec<PoolSpec>,
     pub trusted_keys: Vec<PublicKey>,
     pub cuda: CudaSpec,
     pub devices: DeviceChoice,
-    /// NVIDIA's management library. None is tried for emulated devices, unless one was named.
+    /// NVIDIA's management library. By default none for emulated devices.
     pub nvml: Option<String>,
     pub name: WorkerName,
     pub host: String,

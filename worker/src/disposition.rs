@@ -1,4 +1,4 @@
-//! What becomes of a job after an attempt: one exhaustive table.
+//! Decides what happens to a job after an attempt, in one exhaustive table.
 
 use gpufleet_schema::{
     AttemptState, Failure, FailureCode, Verdict,
@@ -8,72 +8,72 @@ use gpufleet_schema::{
 
 use crate::forwarding::{Destination, ForwardingHistory};
 
-/// How an attempt ended, as its runner saw it.
+/// How an attempt ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ending {
     Succeeded,
     Failed(Failure),
-    /// Its queue limit was over before it could start.
+    /// Its queue limit passed before it started.
     Expired {
         queued_ms: u64,
         limit_ms: u64,
     },
-    /// The executor went away. `suspect` if the job may be the reason.
+    /// The executor was lost. `suspect` if the job may be the cause.
     Lost {
         reason: String,
         suspect: bool,
     },
-    /// The scheduler had let it in, and still the device had too little memory, caches given up: others may have been there.
+    /// The device had too little memory in spite of the scheduler's admission and released caches, perhaps because of other processes.
     ShortOfMemory(Failure),
-    /// What it brings can't be fetched, or what it returned not stored, here and now. It has so many tries.
+    /// The blob store could not be read or written at the moment. The job has `tries_max` tries.
     Unavailable {
         failure: Failure,
         tries_max: u32,
     },
-    /// An operator or its owner cancelled it.
+    /// An operator or the job's owner cancelled it.
     Cancelled {
         reason: String,
     },
-    /// No device of this worker can run it, and another's may.
+    /// No device of this worker can run it, but another worker's may.
     Forwarded {
         history: ForwardingHistory,
         to: Destination,
     },
-    /// It did not start and is as it was: the worker is leaving or has too much of its queue, or the broker has taken the message back.
+    /// It did not start: the worker is leaving or has too many jobs of its queue, or the delivery's channel was closed.
     HandedBack,
 }
 
 impl Ending {
-    /// Whether a cancellation still changes anything: what has an outcome of its own keeps it.
+    /// Whether a cancellation still has an effect. A job with an outcome keeps it.
     pub fn can_be_cancelled(&self) -> bool {
         matches!(self, Self::Cancelled { .. } | Self::Lost { .. } | Self::Unavailable { .. } | Self::Forwarded { .. })
     }
 }
 
-/// What a job has behind it, as the headers of its message tell.
+/// The job's earlier losses and failures, from the headers of its message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Past {
-    /// Executors that it has lost.
+pub struct RetryHistory {
+    /// The executors that it has lost.
     pub losses: u32,
-    /// How often its arrays could not be fetched or stored. This costs it no attempts, and is no reason to suspect it.
+    /// How often its arrays could not be fetched or stored. This uses up no attempts and does not make the job a suspect.
     pub unavailable: u32,
 }
 
-/// What is done about it.
+/// What the supervisor does with the job.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Disposition {
     /// Reply and record; the job is over.
     Final { state: AttemptState, failure: Option<Failure>, dead_letter: Option<String> },
-    /// Publish it again as a message of its own, with this behind it, at once or after a wait, and record the lost attempt.
-    Again { past: Past, failure: Failure, after: Option<Rung> },
-    /// To other workers of its pool, as if it had not come.
+    /// Publish it again as a message of its own with this history, at once or after a delay, and record the lost attempt.
+    Again { past: RetryHistory, failure: Failure, after: Option<Rung> },
+    /// Forward it to other workers of its pool, without counting an attempt.
     Forward { history: ForwardingHistory, to: Destination },
-    /// Back to the queue, as if it had not come.
+    /// Requeue it without counting an attempt.
     HandBack,
 }
 
 impl Disposition {
-    /// How the attempt ended; none where the job is as if it had not come.
+    /// The state of the attempt; none if the attempt does not count.
     pub fn attempt_state(&self) -> Option<AttemptState> {
         match self {
             Self::Final { state, .. } => Some(*state),
@@ -83,36 +83,46 @@ impl Disposition {
     }
 }
 
-/// Decides. `past` is what was before this attempt.
-pub fn dispose(ending: Ending, past: Past, attempts_max: u32, delivery_count: u64) -> Disposition {
+/// Decides what happens to the job. `past` describes the earlier attempts.
+pub fn dispose(ending: Ending, past: RetryHistory, attempts_max: u32, delivery_count: u64) -> Disposition {
     match ending {
         Ending::Succeeded => Disposition::Final { state: AttemptState::Succeeded, failure: None, dead_letter: None },
         Ending::Failed(failure) => {
             Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
         }
         Ending::Expired { queued_ms, limit_ms } => {
-            let message = format!("the job waited {queued_ms} ms in the queue, longer than its limit of {limit_ms} ms");
+            let mut message =
+                format!("the job waited {queued_ms} ms in the queue, longer than its limit of {limit_ms} ms");
+            if past.unavailable > 0 {
+                message.push_str(
+                    "; its earlier attempts could not fetch its arrays from the blob store (`gpufleet show` has their errors)",
+                );
+            }
             let failure = Failure::new(Verdict::Timeout, FailureCode::QueueLimit, message);
             Disposition::Final { state: AttemptState::Expired, failure: Some(failure), dead_letter: None }
         }
         Ending::Lost { reason, suspect } => {
             let losses = past.losses.saturating_add(u32::from(suspect));
-            lost(reason, Past { losses, ..past }, suspect, attempts_max, delivery_count)
+            lost(reason, RetryHistory { losses, ..past }, suspect, attempts_max, delivery_count)
         }
-        // Once more, alone. If that does not help, it never will.
+        // Retry the job once, alone on its executor. If that fails too, the job does not fit.
         Ending::ShortOfMemory(failure) if past.losses == 0 && attempts_max > 1 => {
-            Disposition::Again { past: Past { losses: 1, ..past }, failure, after: Some(retry_rung(1)) }
+            Disposition::Again { past: RetryHistory { losses: 1, ..past }, failure, after: Some(retry_rung(1)) }
         }
         Ending::ShortOfMemory(failure) => {
             Disposition::Final { state: AttemptState::Failed, failure: Some(failure), dead_letter: None }
         }
-        // What is away may come back.
+        // The blob store may recover.
         Ending::Unavailable { failure, tries_max } => {
             let unavailable = past.unavailable.saturating_add(1);
             if unavailable >= tries_max || delivery_count >= DELIVERIES_MAX {
                 return given_up(failure);
             }
-            Disposition::Again { past: Past { unavailable, ..past }, failure, after: Some(retry_rung(unavailable)) }
+            Disposition::Again {
+                past: RetryHistory { unavailable, ..past },
+                failure,
+                after: Some(retry_rung(unavailable)),
+            }
         }
         Ending::Cancelled { reason } => {
             let failure = Failure::new(Verdict::User, FailureCode::Cancelled, reason);
@@ -131,7 +141,7 @@ fn given_up(failure: Failure) -> Disposition {
 }
 
 /// An innocent job is retried at once. A suspect waits longer with each loss, because the cause may pass.
-fn lost(reason: String, past: Past, suspect: bool, attempts_max: u32, delivery_count: u64) -> Disposition {
+fn lost(reason: String, past: RetryHistory, suspect: bool, attempts_max: u32, delivery_count: u64) -> Disposition {
     let (poison, losses) = (delivery_count >= DELIVERIES_MAX, past.losses);
     if losses < attempts_max && !poison {
         let failure = Failure::new(Verdict::Infrastructure, FailureCode::ExecutorLost, reason);
@@ -142,7 +152,11 @@ fn lost(reason: String, past: Past, suspect: bool, attempts_max: u32, delivery_c
             "gave up after {delivery_count} deliveries without an outcome; the last attempt lost its executor: {reason}"
         )
     } else {
-        format!("gave up after {losses} attempts that lost their executor; the last error: {reason}")
+        let attempts = match losses {
+            1 => "1 attempt that lost its executor".to_owned(),
+            many => format!("{many} attempts that lost their executor"),
+        };
+        format!("gave up after {attempts}; the last error: {reason}")
     };
     let failure = Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, message.clone());
     Disposition::Final { state: AttemptState::Dead, failure: Some(failure), dead_letter: Some(message) }
@@ -153,18 +167,22 @@ mod tests {
     use super::*;
 
     fn lost_once(suspect: bool, losses: u32) -> Disposition {
-        dispose(Ending::Lost { reason: "signal 9".into(), suspect }, Past { losses, unavailable: 1 }, 3, 0)
+        dispose(Ending::Lost { reason: "signal 9".into(), suspect }, RetryHistory { losses, unavailable: 1 }, 3, 0)
     }
 
     #[test]
     fn a_lost_executor_means_another_attempt_until_there_were_too_many() {
         assert!(matches!(
             lost_once(true, 0),
-            Disposition::Again { past: Past { losses: 1, unavailable: 1 }, after: Some(Rung { seconds: 1, .. }), .. }
+            Disposition::Again {
+                past: RetryHistory { losses: 1, unavailable: 1 },
+                after: Some(Rung { seconds: 1, .. }),
+                ..
+            }
         ));
         assert!(matches!(
             lost_once(true, 1),
-            Disposition::Again { past: Past { losses: 2, .. }, after: Some(Rung { seconds: 5, .. }), .. }
+            Disposition::Again { past: RetryHistory { losses: 2, .. }, after: Some(Rung { seconds: 5, .. }), .. }
         ));
         let Disposition::Final { state, dead_letter, failure } = lost_once(true, 2) else { panic!("not final") };
         assert_eq!(state, AttemptState::Dead);
@@ -173,18 +191,38 @@ mod tests {
     }
 
     #[test]
+    fn a_job_that_expires_without_its_arrays_says_so() {
+        let message = |unavailable| {
+            let expired = Ending::Expired { queued_ms: 9, limit_ms: 5 };
+            let Disposition::Final { failure: Some(failure), .. } =
+                dispose(expired, RetryHistory { losses: 0, unavailable }, 3, 0)
+            else {
+                panic!("not final")
+            };
+            failure.message
+        };
+        assert_eq!(message(0), "the job waited 9 ms in the queue, longer than its limit of 5 ms");
+        assert!(
+            message(1).ends_with("could not fetch its arrays from the blob store (`gpufleet show` has their errors)")
+        );
+    }
+
+    #[test]
     fn an_innocent_neighbour_loses_no_attempt() {
-        assert!(matches!(lost_once(false, 0), Disposition::Again { past: Past { losses: 0, .. }, after: None, .. }));
-        assert!(matches!(lost_once(false, 2), Disposition::Again { past: Past { losses: 2, .. }, .. }));
+        assert!(matches!(
+            lost_once(false, 0),
+            Disposition::Again { past: RetryHistory { losses: 0, .. }, after: None, .. }
+        ));
+        assert!(matches!(lost_once(false, 2), Disposition::Again { past: RetryHistory { losses: 2, .. }, .. }));
     }
 
     #[test]
     fn a_job_that_found_no_memory_has_one_more_try_alone() {
         let short = |losses, attempts_max| {
             let failure = Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, "10 bytes wanted, 5 free");
-            dispose(Ending::ShortOfMemory(failure), Past { losses, unavailable: 0 }, attempts_max, 0)
+            dispose(Ending::ShortOfMemory(failure), RetryHistory { losses, unavailable: 0 }, attempts_max, 0)
         };
-        assert!(matches!(short(0, 3), Disposition::Again { past: Past { losses: 1, .. }, after: Some(_), .. }));
+        assert!(matches!(short(0, 3), Disposition::Again { past: RetryHistory { losses: 1, .. }, after: Some(_), .. }));
         assert!(matches!(short(1, 3), Disposition::Final { state: AttemptState::Failed, .. }));
         assert!(matches!(short(0, 1), Disposition::Final { state: AttemptState::Failed, .. }));
     }
@@ -194,13 +232,13 @@ mod tests {
         let without = |unavailable, delivery_count| {
             let failure = Failure::new(Verdict::Infrastructure, FailureCode::BlobUnavailable, "no blob");
             let ending = Ending::Unavailable { failure, tries_max: 3 };
-            dispose(ending, Past { losses: 2, unavailable }, 1, delivery_count)
+            dispose(ending, RetryHistory { losses: 2, unavailable }, 1, delivery_count)
         };
         for (before, seconds) in [(0, 1), (1, 5)] {
             let Disposition::Again { past, after: Some(rung), failure } = without(before, 0) else {
                 panic!("not again")
             };
-            assert_eq!((past, rung.seconds), (Past { losses: 2, unavailable: before + 1 }, seconds));
+            assert_eq!((past, rung.seconds), (RetryHistory { losses: 2, unavailable: before + 1 }, seconds));
             assert_eq!(failure.code, FailureCode::BlobUnavailable);
         }
         for last in [without(2, 0), without(0, DELIVERIES_MAX)] {
@@ -214,18 +252,19 @@ mod tests {
 
     #[test]
     fn what_is_cancelled_is_final_and_so_is_what_ended_before() {
-        let cancelled = dispose(Ending::Cancelled { reason: "cancelled by anna".into() }, Past::default(), 3, 0);
+        let cancelled =
+            dispose(Ending::Cancelled { reason: "cancelled by anna".into() }, RetryHistory::default(), 3, 0);
         let Disposition::Final { state, failure, dead_letter: None } = cancelled else { panic!("not final") };
         assert_eq!((state, failure.unwrap().code), (AttemptState::Cancelled, FailureCode::Cancelled));
         assert!(Ending::Lost { reason: String::new(), suspect: true }.can_be_cancelled());
         assert!(!Ending::Succeeded.can_be_cancelled());
-        assert!(!Ending::HandedBack.can_be_cancelled(), "whoever gets it next reads the same log");
+        assert!(!Ending::HandedBack.can_be_cancelled(), "the next worker reads the same log");
     }
 
     #[test]
     fn a_message_that_was_delivered_too_often_is_given_up_even_if_innocent() {
         let ending = Ending::Lost { reason: "signal 9".into(), suspect: false };
-        let given_up = dispose(ending, Past::default(), 3, DELIVERIES_MAX);
+        let given_up = dispose(ending, RetryHistory::default(), 3, DELIVERIES_MAX);
         let Disposition::Final { dead_letter: Some(reason), .. } = given_up else { panic!("{given_up:?}") };
         assert!(reason.contains("15 deliveries"), "{reason}");
     }

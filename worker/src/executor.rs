@@ -1,38 +1,38 @@
 //! The executor: a child process that owns one device, and the supervisor's handle to it.
 //!
-//! The supervisor's side ([`handle`], [`keeper`], [`printer`], [`staging`], [`programs`]) never touches CUDA. The child's side ([`child`], [`cuda`])
-//! knows CUDA and the socket to its supervisor, and nothing of AMQP or of Postgres. A CUDA context that has seen a bad access is beyond
-//! repair until its process ends; that is why it has a process of its own: the child says what happened and exits, and the
-//! supervisor starts another.
+//! The supervisor's side ([`handle`], [`process`], [`printer`], [`staging`], [`programs`]) never touches CUDA. The child's side ([`child`],
+//! [`cuda`]) knows CUDA and the socket to its supervisor, and nothing of AMQP or Postgres. After a bad access a CUDA context is unusable
+//! until its process ends. That is why each context has a process of its own: the child reports the fault and exits, and the supervisor
+//! starts another.
 //!
-//! | what happens | who notices | what the job sees |
+//! | event | detected by | result for the job |
 //! | --- | --- | --- |
-//! | a kernel faults, alone on the device | the child, at the next call | `kernel_fault`, with the emulator's report where there is one |
+//! | a kernel faults, alone on the device | the child, at the next call | `kernel_fault`, with the emulator's report if there is one |
 //! | a kernel faults among neighbours | the same | each is [`RunError::Lost`] as a suspect, to run again alone |
 //! | the child dies | end of file on the socket, then its exit status | [`RunError::Lost`] |
-//! | a job exceeds its time limit | the supervisor, which kills the child | `time_limit`; the neighbours are lost without fault |
-//! | the supervisor dies | end of file on the socket, and the kernel's death signal | nothing runs on |
+//! | a job exceeds its time limit | the supervisor, which kills the child | `time_limit`; its neighbours are lost but not suspected |
+//! | the supervisor dies | end of file on the socket, and the kernel's parent-death signal | the child ends; the broker redelivers |
 
 use std::{path::PathBuf, process::ExitCode};
 
 mod child;
-mod claims;
 mod clocks;
 mod cubin;
 mod cuda;
 mod fetching;
 mod flight;
 pub mod handle;
-mod keeper;
 mod link;
 mod loss;
 mod outgoing;
 mod printer;
+mod process;
 mod programs;
 mod ptx;
 mod sizes;
 pub mod spec;
 pub mod staging;
+mod untrusted;
 
 pub use handle::{Executor, ExecutorJob, ExecutorOptions, Finished};
 pub use loss::{Loss, LostCause, RunError, StartError};
@@ -49,8 +49,8 @@ pub(crate) use {
 
 pub(crate) use self::{
     child::{ignore_signals, list_devices},
-    keeper::Ward,
     link::receive,
+    process::KillOnDrop,
 };
 pub use crate::ipc::message::{ComputeMode, DeviceInfo, MemoryReport};
 use crate::own_executable;
@@ -66,7 +66,7 @@ pub struct Args {
     pub cuda: CudaSpec,
     /// How many jobs run at once.
     #[arg(long)]
-    pub lanes: usize,
+    pub streams: usize,
     /// Device memory that jobs may have together; without it, all there is.
     #[arg(long)]
     pub memory_bytes_max: Option<u64>,

@@ -1,24 +1,24 @@
-//! Places where a worker dies when a test wants it to, as by kill -9: what becomes of a job depends on where between its delivery and
-//! its acknowledgement the worker is lost, and no outside signal hits such a place. At two places it panics, as by a defect of ours.
+//! Points at which a test can make a worker die as by `kill -9`. The result for a job depends on where between its delivery and
+//! its acknowledgement the worker dies, and an outside signal can't hit such a point. At two points the worker panics instead, as by a bug.
 //!
-//! `GPUFLEET_WORKER_DIES=after-reply:3` means the third time that any job gets there. Only builds with debug assertions have it:
-//! in a release nothing is compiled, and the variable means nothing.
+//! `GPUFLEET_WORKER_DIES=after-reply:3` means the third time that any job reaches the point. Only builds with debug assertions have it:
+//! a release contains no failpoint and ignores the variable.
 
-/// Between which steps of a message's way.
+/// A point between two steps of handling a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Failpoint {
     BeforeDecode,
-    /// The job has its place on a device, the executor has not got it.
+    /// The job has a slot on a device; the executor has not received it.
     BeforeKernel,
-    /// The kernel has run, its reply has not left.
+    /// The kernel has run; the reply has not been published.
     AfterKernel,
-    /// The reply is confirmed, the final event has not left.
+    /// The reply is confirmed; the final event has not been published.
     AfterReply,
-    /// Both are confirmed, the message is not acknowledged.
+    /// Both are confirmed; the message is not acknowledged.
     AfterEvents,
-    /// A panic: a message is being handled, and no state is locked that others share.
+    /// A panic while a message is handled, without holding a shared lock.
     Handling,
-    /// A panic: the scheduler looks at a job that has just arrived.
+    /// A panic while the scheduler handles a new job.
     Scheduling,
 }
 
@@ -41,7 +41,7 @@ mod armed {
 
     struct Armed {
         at: Failpoint,
-        /// Times that the place is still passed unharmed, and this one.
+        /// How many more times the point is reached until it triggers.
         left: AtomicU32,
     }
 
@@ -50,7 +50,7 @@ mod armed {
         Some(parse(&text).unwrap_or_else(|| panic!("{VARIABLE}={text} is not a failpoint; use PLACE or PLACE:COUNT")))
     });
 
-    /// The worker is here. It may not be any more afterwards.
+    /// Marks that the worker has reached the point, which may end the process.
     pub(crate) fn reach(place: Failpoint) {
         let Some(armed) = ARMED.as_ref().filter(|armed| armed.at == place) else { return };
         if armed.left.fetch_sub(1, Ordering::Relaxed) == 1 {

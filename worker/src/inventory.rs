@@ -1,8 +1,8 @@
-//! What devices this machine has.
+//! Lists the devices of this machine.
 //!
-//! A child lists them: the supervisor loads neither CUDA nor NVIDIA's management library (NVML). A process sees at most one slice of
-//! a GPU (MIG) through CUDA, and may then see no whole GPU beside it. Where NVML knows of devices that CUDA did not show, another child
-//! is started for each, with `CUDA_VISIBLE_DEVICES` set to its uuid, so that what a device is always comes from CUDA itself.
+//! A child process lists them, because the supervisor loads neither CUDA nor NVIDIA's management library (NVML). A process sees at most one
+//! slice of a GPU (MIG) through CUDA, and may then see no whole GPU beside it. If NVML knows devices that CUDA did not show, another child
+//! is started for each, with `CUDA_VISIBLE_DEVICES` set to its uuid, so that a device's properties always come from CUDA.
 
 mod child;
 mod nodes;
@@ -18,26 +18,26 @@ use self::{
     nodes::Nodes,
 };
 use crate::{
-    executor::{CudaSpec, DeviceInfo, StartError, VISIBLE_DEVICES, Ward, receive},
+    executor::{CudaSpec, DeviceInfo, KillOnDrop, StartError, VISIBLE_DEVICES, receive},
     own_executable,
 };
 
-/// As long as an executor may take to load the same driver.
+/// The same limit as for an executor, which loads the same driver.
 const LIST_DEADLINE: Duration = Duration::from_secs(60);
-/// CUDA does not start without it, and its kernel module is not loaded before somebody wants it.
+/// CUDA does not start without this node, and its kernel module is loaded only on demand.
 pub(crate) const UNIFIED_MEMORY_NODE: &str = "/dev/nvidia-uvm";
 
-/// Whom to ask, and as whom.
+/// The libraries to query, and the user to query them as.
 #[derive(Debug, Clone)]
 pub struct Source {
     pub cuda: CudaSpec,
-    /// NVIDIA's management library; without it the devices are those that CUDA shows.
+    /// NVIDIA's management library; without it only the devices that CUDA shows are listed.
     pub nvml: Option<String>,
-    /// Whom the child becomes when the worker is root.
+    /// The user of the child if the worker is root.
     pub user: Option<String>,
 }
 
-/// Why the devices are not known.
+/// Why listing the devices failed.
 #[derive(Debug, thiserror::Error)]
 pub enum InventoryError {
     #[error(transparent)]
@@ -67,18 +67,18 @@ pub async fn list(source: &Source) -> Result<Vec<DeviceInfo>, InventoryError> {
     Ok(devices)
 }
 
-/// Makes NVIDIA's device nodes where they are missing and can be made: no child could.
+/// Creates missing NVIDIA device nodes if possible, because an unprivileged child can't.
 pub async fn make_nodes(cuda: &CudaSpec) {
     if *cuda != CudaSpec::Emulated {
         Nodes::default().make().await;
     }
 }
 
-/// What NVML knows and CUDA does not show, though nobody has hidden it.
+/// The devices that NVML knows and CUDA does not show, without those hidden by `CUDA_VISIBLE_DEVICES`.
 fn hidden(known: &[String], shown: &[DeviceInfo], visible: Option<&str>) -> Vec<String> {
     let is_visible = |uuid: &str| match visible {
         None => true,
-        // Numbers are CUDA's own affair: what they name it has shown.
+        // CUDA interprets numbers itself, so it has shown the devices that they name.
         Some(list) => list.split(',').map(str::trim).any(|name| is_uuid(name) && begins_with(uuid, name)),
     };
     let is_shown = |uuid: &str| shown.iter().any(|device| device.uuid == uuid);
@@ -89,7 +89,7 @@ fn is_uuid(name: &str) -> bool {
     ["GPU-", "MIG-"].iter().any(|kind| begins_with(name, kind))
 }
 
-/// Whether a uuid may be named like this: the driver takes the beginning of one too.
+/// Whether `name` selects this uuid: the driver accepts a prefix too.
 pub(crate) fn begins_with(uuid: &str, name: &str) -> bool {
     uuid.get(..name.len()).is_some_and(|start| start.eq_ignore_ascii_case(name))
 }
@@ -105,7 +105,7 @@ async fn ask(source: &Source, uuid: Option<&str>) -> Result<Listing, InventoryEr
         (None, Some(library)) => _ = command.arg("--nvml").arg(library),
         (None, None) => {}
     }
-    let (child, mut incoming, _outgoing) = Ward::spawn(command, None).await?;
+    let (child, mut incoming, _outgoing) = KillOnDrop::spawn(command, None).await?;
     match timeout(LIST_DEADLINE, receive(&mut incoming)).await {
         Ok(Ok(Some(Answer::Devices(listing)))) => Ok(listing),
         Ok(Ok(Some(Answer::Refused(refusal)))) => Err(StartError::from(refusal).into()),
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_somebody_has_hidden_stays_hidden() {
+    fn hidden_devices_stay_hidden() {
         let known: Vec<String> = ["GPU-1", "MIG-2a", "MIG-2b"].map(str::to_owned).to_vec();
         let shown = [DeviceInfo::named(0, "MIG-2a")];
         assert_eq!(hidden(&known, &shown, Some("mig-2A, MIG-2b")), ["MIG-2b"]);

@@ -1,8 +1,8 @@
-//! The worker: takes jobs from RabbitMQ, runs them on a GPU through cudarc, and answers.
+//! The worker: consumes jobs from RabbitMQ, runs them on a GPU through cudarc, and replies.
 //!
-//! One binary plays several roles. The supervisor speaks AMQP and loads none of NVIDIA's libraries; an executor child owns one device and
-//! may die alone; a compiler child runs NVRTC and is gone a moment later; two more children list the devices and read how they fare. A
-//! person calls it to check a device (`selftest`) or to compile a file as a worker would (`compile`).
+//! One binary has several roles. The supervisor uses AMQP and loads none of NVIDIA's libraries; an executor child owns one device and
+//! may die alone; a short-lived compiler child runs NVRTC; two more children list the devices and read their sensors. A
+//! user can run it to test a device (`selftest`) or to compile a file as a worker would (`compile`).
 
 mod blobs;
 pub mod command;

@@ -1,7 +1,7 @@
-//! What a worker tells Prometheus: every name, what it means and its unit.
+//! The worker's Prometheus metrics: every name with its meaning and unit.
 //!
-//! Counters have their handles from the start, so that counting a job costs an atomic addition and every series is there from zero.
-//! Gauges are set at each scrape, from state that the supervisor holds anyway. Labels are pools, devices and states, never jobs.
+//! Counters have their handles from the start, so that counting a job costs an atomic addition and every series starts at zero.
+//! Gauges are set at each scrape from the supervisor's state. Labels are pools, devices and states, never jobs.
 
 use std::fmt::Debug;
 
@@ -43,7 +43,7 @@ struct PoolCounters {
     forwarded: Counter,
 }
 
-/// What is read at each look.
+/// The gauges, set at each scrape.
 #[derive(Debug)]
 pub(crate) struct Gauges {
     broker_connected: Gauge,
@@ -170,14 +170,14 @@ impl Metrics {
         self.pools[pool.0 as usize].forwarded.inc();
     }
 
-    /// A device is there, whose executors may be lost.
+    /// Adds a device, so that its series exist from the start.
     pub(crate) fn device_opened(&self, device: DeviceId) {
         for cause in CAUSES {
             self.losses(device, cause);
         }
     }
 
-    /// One that was stopped is none.
+    /// Counts a lost executor. A stopped executor does not count.
     pub(crate) fn executor_lost(&self, device: DeviceId, cause: LostCause) {
         if let Some(cause) = cause_name(cause) {
             self.losses(device, cause).inc();
@@ -287,7 +287,7 @@ impl PoolLabels {
 
 const CAUSES: [&str; 3] = ["died", "job", "device"];
 
-/// Jobs are told apart as guilty, suspect and innocent; for the executor it was a job either way.
+/// The label of a cause. Jobs are distinguished as cause, suspect and neighbour, but for the executor each means that a job caused the loss.
 fn cause_name(cause: LostCause) -> Option<&'static str> {
     match cause {
         LostCause::Died => Some("died"),

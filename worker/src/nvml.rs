@@ -1,7 +1,7 @@
-//! NVIDIA's management library, as far as a list of devices and a heartbeat need it.
+//! The functions of NVIDIA's management library for listing devices and for heartbeats.
 //!
-//! It is loaded in children alone. It is not CUDA, but it asks the same kernel driver: on a sick GPU a call may hang where no signal
-//! reaches it, or bring the process down, and neither may be the supervisor's.
+//! Only child processes load it. It uses the same kernel driver as CUDA: on a failed GPU a call may hang where no signal
+//! reaches it, or crash the process, and neither may happen to the supervisor.
 
 mod monitor;
 
@@ -25,7 +25,7 @@ pub struct Nvml {
     library: Library,
 }
 
-/// The library can't be used.
+/// Why the library can't be used.
 #[derive(Debug, thiserror::Error)]
 pub enum NvmlError {
     #[error("open {name}: {source}")]
@@ -43,12 +43,12 @@ pub struct NvmlDevice {
     gpu: Option<Handle>,
 }
 
-/// How a device fares. What the library does not tell is `None`.
+/// The sensors of a device. A value that the library does not report is `None`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reading {
     pub uuid: String,
     pub memory_used_bytes: Option<u64>,
-    /// Percent of the last moments in which a kernel ran. Not told for slices.
+    /// The percentage of the last second or less in which a kernel ran. Not reported for slices.
     pub utilization_percent: Option<u32>,
     /// Of the whole GPU, also for a slice.
     pub temperature_celsius: Option<u32>,
@@ -92,7 +92,7 @@ impl Nvml {
         }
     }
 
-    /// All GPUs in the order of their buses; in the place of a GPU that is sliced, its slices. One that does not answer is left out.
+    /// All GPUs in the order of their buses; a partitioned GPU is replaced by its slices. A GPU that does not answer is left out.
     pub fn devices(&self) -> Vec<NvmlDevice> {
         let Some(count) = self.number("nvmlDeviceGetCount_v2\0", &[]) else { return Vec::new() };
         let mut devices = Vec::new();
@@ -107,7 +107,7 @@ impl Nvml {
         devices
     }
 
-    /// How a device fares now.
+    /// Reads the sensors of a device.
     pub fn read(&self, device: &NvmlDevice) -> Reading {
         let gpu = device.gpu.unwrap_or(device.handle);
         let memory = self.structure::<Memory>("nvmlDeviceGetMemoryInfo\0", device.handle);
@@ -127,7 +127,7 @@ impl Nvml {
             let handle = self.handle("nvmlDeviceGetMigDeviceHandleByIndex\0", Some(gpu), index)?;
             Some(NvmlDevice { uuid: self.uuid(handle)?, handle, gpu: Some(gpu) })
         };
-        // Numbers without a slice are left free between those with one.
+        // Slice numbers may have gaps.
         (0..count).filter_map(slice).collect()
     }
 
@@ -148,7 +148,7 @@ impl Nvml {
         (unsafe { call(device, TEMPERATURE_GPU, &raw mut value) } == 0).then_some(value)
     }
 
-    /// A call that answers a number, about a device or about none.
+    /// Calls a function that returns a number, with or without a device.
     fn number(&self, name: &'static str, device: &[Handle]) -> Option<u32> {
         let mut value: c_uint = 0;
         let code = match device {
@@ -166,7 +166,7 @@ impl Nvml {
         (code == 0).then_some(value)
     }
 
-    /// A call that answers a handle by an index, of all GPUs or of one's slices.
+    /// Calls a function that returns a handle by an index, of all GPUs or of a GPU's slices.
     fn handle(&self, name: &'static str, of: Option<Handle>, index: c_uint) -> Option<Handle> {
         let mut handle: Handle = std::ptr::null_mut();
         let code = match of {
@@ -184,7 +184,7 @@ impl Nvml {
         (code == 0).then_some(handle)
     }
 
-    /// A call that fills a structure about a device.
+    /// Calls a function that fills a structure about a device.
     fn structure<T: Default>(&self, name: &'static str, device: Handle) -> Option<T> {
         let call = self.symbol::<unsafe extern "C" fn(Handle, *mut T) -> c_int>(name)?;
         let mut value = T::default();
@@ -192,7 +192,7 @@ impl Nvml {
         (unsafe { call(device, &raw mut value) } == 0).then_some(value)
     }
 
-    /// A function of the library; an older one may lack it. The caller vouches for its type.
+    /// A function of the library, which an older version may lack. The caller must know its type.
     fn symbol<T: Copy>(&self, name: &'static str) -> Option<T> {
         debug_assert!(CString::from_vec_with_nul(name.into()).is_ok(), "{name:?} ends with its only NUL");
         // SAFETY: the symbol is looked up here; it is used where its type is known.

@@ -1,4 +1,4 @@
-//! This very program, for starting children of it.
+//! Starts child processes of this program.
 
 use std::{
     env, fs,
@@ -11,11 +11,11 @@ use std::{
     process::Command,
 };
 
-/// Names the running program also after its file was replaced by an upgrade: a child must be of the same build as its parent.
+/// Names the running program even if an upgrade has replaced its file, because a child must be of the same build as its parent.
 const RUNNING: &str = "/proc/self/exe";
 
-/// What children see of the environment: what loaders, drivers and the emulator are configured by. Whatever else there is may be a secret,
-/// such as the broker's address and password or a cloud's keys.
+/// The environment variables for children, which configure loaders, drivers and the emulator. Other variables may contain a secret,
+/// such as the broker's password or a cloud's keys.
 const PASSED_ON: [&str; 6] = ["PATH", "HOME", "LANG", "TMPDIR", "TZ", "RUST_BACKTRACE"];
 const PASSED_ON_PREFIXES: [&str; 5] = ["LD_", "LC_", "CUDA_", "NVIDIA_", "GPUFLEET_EMULATOR"];
 
@@ -44,10 +44,10 @@ pub fn or_running(chosen: Option<&Path>) -> PathBuf {
     chosen.unwrap_or(Path::new(RUNNING)).to_owned()
 }
 
-/// What `ps` and `top` show of this process. A child that was started through [`RUNNING`] is `exe` to them, which tells nobody
-/// whose it is. The kernel keeps 15 bytes.
+/// Sets the name that `ps` and `top` show. For a child that was started through [`RUNNING`] they would show `exe`, which does not
+/// identify it. The kernel keeps 15 bytes.
 pub fn show_as(name: &str) {
-    // Only a label: where it can't be set, the command line still tells.
+    // An error is harmless, because the command line still identifies the process.
     let _ = fs::write("/proc/self/comm", name);
 }
 

@@ -1,18 +1,18 @@
-//! What a pool runs, by where the code comes from.
+//! Which programs a pool runs, by the source of their code.
 //!
-//! A pool is chosen by its producer, so a pool is as open as the broker's permissions on its routing keys: producers that may run
-//! only the catalog get permission for a pool that runs only the catalog.
+//! A producer chooses the pool, so the broker's permissions on routing keys restrict it: producers that may run
+//! only the catalog get permission only for a pool that runs only the catalog.
 
 use std::str::FromStr;
 
 use gpufleet_schema::{Program, PublicKey, Signature};
 
-/// What `allow=` says.
+/// The value of `allow=`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Allow {
     /// The worker's own kernels.
     Catalog,
-    /// Those, and CUDA C, PTX and cubins that a trusted key has signed.
+    /// Catalog kernels, and CUDA C, PTX and cubins that a trusted key has signed.
     Signed,
     /// Everything.
     #[default]
@@ -31,7 +31,9 @@ pub enum Forbidden {
     NotCatalog(&'static str),
     #[error("this pool requires a signature by a trusted key, but the {0} is not signed; submit with --sign-key")]
     NotSigned(&'static str),
-    #[error("this pool requires a signature by a trusted key, but the {kind} {why}")]
+    #[error(
+        "this pool requires a signature by a trusted key, but the {kind} {why}; sign it with a key that its workers trust"
+    )]
     NotTrusted { kind: &'static str, why: String },
 }
 
@@ -49,7 +51,7 @@ impl FromStr for Allow {
 }
 
 impl Allow {
-    /// Whether the pool runs the program. To be asked before anything looks into its code.
+    /// Checks whether the pool runs the program. Must be called before any other code reads the program.
     pub fn check(
         self,
         program: &Program<'_>,

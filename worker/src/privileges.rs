@@ -1,23 +1,23 @@
-//! What a child gives up before it touches what strangers sent: ways to more rights, capabilities, the user root, and what it
+//! Drops a child's privileges before it handles untrusted data: ways to gain privileges, capabilities, the user root, and descriptors that it
 //! inherited by accident.
 //!
-//! All of it is for a process that still has one thread: the kernel keeps these per thread, and new threads inherit them.
+//! The functions require a process with one thread: the kernel keeps privileges per thread, and new threads inherit them.
 
 use std::{
     ffi::{CStr, CString},
     io, mem, ptr,
 };
 
-/// Whom a child becomes that is started by root, unless told otherwise.
+/// The default user of a child that root starts.
 pub const USER_DEFAULT: &str = "nobody";
-/// The user `nobody` of every Linux, where a container has no list of users.
+/// The number of the user `nobody`, for a container without a list of users.
 const NOBODY: libc::uid_t = 65534;
-/// Room for a line of the list of users; longer ones are not looked at.
+/// The longest line of the list of users; longer ones are ignored.
 const ACCOUNT_BYTES_MAX: usize = 16 << 10;
 /// From `linux/capability.h`: the version whose sets are of 64 bits.
 const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
-/// Why a child still has rights that it should not have.
+/// Why dropping privileges failed.
 #[derive(Debug, thiserror::Error)]
 pub enum PrivilegeError {
     #[error("user {0:?} does not exist on this machine")]
@@ -40,14 +40,14 @@ struct Account {
     gid: libc::gid_t,
 }
 
-/// Nobody but root looks into this process: what is under its number in `/proc` (memory, environment, descriptors) is closed to others of
-/// its user, and so is tracing it. Executors are such others, where the worker is not root. A program that it starts is open again.
+/// Hides this process from all users but root: other processes of its user can't read its memory, environment and descriptors in
+/// `/proc` or trace it. If the worker is not root, executors are such processes. A program that this process starts is not hidden.
 pub fn hide() -> Result<(), PrivilegeError> {
     // SAFETY: prctl touches no memory.
     call("protect the process from others of the same user", unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
 }
 
-/// No program that this process starts has more rights than it, its memory is never written to a file, and it is hidden.
+/// Ensures that programs started by this process gain no privileges, that its memory is never dumped to a file, and that it is hidden.
 pub fn refuse_new() -> Result<(), PrivilegeError> {
     hide()?;
     // SAFETY: prctl and setrlimit read integers and a live structure.
@@ -58,8 +58,8 @@ pub fn refuse_new() -> Result<(), PrivilegeError> {
     }
 }
 
-/// Closes every descriptor but the standard ones. The parent's own are closed at the start of a program; this is for those that a
-/// library of its, or its own parent, left open.
+/// Closes every descriptor except the standard ones. The parent's own are closed at exec; this is for descriptors that a
+/// library in the parent, or the parent's parent, left open.
 pub fn close_inherited() -> Result<(), PrivilegeError> {
     let first = libc::STDERR_FILENO as libc::c_uint + 1;
     // SAFETY: at the start of a program nothing in it owns a descriptor beyond the standard ones.
@@ -78,7 +78,7 @@ pub fn close_inherited() -> Result<(), PrivilegeError> {
     Ok(())
 }
 
-/// As [`become_user`], for a process that is to end with the thread that started it.
+/// As [`become_user`], for a process that must end with the thread that started it.
 pub fn leave_root(user: Option<&str>) -> Result<(), PrivilegeError> {
     // SAFETY: the call has no arguments and can't fail.
     let parent = unsafe { libc::getppid() };
@@ -86,8 +86,8 @@ pub fn leave_root(user: Option<&str>) -> Result<(), PrivilegeError> {
     die_with(parent)
 }
 
-/// Gives up root, where this process is root, and every capability, and hides the process. `user` is a name or a number; without it [`USER_DEFAULT`] is
-/// taken. The user `root` keeps the user and loses the capabilities.
+/// Drops root, if this process is root, and every capability, and hides the process. `user` is a name or a number; the default is
+/// [`USER_DEFAULT`]. With the user `root` the process stays root but loses the capabilities.
 pub fn become_user(user: Option<&str>) -> Result<(), PrivilegeError> {
     // SAFETY: the call has no arguments and can't fail.
     let own = unsafe { libc::geteuid() };
@@ -103,11 +103,11 @@ pub fn become_user(user: Option<&str>) -> Result<(), PrivilegeError> {
         return Err(PrivilegeError::NotRoot(user.to_owned()));
     }
     drop_capabilities()?;
-    // The kernel opens a process again that becomes another user, where the machine is set so (fs.suid_dumpable).
+    // A change of the user may make the process visible again, depending on fs.suid_dumpable.
     hide()
 }
 
-/// Takes every capability from this thread. Under `no_new_privs` none comes back.
+/// Drops every capability of this thread. Under `no_new_privs` it can't regain one.
 pub fn drop_capabilities() -> Result<(), PrivilegeError> {
     #[repr(C)]
     struct Header {
@@ -126,12 +126,12 @@ pub fn drop_capabilities() -> Result<(), PrivilegeError> {
     call("drop the capabilities", unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) } as i32)
 }
 
-/// Becoming another user takes back the wish to die with the parent.
+/// Sets the parent-death signal again, because a change of the user clears it.
 fn die_with(parent: libc::pid_t) -> Result<(), PrivilegeError> {
     // SAFETY: prctl and getppid touch no memory.
     unsafe {
         call("set the parent-death signal", libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        // A parent that died before sends no signal.
+        // A parent that has already died sends no signal.
         if libc::getppid() == parent { Ok(()) } else { Err(PrivilegeError::Orphaned) }
     }
 }
@@ -166,7 +166,7 @@ impl Account {
         })
     }
 
-    /// With its groups: those of `video` or `render` may be what opens a device's nodes.
+    /// Changes to this user with all its groups, because `video` or `render` may grant access to device nodes.
     fn become_it(&self) -> io::Result<()> {
         // SAFETY: the name is a live C string; no groups at all need no list.
         let grouped = unsafe {
@@ -175,7 +175,7 @@ impl Account {
                 None => libc::setgroups(0, ptr::null()),
             }
         };
-        // The user last: it is who may change the others. All three ids of each, so that none of them leads back.
+        // The user last, because only root may change the groups. All three ids of each, so that the change can't be undone.
         // SAFETY: these calls take integers only.
         let changed = unsafe {
             grouped == 0
@@ -203,7 +203,7 @@ mod tests {
     const CHILD: &str = "GPUFLEET_TEST_HIDING_CHILD";
     const TEST: &str = "privileges::tests::who_refuses_new_privileges_is_closed_to_others_of_its_user";
 
-    /// The test runs itself as a child that is not root, and looks at it as the child's user.
+    /// The test runs itself as an unprivileged child, and inspects it as the child's user.
     #[test]
     fn who_refuses_new_privileges_is_closed_to_others_of_its_user() {
         if std::env::var_os(CHILD).is_some() {
@@ -214,7 +214,7 @@ mod tests {
             stdin().read_exact(&mut [0]).unwrap();
             return;
         }
-        // Under this name whoever the child becomes also finds it in a folder of root's.
+        // The child's user can open the program by this path even if it is in a folder of root's.
         let mut command = as_nobody("/proc/self/exe");
         command.args(["--exact", TEST, "--nocapture"]).env(CHILD, "1").stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -233,7 +233,7 @@ mod tests {
         assert!(child.wait().unwrap().success());
     }
 
-    /// Whom root would become. Others stay who they are.
+    /// A command that runs as `nobody` if the test runs as root, and otherwise as the same user.
     fn as_nobody(program: &str) -> Command {
         let mut command = Command::new(program);
         // SAFETY: the call has no arguments and can't fail.

@@ -1,7 +1,7 @@
-//! Programs that keep killing executors are refused for a while. Each death costs the neighbours a second run, and a program that did it
-//! three times in a row of minutes will do it again.
+//! Refuses programs that repeatedly kill executors, for a limited time. Each death makes the neighbours run again, and a program that killed
+//! three executors within minutes will probably kill the next.
 //!
-//! Plain data: whoever asks brings the time. Only deaths that are proven to be the program's own may be told here.
+//! Plain data: callers pass the time. They report only deaths that the program is proven to have caused.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -12,17 +12,17 @@ use gpufleet_schema::{Inline, Program, Task};
 
 use crate::scheduler::PoolId;
 
-/// So many executors within [`WINDOW`], and the program is refused.
+/// Deaths within [`WINDOW`] after which a program is refused.
 pub const DEATHS_MAX: usize = 3;
-/// Deaths that are further apart are taken for accidents of the data, not for a broken program.
+/// Deaths that are further apart probably depend on the data, not on the program.
 pub const WINDOW: Duration = Duration::from_secs(600);
-/// Long enough that a queue full of the same job is answered instead of run, short enough to wait for after a repair of the data.
+/// Long enough to refuse a queue full of the same job without running it, and short enough to wait for after correcting the data.
 pub const REFUSED_FOR: Duration = Duration::from_secs(300);
-/// Programs that are kept in mind. Who fills this with new ones pays an executor for each; the oldest are forgotten first.
+/// The most programs to remember; the oldest are dropped first. Each new entry requires the death of an executor.
 const PROGRAMS_MAX: usize = 1024;
 
-/// What a job runs, as far as its deadliness goes: pool, code, options and entries. A pool's programs are its own affair, so that
-/// what one team feeds a kernel does not cost another team the kernel.
+/// Identifies a program for quarantine: pool, code, options and entries. The pool is included, so that
+/// the data of one team does not block a kernel for another team.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Culprit(blake3::Hash);
 
@@ -40,7 +40,7 @@ pub struct Quarantine {
 
 #[derive(Debug, Default)]
 struct Record {
-    /// Oldest first, all within the window when the last was told.
+    /// Oldest first, all within the window at the time of the last one.
     deaths: VecDeque<Instant>,
     refused_until: Option<Instant>,
 }
@@ -48,7 +48,7 @@ struct Record {
 impl Culprit {
     pub fn of(pool: PoolId, task: &Task<'_>) -> Self {
         let mut hasher = blake3::Hasher::new();
-        // Each part is preceded by its length: no two lists of parts look alike.
+        // Each part is preceded by its length, so that different lists of parts have different hashes.
         let mut part = |bytes: &[u8]| {
             hasher.update(&(bytes.len() as u64).to_le_bytes()).update(bytes);
         };
@@ -62,7 +62,7 @@ impl Culprit {
             }
             Program::Ptx(text) => part(text.as_bytes()),
             Program::Cubin(Inline::Bytes(bytes)) => part(bytes),
-            // Such a task is refused before it runs.
+            // Never runs: such a task is refused earlier.
             Program::Cubin(Inline::Numbers(_)) => {}
         }
         task.launches.iter().for_each(|launch| part(launch.entry.as_bytes()));
@@ -76,7 +76,7 @@ impl Quarantine {
         self.records.is_empty()
     }
 
-    /// A program has brought down an executor. Tells if it is refused from now on.
+    /// Records that a program has killed an executor. Returns whether it is refused from now on.
     pub fn blame(&mut self, culprit: Culprit, now: Instant) -> Option<Refused> {
         self.forget_what_is_over(now);
         if self.records.len() >= PROGRAMS_MAX && !self.records.contains_key(&culprit) {
@@ -90,7 +90,7 @@ impl Quarantine {
         record.refused(now)
     }
 
-    /// Whether the program may not run now.
+    /// Whether the program is refused now.
     pub fn refuses(&mut self, culprit: Culprit, now: Instant) -> Option<Refused> {
         self.forget_what_is_over(now);
         self.records.get(&culprit)?.refused(now)
@@ -114,7 +114,7 @@ impl Record {
         Some(Refused { deaths: self.deaths.len(), remaining })
     }
 
-    /// Drops deaths that no longer count. A refusal that is over takes its deaths with it: the program begins anew.
+    /// Drops deaths that no longer count. The end of a refusal drops all deaths of the program.
     fn is_kept(&mut self, now: Instant) -> bool {
         match self.refused_until {
             Some(until) => now < until,

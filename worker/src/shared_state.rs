@@ -19,7 +19,7 @@ pub(crate) struct SharedState<T>(Mutex<T>);
 #[derive(Debug)]
 pub(crate) struct Locked<'a, T> {
     state: MutexGuard<'a, T>,
-    /// A panic that had begun before has not touched the state: whatever it drops may still use it.
+    /// A panic that began earlier has not damaged the state, so destructors that run during it may still use the state.
     panicked_before: bool,
 }
 

@@ -38,7 +38,7 @@ impl fmt::Display for LogFormat {
     }
 }
 
-/// Levels come from `RUST_LOG`; without it our own lines from `info`, other crates' from `warn`.
+/// Levels come from `RUST_LOG`. By default gpufleet logs from `info` and other crates from `warn`.
 pub fn init(format: LogFormat) {
     let filter = EnvFilter::try_from_default_env()
         .unwrap_or_else(|_| EnvFilter::new("warn,gpufleet_worker=info,gpufleet_transport=info"));

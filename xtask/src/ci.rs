@@ -11,7 +11,7 @@ pub async fn run() -> anyhow::Result<()> {
     let terminal = Terminal::new();
     terminal.heading("format");
     workspace::run(cargo(["fmt", "--all", "--check"])).await?;
-    workspace::run(cargo(["fmt", "--check", "--manifest-path", "fuzz/Cargo.toml"])).await?;
+    workspace::run(cargo(["fmt", "--check", "--manifest-path", "emulator/fuzz/Cargo.toml"])).await?;
     terminal.heading("clippy");
     workspace::run(cargo(["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])).await?;
     terminal.heading("documentation");

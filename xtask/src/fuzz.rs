@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
+use tokio::process::Command;
 
 use crate::{
     terminal::Terminal,
@@ -37,19 +38,20 @@ const RESIDENT_MIB_MAX: u32 = 1024;
 const ALLOCATION_MIB_MAX: u32 = 128;
 /// Longer texts only repeat shorter ones.
 const TEXT_BYTES_MAX: u32 = 16 << 10;
-/// Where texts lie that are loaded, refused, or once were findings.
-const SEEDS: [&str; 6] =
-    ["emulator/cases", "conformance/cases", "kernels", "worker/tests", "tests/harness", "fuzz/regressions"];
+/// Where texts lie that are loaded, refused, or once were findings. The cases of every instruction are written beside them.
+const SEEDS: [&str; 5] = ["emulator/cases", "kernels", "worker/tests", "tests/harness", "emulator/fuzz/regressions"];
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
     let terminal = Terminal::new();
-    terminal.heading("build the fuzz target");
+    terminal.heading("build the fuzz target and the cases");
     let (root, target) = (workspace::root(), workspace::target()?.join("fuzz"));
     // Named, so that the flags are not for build scripts and macros as well.
     let host = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
-    let mut build = cargo(["build", "--release", "--locked", "--target", &host, "--manifest-path", "fuzz/Cargo.toml"]);
+    let mut build =
+        cargo(["build", "--release", "--locked", "--target", &host, "--manifest-path", "emulator/fuzz/Cargo.toml"]);
     build.env("CARGO_ENCODED_RUSTFLAGS", FLAGS.join("\x1f")).env("CARGO_TARGET_DIR", &target);
     workspace::run(build).await?;
+    workspace::run(workspace::build_of(&["gpufleet-conformance"])?).await?;
     let [corpus, seeds, findings] = ["corpus", "seeds", "findings"].map(|name| target.join(name));
     if seeds.exists() {
         fs::remove_dir_all(&seeds).with_context(|| format!("remove {}", seeds.display()))?;
@@ -60,14 +62,17 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     for folder in SEEDS {
         copy_texts(&root.join(folder), &seeds)?;
     }
+    let mut cases = Command::new(workspace::programs()?.join("ptx-cases"));
+    cases.arg("--write").arg(&seeds);
+    workspace::run(cases).await?;
     terminal.heading(&format!("fuzz for {} s", options.seconds));
-    let mut fuzz = tokio::process::Command::new(target.join(host).join("release/ptx"));
+    let mut fuzz = Command::new(target.join(host).join("release/ptx"));
     fuzz.arg(format!("-max_total_time={}", options.seconds))
         .arg(format!("-timeout={TIMEOUT_SECONDS}"))
         .arg(format!("-rss_limit_mb={RESIDENT_MIB_MAX}"))
         .arg(format!("-malloc_limit_mb={ALLOCATION_MIB_MAX}"))
         .arg(format!("-max_len={TEXT_BYTES_MAX}"))
-        .arg(format!("-dict={}", root.join("fuzz/ptx.dict").display()))
+        .arg(format!("-dict={}", root.join("emulator/fuzz/ptx.dict").display()))
         .arg(format!("-artifact_prefix={}/", findings.display()))
         .args(["-print_final_stats=1", "-verbosity=1"])
         .args([&corpus, &seeds]);
@@ -75,7 +80,10 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
         if error.is::<crate::interrupt::Interrupted>() {
             return Err(error);
         }
-        bail!("{error:#}; the text lies in {}: mend it, and keep the text in fuzz/regressions", findings.display());
+        bail!(
+            "{error:#}; the text lies in {}: mend it, and keep the text in emulator/fuzz/regressions",
+            findings.display()
+        );
     }
     Ok(())
 }

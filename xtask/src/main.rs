@@ -51,7 +51,7 @@ enum Command {
     Kernels(kernels::Options),
     /// Describe the ledger's queries anew, for builds without a database
     Sqlx(sqlx::Options),
-    /// Run the PTX case files on the emulator or on a GPU's driver, count proven forms, check them with ptxas
+    /// Run the PTX cases on the emulator or on a GPU's driver, count proven forms, check them with ptxas
     PtxCases(ptx_cases::Options),
     /// Set up, build with optimisation, and measure; arguments go to the benchmark
     Bench(bench::Options),

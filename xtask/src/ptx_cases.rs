@@ -1,4 +1,4 @@
-//! `cargo xtask ptx-cases`: PTX case files on the emulator or a GPU's driver, and before NVIDIA's assembler.
+//! `cargo xtask ptx-cases`: PTX cases on the emulator or a GPU's driver, and before NVIDIA's assembler.
 
 use gpufleet_local::setup::{self as parts, Part};
 use tokio::process::Command;
@@ -10,7 +10,7 @@ pub struct Options {
     /// Assemble the cases with NVIDIA's ptxas, at a path or else installed from its Python package (94 MB), and run nothing
     #[arg(long, value_name = "PATH", num_args = 0..=1, default_missing_value = INSTALLED)]
     ptxas: Option<String>,
-    /// Passed on to `ptx-cases`, such as `--summary`, `--cuda system` or `--write`; `--help` tells them all
+    /// Passed on to `ptx-cases`, such as `--summary`, `--cuda system` or `--checksums`; `--help` lists them all
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

@@ -23,7 +23,8 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
     let start = async {
         let connections = connect_twice(&amqp_url, "far end").await?;
         let replies = confirming_channel(&connections[0]).await?;
-        let tasks = consume(&connections[1], TASKS, options.prefetch).await?;
+        let channel = connections[1].create_channel().await?;
+        let tasks = consume(&channel, TASKS, options.prefetch).await?;
         anyhow::Ok((connections, replies, tasks))
     };
     let (_connections, replies, mut tasks) =
@@ -54,7 +55,7 @@ async fn answer(replies: &Channel, delivery: Delivery) -> anyhow::Result<()> {
         .with_message_id(id)
         .with_content_type("application/msgpack".into())
         .with_type("gpufleet.reply".into());
-    publish(replies, reply_to.as_str(), &delivery.data, answer).await?;
+    publish(replies, "", reply_to.as_str(), &delivery.data, answer).await?;
     ensure!(delivery.ack(BasicAckOptions::default()).await?, "an acknowledgement was not sent");
     Ok(())
 }

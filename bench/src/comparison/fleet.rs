@@ -90,17 +90,17 @@ impl System for FleetSystem {
 
     async fn latency(&mut self, jobs: usize) -> anyhow::Result<Vec<Duration>> {
         self.submitted += jobs;
-        Ok(self.producer.one_by_one(jobs, 1).await?.round_trips)
+        Ok(self.producer.submit_each(jobs, 1).await?.round_trips)
     }
 
     async fn throughput(&mut self, jobs: usize, in_flight: usize) -> anyhow::Result<f64> {
         self.submitted += jobs;
-        Ok(self.producer.one_by_one(jobs, in_flight).await?.jobs_per_second())
+        Ok(self.producer.submit_each(jobs, in_flight).await?.jobs_per_second())
     }
 
     async fn packed_throughput(&mut self, jobs: usize, in_flight: usize) -> anyhow::Result<Option<f64>> {
         self.submitted += jobs;
-        Ok(Some(self.producer.packed(jobs, in_flight).await?.jobs_per_second()))
+        Ok(Some(self.producer.submit_many(jobs, in_flight).await?.jobs_per_second()))
     }
 
     async fn kill_worker(&mut self, kill: Kill) -> anyhow::Result<AfterKill> {

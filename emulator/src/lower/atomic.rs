@@ -1,10 +1,13 @@
 //! Atomic operations: `atom` and `red`.
 
-use super::code::{Address, Atomic, AtomicFunction, Check, ELEMENTS_MAX, NO_SLOT, Op, Reach};
-use super::function::{Emitter, Lowered, Width};
+use super::function::{Emitter, Lowered};
+use super::layout::Width;
 use super::memory::reach;
 use super::modifiers::Modifiers;
 use super::qualifiers::Order;
+use crate::ops::lanes::NO_SLOT;
+use crate::program::Op;
+use crate::program::memory::{Address, Atomic, AtomicFunction, Check, ELEMENTS_MAX, Reach};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

@@ -1,6 +1,6 @@
 //! Finds jumps that go by what the instruction before has just compared, so that both are one step.
 
-use super::code::{Function, Op};
+use crate::program::{Function, Op};
 
 /// Makes branches of the comparisons of `function` that run under the guard `always`, not inverted. The jumps stay where
 /// they are, for those who come to them another way.

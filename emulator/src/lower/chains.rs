@@ -7,8 +7,11 @@
 
 use std::collections::{HashMap, HashSet};
 
-use super::code::{Address, Function, Index, Layout, NO_SLOT, Op, Reach};
+use super::layout::Layout;
 use super::writes::Writes;
+use crate::ops::lanes::NO_SLOT;
+use crate::program::memory::{Address, Index, Reach};
+use crate::program::{Function, Op};
 use crate::ptx::tree::{Instruction, Operand};
 
 /// Instructions of a function that may be part of a chain, in order.
@@ -202,9 +205,9 @@ impl Stretch {
 mod tests {
     use std::sync::Arc;
 
-    use crate::lower::code::Op;
     use crate::memory::Memory;
     use crate::module::{ComputeCapability, Module};
+    use crate::program::Op;
 
     /// The operations that a kernel becomes, and how many of its accesses take an index.
     fn lowered(body: &str) -> (usize, usize) {

@@ -1,7 +1,8 @@
 //! Where checks are on, an instruction that looks at the access comes before each that reaches memory.
 
-use super::code::{Address, Check, Kinds, Op};
 use super::function::Emitter;
+use crate::program::Op;
+use crate::program::memory::{Address, Check, Kinds};
 
 impl Emitter<'_, '_> {
     /// Puts a check of the access that comes next.

@@ -1,12 +1,13 @@
 //! Branches, calls, barriers, and what the lanes of a warp do together.
 
 use super::atomic::reduction_function;
-use super::code::{
-    Barrier, BarrierKind, Call, Callee, Elect, Match, NO_SLOT, Op, Reduce, Shuffle, ShuffleMode, Vote, VoteMode,
-};
-use super::function::{Emitter, Lowered, Width};
+use super::function::{Emitter, Lowered};
+use super::layout::Width;
 use super::modifiers::Modifiers;
 use super::symbols::Symbol;
+use crate::ops::lanes::NO_SLOT;
+use crate::program::warp::{Barrier, BarrierKind, Elect, Match, Reduce, Shuffle, ShuffleMode, Vote, VoteMode};
+use crate::program::{Call, Callee, Op};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

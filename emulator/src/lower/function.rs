@@ -4,13 +4,14 @@
 use std::collections::HashMap;
 
 use super::chains::Chains;
-use super::code::{Function, Instruction, Layout, Logic, Op, Special};
+use super::layout::{Layout, Width, width};
 use super::modifiers::{Modifiers, unsupported};
-use super::source::shared_variable;
+use super::shared::{place_shared, shared_variable};
 use super::symbols::{Symbol, Symbols};
 use super::writes::Writes;
-use crate::module::{LoadError, LoadErrorKind};
 use crate::ops::lanes::{FULL, Lanes, Slots};
+use crate::program::{Function, Instruction, Logic, Op, Special};
+use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::{self, Operand, Shape, Space, Statement, Variable};
 use crate::ptx::types::Type;
 
@@ -74,22 +75,6 @@ impl Scope<'_> {
             let number = if *start == prefix { number } else { rest.parse().ok()? };
             (number < *count).then_some(*kind)
         })
-    }
-}
-
-/// A plane's width, or a mask.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Width {
-    Mask,
-    Word,
-    Double,
-}
-
-pub fn width(ty: Type) -> Width {
-    match ty.bits() {
-        1 => Width::Mask,
-        64 => Width::Double,
-        _ => Width::Word,
     }
 }
 
@@ -354,7 +339,7 @@ impl<'a, 'm> Emitter<'a, 'm> {
             }
             Space::Shared if variable.is_extern || variable.count == 0 => Symbol::DynamicShared,
             Space::Shared => {
-                let offset = super::place_shared(&mut self.shared_end, variable)?;
+                let offset = place_shared(&mut self.shared_end, variable)?;
                 self.function.shared.push(shared_variable(variable, offset));
                 Symbol::Shared { offset }
             }

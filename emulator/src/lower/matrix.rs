@@ -2,19 +2,17 @@
 //! there is of shapes and types follows the PTX ISA; sparse and block-scaled products, and those of warp groups, are
 //! refused by name.
 
-mod code;
 mod multiply;
 mod transfer;
 
 use super::function::{Emitter, Lowered};
 use super::modifiers::Modifiers;
-use crate::module::{LoadError, LoadErrorKind};
 use crate::ops::matrix::element::Element;
 use crate::ops::matrix::layout::{Layout, Role, Shape};
+use crate::program::matrix::Fragment;
+use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
-
-pub use self::code::{Arithmetic, Fragment, Matrix, Multiply, Rows, Transfer};
 
 impl<'a> Emitter<'a, '_> {
     pub fn matrix(&mut self, name: &str, m: &mut Modifiers<'a>, operands: &[Operand<'a>]) -> Lowered<()> {

@@ -1,11 +1,13 @@
 //! Instructions that reach memory: loads, stores, fences, and the parameters of functions.
 
-use super::code::{Access, Address, AtomicFunction, Check, NO_SLOT, Op, Reach, Repeat, Special};
-use super::function::{Emitter, Lowered, Width, width};
+use super::function::{Emitter, Lowered};
+use super::layout::{Width, width};
 use super::modifiers::Modifiers;
 use super::qualifiers::Order;
 use super::symbols::Symbol;
-use crate::ops::lanes::{Slots, binary, quaternary, ternary, unary};
+use crate::ops::lanes::{NO_SLOT, Slots, binary, quaternary, ternary, unary};
+use crate::program::memory::{Access, Address, AtomicFunction, Check, Reach, Repeat};
+use crate::program::{Op, Special};
 use crate::ptx::tree::{Base, Operand};
 use crate::ptx::types::Type;
 use crate::simt::access::{load_run, store_run};

@@ -1,8 +1,8 @@
 //! The modifiers of one instruction. Each is taken by whoever understands it; what is left over at the end makes the
 //! instruction unsupported, so that no modifier is ever ignored by accident.
 
-use crate::module::{LoadError, LoadErrorKind};
 use crate::ops::exact::Rounding;
+use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::Instruction;
 use crate::ptx::types::Type;
 

@@ -1,9 +1,11 @@
 //! Operands: which slot an instruction reads or writes for each of them.
 
-use super::code::{Callee, FUNCTION_STRIDE, FUNCTION_WINDOW, Logic, Op, Special};
-use super::function::{Emitter, Lowered, Width, width};
+use super::function::{Emitter, Lowered};
+use super::layout::{Width, width};
 use super::symbols::Symbol;
 use crate::ops::lanes::{FULL, Slots, binary, unary};
+use crate::program::memory::{FUNCTION_STRIDE, FUNCTION_WINDOW};
+use crate::program::{Callee, Logic, Op, Special};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

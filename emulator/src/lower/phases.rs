@@ -1,10 +1,13 @@
 //! Barriers in shared memory (`mbarrier`), and what a cluster of one block comes to.
 
-use super::code::{Check, NO_SLOT, Op, PENDING_BIT, PENDING_MAX, Phase, PhaseAction, Reach};
-use super::function::{Emitter, Lowered, Width, width};
+use super::function::{Emitter, Lowered};
+use super::layout::{Width, width};
 use super::modifiers::Modifiers;
 use super::qualifiers::Order;
-use crate::ops::lanes::{Slots, binary, unary};
+use crate::ops::lanes::{NO_SLOT, Slots, binary, unary};
+use crate::program::Op;
+use crate::program::memory::{Check, Reach};
+use crate::program::warp::{PENDING_BIT, PENDING_MAX, Phase, PhaseAction};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

@@ -6,11 +6,9 @@
 
 use std::collections::HashSet;
 
-use super::code::{Access, Function, NO_SLOT, Op, Reach, Repeat};
-use crate::ops::lanes::LANES;
-
-/// Addresses of a stretch that are remembered.
-pub const REMEMBERED_MAX: usize = 8;
+use crate::ops::lanes::{LANES, NO_SLOT};
+use crate::program::memory::{Access, REMEMBERED_MAX, Reach, Repeat};
+use crate::program::{Function, Op};
 
 /// The widest a plane can be.
 const PLANE_BYTES: u32 = LANES as u32 * 8;

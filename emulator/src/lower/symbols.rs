@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use super::code::{Callee, SharedVariable};
-use super::function::Width;
+use super::layout::Width;
+use crate::program::{Callee, SharedVariable};
 
 #[derive(Clone, Debug)]
 pub enum Symbol {

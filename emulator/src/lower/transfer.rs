@@ -1,10 +1,11 @@
 //! Copies that run on their own, and advice about caches.
 
-use super::code::{Check, CopyAsync, Op, Part, Reach};
 use super::function::{Emitter, Lowered};
 use super::memory::reach;
 use super::modifiers::Modifiers;
 use crate::ops::lanes::{Slots, unary};
+use crate::program::Op;
+use crate::program::memory::{Check, CopyAsync, Part, Reach};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

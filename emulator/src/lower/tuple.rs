@@ -1,6 +1,7 @@
 //! Registers of several parts: vectors, whose parts have names, and `.b128`, which is two halves of 64 bits here.
 
-use super::function::{Emitter, Lowered, Width};
+use super::function::{Emitter, Lowered};
+use super::layout::Width;
 use super::symbols::Symbol;
 use crate::ops::lanes::{Slots, unary};
 use crate::ptx::tree::Operand;

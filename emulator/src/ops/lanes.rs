@@ -27,6 +27,9 @@ pub struct Slots {
     pub e: u32,
 }
 
+/// A slot that is not there: a result that the program does not use.
+pub const NO_SLOT: u32 = u32::MAX;
+
 /// An operation over the lanes of `mask`, reading and writing the frame.
 ///
 /// # Safety

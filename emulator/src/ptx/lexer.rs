@@ -1,6 +1,6 @@
 //! Splits PTX text into tokens.
 
-use crate::module::LoadError;
+use crate::ptx::error::LoadError;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind<'a> {

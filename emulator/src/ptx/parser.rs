@@ -11,7 +11,7 @@ use self::cursor::{Parsed, Parser};
 pub use self::functions::threads;
 use super::lexer::{Kind, tokens};
 use super::tree::{Target, Tree};
-use crate::module::{LoadError, LoadErrorKind};
+use crate::ptx::error::{LoadError, LoadErrorKind};
 
 /// A text at most: several times what the largest libraries have. The tree of a text takes some ten times its bytes.
 const TEXT_BYTES_MAX: usize = 64 << 20;

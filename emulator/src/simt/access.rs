@@ -19,7 +19,7 @@ mod steps;
 mod turn;
 
 use self::element::{Element, Plane};
-use crate::lower::code::{Access, Reach};
+use crate::program::memory::{Access, Reach};
 use crate::ptx::types::Type;
 
 pub use self::parts::{lengths_in, resolve_parts};

@@ -6,10 +6,10 @@ use half::{bf16, f16};
 
 use super::access::{Local, Refused, View, resolve, shared_offsets};
 use super::wide;
-use crate::lower::code::{Atomic, AtomicFunction, ELEMENTS_MAX, NO_SLOT};
 use crate::ops::float::{canonical, canonical64, flush};
 use crate::ops::half::{Small, extreme, sum};
-use crate::ops::lanes::{FULL, LANES};
+use crate::ops::lanes::{FULL, LANES, NO_SLOT};
+use crate::program::memory::{Atomic, AtomicFunction, ELEMENTS_MAX};
 use crate::ptx::types::Type;
 
 /// What an atomic writes, given what it found and its operands.

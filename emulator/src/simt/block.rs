@@ -12,10 +12,10 @@ use super::launch::{LaunchConfig, RunOptions};
 use super::specials::dynamic_start;
 use super::warp::{Pause, Standing, Warp, Warps};
 use crate::fault::{Fault, FaultKind};
-use crate::lower::Program;
 use crate::memory::Memory;
 use crate::module::Entry;
 use crate::ops::lanes::{FULL, LANES};
+use crate::program::Program;
 
 /// Barriers of a block, as on every device.
 const BARRIERS: usize = 16;

@@ -4,8 +4,9 @@ use super::access::{Local, Range, Refused, View, host_address};
 use super::block::Context;
 use super::frames::Registers;
 use super::print::format;
-use crate::lower::code::{Call, Callee, Reach};
 use crate::ops::lanes::LANES;
+use crate::program::memory::Reach;
+use crate::program::{Call, Callee};
 
 /// Bytes of a string that a kernel prints at most; a longer one is cut.
 const TEXT_BYTES_MAX: u64 = 64 << 10;

@@ -2,8 +2,9 @@
 
 use super::atomic::combine;
 use super::frames::Registers;
-use crate::lower::code::{Elect, Match, NO_SLOT, Op, Reduce, Shuffle, ShuffleMode, Vote, VoteMode};
-use crate::ops::lanes::{FULL, LANES, Word, mask_of, put_lanes};
+use crate::ops::lanes::{FULL, LANES, NO_SLOT, Word, mask_of, put_lanes};
+use crate::program::Op;
+use crate::program::warp::{Elect, Match, Reduce, Shuffle, ShuffleMode, Vote, VoteMode};
 
 /// The slot of the mask of lanes that take part.
 pub fn member_slot(op: &Op) -> u32 {
@@ -63,8 +64,8 @@ mod in_vectors {
     };
 
     use super::sources;
-    use crate::lower::code::ShuffleMode;
     use crate::ops::lanes::{LANES, mask_of};
+    use crate::program::warp::ShuffleMode;
 
     /// Lanes in a vector.
     const WIDTH: usize = 8;

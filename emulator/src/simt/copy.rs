@@ -1,8 +1,8 @@
 //! Asynchronous copies, which are made at once.
 
 use super::access::{Local, Refused, View, resolve, resolve_parts};
-use crate::lower::code::CopyAsync;
 use crate::ops::lanes::LANES;
+use crate::program::memory::CopyAsync;
 
 /// # Safety
 /// The slots are planes of the frame, and the view and the local memory are live.

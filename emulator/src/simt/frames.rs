@@ -4,8 +4,8 @@ use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::collections::HashMap;
 use std::ptr::NonNull;
 
-use crate::lower::code::Constant;
 use crate::ops::lanes::LANES;
+use crate::program::Constant;
 
 /// Frames start at a cache line, which vectors need.
 const FRAME_ALIGN: usize = 64;

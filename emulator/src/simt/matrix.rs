@@ -7,9 +7,9 @@ mod transfer;
 use super::access::{Local, Refused, View};
 use super::frames::Registers;
 use crate::fault::FaultKind;
-use crate::lower::code::{Address, Reach};
-use crate::lower::matrix::Matrix;
 use crate::ops::lanes::LANES;
+use crate::program::matrix::Matrix;
+use crate::program::memory::{Address, Reach};
 
 /// Why an instruction on matrices can't be run.
 #[derive(Debug)]

@@ -5,8 +5,8 @@
 //! arrival answers is the object as it was before. All lanes of a block run on one thread: plain reads and writes do.
 
 use super::access::{Local, Refused, View, resolve};
-use crate::lower::code::{NO_SLOT, PENDING_BIT, PENDING_MAX, Phase, PhaseAction};
-use crate::ops::lanes::LANES;
+use crate::ops::lanes::{LANES, NO_SLOT};
+use crate::program::warp::{PENDING_BIT, PENDING_MAX, Phase, PhaseAction};
 
 const TRANSACTIONS_BIT: u32 = 40;
 const TRANSACTIONS_MASK: u64 = (1 << 21) - 1;

@@ -2,9 +2,9 @@
 
 use super::block::Context;
 use super::frames::Registers;
-use crate::lower::code::{Function, Special};
 use crate::module::Entry;
 use crate::ops::lanes::LANES;
+use crate::program::{Function, Special};
 
 impl Context<'_> {
     /// A register file for a frame of function `index` in warp `warp`, whose local memory starts at `local`.

@@ -7,12 +7,12 @@ use std::sync::Arc;
 use gpufleet_emulator::memory::Memory;
 use gpufleet_emulator::module::{ComputeCapability, Module};
 
-#[path = "../../../fuzz/exercise.rs"]
+#[path = "../../fuzz/exercise.rs"]
 mod exercise;
 
 #[test]
 fn no_finding_comes_back() {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/regressions");
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/regressions");
     let mut count = 0;
     for entry in std::fs::read_dir(folder).unwrap() {
         exercise::exercise(&std::fs::read(entry.unwrap().path()).unwrap());

@@ -1,4 +1,4 @@
-//! The life of the process: configuration, waiting for what it depends on, work, a clean end.
+//! The life of the process: configuration, waiting for the database and broker, work, clean shutdown.
 
 use std::{io, process::ExitCode};
 
@@ -63,7 +63,7 @@ pub(crate) fn run(options: Options) -> Result<(), Failure> {
 async fn migrate_tables(options: Migrate) -> Result<(), Failure> {
     let url = database_url(&options.database.database_url.0).map_err(invalid)?;
     info!(version = env!("CARGO_PKG_VERSION"), database = %url, "migrating");
-    // A wait that no clock can hold has no end.
+    // A deadline beyond the clock's range means no deadline.
     let deadline = Instant::now().checked_add(options.wait);
     let may_wait = || deadline.is_none_or(|deadline| Instant::now() < deadline);
     let mut patience = Patience::default();
@@ -88,7 +88,8 @@ async fn wait_for(problem: &LedgerError, patience: &mut Patience) {
     patience.wait().await;
 }
 
-/// Cancelled by the first SIGTERM or Ctrl-C. A second one ends the process on the spot, for what is unsettled comes again.
+/// Cancelled by the first SIGTERM or Ctrl-C. A second one ends the process at once, which is safe because the broker redelivers unsettled
+/// events.
 fn stop_on_signals() -> io::Result<CancellationToken> {
     use tokio::signal::unix::{SignalKind, signal};
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);

@@ -1,4 +1,4 @@
-//! What was typed.
+//! The command line.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -55,7 +55,7 @@ fn duration(text: &str) -> Result<Duration, &'static str> {
     humantime::parse_duration(text).map_err(|_| "expected a number with a unit, such as 30s or 10m")
 }
 
-/// A text that must not show, not even when it is wrong.
+/// A secret text that is never printed, not even in an error.
 #[derive(Clone)]
 pub(crate) struct Secret(pub(crate) String);
 

@@ -16,7 +16,7 @@ use tracing::{info, warn};
 
 use super::{Exit, Failure, broker_url, database_url, invalid, options::Record, stop_on_signals, wait_for};
 
-/// What the options mean.
+/// The validated options.
 struct Config {
     database: DatabaseUrl,
     broker: BrokerUrl,
@@ -26,7 +26,7 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     let config = Config::of(&options)?;
     info!(version = env!("CARGO_PKG_VERSION"), database = %config.database, broker = %config.broker, "recording");
     let stop = stop_on_signals().map_err(|error| Failure::new(Exit::Internal, error).doing("listen for signals"))?;
-    // Being told to stop while still waiting for either is a fine end.
+    // A stop while waiting for the database or the broker is a success.
     let Some(store) = connect_database(&config.database, &stop).await? else { return Ok(()) };
     let Some(broker) = connect_broker(&config.broker, &stop).await? else {
         store.close().await;
@@ -38,7 +38,7 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     let ended = recorder.run().await;
     counting.abort();
     if let Some(telling) = telling {
-        // It ends with the recorder, whose end it has to tell.
+        // The task ends after the recorder, because it removes the readiness file then.
         telling.await.ok();
     }
     broker.close().await;
@@ -46,7 +46,7 @@ pub(super) async fn run(options: Record) -> Result<(), Failure> {
     ended.map_err(|error| Failure::from(error).doing("record events"))
 }
 
-/// Keeps the file there while the recorder is ready, until the recorder is gone.
+/// Keeps the readiness file present while the recorder is ready, until the recorder ends.
 async fn tell_readiness(path: PathBuf, mut ready: watch::Receiver<bool>) {
     loop {
         let is_ready = *ready.borrow_and_update();
@@ -80,7 +80,7 @@ impl Config {
     }
 }
 
-/// Waits for a database that is away. One that refuses us, or has other tables, won't change its mind.
+/// Waits for an unreachable database. A refused login or other tables are errors at once, because waiting does not change them.
 async fn connect_database(url: &DatabaseUrl, stop: &CancellationToken) -> Result<Option<Store>, Failure> {
     let mut patience = Patience::default();
     loop {

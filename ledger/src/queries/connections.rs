@@ -1,7 +1,7 @@
-//! A few connections to the database, shared by all who ask.
+//! A small pool of database connections, shared by all queries.
 //!
-//! Where all are in use one waits for the next that comes free. Where the server has none left to give, one waits for the server
-//! and for our own at once: a pool that goes on knocking at the server while its own connection lies idle would starve.
+//! If all connections are in use, a query waits for the next free one. If the server is full, a query waits for the server
+//! and for a returned connection at once. A pool that only retries the server while its own connection is idle would starve.
 
 use std::sync::{Mutex, MutexGuard};
 
@@ -17,20 +17,20 @@ use crate::{
     migrate,
 };
 
-/// A command asks one question at a time; a console asks a few at once and can wait.
+/// A command runs one query at a time; a console runs a few at once and can wait.
 const CONNECTIONS_MAX: usize = 4;
 
 pub(super) struct Connections {
     url: DatabaseUrl,
-    /// A place for each connection that is in use or being opened. Only who finds none idle opens one, so that with the idle ones
+    /// A permit for each connection that is in use or being opened. A query opens one only if none is idle, so together with the idle ones
     /// there are never more than [`CONNECTIONS_MAX`].
     places: Semaphore,
     idle: Mutex<Vec<PgConnection>>,
-    /// Calls whoever waits for the server when one of ours comes back.
+    /// Wakes the queries that wait for a full server when a connection is returned.
     returned: Notify,
 }
 
-/// A connection in somebody's use. Dropped, it is closed: who is interrupted, or fails, leaves it in an unknown state.
+/// A connection in use. Dropping it closes it, because a cancelled or failed query leaves it in an unknown state.
 pub(super) struct Lent<'a> {
     connection: PgConnection,
     _place: SemaphorePermit<'a>,
@@ -46,7 +46,7 @@ impl Connections {
         &self.url
     }
 
-    /// Waits for a connection, [`CONNECT_TIMEOUT`] for our own and as long for the server's. Cancelling has no effect.
+    /// Waits for a connection: [`CONNECT_TIMEOUT`] for a permit and as long for the server. Cancelling has no effect.
     pub(super) async fn take(&self) -> Result<Lent<'_>, LedgerError> {
         let Ok(place) = timeout(CONNECT_TIMEOUT, self.places.acquire()).await else {
             let problem = format!(
@@ -67,18 +67,18 @@ impl Connections {
         Ok(Lent { connection, _place: place })
     }
 
-    /// For the next who asks.
+    /// Returns the connection to the pool.
     pub(super) fn give_back(&self, lent: Lent<'_>) {
-        // The place goes last: whoever gets it finds the connection.
+        // The permit is released last, so that the next query finds the connection.
         let Lent { connection, _place } = lent;
         self.idle().push(connection);
         self.returned.notify_one();
     }
 
-    /// Closes those that nobody uses, politely.
+    /// Closes the idle connections with a message to the server.
     pub(super) async fn close(&self) {
         while let Some(connection) = self.pop() {
-            // A server that is gone needs no farewell.
+            // An unreachable server needs no message, so an error is ignored.
             timeout(QUERY_TIMEOUT, connection.close()).await.ok();
         }
     }
@@ -86,7 +86,7 @@ impl Connections {
     async fn next_returned(&self) -> PgConnection {
         loop {
             self.returned.notified().await;
-            // Somebody else may have been quicker.
+            // Another query may have taken the connection first.
             if let Some(connection) = self.pop() {
                 return connection;
             }
@@ -108,7 +108,7 @@ impl Lent<'_> {
     }
 }
 
-/// The server may have been restarted since.
+/// Pings the connection, because the server may have been restarted.
 async fn is_alive(connection: &mut PgConnection) -> bool {
     matches!(timeout(PING_TIMEOUT, connection.ping()).await, Ok(Ok(())))
 }

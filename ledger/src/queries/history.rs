@@ -9,12 +9,12 @@ use super::{Ledger, ask, record::JobRecord};
 use crate::{HistoryFilter, JobRow, LedgerError, Page, PageKey, StateCount, queries::record::job_state};
 
 impl Ledger {
-    /// The newest jobs that pass the filter. Pages follow the key of the last job and not a count, so that no job is shown
-    /// twice or left out while new ones arrive.
+    /// The newest jobs that pass the filter. A page continues after the key of the last job instead of at a count, so that no job is shown
+    /// twice or skipped while new ones arrive.
     pub async fn history(&self, filter: &HistoryFilter) -> Result<Page, LedgerError> {
         let limit = filter.limit.clamp(1, HistoryFilter::LIMIT_MAX) as usize;
         let Some(labels) = Labels::of(&filter.labels) else { return Ok(Page { jobs: Vec::new(), next: None }) };
-        // One more than wanted tells whether another page follows.
+        // One row more than the limit shows whether another page follows.
         let mut lent = self.connections.take().await?;
         let mut jobs = ask("listing jobs", list(lent.connection(), filter, labels, limit + 1)).await?;
         self.connections.give_back(lent);
@@ -24,7 +24,7 @@ impl Ledger {
         Ok(Page { jobs, next })
     }
 
-    /// How many jobs stand in each state, every state listed. It reads an index of all jobs: a question for now and then.
+    /// The number of jobs in each state, with every state listed. It scans an index of all jobs, so run it rarely.
     pub async fn count_by_state(&self) -> Result<Vec<StateCount>, LedgerError> {
         let mut lent = self.connections.take().await?;
         let counted = ask(
@@ -50,7 +50,7 @@ async fn list(
     limit: usize,
 ) -> Result<Vec<JobRow>, sqlx::Error> {
     let names: Vec<String> = filter.states.iter().map(|state| state.name().to_owned()).collect();
-    // A single state as an equation: its index then gives the order too.
+    // A single state is an equality, so that its index also gives the order.
     let (state, states) = match names.as_slice() {
         [] => (None, None),
         [one] => (Some(one.as_str()), None),
@@ -102,7 +102,7 @@ async fn list(
 struct Labels(Option<serde_json::Value>);
 
 impl Labels {
-    /// None when one key is wanted with two values, which no job has.
+    /// None if one key has two different values, which no job can match.
     fn of(wanted: &[(String, String)]) -> Option<Self> {
         let mut labels: BTreeMap<&str, &str> = BTreeMap::new();
         for (key, value) in wanted {

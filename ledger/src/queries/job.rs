@@ -1,4 +1,4 @@
-//! One job, by its id or the beginning of it.
+//! One job, by its id or a prefix of it.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use crate::{AttemptRow, JobDetail, JobRow, LedgerError, PrefixMatch, job_time::i
 const DIGITS: usize = 32;
 
 impl Ledger {
-    /// A job and its attempts, or None when no event has named it.
+    /// A job and its attempts, or `None` if no event has named it.
     pub async fn job(&self, job_id: JobId) -> Result<Option<JobDetail>, LedgerError> {
         let mut lent = self.connections.take().await?;
         let job = ask("reading a job", read_job(lent.connection(), job_id)).await?;
@@ -28,7 +28,7 @@ impl Ledger {
         Ok(job.map(|job| JobDetail { job, attempts }))
     }
 
-    /// The job whose id begins like this, hyphens or not. A text that no id begins with matches none.
+    /// The job whose id begins with this prefix, with or without hyphens. A text that can't begin an id matches none.
     pub async fn job_by_prefix(&self, prefix: &str) -> Result<PrefixMatch, LedgerError> {
         let Some((first, last)) = range_of(prefix) else { return Ok(PrefixMatch::None) };
         let mut lent = self.connections.take().await?;
@@ -47,7 +47,7 @@ impl Ledger {
         self.connections.give_back(lent);
         match ids.as_slice() {
             [] => Ok(PrefixMatch::None),
-            // A job's row stays, so that it is still there.
+            // The ledger deletes no rows, so the row normally still exists.
             [one] => Ok(self
                 .job(JobId::from_uuid(*one))
                 .await?

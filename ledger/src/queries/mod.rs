@@ -1,6 +1,6 @@
-//! Questions about recorded jobs and workers. Nothing here writes.
+//! Queries about recorded jobs and workers. Nothing here writes.
 //!
-//! Every query is answered within [`QUERY_TIMEOUT`] or not at all. Cancelling any of these functions has no effect on the ledger.
+//! Every query ends within [`QUERY_TIMEOUT`]. Cancelling any of these functions has no effect on the ledger.
 
 use std::{fmt, future::Future, sync::Arc};
 
@@ -27,7 +27,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Connects and makes sure that the tables are those that this program knows.
+    /// Connects and checks that the tables match this program.
     pub async fn connect(url: DatabaseUrl) -> Result<Self, LedgerError> {
         let mut connection = migrate::connect(&url, Purpose::Query).await?;
         timeout(QUERY_TIMEOUT, migrate::check_version(&mut connection))
@@ -36,7 +36,7 @@ impl Ledger {
         Ok(Self { connections: Arc::new(Connections::starting_with(connection, url)) })
     }
 
-    /// Closes the connections, politely. Questions asked later open new ones.
+    /// Closes the connections. Later queries open new ones.
     pub async fn close(&self) {
         self.connections.close().await;
     }
@@ -52,7 +52,7 @@ impl fmt::Debug for Ledger {
     }
 }
 
-/// Puts our own deadline around a question, and its name into the error.
+/// Runs a query with the client's deadline, and puts its name into the error.
 async fn ask<T>(
     operation: &'static str,
     question: impl Future<Output = Result<T, sqlx::Error>>,

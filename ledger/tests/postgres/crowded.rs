@@ -1,4 +1,4 @@
-//! Connections are few and shared with others: whoever asks waits for one, and nobody waits for what he himself holds.
+//! A full server: a query waits for a connection, and never for one that its own pool holds.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::{
 
 /// As many as a [`Ledger`] opens at most, so that the server itself would refuse one more.
 const CONNECTIONS_MAX: u32 = 4;
-/// Nobody gives up sooner. It is less than the ledger's own limit, by more than the pause between two of its tries.
+/// Every query waits at least this long. It is less than the ledger's own limit by more than the pause between two of its tries.
 const PATIENCE_MIN: Duration = Duration::from_secs(5);
 
 #[tokio::test]

@@ -64,7 +64,7 @@ impl Database {
         self.postgres.url("absent").parse().unwrap()
     }
 
-    /// With the password of somebody else.
+    /// The URL with a wrong password.
     pub fn locked(&self) -> DatabaseUrl {
         format!("postgres://gpufleet:canary@127.0.0.1:{}/{}", self.postgres.port(), self.name).parse().unwrap()
     }

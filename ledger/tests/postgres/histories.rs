@@ -1,4 +1,4 @@
-//! Made-up histories of jobs, as the events that tell of them, and what has to become of them.
+//! Generated histories of jobs: their events, and the rows that the ledger must have.
 
 use std::collections::BTreeMap;
 
@@ -19,11 +19,12 @@ pub struct Life {
     pub submitted: bool,
     /// Attempts that were lost before the last one.
     pub losses: u32,
-    /// Starts that nobody told of, one bit for each attempt.
+    /// Starts without an event, one bit for each attempt.
     pub unstarted: u32,
-    /// Starts that the end tells together with the job's description, one bit for each attempt. Of those that are unstarted, it alone does.
+    /// Starts that the end reports together with the job's description, one bit for each attempt. Of the starts without an event, only
+    /// these are known.
     pub told_by_end: u32,
-    /// Starts that were told of once more, later: the job was delivered again, as it is by queues that don't count deliveries.
+    /// Starts with a second, later event, because a queue that does not count deliveries redelivered the job.
     pub restarted: u32,
     /// How the last attempt ended, if it did.
     pub ending: Option<AttemptState>,
@@ -123,7 +124,7 @@ pub fn started(job: &JobInfo, attempt: u32, at_ms: i64) -> Event {
         attempt,
         worker: worker(attempt),
         device: attempt % 2,
-        // Some by an old worker, which does not tell.
+        // Some attempts are by an old worker, which does not report the device.
         ran_on: (attempt % 3 != 1).then(|| ran_on(attempt)),
         at_ms,
     })
@@ -269,7 +270,7 @@ fn low_bytes(number: u128) -> [u8; 10] {
     bytes[6..].try_into().unwrap()
 }
 
-/// The rules, applied to the events one by one in the plainest way.
+/// Applies the rules to the events one by one, in the simplest way.
 pub fn expected(events: &[Event]) -> BTreeMap<Uuid, Expected> {
     let mut jobs: BTreeMap<Uuid, Expected> = BTreeMap::new();
     for event in events {

@@ -1,4 +1,4 @@
-//! Migrations of a ledger that has rows: they stay true, and whoever is recording meanwhile goes on.
+//! Migrations of a ledger that has rows: the rows stay correct, and a concurrent recorder continues.
 
 use gpufleet_ledger::{
     AttemptRow, Ledger,

@@ -1,5 +1,5 @@
-//! A fast way into the broker: it evaluates Erlang expressions that arrive on a Unix socket in its own directory, which nobody but
-//! its user may enter. `rabbitmqctl` can do the same, but boots an Erlang machine each time, which takes a second of processor time.
+//! A fast way to control the broker: it evaluates Erlang expressions that arrive on a Unix socket in its own directory, which only
+//! its user can enter. `rabbitmqctl` can do the same, but boots an Erlang machine each time, which takes a second of processor time.
 
 use std::{path::Path, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The three ports of a node, and the file that keeps them: clients find the broker again where they left it.
+//! The three ports of a node, and the file that keeps them, so that clients find the restarted broker at the same address.
 
 use std::{
     fs, io,
@@ -33,8 +33,8 @@ impl Ports {
         self.all().into_iter().all(ports::is_free)
     }
 
-    /// The ports of the earlier run; none where there was none. A file that can't be read is an error, because other ports would
-    /// strand whoever knows these.
+    /// The ports of the earlier run, if there was one. An unreadable file is an error, because clients that know the old ports would not find
+    /// the broker at new ones.
     pub(super) fn recorded(directory: &Path) -> Result<Option<Self>, LocalError> {
         let record = Self::record(directory);
         match fs::read_to_string(&record) {

@@ -1,4 +1,4 @@
-//! The command lines of our own programs. Passwords travel in the environment, where other users do not see them.
+//! The command lines of gpufleet's programs. Passwords are passed in the environment, which other users can't read.
 
 use std::{
     env,
@@ -25,7 +25,7 @@ const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
 /// What our programs read, and what a developer may have set for a fleet elsewhere.
 const OURS: &str = "GPUFLEET_";
-/// Of these, what is true of this machine whichever fleet it is: how its emulated devices are, and where NVRTC lies.
+/// The variables that describe this machine instead of a fleet: the emulated devices and the location of NVRTC.
 const OF_THIS_MACHINE: [&str; 2] = ["GPUFLEET_EMULATOR", "GPUFLEET_NVRTC"];
 /// Where a worker keeps compiled programs: a folder of its own within the fleet's, so that no worker finds what another compiled, here
 /// or in another fleet, unless it is told to.
@@ -35,7 +35,7 @@ const BLOBS: &str = "GPUFLEET_BLOBS";
 const LEDGER_READY_WITHIN: Duration = Duration::from_secs(120);
 /// Migrations of an empty database take a fraction of a second.
 const MIGRATE_WITHIN: Duration = Duration::from_secs(120);
-/// It writes the batch in hand.
+/// Enough to write its current batch.
 const LEDGER_STOP_WITHIN: Duration = Duration::from_secs(20);
 
 /// Where our programs lie.

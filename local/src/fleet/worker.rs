@@ -44,7 +44,7 @@ impl Worker {
         self.process().is_alive()
     }
 
-    /// The process, for whatever is not offered here (freezing, its log).
+    /// The process, for example to freeze it or to read its log.
     pub fn process(&self) -> Process {
         self.process.lock().expect("no panic happens under this lock").clone()
     }

@@ -1,11 +1,11 @@
-//! Where what runs is otherwise than what is asked for: `up` adds what is missing, and changes nothing that runs.
+//! Differences between the running fleet and the options of `up`, which adds missing processes but changes no running one.
 
 use std::{fs, sync::Arc};
 
 use super::{FleetState, Role, UpOptions, status};
 use crate::{error::LocalError, process::Process, state::StateDir};
 
-/// Each thing that [`up`](super::up) left as it was, though something else was asked for; one line each. Changes nothing.
+/// One line for each option that [`up`](super::up) did not apply to a running process. Changes nothing.
 pub fn differences(options: &UpOptions) -> Result<Vec<String>, LocalError> {
     let status = status(&options.dir)?;
     let Some(state) = StateDir::existing(&options.dir)?.filter(|_| status.state != FleetState::Down) else {
@@ -25,7 +25,7 @@ pub fn differences(options: &UpOptions) -> Result<Vec<String>, LocalError> {
         found.push("the workers have no blob store".to_owned());
     }
     for name in workers {
-        // One that ends meanwhile does nothing otherwise.
+        // A process that ends in the meantime has no differences.
         let Some(arguments) = arguments(&state, &name) else { continue };
         found.extend(otherwise(&arguments, options).into_iter().map(|difference| format!("{name} {difference}")));
     }

@@ -10,7 +10,7 @@ use std::{
 use super::Signal;
 use crate::state::MARKER;
 
-/// A process, not merely a number: ids are used again, ids with start times are not.
+/// Identifies a process by id and start time, because the kernel reuses ids.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Identity {
     pub pid: u32,
@@ -26,7 +26,7 @@ struct Row {
 }
 
 impl Identity {
-    /// Who has that process id now.
+    /// The process that has this id now.
     pub fn of(pid: u32) -> Option<Self> {
         row(pid).map(|row| Self { pid, started: row.started })
     }
@@ -103,18 +103,18 @@ impl Group {
 
     pub fn signal(&self, signal: Signal) {
         if let Some(group) = self.0 {
-            // SAFETY: kill has no preconditions. Where nobody is left, it fails, which is as good.
+            // SAFETY: kill has no preconditions. It fails if the group is empty, which is harmless.
             unsafe { libc::kill(-group, signal.number()) };
         }
     }
 
-    /// Its processes may stay when this goes.
+    /// Leaves the processes running.
     pub fn release(mut self) {
         self.0 = None;
     }
 }
 
-/// Whoever loses interest in a command loses it in what the command has started.
+/// Kills the whole group, so that a dropped command leaves no child process behind.
 impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::Kill);
@@ -255,7 +255,7 @@ mod tests {
         command.args(["-c", "sleep 60 & wait"]).process_group(0).stdout(Stdio::piped());
         let mut leader = command.spawn().unwrap();
         drop(Group::led_by(leader.id()));
-        // The pipe has its end when nobody holds it any more: neither the shell nor its child.
+        // The pipe ends when both the shell and its child have closed it.
         leader.stdout.take().unwrap().read_to_end(&mut Vec::new()).unwrap();
         assert!(!leader.wait().unwrap().success());
     }

@@ -1,8 +1,8 @@
 //! Debian's and Ubuntu's packages.
 //!
 //! Installing a package must not start its service: it would take the ports of a service that the owner of the machine runs
-//! elsewhere, and nobody asked for one. `policy-rc.d` is Debian's way to say so. Ours exists only while it is needed, and a copy that
-//! stays behind a crash takes itself away at its first use.
+//! elsewhere. Debian's `policy-rc.d` prevents the start. The script's file exists only while it is needed, and a copy that
+//! a crash has left behind removes itself at its first use.
 
 use std::process::Command;
 

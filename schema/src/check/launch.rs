@@ -1,4 +1,4 @@
-//! Whether a launch makes sense: its entry, its grid, blocks and clusters, and its arguments.
+//! Checks a launch: its entry, its grid, blocks and clusters, and its arguments.
 
 use super::{Invalid, check_name, invalid};
 use crate::{
@@ -157,8 +157,8 @@ impl Block {
     }
 }
 
-/// A symbol of the module, or in CUDA C++ a name expression. An expression chooses among what the code has: without braces it brings no
-/// code of its own, which a signature of the program would not cover.
+/// Checks a symbol of the module, or in CUDA C++ a name expression. An expression selects from the code: without braces it adds no
+/// code of its own, which the program's signature would not cover.
 pub(super) fn check_entry(field: &str, entry: &str, program: &Program<'_>) -> Result<(), Invalid> {
     const PUNCTUATION: &str = "_$:<>,()[]*&+-~!.' ";
     match entry.len() {

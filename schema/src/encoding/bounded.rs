@@ -1,7 +1,7 @@
 //! Lists and maps of a task, bounded while they are decoded.
 //!
-//! A launch can take ten bytes in a message and more than a hundred decoded, so a list is cut one item beyond its bound: enough for
-//! `schema::check` to refuse it, with the field's name. Lists in lists multiply, so what all of them take together is bounded as well.
+//! A launch can take ten bytes in a message and more than a hundred decoded, so decoding keeps one item beyond a list's bound: enough for
+//! `schema::check` to refuse it with the field's name. Nested lists multiply, so their total memory is bounded as well.
 
 use std::{
     cell::Cell,
@@ -16,21 +16,21 @@ use serde::{
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-/// What the lists of a body may take is this many times its size. With its texts, once more its size, that makes three times.
+/// The lists of a body may take this many times its size. Its texts take at most its size again, which makes three times in total.
 const LISTS_FACTOR: usize = 2;
-/// Bodies of any size may have lists that take so much: 1024 small tasks do, and their body can be far smaller.
+/// The lists of any body may take this much, because 1024 small tasks need it and their body can be far smaller.
 const LISTS_BYTES_MIN: usize = 16 << 20;
-/// What an allocator gives an item's own text or list at least.
+/// The smallest allocation for an item's own text or list.
 const ALLOCATION_BYTES_MIN: usize = 32;
 
 thread_local! {
-    /// What the lists of the body that this thread decodes may still take. Bodies that are not tasks are our own programs' and unbounded.
+    /// The bytes left for the lists of the body that this thread decodes. Other bodies than tasks come from gpufleet itself and are unbounded.
     static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 
-/// Decodes a body whose lists are bounded together. `decode` does not wait for anything, so it stays on its thread.
+/// Decodes a body with a bound for all its lists together. `decode` is synchronous, so it stays on its thread.
 pub(super) fn within<T>(body: &[u8], decode: impl FnOnce() -> T) -> T {
-    /// Also where decoding panics.
+    /// Removes the bound when dropped, also after a panic.
     struct Unbounded;
     impl Drop for Unbounded {
         fn drop(&mut self) {
@@ -42,7 +42,7 @@ pub(super) fn within<T>(body: &[u8], decode: impl FnOnce() -> T) -> T {
     decode()
 }
 
-/// Takes room for one item, before it is kept.
+/// Reserves memory for one item before it is kept.
 fn take<T, E: serde::de::Error>() -> Result<(), E> {
     let own = if needs_drop::<T>() { ALLOCATION_BYTES_MIN } else { 0 };
     let left = LEFT.get().checked_sub(size_of::<T>() + own);

@@ -1,4 +1,4 @@
-//! What can be told of a task that this side can't read otherwise: enough to answer it.
+//! Reads the few fields of an undecodable task that are needed to answer it.
 
 use std::fmt;
 
@@ -14,14 +14,14 @@ use crate::{
     bounds::{NAME_BYTES_MAX, TASKS_PER_MESSAGE_MAX},
 };
 
-/// Of a task of any version. A field whose value can't be right is left out; it must not hide the others.
+/// The head of a task of any version. An invalid field is ignored, so that it does not hide the others.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 pub struct Head {
     #[serde(default, deserialize_with = "version")]
     pub version: Option<u64>,
     #[serde(default, deserialize_with = "job_id")]
     pub job_id: Option<JobId>,
-    /// Whom to answer.
+    /// The client that gets the reply.
     #[serde(default, deserialize_with = "client")]
     pub reply: Option<ClientName>,
 }

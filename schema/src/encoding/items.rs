@@ -1,9 +1,9 @@
-//! The items of a list as they stand in a body, for whoever sends one on as it came.
+//! The encoded items of a list, for a worker that forwards single items unchanged.
 
 use super::{Encoding, scan};
 
 impl Encoding {
-    /// The bytes of each item of a body that can be decoded; of a body that is no list, the body.
+    /// The bytes of each item of a decodable body; the whole body if it is not a list.
     pub fn items(self, body: &[u8]) -> Vec<&[u8]> {
         match (self.is_list(body), self) {
             (Ok(true), Self::MessagePack) => scan::items(body),

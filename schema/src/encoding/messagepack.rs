@@ -1,7 +1,7 @@
-//! A decoder for MessagePack that borrows from the body, and can hand out a value as it stands there.
+//! A decoder for MessagePack that borrows from the body and can return a value in its encoded form.
 //!
-//! It reads what `rmp_serde` writes, and the other forms that libraries have for the same values: structs as lists, lists of small integers
-//! as `bin`. `scan::check` comes first; the bounds here hold without it, but nothing else limits how deep a value nests.
+//! It reads what `rmp_serde` writes, and the other forms that libraries use for the same values: structs as lists, lists of small integers
+//! as `bin`. `scan::check` must run first: the bounds here hold without it, but only it limits the nesting.
 
 use serde::{
     Deserialize,
@@ -14,7 +14,7 @@ use serde::{
 
 use super::scan;
 
-/// A newtype struct of this name is given the bytes of the value that stands in its place ([`Visitor::visit_borrowed_bytes`]).
+/// A newtype struct of this name gets the encoded bytes of its value ([`Visitor::visit_borrowed_bytes`]).
 pub(crate) const RAW: &str = "$gpufleet::encoding::Raw";
 
 const NIL: u8 = 0xc0;
@@ -34,7 +34,7 @@ impl<'de> Decoder<'de> {
         Self { rest }
     }
 
-    /// Steps over the header of a list that [`scan::check`] has passed, so that its items come next.
+    /// Skips the header of a list that [`scan::check`] has passed, so that its items come next.
     pub(crate) fn enter(&mut self) {
         let _items = scan::value(&mut self.rest);
     }
@@ -97,7 +97,7 @@ impl<'de> Decoder<'de> {
         }
     }
 
-    /// A text that is not UTF-8 is bytes: libraries from before `bin` write those so.
+    /// A text that is not UTF-8 is read as bytes, because libraries older than `bin` write bytes so.
     fn text<V: Visitor<'de>>(&mut self, bytes: u64, visitor: V) -> Result<V::Value, Error> {
         let bytes = self.take(bytes)?;
         match str::from_utf8(bytes) {

@@ -1,9 +1,9 @@
-//! A walk over MessagePack's headers before anything is decoded.
+//! Scans MessagePack's headers before anything is decoded.
 //!
-//! It proves that every length that the body claims fits into the body, and that nothing nests deeper than our types do. A
-//! decoder that reserves by claimed lengths then can't be made to reserve more than the body's own size.
+//! It proves that every claimed length fits into the body, and that no value nests deeper than a bound. A
+//! decoder that reserves memory by claimed lengths then never reserves more than the body's size.
 
-/// Our deepest type has seven levels; unknown fields, which are skipped, may have more.
+/// The deepest type has seven levels; unknown fields, which are skipped, may have more.
 const DEPTH_MAX: usize = 32;
 
 pub(super) fn check(body: &[u8]) -> Result<(), String> {
@@ -36,14 +36,14 @@ pub(super) fn check(body: &[u8]) -> Result<(), String> {
     }
 }
 
-/// The items of a list, as far as it is whole.
+/// The complete items of a list.
 pub(super) fn items(body: &[u8]) -> Vec<&[u8]> {
     let mut rest = body;
     let count = value(&mut rest).unwrap_or(0);
     (0..count).map_while(|_| item(&mut rest)).collect()
 }
 
-/// Steps over a value with all that it contains.
+/// Skips a value with all its contents.
 pub(super) fn item<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let whole = *rest;
     let mut open = 1_u64;
@@ -53,7 +53,7 @@ pub(super) fn item<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(&whole[..whole.len() - rest.len()])
 }
 
-/// Steps over one value's header and flat contents; returns how many values it contains.
+/// Skips one value's header and flat contents; returns how many values it contains.
 pub(super) fn value(rest: &mut &[u8]) -> Result<u64, String> {
     let marker = uint(rest, 1)?;
     let (flat, items) = match marker {

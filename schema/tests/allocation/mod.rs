@@ -1,4 +1,4 @@
-//! An allocator that counts, for tests of what decoding takes.
+//! A counting allocator, for tests of the memory that decoding takes.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},

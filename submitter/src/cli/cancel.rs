@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_with_two_values_is_refused_for_it_would_cancel_what_nobody_means() {
+    fn a_key_with_two_values_is_refused_because_it_would_cancel_no_job() {
         let refused = labels(&given(&["run=7", "run=8"])).unwrap_err();
         assert_eq!(refused.exit, Exit::Usage);
         assert_eq!(refused.message, "no job has both labels run=7 and run=8");

@@ -164,7 +164,7 @@ fn refused(error: &SubmitError, plan: &Plan) -> Complaint {
             "check the pool's name (`gpufleet workers` lists the pools in service), or start a worker: gpufleet-worker run --pool {pool}"
         )),
         SubmitError::Refused { .. } => {
-            told(Exit::Broker).hint("wait for the workers to catch up, then submit again")
+            told(Exit::Broker).hint("check with `gpufleet workers` that workers serve the pool, and submit again once they have caught up")
         }
         SubmitError::Unknown { job_id, .. } => told(Exit::Broker)
             .hint(format!("`gpufleet show {job_id}` shows whether it arrived; if not, submit it again (a job may safely run twice)")),

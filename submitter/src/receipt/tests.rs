@@ -38,7 +38,7 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let store = BlobStore::open(folder.path()).await.unwrap();
         let inbox = Arc::new(Inbox::default());
-        let receipt = Receipt::new(inbox.expect(JobId::new()).unwrap(), Instant::now());
+        let receipt = Receipt::new(inbox.expect(JobId::new(), None).unwrap(), Instant::now());
         Self { folder, store, inbox, receipt }
     }
 

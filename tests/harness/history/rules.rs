@@ -86,7 +86,7 @@ fn nothing_seen(history: &History, found: &mut Vec<Violation>) {
     }
 }
 
-/// What a producer holds a confirmation of, or told the ledger of.
+/// The jobs that a producer has a confirmation of, or sent a submitted event for.
 fn confirmed(history: &History) -> BTreeSet<JobId> {
     let told = history.events.iter().filter_map(|event| match event {
         Event::Submitted(submitted) => Some(submitted.job.job_id),
@@ -123,7 +123,7 @@ fn waits(history: &History, found: &mut Vec<Violation>) {
     }
 }
 
-/// All that anybody was told of a job is the ledger's outcome, and whoever has a confirmation was told.
+/// Every outcome that a producer received equals the ledger's, and every confirmed job has an outcome.
 fn replies(history: &History, found: &mut Vec<Violation>) {
     let answered: BTreeSet<JobId> = history.replies.iter().map(|reply| reply.job_id).collect();
     let silent = history.promises.confirmed.difference(&answered);
@@ -139,7 +139,7 @@ fn replies(history: &History, found: &mut Vec<Violation>) {
     };
     let mut otherwise: BTreeSet<JobId> =
         told.iter().filter(|(job, told)| !fits(job, told)).map(|(job, _)| *job).collect();
-    // What a wait gave came in a reply.
+    // The outcome of a wait came in a reply.
     otherwise.extend(waits.filter(|wait| !told.contains(wait)).map(|(job, _)| job));
     found.extend(otherwise.into_iter().map(|job| Violation::ToldOtherwise { job }));
 }
@@ -165,7 +165,7 @@ fn decided_once(detail: &JobDetail, found: &mut Vec<Violation>) {
     }
 }
 
-/// The ledger holds what events told, and nothing else.
+/// The ledger has exactly the ends that events reported.
 fn ends(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation>) {
     let job = detail.job.job_id;
     let ends: &[&AttemptFinished] = told.map_or(&[], |told| &told.ends);
@@ -185,7 +185,7 @@ fn ends(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation>)
         let same = |other: &&&AttemptFinished| {
             is_final(other.state) && (other.attempt, &other.worker) == (attempt, &end.worker)
         };
-        // A message that a producer had to send twice runs twice as the same attempt, and comes to the same end.
+        // A message that a producer sent twice runs twice as the same attempt, and has the same end.
         if ends[..index].iter().any(|other| same(&other) && other.state != end.state) {
             found.push(Violation::TwoEnds { job, attempt });
         }
@@ -207,6 +207,7 @@ fn starts(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation
     }
     let ends: &[&AttemptFinished] = told.map_or(&[], |told| &told.ends);
     for start in starts {
+        // By the time of its message, because a job that was submitted again has another time in the ledger.
         if start.submitted_ms.is_some_and(|submitted_ms| start.at_ms < submitted_ms) {
             wrong.insert(start.attempt);
         }

@@ -1,4 +1,4 @@
-//! A sound history passes, and each way to doctor it breaks the rule that is meant for it.
+//! A valid history passes, and each modification violates its rule.
 
 use chrono::{DateTime, Utc};
 use gpufleet_ledger::AttemptRow;
@@ -81,7 +81,7 @@ fn row(attempt: u32, state: AttemptState, superseded: bool) -> AttemptRow {
     }
 }
 
-/// A job as the ledger shows it, decided by its first attempt that is final and not superseded.
+/// A job in the ledger, decided by its first final attempt that is not superseded.
 fn detail(job_id: JobId, attempts: Vec<AttemptRow>) -> JobDetail {
     let deciding = attempts.iter().find(|row| row.state.job_state().is_final() && !row.superseded).unwrap();
     let job = JobRow {
@@ -116,7 +116,7 @@ fn detail(job_id: JobId, attempts: Vec<AttemptRow>) -> JobDetail {
     JobDetail { job, attempts }
 }
 
-/// Two jobs: one that succeeded at once; one that lost an attempt, was run twice after that, and answered twice.
+/// Two jobs: one succeeded at once; the other lost an attempt, then ran twice and was answered twice.
 fn sound() -> History {
     let [plain, eventful] = [JobId::new(), JobId::new()];
     let mut history = History { expected: 2, ..History::default() };
@@ -164,7 +164,7 @@ fn look(history: &mut History) {
     }
 }
 
-/// The rules that a sound history breaks after this has been done to it.
+/// The violations of a valid history after a modification.
 fn doctored(doctor: impl FnOnce(&mut History, JobId)) -> Vec<Violation> {
     let mut history = sound();
     let job = history.known[0].job.job_id;
@@ -206,14 +206,14 @@ fn a_job_too_many_or_too_few_is_counted() {
 }
 
 #[test]
-fn a_confirmed_job_that_nobody_knows_is_lost() {
+fn a_confirmed_job_without_a_record_is_lost() {
     let stranger = JobId::new();
     let found = doctored(|history, _| {
         history.promises.confirmed.insert(stranger);
         history.replies.push(SeenReply { job_id: stranger, told: history.replies[0].told });
     });
     assert!(found.contains(&Violation::Lost { job: stranger }), "{found:?}");
-    // A producer's event is as good as its word.
+    // A producer's submitted event counts as a confirmation.
     let found = doctored(|history, _| {
         history.events.push(Event::Submitted(Submitted { job: info(stranger), at_ms: SUBMITTED_MS }));
     });

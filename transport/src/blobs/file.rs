@@ -1,4 +1,4 @@
-//! One blob's file, and what it contains.
+//! Reads and checks one blob's file.
 
 use std::{
     fs::{File, OpenOptions},
@@ -14,15 +14,15 @@ use super::step::Progress;
 pub(super) const PREFIX: &str = "sha256-";
 /// A partial file: readers ignore it.
 pub(super) const PART_PREFIX: &str = ".part-";
-/// Hashing then finds in the processor's cache what was just copied.
+/// Small enough that the copied piece is still in the processor's cache when it is hashed.
 pub(super) const PIECE_BYTES: usize = 256 << 10;
 
-/// What a look at a blob came to.
+/// The result of checking a blob.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     AsWanted,
     Missing,
-    /// It is what its name says, and that has so many bytes.
+    /// The content matches the digest, but it has this length instead of the expected one.
     OtherLength(u64),
     Damaged,
 }
@@ -31,12 +31,12 @@ pub(super) fn path(folder: &Path, digest: BlobDigest) -> PathBuf {
     folder.join(format!("{PREFIX}{}", digest.hex()))
 }
 
-/// How many bytes it has, if it is there.
+/// The length of the blob in bytes, if it exists.
 pub(super) fn length(folder: &Path, digest: BlobDigest) -> io::Result<Option<u64>> {
     Ok(open(folder, digest)?.map(|(_, length)| length))
 }
 
-/// Opens it if it has so many bytes; otherwise tells whose mistake that is.
+/// Opens the blob if it has the expected length. Otherwise tells whether the blob or the task is wrong.
 pub(super) fn look(
     folder: &Path,
     digest: BlobDigest,
@@ -65,7 +65,7 @@ pub(super) fn read(folder: &Path, digest: BlobDigest, into: &mut [u8], progress:
     for piece in into.chunks_mut(PIECE_BYTES) {
         match file.read_exact(piece) {
             Ok(()) => hasher.update(piece),
-            // It was cut off meanwhile.
+            // The file was truncated in the meantime.
             Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(Found::Damaged),
             Err(error) => return Err(error),
         }
@@ -74,9 +74,9 @@ pub(super) fn read(folder: &Path, digest: BlobDigest, into: &mut [u8], progress:
     Ok(if hasher.finish() == digest { Found::AsWanted } else { Found::Damaged })
 }
 
-/// Whether an open file of so many bytes contains what a name says.
+/// Whether an open file of this length matches the digest.
 pub(super) fn is_whole(file: &File, length: u64, digest: BlobDigest, progress: &Progress) -> io::Result<bool> {
-    // One byte more shows that it has grown, however long it has become.
+    // One more byte is enough to detect that the file has grown.
     Ok(digest_of(file.take(length + 1), progress)? == digest)
 }
 
@@ -94,11 +94,11 @@ pub(super) fn digest_of(mut bytes: impl io::Read, progress: &Progress) -> io::Re
     }
 }
 
-/// A blob's file and its length, if it is there.
+/// A blob's file and its length, if it exists.
 pub(super) fn open(folder: &Path, digest: BlobDigest) -> io::Result<Option<(File, u64)>> {
     let file = match open_file(&path(folder, digest)) {
         Ok(file) => file,
-        // Where the folder itself is gone, nothing is known of what was in it.
+        // If the folder itself is missing, that is an error, because the blob may still exist.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return folder.metadata().map(|_| None),
         Err(error) => return Err(error),
     };
@@ -109,7 +109,7 @@ pub(super) fn open(folder: &Path, digest: BlobDigest) -> io::Result<Option<(File
     Ok(Some((file, metadata.len())))
 }
 
-/// Other users of the folder may have put a link or a pipe under the name: follow no link, and never block.
+/// Opens a file without following links or blocking, because other users of the folder may have put a link or a pipe under the name.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
     OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
 }

@@ -13,7 +13,7 @@ use super::{
     write::part,
 };
 
-/// What was removed, and what is left.
+/// The number and size of the blobs that were removed and kept.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Pruned {
     pub removed: u64,
@@ -22,7 +22,7 @@ pub struct Pruned {
     pub left_bytes: u64,
 }
 
-/// Longer than anybody writes at one blob.
+/// The age at which a partial file is abandoned: longer than any write of one blob takes.
 const PART_KEPT: Duration = Duration::from_secs(24 * 3600);
 
 pub(super) fn prune(folder: &Path, unused_for: Duration, progress: &Progress) -> io::Result<Pruned> {
@@ -35,7 +35,7 @@ pub(super) fn prune(folder: &Path, unused_for: Duration, progress: &Progress) ->
         if !name.starts_with(PREFIX) && !name.starts_with(PART_PREFIX) {
             continue;
         }
-        // It may have been renamed or removed since it was listed.
+        // Another process may have renamed or removed it since it was listed.
         let Ok(metadata) = entry.metadata() else { continue };
         if !may_go(&metadata) {
             continue;
@@ -56,19 +56,19 @@ pub(super) fn prune(folder: &Path, unused_for: Duration, progress: &Progress) ->
     Ok(pruned)
 }
 
-/// Somebody may have put anything under such a name. A link goes alone; what is no file was never a blob, and is not ours to remove.
+/// Whether the entry may be removed. A link is removed without its target. Anything else that is not a file never was a blob and stays.
 fn may_go(metadata: &Metadata) -> bool {
     metadata.is_file() || metadata.is_symlink()
 }
 
-/// One from the future is new.
+/// A modification time in the future counts as new.
 fn is_old(metadata: &Metadata, kept: Duration) -> io::Result<bool> {
     Ok(metadata.modified()?.elapsed().is_ok_and(|age| age >= kept))
 }
 
-/// Removes a blob, unless somebody has stored it since it was seen to be old. It loses its name first: whoever stores it from then on
-/// misses it and writes it anew, and what was renewed or replaced until then gets its name back. In between, a reader finds it missing;
-/// that is tried again by whoever wants it.
+/// Removes a blob unless a writer has renewed it since its age was read. The pruner first renames the blob. A writer that comes later
+/// does not find it and writes it anew; a blob that was renewed or replaced before gets its name back. A reader in between finds the
+/// blob missing and tries again.
 fn removed_if_old(folder: &Path, path: &Path, kept: Duration) -> io::Result<bool> {
     let part = part(folder);
     match fs::rename(path, &part) {
@@ -82,17 +82,17 @@ fn removed_if_old(folder: &Path, path: &Path, kept: Duration) -> io::Result<bool
     }
 }
 
-/// It is opened where that is possible: folders of other machines are asked only then.
+/// Opens the file if possible, because a network file system may answer from its cache otherwise.
 fn seen_anew(path: &Path) -> io::Result<Metadata> {
     open_file(path).and_then(|file| file.metadata()).or_else(|_| fs::symlink_metadata(path))
 }
 
-/// Never in place of what was stored meanwhile.
+/// Restores the name, but never replaces a blob that was stored in the meantime.
 fn put_back(part: &Path, path: &Path) -> io::Result<()> {
     match fs::hard_link(part, path) {
         Ok(()) => {}
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-        // Not every folder has links, and not everybody may make them. What takes the place of another then has the same contents.
+        // Some file systems or users have no hard links. A rename may then replace a newer file, which has the same content.
         Err(_) => return fs::rename(part, path),
     }
     removed(part).map(drop)
@@ -105,10 +105,10 @@ fn removed(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Whether something is gone that could not be taken away, if that can be told.
+/// Whether a file that could not be removed is gone, if the error tells.
 fn gone(error: &io::Error) -> Option<bool> {
     match error.kind() {
-        // In a folder where each may remove only what is his, the rest stays.
+        // In a sticky folder a user can remove only own files; the others stay.
         io::ErrorKind::PermissionDenied => Some(false),
         // Another process deleted it first.
         io::ErrorKind::NotFound => Some(true),

@@ -1,7 +1,7 @@
-//! What a store does at once, on a thread of its own, and for how long that is waited for.
+//! Runs operations of the blob store on threads of their own, with limits on their number and duration.
 //!
-//! Folders of other machines can hang for longer than anybody waits. A step that shows no progress is given up; its thread ends as
-//! soon as the folder lets go of it, and holds its place among a few until then, so that a store that hangs keeps no more threads.
+//! A network file system can hang for a long time. A step without progress is given up; its thread ends when the file system
+//! responds and keeps its permit until then, which bounds the threads that a hanging store can hold.
 
 use std::{
     io,
@@ -18,13 +18,13 @@ use tokio::{
     time::{Instant, timeout, timeout_at},
 };
 
-/// Enough to keep a disk busy; what hangs holds a thread each.
+/// Steps that run at once: enough to keep a disk busy. Each hanging step holds one thread.
 pub(super) const AT_ONCE: usize = 16;
-/// How long a folder that another machine serves may show no progress.
+/// How long a step may make no progress.
 pub(super) const STALL: Duration = Duration::from_secs(30);
-/// The slowest store that is still worth waiting for.
+/// The slowest usable store; a longer transfer gets more time at this rate.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 20;
-/// How long a step waits for those before it: longer than a store needs to be known to hang.
+/// How long a step waits for a permit: longer than it takes to recognise a hanging store.
 pub(super) const PLACE_DEADLINE: Duration = Duration::from_secs(120);
 /// A folder may have a million files, and removing one takes milliseconds.
 const PRUNE_DEADLINE: Duration = Duration::from_secs(2 * 3600);
@@ -32,7 +32,7 @@ const PRUNE_DEADLINE: Duration = Duration::from_secs(2 * 3600);
 /// What kind of step it is, which decides how long it may take.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
-    /// A few calls. It has places of its own, lest it waits for large blobs.
+    /// A few system calls. They have permits of their own, so that they never wait for large transfers.
     Look,
     Transfer {
         bytes: u64,
@@ -65,10 +65,10 @@ pub(super) enum Stopped {
     Timeout(Duration),
 }
 
-/// What the thread of a step tells those who wait for it, and they it.
+/// Shared between the thread of a step and its caller.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
-    /// Only that it grows counts: a step may go through its bytes more than once.
+    /// Bytes processed, counted again if the step repeats them. The caller only checks that the number grows.
     moved: AtomicU64,
     expected: AtomicU64,
     given_up: AtomicBool,
@@ -79,13 +79,13 @@ impl Progress {
         Self { expected: bytes.into(), ..Self::default() }
     }
 
-    /// Called for each piece; fails once the caller has given up.
+    /// Records a processed piece; fails once the caller has given up.
     pub(super) fn moved(&self, bytes: usize) -> io::Result<()> {
         self.moved.fetch_add(bytes as u64, Ordering::Relaxed);
         if self.given_up.load(Ordering::Relaxed) { Err(io::Error::other("the caller gave up")) } else { Ok(()) }
     }
 
-    /// There are more bytes to go through than was known.
+    /// Raises the expected bytes if there are more than was known.
     pub(super) fn expect(&self, bytes: u64) {
         self.expected.fetch_max(bytes, Ordering::Relaxed);
     }
@@ -99,16 +99,16 @@ impl Progress {
     }
 }
 
-/// Gives up the step once its caller is cancelled or its deadline has passed.
-struct Waiting(Arc<Progress>);
+/// Gives up the step when its caller is cancelled or the deadline has passed.
+struct GiveUpOnDrop(Arc<Progress>);
 
-impl Drop for Waiting {
+impl Drop for GiveUpOnDrop {
     fn drop(&mut self) {
         self.0.give_up();
     }
 }
 
-/// The places for steps. Clones share them.
+/// Limits the steps that run at once. Clones share the limits.
 #[derive(Debug, Clone)]
 pub(super) struct Steps {
     looks: Arc<Semaphore>,
@@ -120,7 +120,7 @@ impl Steps {
         Self { looks: Arc::new(Semaphore::new(AT_ONCE)), transfers: Arc::new(Semaphore::new(AT_ONCE)) }
     }
 
-    /// Runs a step to its end, or gives it up. Cancelled, its thread ends at its next piece.
+    /// Runs a step to its end, or gives it up. If cancelled, its thread ends at its next piece.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         kind: Kind,
@@ -128,17 +128,17 @@ impl Steps {
     ) -> Result<T, Stopped> {
         let place = self.place(kind).await?;
         let progress = Arc::new(Progress::expecting(kind.bytes()));
-        let waiting = Waiting(Arc::clone(&progress));
+        let guard = GiveUpOnDrop(Arc::clone(&progress));
         let (done, doing) = oneshot::channel();
-        // No thread of the runtime's: one that hangs would keep the process from its end.
+        // A thread of its own, because a hanging runtime thread would keep the process from exiting.
         thread::Builder::new().name("blob-store".to_owned()).spawn(move || {
             let result = work(&progress);
-            // A step that hangs keeps its place for as long as its thread.
+            // A hanging step keeps its permit for as long as its thread runs.
             drop(place);
-            // The caller may have gone.
+            // The caller may have been cancelled.
             drop(done.send(result));
         })?;
-        wait(doing, &waiting.0, kind.stall()).await
+        wait(doing, &guard.0, kind.stall()).await
     }
 
     async fn place(&self, kind: Kind) -> Result<OwnedSemaphorePermit, Stopped> {
@@ -164,7 +164,7 @@ async fn wait<T>(
             return Ok(done.map_err(|_| io::Error::other("the blob-store thread panicked"))??);
         }
         let moved = progress.moved.load(Ordering::Relaxed);
-        // The limit may have grown meanwhile.
+        // The limit may have grown in the meantime.
         if moved == seen || started.elapsed() >= progress.limit(stall) {
             return Err(Stopped::Timeout(started.elapsed()));
         }

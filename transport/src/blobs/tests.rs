@@ -81,7 +81,7 @@ async fn what_is_missing_or_of_another_length_is_told_with_its_name() {
     let digest = store.put(array(1000)).await.unwrap();
     let error = store.read(digest, 1001).await.unwrap_err();
     assert_eq!(error.to_string(), format!("read {digest}: the blob has 1000 bytes, expected 1001"));
-    // Nobody reserves memory for a length that a stranger claims.
+    // The store reserves no memory for a claimed length.
     assert!(matches!(store.read(digest, BLOBS_BYTES_MAX).await, Err(BlobError::Length { found: 1000, .. })));
     let (_, read) = store.fill(digest, vec![0; 3]).await.unwrap();
     assert!(matches!(read, Err(BlobError::Length { found: 1000, wanted: 3, .. })));
@@ -123,7 +123,7 @@ async fn a_blob_that_was_cut_off_or_written_to_is_damaged_and_not_of_another_len
 async fn more_than_a_job_may_have_is_not_read() {
     let (folder, store) = store().await;
     let digest = BlobDigest::of(b"never stored");
-    // It takes no room on the disk, and would in memory.
+    // A sparse file: it takes no space on the disk, but would in memory.
     File::create(file::path(folder.path(), digest)).unwrap().set_len(BLOBS_BYTES_MAX + 1).unwrap();
     for wanted in [BLOBS_BYTES_MAX + 1, u64::MAX] {
         let error = store.read(digest, wanted).await.unwrap_err();
@@ -170,7 +170,7 @@ async fn a_store_that_takes_nothing_more_says_so_and_leaves_nothing_behind() {
     fs::remove_dir(folder.path()).unwrap();
     assert!(matches!(store.put(array(10)).await, Err(BlobError::Io { step: "store a blob", .. })));
     fs::create_dir(folder.path()).unwrap();
-    // Something that no file can take the place of.
+    // A folder under the blob's name, which no file can replace.
     let digest = BlobDigest::of(&array(10));
     fs::create_dir(file::path(folder.path(), digest)).unwrap();
     assert!(store.put(array(10)).await.is_err());
@@ -201,7 +201,7 @@ async fn pruning_takes_what_is_old_and_nothing_else() {
 #[tokio::test]
 async fn a_blob_that_is_stored_while_it_is_pruned_is_there_afterwards() {
     let (folder, store) = store().await;
-    // Long enough to be taken away while it is looked at.
+    // Long enough to be removed while it is checked.
     let bytes = array(1_000_000);
     for _ in 0..50 {
         let digest = store.put(bytes.clone()).await.unwrap();
@@ -249,7 +249,7 @@ async fn whether_something_can_be_stored_is_found_out_without_a_trace() {
 async fn a_store_that_hangs_is_given_up_with_its_folder() {
     let (folder, store) = store().await;
     let (release, released) = mpsc::channel::<()>();
-    // With nothing to do, time passes at once.
+    // With paused time, waits end at once when all tasks are idle.
     tokio::time::pause();
     let hang = move |_: &Path, _: &Progress| released.recv().or(Ok(()));
     let error = store.step("wait", Kind::Look, hang).await.unwrap_err();
@@ -286,7 +286,7 @@ async fn reading_that_was_given_up_ends() {
     let progress = Progress::default();
     progress.give_up();
     file::read(folder.path(), digest, &mut [0; 10], &progress).unwrap_err();
-    // Neither does it go through what has another length.
+    // The store does not read a blob of another length either.
     file::read(folder.path(), digest, &mut [0; 9], &progress).unwrap_err();
 }
 

@@ -1,8 +1,8 @@
-//! Writes a blob, so that it is there for as long as if nobody had stored it before.
+//! Writes a blob, or renews an existing one so that its retention starts again.
 //!
-//! What is there already is kept if it is whole, and counts as new from then on: whoever prunes must not take it before its job has run. So
-//! its time is renewed first, and at the end it must still have its name: a pruner that saw it old may have taken it in between, but one
-//! that comes later sees it young.
+//! An existing complete blob is kept, and its age starts again: a pruner must not remove it before its job has run. So the writer first
+//! renews its time and at the end checks that the name still refers to it. A pruner that saw the old time may have removed the blob in
+//! between; a later pruner sees the new time.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -19,15 +19,15 @@ use super::{
     step::Progress,
 };
 
-/// What is brought to the disk at once. The slowest store worth waiting for shows progress in time.
+/// The bytes of one sync, so that even the slowest usable store shows progress in time.
 const SYNC_BYTES: usize = 16 << 20;
 const PROBE: &[u8] = b"gpufleet write check";
 
-/// What stands under a blob's name.
+/// The state of the file under a blob's name.
 enum Standing {
     Renewed,
-    /// It is what it should be, and as old as its owner says.
-    SomebodyElses,
+    /// The blob is complete, but belongs to another user, so its time can't be renewed.
+    OtherOwner,
     Unfit,
 }
 
@@ -44,18 +44,18 @@ fn write_renewing(
 ) -> io::Result<()> {
     match standing(folder, digest, bytes.len() as u64, progress, renew)? {
         Standing::Renewed => {}
-        Standing::SomebodyElses => match write_anew(folder, digest, bytes, progress) {
-            // In a folder where each may replace only what is his, the age of it is its owner's business. Its bytes are there.
+        Standing::OtherOwner => match write_anew(folder, digest, bytes, progress) {
+            // In a sticky folder only the owner can replace the blob. Its content is correct, so it is used with its old time.
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
             written => written?,
         },
         Standing::Unfit => write_anew(folder, digest, bytes, progress)?,
     }
-    // The name is to be on the disk as well, whoever has written it.
+    // Syncs the folder too, so that the name is on the disk whichever process has written it.
     File::open(folder)?.sync_all()
 }
 
-/// Looks at what is there, and renews it.
+/// Checks an existing file and renews its time.
 fn standing(
     folder: &Path,
     digest: BlobDigest,
@@ -63,25 +63,25 @@ fn standing(
     progress: &Progress,
     renew: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<Standing> {
-    // What can't be opened is replaced. Should the folder be at fault, then writing says so.
+    // A file that can't be opened is replaced. If the folder is the problem, writing reports it.
     let Ok(Some((file, found))) = open(folder, digest) else { return Ok(Standing::Unfit) };
     if found != length {
         return Ok(Standing::Unfit);
     }
     let standing = match renew(&file) {
         Ok(()) => Standing::Renewed,
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Standing::SomebodyElses,
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Standing::OtherOwner,
         Err(error) => return Err(error),
     };
     if !is_whole(&file, length, digest, progress)? {
         return Ok(Standing::Unfit);
     }
-    // Whoever has written it may still be about to do so.
+    // The process that wrote the file may not have synced it yet.
     file.sync_all()?;
     Ok(if still_has_its_name(&file, folder, digest)? { standing } else { Standing::Unfit })
 }
 
-/// The name is opened and not just looked at: folders of other machines are asked only then.
+/// Opens the name instead of reading its metadata, because a network file system may answer from its cache otherwise.
 fn still_has_its_name(file: &File, folder: &Path, digest: BlobDigest) -> io::Result<bool> {
     let Ok(Some((named, _))) = open(folder, digest) else { return Ok(false) };
     let (file, named) = (file.metadata()?, named.metadata()?);
@@ -92,14 +92,14 @@ fn write_anew(folder: &Path, digest: BlobDigest, bytes: &[u8], progress: &Progre
     let part = part(folder);
     let written = write_part(&part, digest, bytes, progress).and_then(|()| fs::rename(&part, path(folder, digest)));
     if written.is_err() {
-        // What can't be removed is pruned later.
+        // A partial file that can't be removed now is pruned later.
         drop(fs::remove_file(&part));
     }
     written
 }
 
-/// The bytes may lie in memory that is shared with a process which is not trusted: what is written is what was hashed, lest a wrong blob
-/// take the place of a right one.
+/// Writes and hashes each piece from one copy, because the bytes may be in memory shared with an untrusted process. Otherwise a wrong
+/// blob could replace a correct one.
 fn write_part(part: &Path, digest: BlobDigest, bytes: &[u8], progress: &Progress) -> io::Result<()> {
     let mut file = create(part)?;
     let mut hasher = BlobHasher::new();
@@ -113,7 +113,7 @@ fn write_part(part: &Path, digest: BlobDigest, bytes: &[u8], progress: &Progress
             progress.moved(own.len())?;
         }
         file.sync_data()?;
-        // The disk may have taken long.
+        // Reports progress, because the sync may have taken long.
         progress.moved(1)?;
     }
     if hasher.finish() != digest {
@@ -122,14 +122,14 @@ fn write_part(part: &Path, digest: BlobDigest, bytes: &[u8], progress: &Progress
     file.sync_all()
 }
 
-/// Whether something can be written at all: a file that is on the disk, and removed again.
+/// Checks that a file can be written, synced and removed.
 pub(super) fn probe(folder: &Path) -> io::Result<()> {
     let part = part(folder);
     let written = create(&part).and_then(|mut file| {
         file.write_all(PROBE)?;
         file.sync_all()
     });
-    // A file that can't be removed is as much of a problem.
+    // A file that can't be removed is an error too.
     written.and(fs::remove_file(&part))
 }
 

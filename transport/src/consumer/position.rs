@@ -1,8 +1,8 @@
 //! How far a stream has been read.
 //!
-//! A subscription that follows an interruption asks for the last message that was read, once more. If that message comes first, the
-//! stream is the one that it was, and reading goes on behind it. If another message has its place, or none comes, somebody has made
-//! the stream anew, or a crash has cost it its end: then it is read from its beginning.
+//! After an interruption a subscription requests the last message that was read once more. If that message comes first, the
+//! stream is unchanged and reading continues behind it. If another message or none comes, an operator has recreated
+//! the stream or a crash has truncated it. Then it is read from its beginning.
 
 use lapin::types::AMQPValue;
 
@@ -15,19 +15,19 @@ pub(super) struct Position {
     message_id: Option<String>,
 }
 
-/// What the first message of a subscription that goes on says about the stream.
+/// What the first message of a resumed subscription shows about the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resumed {
     /// The message that was read last.
     Repeated,
-    /// A later one: the stream has forgotten what was read.
+    /// A later message: the stream has discarded the last one that was read.
     Later,
-    /// Another message in an old place.
+    /// Another message at the same or an earlier offset.
     Elsewhere,
 }
 
 impl Position {
-    /// `None` for what did not come from a stream.
+    /// `None` if the delivery does not come from a stream.
     pub(super) fn of(delivery: &Delivery) -> Option<Self> {
         let message_id = delivery.properties.message_id.clone();
         delivery.stream_offset.map(|offset| Self { offset, message_id })

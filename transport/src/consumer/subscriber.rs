@@ -26,9 +26,9 @@ use crate::{
     topology::{self, Declaration},
 };
 
-/// For opening a channel and subscribing, or for ending a subscription: a few round trips.
+/// The limit for opening a channel and subscribing, or for ending a subscription: a few round trips.
 const SUBSCRIBE_DEADLINE: Duration = Duration::from_secs(10);
-/// For the message of a stream that was read last, to come once more.
+/// The limit for the repeated last message of a stream.
 const REPEAT_DEADLINE: Duration = Duration::from_secs(5);
 /// A subscription that lasted this long starts the backoff over when it breaks.
 const STEADY: Duration = Duration::from_secs(10);
@@ -48,11 +48,11 @@ pub(super) struct Subscriber {
     last: Option<Position>,
     out: mpsc::UnboundedSender<Incoming>,
     commands: mpsc::UnboundedReceiver<Command>,
-    /// Whether the reader knows of the outage that is on.
+    /// Whether the reader has been told about the current outage.
     told: bool,
-    /// Subscribing may have cost the connection, and every other subscription with it: it is tried apart from them first.
+    /// Subscribing may have closed the connection, and with it every other subscription. The next attempt first uses a separate connection.
     is_suspect: bool,
-    /// Read by whoever has to know that deliveries can come.
+    /// Whether the broker can send deliveries; read through [`super::Consumer::subscription`].
     subscribed: watch::Sender<bool>,
     /// Answered when the task ends.
     stopped: Option<oneshot::Sender<()>>,
@@ -63,20 +63,20 @@ struct Subscription {
     stream: Deliveries,
 }
 
-/// lapin's own says only once that it has ended.
+/// Fused, because lapin's stream reports its end only once.
 type Deliveries = Fuse<lapin::Consumer>;
 
-/// Why there is no subscription, or none any more.
+/// Why a subscription could not be made, or has ended.
 enum Broken {
-    /// The reader wants no more, or the link was closed.
+    /// The reader stopped, or the link was closed.
     Stop,
     Fault(String),
     /// The queue is gone.
     NoQueue(String),
-    /// The stream is not the one that was read.
+    /// The stream was replaced or truncated.
     OtherStream,
-    /// The broker has a defect, which closes the whole connection, or says nothing: so it answers who subscribes to a queue that it has not
-    /// brought up.
+    /// The broker closed the whole connection with an internal error, or did not answer. It reacts so to a subscription to a queue that it
+    /// has not started.
     Defect(String),
 }
 
@@ -161,7 +161,7 @@ impl Subscriber {
         }
     }
 
-    /// One session, one channel, and subscriptions on it for as long as it lasts.
+    /// Subscribes on one channel of one session until either ends.
     async fn once(&mut self) -> Broken {
         let mut sessions = self.link.sessions();
         let wait = async {
@@ -196,7 +196,7 @@ impl Subscriber {
                 Some(Ok(Some(later))) => self.pass(later, &subscription.channel),
             }
         }
-        // It may have been changed while the subscription was being made.
+        // The prefetch may have been changed during the subscribe.
         let renewed = if self.prefetch == prefetch { Ok(()) } else { self.renew(&session, &mut subscription).await };
         let broken = match renewed {
             Ok(()) => self.follow(&session, &mut subscription).await,
@@ -211,7 +211,7 @@ impl Subscriber {
         broken
     }
 
-    /// Passes deliveries on until something happens.
+    /// Passes deliveries on until the subscription breaks.
     async fn follow(&mut self, session: &Arc<Session>, subscription: &mut Subscription) -> Broken {
         debug!(queue = self.queue, prefetch = self.prefetch, "subscribed");
         self.told = false;
@@ -239,7 +239,7 @@ impl Subscriber {
                 delivery = subscription.stream.next() => match delivery {
                     Some(Ok(delivery)) => self.pass(delivery, &subscription.channel),
                     Some(Err(error)) => return Broken::Fault(reason_of(&error)),
-                    // No error and the channel is fine: the queue was deleted, or its node went away.
+                    // The stream ended without an error on the channel: the queue was deleted, or its node went down.
                     None => return Broken::NoQueue(format!("the broker ended the subscription to {}", self.queue)),
                 },
             }
@@ -251,7 +251,7 @@ impl Subscriber {
         if self.from == Start::Stream {
             self.last = Position::of(&delivery);
         }
-        // Without a reader it stays unsettled and goes back when the channel closes.
+        // Without a reader the delivery stays unsettled and is requeued when the channel closes.
         let _reader_gone = self.out.send(Incoming::Delivery(delivery));
     }
 
@@ -263,8 +263,8 @@ impl Subscriber {
         arguments
     }
 
-    /// A prefetch can't change under a subscription, so it is ended and made anew on the same channel: what is out on the
-    /// channel can still be settled. What the queue sent meanwhile goes back to it, and the broker counts that as a delivery.
+    /// The prefetch of a subscription can't change, so this ends it and subscribes again on the same channel. Earlier deliveries of the
+    /// channel can still be settled. Messages sent in the meantime are requeued, which the broker counts as a delivery.
     async fn renew(&mut self, session: &Arc<Session>, subscription: &mut Subscription) -> Result<(), Broken> {
         self.cancel(subscription).await?;
         let (channel, queue, prefetch) = (subscription.channel.clone(), self.queue.clone(), self.prefetch);
@@ -282,7 +282,7 @@ impl Subscriber {
         }
     }
 
-    /// Ends the subscription and passes on what was on its way.
+    /// Ends the subscription and passes on the deliveries in transit.
     async fn cancel(&mut self, subscription: &mut Subscription) -> Result<(), Broken> {
         let tag = subscription.stream.get_ref().tag();
         within(subscription.channel.basic_cancel(tag, BasicCancelOptions { nowait: false })).await?;
@@ -295,7 +295,7 @@ impl Subscriber {
         Ok(())
     }
 
-    /// Waits for something else while there is no subscription. `None` when there is to be none any more.
+    /// Waits for `wait` while there is no subscription. `None` if the consumer is to end.
     async fn idle<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         loop {
@@ -328,9 +328,9 @@ impl Subscriber {
         let _reader_gone = self.out.send(Incoming::Interrupted { reason });
     }
 
-    /// This queue alone, and not at once. A broker before 4.0 that finds a new queue of the same name when it comes to tell a consumer of
-    /// the deletion attaches the consumer to that without a word, and then delivers nothing to it. The other queues may be about to be
-    /// deleted too, and this one may have other consumers.
+    /// Declares only this queue, and not at once. A broker before 4.0 that finds a new queue of the same name when it notifies a consumer of
+    /// the deletion silently attaches the consumer to the new queue and then delivers nothing to it. The other queues may be about to be
+    /// deleted too, and this queue may have other consumers.
     async fn declare_again(&mut self) {
         let found = Declaration::of_queue(&self.queue).filter(|declaration| declaration.has_subscriber(&self.queue));
         let Some(declaration) = found else { return };
@@ -341,8 +341,8 @@ impl Subscriber {
     }
 }
 
-/// Waits for the message of a stream that was read last, which the subscription begins with, and lets it pass. Gives a later message
-/// that came in its place.
+/// Waits for the last message that was read, with which a resumed subscription begins, and skips it. Returns a later message
+/// that came instead.
 async fn repeated(
     subscription: &mut Subscription,
     last: &Position,
@@ -373,7 +373,7 @@ async fn open(session: &Session, queue: &str, prefetch: u16, arguments: FieldTab
     .await
 }
 
-/// Subscribes over a connection that nobody else needs, and leaves with it. One message may have come, and goes back.
+/// Tries to subscribe over a separate connection and closes it. A message that arrives there is requeued.
 async fn try_apart(link: &Link, queue: &str, arguments: FieldTable) -> Result<(), Broken> {
     let trial = async {
         let connection = link.connection_apart().await.map_err(|error| Broken::Fault(error.to_string()))?;
@@ -388,10 +388,10 @@ async fn try_apart(link: &Link, queue: &str, arguments: FieldTable) -> Result<()
 }
 
 async fn subscribe(channel: &Channel, queue: &str, prefetch: u16, arguments: FieldTable) -> lapin::Result<Deliveries> {
-    // Not global: the bound is on each subscription of the channel, so that an ended one's deliveries don't count.
+    // Not global: the bound applies to each subscription of the channel, so the deliveries of an ended one don't count.
     channel.basic_qos(prefetch, BasicQosOptions { global: false }).await?;
     let options = BasicConsumeOptions { no_local: false, no_ack: false, exclusive: false, nowait: false };
-    // The broker names the subscription, afresh each time.
+    // The broker chooses a new name for each subscription.
     Ok(channel.basic_consume(queue.into(), "".into(), options, arguments).await?.fuse())
 }
 
@@ -402,8 +402,8 @@ async fn within<T>(work: impl Future<Output = lapin::Result<T>>) -> Result<T, Br
     }
 }
 
-/// Has a subscription end for which nobody waits any more, though the broker may yet make it. Deliveries in work hold its channel open,
-/// and what it brings would stay unsettled there until the last of them is done.
+/// Cancels a subscription that is no longer awaited, because the broker may still create it. Unsettled deliveries hold the channel open, so
+/// messages of such a subscription would stay unsettled until the last of them is done.
 fn leave(
     session: Arc<Session>,
     channel: Arc<OpenChannel>,
@@ -421,7 +421,7 @@ fn leave(
         let _user = session.user();
         tokio::select! {
             () = session.failed().cancelled() => {}
-            // An error is the channel's end, with which everything goes back.
+            // An error means that the channel has ended, which requeues everything.
             _ended = give_back => {}
         }
     });

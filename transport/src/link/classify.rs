@@ -1,4 +1,4 @@
-//! What lapin's errors mean for us.
+//! Classifies lapin's errors.
 
 use lapin::{
     Error, ErrorKind,
@@ -12,7 +12,7 @@ pub(crate) fn reason_of(error: &Error) -> String {
     match error.kind() {
         ErrorKind::ProtocolError(amqp) => amqp.get_message().to_string(),
         ErrorKind::IOError(io) => io.to_string(),
-        // The parser's own words are about its combinators.
+        // The parser's message describes its combinators, which does not help a user.
         ErrorKind::ParsingError(_) => "the server does not speak AMQP".to_owned(),
         _ => error.to_string(),
     }
@@ -25,7 +25,7 @@ fn amqp(error: &Error) -> Option<&AMQPError> {
     }
 }
 
-/// The broker closed one channel and means what was done on it; the connection lives.
+/// The broker closed one channel because of an operation on it; the connection is still open.
 pub(crate) fn is_channel_level(error: &Error) -> bool {
     error.is_amqp_soft_error()
 }
@@ -46,16 +46,16 @@ pub(crate) fn missing_exchange(error: &Error) -> Option<String> {
     rest.split_once('\'').map(|(exchange, _)| exchange.to_owned())
 }
 
-/// Something in the broker broke at our request, and the connection with it.
+/// The broker failed with an internal error on a request and closed the connection.
 pub(crate) fn is_brokers_defect(error: &Error) -> bool {
     amqp(error).is_some_and(|amqp| matches!(amqp.kind(), AMQPErrorKind::Hard(AMQPHardError::INTERNALERROR)))
 }
 
-/// The broker objects to something that we sent. Sending it again would bring the same answer.
+/// The broker rejects what was sent. Sending it again would fail again.
 pub(crate) fn blames_a_message(error: &Error) -> bool {
     amqp(error).is_some_and(|amqp| match amqp.kind() {
         AMQPErrorKind::Soft(_) => true,
-        // An operator's or a shutting-down broker's close, and its own bugs, are not caused by a message.
+        // A close by an operator or a broker that shuts down, and an internal error, are not caused by a message.
         AMQPErrorKind::Hard(hard) => !matches!(hard, AMQPHardError::CONNECTIONFORCED | AMQPHardError::INTERNALERROR),
     })
 }
@@ -78,7 +78,7 @@ pub(super) fn connect_error(url: &BrokerUrl, error: &Error) -> ConnectError {
     }
 }
 
-/// Whether the connection was there and the handshake on top of it failed.
+/// Whether the TCP connection was made and the TLS handshake failed.
 fn speaks_of_tls(error: &Error) -> bool {
     use std::io::ErrorKind as Io;
     match error.kind() {

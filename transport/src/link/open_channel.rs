@@ -1,7 +1,7 @@
-//! A channel that is closed in order.
+//! A channel that closes before its connection does.
 //!
-//! lapin closes a dropped channel in the background. If its connection is being closed at that moment, the connection fails
-//! instead, and what the socket still holds (acknowledgements, say) may be lost. So a channel's end is awaited, and the
+//! lapin closes a dropped channel in the background. If the connection is being closed at that moment, it fails
+//! instead, and frames still in the socket (such as acknowledgements) may be lost. So this type awaits the close, and the
 //! session waits for its channels before it closes its connections.
 
 use std::{ops::Deref, time::Duration};
@@ -10,14 +10,14 @@ use lapin::Channel;
 use tokio::{runtime::Handle, time::timeout};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// For the farewell to one channel: a round trip. Nothing depends on its outcome.
+/// The limit for closing one channel: a round trip. Nothing depends on its outcome.
 const CLOSE_DEADLINE: Duration = Duration::from_secs(3);
 
 #[derive(Debug)]
 pub(crate) struct OpenChannel {
     channel: Channel,
     users: TaskTracker,
-    /// Of its session.
+    /// Cancelled when the session has failed.
     failed: CancellationToken,
 }
 
@@ -26,7 +26,7 @@ impl OpenChannel {
         Self { channel, users, failed }
     }
 
-    /// Whether its session still stands. lapin may call written what it has for a connection that broke.
+    /// Whether its session is still alive. lapin may report a frame as written although the connection broke.
     pub(crate) fn is_live(&self) -> bool {
         !self.failed.is_cancelled()
     }
@@ -42,7 +42,7 @@ impl Deref for OpenChannel {
 
 impl Drop for OpenChannel {
     fn drop(&mut self) {
-        // Outside a runtime lapin's own way remains; there is nothing to await on.
+        // Outside a runtime nothing can be awaited, so lapin closes the channel in the background.
         let Ok(runtime) = Handle::try_current() else { return };
         if !self.channel.status().connected() {
             return;

@@ -1,7 +1,7 @@
-//! Asks a broker for a sign of life before lapin is let at it.
+//! Checks that a broker responds before lapin connects to it.
 //!
-//! A frozen broker's kernel still accepts connections. lapin would wait in the handshake on a thread of its own that can't be
-//! stopped, one more with each attempt; this can be dropped.
+//! The kernel of a frozen broker still accepts connections. lapin would wait in the handshake on a thread that can't be
+//! stopped, one more with each attempt. This probe can be cancelled.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use crate::{ConnectError, Options};
 
 const PROTOCOL_HEADER: &[u8; 8] = b"AMQP\x00\x00\x09\x01";
 
-/// Whether something at the address speaks. With TLS only the connection is tried: the rest would need a TLS stack here.
+/// Checks that a server at the address responds. With TLS it only connects, because a handshake would need a TLS stack here.
 pub(super) async fn answers(options: &Options) -> Result<(), ConnectError> {
     let url = &options.url;
     let unreachable = |reason: String| ConnectError::Unreachable { url: url.clone(), reason };

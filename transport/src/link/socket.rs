@@ -1,7 +1,7 @@
-//! The byte stream under a connection: plain or TLS, as lapin would open it, with what the broker sends checked before lapin reads it.
+//! The byte stream under a connection: plain or TLS, as lapin would open it. It checks what the broker sends before lapin reads it.
 //!
-//! lapin parses, copies and drops header tables recursively, on stacks that are not ours, so one message with a deep table would end
-//! every process that reads it. It also gives up its connection over a text that is not UTF-8. RabbitMQ passes both on to consumers.
+//! lapin parses, copies and drops header tables recursively, on stacks of unknown size, so one message with a deep table would crash
+//! every process that reads it. lapin also closes its connection over a text that is not UTF-8. RabbitMQ passes both on to consumers.
 //! [`content`] changes such messages in place; frames keep their lengths.
 
 use std::{
@@ -22,17 +22,17 @@ use frames::Frames;
 
 pub(super) use runtime::connect;
 
-/// A whole frame to look at is read in steps of at most this size, so that memory follows the bytes that came and not the length that was
-/// claimed.
+/// A frame to check is read in steps of at most this size, so that memory follows the received bytes and not the claimed
+/// length.
 const READ_STEP_BYTES: usize = 16 << 10;
 
-/// A stream whose reader finds no deep table and no text that is not UTF-8.
+/// A stream in which the reader finds neither a deep table nor a text that is not UTF-8.
 pub(super) struct Socket<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> {
     stream: AsyncTcpStream<S>,
     frames: Frames,
-    /// A frame that has to be whole before it is handed on, as far as it has come. While it is being read nothing behind it is.
+    /// The received part of a frame that must be complete before it is passed on. No later frame is read in the meantime.
     held: Vec<u8>,
-    /// How much of `held` was handed on, once it is whole.
+    /// How much of a complete `held` was passed on.
     handed_on: Option<usize>,
 }
 
@@ -41,7 +41,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Socket<S> {
         Self { stream, frames: Frames::default(), held: Vec::new(), handed_on: None }
     }
 
-    /// Reads into the reader's own buffer and keeps back a frame that has only begun. Returns how many bytes the reader gets.
+    /// Reads into the reader's buffer and holds back an incomplete frame. Returns how many bytes the reader gets.
     fn read_through(&mut self, cx: &mut Context<'_>, buffer: &mut [u8]) -> Poll<io::Result<Option<usize>>> {
         let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buffer))?;
         if read == 0 {
@@ -52,7 +52,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Socket<S> {
         Poll::Ready(Ok((released > 0).then_some(released)))
     }
 
-    /// Reads what the held frame lacks, and not a byte more.
+    /// Reads exactly the missing bytes of the held frame.
     fn complete_held(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let have = self.held.len();
         let lacking = Frames::lacking(&self.held)?.min(READ_STEP_BYTES);
@@ -64,7 +64,7 @@ impl<S: AsyncRead + AsyncWrite + Send + Unpin + 'static> Socket<S> {
         };
         self.held.truncate(have + read);
         let read = ready!(outcome)?;
-        // At the end of the stream half a frame is all there will be, and is no frame to its reader either.
+        // At the end of the stream the incomplete frame is passed on, and lapin rejects it.
         if read == 0 || self.frames.release(&mut self.held) > 0 {
             self.handed_on = Some(0);
         }

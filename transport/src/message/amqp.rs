@@ -10,7 +10,7 @@ use crate::PublishError;
 
 /// AMQP's short strings have one byte for their length.
 const SHORT_STRING_BYTES_MAX: usize = 255;
-/// All headers travel in one frame, of 128 KiB by default; a larger one closes the whole connection. Half of it leaves room
+/// All headers must fit one frame of 128 KiB by default; a larger one closes the whole connection. Half of it leaves room
 /// for the other properties, and for a broker with smaller frames.
 pub(crate) const HEADERS_BYTES_MAX: usize = 64 << 10;
 /// A header's name has a length byte, its value a type byte and at most eight bytes of number or length.
@@ -18,7 +18,7 @@ const HEADER_OVERHEAD_BYTES: usize = 10;
 const PERSISTENT: u8 = 2;
 
 impl Message {
-    /// What would cost the channel or the connection if it were sent.
+    /// Rejects a message that would make the broker close the channel or the connection.
     pub(crate) fn check(&self, body_bytes_max: usize) -> Result<(), PublishError> {
         if self.body.len() > body_bytes_max {
             return Err(PublishError::TooLarge { bytes: self.body.len(), max: body_bytes_max });
@@ -58,7 +58,7 @@ impl Properties {
         self.headers.iter().map(|(name, v)| name.len() + value(v) + HEADER_OVERHEAD_BYTES).sum()
     }
 
-    /// Only for what [`Message::check`] let pass: lapin panics at a short string that is too long.
+    /// Requires [`Message::check`], because lapin panics at a short string that is too long.
     pub(crate) fn to_amqp(&self) -> BasicProperties {
         let short = |text: &Option<String>| text.as_deref().map(ShortString::from);
         let mut amqp = BasicProperties::default().with_delivery_mode(PERSISTENT);
@@ -117,7 +117,7 @@ impl Properties {
     }
 }
 
-/// Other producers choose among many integer types; here they are one.
+/// Converts a header value. Other producers use many integer types; here they are one.
 fn header(value: &AMQPValue) -> Option<HeaderValue> {
     Some(match value {
         AMQPValue::ShortShortInt(value) => i64::from(*value).into(),

@@ -1,11 +1,11 @@
-//! One lane: a task, a channel in confirm mode, and the messages on it.
+//! A task that owns one channel in confirm mode and the messages published on it.
 //!
-//! Returns precede confirms on the wire, and lapin attaches a return to a confirm that it completes no later than the returned
-//! message's own. So once all confirms that are ready have been looked at, every return that concerns one of them is known.
-//! That is why confirms are taken in gulps, and why no confirm is ever dropped while its channel lives.
+//! Returns precede confirms on the wire, and lapin attaches a return to a confirm that it completes no later than that of the returned
+//! message. So once all ready confirms have been read, every return that belongs to one of them is known.
+//! That is why confirms are read in batches, and why no confirm is ever dropped while its channel is open.
 //!
-//! The broker closes a channel over a message that it won't have, and names no message. Then the lane sends the rest one at
-//! a time, and the one that the broker was looking at when that happens again is to blame.
+//! The broker closes a channel because of a message that it rejects, without naming the message. Then the task sends the rest one at
+//! a time: the message that the broker was processing when it closes the channel again is the cause.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,22 +33,22 @@ use crate::{
     },
 };
 
-/// For opening a channel, which takes one round trip or two.
+/// The limit for opening a channel, which takes one or two round trips.
 const OPEN_DEADLINE: Duration = Duration::from_secs(10);
-/// Messages taken from callers before confirms are looked at again.
+/// Messages taken from callers before confirms are read again.
 const GULP: usize = 256;
-/// How often a set of confirms must say that nothing is ready before that is believed: it may say so early when it polled as
-/// many as it holds, and none is polled in vain more than three times.
+/// How often a poll must find no ready confirm before the task relies on it: a set of futures may return early when it has polled as
+/// many as it holds, and no future is polled more than three times in vain.
 const QUIET_POLLS: usize = 4;
-/// Channels that end one after the other without a word on any message: then it is the connection.
+/// Consecutive channels that end without any confirm or blamed message. After that the connection counts as broken.
 const FRUITLESS_CHANNELS_MAX: u32 = 3;
 
-struct Lane {
+struct ConfirmChannel {
     link: Arc<Link>,
     purpose: Purpose,
     requests: mpsc::UnboundedReceiver<Request>,
     pending: Pending,
-    /// Whether the last end was over a message that is still among the pending.
+    /// Whether the last channel ended because of a message that is still pending.
     suspicious: bool,
     fruitless: u32,
 }
@@ -56,7 +56,7 @@ struct Lane {
 type Heard = (Number, lapin::Result<Confirmation>);
 type Confirms = FuturesUnordered<BoxFuture<'static, Heard>>;
 
-/// Why a lane stopped using a channel.
+/// Why the task stopped using its current AMQP channel.
 enum End {
     Stopped,
     SessionLost,
@@ -64,14 +64,15 @@ enum End {
 }
 
 pub(super) fn start(link: Arc<Link>, purpose: Purpose) -> mpsc::UnboundedSender<Request> {
-    // Unbounded, because whoever sends has got room for it first.
+    // Unbounded, because a sender acquires room first.
     let (sender, requests) = mpsc::unbounded_channel();
-    let lane = Lane { link, purpose, requests, pending: Pending::default(), suspicious: false, fruitless: 0 };
-    tokio::spawn(lane.run());
+    let channel =
+        ConfirmChannel { link, purpose, requests, pending: Pending::default(), suspicious: false, fruitless: 0 };
+    tokio::spawn(channel.run());
     sender
 }
 
-impl Lane {
+impl ConfirmChannel {
     async fn run(mut self) {
         let mut sessions = self.link.sessions();
         loop {
@@ -99,7 +100,7 @@ impl Lane {
             let Some(opened) = self.attend(open(&link, session, purpose)).await else { return End::Stopped };
             let channel = match opened {
                 Ok(channel) => Arc::new(channel),
-                // The broker allows no further connection, perhaps. Tasks and replies go on meanwhile.
+                // The broker may allow no further connection. Tasks and replies continue in the meantime.
                 Err(reason) if purpose == Purpose::Events && session.alive() => {
                     let delay = backoff.next();
                     warn!(reason, ?delay, "no connection for events, trying again");
@@ -134,7 +135,7 @@ impl Lane {
         }
     }
 
-    /// Sends all that comes, for as long as the channel lasts. What is pending has been sent on it.
+    /// Sends new requests while the channel is open. All pending messages have been sent on it.
     async fn pump(&mut self, session: &Session, channel: &Arc<OpenChannel>, mut confirms: Confirms) -> End {
         let mut requests = Vec::with_capacity(GULP);
         loop {
@@ -161,12 +162,12 @@ impl Lane {
         }
     }
 
-    /// Sends what is pending one at a time, to find the message that the broker won't have. Confirms are not waited for: a queue without a
-    /// majority gives none for hours, and the others' messages would stand behind it.
+    /// Sends pending messages one at a time, to find the one that the broker rejects. It does not wait for confirms: a queue without a
+    /// majority sends none for hours, and messages to other queues would wait behind it.
     async fn isolate(&mut self, session: &Session, channel: &Arc<OpenChannel>) -> End {
         let mut confirms = Confirms::new();
         let mut next = 0;
-        // Asked anew each time: more may have come while the broker looked at the last.
+        // Looked up each time, because requests may have arrived while the broker processed the last one.
         while let Some(number) = self.pending.first_from(next) {
             next = number + 1;
             let Some(message) = self.pending.take_to_send(number) else { continue };
@@ -174,7 +175,7 @@ impl Lane {
             confirms.extend(confirm.map(|confirm| async move { (number, confirm.await) }.boxed()));
             let failure = match looked_at {
                 Ok(()) => confirms.next().now_or_never().flatten().and_then(|first| self.hear(first, &mut confirms)),
-                // The confirms of a channel that has ended tell why.
+                // The confirms of a channel that has ended carry the reason.
                 Err(error) => confirms.next().await.and_then(|first| self.hear(first, &mut confirms)).or(Some(error)),
             };
             if let Some(error) = failure {
@@ -185,7 +186,7 @@ impl Lane {
             }
         }
         self.suspicious = false;
-        // A channel that was good for all of them is good for the rest.
+        // The broker accepted all of them, so the channel is used for the next messages.
         self.pump(session, channel, confirms).await
     }
 
@@ -196,19 +197,19 @@ impl Lane {
         }
     }
 
-    /// Takes in this word and all others that have come. Returns the error if the channel has ended.
+    /// Settles this confirm and all others that are ready. Returns the error if the channel has ended.
     fn hear(&mut self, first: Heard, confirms: &mut Confirms) -> Option<lapin::Error> {
         let mut words = Vec::new();
         let mut failure: Option<lapin::Error> = None;
         for heard in gather(first, confirms) {
             match heard {
                 (number, Ok(confirmation)) => words.push((number, self.split(confirmation))),
-                // The broker's own words explain more than what lapin says of a channel in the wrong state.
+                // The broker's own error explains more than lapin's error about the channel's state.
                 (_, Err(error)) if failure.as_ref().is_none_or(|known| !known.is_amqp_error()) => failure = Some(error),
                 (_, Err(_)) => {}
             }
         }
-        // All returns are known by now, so a clean word is clean.
+        // All returns are known by now, so an ack without a return means that the message was routed.
         if !words.is_empty() {
             self.fruitless = 0;
         }
@@ -259,7 +260,7 @@ impl Lane {
         });
     }
 
-    /// Waits for something else, but keeps deadlines and takes requests in meanwhile. `None` when the link is to stop.
+    /// Waits for `wait`, and keeps deadlines and accepts requests in the meantime. `None` if the link is to stop.
     async fn attend<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         loop {
@@ -281,7 +282,7 @@ impl Lane {
     }
 }
 
-/// All that is ready by now. What is taken from the stream is kept, however late it became ready: nobody tells it twice.
+/// All items that are ready by now. Every item taken from the stream is returned, because the stream yields it only once.
 fn gather<T>(first: T, more: &mut (impl Stream<Item = T> + Unpin)) -> Vec<T> {
     let mut gathered = vec![first];
     let mut quiet = 0;
@@ -316,10 +317,10 @@ async fn open(link: &Link, session: &Session, purpose: Purpose) -> Result<OpenCh
     }
 }
 
-/// Sends a message and returns once the broker, which looks at what comes on a channel in order, has looked at it.
+/// Sends a message and returns once the broker has processed it; the broker processes the frames of a channel in order.
 async fn offer(channel: &Channel, message: &Message) -> (Option<PublisherConfirm>, lapin::Result<()>) {
     match publish(channel, message).await {
-        // Any question does that is answered in its turn: nothing is consumed on this channel.
+        // Any method that the broker answers in order serves; this one has no effect, because the channel has no consumer.
         Ok(confirm) => (Some(confirm), channel.basic_qos(1, BasicQosOptions::default()).await),
         Err(error) => (None, Err(error)),
     }
@@ -329,7 +330,7 @@ async fn send(channel: &Channel, message: &Message) -> lapin::Result<Confirmatio
     publish(channel, message).await?.await
 }
 
-/// Returns once it is written.
+/// Returns once the message is written to the socket.
 async fn publish(channel: &Channel, message: &Message) -> lapin::Result<PublisherConfirm> {
     let options = BasicPublishOptions { mandatory: message.mandatory, immediate: false };
     let (exchange, key) = (message.exchange.into(), message.routing_key.as_str().into());

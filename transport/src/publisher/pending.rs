@@ -1,7 +1,7 @@
-//! What a lane knows of the messages whose outcome it doesn't.
+//! The messages that one confirm channel has published and that are not yet confirmed.
 //!
-//! A return names no delivery tag, and lapin hands it out with whichever confirm it completes next, so returns are matched by
-//! message id. The message is unroutable from then on, but its outcome is told when its own confirm comes.
+//! A return has no delivery tag, and lapin attaches it to the next confirm that it completes, so returns are matched by
+//! message id. The message is then marked as unroutable; its caller gets the outcome when its own confirm comes.
 
 use std::{
     collections::{BTreeMap, VecDeque},
@@ -15,40 +15,40 @@ use tracing::warn;
 use super::{Done, Request};
 use crate::{Message, PublishError};
 
-/// The messages of one lane, in the order in which they came.
+/// The unconfirmed messages of one confirm channel, in the order in which they were accepted.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     entries: BTreeMap<Number, Entry>,
-    /// All messages wait equally long, so the order in which they came is the order of their deadlines.
+    /// All messages have the same time limit, so the order in which they were accepted is the order of their deadlines.
     deadlines: VecDeque<(Instant, Number)>,
     next: Number,
 }
 
-/// Deadlines of settled messages that are not worth a search.
+/// Entries of settled messages that may stay in `deadlines` before they are removed.
 const DEADLINES_KEPT: usize = 64;
 
-/// A message's place among those of its lane.
+/// A message's position among those of its confirm channel.
 pub(super) type Number = u64;
 
 #[derive(Debug)]
 struct Entry {
     message: Arc<Message>,
-    /// Gone when the caller has been told. The entry stays until the broker's word came or the channel ended: a confirm
-    /// given up early could carry another message's return.
+    /// Taken when the caller has got the outcome. The entry stays until the broker confirms or the channel ends, because a confirm
+    /// that is dropped early could carry another message's return.
     done: Option<Done>,
     sent: bool,
     returned: bool,
     _room: OwnedSemaphorePermit,
 }
 
-/// The broker's word on one message.
+/// The broker's confirm for one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Word {
     Ack,
     Nack,
 }
 
-/// What can be told of a returned message.
+/// A message that the broker returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Return {
     pub(super) message_id: Option<String>,
@@ -67,7 +67,7 @@ impl Pending {
         number
     }
 
-    /// The message to send under this number, if somebody still waits for its outcome.
+    /// The message to send under this number, if its caller still waits for the outcome.
     pub(super) fn take_to_send(&mut self, number: Number) -> Option<Arc<Message>> {
         let entry = self.entries.get_mut(&number)?;
         if entry.done.as_ref().is_none_or(Done::is_closed) {
@@ -84,7 +84,7 @@ impl Pending {
         self.entries.keys().copied().collect()
     }
 
-    /// The oldest number that is not below this one.
+    /// The oldest number from this one on.
     pub(super) fn first_from(&self, number: Number) -> Option<Number> {
         self.entries.range(number..).next().map(|(number, _)| *number)
     }
@@ -93,7 +93,7 @@ impl Pending {
         self.entries.is_empty()
     }
 
-    /// Marks the oldest message that the return fits. Those of the same id to the same place are all returned, or none is.
+    /// Marks the oldest message that matches the return. Messages with the same id and destination are either all returned or none.
     pub(super) fn returned(&mut self, back: &Return) {
         let fits = |entry: &&mut Entry| {
             let message = &entry.message;
@@ -124,7 +124,7 @@ impl Pending {
         entry.tell(outcome);
     }
 
-    /// Without this they would stand here for as long as the publisher is patient, behind one that the broker does not confirm.
+    /// Removes them, because otherwise they would stay until the deadline of the oldest unconfirmed message.
     fn forget_deadlines_of_the_settled(&mut self) {
         if self.deadlines.len() > DEADLINES_KEPT + 2 * self.entries.len() {
             self.deadlines.retain(|(_, number)| self.entries.contains_key(number));
@@ -138,7 +138,7 @@ impl Pending {
         }
     }
 
-    /// The channel has ended: no confirm comes for what was sent on it. Those who were told already need nothing more.
+    /// The channel has ended, so its messages get no confirm any more. Entries whose callers have their outcome are removed.
     pub(super) fn channel_ended(&mut self) {
         self.entries.retain(|_, entry| entry.done.as_ref().is_some_and(|done| !done.is_closed()));
     }
@@ -147,7 +147,7 @@ impl Pending {
         self.deadlines.front().map(|(deadline, _)| *deadline)
     }
 
-    /// Tells those whose deadline has come.
+    /// Fails the messages whose deadline has passed.
     pub(super) fn expire(&mut self, now: Instant, waited: Duration, blocked: Option<&String>) {
         while let Some((_, number)) = self.deadlines.pop_front_if(|(deadline, _)| *deadline <= now) {
             let Some(entry) = self.entries.get_mut(&number) else { continue };
@@ -159,7 +159,7 @@ impl Pending {
         }
     }
 
-    /// The lane is at its end.
+    /// The confirm channel has ended.
     pub(super) fn close(&mut self, waited: Duration) {
         self.deadlines.clear();
         for entry in std::mem::take(&mut self.entries).into_values() {

@@ -1,7 +1,7 @@
-//! The queues in which forwarded jobs wait for workers that have a device of some class.
+//! The queues in which forwarded jobs wait for workers with a device of the required class.
 //!
-//! What waits there too long goes back to its task queue. Three queues for each pool and class, as for the pool itself: the order in which
-//! the broker sends jobs decides about their priority, and a queue has only one.
+//! A job that waits there too long returns to its task queue. Each pool and class has three queues, like the pool itself: the order in which
+//! the broker sends jobs implements their priority, and a queue has only one order.
 
 use gpufleet_schema::{ClassKey, PoolName, Priority, topology as names};
 use lapin::{
@@ -31,7 +31,7 @@ fn arguments(pool: &PoolName, priority: Priority, kind: QueueKind) -> FieldTable
     match kind {
         QueueKind::Quorum => quorum(back.into_iter().chain([
             ("x-delivery-limit", AMQPValue::LongInt(DELIVERY_LIMIT)),
-            // At least once needs reject-publish.
+            // Dead-lettering at least once requires reject-publish.
             ("x-overflow", text("reject-publish")),
             ("x-dead-letter-strategy", text("at-least-once")),
         ])),

@@ -8,7 +8,7 @@ use crate::{
     link::{is_access_refused, reason_of},
 };
 
-/// What a task queue's kind is called in [`DeclareError::Mismatch`], whichever of its arguments the broker named.
+/// The name of a task queue's kind in [`DeclareError::Mismatch`], whichever of its arguments the broker named.
 const QUEUE_KIND: &str = "queue kind";
 
 /// The broker says: `PRECONDITION_FAILED - inequivalent arg 'x-queue-type' for queue 'q' in vhost '/': received 'classic' but
@@ -30,7 +30,7 @@ pub(super) fn explain(what: String, error: &Error) -> DeclareError {
     }
 }
 
-/// What an operator does about something that another version declared, or another configuration.
+/// The advice for a queue or an exchange that another version or configuration has declared.
 fn remedy(what: &str, vhost: &str) -> String {
     if let Some(exchange) = what.strip_prefix("exchange ") {
         return format!(
@@ -57,8 +57,8 @@ fn vhost(reason: &str) -> &str {
     named.map_or("/", |(vhost, _)| vhost)
 }
 
-/// What kind of task queue has this. The broker compares a queue's arguments in an order of its own and names the first that
-/// differs; for the two kinds that need not be their type.
+/// The kind of task queue that has this argument. The broker compares arguments in an order of its own and names the first that
+/// differs, which may be another one than the type.
 fn queue_kind(argument: &str, value: &str) -> Option<QueueKind> {
     match (argument, value) {
         ("x-queue-type", value) => value.parse().ok(),
@@ -76,7 +76,7 @@ fn parse(reason: &str) -> Option<(String, String, String)> {
     Some((argument.to_owned(), plain(wanted), plain(found)))
 }
 
-/// The value alone: `the value '3' of type 'long'` is `3`.
+/// The bare value: `3` for `the value '3' of type 'long'`.
 fn plain(value: &str) -> String {
     let value = value.trim();
     value.split('\'').nth(1).unwrap_or(value).to_owned()

@@ -1,4 +1,4 @@
-//! Results by what they were made from, the least recently used ones dropped first.
+//! Caches results by their inputs, and evicts the least recently used first.
 
 use std::{
     collections::HashMap,
@@ -8,16 +8,16 @@ use std::{
 
 use super::{CompileError, Compiled, Origin, cell};
 
-/// Distinct sources that a worker keeps compiled. A PTX is some tens of kilobytes.
+/// The most programs in the cache. A PTX has some tens of kilobytes.
 const ENTRIES_MAX: usize = 512;
-/// All kept PTX together, for those that are not so small.
+/// The most bytes of all programs, because some are larger.
 const BYTES_MAX: usize = 256 << 20;
-/// How often a program that is always found here is marked as used on disk, so that it is not dropped there.
+/// How often a program in this cache is marked as used on disk, so that the disk cache does not evict it.
 pub(super) const MARKED_EVERY: Duration = Duration::from_secs(600);
 
 pub(super) type Outcome = Result<(Arc<Compiled>, Origin), CompileError>;
 
-/// The others who ask share also a failure.
+/// One result, shared by all requests that wait for it, even if it is a failure.
 pub(super) type Cell = Arc<cell::Cell<Outcome>>;
 
 #[derive(Debug, Default)]
@@ -53,7 +53,7 @@ impl Cache {
         cell
     }
 
-    /// Drops an outcome that another try may change. Another try for the same may be under way; it keeps its cell.
+    /// Drops an outcome that another attempt may change. A concurrent attempt for the same key keeps its cell.
     pub(super) fn forget(&self, key: blake3::Hash, cell: &Cell) {
         let mut state = self.state();
         if state.entries.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.cell, cell)) {
@@ -61,7 +61,7 @@ impl Cache {
         }
     }
 
-    /// Whether it is time to mark a program as used on disk too; it then counts as done.
+    /// Whether a program must be marked as used on disk now; counts as marked afterwards.
     pub(super) fn is_to_be_marked(&self, key: blake3::Hash, every: Duration) -> bool {
         let mut state = self.state();
         let due = state.entries.get_mut(&key).filter(|entry| entry.marked.elapsed() >= every);
@@ -89,7 +89,7 @@ fn size(outcome: &Outcome) -> usize {
     match outcome {
         Ok((compiled, _)) => compiled.bytes(),
         Err(CompileError::Source { message, log, .. }) => message.len() + log.len(),
-        // A sentence at most.
+        // An error has at most one sentence.
         Err(_) => 0,
     }
 }

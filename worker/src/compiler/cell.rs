@@ -1,7 +1,7 @@
-//! One program in the making: made once for all who ask for it.
+//! A program that is compiled once for all concurrent requests.
 //!
-//! Whoever asks first and has a turn makes it. The others wait for the outcome and hold nothing meanwhile, neither a compiler nor a place in
-//! their pool's line. If the maker gives up, they are where they were before.
+//! The first request with a turn compiles it. The others wait for the outcome and hold neither a compiler nor a place in
+//! their pool's queue. If the first request is cancelled, the others wait for a turn again.
 
 use tokio::sync::watch;
 
@@ -16,7 +16,7 @@ enum Progress<T> {
     Done(T),
 }
 
-/// The right to fill a cell. Dropped without having done so, it leaves the cell to others.
+/// The right to fill a cell. Dropping it without a result leaves the cell to other requests.
 struct Making<'a, T>(&'a Cell<T>);
 
 impl<T> Default for Cell<T> {
@@ -26,12 +26,12 @@ impl<T> Default for Cell<T> {
 }
 
 impl<T: Clone> Cell<T> {
-    /// What it was filled with.
+    /// The value, if the cell is filled.
     pub(super) fn get(&self) -> Option<T> {
         self.0.borrow().done().cloned()
     }
 
-    /// What it is filled with, by `make` if nobody else is at it. A `turn` is waited for before that, and held until it is done.
+    /// The value, made by `make` if no other request makes it. `make` runs after a `turn` was acquired and while it is held.
     pub(super) async fn get_or_make<Turn: Future>(&self, turn: impl Fn() -> Turn, make: impl Future<Output = T>) -> T {
         let mut progress = self.0.subscribe();
         loop {
@@ -60,7 +60,7 @@ impl<T: Clone> Cell<T> {
             }
             is_free
         };
-        // Made for the first alone: dropped, it would take the mark from whoever is at it.
+        // Created only for the first request, because dropping it would remove the marker of the request that makes the value.
         self.0.send_if_modified(begin).then(|| Making(self))
     }
 }
@@ -68,7 +68,7 @@ impl<T: Clone> Cell<T> {
 const SENDER_IS_HERE: &str = "the sender is the cell itself";
 
 impl<T> Cell<T> {
-    /// Looks at what it was filled with.
+    /// Reads the value without copying it.
     pub(super) fn look<R>(&self, at: impl FnOnce(&T) -> R) -> Option<R> {
         self.0.borrow().done().map(at)
     }
@@ -128,7 +128,7 @@ mod tests {
         let mut third = pin!(cell.get_or_make(turn, ready(3)));
         assert!(poll!(first.as_mut()).is_pending());
         assert!(poll!(second.as_mut()).is_pending() && poll!(third.as_mut()).is_pending());
-        assert_eq!(turns.available_permits(), 1, "one makes it, and nobody else has a turn");
+        assert_eq!(turns.available_permits(), 1, "one request makes it, and no other has a turn");
         finish.add_permits(1);
         assert_eq!((first.await, second.await, third.await), (1, 1, 1));
         assert_eq!(cell.get(), Some(1));

@@ -1,6 +1,6 @@
-//! What a compiler child can still do once everything is closed: it tries, and tells.
+//! Tests the sandbox of compilers: a child enters it, tries forbidden operations and reports which succeed.
 //!
-//! A worker asks for this at its start, so that a kernel, container or library that leaves a door open is told of before a stranger finds it.
+//! A worker runs this at its start, to report a gap of the kernel, the container or a library before untrusted code can use it.
 
 use std::{ffi::CStr, fs::File, net::UdpSocket, thread};
 
@@ -8,15 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use super::sandbox::Closed;
 
-/// What is closed, and what a try showed to be open.
+/// The closed layers, and the operations that still succeed.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Checked {
     pub closed: Closed,
-    /// What could be done, by its name in [`TRIES`].
+    /// The operations that succeeded, by their names in [`TRIES`].
     pub open: Vec<String>,
 }
 
-/// What is tried, and how; it answers whether it could be done.
+/// An operation and its function, which returns whether it succeeded.
 type Try = (&'static str, fn() -> bool);
 
 const TRIES: [Try; 8] = [
@@ -30,7 +30,7 @@ const TRIES: [Try; 8] = [
     ("signal its parent", signals_parent),
 ];
 
-/// For a process that has nothing left to do: what is not closed is tried in earnest.
+/// Tries every operation for real, so the process must have no other work.
 pub(super) fn try_everything(closed: Closed) -> Checked {
     let open = TRIES.iter().filter(|(_, possible)| possible()).map(|(what, _)| (*what).to_owned());
     Checked { closed, open: open.collect() }

@@ -1,4 +1,4 @@
-//! The compiler child: limits itself, closes everything but its pipes and CUDA's headers, compiles once, answers, exits.
+//! The compiler child: limits its resources, enters the sandbox, compiles once, answers and exits.
 
 use std::{
     collections::BTreeMap,
@@ -20,13 +20,13 @@ use super::{
 };
 use crate::privileges;
 
-/// For one compilation. Ordinary kernels take tens of milliseconds, heavy templates seconds.
+/// The limit for one compilation. Ordinary kernels take tens of milliseconds, heavy templates seconds.
 pub const TIME_LIMIT: Duration = Duration::from_secs(30);
-/// PTX and log together: many times what any real program makes.
+/// The most bytes of PTX and log together: many times that of any real program.
 pub(super) const ANSWER_BYTES_MAX: usize = 48 << 20;
-/// The code has its own bound in a task; this is that with its options and name expressions.
+/// The most bytes of a request: the bound of code in a task, plus options and name expressions.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
-/// NVRTC maps some hundred megabytes and takes little more; a template bomb takes all it gets.
+/// NVRTC maps some hundred megabytes and allocates little more, but a template bomb takes everything available.
 pub(super) const ADDRESS_SPACE_BYTES_MAX: u64 = 4 << 30;
 /// The libraries, a few headers at a time, and the pipes.
 const OPEN_FILES_MAX: u64 = 64;
@@ -34,9 +34,9 @@ const OPEN_FILES_MAX: u64 = 64;
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Request {
     Compile(Job),
-    /// Load the compiler and say what it is. No stranger's text is near.
+    /// Load the compiler and identify it, without any untrusted code.
     Identify(Nvrtc),
-    /// Close everything, then try what must not be possible.
+    /// Enter the sandbox, then try forbidden operations.
     Check {
         user: Option<String>,
     },
@@ -48,12 +48,12 @@ pub(super) struct Job {
     pub options: Vec<String>,
     pub expressions: Vec<String>,
     pub arch: (u32, u32),
-    /// Make a cubin as well, where NVRTC knows an architecture whose cubins the device runs.
+    /// Also make a cubin, if NVRTC knows an architecture whose cubins the device runs.
     pub cubin: bool,
     pub nvrtc: Nvrtc,
-    /// Compile only where everything is closed.
+    /// Compile only in a complete sandbox.
     pub strict: bool,
-    /// Whom to become when root.
+    /// The user to change to if root.
     pub user: Option<String>,
 }
 
@@ -66,18 +66,18 @@ pub(super) enum Answer {
         version: String,
         symbols: BTreeMap<String, String>,
     },
-    /// NVRTC did not like the code.
+    /// NVRTC rejected the code.
     Rejected {
         problem: String,
         log: String,
     },
-    /// We did not like the code.
+    /// The worker's own checks refused the code.
     Refused {
         message: String,
         line: u32,
     },
     NoLibrary(String),
-    /// The kernel lacks this, and the job is strict.
+    /// The kernel lacks this layer, and the sandbox is strict.
     Open(String),
     Checked(Checked),
     Identified(Loaded),
@@ -95,7 +95,7 @@ pub(super) fn main() -> ExitCode {
 }
 
 fn serve() -> io::Result<()> {
-    // First what is written to files of this process: they are root's once it is hidden.
+    // First the limits that are written to files of this process, because root owns them once the process is hidden.
     limit_resources()?;
     privileges::close_inherited().and_then(|()| privileges::refuse_new()).map_err(io::Error::other)?;
     let answer = match read_request()? {
@@ -113,7 +113,7 @@ fn serve() -> io::Result<()> {
 }
 
 fn limit_resources() -> io::Result<()> {
-    // When memory runs out, the kernel takes the compiler and not its neighbours. Some containers forbid to say so.
+    // If memory runs out, the kernel kills the compiler and not its neighbours. Some containers forbid this setting.
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let cpu_seconds = TIME_LIMIT.as_secs();
     let limits = [
@@ -145,8 +145,8 @@ fn read_request() -> io::Result<Request> {
     rmp_serde::from_slice(&body).map_err(io::Error::other)
 }
 
-/// The supervisor keeps our standard input open as long as it wants the answer. When this returns the thread is up, and has no more
-/// use for the calls by which threads start.
+/// Exits when the supervisor closes standard input, which it keeps open as long as it wants the answer. When this returns the thread is running
+/// and needs no more system calls for starting threads.
 fn exit_with_parent() -> io::Result<()> {
     let (up, started) = std::sync::mpsc::channel();
     std::thread::Builder::new().name("parent-watch".into()).spawn(move || {
@@ -156,12 +156,12 @@ fn exit_with_parent() -> io::Result<()> {
         // SAFETY: _exit ends the process without running anything of it.
         unsafe { libc::_exit(1) }
     })?;
-    // An error is what it says: its end is gone.
+    // An error means that the sender has been dropped.
     let _up: Result<(), _> = started.recv();
     Ok(())
 }
 
-/// The library comes first, for it lies where nothing can be read afterwards; the code is looked at last.
+/// Loads the library first, because the sandbox blocks its folder; reads the code last.
 fn compile(mut job: Job) -> Answer {
     let nvrtc = match Api::open(&job.nvrtc.library) {
         Ok(nvrtc) => nvrtc,
@@ -177,7 +177,7 @@ fn compile(mut job: Job) -> Answer {
     if let Some(missing) = closed.missing().filter(|_| job.strict) {
         return Answer::Open(missing.to_owned());
     }
-    // A name expression stands in a line of the code that NVRTC sees.
+    // NVRTC puts a name expression into a line of the code.
     for text in std::iter::once(&job.code).chain(&job.expressions) {
         if let Err((line, message)) = includes::check(text, closed.files) {
             return Answer::Refused { message, line };

@@ -1,4 +1,4 @@
-//! Why a program is not compiled, and whose fault that is.
+//! Errors of compiling, and who is responsible.
 
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ pub enum CompileError {
     Refused(String),
     #[error("compile: the time limit of {} s has passed", limit.as_secs())]
     Timeout { limit: Duration },
-    /// The compiler crashed over this code, or ran into its limits.
+    /// The compiler crashed on this code, or exceeded its limits.
     #[error("compile: the compiler died: {0}")]
     Died(String),
     #[error("compile: NVRTC was not found: {0}")]
@@ -33,7 +33,7 @@ pub enum CompileError {
 }
 
 impl CompileError {
-    /// Whether the same request may end otherwise another time.
+    /// Whether the same request may succeed later.
     pub(super) fn may_pass(&self) -> bool {
         match self {
             Self::Source { .. } | Self::Refused(_) | Self::Open(_) => false,

@@ -1,15 +1,15 @@
-//! Which files a source may include.
+//! Checks the includes of a source.
 //!
-//! Where the kernel closes the file system to the compiler, this only names the line of what could not be read anyway. Where it can't, the text
-//! is all there is to go by, and text is not C++: where comments, strings and skipped groups begin and end is for NVRTC to say, and whoever
-//! reads them otherwise is led past an include by them. So no state is followed from line to line. A word that can include something has to
-//! stand in a whole plain line, or where nothing makes a directive of it, whatever came before.
+//! If the kernel blocks the file system, this check only reports the line of an include that would fail anyway. Otherwise the text
+//! check is the only protection, and it can't parse C++: NVRTC decides where comments, strings and skipped groups begin and end, and a
+//! reader that parses them differently could miss an include. So the check keeps no state between lines. A word that can include a file must
+//! be in a complete plain line, or in a place where it can't form a directive, whatever comes before.
 
-/// What includes, or may in a front end of tomorrow. Only a word by itself does.
+/// The words that include a file, or may in a future compiler.
 const WORDS: [&str; 4] = ["include", "include_next", "import", "embed"];
-/// Other spellings of `#` and of a continued line, and ways to ask whether a file is there.
+/// Other spellings of `#` and of a continued line, and ways to test whether a file exists.
 const ODD: [&str; 4] = ["??=", "??/", "__has_include", "__has_embed"];
-/// Alone in the names that NVIDIA's headers have.
+/// The only special characters in the names of NVIDIA's headers.
 const NAME_CHARACTERS: [char; 5] = ['_', '-', '.', '/', '+'];
 
 const ONLY_CUDAS: &str = "only CUDA's own headers can be included, by name and without a path";
@@ -19,7 +19,7 @@ const ONLY_PLAIN: &str = "this worker cannot hide its file system from the compi
 /// Why a source is refused, and its line.
 type Refused = (u32, String);
 
-/// Refuses what reaches for files of the worker.
+/// Refuses a source that may read files of the worker.
 pub(super) fn check(code: &str, sandboxed: bool) -> Result<(), Refused> {
     for (line, text) in (1..).zip(code.lines()) {
         let operand = text.trim_start().strip_prefix('#').and_then(|rest| rest.trim_start().strip_prefix("include"));
@@ -34,7 +34,7 @@ pub(super) fn check(code: &str, sandboxed: bool) -> Result<(), Refused> {
     if let Some(at) = ODD.iter().find_map(|odd| code.find(odd)) {
         return Err(refused(line_of(code, at), ONLY_PLAIN));
     }
-    // Line by line and with continued lines joined: in a raw string they are not.
+    // Checked both line by line and with continued lines joined, because a raw string does not join lines.
     check_words(code)?;
     check_words(&joined(code))
 }
@@ -53,8 +53,8 @@ fn check_words(text: &str) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether a word between these texts may read a file, other than as a plain include. A directive begins a line, but for blanks and comments:
-/// a comment ends before whatever else the word follows.
+/// Whether a word between these texts may read a file, other than in a plain include. A directive begins a line, except for blanks and comments:
+/// a comment ends before the word.
 fn can_include(before: &str, word: &str, after: &str) -> bool {
     let near = before.trim_end_matches(is_blank);
     let Some(to_mark) = near.strip_suffix('#').or_else(|| near.strip_suffix("%:")) else {
@@ -68,7 +68,7 @@ fn can_include(before: &str, word: &str, after: &str) -> bool {
     }
 }
 
-/// `#include <name>`, and at most a comment behind it. A name in quotes is looked for in the child's folder too, which is the root.
+/// `#include <name>` with at most a comment behind it. NVRTC also searches a name in quotes in the child's folder, which is the root.
 fn is_plain(before: &str, word: &str, after: &str) -> bool {
     let is_directive = before.split([' ', '\t']).collect::<String>() == "#" && word == "include";
     let operand = after.lines().next().unwrap_or_default().trim();
@@ -85,17 +85,17 @@ fn is_name(name: &str) -> bool {
     !name.is_empty() && !name.starts_with('/') && !name.contains("..") && name.chars().all(plain)
 }
 
-/// What a front end may take for nothing, or for nothing that it minds.
+/// Characters that a compiler may ignore.
 fn is_blank(c: char) -> bool {
     c.is_whitespace() || c.is_control() || !c.is_ascii()
 }
 
-/// What may be the rest of a line, for those to whom a carriage return ends one too.
+/// The rest of the line, if a carriage return ends a line too.
 fn last_line(text: &str) -> &str {
     text.rsplit(['\n', '\r']).next().unwrap_or_default()
 }
 
-/// With lines that a backslash continues in one, and empty lines behind them, so that the others keep their numbers.
+/// The code with continued lines joined, followed by empty lines so that the other lines keep their numbers.
 fn joined(code: &str) -> String {
     let mut text = String::with_capacity(code.len());
     let mut owed = 1;

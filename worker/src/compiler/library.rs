@@ -1,4 +1,4 @@
-//! Where NVRTC is.
+//! Finds NVRTC.
 
 use std::{
     env,
@@ -9,18 +9,18 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// NVRTC's library, or the folder that holds it.
+/// The variable for NVRTC's library or its folder.
 pub const NVRTC_VARIABLE: &str = "GPUFLEET_NVRTC";
-/// The newest first whose PTX today's drivers take. Major version 13 writes PTX that a 12.x driver refuses.
+/// The library's names, the preferred first. Version 13 is not included, because a 12.x driver refuses its PTX.
 const FILES: [&str; 2] = ["libnvrtc.so.12", "libnvrtc.so"];
-/// Where the installer puts the packages, below the cache folder.
+/// The installer's folder below the cache folder.
 const INSTALLED: &str = "gpufleet/python/nvidia/cuda_nvrtc/lib";
 const CACHED: &str = "gpufleet/nvrtc";
-/// Where NVIDIA's own packages put the toolkit.
+/// The toolkit's folder of NVIDIA's packages.
 const TOOLKIT: &str = "/usr/local/cuda";
-/// Names to try where [`Nvrtc::library`] is a bare name.
+/// The names to try if [`Nvrtc::library`] is a bare name.
 pub(super) const SYSTEM_NAMES: [&str; 2] = FILES;
-/// How deep below [`CACHED`] a library may lie: `VERSION/lib`.
+/// The depth of a library below [`CACHED`]: `VERSION/lib`.
 const CACHED_DEPTH_MAX: usize = 3;
 
 /// A library and the headers that come with it.
@@ -32,7 +32,7 @@ pub struct Nvrtc {
 }
 
 impl Nvrtc {
-    /// Finds NVRTC: as told, else by [`NVRTC_VARIABLE`], else where the installer puts it, else where the system has it.
+    /// Finds NVRTC at the given path, else by [`NVRTC_VARIABLE`], else in the installer's folder, else in the system.
     pub fn locate(told: Option<&Path>) -> Result<Self, String> {
         let by_variable = env::var_os(NVRTC_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
         if let Some(path) = told.map(Path::to_owned).or(by_variable) {
@@ -46,7 +46,7 @@ impl Nvrtc {
         if let Some(library) = installed.or_else(cached).or_else(toolkit) {
             return Ok(Self::with_includes(library));
         }
-        // Only the child opens libraries; it says so if the system's loader knows none of the names.
+        // Only the child opens libraries; it reports an error if the system's loader knows none of the names.
         Ok(Self { library: FILES[0].into(), includes: existing([Path::new(TOOLKIT).join("include")]) })
     }
 
@@ -94,7 +94,7 @@ fn search(folder: &Path, depth: usize) -> Option<PathBuf> {
         .filter_map(|entry| Some(entry.ok()?.path()))
         .filter(|path| path.is_dir())
         .collect();
-    // The newest version last in name order, so first here.
+    // In name order the newest version is last.
     folders.sort();
     folders.iter().rev().find_map(|folder| search(folder, depth - 1))
 }

@@ -1,4 +1,4 @@
-//! NVRTC's functions, called by the compiler child alone.
+//! NVRTC's functions. Only the compiler child calls them.
 
 use std::{
     ffi::{CStr, CString, c_char, c_int, c_void},
@@ -21,7 +21,7 @@ fn choose_arch(supported: &[c_int], device: (u32, u32)) -> Option<c_int> {
     supported.iter().copied().filter(|arch| *arch <= wanted).max()
 }
 
-/// What NVRTC is told to compile for, and whether a cubin comes of it. A device runs the cubins of its own major version, up to its minor one.
+/// The architecture option for NVRTC, and whether NVRTC makes a cubin. A device runs cubins of its major version up to its minor version.
 fn architecture(arch: c_int, device: (u32, u32), wants_cubin: bool) -> (String, bool) {
     let has_cubin = wants_cubin && c_int::try_from(device.0) == Ok(arch / 10);
     (format!("--gpu-architecture={}_{arch}", if has_cubin { "sm" } else { "compute" }), has_cubin)
@@ -34,7 +34,7 @@ const ERROR_COMPILATION: c_int = 6;
 
 macro_rules! api {
     ($($field:ident = $symbol:literal: fn($($arg:ty),*) -> $result:ty;)*) => {
-        /// The functions of NVRTC that we call. Opened by path and not through cudarc, which would ask the loader for a bare name
+        /// The functions of NVRTC in use. Opened by path instead of through cudarc, which would ask the loader for a bare name
         /// and might get another copy.
         pub(super) struct Api {
             $($field: unsafe extern "C" fn($($arg),*) -> $result,)*
@@ -83,7 +83,7 @@ impl Api {
         Err(problem)
     }
 
-    /// Which files it is made of, and what version.
+    /// The library's files and version.
     pub(super) fn identify(&self) -> Option<Loaded> {
         let function = self.create as *const c_void;
         let version = self.version().ok()?;
@@ -93,7 +93,7 @@ impl Api {
         Some(Loaded { files, version })
     }
 
-    /// NVRTC opens its builtins by name while it compiles; loaded before, they are found without a look at any folder.
+    /// Loads NVRTC's builtins, which NVRTC opens by name while it compiles. Once loaded, they are found without access to any folder.
     pub(super) fn load_builtins(&self) -> Vec<PathBuf> {
         let files = self.version().map(|version| builtins(self.create as *const c_void, &version)).unwrap_or_default();
         for file in &files {
@@ -165,7 +165,7 @@ impl Api {
         }
     }
 
-    /// A name expression of the program with the symbol that it stands for.
+    /// A name expression of the program and its symbol.
     fn symbol(&self, program: Program, expression: &CStr) -> Result<(String, String), c_int> {
         let mut symbol = std::ptr::null();
         // SAFETY: the program is live and compiled, and the expression was added to it; NVRTC keeps the answer as long as the program.

@@ -1,4 +1,4 @@
-//! Which options of NVRTC a user may give: reads them in all their spellings, by the table in [`table`].
+//! Parses and checks the NVRTC options of a user, in all their spellings, by the table in [`table`].
 //!
 //! An option that takes a value may be written `--name=value`, `--name value` or as two options, `-D`, `-U` and `-I` also with the value
 //! attached. All spellings come out as one, NVRTC's long name with `=`, so equal requests share a cache entry. NVRTC itself would take some of
@@ -11,12 +11,12 @@ mod table;
 
 pub use table::{CompileOption, OPTIONS, Value, Verdict};
 
-/// NVRTC takes a macro's value of any length; a text this long is data, which belongs into a buffer.
+/// The longest value of a macro. NVRTC accepts any length, but longer data belongs in a buffer.
 const VALUE_BYTES_MAX: usize = 4 << 10;
 /// The canonical names of options that put the code's lines into the PTX.
 const LINES: [&str; 2] = ["--generate-line-info", "--device-debug"];
 
-/// The options as NVRTC gets them, if all are allowed; else the first that is not, with the reason.
+/// The canonical options for NVRTC; an error with the reason for the first that is not allowed.
 pub(super) fn canonical(options: &[String]) -> Result<Vec<String>, String> {
     let mut given = options.iter();
     let mut canonical = Vec::with_capacity(options.len());
@@ -44,14 +44,14 @@ pub(super) fn canonical(options: &[String]) -> Result<Vec<String>, String> {
     Ok(canonical)
 }
 
-/// The option by which the code's lines come into the PTX, where the user's options (as [`canonical`] makes them) do not do so already. It
-/// changes no instruction, and a fault's report can name the line.
+/// The option that adds the code's lines to the PTX, unless the user's canonical options do so already. It
+/// changes no instruction, and lets a fault report name the line.
 pub(super) fn line_information(options: &[String]) -> Option<&'static str> {
     let told = options.iter().any(|option| LINES.contains(&option.as_str()));
     (!told).then_some(LINES[0])
 }
 
-/// The table's row for a text, and the value that the text holds.
+/// The table's row for a text, and the value in the text.
 fn find(text: &str) -> Option<(&'static CompileOption, Option<&str>)> {
     let named = |name: &str| OPTIONS.iter().find(|option| option.names.contains(&name));
     if let Some(option) = named(text) {
@@ -90,7 +90,7 @@ fn unknown(text: &str) -> String {
     let plain = |name: &str| name.trim_start_matches('-').replace('-', "_").to_ascii_lowercase();
     let typed = plain(text.split(['=', ' ']).next().unwrap_or_default());
     let known = OPTIONS.iter().filter(|option| !matches!(option.verdict, Verdict::Refused(_)));
-    // Of one letter everything is near.
+    // Names of one letter are similar to everything.
     let names: Vec<(String, &str)> = known
         .flat_map(|option| option.names)
         .map(|name| (plain(name), *name))

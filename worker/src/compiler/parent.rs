@@ -1,4 +1,4 @@
-//! The supervisor's half: start a compiler child, hand it the request, take its answer.
+//! The supervisor's side: starts a compiler child, sends it the request and reads its answer.
 
 use std::{env, path::Path, process::Stdio, time::Instant};
 
@@ -21,7 +21,7 @@ use super::{
     toolkit::Loaded,
 };
 
-/// What a compiler that dies may have said about it.
+/// The part of a dead compiler's stderr that an error shows.
 const STDERR_BYTES_MAX: u64 = 4 << 10;
 
 pub(super) async fn compile(
@@ -45,7 +45,7 @@ pub(super) async fn compile(
     understand(ask(&Request::Compile(job), executable).await?, started)
 }
 
-/// Has a child load the compiler and say what it is.
+/// Starts a child that loads and identifies the compiler.
 pub(super) async fn identify(nvrtc: Nvrtc, executable: Option<&Path>) -> Result<Loaded, CompileError> {
     match ask(&Request::Identify(nvrtc), executable).await? {
         Answer::Identified(loaded) => Ok(loaded),
@@ -55,7 +55,7 @@ pub(super) async fn identify(nvrtc: Nvrtc, executable: Option<&Path>) -> Result<
     }
 }
 
-/// Has a child close everything and try what it still can do.
+/// Starts a child that enters the sandbox and tries forbidden operations.
 pub(super) async fn check(user: Option<String>, executable: Option<&Path>) -> Result<Checked, CompileError> {
     match ask(&Request::Check { user }, executable).await? {
         Answer::Checked(checked) => Ok(checked),
@@ -84,7 +84,7 @@ fn start(executable: &Path) -> std::io::Result<Child> {
         .current_dir("/")
         .kill_on_drop(true)
         .process_group(0);
-    // Where the system's loader looks for a toolkit that is no package of ours.
+    // The folders in which the system's loader finds a toolkit that was not installed by gpufleet.
     if let Some(folders) = env::var_os("LD_LIBRARY_PATH") {
         command.env("LD_LIBRARY_PATH", folders);
     }
@@ -96,12 +96,12 @@ async fn converse(mut child: Child, request: &Request) -> Result<Answer, Compile
     let mut stdin = child.stdin.take().expect("it is piped");
     let mut stdout = child.stdout.take().expect("it is piped");
     let stderr = child.stderr.take().expect("it is piped");
-    // A child that dies early breaks the pipe; its status says more than the broken pipe does.
+    // A child that dies early breaks the pipe; its exit status explains more than the write error.
     let said = async {
         stdin.write_all(&(body.len() as u32).to_le_bytes()).await?;
         stdin.write_all(&body).await?;
         stdin.flush().await?;
-        // Standard input stays open: its end tells the child that we are gone.
+        // Standard input stays open, because the child exits at its end.
         let length = stdout.read_u32_le().await? as usize;
         if length > ANSWER_BYTES_MAX {
             return Err(std::io::Error::other(format!("an answer of {length} bytes is too long")));

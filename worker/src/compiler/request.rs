@@ -1,37 +1,37 @@
-//! What is to be compiled, and what comes of it.
+//! Requests to the compiler and their results.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
-/// CUDA C and what it is compiled for.
+/// CUDA C code and its target.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CompileRequest {
     pub code: String,
-    /// As a user gives them; see [`options`] for what is allowed.
+    /// The user's options; see [`options`] for the allowed ones.
     pub options: Vec<String>,
     /// C++ name expressions, such as `kernel<float>`, whose instantiations are compiled and whose symbols are looked up.
     pub expressions: Vec<String>,
     pub target: Target,
-    /// NVRTC's library or its folder, where it is not to be looked for.
+    /// NVRTC's library or its folder; searched for if not set.
     pub nvrtc: Option<PathBuf>,
 }
 
-/// What is to come out.
+/// The target of a compilation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Target {
-    /// The device's compute capability. The newest architecture that NVRTC knows and the device runs is taken.
+    /// The device's compute capability. The compiler uses the newest architecture that NVRTC knows and the device runs.
     pub arch: (u32, u32),
-    /// For a device that takes cubins, the version of its driver. PTX comes in any case: it is what is left where the driver refuses a cubin.
+    /// The driver version of a device that takes cubins. PTX is always made too, in case the driver refuses the cubin.
     pub cubin_for: Option<u32>,
 }
 
-/// PTX, a cubin where one was wanted and could be had, and what the compiler said.
+/// PTX, a cubin if one was requested and possible, and the compiler's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Compiled {
     pub ptx: String,
     pub cubin: Option<Vec<u8>>,
-    /// Warnings and remarks, cut to a bound.
+    /// Warnings and remarks, cut at a bound.
     pub log: String,
-    /// How long it took; of a kept result, how long it took then.
+    /// The compile time, also for a cached result.
     pub micros: u64,
     /// NVRTC's version, as `12.9`.
     pub version: String,
@@ -40,14 +40,14 @@ pub struct Compiled {
 }
 
 impl Target {
-    /// PTX alone, for any device from this compute capability on.
+    /// PTX without a cubin, for any device from this compute capability on.
     pub const fn ptx(arch: (u32, u32)) -> Self {
         Self { arch, cubin_for: None }
     }
 }
 
 impl Compiled {
-    /// What it takes to keep it.
+    /// Its size in the cache.
     pub(super) fn bytes(&self) -> usize {
         let symbols: usize = self.symbols.iter().map(|(expression, symbol)| expression.len() + symbol.len()).sum();
         self.ptx.len() + self.cubin.as_ref().map_or(0, Vec::len) + self.log.len() + symbols
@@ -55,7 +55,7 @@ impl Compiled {
 }
 
 impl CompileRequest {
-    /// A hash of all that is in it, every part with its length, so that no two requests share one. Who can name it has the code.
+    /// A hash of all parts, each with its length, so that different requests have different keys. Only a client with the code can compute it.
     pub fn key(&self) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new();
         let mut part = |bytes: &[u8]| {

@@ -1,12 +1,12 @@
-//! Closes the world to the compiler child, before it reads a stranger's code.
+//! The sandbox of the compiler child, entered before it reads untrusted code.
 //!
-//! | layer | closes | by | where the kernel can't |
+//! | layer | blocks | by | without kernel support |
 //! | --- | --- | --- | --- |
 //! | [`files`] | every file but CUDA's headers and NVRTC's builtins | Landlock | `strict` refuses; else includes are checked as text |
 //! | [`calls`] | every system call that compiling does not need: sockets, processes, threads, signals to others | seccomp | `strict` refuses |
 //! | [`network`] | all that has an address | a network namespace | no loss: `calls` allows no socket |
 //!
-//! Beneath them the child is not root, has no capabilities, can get no new ones, has no environment, and has limits on its memory, time and
+//! In addition the child is not root, has no capabilities and can't gain any, has no environment, and has limits on its memory, time and
 //! files ([`super::child`]).
 
 use std::{
@@ -25,17 +25,17 @@ mod calls;
 mod files;
 mod network;
 
-/// What to do where the kernel can't close everything.
+/// What to do if the kernel does not support every layer.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Sandbox {
-    /// Compile all the same, and say so in the log.
+    /// Compile anyway, and log a warning.
     #[default]
     BestEffort,
     /// Compile nothing.
     Strict,
 }
 
-/// What is closed to a compiler child.
+/// The layers that are active in a compiler child.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Closed {
     pub files: bool,
@@ -56,7 +56,7 @@ impl FromStr for Sandbox {
 }
 
 impl Closed {
-    /// What `strict` insists on and is missing. A network without sockets is closed.
+    /// A missing layer that `strict` requires. Without sockets the network needs no layer.
     pub fn missing(self) -> Option<&'static str> {
         match (self.files, self.calls) {
             (true, true) => None,
@@ -67,19 +67,19 @@ impl Closed {
     }
 }
 
-/// A file or folder of CUDA's, opened by whom this process was at its start: it may lie in the home of root.
+/// A file or folder of CUDA, opened with the process's initial privileges, because it may be in root's home.
 pub(super) struct Opened {
     path: PathBuf,
     file: File,
 }
 
 impl Opened {
-    /// None where there is nothing to read.
+    /// None if the path does not exist.
     pub(super) fn open(path: &Path) -> Option<Self> {
         Some(Self { path: path.to_owned(), file: File::open(path).ok()? })
     }
 
-    /// Where whom this process is now finds it.
+    /// A path that works without the initial privileges.
     pub(super) fn path(&self) -> PathBuf {
         if self.path.exists() {
             return self.path.clone();
@@ -88,19 +88,19 @@ impl Opened {
     }
 }
 
-/// The layers that need a process of one thread; only `readable` can be read afterwards, by `user` where this process is root. An error is a
-/// layer that should have closed and did not.
+/// Enters the layers that require a process with one thread. Afterwards only `readable` can be read, as `user` if this process is root. An
+/// error is a supported layer that failed.
 pub(super) fn close_files_and_network(readable: &[Opened], user: Option<&str>) -> io::Result<Closed> {
     let network = network::close_as_root();
     privileges::become_user(user).map_err(io::Error::other)?;
-    let network = network || network::close_as_anybody();
-    // Who makes a user namespace has all capabilities in it.
+    let network = network || network::close_in_a_user_namespace();
+    // The creator of a user namespace has all capabilities in it.
     privileges::drop_capabilities().map_err(io::Error::other)?;
     let readable: Vec<PathBuf> = readable.iter().map(Opened::path).collect();
     Ok(Closed { files: files::close(&readable)?, calls: false, network })
 }
 
-/// The last layer: afterwards this process starts no thread. It holds for the threads that there are.
+/// Enters the last layer, for all existing threads. Afterwards this process can't start a thread.
 pub(super) fn close_calls(closed: Closed) -> io::Result<Closed> {
     Ok(Closed { calls: calls::close()?, ..closed })
 }

@@ -1,17 +1,17 @@
-//! Compiled programs on disk, so that a worker that starts again compiles nothing that it had before.
+//! The disk cache of compiled programs, so that a restarted worker need not compile them again.
 //!
-//! A file holds one program and is named by a hash of everything that its code depends on. Who asks for a file has that everything, the
-//! source included, so nobody gets at another's source here: pools share the folder as they share the compiler.
+//! Each file contains one program and is named by a hash of everything that its code depends on, including the source. A request needs the
+//! source to find a file, so it reveals no other user's source: pools share the folder as they share the compiler.
 //!
-//! | what may happen | what is done |
+//! | event | reaction |
 //! | --- | --- |
-//! | two workers write the same program | each writes a file of its own and renames it; whichever comes last is whole, and equal |
-//! | a file is cut off, or its bytes have changed | its checksum, which is keyed with its name, tells; it is removed and compiled again |
-//! | a worker dies while it writes | the rest under a temporary name goes after [`REMAINS_KEPT`] |
-//! | somebody else can write to the folder | it is not used at all |
-//! | a file is not ours, or others can write to it | it is not read |
-//! | there is more than the folder may hold | what nobody has used for longest goes, under a lock that one worker of the folder takes at a time |
-//! | a worker stops in the middle of that | the others keep what they compile and wait for nobody: the folder grows until the lock is free |
+//! | two workers write the same program | each writes a temporary file and renames it; both files are complete and equal |
+//! | a file is truncated or damaged | its checksum, keyed with its name, does not match; the file is removed and the program compiled again |
+//! | a worker dies while it writes | its temporary file is removed after [`REMAINS_KEPT`] |
+//! | another user can write to the folder | the folder is not used |
+//! | another user owns a file or can write to it | the file is not read |
+//! | the folder exceeds its bound | one worker at a time, under a lock, evicts the least recently used files |
+//! | a worker is suspended during an eviction | the others do not wait: the folder grows until the lock is free |
 
 use std::{
     collections::BTreeMap,
@@ -26,10 +26,10 @@ use std::{
 
 use super::Compiled;
 
-/// The first bytes of a file. Another layout gets another number, and files of this one are then compiled again.
+/// The first bytes of a file. A new layout gets a new number, and older files are compiled again.
 const MAGIC: &[u8; 16] = b"gpufleet module2";
 const CHECKSUM_BYTES: usize = blake3::OUT_LEN;
-/// What a compiler's answer may have, and its frame.
+/// The most bytes of a compiler's answer, plus the file's frame.
 const FILE_BYTES_MAX: u64 = super::child::ANSWER_BYTES_MAX as u64 + (1 << 10);
 const EXTENSION: &str = "module";
 const TEMPORARY: &str = "tmp";
@@ -45,7 +45,7 @@ const WRITABLE_BY_OTHERS: u32 = 0o022;
 pub struct Store {
     folder: PathBuf,
     bytes_max: u64,
-    /// Its part of temporary names: a process's number names workers of other containers too.
+    /// A random part of temporary names, because process ids of other containers may be equal.
     own: u64,
     written: AtomicU64,
 }
@@ -65,14 +65,14 @@ pub enum StoreError {
     Open { folder: PathBuf, mode: u32 },
 }
 
-/// A file in the folder, by how long ago it was used.
+/// A file in the folder, ordered by its last use.
 struct Kept {
     path: PathBuf,
     bytes: u64,
 }
 
 impl Store {
-    /// Uses a folder, which is made if it is not there, for at most so many bytes.
+    /// Opens a folder, creating it if missing, for at most `bytes_max` bytes.
     pub fn open(folder: &Path, bytes_max: u64) -> Result<Self, StoreError> {
         let folder = folder.to_owned();
         let failed = |source| StoreError::Io { folder: folder.clone(), source };
@@ -95,7 +95,7 @@ impl Store {
         &self.folder
     }
 
-    /// The program of this key, if it is there whole. Marks it as used.
+    /// The program of this key, if its file is complete. Marks it as used.
     pub fn get(&self, key: blake3::Hash) -> io::Result<Option<Compiled>> {
         let path = self.path(key);
         let mut file = match OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
@@ -121,8 +121,8 @@ impl Store {
         }
     }
 
-    /// Keeps a program, and drops what has not been used for longest where that makes too much. One that is larger than everything that
-    /// may be kept is not.
+    /// Writes a program, and evicts the least recently used ones beyond the bound. A program larger than the bound is not
+    /// written.
     pub fn put(&self, key: blake3::Hash, compiled: &Compiled) -> io::Result<()> {
         let bytes = encode(key, compiled)?;
         if bytes.len() as u64 > self.bytes_max {
@@ -140,18 +140,18 @@ impl Store {
             .and_then(|mut file| file.write_all(&bytes))
             .and_then(|()| fs::rename(&temporary, self.path(key)));
         if let Err(error) = written {
-            // Nothing is lost if it stays: it goes with the remains of others.
+            // A file that can't be removed now is removed later as a remnant.
             drop(fs::remove_file(&temporary));
             return Err(error);
         }
         self.drop_surplus()
     }
 
-    /// Marks a program as used without reading it: it was found in memory.
+    /// Marks a program as used without reading it, because it was found in memory.
     pub fn touch(&self, key: blake3::Hash) -> io::Result<()> {
         let opened = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW).open(self.path(key));
         match opened.and_then(|file| mark_used(&file)) {
-            // Another worker has dropped it.
+            // Another worker has evicted it.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             done => done,
         }
@@ -161,8 +161,8 @@ impl Store {
         self.folder.join(key.to_hex().as_str()).with_extension(EXTENSION)
     }
 
-    /// Under a lock, or two workers would each drop what makes room for the other's file too. Where another has it, the surplus stays for
-    /// once: nobody waits for a worker that may be stopped.
+    /// Evicts under a lock, because otherwise two workers would each evict enough for both files. If another worker has the lock, the
+    /// surplus stays this time, because that worker may be suspended.
     fn drop_surplus(&self) -> io::Result<()> {
         let folder = File::open(&self.folder)?;
         match folder.try_lock() {
@@ -171,7 +171,7 @@ impl Store {
             Err(TryLockError::Error(error)) => return Err(error),
         }
         let dropped = self.drop_oldest();
-        // Not left to the end of the descriptor: a child that is just being started has a copy of it.
+        // Unlocked explicitly, because a child that is being started may hold a copy of the descriptor.
         folder.unlock()?;
         dropped
     }
@@ -180,7 +180,7 @@ impl Store {
         let (mut kept, mut bytes) = (BTreeMap::new(), 0);
         for entry in fs::read_dir(&self.folder)? {
             let entry = entry?;
-            // A file that has just been renamed away under us is counted under its new name, by us or by the next.
+            // A file that was renamed in the meantime is counted under its new name, now or by the next eviction.
             let Ok(metadata) = entry.metadata() else { continue };
             let used = metadata.modified()?;
             let path = entry.path();
@@ -224,7 +224,7 @@ fn own_user() -> u32 {
     unsafe { libc::geteuid() }
 }
 
-/// What a file holds behind its checksum.
+/// The contents of a file after its checksum.
 type Body<'a> = (&'a str, Option<&'a serde_bytes::Bytes>, &'a str, u64, &'a str, BTreeMap<&'a str, &'a str>);
 
 fn encode(key: blake3::Hash, compiled: &Compiled) -> io::Result<Vec<u8>> {
@@ -252,7 +252,7 @@ fn decode(key: blake3::Hash, bytes: &[u8]) -> Option<Compiled> {
     })
 }
 
-/// A file that bears another's name has the wrong one.
+/// The checksum, keyed with the name, so that a file under another program's name does not match.
 fn checksum(key: blake3::Hash, body: &[u8]) -> blake3::Hash {
     blake3::keyed_hash(key.as_bytes(), body)
 }

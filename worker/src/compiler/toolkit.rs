@@ -1,6 +1,6 @@
-//! What a compiler is made of, as a hash: programs on disk were made by one toolkit and are not taken for another's.
+//! A fingerprint of the CUDA toolkit, so that programs on disk from one toolkit are not used with another.
 //!
-//! The compiler's version alone would not do. Headers come in packages of their own, and a program holds what they said.
+//! The compiler's version alone is not enough, because headers come in separate packages and a program depends on them.
 
 use std::{
     fs, io,
@@ -10,7 +10,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-/// A whole toolkit has some thousand headers. Folders with more files than this are no toolkit's.
+/// The most files of a toolkit, which has some thousand headers.
 const FILES_MAX: usize = 100_000;
 
 /// The compiler that a child has loaded.
@@ -21,8 +21,8 @@ pub(super) struct Loaded {
     pub version: String,
 }
 
-/// The hash of a compiler, of all headers that it can include, and of what we add by ourselves. Files count by their names, sizes and
-/// times: an upgrade changes those, and reading them all would take as long as compiling.
+/// The hash of a compiler, of all headers that it can include, and of the worker's additions. It covers the names, sizes and
+/// times of the files: an upgrade changes those, and reading all files would take as long as compiling.
 pub(super) fn fingerprint(loaded: &Loaded, includes: &[PathBuf], strict: bool) -> io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut part = |bytes: &[u8]| {
@@ -31,7 +31,7 @@ pub(super) fn fingerprint(loaded: &Loaded, includes: &[PathBuf], strict: bool) -
     };
     part(env!("CARGO_PKG_VERSION").as_bytes());
     part(loaded.version.as_bytes());
-    // What an open sandbox let through is not taken where it must be closed.
+    // A program that was compiled without a complete sandbox must not be used by a strict worker.
     part(&[u8::from(strict)]);
     for file in &loaded.files {
         part(&described(file)?);
@@ -48,7 +48,7 @@ pub(super) fn fingerprint(loaded: &Loaded, includes: &[PathBuf], strict: bool) -
 /// Every file below a folder, in order.
 fn below(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let mut files = Vec::new();
-    // The folder itself may be a link; one inside is what it names, and leads nowhere else.
+    // The folder itself may be a link; links inside it are not followed.
     let mut folders = vec![folder.canonicalize()?];
     while let Some(folder) = folders.pop() {
         for entry in fs::read_dir(&folder)? {

@@ -1,23 +1,23 @@
-//! Who compiles next.
+//! Shares the compilers among pools.
 //!
-//! Each pool has a line of its own, and at the head of it a few who wait for a compiler, in one line with those of the other pools. However many
-//! slow compilations one pool brings, another's next one waits for a few of them.
+//! Each pool has a queue of its own. The first few requests of each pool wait for a compiler in a common queue. So however many
+//! slow compilations one pool has, the next one of another pool waits for only a few of them.
 
 use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::scheduler::PoolId;
 
-/// Compilers at once: each takes a core and some hundred megabytes for the tens of milliseconds that it lives.
+/// Compilers at once. Each takes a core and some hundred megabytes for tens of milliseconds.
 const COMPILERS_MAX: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Turns {
     compilers: Semaphore,
-    /// By pool.
+    /// The semaphore of each pool.
     shares: Vec<Semaphore>,
 }
 
-/// The right to compile, until it is dropped.
+/// The right to compile until dropped.
 #[derive(Debug)]
 pub(super) struct Turn<'a> {
     _share: SemaphorePermit<'a>,
@@ -25,7 +25,7 @@ pub(super) struct Turn<'a> {
 }
 
 impl Turns {
-    /// Where there are several pools, none has all compilers.
+    /// With several pools, no pool may use all compilers.
     pub(super) fn new(pools: usize) -> Self {
         let share = if pools > 1 { COMPILERS_MAX - 1 } else { COMPILERS_MAX };
         Self {
@@ -34,7 +34,7 @@ impl Turns {
         }
     }
 
-    /// Waits for a compiler. Cancelling leaves the line.
+    /// Waits for a compiler. Cancelling leaves the queue.
     pub(super) async fn take(&self, pool: PoolId) -> Turn<'_> {
         let share = &self.shares[pool.0 as usize];
         let _share = share.acquire().await.expect("the semaphore is never closed");

@@ -1,4 +1,4 @@
-//! Where compiled programs are kept: `--cache-dir` and `--cache-size`.
+//! The disk cache of compiled programs: `--cache-dir` and `--cache-size`.
 
 use std::{env, ffi::OsString, path::PathBuf};
 
@@ -6,16 +6,16 @@ use super::size::Size;
 
 /// Some ten thousand programs.
 pub const SIZE_DEFAULT: &str = "1GiB";
-/// What systemd sets for a service with `CacheDirectory=`.
+/// The variable that systemd sets for a service with `CacheDirectory=`.
 const OF_SYSTEMD: &str = "CACHE_DIRECTORY";
 const OF_USER: &str = "XDG_CACHE_HOME";
 
-/// What is kept where.
+/// The folder and the size of the cache.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CacheSpec {
-    /// Nowhere, for a user that has no cache folder.
+    /// None for a user without a cache folder.
     pub folder: Option<PathBuf>,
-    /// The folder was named, and not found by rule.
+    /// The folder was configured explicitly.
     pub is_told: bool,
     pub bytes_max: u64,
 }
@@ -30,7 +30,7 @@ impl CacheSpec {
 
 fn usual_folder(variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     let absolute = |name| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    // Of several folders, systemd gives the first first.
+    // systemd lists several folders; the first is used.
     let of_systemd = variable(OF_SYSTEMD).and_then(|folders| env::split_paths(&folders).next());
     if let Some(folder) = of_systemd.filter(|folder| folder.is_absolute()) {
         return Some(folder.join("modules"));

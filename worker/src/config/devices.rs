@@ -1,4 +1,4 @@
-//! The devices that `--devices` names: `all`, numbers, and uuids or the beginnings of some.
+//! The value of `--devices`: `all`, numbers, and uuids or their prefixes.
 
 use std::{fmt, str::FromStr};
 
@@ -12,7 +12,7 @@ pub enum DeviceChoice {
     Named(Vec<DeviceName>),
 }
 
-/// One device, as it was typed.
+/// One selected device, as typed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum DeviceName {
     Number(u32),
@@ -37,7 +37,7 @@ pub enum ChoiceError {
 }
 
 impl DeviceChoice {
-    /// The chosen ones of those that are there.
+    /// Selects from the machine's devices.
     pub fn choose(&self, there: &[DeviceInfo]) -> Result<Vec<DeviceInfo>, ChoiceError> {
         if there.is_empty() {
             return Err(ChoiceError::None);

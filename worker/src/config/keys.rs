@@ -10,7 +10,7 @@ use gpufleet_schema::{PoolName, PublicKey, signature::InvalidKey};
 use super::PoolSpec;
 use crate::policy::Allow;
 
-/// What is wrong with them.
+/// Why the trusted keys can't be read.
 #[derive(Debug, thiserror::Error)]
 pub enum KeysError {
     #[error("failed to read {}: {source}", path.display())]

@@ -10,7 +10,7 @@ use crate::{
     scheduler::Promise,
 };
 
-/// A pool that this worker serves, and what it is promised here.
+/// A pool that this worker serves, with its guarantees.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PoolSpec {
     pub name: PoolName,
@@ -19,7 +19,7 @@ pub struct PoolSpec {
     pub times: TimeAllowances,
 }
 
-/// What is wrong with a `--pool`.
+/// Why a `--pool` is invalid.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PoolSpecError {
     #[error("{0}")]
@@ -38,7 +38,7 @@ pub enum PoolSpecError {
     Allow(#[from] UnknownAllow),
 }
 
-/// What is wrong with several of them together.
+/// Why several pools can't be served together.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 pub enum PoolsError {
     #[error("pool {0} is given twice")]
@@ -47,7 +47,7 @@ pub enum PoolsError {
     Memory(u32),
 }
 
-/// Beyond it, rounding would be larger than the share of the smallest.
+/// With larger weights the rounding error would exceed the share of the smallest.
 const WEIGHT_MAX: u32 = 1000;
 const PERMILLE: u32 = 1000;
 const TIMES: &str = "time-default=TIME, time-max=TIME, queue-default=TIME or queue-max=TIME";
@@ -80,7 +80,7 @@ impl FromStr for PoolSpec {
     }
 }
 
-/// Whether the pools can be served together: each once, and no more promised than there is.
+/// Checks that each pool occurs once and that the guarantees do not exceed the device.
 pub fn check(pools: &[PoolSpec]) -> Result<(), PoolsError> {
     for (index, pool) in pools.iter().enumerate() {
         if pools[..index].iter().any(|other| other.name == pool.name) {

@@ -1,4 +1,4 @@
-//! A size as it is typed: `64MiB`.
+//! A size option such as `64MiB`.
 
 use std::{fmt, str::FromStr};
 
@@ -6,12 +6,12 @@ use std::{fmt, str::FromStr};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Size(pub u64);
 
-/// What is no size.
+/// A text that is not a size.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("give a number of bytes, or a number with KiB, MiB or GiB, as in 512MiB")]
 pub struct SizeError;
 
-/// With the power of two that each stands for; the first that fits is written.
+/// The units with their powers of two; the first that divides a size is printed.
 const UNITS: [(&str, u32); 4] = [("GiB", 30), ("MiB", 20), ("KiB", 10), ("", 0)];
 
 impl FromStr for Size {

@@ -1,26 +1,26 @@
-//! How long jobs of a pool may run and wait: what one gets that says nothing, and the most that one may ask for.
+//! The time and queue limits of a pool: the defaults and maxima.
 
 use std::time::Duration;
 
 use gpufleet_schema::{Limits, bounds::TIME_LIMIT_MS_MAX};
 
-/// One of the two times. Without a maximum, what the schema allows.
+/// A default and a maximum. Without a maximum the bound of the schema applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Allowance {
     pub default: Option<Duration>,
     pub max: Option<Duration>,
 }
 
-/// What a pool allows its jobs.
+/// The limits of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TimeAllowances {
-    /// On the device.
+    /// The time on the device.
     pub run: Allowance,
-    /// From the submission to the start.
+    /// The time from submission to start.
     pub queue: Allowance,
 }
 
-/// A job that asks for more than its pool allows.
+/// A job requests more than its pool allows.
 #[derive(Debug, thiserror::Error, PartialEq, Eq)]
 #[error("the job asks for a {what} limit of {}, but its pool allows at most {}; lower the limit or use another pool", humantime::format_duration(*.asked), humantime::format_duration(*.max))]
 pub struct TooLong {
@@ -45,14 +45,14 @@ impl Allowance {
 }
 
 impl TimeAllowances {
-    /// How long a job may run.
+    /// The time limit of a job.
     pub fn run_limit(&self, limits: &Limits) -> Result<Duration, TooLong> {
         let usual = Duration::from_millis(Limits::TIME_LIMIT_MS_DEFAULT);
         let granted = self.run.grant("time", milliseconds(limits.time_limit_ms), Some(usual))?;
         Ok(granted.unwrap_or(usual).min(Duration::from_millis(TIME_LIMIT_MS_MAX)))
     }
 
-    /// How long it may wait for its start; unlimited by default.
+    /// The queue limit of a job; unlimited by default.
     pub fn queue_limit(&self, limits: &Limits) -> Result<Option<Duration>, TooLong> {
         self.queue.grant("queue", milliseconds(limits.queue_limit_ms), None)
     }

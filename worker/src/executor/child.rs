@@ -1,13 +1,13 @@
-//! The life of an executor child: give up every privilege, open the device, say so, then run what the supervisor sends until it stops or
-//! is gone.
+//! The life of an executor child: give up every privilege, open the device, report readiness, then run jobs until the supervisor stops it or
+//! ends.
 //!
-//! What runs here is strangers' code on the device, and on the emulator in this very process: the child is nobody, can become nobody else,
-//! and holds nothing but its socket and its output. The driver's library is loaded before root is left, since it may lie where only
-//! root can look; the driver's first call comes after.
+//! Untrusted code runs on the device, and with the emulator in this process. So the child runs as an unprivileged user, can't change it,
+//! and holds only its socket and its output. It loads the driver's library before it drops root, because the library may be readable only
+//! by root; the first driver call comes after.
 //!
-//! Each lane is a thread with a stream. Lanes that have nothing to run take turns to read frames: the one that reads a job runs it where it
-//! is and writes the answer itself, so that no job waits for a thread to wake. There is a lane more than the supervisor sends jobs at a
-//! time: somebody always listens, and notices at once when the supervisor is gone.
+//! Each thread owns one CUDA stream. Idle threads take turns to read frames: the thread that reads a job also runs it and writes the answer,
+//! so no job waits for another thread to wake. The child has one thread more than the supervisor sends jobs at a time, so one thread always
+//! reads the socket and notices at once when the supervisor is gone.
 
 use std::{
     collections::HashMap,
@@ -25,12 +25,12 @@ use super::{
         device::{self, Device},
         error::{CudaError, Damage},
         fault::{self, Seen},
-        lane::{Common, Lane, Work},
         library::DriverLibrary,
         memory::{Chore, Memory, TellError},
         pinned::PinnedSegment,
         printing::Printing,
         program::Program,
+        stream::{Common, Stream, Work},
         waits::Waits,
     },
     sizes::Sizes,
@@ -49,7 +49,7 @@ const EXIT_PANICKED: i32 = 101;
 
 pub(super) fn main(args: &Args) -> ExitCode {
     match serve(args) {
-        // The driver's own handlers at exit may wait for what no longer matters.
+        // Skips the driver's exit handlers, which may wait for work that is no longer needed.
         Ok(()) => fault::exit(0),
         Err(error) => give_up(&error),
     }
@@ -83,7 +83,7 @@ fn serve(args: &Args) -> Result<(), ChildError> {
     ignore_signals();
     print_by_lines();
     let locked = privileges::close_inherited().and_then(|()| privileges::refuse_new());
-    // A broken invariant in one lane ends the process, and with it the doubt about the others.
+    // A panic in one thread ends the process, because the other threads may share the broken state.
     std::panic::set_hook(Box::new(|info| {
         eprintln!("{info}");
         fault::exit(EXIT_PANICKED)
@@ -100,8 +100,8 @@ fn serve(args: &Args) -> Result<(), ChildError> {
     let chores = start_chores(&common, &outgoing)?;
     Printing::start(&common.printing).map_err(ChildError::Thread)?;
     let inbox = Arc::new(Mutex::new(Inbox::new(incoming, chores)));
-    let lanes = match start_lanes(args.lanes.max(1) + 1, &common, &inbox, &outgoing) {
-        // There may be room for a context and none for a stream.
+    let streams = match start_streams(args.streams.max(1) + 1, &common, &inbox, &outgoing) {
+        // The device may have memory for a context but not for a stream.
         Err(ChildError::Cuda(error)) => {
             say(&outgoing, &FromExecutor::Refused(device::refused(error)))?;
             return Err(ChildError::Refused);
@@ -109,14 +109,14 @@ fn serve(args: &Args) -> Result<(), ChildError> {
         started => started?,
     };
     say(&outgoing, &FromExecutor::Ready(common.device.info.clone(), memory))?;
-    for lane in lanes {
-        // A lane that panicked has already ended the process.
-        drop(lane.join());
+    for thread in streams {
+        // A panic has already ended the process, so there is no error to handle.
+        drop(thread.join());
     }
     Ok(())
 }
 
-/// The supervisor says when to stop; a Ctrl-C or a TERM to the whole group is meant for it.
+/// Ignores signals to the process group, such as Ctrl-C, because the supervisor decides when the child stops.
 pub(crate) fn ignore_signals() {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGPIPE] {
         // SAFETY: ignoring a signal installs no handler.
@@ -124,13 +124,13 @@ pub(crate) fn ignore_signals() {
     }
 }
 
-/// A GPU's driver prints what kernels print through the C library, which keeps it back where the output is a pipe: an executor that
-/// ends without the handlers at exit would lose it.
+/// A GPU's driver writes the output of kernels through the C library, which buffers it if the output is a pipe. An executor that
+/// skips the exit handlers would lose it.
 fn print_by_lines() {
     unsafe extern "C" {
         static stdout: *mut libc::FILE;
     }
-    // SAFETY: the stream is the C library's own, nobody has used it yet, and it makes its buffer itself.
+    // SAFETY: the stream is the C library's own, nothing has used it yet, and it allocates its buffer itself.
     unsafe { libc::setvbuf(stdout, std::ptr::null_mut(), libc::_IOLBF, 0) };
 }
 
@@ -145,7 +145,7 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
     Ok((Arc::new(Common { library, device, memory, waits, printing, outgoing: Arc::clone(outgoing) }), report))
 }
 
-/// What the driver shows to this process.
+/// The devices that the driver shows to this process.
 pub(crate) fn list_devices(cuda: &CudaSpec, user: Option<&str>) -> Result<Vec<DeviceInfo>, Refusal> {
     let library = DriverLibrary::open(cuda, || privileges::leave_root(user))?;
     device::list(&library)
@@ -167,35 +167,35 @@ fn say(socket: &Mutex<UnixStream>, message: &FromExecutor) -> Result<(), FrameEr
     frame::write(&socket.lock().expect("no thread panics while holding the socket"), message)
 }
 
-/// Starts threads that run jobs until the supervisor says stop.
-fn start_lanes(
+/// Starts the threads that run jobs, each with a stream of its own, until the supervisor stops the executor.
+fn start_streams(
     count: usize,
     common: &Arc<Common>,
     inbox: &Arc<Mutex<Inbox>>,
     outgoing: &Arc<Mutex<UnixStream>>,
 ) -> Result<Vec<JoinHandle<()>>, ChildError> {
-    let mut lanes = Vec::with_capacity(count);
+    let mut threads = Vec::with_capacity(count);
     for number in 0..count {
         let (inbox, common, outgoing) = (Arc::clone(inbox), Arc::clone(common), Arc::clone(outgoing));
         let (ready, started) = mpsc::channel();
-        let lane = thread::Builder::new().name(format!("lane-{number}")).spawn(move || {
-            match common.device.bind().and_then(|()| Lane::new()) {
-                Ok(lane) => {
+        let thread = thread::Builder::new().name(format!("stream-{number}")).spawn(move || {
+            match common.device.bind().and_then(|()| Stream::new()) {
+                Ok(stream) => {
                     drop(ready.send(Ok(())));
-                    if let Err(error) = run_lane(lane, &inbox, &common, &outgoing) {
+                    if let Err(error) = run_stream(stream, &inbox, &common, &outgoing) {
                         give_up(&error);
                     }
                 }
                 Err(error) => drop(ready.send(Err(error))),
             }
         });
-        lanes.push(lane.map_err(ChildError::Thread)?);
-        started.recv().expect("a lane says whether it starts").map_err(ChildError::Cuda)?;
+        threads.push(thread.map_err(ChildError::Thread)?);
+        started.recv().expect("the thread reports whether its stream was created").map_err(ChildError::Cuda)?;
     }
-    Ok(lanes)
+    Ok(threads)
 }
 
-/// A thread for what the supervisor asks between jobs. It ends with the process.
+/// Starts the thread for requests of the supervisor between jobs. It ends with the process.
 fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Result<mpsc::Sender<Chore>, ChildError> {
     let (chores, queue) = mpsc::channel::<Chore>();
     let (common, outgoing) = (Arc::clone(common), Arc::clone(outgoing));
@@ -206,7 +206,7 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
         for chore in queue {
             match chore.run(&common.memory, &common.waits, &outgoing) {
                 Ok(()) => {}
-                // Where no job runs, no lane calls the driver: nobody else would notice.
+                // Without a running job no other thread calls the driver, so this thread has to report the fault.
                 Err(TellError::Cuda(error)) if error.damage() != Damage::None => {
                     let is_idle = common.memory.arena.usage().is_idle;
                     let seen = if is_idle { Seen::Idle } else { Seen::BesideJobs };
@@ -220,48 +220,48 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
     Ok(chores)
 }
 
-fn run_lane(
-    mut lane: Lane,
+fn run_stream(
+    mut stream: Stream,
     inbox: &Mutex<Inbox>,
     common: &Common,
     outgoing: &Mutex<UnixStream>,
 ) -> Result<(), ChildError> {
     loop {
-        // A statement of its own: the inbox is free again before the job runs.
+        // A separate statement, so that the lock is released before the job runs.
         let next = inbox.lock().expect("no thread panics while holding the inbox").next_job()?;
         let Some(work) = next else { return Ok(()) };
         let printing = work.run.prints.then(|| common.printing.begin());
-        let (outcome, timings) = match lane.run(common, &work) {
+        let (outcome, timings) = match stream.run(common, &work) {
             Ok(ended) => ended,
             Err(error) => fault::die(outgoing, &common.library, error, Seen::ByJob(work.run.job)),
         };
         let Work { run, program, segments } = work;
         let job = run.job;
-        // Before the answer: once the supervisor has it, it may drop the segments and the program of this job.
+        // Released before the answer, because the supervisor may then drop the segments and the program of this job.
         drop((program, segments));
         if let Some(printing) = printing {
             printing.end();
         }
-        // Before the answer too: until it comes, the supervisor counts all that the job declared.
+        // Sent before the answer too, because until then the supervisor counts the job's declared memory.
         if let Err(error) = common.tell_memory(|| common.waits.waits(job)) {
             fault::die(outgoing, &common.library, error, Seen::ByJob(job));
         }
         common.waits.ends(job);
         if say(outgoing, &FromExecutor::Finished { job, outcome, timings }).is_err() {
-            // The supervisor is gone, so the work of this process has no use.
+            // The supervisor has ended, so nothing uses the results of this process.
             fault::exit(1);
         }
     }
 }
 
-/// Where the supervisor's frames come in, and what it has told of: programs and segments by its ids. Nothing here calls the driver, which
-/// may wait for a kernel, and nobody would read what comes meanwhile.
+/// Reads the supervisor's frames and keeps its programs and segments by id. Nothing here calls the driver: a call may
+/// wait for a kernel, and no thread would read frames in the meantime.
 struct Inbox {
     incoming: UnixStream,
     chores: mpsc::Sender<Chore>,
     programs: HashMap<u32, Arc<Program>>,
     segments: HashMap<u32, Arc<PinnedSegment>>,
-    /// The supervisor has said stop.
+    /// Set when the supervisor has requested a stop.
     stopped: bool,
 }
 
@@ -270,7 +270,7 @@ impl Inbox {
         Self { incoming, chores, programs: HashMap::new(), segments: HashMap::new(), stopped: false }
     }
 
-    /// The next job; `None` once the supervisor says stop. If the supervisor is gone instead, ends the process and whatever runs.
+    /// The next job; `None` once the supervisor requests a stop. If the supervisor has ended instead, ends the process with its running jobs.
     fn next_job(&mut self) -> Result<Option<Work>, ChildError> {
         while !self.stopped {
             let Some((message, descriptor)) = frame::read(&self.incoming)? else { fault::exit(0) };
@@ -301,7 +301,7 @@ impl Inbox {
     }
 
     fn leave_to_chores(&self, chore: Chore) {
-        // The thread is there as long as this is.
+        // The chores thread lives as long as this inbox.
         drop(self.chores.send(chore));
     }
 

@@ -1,10 +1,10 @@
-//! How long the jobs in flight on one executor may still take.
+//! The time limits of the jobs in flight on one executor.
 //!
-//! A job's time limit is for its own work. Where the driver has it wait for its neighbours' kernels (a module to load, memory to give back),
-//! the executor says so, and the job is not cut before the last of those neighbours would be. A driver that does that holds a lock which
-//! every later call wants: so who comes to a call meanwhile is held, too. The executor says it of each that it has in hand; the jobs that
-//! come while one waits are taken for held anyway. What it does between jobs may wait like a job, and hold others. Where something runs for
-//! too long, who certainly runs is cut first, then who may be held, and last who waits.
+//! A time limit covers a job's own work. If the driver makes a job wait for its neighbours' kernels (to load a module or free memory),
+//! the executor reports it, and the job is not killed before the last of those neighbours would be. During such a call the driver holds a
+//! lock that every later call needs, so jobs that call the driver in the meantime wait too. The executor reports each of them; jobs that
+//! arrive during the wait count as waiting anyway. The executor's work between jobs may wait like a job and block others. If a job exceeds
+//! its limit, jobs that certainly run are killed first, then those that may be blocked, and last those that wait.
 
 use std::{
     collections::HashMap,
@@ -13,14 +13,14 @@ use std::{
 
 use crate::ipc::message::BETWEEN_JOBS;
 
-/// A job may have to wait before its first kernel, after its last, and a few times between them where it has thousands. An executor that
-/// says it more often is not believed: strangers' code runs beside it.
+/// A job may wait before its first kernel, after its last, and a few times between if it has thousands. Further reports are
+/// ignored, because untrusted code runs beside the executor.
 const WAITS_MAX: u8 = 8;
 
-/// Between the cuts of one kind and of the next: whoever is not cut is lost with the one that is, and not blamed.
+/// The delay between killing one kind of job and the next. The other jobs are lost with the killed one but not blamed.
 const NEIGHBOURS_FIRST: Duration = Duration::from_secs(1);
 
-/// The clocks, by job.
+/// The clocks of all jobs.
 #[derive(Debug, Default)]
 pub(super) struct Clocks(HashMap<u64, Clock>);
 
@@ -35,9 +35,9 @@ struct Clock {
 
 #[derive(Debug, Clone, Copy)]
 struct Wait {
-    /// Jobs that were sent after that may be held by it.
+    /// Jobs sent after this time may be blocked by it.
     since: Instant,
-    /// By then everything that it can be waiting for has ended, or was cut, but for those that it holds.
+    /// By this time every job that it can wait for has ended or been killed, except the jobs that it blocks.
     until: Instant,
 }
 
@@ -47,7 +47,7 @@ impl Clocks {
         self.0.insert(job, Clock { limit, began: now, deadline, waits: None, waits_left: WAITS_MAX });
     }
 
-    /// The job waits for its neighbours. What is done between jobs does nothing but wait.
+    /// Records that the job waits for its neighbours. The executor's work between jobs counts as waiting throughout.
     pub(super) fn wait(&mut self, job: u64, now: Instant) {
         if job == BETWEEN_JOBS {
             self.start(job, Duration::ZERO, now);
@@ -57,14 +57,14 @@ impl Clocks {
             neighbours.map(|(_, clock)| clock.waits.map_or(clock.deadline + NEIGHBOURS_FIRST, |wait| wait.until)).max();
         let clock = self.0.get_mut(&job).filter(|clock| clock.waits.is_none() && clock.waits_left > 0);
         if let Some(clock) = clock {
-            // Before its first kernel it may have waited for a moment before it was heard.
+            // Before its first kernel the job may have waited some time before the report arrived.
             let since = if clock.waits_left == WAITS_MAX { clock.began } else { now };
             clock.waits_left -= 1;
             clock.waits = Some(Wait { since, until: until.unwrap_or(now) });
         }
     }
 
-    /// It waits no longer: its time goes on, or begins.
+    /// Records that the job no longer waits: its time continues, or starts.
     pub(super) fn go_on(&mut self, job: u64, now: Instant) {
         if job == BETWEEN_JOBS {
             return self.end(job, now);
@@ -83,7 +83,7 @@ impl Clocks {
         }
     }
 
-    /// When to look again whether a job has had its time. `None` where it has, or is none.
+    /// When to check the job's time limit again. `None` if the limit has passed or the job is unknown.
     pub(super) fn time_left(&self, job: u64, now: Instant) -> Option<Instant> {
         let clock = self.0.get(&job)?;
         let held_until = match clock.waits {
@@ -97,15 +97,15 @@ impl Clocks {
         self.0.values().filter_map(|clock| clock.waits)
     }
 
-    /// Jobs that came while one waited had to wait with it.
+    /// Extends the time of jobs that arrived during a wait, because they had to wait too.
     fn go_on_since(&mut self, since: Instant, now: Instant) {
         for clock in self.0.values_mut().filter(|clock| clock.began > since) {
             clock.deadline = clock.deadline.max(now + clock.limit);
         }
     }
 
-    /// Who still waits may wait for the kernels of those that have got more time; not for those of jobs that came after it began to, lest
-    /// it wait for ever.
+    /// Extends the waits of jobs that may wait for jobs with extended time. Jobs that arrived after the start of a wait do not count, because
+    /// the wait would never end.
     fn prolong_waits(&mut self) {
         let running = self.0.values().filter(|clock| clock.waits.is_none());
         let running: Vec<_> = running.map(|clock| (clock.began, clock.deadline + NEIGHBOURS_FIRST)).collect();
@@ -157,7 +157,7 @@ mod tests {
         assert_eq!(time.left(&clocks, 2, 10), Some(102));
         assert_eq!(time.left(&clocks, 2, 100), Some(102), "the first is cut now");
         assert_eq!(time.left(&clocks, 2, 102), None);
-        // Who waits for it waits for the others, too.
+        // A job that waits for it waits for the others too.
         clocks.wait(3, time.at(2));
         assert_eq!(time.left(&clocks, 3, 50), Some(102));
     }
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_done_between_jobs_holds_those_that_come_and_nobody_after_it() {
+    fn work_between_jobs_holds_jobs_that_arrive_during_it_and_none_after_it() {
         let (mut clocks, time) = clocks(&[(1, 100)]);
         clocks.wait(BETWEEN_JOBS, time.at(1));
         clocks.start(2, Duration::from_secs(10), time.at(2));
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_for_ever() {
+    fn no_job_waits_for_ever() {
         let (mut clocks, time) = clocks(&[(1, 1000), (2, 10)]);
         for second in 0..100 {
             clocks.wait(2, time.at(10 * second));

@@ -1,5 +1,6 @@
-//! What a cubin's headers say: whether it is whole, whether it has variables, and what it takes when it is loaded. The driver takes a pointer and no length, and believes what the header says; so the header is checked here,
-//! where a lie costs an error and not a read beyond the end.
+//! Reads a cubin's headers: whether it is complete, whether it has variables, and its size when loaded. The driver takes a pointer without a
+//! length and trusts the header. So this module checks the header,
+//! so that a wrong one causes an error instead of a read beyond the end.
 
 const MAGIC: &[u8] = b"\x7fELF";
 /// 64-bit, little endian: the only kind that today's devices load.
@@ -14,9 +15,9 @@ const SHT_NOBITS: u32 = 8;
 /// Flags of a section: written to, and in memory.
 const SHF_WRITE: u64 = 1;
 const SHF_ALLOC: u64 = 2;
-/// Where variables lie that outlive a launch.
+/// Sections of variables that outlive a launch.
 const VARIABLE_SECTIONS: [&[u8]; 3] = [b".nv.global", b".data", b".bss"];
-/// Written to as well, but a block's own.
+/// The section of shared memory, which is writable but belongs to one block.
 const SHARED_SECTION: &[u8] = b".nv.shared";
 
 /// Checks that everything that the ELF header names lies inside.
@@ -42,7 +43,7 @@ pub(crate) fn check(bytes: &[u8]) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// Whether anything in it may outlive a launch. In doubt it does.
+/// Whether it may have variables that outlive a launch. True in doubt.
 pub(crate) fn has_variables(bytes: &[u8]) -> bool {
     let Some(sections) = table(bytes, 40, 58, 60, SECTION_HEADER_BYTES) else { return true };
     if sections.is_empty() {
@@ -59,7 +60,7 @@ pub(crate) fn has_variables(bytes: &[u8]) -> bool {
     })
 }
 
-/// What of it lies in a device's memory once it is loaded: code, constants and variables. Of a file that does not say, all of it.
+/// The device memory that it takes when loaded: code, constants and variables. The whole file if the headers do not tell.
 pub(crate) fn loaded_bytes(bytes: &[u8]) -> u64 {
     let Some(sections) = table(bytes, 40, 58, 60, SECTION_HEADER_BYTES) else { return bytes.len() as u64 };
     let names = u16_at(bytes, 62).and_then(|index| u64_at(bytes, sections.get(usize::from(index))? + 24));

@@ -1,22 +1,22 @@
-//! CUDA, in three layers: cudarc's raw bindings and thin results below, and here the owners whose lifetimes carry the rules.
+//! CUDA in three layers: cudarc's raw bindings, its thin results, and here the safe owners, whose lifetimes enforce the driver's rules.
 //!
-//! This runs in an executor child and nowhere else. A context that has seen a sticky error is never cleaned up: the process says what
-//! happened and exits ([`fault`]).
+//! This runs only in an executor child. A context with a sticky error is never cleaned up: the process reports the
+//! fault and exits ([`fault`]).
 
 pub(super) mod arena;
+mod checked_launch;
 mod contents;
 pub(super) mod device;
 pub(super) mod error;
 pub(super) mod fault;
 pub(super) mod geometry;
-pub(super) mod lane;
 pub(super) mod library;
 pub(super) mod memory;
 pub(super) mod module;
 pub(super) mod pinned;
 mod preparation;
-mod prepared;
 pub(super) mod printing;
 pub(super) mod program;
+pub(super) mod stream;
 mod together;
 pub(super) mod waits;

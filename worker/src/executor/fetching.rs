@@ -1,4 +1,4 @@
-//! Brings a job's blobs from the store to where the device copies from.
+//! Reads a job's blobs from the store into shared memory, from which the device copies.
 
 use std::{
     ops::Range,
@@ -10,10 +10,10 @@ use gpufleet_transport::BlobStore;
 
 use crate::{blobs, ipc::slab::Slot};
 
-/// A blob, and its place in the job's slot.
+/// A blob, and its range in the job's memory slot.
 pub(super) type Wanted = (BlobDigest, Range<usize>);
 
-/// A slot that is lent to the store while it reads.
+/// A slot that the store writes to while it reads a blob.
 struct Lent {
     slot: Slot,
     range: Range<usize>,
@@ -25,8 +25,8 @@ impl AsMut<[u8]> for Lent {
     }
 }
 
-/// Reads what is wanted, and checks it; tells how long that took. Where it gives up, or is cancelled, the slot's memory is free once the
-/// store has let go of it, and nobody waits for that.
+/// Reads and checks the blobs; returns how long that took. After a timeout or a cancellation, the slot's memory is free once the
+/// store has responded; no job waits for that.
 pub(super) async fn fetch(
     store: Option<&BlobStore>,
     wanted: Vec<Wanted>,

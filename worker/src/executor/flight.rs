@@ -1,4 +1,4 @@
-//! Jobs in flight on one executor: what the handle and the task behind it share.
+//! Jobs in flight on one executor: the state shared by the handle and its listener task.
 
 use std::{
     collections::HashMap,
@@ -13,11 +13,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     clocks::Clocks,
-    keeper::Keeper,
     loss::{Loss, LostCause},
     outgoing::Outgoing,
     printer::{Printer, Turn},
-    programs::{Claim, Code, Key, Programs},
+    process::ChildProcess,
+    programs::{Code, Key, ProgramLease, Programs},
 };
 use crate::{
     compiler::{CompileRequest, Compiler, Found},
@@ -31,81 +31,81 @@ use crate::{
     scheduler::PoolId,
 };
 
-/// What the handle and the task behind it share.
+/// The state shared by the handle and its listener task.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub device: DeviceInfo,
-    pub keeper: Keeper,
+    pub process: ChildProcess,
     pub outgoing: Outgoing,
     pub printer: Arc<Printer>,
     pub state: Mutex<State>,
-    /// Set once, when the child is gone and every job has its answer.
+    /// Set once, when the child has ended and every job has its answer.
     pub lost: watch::Sender<Option<Loss>>,
     pub slab: Slab,
-    pub lanes: Arc<Semaphore>,
-    pub lanes_max: usize,
+    pub streams: Arc<Semaphore>,
+    pub streams_max: usize,
     pub compiler: Arc<Compiler>,
-    pub memory: Mutex<Watched>,
-    /// Whoever waits is told of each word about memory.
+    pub memory: Mutex<LatestMemory>,
+    /// Notified of every memory report.
     pub heard: Notify,
 }
 
-/// The child's last word about the device's memory, and who is told of it.
+/// The child's last memory report, and the observer that receives each report.
 #[derive(Default)]
-pub(super) struct Watched {
+pub(super) struct LatestMemory {
     pub last: MemoryReport,
-    pub watcher: Option<Watcher>,
+    pub observer: Option<MemoryObserver>,
 }
 
-pub(super) type Watcher = Box<dyn Fn(MemoryReport) + Send>;
+pub(super) type MemoryObserver = Box<dyn Fn(MemoryReport) + Send>;
 
-impl fmt::Debug for Watched {
+impl fmt::Debug for LatestMemory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Watched").field("last", &self.last).finish_non_exhaustive()
+        f.debug_struct("LatestMemory").field("last", &self.last).finish_non_exhaustive()
     }
 }
 
 #[derive(Debug, Default)]
 pub(super) struct State {
     pub pending: HashMap<u64, Pending>,
-    /// Of the pending ones.
+    /// The clocks of the pending jobs.
     pub clocks: Clocks,
     pub programs: Programs,
     pub next_job: u64,
-    /// The job for whose sake we killed the child.
+    /// The job because of which the supervisor killed the child.
     pub killed_for: Option<(u64, Cut)>,
-    /// We made it stop; whatever happens to it now was wanted.
+    /// The supervisor has stopped the child, so its end is expected.
     pub stopping: bool,
     pub unpinned: Option<String>,
 }
 
-/// A job that the child has.
+/// A job sent to the child.
 #[derive(Debug)]
 pub(super) struct Pending {
     pub answer: oneshot::Sender<Ended>,
     pub program: Key,
     pub entries: Vec<String>,
-    /// Of a job that may print.
+    /// The turn to print, for a job that may print.
     pub turn: Option<Turn>,
-    /// Kept here as well as in `run`, so that a cancelled `run` does not free what the child may still write to.
+    /// Held here as well as in `run`, so that cancelling `run` does not free memory that the child may still write to.
     pub _slot: Arc<Slot>,
-    pub _lanes: OwnedSemaphorePermit,
+    pub _streams: OwnedSemaphorePermit,
 }
 
-/// Why a job is ended together with its child.
+/// Why the supervisor kills a child because of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Cut {
     TimeLimit,
     Cancelled,
 }
 
-/// A timer comes a millisecond late, on a busy machine some ten. One that comes this late says that the whole process stood still, stopped
-/// or with its machine, while its children perhaps did not.
+/// A timer fires a millisecond late, or about ten on a busy machine. A timer this late means that the whole process was stopped or its
+/// machine suspended, while its children may have continued.
 pub(super) const STOOD_STILL: Duration = Duration::from_millis(100);
-/// For what the child said meanwhile to be read: it lies in the socket.
+/// The time to read the child's messages that have accumulated in the socket.
 const CATCHES_UP_WITHIN: Duration = Duration::from_millis(200);
 
-/// How a job left the child.
+/// How a job ended on the child.
 #[derive(Debug)]
 pub(super) enum Ended {
     Finished { outcome: Result<(), Failure>, timings: Timings },
@@ -137,23 +137,23 @@ impl Shared {
     }
 
     pub(super) fn say(&self, message: &ToExecutor) {
-        // A frame that can't be encoded is refused where it can happen, in `submit`; one that can't be sent belongs to a child that is
-        // gone, which the listener notices.
+        // Only `submit` can produce a frame that can't be encoded, and refuses it. A frame that can't be sent belongs to a child that has
+        // ended, which the listener detects.
         if let Ok(frame) = Frame::encode(message, None) {
             self.outgoing.send(frame);
         }
     }
 
-    /// In the order in which the child says it, and before the answers that come after it.
+    /// Records a memory report, in the child's order and before its later answers.
     pub(super) fn memory_is(&self, report: MemoryReport) {
         let mut memory = self.memory();
         memory.last = report;
-        memory.watcher.iter().for_each(|watcher| watcher(report));
+        memory.observer.iter().for_each(|observer| observer(report));
         self.heard.notify_waiters();
     }
 
-    pub(super) fn memory(&self) -> MutexGuard<'_, Watched> {
-        self.memory.lock().expect("no watcher panics")
+    pub(super) fn memory(&self) -> MutexGuard<'_, LatestMemory> {
+        self.memory.lock().expect("no observer panics")
     }
 
     pub(super) fn next_job(&self) -> u64 {
@@ -181,7 +181,7 @@ impl Shared {
         }
     }
 
-    /// Gives the job to the child, with its program if the child does not have it.
+    /// Sends the job to the child, with its program if the child does not have it.
     pub(super) fn submit(
         &self,
         mut run: Run,
@@ -189,7 +189,7 @@ impl Shared {
         code: Code<'_>,
         time_limit: Duration,
     ) -> Result<(), Stop> {
-        // One lock around all of it: frames leave in the order in which ids were claimed, and no loss slips in between.
+        // One lock covers all of this, so that frames leave in the order of their ids and no loss is recorded in between.
         let mut state = self.state();
         if let Some(loss) = &*self.lost.borrow() {
             return Err(Stop::Lost(loss.clone(), false));
@@ -200,9 +200,9 @@ impl Shared {
                 false,
             ));
         }
-        let claim = state.programs.claim(pending.program, code);
-        run.program = claim.id;
-        if let Err(error) = self.tell_program(&claim, code) {
+        let lease = state.programs.acquire(pending.program, code);
+        run.program = lease.id;
+        if let Err(error) = self.tell_program(&lease, code) {
             state.programs.withdraw(pending.program);
             return Err(too_large(&error));
         }
@@ -222,12 +222,12 @@ impl Shared {
         }
     }
 
-    fn tell_program(&self, claim: &Claim, code: Code<'_>) -> Result<(), FrameError> {
-        for &program in &claim.forget {
+    fn tell_program(&self, lease: &ProgramLease, code: Code<'_>) -> Result<(), FrameError> {
+        for &program in &lease.forget {
             self.say(&ToExecutor::ForgetProgram { program });
         }
-        if claim.is_new {
-            let program = ToExecutor::Program { program: claim.id, image: code.image() };
+        if lease.is_new {
+            let program = ToExecutor::Program { program: lease.id, image: code.image() };
             self.outgoing.send(Frame::encode(&program, None)?);
         }
         Ok(())
@@ -242,7 +242,7 @@ impl Shared {
     ) -> Ended {
         let deadline = Instant::now() + time_limit;
         let cancel = cancel.clone();
-        Watch { shared: Arc::clone(self), job, deadline, cancel, ending: Some(ending) }.ended().await
+        TimeLimitGuard { shared: Arc::clone(self), job, deadline, cancel, ending: Some(ending) }.ended().await
     }
 
     pub(super) fn kill_for(&self, job: u64, cut: Cut) {
@@ -250,7 +250,7 @@ impl Shared {
         if state.pending.contains_key(&job) && state.killed_for.is_none() {
             state.killed_for = Some((job, cut));
             drop(state);
-            self.keeper.kill();
+            self.process.kill();
         }
     }
 
@@ -260,7 +260,7 @@ impl Shared {
         lost.clone().expect("that is what was waited for")
     }
 
-    /// Waits for something as long as the child lives and the job is wanted.
+    /// Waits for `something` unless the child is lost or the job cancelled.
     pub(super) async fn unless_over<T>(
         &self,
         cancel: &CancellationToken,
@@ -275,8 +275,8 @@ impl Shared {
     }
 }
 
-/// A job in flight, whose time limit holds also when nobody waits for it any more.
-struct Watch {
+/// Enforces a job's time limit even if its caller stops waiting.
+struct TimeLimitGuard {
     shared: Arc<Shared>,
     job: u64,
     deadline: Instant,
@@ -285,7 +285,7 @@ struct Watch {
     ending: Option<oneshot::Receiver<Ended>>,
 }
 
-/// Waits for a job's end, and kills the child if its time limit or its cancellation comes first.
+/// Waits for a job's end; kills the child if the time limit or a cancellation comes first.
 async fn ended(
     shared: &Shared,
     job: u64,
@@ -322,7 +322,7 @@ async fn ended(
     })
 }
 
-impl Watch {
+impl TimeLimitGuard {
     async fn ended(mut self) -> Ended {
         let ending = self.ending.as_mut().expect("it is taken only at the end");
         let ended = ended(&self.shared, self.job, self.deadline, &self.cancel, ending).await;
@@ -331,8 +331,8 @@ impl Watch {
     }
 }
 
-impl Drop for Watch {
-    /// The rest of the watch is a task without a guard: a runtime that shuts down drops it, and there it ends.
+impl Drop for TimeLimitGuard {
+    /// Moves the wait to a task without a guard. A runtime that shuts down drops that task, which ends the wait.
     fn drop(&mut self) {
         let (Some(mut ending), Ok(runtime)) = (self.ending.take(), tokio::runtime::Handle::try_current()) else {
             return;
@@ -345,7 +345,7 @@ impl Drop for Watch {
     }
 }
 
-/// Tells the child about segments.
+/// Announces segments to the child.
 pub(super) struct Announcer(pub Outgoing);
 
 impl Announce for Announcer {

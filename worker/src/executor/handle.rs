@@ -1,4 +1,4 @@
-//! The supervisor's handle to an executor child: start it, run jobs on it, notice its end.
+//! The supervisor's handle to an executor child: starts it, runs jobs on it and detects its end.
 
 use std::{
     env,
@@ -17,16 +17,17 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    CudaSpec, claims,
+    CudaSpec,
     fetching::fetch,
-    flight::{Announcer, Ended, Pending, Shared, Stop, Watched},
-    keeper::Ward,
+    flight::{Announcer, Ended, LatestMemory, Pending, Shared, Stop},
     link,
     loss::{Loss, RunError, StartError},
     outgoing::Outgoing,
     printer::{Printer, Printout},
+    process::KillOnDrop,
     programs::{Code, Key},
     staging::{Header, Layout, OutputBytes},
+    untrusted,
 };
 use crate::{
     compiler::{Compiled, Compiler, Origin},
@@ -39,34 +40,34 @@ use crate::{
     scheduler::PoolId,
 };
 
-/// Loading a driver and making a context takes a second or two on a large machine, and far longer where the driver was not yet loaded.
+/// Loading a driver and creating a context takes up to two seconds on a large machine, and far longer if the kernel module is not loaded yet.
 pub const READY_DEADLINE: Duration = Duration::from_secs(60);
 /// Jobs on the device at once: one copies in, one computes, one copies out, and one is ready to follow.
-pub const LANES_DEFAULT: usize = 4;
-/// The hardware has 32 queues. Streams that share one wait for each other, and an executor has a stream more than jobs.
-pub const LANES_MAX: usize = 31;
-/// By it the driver knows how many of the queues a process uses; without it, eight.
+pub const STREAMS_DEFAULT: usize = 4;
+/// The hardware has 32 queues. Streams that share a queue wait for each other, and an executor has one stream more than jobs.
+pub const STREAMS_MAX: usize = 31;
+/// The driver's variable for the number of queues of a process; eight by default.
 const MAX_CONNECTIONS: &str = "CUDA_DEVICE_MAX_CONNECTIONS";
 const MAX_CONNECTIONS_DEFAULT: usize = 8;
-/// By it the driver chooses what a process sees.
+/// The driver's variable for the devices that a process sees.
 pub(crate) const VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 
-/// How to start an executor.
+/// Options for starting an executor.
 #[derive(Debug, Clone)]
 pub struct ExecutorOptions {
     /// The device's number, for the driver unless there is a `uuid`, and for the log.
     pub device: u32,
-    /// The device as `nvidia-smi -L` names it. The child then sees no other one; a slice of a GPU (MIG) can be had in no other way.
+    /// The device's name in `nvidia-smi -L`. The child then sees only this device; a MIG slice can be selected only like this.
     pub uuid: Option<String>,
     pub cuda: CudaSpec,
-    /// How many jobs run on the device at once, 1 to [`LANES_MAX`].
-    pub lanes: usize,
-    /// Device memory that jobs may have together; without it, all there is.
+    /// How many jobs run on the device at once, 1 to [`STREAMS_MAX`].
+    pub streams: usize,
+    /// The most device memory for all jobs together; unlimited by default.
     pub memory_bytes_max: Option<u64>,
     pub ready_deadline: Duration,
-    /// Whom the child becomes when the worker is root: a name or a number; without it `nobody`.
+    /// The user of the child if the worker is root: a name or a number; `nobody` by default.
     pub user: Option<String>,
-    /// Compiles the CUDA C that jobs bring. Executors may share one, and with it its cache.
+    /// Compiles the CUDA C of jobs. Executors may share a compiler with its cache.
     pub compiler: Arc<Compiler>,
     /// The worker's executable; without it, the one that runs.
     pub executable: Option<PathBuf>,
@@ -84,46 +85,46 @@ pub struct Executor {
 #[derive(Debug, Clone, Copy)]
 pub struct ExecutorJob<'a> {
     pub task: &'a Task<'a>,
-    /// In whose line it waits for a compiler, where it has to be compiled.
+    /// The pool in whose queue it waits for a compiler.
     pub pool: PoolId,
-    /// The key of the code that the executor gets for it, from whoever has it already: hashing a long program takes as long as a tiny job.
+    /// The key of its code, if the caller has computed it, because hashing a long program takes as long as a tiny job.
     pub program: Option<Key>,
-    /// What its source was compiled to for this device, from whoever has done so already. Without it the executor compiles it first.
+    /// Its compiled source, if the caller has compiled it. Otherwise the executor compiles it first.
     pub compiled: Option<&'a Compiled>,
-    /// From the moment at which the executor gets it; what the driver has it wait for its neighbours does not count. At its end the executor
+    /// Counted from the moment at which the executor gets the job; waits for its neighbours in the driver do not count. After it the executor
     /// is killed.
     pub time_limit: Duration,
-    /// Run with nothing beside it, so that a fault can only be its own. For suspects ([`LostCause::Suspect`]).
+    /// Run without neighbours, so that the job must be the cause of a fault. For suspects ([`LostCause::Suspect`]).
     pub alone: bool,
-    /// For a program that may print: where what it printed is left. Such jobs run one at a time.
+    /// Receives the output of a program that may print. Such jobs run one at a time.
     pub printout: Option<&'a Printout>,
-    /// What the executor may keep for later jobs while this one runs; see [`MemoryReport`].
+    /// The most memory that the executor may cache while this job runs; see [`MemoryReport`].
     pub kept_max: u64,
-    /// Where the blobs are that the task names.
+    /// The store of the blobs that the task names.
     pub blobs: Option<&'a BlobStore>,
-    /// Cancelled when nobody wants the outcome any more: a job that waits leaves the line, one that runs is ended with its executor,
-    /// for no API stops a kernel.
+    /// Cancelled when the outcome is no longer needed: a waiting job leaves the queue; a running one is killed with its executor,
+    /// because no API stops a kernel.
     pub cancel: &'a CancellationToken,
 }
 
-/// A job that came to its end.
+/// A job that has ended.
 #[derive(Debug)]
 pub struct Finished {
     pub outcome: Result<Vec<OutputBytes>, Failure>,
-    /// All but `queue_us` and `wait_us`.
+    /// All timings except `queue_us` and `wait_us`.
     pub timings: Timings,
-    /// How long it waited inside [`Executor::run`] for staging memory and a lane, and not for its blobs; a part of `wait_us`.
+    /// How long it waited inside [`Executor::run`] for staging memory and a stream, without its blobs; a part of `wait_us`.
     pub waited: Duration,
 }
 
 impl ExecutorOptions {
-    /// Everything as is usual, with a compiler of its own.
+    /// The default options, with a compiler of its own.
     pub fn new(device: u32, cuda: CudaSpec) -> Self {
         Self {
             device,
             uuid: None,
             cuda,
-            lanes: LANES_DEFAULT,
+            streams: STREAMS_DEFAULT,
             memory_bytes_max: None,
             ready_deadline: READY_DEADLINE,
             user: None,
@@ -133,17 +134,17 @@ impl ExecutorOptions {
         }
     }
 
-    fn lanes(&self) -> usize {
-        self.lanes.clamp(1, LANES_MAX)
+    fn streams(&self) -> usize {
+        self.streams.clamp(1, STREAMS_MAX)
     }
 }
 
 impl Executor {
-    /// Starts a child and waits until it has its device. Cancelling kills the child.
+    /// Starts a child and waits until it has opened its device. Cancelling kills the child.
     pub async fn start(options: ExecutorOptions) -> Result<(Self, DeviceInfo), StartError> {
         let (printer, stdout) = Printer::new().map_err(StartError::Spawn)?;
-        let spawning = Ward::spawn(command(&options), Some(stdout));
-        let (ward, mut incoming, writer) = spawning.await.map_err(StartError::Spawn)?;
+        let spawning = KillOnDrop::spawn(command(&options), Some(stdout));
+        let (child, mut incoming, writer) = spawning.await.map_err(StartError::Spawn)?;
         let printer = Arc::new(printer);
         tokio::spawn(Arc::clone(&printer).read());
         let first = match timeout(options.ready_deadline, link::receive(&mut incoming)).await {
@@ -159,33 +160,33 @@ impl Executor {
             },
             Ok(Some(FromExecutor::Refused(refusal))) => return Err(refusal.into()),
             Ok(_) | Err(_) => {
-                let exit = ward.end().await;
+                let exit = child.end().await;
                 return Err(StartError::Died { status: exit.how(), stderr_tail: exit.tail });
             }
         };
         let outgoing = Outgoing::over(writer);
         let shared = Arc::new(Shared {
             device: device.clone(),
-            keeper: ward.release(),
+            process: child.release(),
             slab: Slab::new(Box::new(Announcer(outgoing.clone()))),
             outgoing,
             printer,
             state: Mutex::default(),
             lost: watch::Sender::new(None),
-            lanes: Arc::new(Semaphore::new(options.lanes())),
-            lanes_max: options.lanes(),
+            streams: Arc::new(Semaphore::new(options.streams())),
+            streams_max: options.streams(),
             compiler: options.compiler,
-            memory: Mutex::new(Watched { last: memory, watcher: None }),
+            memory: Mutex::new(LatestMemory { last: memory, observer: None }),
             heard: Notify::new(),
         });
         tokio::spawn(link::listen(Arc::clone(&shared), incoming));
         Ok((Self { shared }, device))
     }
 
-    /// Runs a job to its end. Many may be in flight; beyond the number of lanes they wait here.
+    /// Runs a job to its end. Many may be in flight; beyond the number of streams they wait here.
     ///
-    /// Cancelling a job that waits takes it out of the line. A job that runs goes on to its end or its time limit, and its
-    /// outcome is dropped.
+    /// Cancelling removes a waiting job from the queue. A running job continues to its end or its time limit, and its
+    /// outcome is discarded.
     pub async fn run(&self, job: ExecutorJob<'_>) -> Result<Finished, RunError> {
         match self.attempt(job).await {
             Ok(finished) => Ok(finished),
@@ -199,56 +200,56 @@ impl Executor {
         }
     }
 
-    /// Resolves when the child is gone and every job that was on it has its answer.
+    /// Resolves when the child has ended and each of its jobs has its answer.
     pub async fn lost(&self) -> Loss {
         self.shared.lost().await
     }
 
-    /// Lets the jobs in flight end, for as long as `grace`; then the child is killed. Returns when it is gone.
+    /// Waits for the jobs in flight up to `grace`, then kills the child. Returns when the child has ended.
     pub async fn stop(&self, grace: Duration) {
         self.shared.state().stopping = true;
         self.shared.say(&ToExecutor::Stop);
-        if timeout(grace, self.shared.keeper.exit()).await.is_err() {
+        if timeout(grace, self.shared.process.exit()).await.is_err() {
             self.kill();
         }
         self.lost().await;
     }
 
-    /// Ends the child at once. Its jobs come back as lost.
+    /// Kills the child. Its jobs are reported as lost.
     pub fn kill(&self) {
         self.shared.state().stopping = true;
-        self.shared.keeper.kill();
+        self.shared.process.kill();
     }
 
     pub fn pid(&self) -> u32 {
-        self.shared.keeper.pid()
+        self.shared.process.pid()
     }
 
-    /// What it last said about the device's memory.
+    /// The last memory report.
     pub fn memory(&self) -> MemoryReport {
         self.shared.memory().last
     }
 
-    /// Has `watcher` told what the executor says about the device's memory, from its last word on, and nobody else any more. It is told
-    /// of what a job left behind before the job's [`Executor::run`] returns.
-    pub fn watch_memory(&self, watcher: impl Fn(MemoryReport) + Send + 'static) {
+    /// Passes the last memory report and every later one to `observer`, which replaces an earlier observer. It gets the report about memory
+    /// that a job left in use before the job's [`Executor::run`] returns.
+    pub fn watch_memory(&self, observer: impl Fn(MemoryReport) + Send + 'static) {
         let mut memory = self.shared.memory();
-        watcher(memory.last);
-        memory.watcher = Some(Box::new(watcher));
+        observer(memory.last);
+        memory.observer = Some(Box::new(observer));
     }
 
-    /// Asks it to give back what no job has; it then says what is left.
+    /// Asks the child to free memory that no job uses. It answers with a memory report.
     pub fn give_back(&self) {
         self.shared.say(&ToExecutor::GiveBack);
     }
 
-    /// Asks it how much memory there is.
+    /// Asks the child for a memory report.
     pub fn measure(&self) {
         self.shared.say(&ToExecutor::Measure);
     }
 
-    /// Whether it answers a question in time. That a child has died, or hangs, may not have been noticed yet. For one that was asked nothing
-    /// lately: what it says to an earlier question counts as well.
+    /// Whether the child answers a request in time, because a death or a hang may not have been detected yet. Use it only if no request was
+    /// sent lately, because an answer to an earlier request counts too.
     pub async fn answers(&self, within: Duration) -> bool {
         let heard = self.shared.heard.notified();
         self.measure();
@@ -264,12 +265,12 @@ impl Executor {
         &self.shared.device
     }
 
-    /// How many jobs it runs at once. More than that gain nothing by being here.
-    pub fn lanes(&self) -> usize {
-        self.shared.lanes_max
+    /// The number of jobs that it runs at once. Further jobs would only wait here.
+    pub fn streams(&self) -> usize {
+        self.shared.streams_max
     }
 
-    /// Why staging memory is not pinned, if it is not: copies are slower then, and still right.
+    /// Why staging memory is not pinned, if so. Copies are then slower but correct.
     pub fn unpinned(&self) -> Option<String> {
         self.shared.state().unpinned.clone()
     }
@@ -279,7 +280,7 @@ impl Executor {
         let compiling = Instant::now();
         let found = match &job.task.program {
             Program::Source { .. } if job.compiled.is_none() => {
-                // Rare, and large.
+                // Boxed, because this future is rarely used and large.
                 let compiling = Box::pin(shared.compiled(job.task, job.pool));
                 shared.unless_over(job.cancel, compiling).await??
             }
@@ -291,7 +292,7 @@ impl Executor {
         let code = code(&job.task.program, compiled).map_err(Stop::failed)?;
         let layout = Layout::of(job.task).map_err(Stop::failed)?;
         let waiting = Instant::now();
-        // Whoever waits for this has nothing yet that others wait for.
+        // A job that waits here holds no resource that others wait for.
         let turn = match job.printout {
             Some(printout) => Some(shared.unless_over(job.cancel, shared.printer.turn(printout)).await?),
             None => None,
@@ -303,9 +304,10 @@ impl Executor {
         let mut run = layout.stage(job.task, compiled, &mut slot, id).map_err(Stop::failed)?;
         let headers = Header::of(job.task);
         let entries = run.launches.iter().map(|launch| launch.symbol.clone()).collect();
-        // Staging comes first and the lane second, always in this order: whoever holds a lane waits for nothing.
-        let lanes = if job.alone { shared.lanes_max } else { 1 };
-        let permit = shared.unless_over(job.cancel, Arc::clone(&shared.lanes).acquire_many_owned(lanes as u32)).await?;
+        // Always staging first and the stream second, so that a job with a stream waits for nothing.
+        let streams = if job.alone { shared.streams_max } else { 1 };
+        let permit =
+            shared.unless_over(job.cancel, Arc::clone(&shared.streams).acquire_many_owned(streams as u32)).await?;
         let permit = permit.expect("the semaphore is never closed");
         let waited = waiting.elapsed() - fetched;
         let slot = Arc::new(slot);
@@ -316,7 +318,7 @@ impl Executor {
             entries,
             turn,
             _slot: Arc::clone(&slot),
-            _lanes: permit,
+            _streams: permit,
         };
         let started = Instant::now();
         (run.job, run.kept_max, run.prints) = (id, job.kept_max, job.printout.is_some());
@@ -325,7 +327,7 @@ impl Executor {
         match ended {
             Ended::Finished { outcome, timings } => {
                 let (launches, device_bytes) = (job.task.launches.len(), shared.device.memory_bytes);
-                let mut timings = claims::timings(timings, started.elapsed(), launches, device_bytes);
+                let mut timings = untrusted::timings(timings, started.elapsed(), launches, device_bytes);
                 timings.compile_us = compile_us;
                 timings.fetch_us = fetched.as_micros() as u64;
                 if timings.total_us == 0 {
@@ -351,7 +353,7 @@ fn no_staging(error: SlabError) -> Stop {
     Stop::failed(Failure::new(verdict, code, format!("could not {error}{source}")))
 }
 
-/// The code that the executor gets. The catalog's text is the program's own; a source comes with what it was compiled to.
+/// The code for the executor. A catalog program has its own text; a source is replaced by its compiled program.
 pub(crate) fn code<'a>(program: &'a Program<'_>, compiled: Option<&'a Compiled>) -> Result<Code<'a>, Failure> {
     match program {
         Program::Catalog(name) => match gpufleet_kernels::catalog().get(name) {
@@ -373,7 +375,7 @@ pub(crate) fn code<'a>(program: &'a Program<'_>, compiled: Option<&'a Compiled>)
     }
 }
 
-/// A program of our own that does not load is not its user's fault.
+/// Changes the verdict for a catalog program that does not load, because that is not its user's fault.
 fn blame(mut failure: Failure, program: &Program<'_>) -> Failure {
     if failure.code == FailureCode::LoadError && matches!(program, Program::Catalog(_)) {
         failure.verdict = Verdict::Infrastructure;
@@ -387,22 +389,22 @@ impl Drop for Executor {
     }
 }
 
-fn connections(lanes: usize) -> usize {
-    (lanes + 1).max(MAX_CONNECTIONS_DEFAULT)
+fn connections(streams: usize) -> usize {
+    (streams + 1).max(MAX_CONNECTIONS_DEFAULT)
 }
 
 fn command(options: &ExecutorOptions) -> Command {
     let mut command = own_executable::command(options.executable.as_deref(), "executor");
     match &options.uuid {
-        // The only one that the child sees is its first.
+        // The child sees only this device, as its first.
         Some(uuid) => command.env(VISIBLE_DEVICES, uuid).arg("--device").arg("0"),
         None => command.arg("--device").arg(options.device.to_string()),
     };
     if env::var_os(MAX_CONNECTIONS).is_none() {
-        command.env(MAX_CONNECTIONS, connections(options.lanes()).to_string());
+        command.env(MAX_CONNECTIONS, connections(options.streams()).to_string());
     }
     command.arg("--cuda").arg(options.cuda.to_string());
-    command.arg("--lanes").arg(options.lanes().to_string());
+    command.arg("--streams").arg(options.streams().to_string());
     if let Some(bytes) = options.memory_bytes_max {
         command.arg("--memory-bytes-max").arg(bytes.to_string());
     }

@@ -1,4 +1,4 @@
-//! The task behind a handle: it reads the child's frames and answers for the jobs.
+//! The listener task of a handle: it reads the child's frames and answers the jobs.
 
 use std::{
     collections::HashMap,
@@ -17,10 +17,10 @@ use tokio::{
 use tracing::warn;
 
 use super::{
-    claims,
     flight::{Cut, Ended, Pending, Shared},
-    keeper::Exit,
     loss::{Loss, LostCause},
+    process::Exit,
+    untrusted,
 };
 use crate::ipc::{
     FromExecutor,
@@ -28,10 +28,10 @@ use crate::ipc::{
     message::Poison,
 };
 
-/// A child that has closed its socket is about to exit; one that does not is killed.
+/// A child that has closed its socket must exit within this time; otherwise it is killed.
 const EXIT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The child's frames. It sends no descriptors, so they may be read ahead.
+/// The child's frames. They carry no descriptors, so they can be read through a buffer.
 pub(crate) type Incoming = BufReader<OwnedReadHalf>;
 
 /// The next message of a child; `None` at the end of the socket.
@@ -47,29 +47,29 @@ pub(crate) async fn receive<T: DeserializeOwned>(socket: &mut Incoming) -> Resul
     Ok(Some(frame::decode(&body)?))
 }
 
-/// Reads until the child is gone, or was killed and goes not; then answers for every job that it left behind.
+/// Reads until the child has ended or survived a kill; then answers every remaining job.
 pub(super) async fn listen(shared: Arc<Shared>, mut socket: Incoming) {
     let mut poison = None;
     let nonsense = tokio::select! {
         biased;
         nonsense = hear(&shared, &mut socket, &mut poison) => nonsense,
-        () = shared.keeper.overdue() => None,
+        () = shared.process.overdue() => None,
     };
     if nonsense.is_some() {
-        shared.keeper.kill();
+        shared.process.kill();
     }
-    let exit = match timeout(EXIT_DEADLINE, shared.keeper.exit()).await {
+    let exit = match timeout(EXIT_DEADLINE, shared.process.exit()).await {
         Ok(exit) => exit,
         Err(_) => {
-            shared.keeper.kill();
-            shared.keeper.exit().await
+            shared.process.kill();
+            shared.process.exit().await
         }
     };
     bury(&shared, poison, nonsense, &exit);
     shared.outgoing.close();
 }
 
-/// Takes what the child says until the end of the socket; or until it says what can't be, which is returned.
+/// Handles the child's messages until the end of the socket, or until an invalid message, which is returned.
 async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison>) -> Option<String> {
     loop {
         match receive(socket).await {
@@ -77,15 +77,15 @@ async fn hear(shared: &Shared, socket: &mut Incoming, poison: &mut Option<Poison
             Ok(Some(FromExecutor::Memory(report))) => shared.memory_is(report),
             Ok(Some(FromExecutor::Waits { job })) => shared.state().clocks.wait(job, Instant::now()),
             Ok(Some(FromExecutor::GoesOn { job })) => shared.state().clocks.go_on(job, Instant::now()),
-            Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(shared, segment, claims::text(&reason)),
-            Ok(Some(FromExecutor::Poisoned(said))) => *poison = Some(claims::poison(said)),
+            Ok(Some(FromExecutor::Unpinned { segment, reason })) => unpinned(shared, segment, untrusted::text(&reason)),
+            Ok(Some(FromExecutor::Poisoned(said))) => *poison = Some(untrusted::poison(said)),
             Ok(Some(FromExecutor::Ready(..) | FromExecutor::Refused(_))) => {
                 return Some("it reported ready twice".to_owned());
             }
             Ok(None) => return None,
-            // A child that is killed resets the socket where it had unread frames.
+            // A killed child with unread frames resets the socket.
             Err(FrameError::Io(_)) => return None,
-            Err(error) => return Some(claims::text(&format!("could not {error}"))),
+            Err(error) => return Some(untrusted::text(&format!("could not {error}"))),
         }
     }
 }
@@ -103,7 +103,7 @@ fn finish(shared: &Shared, job: u64, outcome: Result<(), Failure>, timings: Timi
         shared.printer.end();
     }
     // A cancelled job needs no outcome.
-    drop(pending.answer.send(Ended::Finished { outcome: outcome.map_err(claims::failure), timings }));
+    drop(pending.answer.send(Ended::Finished { outcome: outcome.map_err(untrusted::failure), timings }));
 }
 
 fn unpinned(shared: &Shared, segment: u32, reason: String) {
@@ -113,7 +113,7 @@ fn unpinned(shared: &Shared, segment: u32, reason: String) {
     }
 }
 
-/// Decides what became of each job, under the lock that also keeps new ones out.
+/// Decides the outcome of each job, under the lock that also rejects new jobs.
 fn bury(shared: &Shared, poison: Option<Poison>, nonsense: Option<String>, exit: &Exit) {
     let mut state = shared.state();
     let pending = std::mem::take(&mut state.pending);
@@ -151,7 +151,7 @@ struct Death<'a> {
 }
 
 impl Death<'_> {
-    /// The loss as the keeper sees it: if the process hangs, the keeper must also probe the device.
+    /// The loss as the restarter sees it: if the process hangs, the restarter must also probe the device.
     fn of_executor(&self, loss: &Loss) -> Loss {
         if !self.exit.is_stuck() || loss.cause == LostCause::Stopped {
             return loss.clone();

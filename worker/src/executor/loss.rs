@@ -1,4 +1,4 @@
-//! How executors fail to start, and how they end.
+//! How executors fail to start and how they are lost.
 
 use std::{io, time::Duration};
 
@@ -7,7 +7,7 @@ use crate::ipc::message::Refusal;
 /// `CUDA_ERROR_OUT_OF_MEMORY`.
 const OUT_OF_MEMORY: u32 = 2;
 
-/// A job that came to no end, through no proven fault of its own.
+/// Why a job has no outcome although it is not proven to be the cause.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum RunError {
     /// It was cancelled; if it ran, its executor was killed.
@@ -17,21 +17,21 @@ pub enum RunError {
     Lost {
         cause: LostCause,
         reason: String,
-        /// It had been sent to the executor.
+        /// Whether the job had been sent to the executor.
         was_running: bool,
     },
 }
 
-/// Why an executor took jobs with it.
+/// Why an executor and its jobs were lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LostCause {
     /// The child died for an unknown reason.
     Died,
-    /// One of the jobs in flight brought the context down, perhaps this one: run it again alone.
+    /// One of the jobs in flight, perhaps this one, broke the context: run it again alone.
     Suspect,
-    /// Another job brought the executor down. This one is not to blame and should not lose an attempt.
+    /// Another job caused the loss. This one is not to blame and should not lose an attempt.
     Neighbour,
-    /// The device is sick: no job is to blame, and the next executor on it will hardly fare better.
+    /// The device failed: no job is to blame, and the next executor on it will probably fail too.
     Device,
     /// The supervisor stopped or killed it.
     Stopped,
@@ -51,7 +51,7 @@ pub enum StartError {
     NoDriver { hint: String },
     #[error("start an executor: device {device} does not exist; the driver reports {devices}")]
     NoDevice { device: u32, devices: u32 },
-    /// A driver that does not honour `CUDA_VISIBLE_DEVICES`, or a slice that was made anew.
+    /// The driver ignores `CUDA_VISIBLE_DEVICES`, or the MIG slice was created again.
     #[error("start an executor: the driver opened device {found} instead of {wanted}")]
     WrongDevice { wanted: String, found: String },
     #[error("start an executor: {call} failed with {name} ({code})")]
@@ -67,7 +67,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The device had no room for one more context.
+    /// Whether the device had too little memory for another context.
     pub fn is_out_of_memory(&self) -> bool {
         matches!(self, Self::DriverError { code: OUT_OF_MEMORY, .. })
     }

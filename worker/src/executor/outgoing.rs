@@ -1,5 +1,5 @@
-//! Frames on their way to a child: sent from where they are made, for waking a task to send one takes longer than sending it. What the
-//! socket does not take at once is left to a task, and later frames wait behind it.
+//! Sends frames to a child directly from the caller, because waking a task takes longer than sending a frame. A task sends what the
+//! socket does not accept at once, and later frames wait behind it.
 
 use std::{
     collections::VecDeque,
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::ipc::frame::{self, Frame};
 
-/// The way to a child. It stays open for as long as somebody has it.
+/// The sending half of a child's socket. It stays open until the last clone is dropped.
 #[derive(Debug, Clone)]
 pub(super) struct Outgoing(Arc<Line>);
 
@@ -25,9 +25,9 @@ pub(super) struct Outgoing(Arc<Line>);
 struct Line {
     socket: OwnedWriteHalf,
     runtime: Handle,
-    /// A task sends these for as long as there are any.
+    /// Frames that a task sends when the socket is writable.
     waiting: Mutex<VecDeque<Unsent>>,
-    /// The child takes no more frames.
+    /// Cancelled when the child accepts no more frames.
     closed: CancellationToken,
 }
 
@@ -39,14 +39,14 @@ struct Unsent {
 }
 
 impl Outgoing {
-    /// For the runtime that it is called in.
+    /// Must be called in the runtime that will send the frames.
     pub(super) fn over(socket: OwnedWriteHalf) -> Self {
         let (runtime, waiting, closed) = (Handle::current(), Mutex::default(), CancellationToken::new());
         Self(Arc::new(Line { socket, runtime, waiting, closed }))
     }
 
-    /// Frames leave in the order in which this is called. What a child that is gone does not take is dropped: the listener sees the end of the
-    /// socket and answers for its jobs.
+    /// Sends a frame; frames keep the order of the calls. Frames to a child that has ended are dropped: the listener detects the end of the
+    /// socket and answers its jobs.
     pub(super) fn send(&self, frame: Frame) {
         if self.0.closed.is_cancelled() {
             return;
@@ -63,7 +63,7 @@ impl Outgoing {
         waiting.push_back(unsent);
     }
 
-    /// Drops what the child did not take, and whatever is still sent: it may be stuck, and its socket full for ever.
+    /// Drops unsent and later frames, because a stuck child may never read its socket.
     pub(super) fn close(&self) {
         self.0.closed.cancel();
     }
@@ -87,15 +87,15 @@ impl Line {
         self.waiting().clear();
     }
 
-    /// Ends the conversation: most errors are of a child that is gone, and one that is there must not wait for frames that never come.
+    /// Closes the socket after an error. Usually the child has ended; a running child must not wait for frames that never come.
     fn give_up(&self) {
         self.closed.cancel();
-        // A socket that is not connected any more has nothing to end.
+        // A socket that is no longer connected needs no shutdown.
         let socket = self.socket.as_ref().as_fd().try_clone_to_owned().map(UnixStream::from);
         drop(socket.and_then(|socket| socket.shutdown(Shutdown::Both)));
     }
 
-    /// Whether the socket took all that waits.
+    /// Sends the waiting frames. Returns whether the socket accepted all of them.
     fn take_waiting(&self) -> io::Result<bool> {
         let mut waiting = self.waiting();
         while let Some(first) = waiting.front_mut() {
@@ -107,7 +107,7 @@ impl Line {
         Ok(true)
     }
 
-    /// Whether the socket took all of it.
+    /// Sends the rest of a frame. Returns whether the socket accepted all of it.
     fn take(&self, unsent: &mut Unsent) -> io::Result<bool> {
         let socket = self.socket.as_ref();
         let Unsent { frame, sent } = unsent;
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_other_side_sees_the_end_once_nobody_has_it() {
+    async fn the_other_side_sees_the_end_when_the_last_clone_is_dropped() {
         let (outgoing, mut theirs) = line().await;
         outgoing.clone().send(frame(7, 1));
         drop(outgoing);

@@ -1,8 +1,8 @@
-//! What kernels print: the child's standard output, read as it comes and kept for the one job that may print.
+//! Reads the output of kernels from the child's standard output, and assigns it to the one job that may print.
 //!
-//! A GPU's driver does not say which kernel printed a text. So an executor runs one job at a time whose program can print, and whatever it
-//! prints meanwhile belongs to that job. Programs that can't print run beside it. The child writes a job's text before its answer, so the
-//! text is in the pipe once the answer is here.
+//! A GPU's driver does not identify the kernel that printed a text. So an executor runs one job at a time whose program can print, and all
+//! output in that time belongs to the job. Programs that can't print run beside it. The child writes a job's text before its answer, so the
+//! text is in the pipe when the answer arrives.
 
 use std::{
     io::{self, ErrorKind, PipeReader, PipeWriter, Read as _},
@@ -17,10 +17,10 @@ use tokio::{
 };
 
 const CHUNK_BYTES: usize = 16 << 10;
-/// The most that is read in one go. A pipe holds 64 KiB. A child that never stops printing must not hold up its supervisor.
+/// The most bytes read at once. A pipe holds 64 KiB; the bound protects the supervisor from a child that prints endlessly.
 const READ_BYTES_MAX: usize = 1 << 20;
 
-/// What a job printed. It grows while the job runs and is complete once the job has ended, even with its executor.
+/// The output of a job. It grows while the job runs and is complete when the job has ended, even if the executor was lost.
 #[derive(Debug, Clone, Default)]
 pub struct Printout(Arc<Mutex<Captured>>);
 
@@ -47,39 +47,39 @@ pub(super) struct Turn {
 }
 
 impl Printer {
-    /// With the end of the pipe that becomes a child's standard output. For the runtime that it is called in.
+    /// Creates a printer and the end of the pipe for the child's standard output. Must be called in the runtime that reads it.
     pub(super) fn new() -> io::Result<(Self, PipeWriter)> {
         let (reader, writer) = io::pipe()?;
         // SAFETY: the descriptor is open, and F_SETFL takes an integer. The writer's end is another file and stays as it is.
         if unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the reader has one descriptor from here to its drop, and nobody else closes that.
+        // SAFETY: the reader has one descriptor from here to its drop, and nothing else closes that.
         let pipe = unsafe { AsyncFd::register_with_interest(reader, Interest::READABLE) }?;
         Ok((Self { pipe, current: Mutex::default(), turns: Arc::new(Semaphore::new(1)) }, writer))
     }
 
-    /// Waits for the jobs before it that may print.
+    /// Waits for earlier jobs that may print.
     pub(super) async fn turn(&self, printout: &Printout) -> Turn {
         let turn = Arc::clone(&self.turns).acquire_owned().await.expect("the semaphore is never closed");
         Turn { printout: printout.clone(), _turn: turn }
     }
 
-    /// Begins a job's text. Called before the job is sent: what is in the pipe by then belongs to no job and is discarded.
+    /// Begins a job's text. Called before the job is sent; text that is already in the pipe belongs to no job and is discarded.
     pub(super) fn begin(&self, turn: &Turn) {
         let mut current = self.current();
         self.drain(None);
         *current = Some(turn.printout.clone());
     }
 
-    /// Completes the job's text. Called once the child has answered or is gone.
+    /// Completes the job's text. Called when the child has answered or ended.
     pub(super) fn end(&self) {
         let mut current = self.current();
         self.drain(current.as_ref());
         *current = None;
     }
 
-    /// Keeps the pipe from filling up, until the child is gone.
+    /// Empties the pipe until the child has ended.
     pub(super) async fn read(self: Arc<Self>) {
         while let Ok(mut ready) = self.pipe.readable().await {
             let drained = self.drain(self.current().as_ref());
@@ -131,7 +131,7 @@ impl Printout {
 enum Drained {
     Empty,
     Partly,
-    /// Nothing, and the child is gone.
+    /// Nothing, because the child has ended.
     Ended,
 }
 

@@ -1,23 +1,23 @@
-//! Which programs an executor holds. The supervisor decides, and the executor obeys: there is nothing to fall out of step.
+//! Which programs an executor holds. Only the supervisor decides this, so both sides always agree.
 
 use std::collections::HashMap;
 
 use super::{cubin, ptx};
 use crate::{compiler::Compiled, ipc::message::Image};
 
-/// Loaded modules on one device. Each costs device memory; a fleet's daily set of kernels is smaller than this.
+/// The most programs on one device. Each module takes device memory, and the kernels of a fleet are usually fewer.
 const PROGRAMS_MAX: usize = 128;
-/// Their code together, which the executor keeps in its own memory: ordinary ones are some tens of kilobytes.
+/// The most code of all programs, which the executor keeps in host memory. A usual program has some tens of kilobytes.
 const CODE_BYTES_MAX: usize = 256 << 20;
 
-/// What `printf` in CUDA C becomes: a function of the driver's, by its name in PTX and among the symbols of a cubin.
+/// The driver function that `printf` in CUDA C calls, by its name in PTX and in the symbols of a cubin.
 const PRINT_FUNCTION: &str = "vprintf";
 
-/// What identifies a program: a hash of its kind and its code. The device, and with it the architecture, is the executor's own.
+/// Identifies a program by a hash of its kind and code. An executor has one device, so the architecture is not part of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Key(blake3::Hash);
 
-/// Code that is sent if the executor does not have it yet.
+/// The code of a program, sent if the executor does not have it yet.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Code<'a> {
     Ptx(&'a str),
@@ -25,7 +25,7 @@ pub(crate) enum Code<'a> {
     Both { cubin: &'a [u8], ptx: &'a str },
 }
 
-/// The programs that one executor was told, the least recently used ones forgotten first.
+/// The programs that one executor holds. The least recently used are evicted first.
 #[derive(Debug, Default)]
 pub(crate) struct Programs {
     known: HashMap<Key, Known>,
@@ -39,20 +39,20 @@ struct Known {
     id: u32,
     used: u64,
     bytes: usize,
-    /// Jobs in flight that name it. It is not forgotten before they have ended.
+    /// Jobs in flight that use it. A program in use is not evicted.
     jobs: u32,
 }
 
-/// What has to be said before a job may name its program.
+/// A program in use by a job, and what the executor must be sent before the job can name it.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Claim {
+pub(crate) struct ProgramLease {
     pub id: u32,
     pub is_new: bool,
     pub forget: Vec<u32>,
 }
 
 impl<'a> Code<'a> {
-    /// The cubin is a device's own; without one, PTX is what there is.
+    /// The compiled cubin with its PTX, or the PTX alone if there is no cubin.
     pub(crate) fn of(compiled: &'a Compiled) -> Self {
         match &compiled.cubin {
             Some(cubin) => Self::Both { cubin, ptx: &compiled.ptx },
@@ -65,7 +65,7 @@ impl<'a> Code<'a> {
         match self {
             Self::Ptx(text) => hasher.update(b"ptx\0").update(text.as_bytes()),
             Self::Cubin(bytes) => hasher.update(b"cubin\0").update(bytes),
-            // Both come from one source, by one compiler: the same cubin, the same PTX.
+            // One compiler makes both from one source, so an equal cubin means equal PTX.
             Self::Both { cubin, .. } => hasher.update(b"both\0").update(cubin),
         };
         Key(hasher.finalize())
@@ -79,8 +79,8 @@ impl<'a> Code<'a> {
         }
     }
 
-    /// What its module takes on a device. A text says what its variables take; the instructions that come of it are taken to be as long as
-    /// it is. Where a cubin is there, that is what is loaded.
+    /// The device memory of its module. PTX declares the size of its variables; its instructions are estimated to be as long as
+    /// the text. If there is a cubin, the cubin is loaded, so its size counts.
     pub(crate) fn device_bytes(self) -> u64 {
         match self {
             Self::Ptx(text) => ptx::declarations(text).variable_bytes.saturating_add(text.len() as u64),
@@ -89,7 +89,7 @@ impl<'a> Code<'a> {
     }
 
     /// Whether its kernels can print. Every `printf` calls the device's `vprintf`, which a program has to name; one that names it elsewhere counts
-    /// as well. Of a source the text says it, for both come from one source.
+    /// as well. The PTX decides for a compiled source, because the cubin has the same calls.
     pub(crate) fn prints(self) -> bool {
         match self {
             Self::Ptx(text) | Self::Both { ptx: text, .. } => text.contains(PRINT_FUNCTION),
@@ -117,14 +117,14 @@ impl Image {
 }
 
 impl Programs {
-    /// A job names this program until [`Programs::release`]. What must be forgotten for it goes first, so that a program that jobs still
-    /// have may make it more than is kept, but never much more.
-    pub(crate) fn claim(&mut self, key: Key, code: Code<'_>) -> Claim {
+    /// Marks the program as in use until [`Programs::release`]. Evictions come before the new program, so programs in use may exceed
+    /// the bounds, but never by much.
+    pub(crate) fn acquire(&mut self, key: Key, code: Code<'_>) -> ProgramLease {
         self.clock += 1;
         if let Some(known) = self.known.get_mut(&key) {
             known.used = self.clock;
             known.jobs += 1;
-            return Claim { id: known.id, is_new: false, forget: Vec::new() };
+            return ProgramLease { id: known.id, is_new: false, forget: Vec::new() };
         }
         let bytes = code.bytes();
         let mut forget = Vec::new();
@@ -136,7 +136,7 @@ impl Programs {
         self.next_id = self.next_id.wrapping_add(1);
         self.code_bytes += bytes;
         self.known.insert(key, Known { id, used: self.clock, bytes, jobs: 1 });
-        Claim { id, is_new: true, forget }
+        ProgramLease { id, is_new: true, forget }
     }
 
     pub(crate) fn release(&mut self, key: Key) {
@@ -145,7 +145,7 @@ impl Programs {
         }
     }
 
-    /// Takes back the claim of a new program that could not be sent.
+    /// Removes a new program that could not be sent.
     pub(crate) fn withdraw(&mut self, key: Key) {
         self.remove(key);
     }
@@ -167,10 +167,10 @@ impl Programs {
 mod tests {
     use super::*;
 
-    fn claim(programs: &mut Programs, number: usize) -> Claim {
+    fn acquire(programs: &mut Programs, number: usize) -> ProgramLease {
         let text = number.to_string();
         let code = Code::Ptx(&text);
-        programs.claim(code.key(), code)
+        programs.acquire(code.key(), code)
     }
 
     fn release(programs: &mut Programs, number: usize) {
@@ -180,22 +180,22 @@ mod tests {
     #[test]
     fn the_same_code_is_sent_once() {
         let mut programs = Programs::default();
-        assert_eq!(claim(&mut programs, 1), Claim { id: 0, is_new: true, forget: vec![] });
-        assert_eq!(claim(&mut programs, 1), Claim { id: 0, is_new: false, forget: vec![] });
-        assert_eq!(claim(&mut programs, 2), Claim { id: 1, is_new: true, forget: vec![] });
+        assert_eq!(acquire(&mut programs, 1), ProgramLease { id: 0, is_new: true, forget: vec![] });
+        assert_eq!(acquire(&mut programs, 1), ProgramLease { id: 0, is_new: false, forget: vec![] });
+        assert_eq!(acquire(&mut programs, 2), ProgramLease { id: 1, is_new: true, forget: vec![] });
     }
 
     #[test]
     fn a_full_table_forgets_the_oldest_idle_program_and_never_one_in_use() {
         let mut programs = Programs::default();
         for number in 0..PROGRAMS_MAX {
-            claim(&mut programs, number);
+            acquire(&mut programs, number);
             if number != 0 {
                 release(&mut programs, number);
             }
         }
-        assert_eq!(claim(&mut programs, 1000).forget, [1], "program 0 still runs");
-        assert!(claim(&mut programs, 1).is_new);
+        assert_eq!(acquire(&mut programs, 1000).forget, [1], "program 0 still runs");
+        assert!(acquire(&mut programs, 1).is_new);
     }
 
     #[test]
@@ -205,11 +205,11 @@ mod tests {
         let large = Code::Ptx(&quarter);
         let keys: Vec<Key> = (0..4).map(|number| Code::Ptx(&number.to_string()).key()).collect();
         for (id, key) in (0..).zip(&keys) {
-            assert_eq!(programs.claim(*key, large), Claim { id, is_new: true, forget: vec![] });
+            assert_eq!(programs.acquire(*key, large), ProgramLease { id, is_new: true, forget: vec![] });
         }
         keys[..3].iter().for_each(|key| programs.release(*key));
         let half = "y".repeat(CODE_BYTES_MAX / 2);
-        assert_eq!(programs.claim(Code::Ptx("another").key(), Code::Ptx(&half)).forget, [0, 1]);
+        assert_eq!(programs.acquire(Code::Ptx("another").key(), Code::Ptx(&half)).forget, [0, 1]);
     }
 
     #[test]

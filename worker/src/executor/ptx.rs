@@ -1,6 +1,6 @@
-//! What a PTX text says about itself, read without a driver: its kernels, the sizes of their parameters, and whether it has variables.
+//! Reads a PTX text without a driver: its kernels, the sizes of their parameters, and whether it has variables.
 //!
-//! This is a scan and no parser. It knows comments, strings, and the one declaration that matters most:
+//! This is a scan, not a parser. It knows comments, strings, and the most important declaration:
 //!
 //! ```text
 //! .visible .entry saxpy(
@@ -12,14 +12,14 @@
 mod plain;
 mod variables;
 
-/// What a module declares.
+/// The declarations of a module.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Declarations {
     /// The kernels, in order.
     pub entries: Vec<Entry>,
-    /// Whether something in it may outlive a launch.
+    /// Whether it may have variables that outlive a launch.
     pub has_variables: bool,
-    /// What its variables and constants take.
+    /// The bytes of its variables and constants.
     pub variable_bytes: u64,
 }
 
@@ -27,11 +27,11 @@ pub(crate) struct Declarations {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub name: String,
-    /// Bytes of each parameter; `None` where the scan does not understand the list.
+    /// The bytes of each parameter; `None` if the scan does not understand the list.
     pub params: Option<Vec<usize>>,
 }
 
-/// Reads a module. Of a text that is not clear nothing is believed, and everything feared.
+/// Reads a module. For an unclear text it makes the safe assumptions: no known parameters, and variables.
 pub(crate) fn declarations(ptx: &str) -> Declarations {
     match plain::plain(ptx) {
         Some(plain) => Declarations {
@@ -43,7 +43,7 @@ pub(crate) fn declarations(ptx: &str) -> Declarations {
     }
 }
 
-/// The parameters of a kernel, as far as the text leaves no doubt: one that is declared twice must be declared alike.
+/// The parameters of a kernel, if they are unambiguous: repeated declarations must be equal.
 pub(crate) fn params_of<'a>(entries: &'a [Entry], name: &str) -> Option<&'a [usize]> {
     let mut known = entries.iter().filter(|entry| entry.name == name).map(|entry| entry.params.as_deref());
     let first = known.next()?;
@@ -81,7 +81,7 @@ fn params(list: &str) -> Option<Vec<usize>> {
     list.split(',').map(param).collect()
 }
 
-/// `.param .align 8 .b8 name[24]` is 24 bytes. A word that says anything else about the size, such as a vector's, is not guessed at.
+/// `.param .align 8 .b8 name[24]` has 24 bytes. `None` for any other form, such as a vector.
 fn param(text: &str) -> Option<usize> {
     let (head, extent) = match text.split_once('[') {
         None => (text, None),

@@ -1,16 +1,16 @@
-//! How device memory is cut up: what a buffer takes is decided here, for the books of the supervisor and of the executor alike.
+//! Rounds the sizes of buffers in device memory, for the accounts of both the supervisor and the executor.
 
 /// Below this, sizes are rounded to powers of two; above, to multiples of it. A GPU's page is 2 MiB.
 const CLASS_BYTES: u64 = 2 << 20;
-/// What the driver aligns every allocation to.
+/// The driver's alignment of every allocation.
 const SIZE_BYTES_MIN: u64 = 256;
 
-/// How sizes are rounded, so that kept memory fits the next job.
+/// How sizes are rounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Sizes {
-    /// On the emulator, so that it sees an access one element beyond the end.
+    /// Exact sizes, on the emulator, so that it detects an access one element beyond the end.
     Exact,
-    /// On a GPU: few different ones.
+    /// Few different sizes, on a GPU, so that cached blocks fit later jobs.
     Classes,
 }
 
@@ -19,7 +19,7 @@ impl Sizes {
         if emulated { Self::Exact } else { Self::Classes }
     }
 
-    /// What a buffer of so many bytes takes.
+    /// The device memory that a buffer of this size takes.
     pub(crate) fn taken(self, bytes: u64) -> u64 {
         let bytes = bytes.max(1);
         match self {

@@ -7,7 +7,7 @@ use std::{
     str::FromStr,
 };
 
-/// What `--cuda` says.
+/// The value of `--cuda`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum CudaSpec {
     /// NVIDIA's driver, as the system's loader finds it.
@@ -38,7 +38,7 @@ impl fmt::Display for CudaSpec {
     }
 }
 
-/// Every word that is none of the three is a path; whether a library is there shows when it is opened.
+/// Every other text is a path; a missing library is an error when it is opened.
 impl FromStr for CudaSpec {
     type Err = Infallible;
 
@@ -52,7 +52,7 @@ impl FromStr for CudaSpec {
     }
 }
 
-/// The emulator, where it is installed or where cargo builds it, relative to this executable.
+/// The emulator's library, installed or built by cargo, relative to this executable.
 pub fn emulator_library() -> Option<PathBuf> {
     if let Some(path) = env::var_os(EMULATOR_LIBRARY_VARIABLE).filter(|path| !path.is_empty()) {
         return Some(path.into());
@@ -62,7 +62,7 @@ pub fn emulator_library() -> Option<PathBuf> {
     emulator_places(folder).into_iter().find(|path| path.is_file())
 }
 
-/// Beside the executable, in cargo's `deps` below it, and in the `lib` of an installation.
+/// The folder of the executable, cargo's `deps` below it, and the `lib` of an installation.
 pub fn emulator_places(folder: &Path) -> [PathBuf; 3] {
     [folder.join(EMULATOR_FILE), folder.join("deps").join(EMULATOR_FILE), folder.join("../lib").join(EMULATOR_FILE)]
 }

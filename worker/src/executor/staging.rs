@@ -1,4 +1,4 @@
-//! Lays a task out in shared memory, and hands its outputs back from there.
+//! Lays out a task in shared memory, and reads its outputs from there.
 
 use std::{collections::HashMap, fmt, ops::Deref, ops::Range, sync::Arc};
 
@@ -16,10 +16,10 @@ use crate::{
     },
 };
 
-/// Buffers start on such a boundary, so that vector copies are aligned on either side.
+/// The alignment of buffers, so that vector copies are aligned on both sides.
 const ALIGNMENT: u64 = 256;
 
-/// A buffer that came back. Its bytes are still where the device's copy engine put them; the memory is free when this is dropped.
+/// An output buffer. Its bytes are still in the shared memory to which the device copied them; dropping this frees the memory.
 #[derive(Debug, Clone)]
 pub struct OutputBytes {
     pub name: String,
@@ -38,19 +38,19 @@ pub struct StagedBytes {
 /// The index and element type of each buffer, by its name.
 type Buffers<'a> = HashMap<&'a str, (u32, Dtype)>;
 
-/// Where each buffer of a task lies in its slot.
+/// The layout of a task's buffers in its slot.
 #[derive(Debug)]
 pub(crate) struct Layout {
     /// Size of the slot.
     pub bytes: u64,
-    /// By buffer; a buffer that neither comes nor goes has none.
+    /// The offset of each buffer; none for a buffer that is neither input nor output.
     offsets: Vec<Option<u64>>,
-    /// Indices of the buffers that come back.
+    /// The indices of the output buffers.
     outputs: Vec<usize>,
 }
 
 impl Layout {
-    /// Plans the slot of a task that has been checked. An output that can't travel is refused before it is computed.
+    /// Plans the slot of a checked task. An output that can't be sent is refused before the job runs.
     pub(crate) fn of(task: &Task<'_>) -> Result<Self, Failure> {
         let index: HashMap<&str, usize> =
             task.buffers.iter().enumerate().map(|(index, buffer)| (buffer.name.as_str(), index)).collect();
@@ -82,7 +82,7 @@ impl Layout {
         Ok(Self { bytes, offsets, outputs })
     }
 
-    /// The blobs that the task names, and where they go.
+    /// The blobs that the task names, with their ranges in the slot.
     pub(crate) fn blobs(&self, task: &Task<'_>) -> Vec<Wanted> {
         let wanted = |(buffer, offset): (&Buffer<'_>, &Option<u64>)| {
             let Data::Blob(digest) = buffer.data else { return None };
@@ -92,8 +92,8 @@ impl Layout {
         task.buffers.iter().zip(&self.offsets).filter_map(wanted).collect()
     }
 
-    /// Copies the task's bytes into its slot and says where everything is. Its blobs are there already. What its source was `compiled` to
-    /// knows the symbols of its name expressions.
+    /// Copies the task's bytes into its slot and returns the layout. Its blobs are already there. `compiled` has
+    /// the symbols of its name expressions.
     pub(crate) fn stage(
         &self,
         task: &Task<'_>,
@@ -124,7 +124,7 @@ impl Layout {
         Ok(Run { job, program: 0, buffers, launches, outputs, kept_max: u64::MAX, prints: false })
     }
 
-    /// The outputs of a job that has ended well.
+    /// The outputs of a successful job.
     pub(crate) fn outputs(&self, buffers: &[Header], slot: &Arc<Slot>) -> Vec<OutputBytes> {
         let output = |index: &usize| {
             let buffer = &buffers[*index];
@@ -140,7 +140,7 @@ impl Layout {
     }
 }
 
-/// What is left of a buffer when its bytes are on their way.
+/// A buffer without its bytes.
 #[derive(Debug)]
 pub(crate) struct Header {
     name: String,
@@ -189,7 +189,7 @@ fn check_outputs(task: &Task<'_>, outputs: &[usize]) -> Result<(), Failure> {
     ))
 }
 
-/// Whether its buffers are within what it allows itself.
+/// Checks that the buffers do not exceed the task's own memory limit.
 pub(crate) fn check_memory(task: &Task<'_>) -> Result<(), Failure> {
     let Some(limit) = task.limits.memory_bytes_max else { return Ok(()) };
     match task.device_bytes() {
@@ -270,7 +270,7 @@ fn arg_plan(arg: &Arg, entry: &str, buffers: &Buffers<'_>) -> Result<ArgPlan, Fa
 }
 
 impl OutputBytes {
-    /// The same as part of a reply, its bytes borrowed.
+    /// The output for a reply, with borrowed bytes.
     pub fn as_output(&self) -> Output<'_> {
         Output {
             name: self.name.clone(),
@@ -290,7 +290,7 @@ impl Deref for StagedBytes {
 }
 
 impl StagedBytes {
-    /// Begins a wait for somebody who gets these bytes.
+    /// Marks these bytes as lent until the returned guard ends.
     pub fn lending(&self) -> Lending {
         self.slot.lending()
     }

@@ -1,4 +1,4 @@
-//! Which class a job is forwarded to, and how long it waits where there is none.
+//! Decides to which class a job is forwarded, and how long it waits if there is none.
 
 use gpufleet_schema::{
     ClassKey,
@@ -7,38 +7,38 @@ use gpufleet_schema::{
 
 use super::ForwardingHistory;
 
-/// A class that can run the job, and what the broker says about its queue.
+/// A class that can run the job, with the depth of its queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Candidate {
     pub class: ClassKey,
-    /// Jobs that wait there.
+    /// Jobs waiting in the queue.
     pub messages: u32,
-    /// Workers besides the one that decides.
+    /// Workers of the class, without this one.
     pub consumers: u32,
-    /// The one that decides has such a device as well. It could not hold the job, and another one's free memory may differ a little.
+    /// This worker has such a device too. The job did not fit on it, but the free memory of another one may differ slightly.
     pub is_own: bool,
 }
 
-/// What a job that finds no worker can hope for.
+/// Whether a job without a fitting worker should keep waiting.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outlook {
-    /// A class that fits has been announced, and its workers may come back; or a worker is there that has announced nothing.
+    /// A fitting class was announced and its workers may return, or some worker has announced nothing.
     Open,
-    /// Everything that the pool's workers have is known, and nothing of it fits.
+    /// All devices of the pool's workers are known, and none fits.
     Closed,
 }
 
-/// A job needs one or two forwards: one to a class, and one more each time that the class loses its last worker. This many mean that workers
-/// disagree about who can run it, as they may while versions are mixed. From then on it only waits.
+/// A job needs one or two forwards: one to a class, and one more each time the class loses its last worker. This many mean that workers
+/// disagree about which class can run it, as mixed versions may. From then on the job only waits.
 const FORWARDS_MAX: u32 = 16;
-/// The first waits take a second: a worker that has just started may not be known yet. The others take five.
+/// The first waits take one second, because a worker that has just started may not be known yet. The others take five.
 const SHORT_WAITS: u32 = 3;
-/// Two minutes together, for a pool whose only fitting workers are starting.
+/// Two minutes in total, for a pool whose only fitting workers are starting.
 const WAITS_MAX: u32 = 27;
-/// A worker whose prefetch changes ends its subscription and makes a new one: for a moment the broker does not count it.
+/// One wait, because a worker whose prefetch changes subscribes again and for a moment does not count as a consumer.
 const WAITS_MAX_CLOSED: u32 = 1;
 
-/// The class with the fewest waiting jobs for each of its workers. `dice` choose among equals.
+/// The class with the fewest waiting jobs per worker. `dice` choose among equals.
 pub fn choose(candidates: &[Candidate], history: ForwardingHistory, dice: u64) -> Option<ClassKey> {
     if history.forwards >= FORWARDS_MAX {
         return None;
@@ -53,7 +53,7 @@ pub fn choose(candidates: &[Candidate], history: ForwardingHistory, dice: u64) -
     Some(best[(dice % best.len() as u64) as usize].class)
 }
 
-/// The wait before the job is looked at again; none once it has waited long enough.
+/// The delay before the next decision; none once the job has waited long enough.
 pub fn wait(history: ForwardingHistory, outlook: Outlook) -> Option<Rung> {
     let waits_max = match outlook {
         Outlook::Open => WAITS_MAX,

@@ -1,4 +1,4 @@
-//! What a job's headers tell about its forwarding so far.
+//! The forwarding history in a job's headers.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,21 @@ use gpufleet_transport::{HeaderValue, Properties};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ForwardingHistory {
-    /// Times that a worker sent it to a device class.
+    /// How often a worker forwarded it to a device class.
     pub forwards: u32,
-    /// Times that it waited because no class that fits had a worker. Forwarding does not set it back: a job that is sent to and fro between
-    /// workers that can't run it has to end some time.
+    /// How often it waited because no fitting class had a worker. Forwarding does not reset this count, so that a job sent to and fro between
+    /// workers that can't run it ends eventually.
     pub waits: u32,
 }
 
 impl ForwardingHistory {
-    /// Values that can't be right count as none.
+    /// Reads the headers. Invalid values count as zero.
     pub fn read(properties: &Properties) -> Self {
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok()).unwrap_or(0);
         Self { forwards: count(HEADER_FORWARDS), waits: count(HEADER_FORWARDING_WAITS) }
     }
 
-    /// Writes down what is not zero.
+    /// Writes the values that are not zero.
     pub fn write(self, headers: &mut BTreeMap<String, HeaderValue>) {
         for (name, count) in [(HEADER_FORWARDS, self.forwards), (HEADER_FORWARDING_WAITS, self.waits)] {
             if count > 0 {

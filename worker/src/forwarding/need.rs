@@ -1,4 +1,4 @@
-//! What a job needs of a worker, as far as forwarding decides by it.
+//! The requirements of a job that forwarding takes into account.
 
 use std::fmt;
 
@@ -7,9 +7,9 @@ use gpufleet_schema::{DeviceClass, Requires};
 #[derive(Debug, Clone, Copy)]
 pub struct Need<'a> {
     pub requires: &'a Requires,
-    /// It brings or returns arrays by a blob store.
+    /// Its inputs or outputs use the blob store.
     pub blob_store: bool,
-    /// Device memory without which it is known not to run.
+    /// The least device memory with which it may run.
     pub memory_bytes_min: u64,
 }
 

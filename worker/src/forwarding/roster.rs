@@ -6,18 +6,18 @@ use gpufleet_schema::{Announcement, ClassKey, DeviceClass, PoolName, bounds::TEX
 
 use super::Need;
 
-/// Pools times classes: a class is a kind of GPU, so a fleet has few. Beyond, the announcement that is oldest in the log is forgotten.
+/// The most pairs of pool and class. A class is a kind of GPU, so a fleet has few. Beyond this bound the oldest announcement is dropped.
 const ENTRIES_MAX: usize = 4096;
-/// An announcement is repeated once the last one is this old. The log keeps what is younger than 7 days, and a log that was deleted is filled
-/// again this soon.
+/// The age at which an announcement is repeated. The log keeps entries for 7 days, and a log that was deleted is filled
+/// again within this time.
 const REPEATED_AFTER_MS: i64 = 6 * 3600 * 1000;
-/// What a failure tells about the fleet.
+/// The length of the description of the fleet in a failure message.
 const TEXT_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 pub struct Roster {
     entries: HashMap<(PoolName, ClassKey), Entry>,
-    /// Counts announcements.
+    /// The number of announcements read.
     heard: u64,
 }
 
@@ -25,16 +25,16 @@ pub struct Roster {
 struct Entry {
     class: DeviceClass,
     at_ms: i64,
-    /// Which announcement was the last to name it.
+    /// The number of the last announcement that named it.
     heard: u64,
 }
 
 impl Roster {
-    /// Takes note of an announcement, in the order of the log, with its time by the sender's clock.
+    /// Records an announcement, in the order of the log, with its time by the sender's clock.
     pub fn hear(&mut self, announcement: Announcement, at_ms: i64) {
         self.heard += 1;
         let Announcement { pools, classes } = announcement;
-        // Names are as long as devices have them: what is longer was not written by a worker.
+        // Device names are short; a longer name was not written by a worker.
         for class in classes.into_iter().filter(|class| class.name.len() <= TEXT_BYTES_MAX) {
             for pool in &pools {
                 let entry = Entry { class: class.clone(), at_ms, heard: self.heard };
@@ -63,7 +63,7 @@ impl Roster {
     pub fn is_due(&self, announcement: &Announcement, now_ms: i64) -> bool {
         let is_fresh = |pool: &PoolName, class: ClassKey| {
             let entry = self.entries.get(&(pool.clone(), class));
-            // A clock that is far ahead must not silence the others for ever.
+            // The absolute difference, because a sender's clock that is far ahead must not suppress announcements for ever.
             entry.is_some_and(|entry| now_ms.abs_diff(entry.at_ms) < REPEATED_AFTER_MS.unsigned_abs())
         };
         let Announcement { pools, classes } = announcement;

@@ -1,4 +1,4 @@
-//! A fleet of a thousand workers as plain data: its queues, its retry ladder and its clock. The decisions are the real ones.
+//! Simulates a fleet of a thousand workers: queues, retry ladder and clock are plain data; the decisions are the real code.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -9,11 +9,11 @@ use super::{Candidate, Destination, ForwardingHistory, Need, Outlook, Roster, ch
 const TICK_MS: u64 = 100;
 /// Jobs that a worker runs in a tick.
 const RUNS: usize = 20;
-/// Jobs that it looks at in a tick and can't run.
+/// Jobs that a worker receives in a tick and can't run.
 const LOOKS: usize = 4;
-/// As the census has it.
+/// The lifetime of an answer, as in the census.
 const ANSWER_GOOD_FOR_MS: u64 = 1000;
-/// About as often as the workers together look at a class queue.
+/// About as often as all workers together check a class queue.
 const STRANDED_EVERY_MS: u64 = 5000;
 const STRANDED_BATCH: usize = 8;
 
@@ -27,9 +27,9 @@ struct Job {
 struct Worker {
     class: DeviceClass,
     is_up: bool,
-    /// It reads announcements so much later than they are made.
+    /// The delay between an announcement and its reading.
     reads_after_ms: u64,
-    /// So many of the log.
+    /// The number of log entries read.
     read: usize,
     roster: Roster,
 }
@@ -42,7 +42,7 @@ struct World {
     tasks: VecDeque<Job>,
     classes: HashMap<ClassKey, VecDeque<Job>>,
     ladder: BTreeMap<u64, Vec<Job>>,
-    /// What the census answers at the moment.
+    /// The census's current answers.
     answers: HashMap<ClassKey, (u32, u32)>,
     done: Vec<(Job, DeviceClass)>,
     failed: Vec<(u64, String)>,

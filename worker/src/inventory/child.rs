@@ -1,4 +1,4 @@
-//! The child that lists devices: one answer on its socket, then its end.
+//! The child that lists devices: it sends one answer on its socket and exits.
 
 use std::process::ExitCode;
 
@@ -25,14 +25,14 @@ pub struct Args {
     user: Option<String>,
 }
 
-/// What the child says.
+/// The answer of the child.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Devices(Listing),
     Refused(Refusal),
 }
 
-/// The devices that CUDA shows, and the uuids of all that NVML knows: whole GPUs, and slices in the place of GPUs that are sliced.
+/// The devices that CUDA shows, and the uuids of all devices that NVML knows: whole GPUs, and slices instead of partitioned GPUs.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Listing {
     pub(super) devices: Vec<DeviceInfo>,
@@ -58,7 +58,7 @@ pub fn main(args: &Args) -> ExitCode {
     }
 }
 
-/// Without the library, or where it does not work, the list is CUDA's alone.
+/// The uuids that NVML knows; none without the library or if it does not work.
 fn known_to_nvml(library: Option<&str>) -> Vec<String> {
     let Some(library) = library else { return Vec::new() };
     match Nvml::open(library) {

@@ -1,7 +1,7 @@
-//! NVIDIA's device nodes after a fresh boot.
+//! Creates NVIDIA's device nodes after a boot.
 //!
-//! Where nothing else at the start of a machine made them, the driver's first call does, by a helper that is root's to whoever runs it. A
-//! child that has given up all ways to new privileges has it run in vain, so the supervisor, which has not, runs it before there is a child.
+//! If no boot service has created them, the first driver call does, through a helper with set-user-id root. A
+//! child that can't gain privileges can't use the helper. So the supervisor, which can, runs it before it starts a child.
 
 use std::{
     ffi::OsString,
@@ -16,18 +16,18 @@ use tracing::{info, warn};
 
 use super::UNIFIED_MEMORY_NODE;
 
-/// Where the driver itself looks for it.
+/// The path at which the driver looks for the helper.
 const HELPER: &str = "/usr/bin/nvidia-modprobe";
 const DRIVER: &str = "/proc/driver/nvidia";
 const DEVICES: &str = "/dev";
-/// Loading the kernel's part of the driver takes seconds on a machine with many GPUs.
+/// Loading the kernel module takes seconds on a machine with many GPUs.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// What there is of NVIDIA's on a machine.
+/// The paths of NVIDIA's driver on a machine.
 #[derive(Debug)]
 pub(super) struct Nodes {
     helper: PathBuf,
-    /// What the kernel's part of the driver tells, once it is loaded.
+    /// The kernel module's files in `/proc`, once it is loaded.
     driver: PathBuf,
     devices: PathBuf,
 }
@@ -39,13 +39,13 @@ impl Default for Nodes {
 }
 
 impl Nodes {
-    /// Makes the nodes if they are missing and can be made. Where that fails, the driver says what it lacks.
+    /// Creates missing nodes if possible. If that fails, the driver reports what it lacks.
     pub(super) async fn make(&self) {
         if !self.helper.exists() {
             return;
         }
         let unified_memory = Path::new(UNIFIED_MEMORY_NODE).file_name().expect("it is a file");
-        // Only then it shows what GPUs there are.
+        // Only then the module lists the GPUs.
         if !self.devices.join(unified_memory).exists() && !self.run(&["-u".into(), "-c".into(), "0".into()]).await {
             return;
         }
@@ -67,8 +67,8 @@ impl Nodes {
         folders.iter().filter_map(|folder| number_in(&folder.join("information"), "Device Minor:")).collect()
     }
 
-    /// What lets a process open a slice of a GPU (MIG), its part of the memory and its part of the processors: by the minor number of
-    /// the node that stands for it, and the file that tells of it.
+    /// The capability nodes that let a process open a MIG slice, one for its memory and one for its processors: the minor number of
+    /// each node, and the file that names the number.
     fn slices(&self) -> Vec<(u32, PathBuf)> {
         let gpus = entries(&self.driver.join("capabilities"), "gpu");
         let memories: Vec<PathBuf> = gpus.iter().flat_map(|gpu| entries(&gpu.join("mig"), "gi")).collect();
@@ -81,7 +81,7 @@ impl Nodes {
         self.devices.join("nvidia-caps").join(format!("nvidia-cap{minor}")).exists()
     }
 
-    /// Answers whether it went well.
+    /// Runs the helper. Returns whether it succeeded.
     async fn run(&self, arguments: &[OsString]) -> bool {
         match timeout(DEADLINE, call(&self.helper, arguments)).await {
             Ok(Ok(status)) if status.success() => {
@@ -105,7 +105,7 @@ async fn call(helper: &Path, arguments: &[OsString]) -> io::Result<std::process:
     command.args(arguments).status().await
 }
 
-/// What a folder has under names that begin so, in order; nothing where there is no such folder.
+/// The entries of a folder with this prefix, in order; none if the folder does not exist.
 fn entries(folder: &Path, prefix: &str) -> Vec<PathBuf> {
     let found = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_wanted =
@@ -125,7 +125,7 @@ fn number_in(file: &Path, label: &str) -> Option<u32> {
 mod tests {
     use super::*;
 
-    /// Notes how it was called, and makes what it is asked for. Once it has run the machine tells of its GPUs, the first in slices.
+    /// Records its arguments and creates the requested nodes. After its first run the machine lists its GPUs, the first with slices.
     const HELPER: &str = r#"#!/bin/sh
 PATH=/bin:/usr/bin
 cd "$(dirname "$0")"

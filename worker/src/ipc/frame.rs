@@ -1,7 +1,7 @@
 //! Frames on a Unix stream socket: four bytes of length, four of flags, then the body in MessagePack.
 //!
-//! A memory file travels beside the header of the frame that names it. The kernel keeps descriptors with the byte that they were sent
-//! with, so a reader that takes exactly one header at a time always gets the descriptor that belongs to it.
+//! The descriptor of a memory file is sent with the header of the frame that names it. The kernel keeps descriptors with the byte that they
+//! were sent with, so a reader that reads exactly one header at a time always gets the matching descriptor.
 
 use std::{
     io::{self, Read, Write},
@@ -15,19 +15,19 @@ use std::{
 
 use serde::{Serialize, de::DeserializeOwned};
 
-/// Above a program of the largest size together with the longest list of launches that a message can hold.
+/// More than the largest program together with the longest list of launches in a message.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 const HEADER_BYTES: usize = 8;
 const FLAG_DESCRIPTOR: u32 = 1;
 
-/// A frame as it goes over the socket.
+/// An encoded frame.
 #[derive(Debug)]
 pub struct Frame {
     pub bytes: Vec<u8>,
     pub descriptor: Option<OwnedFd>,
 }
 
-/// A message that can't be sent, or bytes that are none.
+/// Why a message can't be sent or received bytes are not a message.
 #[derive(Debug, thiserror::Error)]
 pub enum FrameError {
     #[error("use the executor's socket")]
@@ -57,7 +57,7 @@ impl Frame {
     }
 }
 
-/// What a frame's header says.
+/// The header of a frame.
 #[derive(Debug, Clone, Copy)]
 pub struct Header {
     pub body_bytes: usize,
@@ -67,7 +67,7 @@ pub struct Header {
 impl Header {
     pub const BYTES: usize = HEADER_BYTES;
 
-    /// Checks the length before anybody allocates by it.
+    /// Checks the length before any allocation.
     pub fn parse(bytes: [u8; HEADER_BYTES]) -> Result<Self, FrameError> {
         let [a, b, c, d, e, f, g, h] = bytes;
         let body_bytes = u32::from_le_bytes([a, b, c, d]) as usize;
@@ -82,12 +82,12 @@ pub fn decode<T: DeserializeOwned>(body: &[u8]) -> Result<T, FrameError> {
     Ok(rmp_serde::from_slice(body)?)
 }
 
-/// Writes a message that needs no descriptor, blocking until the socket has taken it.
+/// Writes a message without a descriptor, blocking until the socket has accepted it.
 pub fn write(mut socket: &UnixStream, message: &impl Serialize) -> Result<(), FrameError> {
     Ok(socket.write_all(&Frame::encode(message, None)?.bytes)?)
 }
 
-/// Reads the next message and the descriptor that came with it, blocking. `None` when the other side has closed.
+/// Reads the next message and its descriptor, blocking. `None` when the other side has closed the socket.
 pub fn read<T: DeserializeOwned>(socket: &UnixStream) -> Result<Option<(T, Option<OwnedFd>)>, FrameError> {
     let mut header = [0; HEADER_BYTES];
     let (taken, descriptor) = receive(socket, &mut header)?;
@@ -105,7 +105,7 @@ pub fn read<T: DeserializeOwned>(socket: &UnixStream) -> Result<Option<(T, Optio
     Ok(Some((decode(&body)?, descriptor)))
 }
 
-/// Sends some of `bytes`, and the descriptor with the first of them. Answers how many were taken.
+/// Sends some of `bytes`, and the descriptor with the first of them. Returns how many were sent.
 pub fn send(socket: RawFd, bytes: &[u8], descriptor: Option<RawFd>) -> io::Result<usize> {
     let mut slice = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = ControlBuffer::default();
@@ -153,10 +153,10 @@ fn receive(socket: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Option<Ow
     }
 }
 
-/// The descriptor that the kernel put into the control data. There is room for one only.
+/// The descriptor in the control data, which has room for one.
 fn received_descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
     // SAFETY: the kernel filled the control data of this message, and CMSG_FIRSTHDR answers null where there is none. A descriptor
-    // that came by SCM_RIGHTS is open and nobody else's.
+    // that came by SCM_RIGHTS is open and has no other owner.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(message);
         if header.is_null()
@@ -170,7 +170,7 @@ fn received_descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
     }
 }
 
-/// Room for one control header with one descriptor, aligned as the header wants it.
+/// A buffer for one control header with one descriptor, with the header's alignment.
 #[derive(Default)]
 #[repr(align(8))]
 struct ControlBuffer {

@@ -1,14 +1,14 @@
-//! The messages themselves.
+//! The messages between the supervisor and an executor.
 
 use gpufleet_schema::{Block, Failure, Grid, Timings};
 use serde::{Deserialize, Serialize};
 
 use crate::compiler::Target;
 
-/// What the supervisor says.
+/// A message from the supervisor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum ToExecutor {
-    /// A memory file comes with this frame: map it, pin it for its first job, keep it.
+    /// A memory file comes with this frame: map it, and pin it for its first job.
     Segment {
         segment: u32,
         bytes: u64,
@@ -16,7 +16,7 @@ pub enum ToExecutor {
     DropSegment {
         segment: u32,
     },
-    /// Code that jobs will name. It is loaded by the first of them.
+    /// The code of a program. The first job that uses it loads it.
     Program {
         program: u32,
         image: Image,
@@ -25,46 +25,46 @@ pub enum ToExecutor {
         program: u32,
     },
     Run(Run),
-    /// Give back what no job has, and say what is left.
+    /// Free memory that no job uses, and report the rest.
     GiveBack,
-    /// Say how much memory there is.
+    /// Send a memory report.
     Measure,
-    /// Finish what runs, then exit.
+    /// Finish the running jobs, then exit.
     Stop,
 }
 
-/// No job's number, for what an executor does for none.
+/// The number for work of an executor outside jobs.
 pub const BETWEEN_JOBS: u64 = 0;
 
-/// What the executor says.
+/// A message from the executor.
 #[derive(Debug, Serialize, Deserialize)]
 pub enum FromExecutor {
-    /// The first frame of an executor that works.
+    /// The first frame of an executor that has opened its device.
     Ready(DeviceInfo, MemoryReport),
-    /// The only frame of one that can't.
+    /// The only frame of an executor that can't work.
     Refused(Refusal),
-    /// What it has of the device has grown, or was asked for. It comes before the answer of the job that left something behind.
+    /// The executor's memory has grown, or the supervisor asked for a report. It comes before the answer of the job that caused the growth.
     Memory(MemoryReport),
     Finished {
         job: u64,
         outcome: Result<(), Failure>,
         timings: Timings,
     },
-    /// The job may have to wait for its neighbours' kernels, or for somebody who does: at a call of the driver, while no kernel of its own
-    /// runs. Most jobs never have to. [`BETWEEN_JOBS`] says the same of what was asked for beside jobs.
+    /// In a driver call the job may have to wait for its neighbours' kernels, or for another call that waits for them, while no kernel of
+    /// its own runs. Most jobs never wait. [`BETWEEN_JOBS`] stands for work outside jobs.
     Waits {
         job: u64,
     },
-    /// It no longer has to.
+    /// The job no longer waits.
     GoesOn {
         job: u64,
     },
-    /// A segment could not be pinned: copies from it are slower, and are still right.
+    /// A segment could not be pinned: copies from it are slower but correct.
     Unpinned {
         segment: u32,
         reason: String,
     },
-    /// The last frame of an executor whose context is beyond use. Whoever is still in flight has no result.
+    /// The last frame of an executor whose context is unusable. Jobs still in flight have no result.
     Poisoned(Poison),
 }
 
@@ -73,11 +73,11 @@ pub enum FromExecutor {
 pub struct DeviceInfo {
     pub ordinal: u32,
     pub name: String,
-    /// As `nvidia-smi -L` writes it: `GPU-…`.
+    /// In the form of `nvidia-smi -L`: `GPU-…`.
     pub uuid: String,
     pub compute_capability: (u32, u32),
     pub memory_bytes: u64,
-    /// What a context takes of it once a kernel allocates by itself: the heap. Zero where there is no context yet.
+    /// The heap that a context takes once a kernel allocates memory. Zero if there is no context yet.
     pub heap_bytes: u64,
     pub multiprocessors: u32,
     /// 12080 for CUDA 12.8.
@@ -87,11 +87,11 @@ pub struct DeviceInfo {
     /// It runs cubins of its architecture. The emulator runs PTX alone.
     pub takes_cubins: bool,
     pub compute_mode: ComputeMode,
-    /// The library that was opened.
+    /// The opened library.
     pub library: String,
 }
 
-/// How many processes a device lets in, by its operator's will.
+/// How many processes may use a device, as set by its operator.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ComputeMode {
     Shared,
@@ -100,14 +100,14 @@ pub enum ComputeMode {
     Prohibited,
 }
 
-/// A device's memory, as one executor sees it.
+/// A device's memory from the view of one executor.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MemoryReport {
-    /// What the executor has for buffers and modules, of jobs and kept.
+    /// The executor's memory for buffers and modules, of jobs and cached.
     pub held: u64,
-    /// The part of that which no job has.
+    /// The part that no job uses.
     pub kept: u64,
-    /// What nobody has, by the driver.
+    /// The device's free memory according to the driver.
     pub free: u64,
 }
 
@@ -126,18 +126,18 @@ pub enum Refusal {
         code: u32,
         name: String,
     },
-    /// It still has rights that it should not have.
+    /// Dropping its privileges failed.
     Privileges {
         problem: String,
     },
 }
 
-/// Code in the form in which the driver takes it.
+/// Code in a form that the driver accepts.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Image {
     Ptx(String),
     Cubin(#[serde(with = "serde_bytes")] Vec<u8>),
-    /// What our own compiler made of one source: the cubin comes first, and the PTX is for a driver that refuses it.
+    /// Compiled from one source: the executor tries the cubin first, and the PTX if the driver refuses the cubin.
     Both {
         #[serde(with = "serde_bytes")]
         cubin: Vec<u8>,
@@ -146,12 +146,12 @@ pub enum Image {
 }
 
 impl DeviceInfo {
-    /// What code for this device is compiled to.
+    /// The compile target for this device.
     pub fn target(&self) -> Target {
         Target { arch: self.compute_capability, cubin_for: self.takes_cubins.then_some(self.driver_version) }
     }
 
-    /// Some GPU, of which a test looks only at how it is named.
+    /// Some GPU for tests of names.
     #[cfg(test)]
     pub(crate) fn named(ordinal: u32, uuid: &str) -> Self {
         Self {
@@ -171,7 +171,7 @@ impl DeviceInfo {
     }
 }
 
-/// One job, its sizes known and its bytes in place.
+/// One job, with known sizes and its bytes in shared memory.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Run {
     pub job: u64,
@@ -179,9 +179,9 @@ pub struct Run {
     pub buffers: Vec<BufferPlan>,
     pub launches: Vec<LaunchPlan>,
     pub outputs: Vec<OutputPlan>,
-    /// What the executor may keep for later jobs while this one runs.
+    /// The most memory that the executor may cache while this job runs.
     pub kept_max: u64,
-    /// Its kernels may print. No other such job runs meanwhile.
+    /// Its kernels may print. No other such job runs at the same time.
     pub prints: bool,
 }
 
@@ -194,13 +194,13 @@ pub struct BufferPlan {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Contents {
     Zeros,
-    /// One element, little endian, over and over.
+    /// One repeated element, little endian.
     Pattern(#[serde(with = "serde_bytes")] Vec<u8>),
     /// As many bytes as the buffer has.
     Staged(Place),
 }
 
-/// Where bytes lie in shared memory. Their number is that of the buffer.
+/// The position of a buffer's bytes in shared memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Place {
     pub segment: u32,
@@ -209,9 +209,9 @@ pub struct Place {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct LaunchPlan {
-    /// As the task names it.
+    /// The name in the task.
     pub entry: String,
-    /// Its name in the module: another where the entry is a C++ name expression.
+    /// The name in the module, which differs if the entry is a C++ name expression.
     pub symbol: String,
     pub grid: Grid,
     pub block: Block,
@@ -225,7 +225,7 @@ pub struct LaunchPlan {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum ArgPlan {
-    /// The device address of the buffer with this index, and so many bytes further.
+    /// The device address of the buffer with this index, plus `offset` bytes.
     Buffer { buffer: u32, offset: u64 },
     /// The low `size` bytes of `bits`, little endian.
     Scalar { bits: u64, size: u8 },
@@ -244,18 +244,18 @@ pub struct OutputPlan {
     pub place: Place,
 }
 
-/// A fault that no later call on the context survives.
+/// A fault after which every call on the context fails.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Poison {
     pub code: u32,
     pub name: String,
     pub text: String,
-    /// The job whose stream showed the fault first, if one did. Only alone is it known to be the one to blame.
+    /// The job whose stream reported the fault first, if any. It is certainly the cause only if it ran alone.
     pub seen_by: Option<u64>,
-    /// The kernel to blame, where the emulator says so. A GPU's driver does not.
+    /// The kernel that caused the fault, if the emulator reports it. A GPU's driver does not.
     pub kernel: Option<String>,
-    /// The emulator's account of it.
+    /// The emulator's report.
     pub report: Option<String>,
-    /// The device is to blame and not a kernel.
+    /// Whether the device caused the fault instead of a kernel.
     pub device: bool,
 }

@@ -8,7 +8,7 @@ use std::{
 
 use memmap2::MmapRaw;
 
-/// A mapped memory file. Its size is sealed, so that neither side can pull pages from under the other.
+/// A mapped memory file. Its size is sealed, so that neither side can truncate it while the other uses it.
 #[derive(Debug)]
 pub struct Segment {
     file: File,
@@ -26,7 +26,7 @@ impl Segment {
         if descriptor < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: memfd_create has just opened it, and nobody else has it.
+        // SAFETY: memfd_create has just opened it, and nothing else owns it.
         let file = unsafe { File::from_raw_fd(descriptor) };
         file.set_len(bytes)?;
         // SAFETY: the descriptor is open; F_ADD_SEALS takes an integer.
@@ -36,7 +36,7 @@ impl Segment {
         Self::map(file)
     }
 
-    /// Maps a segment that came from the other process, after checking that it is what was announced.
+    /// Maps a segment from the other process, after checking its size and seals.
     pub fn open(descriptor: OwnedFd, bytes: u64) -> io::Result<Self> {
         let file = File::from(descriptor);
         // SAFETY: the descriptor is open; F_GET_SEALS takes no argument.
@@ -55,7 +55,7 @@ impl Segment {
         Ok(Self { file, map })
     }
 
-    /// The start of the mapping. Whoever dereferences it says why nobody else writes there.
+    /// The start of the mapping. A caller that dereferences it must ensure that the other process does not write there at the same time.
     pub fn as_mut_ptr(&self) -> *mut u8 {
         self.map.as_mut_ptr()
     }

@@ -1,13 +1,14 @@
-//! The supervisor's store of staging memory for one executor: segments cut into slots, a slot for each job in flight.
+//! The supervisor's staging memory for one executor: segments are divided into slots, one for each job in flight.
 //!
 //! Slots come in classes, powers of two from [`SLOT_BYTES_MIN`]. Slots of the smallest class share segments; each larger slot is a segment
-//! of its own. Freed slots are kept for the next job of their class, because pinning is dear. What is in use never exceeds the capacity:
-//! whoever would exceed it waits, first come first served. What is mapped never exceeds twice the capacity, but for a job that brings or
-//! returns more than that: it has all of it, alone, and a segment as large as it needs, which goes with it. All executors of a worker
-//! have [`LARGE_BYTES_MAX`] for such jobs.
+//! of its own. Freed slots are cached for the next job of their class, because pinning is expensive. Slots in use never exceed the capacity:
+//! a job that would exceed it waits, first come first served. Mapped memory never exceeds twice the capacity, except for a job whose inputs or
+//! outputs exceed the capacity: it gets the whole capacity alone, with a segment of the size that it needs, which is freed after it. All
+//! executors of a worker share [`LARGE_BYTES_MAX`] for such jobs.
 //!
-//! A slot may be lent to somebody who can hang, such as a store of another machine. Whoever waits for that gives up the slot's share of the
-//! capacity together with the wait ([`Lending`]): the memory is free again when it comes back, and others need not wait for that.
+//! A slot may be lent to an operation that can hang, such as a read from a network file system. If the wait for it is dropped, the slot's
+//! share of the capacity is released ([`Lending`]), so that other jobs need not wait. The memory itself is free again when the operation
+//! ends.
 
 use std::{
     collections::BTreeMap,
@@ -21,34 +22,35 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, SemaphorePermit};
 
 use super::{message::Place, segment::Segment};
 
-/// A small job's inputs and outputs; thousands of such jobs share a few segments.
+/// The smallest slot, for the inputs and outputs of a small job; thousands of such jobs share a few segments.
 const SLOT_BYTES_MIN: u64 = 64 << 10;
 /// Smallest slots of one shared segment: pinning 4 MiB at a time keeps the number of pinned ranges low.
 const SLOTS_PER_SHARED_SEGMENT: u64 = 64;
-/// Staging for the jobs in flight on one executor. Inputs and outputs that travel in messages are 16 MiB each at most, so this is room for
-/// eight of the largest of those; smaller ones are bounded by the executor's lanes long before.
+/// Staging memory for the jobs in flight on one executor. Inputs and outputs in messages have at most 16 MiB each, so this is room for
+/// eight of the largest; the executor's streams limit smaller jobs earlier.
 pub const CAPACITY_BYTES: u64 = 256 << 20;
-/// What a job can bring and return: blobs and a message, either way.
+/// The most inputs and outputs of a job: blobs and a message in each direction.
 pub const SLOT_BYTES_MAX: u64 = 2 * (BLOBS_BYTES_MAX + MESSAGE_BYTES_MAX as u64);
 
-/// For jobs beyond [`CAPACITY_BYTES`], of all executors of a worker together: a few of them, and little beside what a machine with GPUs has.
+/// Memory for jobs beyond [`CAPACITY_BYTES`] on all executors of a worker together: enough for a few, and small compared with the memory of
+/// a machine with GPUs.
 pub const LARGE_BYTES_MAX: u64 = 4 << 30;
 
 static LARGE: Semaphore = Semaphore::const_new((LARGE_BYTES_MAX / SLOT_BYTES_MIN) as usize);
 
-/// Where segments come and go is told to the executor by this.
+/// Announces new and dropped segments to the executor.
 pub trait Announce: Send + Sync {
     fn made(&self, id: u32, segment: &Segment) -> io::Result<()>;
     fn dropped(&self, id: u32);
 }
 
-/// The store. Clones share it.
+/// The staging memory. Clones share it.
 #[derive(Clone)]
 pub struct Slab {
     shared: Arc<Shared>,
 }
 
-/// Memory of one job, given back when dropped.
+/// The memory of one job, released when dropped.
 #[derive(Debug)]
 pub struct Slot {
     segment: Arc<Segment>,
@@ -59,18 +61,18 @@ pub struct Slot {
     share: Arc<Mutex<Option<Share>>>,
 }
 
-/// What a slot has of the capacity.
+/// The slot's share of the capacity.
 #[derive(Debug)]
 struct Share {
     _units: OwnedSemaphorePermit,
     _large: Option<SemaphorePermit<'static>>,
 }
 
-/// A wait for somebody who has been lent a slot. Dropped before it has ended, it gives up the slot's share.
+/// A wait for an operation that uses a lent slot. Dropping it before its end releases the slot's share.
 #[derive(Debug)]
 pub struct Lending(Option<Arc<Mutex<Option<Share>>>>);
 
-/// No staging memory for a job.
+/// Why a job gets no staging memory.
 #[derive(Debug, thiserror::Error)]
 pub enum SlabError {
     #[error("stage {bytes} bytes; the maximum for a job is {SLOT_BYTES_MAX}")]
@@ -87,7 +89,7 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// By class, which is the slot's size.
+    /// Free slots by class, which is their size.
     free: BTreeMap<u64, Vec<Free>>,
     mapped_bytes: u64,
     next_id: u32,
@@ -105,11 +107,11 @@ impl Slab {
         Self { shared: Arc::new(Shared { announce, units, state: Mutex::default() }) }
     }
 
-    /// Waits for a slot of at least `bytes`. Cancelling gives up the place in the queue and nothing else.
+    /// Waits for a slot of at least `bytes`. Cancelling only leaves the queue.
     pub async fn take(&self, bytes: u64) -> Result<Slot, SlabError> {
         let class = class(bytes).ok_or(SlabError::TooLarge { bytes })?;
         let units = |bytes| (bytes / SLOT_BYTES_MIN) as u32;
-        // In this order everywhere: whoever has what all executors share waits for its own alone.
+        // Always in this order: a job that holds the shared memory waits only for its own executor.
         let large = match class > CAPACITY_BYTES {
             true => Some(LARGE.acquire_many(units(class)).await.expect("the semaphore is never closed")),
             false => None,
@@ -122,7 +124,7 @@ impl Slab {
     }
 }
 
-/// The size of the slot that `bytes` get, unless no slot is that large.
+/// The class for `bytes`, unless no slot is that large.
 fn class(bytes: u64) -> Option<u64> {
     if bytes > SLOT_BYTES_MAX {
         return None;
@@ -145,7 +147,7 @@ impl Shared {
         self.make_room(&mut state, bytes);
         let segment = Arc::new(Segment::new(bytes)?);
         let id = state.next_id;
-        // Announced under the lock, so that no job can name the segment before the executor has heard of it.
+        // Announced under the lock, so that no job can use the segment before the executor knows it.
         self.announce.made(id, &segment)?;
         state.next_id += 1;
         state.mapped_bytes += bytes;
@@ -169,12 +171,12 @@ impl Shared {
 }
 
 impl Slot {
-    /// Where byte `at` of this slot lies, for the executor.
+    /// The position of byte `at` of this slot, for the executor.
     pub fn place(&self, at: u64) -> Place {
         Place { segment: self.id, offset: self.offset + at }
     }
 
-    /// Begins a wait for somebody who gets this slot.
+    /// Starts a wait for an operation that uses this slot.
     pub fn lending(&self) -> Lending {
         Lending(Some(Arc::clone(&self.share)))
     }
@@ -220,7 +222,7 @@ impl Slot {
 }
 
 impl Lending {
-    /// The slot is back.
+    /// Ends the wait: the operation no longer uses the slot.
     pub fn end(mut self) {
         self.0 = None;
     }
@@ -342,7 +344,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_slot_that_does_not_come_back_keeps_nobody_waiting_and_is_used_again_once_it_does() {
+    async fn a_slot_that_is_still_lent_blocks_no_job_and_is_used_again_when_it_returns() {
         let segments = Arc::new(AtomicI64::new(0));
         let slab = Slab::new(Box::new(Count(Arc::clone(&segments))));
         let slot = slab.take(CAPACITY_BYTES).await.unwrap();
@@ -351,7 +353,7 @@ mod tests {
         assert!(poll!(next.as_mut()).is_pending(), "it came back, and has its share");
         drop(slot.lending());
         let next = next.await.unwrap();
-        assert_ne!(next.place(0).segment, slot.place(0).segment, "somebody may still write to it");
+        assert_ne!(next.place(0).segment, slot.place(0).segment, "the store may still write to it");
         drop((next, slot));
         drop(slab.take(CAPACITY_BYTES).await.unwrap());
         assert_eq!(segments.load(Ordering::Relaxed), 2, "both are kept for others");

@@ -1,4 +1,4 @@
-//! Serves the metrics by HTTP, to a few who ask from time to time: a connection carries one answer.
+//! Serves the metrics by HTTP to a few scrapers. A connection carries one answer.
 
 use std::{convert::Infallible, future::ready, io, net::SocketAddr, sync::Arc, time::Duration};
 
@@ -20,23 +20,23 @@ const PATH: &str = "/metrics";
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 const PLAIN: &str = "text/plain; charset=utf-8";
 
-/// Two or three scrapers, and a person who looks; others wait.
+/// Enough for two or three scrapers and a user; further connections wait.
 const CONNECTIONS_MAX: usize = 8;
 /// An answer takes milliseconds. Prometheus itself waits no longer than this.
 const CONNECTION_DEADLINE: Duration = Duration::from_secs(10);
-/// A scraper's request has some hundred bytes; what the library asks for at least.
+/// The minimum of the library; a scraper's request has some hundred bytes.
 const BUFFER_BYTES_MAX: usize = 8 << 10;
-/// Where connections can't be accepted, file descriptors have run out: some time has to pass.
+/// The pause after a failed accept, which means that file descriptors have run out.
 const ACCEPT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Gives the address too, whose port may have been left open.
+/// Binds the address and returns it with the actual port.
 pub(crate) async fn listen(address: SocketAddr) -> io::Result<(TcpListener, SocketAddr)> {
     let listener = TcpListener::bind(address).await?;
     let address = listener.local_addr()?;
     Ok((listener, address))
 }
 
-/// Answers until it is dropped.
+/// Serves until dropped.
 pub(crate) async fn serve(listener: TcpListener, metrics: impl Fn() -> String + Clone + Send + Sync + 'static) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {

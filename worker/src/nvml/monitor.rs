@@ -5,7 +5,7 @@ use std::{process::ExitCode, thread, time::Duration};
 use super::{Nvml, Reading};
 use crate::{executor::ignore_signals, ipc::frame, own_executable, privileges};
 
-/// Twice a heartbeat: what it tells is then no older than half of one.
+/// Two readings per heartbeat, so that a reading is at most half an interval old.
 pub const PERIOD: Duration = Duration::from_secs(5);
 
 /// The command line of the child. Its socket is its standard input.
@@ -40,7 +40,7 @@ fn watch(args: &Args) -> Result<(), Box<dyn std::error::Error>> {
     privileges::leave_root(args.user.as_deref())?;
     let nvml = Nvml::open(&args.library)?;
     loop {
-        // Slices come and go, and with them their handles.
+        // Listed each time, because slices and their handles can change.
         let readings: Vec<Reading> = nvml.devices().iter().map(|device| nvml.read(device)).collect();
         if frame::write(&socket, &readings).is_err() {
             return Ok(());

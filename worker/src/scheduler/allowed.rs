@@ -2,7 +2,7 @@
 
 use super::DeviceId;
 
-/// A set of devices, one bit each: a demand is copied about, and no machine has more than [`DEVICES_MAX`].
+/// A set of devices, one bit each, so that a demand is cheap to copy. No machine has more than [`DEVICES_MAX`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowed(u64);
 

@@ -1,4 +1,4 @@
-//! Jobs that wait, in order within their priority.
+//! A pool's waiting jobs, in order within each priority.
 
 use std::collections::VecDeque;
 
@@ -9,12 +9,12 @@ use super::{Demand, Ticket};
 /// Starts per round: high, normal, low.
 const SHARES: [u32; 3] = [16, 4, 1];
 
-/// How far a search looks past jobs that do not fit now, so that it stays cheap.
+/// Jobs per priority that a search looks at, so that a search stays cheap.
 const LOOKAHEAD: usize = 32;
 
-/// A job that waits, and how often a later one of its priority was started before it.
+/// A waiting job, and how often a later job was started before it.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Waiting {
+pub(super) struct BacklogEntry {
     pub(super) ticket: Ticket,
     pub(super) demand: Demand,
     pub(super) passed: u32,
@@ -22,88 +22,88 @@ pub(super) struct Waiting {
 
 #[derive(Debug, Default)]
 pub(super) struct Backlog {
-    lanes: [VecDeque<Waiting>; 3],
+    queues: [VecDeque<BacklogEntry>; 3],
     /// Starts that each priority has left in this round.
     credit: [u32; 3],
 }
 
 impl Backlog {
     pub(super) fn push(&mut self, ticket: Ticket, demand: Demand) {
-        self.lanes[lane(demand.priority)].push_back(Waiting { ticket, demand, passed: 0 });
+        self.queues[index_of(demand.priority)].push_back(BacklogEntry { ticket, demand, passed: 0 });
     }
 
     pub(super) fn remove(&mut self, ticket: Ticket) {
-        for lane in &mut self.lanes {
-            lane.retain(|waiting| waiting.ticket != ticket);
+        for queue in &mut self.queues {
+            queue.retain(|waiting| waiting.ticket != ticket);
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Waiting> {
-        self.lanes.iter().flatten()
+    pub(super) fn iter(&self) -> impl Iterator<Item = &BacklogEntry> {
+        self.queues.iter().flatten()
     }
 
-    /// The fewest bytes that one of the jobs needs that could be next.
+    /// The smallest memory demand among the jobs that could start next.
     pub(super) fn least(&self) -> Option<u64> {
-        self.lanes.iter().flat_map(|lane| lane.iter().take(LOOKAHEAD)).map(|waiting| waiting.demand.bytes).min()
+        self.queues.iter().flat_map(|queue| queue.iter().take(LOOKAHEAD)).map(|waiting| waiting.demand.bytes).min()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.lanes.iter().map(VecDeque::len).sum()
+        self.queues.iter().map(VecDeque::len).sum()
     }
 
     pub(super) fn waiting(&self, priority: Priority) -> usize {
-        self.lanes[lane(priority)].len()
+        self.queues[index_of(priority)].len()
     }
 
-    /// Takes out everything of a priority but what `stays`.
-    pub(super) fn shed(&mut self, priority: Priority, stays: impl Fn(&Waiting) -> bool) -> Vec<Ticket> {
-        let lane = &mut self.lanes[lane(priority)];
-        let shed = lane.iter().filter(|waiting| !stays(waiting)).map(|waiting| waiting.ticket).collect();
-        lane.retain(stays);
+    /// Removes the jobs of a priority that do not satisfy `stays`, and returns their tickets.
+    pub(super) fn shed(&mut self, priority: Priority, stays: impl Fn(&BacklogEntry) -> bool) -> Vec<Ticket> {
+        let queue = &mut self.queues[index_of(priority)];
+        let shed = queue.iter().filter(|waiting| !stays(waiting)).map(|waiting| waiting.ticket).collect();
+        queue.retain(stays);
         shed
     }
 
-    /// Another pool's job was started although it was this one's turn: nothing of it fitted.
+    /// Records that a job of another pool was started in this pool's turn, because no job of this pool fitted.
     pub(super) fn pass(&mut self) {
-        (0..3).for_each(|lane| self.pass_head(lane));
+        (0..3).for_each(|queue| self.pass_head(queue));
     }
 
-    fn pass_head(&mut self, lane: usize) {
-        if let Some(head) = self.lanes[lane].front_mut() {
+    fn pass_head(&mut self, queue: usize) {
+        if let Some(head) = self.queues[queue].front_mut() {
             head.passed += 1;
         }
     }
 
     pub(super) fn drain(&mut self) -> impl Iterator<Item = Ticket> {
-        self.lanes.iter_mut().flat_map(|lane| lane.drain(..)).map(|waiting| waiting.ticket)
+        self.queues.iter_mut().flat_map(|queue| queue.drain(..)).map(|waiting| waiting.ticket)
     }
 
-    /// Takes out the next job that `fits`: a priority with credit first, then any that has work, so that no device idles for the
+    /// Removes the next job that `fits`: first from a priority with credit, then from any other, so that no device idles for the
     /// sake of a share.
-    pub(super) fn pop(&mut self, mut fits: impl FnMut(&Waiting) -> bool) -> Option<Waiting> {
-        if (0..3).all(|lane| self.credit[lane] == 0 || self.lanes[lane].is_empty()) {
+    pub(super) fn pop(&mut self, mut fits: impl FnMut(&BacklogEntry) -> bool) -> Option<BacklogEntry> {
+        if (0..3).all(|queue| self.credit[queue] == 0 || self.queues[queue].is_empty()) {
             self.credit = SHARES;
         }
-        let (with_credit, without): (Vec<usize>, Vec<usize>) = (0..3).partition(|lane| self.credit[*lane] > 0);
+        let (with_credit, without): (Vec<usize>, Vec<usize>) = (0..3).partition(|queue| self.credit[*queue] > 0);
         let order = [with_credit, without.clone()].concat();
-        for (turn, lane) in order.iter().copied().enumerate() {
-            let Some(index) = self.lanes[lane].iter().take(LOOKAHEAD).position(&mut fits) else { continue };
-            // Whoever had a better right to this start did not fit. It is passed by too, or a large job of a low priority would wait
-            // for ever behind small ones of a high one.
-            order[..turn].iter().for_each(|lane| self.pass_head(*lane));
-            if without.contains(&lane) {
-                // A round of their own for those that still can: what does not fit keeps its credit for as long as it takes.
-                without.into_iter().for_each(|lane| self.credit[lane] = SHARES[lane]);
+        for (turn, queue) in order.iter().copied().enumerate() {
+            let Some(index) = self.queues[queue].iter().take(LOOKAHEAD).position(&mut fits) else { continue };
+            // The earlier priorities had no job that fitted. Their first jobs count as passed too; otherwise a large job of a low priority
+            // would wait for ever behind small jobs of a high one.
+            order[..turn].iter().for_each(|queue| self.pass_head(*queue));
+            if without.contains(&queue) {
+                // Starts a new round for the priorities without credit. A priority whose jobs do not fit keeps its credit.
+                without.into_iter().for_each(|queue| self.credit[queue] = SHARES[queue]);
             }
-            self.credit[lane] -= 1;
-            self.lanes[lane].iter_mut().take(index).for_each(|passed| passed.passed += 1);
-            return self.lanes[lane].remove(index);
+            self.credit[queue] -= 1;
+            self.queues[queue].iter_mut().take(index).for_each(|passed| passed.passed += 1);
+            return self.queues[queue].remove(index);
         }
         None
     }
 }
 
-fn lane(priority: Priority) -> usize {
+fn index_of(priority: Priority) -> usize {
     match priority {
         Priority::High => 0,
         Priority::Normal => 1,
@@ -118,7 +118,7 @@ mod tests {
         *,
     };
 
-    /// Starts by priority while jobs of one never fit and all have endless work, and how often the head of that one was passed.
+    /// Starts by priority while the jobs of `stuck` never fit and every priority has endless work, and how often the head of `stuck` was passed.
     fn starts_beside(stuck: Priority, starts: usize) -> ([usize; 3], u32) {
         let mut backlog = Backlog::default();
         let push = |backlog: &mut Backlog, ticket, priority| {
@@ -133,10 +133,10 @@ mod tests {
         for ticket in 0..starts as u64 {
             assert!(backlog.pop(|_| false).is_none(), "a device that is full changes nothing");
             let started = backlog.pop(|waiting| waiting.demand.priority != stuck).unwrap().demand.priority;
-            counts[lane(started)] += 1;
+            counts[index_of(started)] += 1;
             push(&mut backlog, ticket, started);
         }
-        (counts, backlog.lanes[lane(stuck)].front().unwrap().passed)
+        (counts, backlog.queues[index_of(stuck)].front().unwrap().passed)
     }
 
     #[test]

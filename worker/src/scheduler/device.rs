@@ -1,7 +1,7 @@
-//! One device as the scheduler sees it: places and bytes, by pool, and the executors that are up.
+//! The scheduler's view of one device: slots and memory by pool, and the running executors.
 //!
-//! What its memory is used for, as the books have it: what running jobs take, what executors keep for later ones, and what neither has.
-//! An executor's kept memory is its own pool's to use. Others get it once it was given back, which takes a moment and is asked for only when
+//! A device's memory has three parts: the memory of running jobs, the memory that executors cache, and free memory.
+//! Only its own pool uses an executor's cached memory. Other pools get it after a release, which takes a moment and is requested only when
 //! a job waits for it.
 
 use super::{Demand, DeviceId, PoolId, Ticket};
@@ -10,12 +10,12 @@ use super::{Demand, DeviceId, PoolId, Ticket};
 pub(super) struct Device {
     pub(super) id: DeviceId,
     pub(super) bytes: u64,
-    /// What of `bytes` is there now for all jobs together. Other processes may have the rest.
+    /// The part of `bytes` that is available for all jobs together. Other processes may use the rest.
     available: u64,
     pub(super) places: u32,
     gone: bool,
     seats: Vec<Seat>,
-    /// A job that waits for room here: nothing that would take that room starts.
+    /// A job that waits for room here. No job that would take this room starts.
     reserved: Option<(Ticket, Demand)>,
 }
 
@@ -26,11 +26,11 @@ pub(super) struct Seat {
     pub(super) up: bool,
     pub(super) places_taken: u32,
     pub(super) bytes_taken: u64,
-    /// What the executor has of the device beyond its jobs' bytes, at most.
+    /// The most memory that the executor caches beyond its jobs' declared memory.
     kept: u64,
-    /// It was asked for that, and has had nothing new to keep since.
+    /// The executor was asked to release it, and has cached nothing new since.
     was_asked: bool,
-    /// A job that runs here wants no neighbours in its process.
+    /// A job that must run alone runs here.
     pub(super) exclusive: bool,
     /// A job that may print runs here.
     pub(super) printing: bool,
@@ -41,7 +41,7 @@ impl Device {
         Self { id, bytes, available: bytes, places, gone: false, seats: Vec::new(), reserved: None }
     }
 
-    /// An executor that started while the device was given up does not bring it back.
+    /// Marks an executor as up. A device out of service stays so even if an executor has just started.
     pub(super) fn seat_up(&mut self, pool: PoolId) {
         if self.gone {
             return;
@@ -61,7 +61,7 @@ impl Device {
         }
     }
 
-    /// Whoever of the pool waited for room here may find another device sooner.
+    /// Marks an executor as down, and drops a reservation of its pool, because another device may have room sooner.
     pub(super) fn seat_down(&mut self, pool: PoolId) {
         self.seats.iter_mut().filter(|seat| seat.pool == pool).for_each(|seat| (seat.up, seat.kept) = (false, 0));
         self.reserved.take_if(|(_, demand)| demand.pool == pool);
@@ -86,7 +86,7 @@ impl Device {
         self.places.saturating_sub(self.seats.iter().map(|seat| seat.places_taken).sum())
     }
 
-    /// What the pool's jobs could have more of, now.
+    /// The additional memory that the pool's jobs can have now.
     pub(super) fn bytes_free(&self, pool: PoolId) -> u64 {
         match self.kept_by_others(pool) {
             0 => self.bytes_unused(),
@@ -94,8 +94,9 @@ impl Device {
         }
     }
 
-    /// What a pool's jobs could have more of once the others have given back what they keep. Where no job runs that is all that there
-    /// ever can be: if other processes use the device, the driver is asked and not the books, so that nobody waits for them for ever.
+    /// The additional memory that a pool's jobs can have after all other executors release their caches. If no job runs, this is the most that
+    /// the device can offer. Then the job starts even if other processes use the device: the driver decides, so that no job waits for them
+    /// for ever.
     pub(super) fn bytes_unused(&self) -> u64 {
         if self.seats.iter().all(|seat| seat.places_taken == 0) { self.bytes } else { self.available_unused() }
     }
@@ -105,12 +106,12 @@ impl Device {
     }
 
     fn kept_by_others(&self, pool: PoolId) -> u64 {
-        // Executors say what they keep, and may say anything.
+        // Executors report what they cache, and the report may be wrong.
         let others = self.seats.iter().filter(|seat| seat.pool != pool);
         others.fold(0, |sum, seat| sum.saturating_add(seat.kept))
     }
 
-    /// What running jobs and other executors leave for the pool's executor to keep.
+    /// The memory that running jobs and other executors leave for the cache of the pool's executor.
     pub(super) fn kept_max(&self, pool: PoolId) -> u64 {
         self.available_unused().saturating_sub(self.kept_by_others(pool))
     }
@@ -134,8 +135,8 @@ impl Device {
         }
     }
 
-    /// Pools whose executors are to give back so that one of `pool` finds `bytes` more: those that keep most, no more than it takes, and
-    /// nobody whose answer would be the same again.
+    /// Pools whose executors must release memory so that a job of `pool` gets `bytes`: those with the largest caches, as few as needed,
+    /// without executors that have already released everything.
     pub(super) fn ask_back(&mut self, pool: PoolId, bytes: u64) -> Vec<PoolId> {
         let mut missing = bytes.saturating_sub(self.bytes_free(pool));
         let mut others: Vec<&mut Seat> =
@@ -154,7 +155,7 @@ impl Device {
         asked
     }
 
-    /// Places and bytes that the pool has here, whether its executor is up or not: a job that is still to leave holds them.
+    /// The slots and memory that the pool uses here. They count even if its executor is down, until each job has left.
     pub(super) fn taken(&self, pool: PoolId) -> (u32, u64) {
         let seat = self.seats.iter().find(|seat| seat.pool == pool);
         seat.map_or((0, 0), |seat| (seat.places_taken, seat.bytes_taken))
@@ -189,7 +190,7 @@ impl Device {
         seat.places_taken -= 1;
         seat.bytes_taken -= demand.bytes;
         seat.was_asked = false;
-        // Whoever leaves was alone if the seat was exclusive.
+        // A job that leaves an exclusive seat was the only one there.
         seat.exclusive = false;
         seat.printing &= !demand.prints;
     }

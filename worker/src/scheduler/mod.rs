@@ -1,12 +1,13 @@
-//! Which waiting job starts next, and on which device.
+//! Decides which waiting job starts next, and on which device.
 //!
-//! Plain data: an event goes in, actions come out. There is no clock, no tokio and no I/O here, so that every decision can be
-//! tested by itself. Whoever drives it tells it what happened and does what it says.
+//! Plain data: an event goes in, actions come out. There is no clock, no tokio and no I/O here, so that tests can check every
+//! decision. The supervisor passes events in and performs the actions.
 //!
-//! Pools with work share the time of the devices by their weights: the one that has used least, by weight, is next. Inside a
-//! pool, priorities share the starts 16 : 4 : 1, so that `low` moves even under endless `high` work. A job starts where its bytes
-//! fit and a place is free; a pool's own memory is lent once it has had no work for a while. What another pool's executor only keeps for later is asked back. A job that was in a lost executor runs alone in its
-//! pool's executor: if it is lost again, it is known who did it.
+//! Pools with work share the time of the devices by their weights: the pool with the least weighted device time is next. Inside a
+//! pool, priorities share the starts 16 : 4 : 1, so that `low` jobs start even under endless `high` work. A job starts if its memory
+//! fits and a slot is free. A pool's guaranteed memory is lent once the pool has been idle for a while. Another pool's executor is asked
+//! to release memory that it only caches. A job of a lost executor runs alone in its
+//! pool's executor, so that a second loss identifies the cause.
 
 mod allowed;
 mod backlog;
@@ -27,54 +28,54 @@ pub use self::{
     pool::Promise,
 };
 use self::{
-    backlog::Waiting,
+    backlog::BacklogEntry,
     device::Device,
     placement::{Claim, Fit},
     pool::Pool,
 };
 
-/// A job that later ones have passed this often waits no longer for luck: the next device is kept free for it.
+/// After later jobs have started before a job this often, the scheduler keeps the next device free for it.
 const PASSED_MAX: u32 = 64;
 
-/// Names a job inside one worker, for as long as it is there.
+/// Identifies a job in one worker while the worker has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
-/// A place in the worker's list of devices.
+/// An index in the worker's list of devices.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DeviceId(pub u32);
 
-/// A place in the worker's list of pools.
+/// An index in the worker's list of pools.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct PoolId(pub u32);
 
-/// What a job asks of the scheduler.
+/// The requirements of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Demand {
     pub pool: PoolId,
     pub priority: Priority,
-    /// Device memory that it declares.
+    /// Declared device memory.
     pub bytes: u64,
-    /// It must have its pool's executor to itself.
+    /// The job must run alone in its pool's executor.
     pub alone: bool,
-    /// What it prints comes out of its pool's executor, where one such job runs at a time: else nobody knew whose it is.
+    /// The job may print. Its pool's executor runs one such job at a time, because its output does not identify the job.
     pub prints: bool,
-    /// Devices that have what it requires.
+    /// Devices that meet its requirements.
     pub allowed: Allowed,
-    /// It is all of its message, which can go back to the broker while the job waits.
+    /// The job is the only one of its message, so the message can be requeued while the job waits.
     pub returnable: bool,
 }
 
-/// What happened.
+/// An input of the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     Arrived(Ticket, Demand),
-    /// A started job ended, having used so much device time, or a waiting one was given up by whoever asked.
+    /// A started job ended after this much device time, or its caller cancelled a waiting one.
     Left {
         ticket: Ticket,
         used_us: u64,
     },
-    /// A device is there, or there again with other numbers.
+    /// A device was added, or its slots or memory changed.
     Device {
         device: DeviceId,
         places: u32,
@@ -82,49 +83,49 @@ pub enum Event {
     },
     /// A pool's executor on the device takes jobs.
     ExecutorUp(DeviceId, PoolId),
-    /// It says how much it has of the device beyond what its jobs declared, and keeps for the next ones.
+    /// An executor reports how much device memory it caches beyond the memory that its jobs declared.
     Kept {
         device: DeviceId,
         pool: PoolId,
         bytes: u64,
     },
-    /// So much of the device's memory is there for jobs, those that run included; other processes may have the rest.
+    /// The device memory available for jobs, including running ones. Other processes may use the rest.
     Available {
         device: DeviceId,
         bytes: u64,
     },
-    /// It is gone. Jobs that ran there are still to leave one by one.
+    /// A pool's executor on the device has ended. Its jobs still leave one by one.
     ExecutorDown(DeviceId, PoolId),
-    /// The device will not come back.
+    /// The device is out of service for good.
     DeviceGone(DeviceId),
-    /// Too much waits here of a queue: what can is given back.
+    /// Too many jobs of a queue wait here: hand back those that can be requeued.
     Shed(PoolId, Priority),
-    /// Time has passed, as much each time: a pool that has had no work since the tick before lends its memory.
+    /// A fixed interval has passed. A pool without work since the previous tick lends its memory.
     Tick,
-    /// Nothing may start any more.
+    /// The worker drains: no more job may start.
     Draining,
 }
 
-/// What is to be done.
+/// An output of the scheduler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Action {
     Start(Ticket, DeviceId),
-    /// The pool's executor is to give back what it keeps: a job of another pool waits for it.
+    /// Ask the pool's executor to release cached memory, because a job of another pool waits for it.
     AskBack(DeviceId, PoolId),
-    /// No device of this worker can ever hold it.
+    /// No device of this worker has enough memory for the job.
     Refuse(Ticket, TooLarge),
-    /// The devices that it may run on are out of service, and others are not.
+    /// The devices that the job may use are out of service, but others are not: forward it.
     PassOn(Ticket),
-    /// It has not started and will not: give it back to the broker.
+    /// The job will not start here: requeue it.
     HandBack(Ticket),
 }
 
-/// What a pool could take, and what keeps it from doing so.
+/// The open slots for a queue, and its jobs that do not fit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Room {
-    /// Places that the pool could take now.
+    /// Slots that the pool could use now.
     pub open: u32,
-    /// Jobs of the priority that wait all the same: they do not fit.
+    /// Waiting jobs of the priority that do not fit in spite of open slots.
     pub stuck: u32,
 }
 
@@ -140,21 +141,21 @@ pub struct TooLarge {
 pub struct Scheduler {
     pools: Vec<Pool>,
     devices: Vec<Device>,
-    running: HashMap<Ticket, Running>,
-    /// The virtual time of the pool whose turn it last was: where one begins that had no work.
+    running: HashMap<Ticket, StartedJob>,
+    /// The virtual time of the pool that had the last turn. A pool that was idle starts at this time.
     now: u128,
     draining: bool,
 }
 
 #[derive(Debug)]
-struct Running {
+struct StartedJob {
     device: DeviceId,
     demand: Demand,
     charged_us: u64,
 }
 
 impl Scheduler {
-    /// A scheduler for these pools; a demand names one by its index.
+    /// Creates a scheduler for these pools. A demand names a pool by its index.
     pub fn new(promises: &[Promise]) -> Self {
         let pools = (0..).zip(promises).map(|(index, promise)| Pool::new(PoolId(index), *promise)).collect();
         Self { pools, devices: Vec::new(), running: HashMap::new(), now: 0, draining: false }
@@ -190,7 +191,7 @@ impl Scheduler {
         self.start_all()
     }
 
-    /// What the pool's executor on the device may keep for later jobs, so that with all running jobs nobody has more than there is.
+    /// The memory that the pool's executor may cache on the device without exceeding the device's memory together with all running jobs.
     pub fn kept_max(&self, device: DeviceId, pool: PoolId) -> u64 {
         self.devices.iter().find(|known| known.id == device).map_or(0, |device| device.kept_max(pool))
     }
@@ -199,12 +200,12 @@ impl Scheduler {
         self.running.len()
     }
 
-    /// Jobs that wait, by pool.
+    /// The number of waiting jobs, by pool.
     pub fn waiting_by_pool(&self) -> Vec<usize> {
         self.pools.iter().map(|pool| pool.backlog.len()).collect()
     }
 
-    /// Jobs that can run at once on the worker's devices.
+    /// The number of jobs that can run at once on the worker's devices.
     pub fn places(&self) -> u32 {
         self.in_service().map(|device| device.places).sum()
     }
@@ -220,11 +221,11 @@ impl Scheduler {
         rooms.collect()
     }
 
-    /// A suspect, or a job for which a device is kept free, has waited for it and stays.
+    /// Hands back the waiting jobs of a queue. A suspect and a job with a reserved device stay, because they would lose their turn.
     fn shed(&mut self, pool: PoolId, priority: Priority) -> Vec<Action> {
         let devices = &self.devices;
-        let stays = |waiting: &Waiting| {
-            let Waiting { ticket, demand, .. } = *waiting;
+        let stays = |waiting: &BacklogEntry| {
+            let BacklogEntry { ticket, demand, .. } = *waiting;
             demand.alone || !demand.returnable || devices.iter().any(|device| device.is_reserved_for(ticket))
         };
         let pool = self.pools.iter_mut().find(|p| p.id == pool);
@@ -232,8 +233,8 @@ impl Scheduler {
         shed.into_iter().map(Action::HandBack).collect()
     }
 
-    /// Why the job can't be waited with. A device that is down for the moment still counts: it will be back, and the job can wait
-    /// for it. Without any device in service the worker is about to leave, and the job is handed back.
+    /// Why the job can't wait here. A device whose executor is restarting still counts, because the job can wait
+    /// for it. Without any device in service the worker is about to leave, and hands its jobs back.
     fn refusal(&self, ticket: Ticket, demand: Demand) -> Option<Action> {
         self.in_service().next()?;
         let allowed = self.in_service().filter(|device| demand.allowed.has(device.id));
@@ -244,7 +245,7 @@ impl Scheduler {
         }
     }
 
-    /// A device has become smaller, or is gone. What waited behind those that no longer fit anywhere may have its turn now.
+    /// Refuses the jobs that no longer fit after a device has shrunk or gone, then starts the jobs that waited behind them.
     fn refuse_and_start(&mut self) -> Vec<Action> {
         let mut actions = self.refuse_what_no_longer_fits();
         actions.extend(self.start_all());
@@ -254,7 +255,7 @@ impl Scheduler {
     fn refuse_what_no_longer_fits(&mut self) -> Vec<Action> {
         let waiting: Vec<_> = self.pools.iter().flat_map(|pool| pool.backlog.iter()).copied().collect();
         let mut actions = Vec::new();
-        for Waiting { ticket, demand, .. } in waiting {
+        for BacklogEntry { ticket, demand, .. } in waiting {
             if let Some(refusal) = self.refusal(ticket, demand) {
                 self.leave(ticket, 0);
                 actions.push(refusal);
@@ -285,7 +286,7 @@ impl Scheduler {
 
     fn leave(&mut self, ticket: Ticket, used_us: u64) {
         match self.running.remove(&ticket) {
-            Some(Running { device, demand, charged_us }) => {
+            Some(StartedJob { device, demand, charged_us }) => {
                 self.device_mut(device).release(demand);
                 self.pool_mut(demand.pool).end(demand.bytes, charged_us, used_us);
             }
@@ -306,15 +307,15 @@ impl Scheduler {
             self.forget_reservations(ticket);
             self.device_mut(device).take(demand);
             let charged_us = self.pool_mut(demand.pool).start();
-            self.running.insert(ticket, Running { device, demand, charged_us });
+            self.running.insert(ticket, StartedJob { device, demand, charged_us });
             actions.push(Action::Start(ticket, device));
         }
         actions.extend(asked.into_iter().map(|(device, pool)| Action::AskBack(device, pool)));
         actions
     }
 
-    /// The job to start now, of the pool that has used least among those of which something fits. On the way, `asked` gets those who keep
-    /// what others wait for.
+    /// The next job to start, from the pool with the least device time among those with a fitting job. Collects in `asked` the executors that
+    /// cache memory for which a job waits.
     fn next_start(&mut self, asked: &mut Vec<(DeviceId, PoolId)>) -> Option<(Ticket, Demand, DeviceId)> {
         let mut order: Vec<usize> = (0..self.pools.len()).filter(|i| self.pools[*i].backlog.len() > 0).collect();
         order.sort_by_key(|index| self.pools[*index].time());
@@ -327,7 +328,7 @@ impl Scheduler {
                 place = emptiest(devices, &claims, waiting, asked);
                 place.is_some()
             });
-            if let Some(Waiting { ticket, demand, .. }) = found {
+            if let Some(BacklogEntry { ticket, demand, .. }) = found {
                 let device = place.expect("pop returns only what found a place");
                 let is_shared = !placement::has_own_place(self.device_mut(device), &claims, demand.pool);
                 self.pass(&order[..turn], self.pools[*index].time(), is_shared);
@@ -338,7 +339,7 @@ impl Scheduler {
         None
     }
 
-    /// It was the turn of these pools, and nothing of them fitted. A place that another pool owns they could not have had.
+    /// Records that these pools had their turn but no fitting job. If the slot belongs to another pool, they could not have used it anyway.
     fn pass(&mut self, pools: &[usize], time: u128, is_shared: bool) {
         for index in pools {
             let pool = &mut self.pools[*index];
@@ -362,15 +363,15 @@ impl Scheduler {
     }
 }
 
-/// The device with the most free places among those that can take the job now. A job that needs an executor to itself, or that
-/// was passed too often, reserves a device when all are busy: nothing takes room there that it needs until it has started.
+/// The device with the most free slots among those that can run the job now. A job that must run alone, or that
+/// was passed too often, reserves a device if all are busy: until it has started, no other job takes the room that it needs.
 fn emptiest(
     devices: &mut [Device],
     claims: &[Claim],
-    waiting: &Waiting,
+    waiting: &BacklogEntry,
     asked: &mut Vec<(DeviceId, PoolId)>,
 ) -> Option<DeviceId> {
-    let Waiting { ticket, demand, passed } = *waiting;
+    let BacklogEntry { ticket, demand, passed } = *waiting;
     let best = |devices: &[Device], wanted| {
         let fitting = (0..devices.len()).filter(|at| placement::fit(&devices[*at], claims, ticket, demand) == wanted);
         fitting.max_by_key(|at| devices[*at].places_free())

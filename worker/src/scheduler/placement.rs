@@ -1,4 +1,4 @@
-//! Whether a job may start on a device, next to what runs there and what was promised to others.
+//! Decides whether a job may start on a device, given its running jobs and the guarantees of other pools.
 
 use super::{
     Demand, PoolId, Ticket,
@@ -6,22 +6,22 @@ use super::{
     pool::Promise,
 };
 
-/// What a pool may claim on every device.
+/// A pool's claim on the memory and slots of every device.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Claim {
     pub(super) pool: PoolId,
     pub(super) promise: Promise,
-    /// It has jobs here that run.
+    /// The pool has running jobs on this worker.
     pub(super) running: bool,
-    /// What the least of the jobs needs that it could start next.
+    /// The smallest demand among the jobs that it could start next.
     pub(super) wanted: Option<u64>,
-    /// What its last job took, while the next one may follow soon.
+    /// The demand of its last job, while the next one may follow soon.
     pub(super) recent: Option<u64>,
 }
 
 impl Claim {
-    /// The bytes of a device that nobody else may use now. A pool that has had no work for a while lends them, and so does one whose
-    /// jobs want more than its own: otherwise two such pools would keep each other from starting anything.
+    /// The memory of a device that other pools may not use now. A pool that has been idle for a while lends it, and so does a pool whose
+    /// jobs need more than its guarantee: otherwise two such pools would block each other.
     fn bytes(&self, device: &Device) -> u64 {
         let own = self.promise.bytes(device.bytes);
         let jobs = [self.wanted, self.recent];
@@ -29,7 +29,7 @@ impl Claim {
     }
 }
 
-/// What of a device is reserved for pools other than one.
+/// The slots and memory of a device that are reserved for other pools.
 struct Reserve {
     places: u32,
     bytes: u64,
@@ -39,12 +39,12 @@ struct Reserve {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fit {
     Now,
-    /// Once executors of other pools have given back what they keep.
+    /// Once executors of other pools have released cached memory.
     IfGivenBack,
     Not,
 }
 
-/// How the job fits on `device` next to everything that runs and is promised there.
+/// How the job fits on `device` beside its running jobs and the guarantees of other pools.
 pub(super) fn fit(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand) -> Fit {
     let with = |bytes| fits(device, claims, ticket, demand, bytes);
     if with(device.bytes_free(demand.pool)) {
@@ -56,10 +56,10 @@ pub(super) fn fit(device: &Device, claims: &[Claim], ticket: Ticket, demand: Dem
     }
 }
 
-/// Whether the job may start on `device` where so many bytes are free.
+/// Whether the job may start on `device` if this many bytes are free.
 ///
-/// What is a pool's own it may always use. Beyond that it borrows: what is free and not kept for others, and not for a job that
-/// this device is reserved for.
+/// A pool may always use its own slot and memory. Beyond that it borrows what is free and reserved neither for other pools nor for a job
+/// that has reserved this device.
 fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand, bytes: u64) -> bool {
     let Some(seat) = device.seat(demand.pool) else { return false };
     if !demand.allowed.has(device.id) {
@@ -80,7 +80,7 @@ fn fits(device: &Device, claims: &[Claim], ticket: Ticket, demand: Demand, bytes
     !takes_place && !takes_bytes && !takes_reserved(device, ticket, demand, bytes, is_own)
 }
 
-/// Places that a pool could take now if its jobs needed no memory.
+/// Slots that a pool could use now if its jobs needed no memory.
 pub(super) fn open_places(device: &Device, claims: &[Claim], pool: PoolId) -> u32 {
     let is_open = device.seat(pool).is_some_and(|seat| !seat.exclusive) && device.reservation().is_none();
     if !is_open {
@@ -91,24 +91,24 @@ pub(super) fn open_places(device: &Device, claims: &[Claim], pool: PoolId) -> u3
     free.saturating_sub(reserve_against(device, claims, pool).places).max(own.min(free))
 }
 
-/// Whether keeping `device` free for the job helps: nobody else's promise stands in its way for ever. While another job prints in its pool's
-/// executor it does not.
+/// Whether a reservation of `device` helps the job: no guarantee of another pool blocks it for ever, and no other job that prints occupies
+/// its pool's executor.
 pub(super) fn can_reserve(device: &Device, claims: &[Claim], demand: Demand) -> bool {
     let has_turn = |seat: &Seat| !(demand.prints && seat.printing);
     let is_open = demand.allowed.has(device.id) && device.seat(demand.pool).is_some_and(has_turn);
     is_open && device.reservation().is_none() && may_come_to_fit(device, claims, demand)
 }
 
-/// Whether the job fits once enough has left, while the pools that have work keep what is theirs. Where none of them owns anything the
-/// device drains for it, and the driver is asked what other processes leave. Beside owners that does not come about: they start without
-/// an end.
+/// Whether the job fits once enough jobs have ended, while the pools with work keep their guarantees. If none of them has a guarantee, the
+/// device drains, and the driver decides whether other processes leave enough. Beside pools with guarantees the device never drains, because
+/// they keep starting jobs.
 fn may_come_to_fit(device: &Device, claims: &[Claim], demand: Demand) -> bool {
     let theirs: u64 = claims.iter().filter(|claim| claim.pool != demand.pool).map(|claim| claim.bytes(device)).sum();
     let there = if theirs == 0 { device.bytes } else { device.available() };
     demand.bytes <= promised(claims, demand.pool, device.bytes).max(there.saturating_sub(theirs))
 }
 
-/// A job that no longer may come to fit has nothing kept free for it.
+/// Removes the reservation of a job that can no longer come to fit.
 pub(super) fn forget_vain_reservation(device: &mut Device, claims: &[Claim]) {
     if let Some((ticket, demand)) = device.reservation()
         && !may_come_to_fit(device, claims, demand)
@@ -117,12 +117,12 @@ pub(super) fn forget_vain_reservation(device: &mut Device, claims: &[Claim]) {
     }
 }
 
-/// Whether the pool's next job takes the place that is its own: one that nobody else could have.
+/// Whether the pool's next job uses the pool's own slot, which no other pool could use.
 pub(super) fn has_own_place(device: &Device, claims: &[Claim], pool: PoolId) -> bool {
     promised(claims, pool, device.bytes) > 0 && device.taken(pool).0 == 0
 }
 
-/// Whether the start would take room for which another job has this device reserved. What is a pool's own is not held back.
+/// Whether the start would take room that another job has reserved. A reservation does not hold back a pool's own slot and memory.
 fn takes_reserved(device: &Device, ticket: Ticket, demand: Demand, bytes: u64, is_own: bool) -> bool {
     let Some((reserved_for, reserved)) = device.reservation() else { return false };
     if reserved_for == ticket {
@@ -136,14 +136,15 @@ fn takes_reserved(device: &Device, ticket: Ticket, demand: Demand, bytes: u64, i
     !leaves_room && !is_anothers
 }
 
-/// Whether the job's place and bytes are its pool's own.
+/// Whether the job's slot and memory are its pool's own.
 fn own(device: &Device, claims: &[Claim], demand: Demand) -> (bool, bool) {
     let (_, bytes_taken) = device.taken(demand.pool);
     let bytes = promised(claims, demand.pool, device.bytes);
     (has_own_place(device, claims, demand.pool), bytes_taken.saturating_add(demand.bytes) <= bytes)
 }
 
-/// A place is never lent, since a job that comes would wait for whatever runs on it. Memory is, by pools that have no work.
+/// What other pools have reserved against `borrower`. A slot is never lent, because its owner's next job would wait for the borrower. An
+/// idle pool lends its memory.
 fn reserve_against(device: &Device, claims: &[Claim], borrower: PoolId) -> Reserve {
     let mut reserve = Reserve { places: 0, bytes: 0 };
     for claim in claims.iter().filter(|claim| claim.pool != borrower && device.seat(claim.pool).is_some()) {

@@ -1,13 +1,13 @@
-//! One pool as the scheduler sees it: its weight, what it has used, and what of it waits.
+//! The scheduler's view of one pool: its weight, its device time and its waiting jobs.
 
 use super::{PoolId, backlog::Backlog, placement::Claim};
 
-/// What a pool was promised.
+/// The guarantees of a pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Promise {
-    /// Its share of device time next to other pools that have work.
+    /// Its weight in sharing device time with other pools that have work.
     pub weight: u32,
-    /// Parts in a thousand of every device's memory that are its own. With such a budget comes a place of its own on every device.
+    /// Its guaranteed part of every device's memory, in thousandths. A pool with guaranteed memory also has a slot of its own on every device.
     pub memory_permille: u32,
 }
 
@@ -18,7 +18,7 @@ impl Default for Promise {
 }
 
 impl Promise {
-    /// The bytes that are its own on a device with so many.
+    /// Its guaranteed memory on a device of this size.
     pub fn bytes(self, device_bytes: u64) -> u64 {
         (u128::from(device_bytes) * u128::from(self.memory_permille.min(PERMILLE)) / u128::from(PERMILLE)) as u64
     }
@@ -26,20 +26,20 @@ impl Promise {
 
 const PERMILLE: u32 = 1000;
 
-/// What a pool's first job is taken for, until one has been measured.
+/// The expected time of a pool's first job, until one has been measured.
 const FIRST_GUESS_US: u64 = 1_000;
 
-/// A new measurement moves the expectation by one part in so many.
+/// The inverse weight of a new measurement in the expected time.
 const SMOOTHING: u64 = 8;
 
-/// A whole tick without a job's end, wherever in a tick the last one came.
+/// At least one whole tick without a job's end, wherever in a tick the last job ended.
 const QUIET_TICKS: u32 = 2;
 
-/// The device time that a pool may be owed. What it could not use because its jobs did not fit would else add up for hours, and the others
-/// would start nothing until all of it was made up for.
+/// The most device time that a pool can be owed. Otherwise the time in which its jobs did not fit would add up for hours, and the others
+/// could start nothing until the pool had caught up.
 const OWED_US_MAX: u64 = 5_000_000;
 
-/// Virtual time per microsecond at weight 1: fine enough that whole numbers do for every weight.
+/// Virtual time per microsecond at weight 1: fine enough for integers at every weight.
 const SCALE: u128 = 1 << 20;
 
 #[derive(Debug)]
@@ -48,13 +48,13 @@ pub(super) struct Pool {
     pub(super) promise: Promise,
     pub(super) backlog: Backlog,
     pub(super) running: u32,
-    /// Device time used, by weight: whoever has the least is next. Stride scheduling over measured time.
+    /// Device time used, divided by weight: the pool with the least is next (stride scheduling over measured time).
     time: u128,
-    /// What its jobs take, by experience.
+    /// The expected time of a job, from measurements.
     expected_us: u64,
-    /// What its last job took of a device, for as long as the next one may follow soon.
+    /// The memory of its last job, while the next one may follow soon.
     recent: Option<u64>,
-    /// Ticks since then.
+    /// Ticks since the last job.
     quiet: u32,
 }
 
@@ -85,24 +85,24 @@ impl Pool {
         self.running > 0 || self.backlog.len() > 0
     }
 
-    /// A pool that comes back from a pause starts where the others are: time not used is not saved up.
+    /// Starts an idle pool at the virtual time of the others, so that it does not save up unused time.
     pub(super) fn wake(&mut self, now: u128) {
         self.time = self.time.max(now);
     }
 
-    /// Another pool that is at `time` was given what this one could not use, although it was this one's turn.
+    /// Another pool at `time` got this pool's turn, because no job of this pool fitted.
     pub(super) fn pass(&mut self, time: u128) {
         self.time = self.time.max(time.saturating_sub(self.virtual_time(OWED_US_MAX)));
     }
 
-    /// A job starts; what it is expected to use is charged now, so that the next choice already knows of it. Returns the charge.
+    /// Charges the expected time of a job at its start, so that the next choice takes it into account. Returns the charge.
     pub(super) fn start(&mut self) -> u64 {
         self.running += 1;
         self.charge(self.expected_us);
         self.expected_us
     }
 
-    /// Time passes. What runs or waits claims memory for itself.
+    /// Counts a tick. Running and waiting jobs claim their memory themselves.
     pub(super) fn tick(&mut self) {
         self.quiet += 1;
         if self.quiet >= QUIET_TICKS {
@@ -110,7 +110,7 @@ impl Pool {
         }
     }
 
-    /// A job of so many bytes that was charged `charged_us` has used `used_us`.
+    /// Replaces the charge of a job that has ended by its measured time.
     pub(super) fn end(&mut self, bytes: u64, charged_us: u64, used_us: u64) {
         self.running -= 1;
         (self.recent, self.quiet) = (Some(bytes), 0);

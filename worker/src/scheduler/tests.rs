@@ -39,8 +39,8 @@ fn with_pools(promises: &[Promise], places: u32, bytes: u64) -> Scheduler {
 }
 
 fn room(scheduler: &Scheduler, pool: usize, priority: Priority) -> Room {
-    let lane = Priority::ALL.iter().position(|of_all| *of_all == priority).unwrap();
-    scheduler.rooms()[pool * Priority::ALL.len() + lane]
+    let priority_index = Priority::ALL.iter().position(|of_all| *of_all == priority).unwrap();
+    scheduler.rooms()[pool * Priority::ALL.len() + priority_index]
 }
 
 fn waiting(scheduler: &Scheduler) -> usize {

@@ -1,4 +1,4 @@
-//! Kernels that misbehave, and whether the device works again right after.
+//! Runs faulty kernels, and checks that the device works again right after.
 
 use std::time::{Duration, Instant};
 

@@ -1,4 +1,4 @@
-//! What a job costs on this device: copies, launches, and everything around them.
+//! Measures the cost of a job on this device: copies, launches and overhead.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +10,10 @@ use super::{
     short, tasks,
 };
 
-/// As much as a message carries, less its frame.
+/// The most bytes in a message, without its frame.
 const COPY_BYTES: usize = 15 << 20;
 const COPIES: usize = 20;
-/// Launches of one task: the clock's own steps don't count then.
+/// Launches of one task: enough to make the clock's resolution negligible.
 const LAUNCHES: u32 = 1000;
 const TINY_JOBS: usize = 2000;
 

@@ -1,4 +1,4 @@
-//! What CUDA C costs a worker: compiled, found on disk, and found in memory.
+//! Measures the cost of CUDA C: compiling, reading from the disk cache, and reading from memory.
 
 use std::{
     env, fs,
@@ -16,7 +16,7 @@ const CODE: &str = "extern \"C\" __global__ void selftest(float* x, unsigned n) 
      if (i < n) x[i] = sqrtf(x[i]) + 1.0f;\n}\n";
 /// Enough for a median.
 const WARM: usize = 1000;
-/// Many times what this one program takes.
+/// Many times the size of this program.
 const STORE_BYTES: u64 = 16 << 20;
 
 /// Prints the measurement, or the reason for its absence: without NVRTC a worker still runs all other jobs.

@@ -1,4 +1,4 @@
-//! Runs tasks on a device, with a fresh executor after each one that is lost.
+//! Runs tasks on a device, with a new executor after each loss.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::{
     scheduler::PoolId,
 };
 
-/// No check takes this long on any device.
+/// Longer than any check takes on any device.
 const TIME_LIMIT: Duration = Duration::from_secs(60);
 
 pub(super) struct Runner {
@@ -18,14 +18,14 @@ pub(super) struct Runner {
     executor: Executor,
 }
 
-/// What became of a task.
+/// The outcome of a task.
 pub(super) enum Outcome {
     Done {
         outputs: Vec<OutputBytes>,
         timings: Timings,
     },
     Failed(Failure),
-    /// The executor went away under it.
+    /// The executor was lost.
     Lost(String),
 }
 

@@ -1,8 +1,8 @@
-//! The small programs that a device is tried with.
+//! The small programs of the self-test.
 
 use gpufleet_schema::{Block, Buffer, Data, Dtype, Grid, Inline, Launch, Program, Task};
 
-/// Kernels that do nothing, write where nothing is, and never end. Of the oldest dialect that every driver reads.
+/// Kernels that do nothing, write to an unmapped address, or never end, in the oldest PTX version that every driver reads.
 const PTX: &str = include_str!("selftest.ptx");
 
 fn task(entry: &str, repeat: u32, buffers: Vec<Buffer<'static>>, outputs: Vec<String>) -> Task<'static> {
@@ -10,7 +10,7 @@ fn task(entry: &str, repeat: u32, buffers: Vec<Buffer<'static>>, outputs: Vec<St
     Task { buffers, launches: vec![launch], outputs, ..Task::new(Program::Ptx(PTX.into())) }
 }
 
-/// Launches an empty kernel so many times.
+/// Launches an empty kernel `repeat` times.
 pub(super) fn nothing(repeat: u32) -> Task<'static> {
     task("nothing", repeat, Vec::new(), Vec::new())
 }
@@ -23,7 +23,7 @@ pub(super) fn never_ends() -> Task<'static> {
     task("never_end", 1, Vec::new(), Vec::new())
 }
 
-/// Copies so many bytes in and out again around an empty kernel.
+/// Copies this many bytes in and out, around an empty kernel.
 pub(super) fn copies(bytes: usize) -> Task<'static> {
     let data = Data::Inline(Inline::from(vec![0xa5; bytes]));
     let buffer = Buffer { name: "bytes".to_owned(), dtype: Dtype::U8, shape: vec![bytes as u64], data };

@@ -1,4 +1,4 @@
-//! The scheduler, driven: jobs await their turn here.
+//! Drives the scheduler: jobs wait here for a slot on a device.
 
 use std::{
     collections::HashMap,
@@ -21,14 +21,14 @@ use crate::{
 #[derive(Debug)]
 pub(super) enum Denied {
     TooLarge(TooLarge),
-    /// The devices that it may run on are out of service.
+    /// The devices that the job may use are out of service.
     PassedOn,
-    /// The worker is leaving, or has too much of its queue; the job was not touched.
+    /// The worker is leaving, or has too many messages of the queue; the job did not start.
     HandedBack,
 }
 
-/// A pool's memory is lent after one to two of these without work: a producer that sends its next job when it has the last one's
-/// outputs takes less.
+/// A pool's memory is lent after one to two ticks without work: longer than a producer needs to send its next job when it has the last one's
+/// outputs.
 const TICK: Duration = Duration::from_millis(500);
 
 #[derive(Debug)]
@@ -40,32 +40,32 @@ pub(super) struct Admission {
 #[derive(Debug)]
 struct Inner {
     scheduler: Scheduler,
-    waiting: HashMap<Ticket, Waiting>,
+    waiting: HashMap<Ticket, AdmissionRequest>,
     tickets: u64,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct AdmissionRequest {
     pool: PoolId,
     answer: oneshot::Sender<Result<Granted, Denied>>,
 }
 
-/// A place on a device.
+/// A slot on a device.
 #[derive(Debug, Clone, Copy)]
 struct Granted {
     device: DeviceId,
     kept_max: u64,
 }
 
-/// The right to run on a device. Dropping it lets the next job in; the time that the job held its place is then charged to its
-/// pool, unless [`Permit::leave`] says better.
+/// The right to run on a device. Dropping it admits the next job. The time for which the job occupied its slot is then charged to its
+/// pool, unless [`Permit::leave`] gives the measured time.
 #[derive(Debug)]
 pub(super) struct Permit {
     admission: Arc<Admission>,
     ticket: Ticket,
     granted: Option<Instant>,
     used_us: Option<u64>,
-    /// What the pool's executor there may keep for later jobs while this one runs.
+    /// The memory that the pool's executor may cache while this job runs.
     pub(super) kept_max: u64,
 }
 
@@ -75,17 +75,17 @@ impl Admission {
         Arc::new(Self { inner: SharedState::new(inner), asked_back: SharedState::default() })
     }
 
-    /// Waits for a place. Cancelling gives the place up again, also one that was granted in the same moment.
+    /// Waits for a slot. Cancelling releases the slot, even if it was granted at the same moment.
     pub(super) async fn admit(self: &Arc<Self>, demand: Demand) -> Result<(Permit, DeviceId), Denied> {
         let (answer, granted) = oneshot::channel();
         let ticket = {
             let mut inner = self.lock();
             inner.tickets += 1;
             let ticket = Ticket(inner.tickets);
-            inner.waiting.insert(ticket, Waiting { pool: demand.pool, answer });
+            inner.waiting.insert(ticket, AdmissionRequest { pool: demand.pool, answer });
             ticket
         };
-        // From here on the ticket leaves when the permit drops, whatever becomes of it.
+        // From here on dropping the permit removes the ticket in every case.
         let mut permit = Permit { admission: Arc::clone(self), ticket, granted: None, used_us: None, kept_max: 0 };
         self.tell(Event::Arrived(ticket, demand));
         let granted = granted.await.expect("a waiting sender is only removed by using it or by this permit's drop")?;
@@ -113,13 +113,13 @@ impl Admission {
                 Action::HandBack(ticket) => (ticket, Denied::HandedBack),
             };
             if let Some(waiting) = inner.waiting.remove(&ticket) {
-                // Whoever stopped waiting also drops the permit, which tells the scheduler.
+                // A caller that was cancelled has dropped its permit too, which tells the scheduler.
                 let _ = waiting.answer.send(Err(denied));
             }
         }
     }
 
-    /// Tells the scheduler that time passes, for as long as it is polled.
+    /// Sends ticks to the scheduler, for as long as this future is polled.
     pub(super) async fn tick(&self) {
         loop {
             sleep(TICK).await;
@@ -132,7 +132,7 @@ impl Admission {
         self.lock().scheduler.rooms()
     }
 
-    /// Jobs that wait for a place, by pool.
+    /// The number of jobs waiting for a slot, by pool.
     pub(super) fn waiting(&self) -> Vec<usize> {
         self.lock().scheduler.waiting_by_pool()
     }
@@ -142,19 +142,19 @@ impl Admission {
         self.lock().scheduler.places()
     }
 
-    /// Notified when the pool's executor on the device is to give back what it keeps.
+    /// Notified when the pool's executor on the device must release cached memory.
     pub(super) fn asked_back(&self, device: DeviceId, pool: PoolId) -> Arc<Notify> {
         let mut asked = self.asked_back.lock();
         Arc::clone(asked.entry((device, pool)).or_default())
     }
 
-    /// Every executor on the device is to give back what it keeps: one more finds no room there.
+    /// Asks every executor on the device to release cached memory, because another executor finds too little to start.
     pub(super) fn ask_all_back(&self, device: DeviceId) {
         let asked = self.asked_back.lock();
         asked.iter().filter(|((of, _), _)| *of == device).for_each(|(_, asked)| asked.notify_one());
     }
 
-    /// Passes through the scheduler's lock.
+    /// Locks and unlocks the scheduler, to detect a deadlock.
     pub(super) fn touch(&self) {
         drop(self.lock());
     }
@@ -170,7 +170,7 @@ impl Admission {
 
 impl Inner {
     fn grant(&mut self, ticket: Ticket, device: DeviceId) {
-        if let Some(Waiting { pool, answer }) = self.waiting.remove(&ticket) {
+        if let Some(AdmissionRequest { pool, answer }) = self.waiting.remove(&ticket) {
             let granted = Granted { device, kept_max: self.scheduler.kept_max(device, pool) };
             // As above.
             let _ = answer.send(Ok(granted));
@@ -179,12 +179,12 @@ impl Inner {
 }
 
 impl Permit {
-    /// The job is over and has used so much device time.
+    /// Releases the slot of a job that has used this much device time.
     pub(super) fn leave(mut self, used_us: u64) {
         self.used_us = Some(used_us);
     }
 
-    /// No longer than it held its place: the executor says what a job has used, and may say anything.
+    /// The device time to charge, at most the time in the slot, because an executor's report may be wrong.
     fn used_us(&self) -> u64 {
         let held_us = self.granted.map_or(0, |granted| granted.elapsed().as_micros() as u64);
         self.used_us.map_or(held_us, |used_us| used_us.min(held_us))
@@ -263,15 +263,15 @@ mod tests {
     #[tokio::test]
     async fn a_pool_whose_executor_keeps_what_a_job_waits_for_is_asked_and_the_job_goes_on() {
         let admission = Admission::new(&[Promise::default(); 2]);
-        let (device, keeper) = (DeviceId(0), PoolId(1));
+        let (device, pool) = (DeviceId(0), PoolId(1));
         admission.tell(Event::Device { device, places: 1, bytes: 10 });
         admission.tell(Event::ExecutorUp(device, PoolId(0)));
-        admission.tell(Event::ExecutorUp(device, keeper));
-        admission.tell(Event::Kept { device, pool: keeper, bytes: 10 });
+        admission.tell(Event::ExecutorUp(device, pool));
+        admission.tell(Event::Kept { device, pool, bytes: 10 });
         let mut waiter = std::pin::pin!(admission.admit(DEMAND));
         assert!(futures::poll!(waiter.as_mut()).is_pending());
-        admission.asked_back(device, keeper).notified().await;
-        admission.tell(Event::Kept { device, pool: keeper, bytes: 0 });
+        admission.asked_back(device, pool).notified().await;
+        admission.tell(Event::Kept { device, pool, bytes: 0 });
         waiter.await.unwrap();
     }
 

@@ -1,6 +1,6 @@
-//! Announces the classes of this worker's devices, so that other workers forward to it what they can't run.
+//! Announces the classes of this worker's devices, so that other workers can forward jobs to it.
 //!
-//! One announcement of a class is enough for all its workers: each announces only what it has not read in the log, or long ago.
+//! One announcement of a class is enough for all its workers: each announces only classes that the log does not have, or has had for long.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -14,9 +14,10 @@ use tracing::{info, warn};
 
 use super::{Supervisor, clock::unix_ms};
 
-/// Between looks at whether the announcement has become old, with up to as much again: workers that started together then don't repeat it together.
+/// The interval at which a worker checks the age of the announcement, plus up to as much jitter, so that workers that started together
+/// don't repeat it together.
 const LOOK_EVERY: Duration = Duration::from_secs(15 * 60);
-/// Between attempts where the broker does not take it.
+/// The pause after the broker has not accepted an announcement.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
 
 /// Never ends by itself.
@@ -34,7 +35,7 @@ pub(super) async fn announce(supervisor: Arc<Supervisor>) {
 }
 
 impl Supervisor {
-    /// Whether all that this worker has is announced.
+    /// Announces this worker's classes if they are due. Returns whether all are announced.
     async fn announce_classes(&self) -> bool {
         let (announcement, now_ms) = (self.announcement(), unix_ms());
         if !self.orders.roster().is_due(&announcement, now_ms) {

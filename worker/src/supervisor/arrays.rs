@@ -1,4 +1,4 @@
-//! Arrays that no message carries: what jobs bring from the blob store, and what they return into it.
+//! Arrays in the blob store: inputs that tasks name there, and large outputs that the worker stores.
 
 use gpufleet_schema::{
     Data, Encoding, Failure, FailureCode, LargeOutputs, Output, OutputData, Size, Task, Verdict,
@@ -10,21 +10,21 @@ use gpufleet_transport::{BlobError, BlobStore};
 use super::Supervisor;
 use crate::{blobs, disposition::Ending, executor::OutputBytes};
 
-/// An output of a job that has ended well.
+/// An output of a successful job.
 #[derive(Debug)]
-pub(super) enum Returned {
+pub(super) enum JobOutput {
     /// Still in the executor's staging memory.
     Staged(OutputBytes),
-    /// Copied from there, for a reply that waits for others.
+    /// Copied from staging memory, because the reply waits for other jobs of its message.
     Kept(Output<'static>),
-    /// In the blob store, and so many bytes long.
+    /// In the blob store, with its length in bytes.
     Stored(Output<'static>, usize),
 }
 
-/// What a reply needs besides the outputs' bytes: names, timings, a failure's text or what was printed.
+/// The size of a reply without its outputs: names, timings, a failure's text and printed text.
 const REPLY_OVERHEAD_BYTES: u64 = 256 << 10;
 
-impl Returned {
+impl JobOutput {
     pub(super) fn as_output(&self) -> Output<'_> {
         match self {
             Self::Staged(output) => output.as_output(),
@@ -32,7 +32,7 @@ impl Returned {
         }
     }
 
-    /// The same, with no staging memory.
+    /// The output without staging memory: copies it if it is still staged.
     pub(super) fn kept(self) -> Self {
         match self {
             Self::Staged(output) => Self::Kept(output.as_output().into_owned()),
@@ -47,7 +47,7 @@ impl Returned {
         }
     }
 
-    /// What it takes in a message.
+    /// Its size in a message.
     pub(super) fn inline_bytes(&self) -> usize {
         match self {
             Self::Staged(output) => output.bytes.len(),
@@ -57,7 +57,7 @@ impl Returned {
 }
 
 impl Supervisor {
-    /// Whether what the task names is there. This comes before the job asks for a place, so that a store that hangs holds up nobody else.
+    /// Checks that the blobs of a task exist. This happens before the job requests a slot, so that a hanging store delays no other job.
     pub(super) async fn check_blobs(&self, task: &Task<'_>) -> Result<(), Ending> {
         for buffer in &task.buffers {
             let (Data::Blob(digest), Some(bytes)) = (&buffer.data, buffer.bytes()) else { continue };
@@ -67,8 +67,12 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Puts large outputs into the store, for a producer that reads them there.
-    pub(super) async fn store_outputs(&self, task: &Task<'_>, outputs: Vec<Returned>) -> Result<Vec<Returned>, Ending> {
+    /// Stores large outputs as blobs if the task asks for that.
+    pub(super) async fn store_outputs(
+        &self,
+        task: &Task<'_>,
+        outputs: Vec<JobOutput>,
+    ) -> Result<Vec<JobOutput>, Ending> {
         let Some(store) = self.blobs.as_ref().filter(|_| task.large_outputs == LargeOutputs::Blob) else {
             return Ok(outputs);
         };
@@ -76,31 +80,31 @@ impl Supervisor {
         for output in outputs {
             done.push(stored(store, output).await.map_err(|error| blobs::ending(blobs::failure(&error)))?);
         }
-        // What is small has its place in memory that is as large as all of it: that is for the next job.
-        Ok(done.into_iter().map(Returned::kept).collect())
+        // Small outputs are copied, because they would keep the job's whole staging memory from the next job.
+        Ok(done.into_iter().map(JobOutput::kept).collect())
     }
 }
 
-/// The output, in the store where it is large.
-async fn stored(store: &BlobStore, output: Returned) -> Result<Returned, BlobError> {
+/// Stores the output if it is large.
+async fn stored(store: &BlobStore, output: JobOutput) -> Result<JobOutput, BlobError> {
     match output {
-        Returned::Staged(OutputBytes { name, dtype, shape, bytes }) if is_large(bytes.len() as u64) => {
+        JobOutput::Staged(OutputBytes { name, dtype, shape, bytes }) if is_large(bytes.len() as u64) => {
             let (length, lending) = (bytes.len(), bytes.lending());
             let data = OutputData::Blob(store.put(bytes).await?);
             lending.end();
-            Ok(Returned::Stored(Output { name, dtype, shape, data }, length))
+            Ok(JobOutput::Stored(Output { name, dtype, shape, data }, length))
         }
         other => Ok(other),
     }
 }
 
-/// Whether it can't be run without a store.
+/// Whether the task needs a blob store.
 pub(super) fn needs_store(task: &Task<'_>, encoding: Encoding) -> bool {
     let may_return_blobs = task.large_outputs == LargeOutputs::Blob;
     task.blob_bytes() > 0 || (may_return_blobs && reply_bytes(task, encoding, false).is_err())
 }
 
-/// What the reply carries of the outputs, unless no message can: then the job is refused before it runs.
+/// The bytes of the outputs that the reply carries. An error if they exceed a message: then the job is refused before it runs.
 pub(super) fn reply_bytes(task: &Task<'_>, encoding: Encoding, has_store: bool) -> Result<u64, Ending> {
     let stored = has_store && task.large_outputs == LargeOutputs::Blob;
     let outputs = task.outputs.iter().filter_map(|name| task.buffer(name)?.bytes());

@@ -1,7 +1,7 @@
-//! What the broker says about queues: how many messages wait in them, and how many consumers they have.
+//! A cache of queue depths: the number of messages and consumers of a queue, from the broker.
 //!
-//! Each question takes a channel, and a thousand jobs may want to know the same. So there is one question at a time, and an answer is good
-//! for a second. A job that is forwarded by an answer that is no longer true waits in its queue until it is taken out again.
+//! Each query takes a channel, and a thousand jobs may need the same answer. So there is one query at a time, and an answer is
+//! valid for a second. A job that was forwarded by an outdated answer waits in its queue until a worker takes it out again.
 
 use std::{
     collections::HashMap,
@@ -11,7 +11,7 @@ use std::{
 use gpufleet_transport::QueueDepth;
 use tokio::{sync::Mutex, time::timeout};
 
-/// A broker that does not answer within this time is taken to know nothing of the queue.
+/// If the broker does not answer within this time, the queue counts as unknown.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(2);
 const GOOD_FOR: Duration = Duration::from_secs(1);
 
@@ -57,7 +57,7 @@ mod tests {
             Some(QueueDepth { messages: 0, consumers: asked.fetch_add(1, Ordering::SeqCst) })
         };
         let answers = join_all((0..1000).map(|_| census.depth("a", ask()))).await;
-        // More than one if the machine is so busy that an answer is a second old.
+        // More than one query, if the machine is so busy that an answer expires.
         assert!(asked.load(Ordering::SeqCst) < 100);
         assert!(answers.iter().all(Option::is_some));
         assert_eq!(census.depth("b", async { None }).await, None);

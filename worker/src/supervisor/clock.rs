@@ -1,10 +1,10 @@
-//! The two clocks: one that never jumps, for durations, and the calendar's, for the record.
+//! The two clocks: a monotonic one for durations, and the wall clock for the ledger.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gpufleet_schema::Task;
 
-/// The moment at which a message came, on both clocks.
+/// The time at which a message was delivered, on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received {
     at: Instant,
@@ -20,14 +20,14 @@ impl Received {
         self.at.elapsed()
     }
 
-    /// Time since the producer's `submitted_ms`. The clocks are two, so it is only as good as they agree, and never negative.
+    /// Time since the producer's `submitted_ms`, never negative. It is only as exact as the two machines' clocks agree.
     pub(super) fn since_submission(&self, submitted_ms: Option<i64>) -> Duration {
         let queued_ms = submitted_ms.map_or(0, |submitted| self.unix_ms.saturating_sub(submitted).max(0));
         Duration::from_millis(queued_ms.unsigned_abs())
     }
 
-    /// When a job was submitted, by the first that says so: the task, its id, or its message's timestamp, which is in seconds. Where nobody
-    /// does, it came when its message came here.
+    /// The time of submission, from the first of these that has it: the task, its id, or its message's timestamp, which is in seconds. Without
+    /// any of them it is the time of delivery.
     pub(super) fn submission_ms(&self, task: &Task<'_>, timestamp: Option<u64>) -> i64 {
         let in_message = || i64::try_from(timestamp?.saturating_mul(1000)).ok();
         task.submitted_ms.or_else(|| task.job_id.made_ms()).or_else(in_message).unwrap_or(self.unix_ms)

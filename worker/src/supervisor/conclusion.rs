@@ -4,16 +4,16 @@ use gpufleet_schema::{AttemptFinished, AttemptState, Encoding, Event, PrintfOutp
 use tokio::sync::OwnedSemaphorePermit;
 use tracing::{debug, info, warn};
 
-use super::{Supervisor, arrays::Returned, clock::unix_ms, envelope::Envelope, output_room::OutputRoom};
+use super::{Supervisor, arrays::JobOutput, clock::unix_ms, envelope::Envelope, output_room::OutputRoom};
 use crate::{
-    disposition::{Disposition, Past, dispose},
+    disposition::{Disposition, RetryHistory, dispose},
     forwarding::Destination,
 };
 
 pub(super) struct Concluded<'a, 'b> {
     pub(super) task: &'b Task<'a>,
     pub(super) disposition: Disposition,
-    outputs: Vec<Returned>,
+    outputs: Vec<JobOutput>,
     printed: Option<PrintfOutput>,
     timings: Timings,
     ran_on: Option<RanOn>,
@@ -38,7 +38,7 @@ impl Supervisor {
         }
         let outputs = match list {
             None => attempt.outputs,
-            Some(_) => attempt.outputs.into_iter().map(Returned::kept).collect(),
+            Some(_) => attempt.outputs.into_iter().map(JobOutput::kept).collect(),
         };
         let (printed, timings) = (attempt.printed, attempt.timings);
         let (ran_on, started_ms) = (attempt.ran_on, attempt.started_ms);
@@ -67,7 +67,7 @@ impl Supervisor {
             state,
             failure,
             retry_at_ms,
-            output_bytes: job.outputs.iter().map(Returned::bytes).sum::<usize>() as u64,
+            output_bytes: job.outputs.iter().map(JobOutput::bytes).sum::<usize>() as u64,
             timings: job.timings.clone(),
             job: Some(Box::new(self.job_info(job.task, envelope))),
             printf_output: job.printed.clone(),
@@ -90,7 +90,7 @@ impl Concluded<'_, '_> {
 
     /// What its outputs take in a reply.
     pub(super) fn inline_bytes(&self) -> usize {
-        self.outputs.iter().map(Returned::inline_bytes).sum()
+        self.outputs.iter().map(JobOutput::inline_bytes).sum()
     }
 
     pub(super) fn printed_bytes(&self) -> usize {
@@ -115,7 +115,7 @@ impl Concluded<'_, '_> {
             attempt,
             state: *state,
             failure: failure.clone(),
-            outputs: self.outputs.iter().map(Returned::as_output).collect(),
+            outputs: self.outputs.iter().map(JobOutput::as_output).collect(),
             timings: self.timings.clone(),
             ran_on: self.ran_on.clone(),
             printf_output: self.printed.clone(),
@@ -130,7 +130,7 @@ fn tell(disposition: &Disposition, task: &Task<'_>, envelope: &Envelope) {
         Disposition::Final { state, failure: Some(failure), .. } => {
             info!(%job_id, attempt, %state, code = failure.code.name(), "job ended");
         }
-        Disposition::Again { past: Past { losses, unavailable }, failure, after } => {
+        Disposition::Again { past: RetryHistory { losses, unavailable }, failure, after } => {
             let seconds = after.map_or(0, |rung| rung.seconds);
             warn!(%job_id, attempt, losses, unavailable, seconds, reason = failure.message, "job scheduled for a retry");
         }

@@ -1,4 +1,4 @@
-//! A message that could be read: its tasks, and how each of them stands there.
+//! A decoded message: its tasks, and the encoded bytes of each.
 
 use std::{ptr, sync::OnceLock};
 
@@ -9,7 +9,7 @@ pub(super) struct Content<'a, 'b> {
     pub(super) encoding: Encoding,
     pub(super) tasks: &'b Batch<Task<'a>>,
     body: &'b [u8],
-    /// Found when the first is asked for: of most messages no job comes again.
+    /// Computed on first use, because most messages have no job that is published again.
     originals: OnceLock<Vec<&'b [u8]>>,
 }
 
@@ -22,7 +22,7 @@ impl<'a, 'b> Content<'a, 'b> {
         matches!(self.tasks, Batch::Many(_))
     }
 
-    /// One of the tasks as it came. Written anew it could be too large for a message: numbers can be written in many ways.
+    /// The original bytes of a task. Encoding it again could exceed the size of a message, because numbers have several encodings.
     pub(super) fn of(&self, task: &Task<'_>) -> &'b [u8] {
         let originals = self.originals.get_or_init(|| self.encoding.items(self.body));
         let index = self.tasks.iter().position(|of_all| ptr::eq(ptr::from_ref(of_all).cast(), task));

@@ -1,11 +1,11 @@
-//! The devices of this worker, and their executors: one for each device and pool, started again when they die.
+//! The devices of this worker, and their executors: one for each device and pool, restarted when it ends.
 
 mod activity;
-mod keeper;
 mod memory;
 mod mode;
 mod monitor;
 mod probe;
+mod restarter;
 mod spare;
 
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use tracing::info;
 
 use self::{
     activity::Activity,
-    keeper::{Home, Keeper},
     memory::Memory,
+    restarter::{Home, Restarter},
     spare::Spare,
 };
 pub(super) use self::{activity::Presence, monitor::Monitor};
@@ -31,24 +31,24 @@ use crate::{
     scheduler::{DeviceId, PoolId},
 };
 
-/// A context takes some hundred megabytes of a GPU's memory: on a device smaller than this, a spare one would cost jobs too much.
+/// A context takes some hundred megabytes of device memory. On a smaller device a spare executor would leave too little for jobs.
 const SPARE_DEVICE_BYTES_MIN: u64 = 16 << 30;
 
-/// One device: what it is, and who runs jobs on it now.
+/// One device and its current executors.
 #[derive(Debug)]
 pub(super) struct DeviceSlot {
     pub(super) id: DeviceId,
     pub(super) info: DeviceInfo,
-    /// What forwarding knows of it.
+    /// Its class, for forwarding.
     pub(super) class: DeviceClass,
-    /// By pool: the executor of the moment, `None` while the next one starts.
+    /// The current executor of each pool, `None` while it restarts.
     executors: Vec<watch::Receiver<Option<Arc<Executor>>>>,
     sick: watch::Receiver<Option<String>>,
     activity: Arc<Activity>,
 }
 
 impl DeviceSlot {
-    /// Starts an executor for each pool, and keeps them running until they are told to stop or the device is found sick.
+    /// Starts an executor for each pool, and restarts them until they are stopped or the device is out of service.
     pub(super) fn open(
         info: DeviceInfo,
         config: &Config,
@@ -60,7 +60,7 @@ impl DeviceSlot {
         metrics.device_opened(id);
         let options = ExecutorOptions {
             uuid: Some(info.uuid.clone()),
-            lanes: config.jobs_per_device as usize,
+            streams: config.jobs_per_device as usize,
             compiler: Arc::clone(compiler),
             user: config.executor_user.clone(),
             ..ExecutorOptions::new(info.ordinal, config.cuda.clone())
@@ -76,7 +76,7 @@ impl DeviceSlot {
             Some(reason) => home.take_out_of_service(reason),
             None => {
                 for (pool, current) in (0..).map(PoolId).zip(currents) {
-                    tokio::spawn(Keeper { pool, home: Arc::clone(&home), current }.keep());
+                    tokio::spawn(Restarter { pool, home: Arc::clone(&home), current }.run());
                 }
             }
         }
@@ -86,11 +86,11 @@ impl DeviceSlot {
         Self { id, info, class, executors, sick, activity: Activity::new(config.pools.len()) }
     }
 
-    /// Resolves when every pool has its executor here, or the device is found sick.
+    /// Resolves when every pool has its executor here, or the device is out of service.
     pub(super) async fn settled(&self) {
         let up = |executor: &watch::Receiver<Option<Arc<Executor>>>| {
             let mut executor = executor.clone();
-            // A keeper ends when the device is sick.
+            // An error means that the restarter has ended because the device is out of service.
             async move { drop(executor.wait_for(Option::is_some).await) }
         };
         join_all(self.executors.iter().map(up)).await;
@@ -106,12 +106,12 @@ impl DeviceSlot {
         self.executors.iter().all(|executor| executor.borrow().is_some())
     }
 
-    /// A job of so many bytes is on the device from now on.
+    /// Counts a job with this much memory as being on the device.
     pub(super) fn enter(&self, pool: PoolId, bytes: u64) -> Presence {
         self.activity.enter(pool, bytes)
     }
 
-    /// The pool's executor. `None` while the next one starts.
+    /// The pool's executor. `None` while it restarts.
     pub(super) fn executor(&self, pool: PoolId) -> Option<Arc<Executor>> {
         self.executors[pool.0 as usize].borrow().clone()
     }
@@ -120,16 +120,16 @@ impl DeviceSlot {
         self.executors.iter().filter_map(|executor| executor.borrow().clone())
     }
 
-    /// Resolves, with the reason, when no executor can be had on this device any more.
+    /// Resolves with the reason when the device is out of service.
     pub(super) async fn out_of_service(&self) -> String {
         let mut sick = self.sick.clone();
         match sick.wait_for(Option::is_some).await {
             Ok(reason) => reason.clone().expect("that is what was waited for"),
-            Err(_) => "its keeper ended".to_owned(),
+            Err(_) => "its restarter ended".to_owned(),
         }
     }
 
-    /// What a buffer of so many bytes takes here.
+    /// The device memory that a buffer of this size takes, with alignment.
     pub(super) fn taken(&self, bytes: u64) -> u64 {
         Sizes::of(self.info.emulated).taken(bytes)
     }
@@ -138,7 +138,7 @@ impl DeviceSlot {
         self.sick.borrow().is_none()
     }
 
-    /// Why it is out of service, where it is.
+    /// Why the device is out of service, if it is.
     pub(super) fn sick_reason(&self) -> Option<String> {
         self.sick.borrow().as_ref().map(|reason| format!("device {}: {reason}", self.id.0))
     }
@@ -151,7 +151,7 @@ impl DeviceSlot {
         self.info.emulated
     }
 
-    /// What a heartbeat says of it. Where NVML does not tell how busy the device is, the worker does, as far as its own jobs go.
+    /// The device's part of a heartbeat. If NVML does not report the utilization, the worker reports that of its own jobs.
     pub(super) fn seen(&self, config: &Config, monitor: &Monitor) -> DeviceSeen {
         let (major, minor) = self.info.compute_capability;
         let reading = monitor.reading(&self.info.uuid);
@@ -189,7 +189,7 @@ impl DeviceSlot {
 }
 
 impl DeviceSlot {
-    /// What Prometheus is told of it.
+    /// Sets the device's gauges.
     pub(super) fn show(&self, config: &Config, gauges: &Gauges) {
         let device = gauges.device(self.id, &self.info);
         device.set_in_service(self.is_in_service());
@@ -199,13 +199,13 @@ impl DeviceSlot {
     }
 }
 
-/// Jobs on a device at once: a pool with memory of its own brings a place of its own, so that the others lose none by it.
+/// The slots of a device. A pool with guaranteed memory adds a slot of its own, so that the other pools lose none.
 fn places(config: &Config) -> u32 {
     let own = config.pools.iter().filter(|pool| pool.promise.memory_permille > 0).count();
     config.jobs_per_device + own as u32
 }
 
-/// Whether one more executor waits than there are pools.
+/// Whether the device has a spare executor.
 fn has_spare(config: &Config, device: &DeviceInfo) -> bool {
     let is_cheap = device.emulated || device.memory_bytes >= SPARE_DEVICE_BYTES_MIN;
     device.compute_mode == ComputeMode::Shared && config.spare_executors.map_or(is_cheap, |count| count > 0)

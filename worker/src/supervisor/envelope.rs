@@ -1,4 +1,4 @@
-//! What stands on the outside of a message, checked before its body is looked at.
+//! The properties of a task message, checked before its body is decoded.
 
 use std::sync::OnceLock;
 
@@ -13,14 +13,14 @@ use gpufleet_schema::{
 use gpufleet_transport::{Acker, Death, Delivery, Properties};
 use tokio::time::Instant;
 
-use super::{clock::Received, intake::Lane, load::Carried};
-use crate::{disposition::Past, forwarding::ForwardingHistory, scheduler::PoolId};
+use super::{clock::Received, intake::TaskQueue, load::PrefetchCredit};
+use crate::{disposition::RetryHistory, forwarding::ForwardingHistory, scheduler::PoolId};
 
-/// No job has as many attempts. Producers can write any number into a header, and one beyond the ledger's integers would cost the job
-/// its record.
+/// The highest attempt number. Producers can write any number into a header, and one beyond the ledger's integers would make the job's
+/// events invalid.
 const ATTEMPT_MAX: u32 = 1_000_000;
 
-/// The broker's word for a message that was delivered more often than its queue allows.
+/// The broker's reason for a message that was delivered more often than its queue allows.
 const DELIVERED_TOO_OFTEN: &str = "delivery_limit";
 
 /// A task message without its body.
@@ -28,42 +28,42 @@ const DELIVERED_TOO_OFTEN: &str = "delivery_limit";
 pub(super) struct Envelope {
     pub(super) properties: Properties,
     pub(super) pool: PoolName,
-    /// The pool of the queue that it came from: in its executors the jobs run.
+    /// The pool of its queue, in whose executors the jobs run.
     pub(super) pool_id: PoolId,
     pub(super) priority: Priority,
-    /// The number of this attempt: what the producer or the last retry wrote, and one more for each time that the broker had to
-    /// deliver again. Numbers may be skipped; none is used twice for the same message.
+    /// The number of this attempt: the number that the producer or the last retry wrote, plus one for each redelivery by the
+    /// broker. Numbers may be skipped, but none is used twice for the same message.
     pub(super) attempt: u32,
-    pub(super) past: Past,
+    pub(super) past: RetryHistory,
     pub(super) forwarding: ForwardingHistory,
-    /// How often the message was delivered before.
+    /// The number of earlier deliveries of the message.
     pub(super) delivery_count: u64,
-    /// It was delivered before, and the broker does not say how often. Such a message is not worked on but goes back as a copy that
-    /// counts: without a count nothing would end its coming, and attempts would share their numbers.
+    /// It was delivered before, and the broker does not count how often. The worker does not run such a message but republishes it as a copy
+    /// with a count. Without a count it could be redelivered for ever, and attempts would share their numbers.
     pub(super) uncounted: bool,
-    /// Somebody had it before, perhaps this worker.
+    /// A worker, perhaps this one, has received it before.
     pub(super) redelivered: bool,
     pub(super) received: Received,
     pub(super) acker: Acker,
-    pub(super) carried: Carried,
-    /// Since when the broker has refused a message that is owed to it.
+    pub(super) credit: PrefetchCredit,
+    /// Since when the broker has refused a message that must be published for this delivery.
     pub(super) refused_since: OnceLock<Instant>,
 }
 
 impl Envelope {
-    pub(super) fn open(delivery: Delivery, lane: Lane, carried: Carried) -> (Self, Vec<u8>) {
+    pub(super) fn open(delivery: Delivery, queue: TaskQueue, credit: PrefetchCredit) -> (Self, Vec<u8>) {
         let received = Received::now();
         let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
         let redelivered = delivery.redelivered;
         let uncounted = redelivered && !delivery.counted;
         let forgotten = Forgotten::by(&delivery.deaths());
         let (body, properties, acker) = delivery.into_parts();
-        // A message that a dead-letter replay put straight into the queue has no key of ours; the queue says the same.
-        let (pool, priority) = parse_task_key(&routing_key).unwrap_or((lane.pool, lane.priority));
+        // A message that an operator moved directly into the queue has no routing key of gpufleet; the queue has the same information.
+        let (pool, priority) = parse_task_key(&routing_key).unwrap_or((queue.pool, queue.priority));
         let count = |name| properties.header_int(name).and_then(|value| u32::try_from(value).ok());
         let envelope = Self {
             attempt: attempt(count(HEADER_ATTEMPT), redeliveries.saturating_add(forgotten.attempts)),
-            past: Past {
+            past: RetryHistory {
                 losses: count(HEADER_LOSSES).unwrap_or(0),
                 unavailable: count(HEADER_UNAVAILABLE).unwrap_or(0),
             },
@@ -74,10 +74,10 @@ impl Envelope {
             uncounted,
             redelivered,
             acker,
-            carried,
+            credit,
             refused_since: OnceLock::new(),
             pool,
-            pool_id: lane.id,
+            pool_id: queue.id,
             priority,
             received,
             properties,
@@ -85,19 +85,19 @@ impl Envelope {
         (envelope, body)
     }
 
-    /// Whether settling would still reach the broker. Where not, the message comes again and work on it is for nothing.
+    /// Whether settling would still reach the broker. If not, the message is redelivered and work on it is wasted.
     pub(super) fn is_live(&self) -> bool {
         self.acker.is_live()
     }
 
-    /// Whether a job of it may have started before. What was given back untouched, or left a list untouched, looks the same. Not so what came
-    /// again because its blobs were not there: unless it had started, each of those is one attempt and no more.
+    /// Whether a job of it may have started before. A job that was handed back or split from a list without starting looks the same. A job that
+    /// was retried because of missing blobs does not: unless it had started, each such retry adds exactly one attempt.
     pub(super) fn may_have_started(&self) -> bool {
         self.redelivered || self.attempt > 1_u32.saturating_add(self.past.unavailable)
     }
 
-    /// The user for whom the broker vouches. What a worker published again carries the first one in a header, which counts only where the
-    /// broker vouches that a user like ours wrote it.
+    /// The user validated by the broker. A message that a worker republished has the original user in a header, which is trusted only if the
+    /// broker validates that a worker's user published it.
     pub(super) fn user(&self, own: Option<&str>) -> Option<&str> {
         let vouched = self.properties.user_id.as_deref().filter(|user| !user.is_empty())?;
         let first = self.properties.header_text(HEADER_USER).filter(|_| own == Some(vouched));
@@ -115,8 +115,8 @@ impl Envelope {
         }
     }
 
-    /// Where replies go when a task does not say: the message's `reply_to`, as a client's name or its reply queue. Any other queue
-    /// is refused, for a worker must not be made to write into queues that its producer could not write to.
+    /// Where replies go if a task names no client: the message's `reply_to`, as a client's name or its reply queue. Any other queue
+    /// is refused, so that a producer can't make a worker publish to a queue that the producer may not use.
     pub(super) fn reply_to(&self) -> Result<Option<ClientName>, String> {
         let Some(reply_to) = self.properties.reply_to.as_deref().filter(|text| !text.is_empty()) else {
             return Ok(None);
@@ -126,8 +126,8 @@ impl Envelope {
     }
 }
 
-/// What the broker no longer counts of a job that it took out of a class queue: how often it was delivered there. No attempt has a number
-/// twice, so the next one's lies beyond all of them.
+/// The deliveries of a job in a class queue from which the broker dead-lettered it, which the broker no longer counts. Attempt numbers must not
+/// repeat, so the next attempt has a number above all of them.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Forgotten {
     attempts: u64,
@@ -136,17 +136,17 @@ struct Forgotten {
 
 impl Forgotten {
     fn by(deaths: &[Death]) -> Self {
-        // The latest comes first, and workers publish a job again without them.
+        // The latest entry is first. Workers republish jobs without these headers.
         let Some(death) = deaths.first().filter(|death| death.queue.starts_with(FORWARDED)) else {
             return Self::default();
         };
-        // More than the 20 after which the broker takes it out.
+        // More than the 20 deliveries after which the broker dead-letters a message.
         let beyond = 2 * DELIVERIES_MAX;
         Self { attempts: beyond, deliveries: if death.reason == DELIVERED_TOO_OFTEN { beyond } else { 0 } }
     }
 }
 
-/// A header that can't be right counts for nothing.
+/// The attempt number. An invalid header is ignored.
 fn attempt(header: Option<u32>, redeliveries: u64) -> u32 {
     let first = header.filter(|attempt| (1..=ATTEMPT_MAX).contains(attempt)).unwrap_or(1);
     let redeliveries = u32::try_from(redeliveries).unwrap_or(ATTEMPT_MAX).min(ATTEMPT_MAX);

@@ -1,4 +1,4 @@
-//! What Prometheus is told, from the worker's first moment: before devices and broker are there it says that they are not.
+//! Serves Prometheus metrics from the start of the worker, even before devices and the broker are available.
 
 use std::{
     net::SocketAddr,
@@ -20,7 +20,7 @@ pub(super) struct Exposition {
 }
 
 impl Exposition {
-    /// Serves from now on, if there is an address to do so. One that can't be had is an error.
+    /// Starts to serve if an address is configured. An address that can't be bound is an error.
     pub(super) async fn begin(address: Option<SocketAddr>, metrics: &Arc<Metrics>) -> Result<Arc<Self>, WorkerError> {
         let exposition = Arc::new(Self { metrics: Arc::clone(metrics), supervisor: OnceLock::new() });
         if let Some(address) = address {
@@ -33,7 +33,7 @@ impl Exposition {
         Ok(exposition)
     }
 
-    /// There is a supervisor to look at.
+    /// Attaches the supervisor whose state the gauges show.
     pub(super) fn is_of(&self, supervisor: &Arc<Supervisor>) {
         self.supervisor.get_or_init(|| Arc::downgrade(supervisor));
     }
@@ -47,7 +47,7 @@ impl Exposition {
 }
 
 impl Supervisor {
-    /// Sets all gauges to what is true now.
+    /// Sets all gauges to their current values.
     fn show(&self, gauges: &Gauges) {
         gauges.set_broker(&self.broker.state().borrow());
         gauges.set_events_unconfirmed(self.events.unconfirmed_bytes());

@@ -1,4 +1,4 @@
-//! What programs take of a device's memory and whether they can print, remembered by their code: reading a long text for every tiny job
+//! Caches the device memory of programs and whether they can print, by their code, because scanning a long text for every tiny job
 //! would cost more than the job.
 
 use std::collections::HashMap;
@@ -8,13 +8,13 @@ use crate::{
     shared_state::{Locked, SharedState},
 };
 
-/// Many times what an executor has loaded; each is some tens of bytes.
+/// Many times the programs of an executor; each entry takes some tens of bytes.
 const ENTRIES_MAX: usize = 1024;
 
-/// What a program's code says of it.
+/// Properties of a program, read from its code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Footprint {
-    /// The device memory that its module takes.
+    /// The device memory of its module.
     pub(super) bytes: u64,
     /// Its kernels can print.
     pub(super) prints: bool,
@@ -38,7 +38,7 @@ struct Known {
 }
 
 impl Footprints {
-    /// The key is the code's.
+    /// The footprint of `code`, whose key is `key`.
     pub(super) fn of(&self, key: Key, code: Code<'_>) -> Footprint {
         if let Some(footprint) = self.state().find(key) {
             return footprint;

@@ -1,6 +1,6 @@
-//! Jobs that no device here can run: forwarded to workers that can, or failed once there is no hope for one.
+//! Forwards jobs that no device here can run, or fails them if no worker can.
 //!
-//! What is decided stands in [`crate::forwarding`]; here are the questions to the broker and what a failed job is told.
+//! [`crate::forwarding`] makes the decisions; this module queries the broker and builds the failure messages.
 
 use std::hash::{BuildHasher as _, RandomState};
 
@@ -19,13 +19,13 @@ use crate::{
 };
 
 impl Supervisor {
-    /// The devices that have what the job requires, and are in service.
+    /// The devices in service that meet the job's requirements.
     pub(super) fn allowed(&self, requires: &Requires) -> Allowed {
         let fits = |slot: &&DeviceSlot| slot.is_in_service() && slot.class.meets(requires);
         self.devices.iter().filter(fits).map(|slot| slot.id).collect()
     }
 
-    /// The classes of the devices that are in service here, each once.
+    /// The classes of the devices in service, each once.
     pub(super) fn own_classes(&self) -> Vec<DeviceClass> {
         let mut classes: Vec<DeviceClass> = Vec::new();
         for slot in self.devices.iter().filter(|slot| slot.is_in_service()) {
@@ -36,7 +36,7 @@ impl Supervisor {
         classes
     }
 
-    /// Forwards a job that requires what no device here has.
+    /// Forwards a job whose requirements no device here meets.
     pub(super) async fn unmet_requirements(&self, task: &Task<'_>, needs_store: bool, envelope: &Envelope) -> Ending {
         let requires = task.needs();
         let need = Need { requires: &requires, blob_store: needs_store, memory_bytes_min: 0 };
@@ -47,7 +47,7 @@ impl Supervisor {
         self.forward(need, envelope, fails).await
     }
 
-    /// Forwards a job that brings or returns arrays by a blob store, where this worker has none.
+    /// Forwards a job that needs a blob store if this worker has none.
     pub(super) async fn without_store(&self, task: &Task<'_>, envelope: &Envelope) -> Ending {
         let requires = task.needs();
         let need = Need { requires: &requires, blob_store: true, memory_bytes_min: 0 };
@@ -60,8 +60,8 @@ impl Supervisor {
         self.forward(need, envelope, fails).await
     }
 
-    /// Forwards a job that no device here can hold: to larger devices, or to other workers' devices of the same size, which may have a
-    /// little more left for jobs.
+    /// Forwards a job that fits no device here: to larger devices, or to other workers' devices of the same size, which may have
+    /// slightly more free memory.
     pub(super) async fn too_large(
         &self,
         too_large: TooLarge,
@@ -90,7 +90,7 @@ impl Supervisor {
         if !self.devices.iter().any(DeviceSlot::is_in_service) {
             self.leaving.cancelled().await;
         }
-        // A worker that leaves decides nothing any more.
+        // A worker that leaves makes no more decisions, but hands the job back.
         if self.leaving.is_cancelled() {
             return Ending::HandedBack;
         }
@@ -133,7 +133,7 @@ impl Supervisor {
         surveyed.into_iter().map(candidate).collect()
     }
 
-    /// What the broker says about the queues of these classes. One that it says nothing about has no consumers.
+    /// The depths of the queues of these classes. A queue without an answer counts as having no consumers.
     async fn survey(
         &self,
         pool: &PoolName,
@@ -148,7 +148,7 @@ impl Supervisor {
         surveyed
     }
 
-    /// Whether more workers serve the pool than have announced a class: workers of a version that announces nothing, perhaps.
+    /// Whether more workers serve the pool than have announced a class, for example workers of an older version.
     async fn has_unknown_workers(
         &self,
         pool: &PoolName,
@@ -160,7 +160,7 @@ impl Supervisor {
         all.is_none_or(|all| all.consumers > known)
     }
 
-    /// `None` where the broker does not answer.
+    /// The depth of a queue; `None` if the broker does not answer.
     pub(super) async fn depth(&self, queue: &str) -> Option<QueueDepth> {
         let none = QueueDepth { messages: 0, consumers: 0 };
         let ask = async { self.broker.queue_depth(queue).await.ok().map(|depth| depth.unwrap_or(none)) };

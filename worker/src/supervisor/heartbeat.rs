@@ -1,4 +1,4 @@
-//! Tells the ledger at intervals that this worker lives, and once that it leaves.
+//! Sends the worker's heartbeats to the ledger, and a last one when it leaves.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,7 +8,7 @@ use tracing::warn;
 
 use super::{Supervisor, clock::unix_ms};
 
-/// Three missed ones make a worker silent: half a minute is soon enough to wonder, and a beat costs the ledger a row in a batch.
+/// A worker counts as silent after three missed heartbeats, which is half a minute. Each heartbeat costs the ledger one row of a batch.
 const INTERVAL: Duration = Duration::from_secs(10);
 
 pub(super) async fn beat(supervisor: Arc<Supervisor>, stop: CancellationToken) {

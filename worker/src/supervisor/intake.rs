@@ -1,4 +1,4 @@
-//! Takes messages from one queue for as long as the worker takes any.
+//! Consumes one task queue until the worker drains.
 
 use std::sync::Arc;
 
@@ -17,36 +17,36 @@ use crate::{
     scheduler::{Event, PoolId, prefetch::is_hoard},
 };
 
-/// The queue that messages come from.
+/// A task queue that this worker consumes.
 #[derive(Debug, Clone)]
-pub(super) struct Lane {
-    /// Its place among all of the worker's queues.
+pub(super) struct TaskQueue {
+    /// Its index among the worker's queues.
     pub(super) index: usize,
     pub(super) id: PoolId,
     pub(super) pool: PoolName,
     pub(super) priority: Priority,
-    /// It has the jobs that were forwarded to a class of this worker's devices.
+    /// The device class, if it is a queue of forwarded jobs.
     pub(super) class: Option<ClassKey>,
 }
 
 /// The queues that a worker with devices of these classes consumes: the pools' own come first.
-pub(super) fn lanes(pools: &[PoolSpec], classes: &[ClassKey]) -> Vec<Lane> {
+pub(super) fn task_queues(pools: &[PoolSpec], classes: &[ClassKey]) -> Vec<TaskQueue> {
     let of_classes = [None].into_iter().chain(classes.iter().copied().map(Some));
     let all = of_classes.flat_map(|class| {
         let pools = (0..).map(PoolId).zip(pools);
         pools.flat_map(move |(id, pool)| Priority::ALL.map(|priority| (class, id, pool, priority)))
     });
-    let lane = |(index, (class, id, pool, priority)): (usize, (_, _, &PoolSpec, _))| Lane {
+    let queue = |(index, (class, id, pool, priority)): (usize, (_, _, &PoolSpec, _))| TaskQueue {
         index,
         id,
         pool: pool.name.clone(),
         priority,
         class,
     };
-    all.enumerate().map(lane).collect()
+    all.enumerate().map(queue).collect()
 }
 
-impl Lane {
+impl TaskQueue {
     pub(super) fn name(&self) -> String {
         match self.class {
             None => task_queue(&self.pool, self.priority),
@@ -55,18 +55,18 @@ impl Lane {
     }
 }
 
-/// Ends when `stop` is cancelled and everything that was already sent here has been passed on.
+/// Ends when `stop` is cancelled and every delivery already received has been passed on.
 pub(super) async fn take(
     supervisor: Arc<Supervisor>,
     mut consumer: Consumer,
-    lane: Lane,
+    queue: TaskQueue,
     mut prefetch: watch::Receiver<u16>,
     stop: CancellationToken,
     handling: TaskTracker,
 ) {
     let handle = |delivery| {
-        let carried = supervisor.load.carry(&lane);
-        handling.spawn(Arc::clone(&supervisor).handle(delivery, lane.clone(), carried));
+        let credit = supervisor.load.take_credit(&queue);
+        handling.spawn(Arc::clone(&supervisor).handle(delivery, queue.clone(), credit));
     };
     loop {
         let incoming = tokio::select! {
@@ -74,7 +74,7 @@ pub(super) async fn take(
             Ok(()) = prefetch.changed() => {
                 let prefetch = *prefetch.borrow_and_update();
                 consumer.set_prefetch(prefetch).await;
-                supervisor.give_back_hoard(&lane, prefetch);
+                supervisor.give_back_hoard(&queue, prefetch);
                 continue;
             }
             () = stop.cancelled() => break,
@@ -82,13 +82,13 @@ pub(super) async fn take(
         match incoming {
             Some(Incoming::Delivery(delivery)) => handle(delivery),
             Some(Incoming::Interrupted { reason }) => {
-                warn!(pool = %lane.pool, priority = %lane.priority, reason, "consumer interrupted")
+                warn!(pool = %queue.pool, priority = %queue.priority, reason, "consumer interrupted")
             }
             None => return,
         }
     }
     consumer.stop().await;
-    // What the broker had already sent is handed back at once: the scheduler is draining.
+    // The draining scheduler hands back deliveries that the broker had already sent.
     while let Some(incoming) = consumer.next().await {
         if let Incoming::Delivery(delivery) = incoming {
             handle(delivery);
@@ -97,12 +97,12 @@ pub(super) async fn take(
 }
 
 impl Supervisor {
-    /// What came because more was asked for than turned out right waits here for long, while others may be idle.
-    fn give_back_hoard(&self, lane: &Lane, prefetch: u16) {
-        let messages = self.load.messages(lane);
+    /// Requeues surplus messages after the prefetch has shrunk, because they would wait here while other workers may be idle.
+    fn give_back_hoard(&self, queue: &TaskQueue, prefetch: u16) {
+        let messages = self.load.messages(queue);
         if is_hoard(messages, prefetch) {
-            info!(pool = %lane.pool, priority = %lane.priority, messages, prefetch, "requeueing prefetched messages");
-            self.admission.tell(Event::Shed(lane.id, lane.priority));
+            info!(pool = %queue.pool, priority = %queue.priority, messages, prefetch, "requeueing prefetched messages");
+            self.admission.tell(Event::Shed(queue.id, queue.priority));
         }
     }
 }

@@ -9,7 +9,7 @@ use tracing::{debug, warn};
 use super::{
     Supervisor,
     admission::{Denied, Permit},
-    arrays::Returned,
+    arrays::JobOutput,
     clock::{micros, unix_ms},
     envelope::Envelope,
     orders::Watch,
@@ -28,7 +28,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Attempt {
     pub(super) ending: Ending,
-    pub(super) outputs: Vec<Returned>,
+    pub(super) outputs: Vec<JobOutput>,
     /// What its kernels printed, however it ended.
     pub(super) printed: Option<PrintfOutput>,
     pub(super) timings: Timings,
@@ -172,7 +172,7 @@ impl Supervisor {
         envelope: &Envelope,
         watch: &Watch,
     ) -> Attempt {
-        let running = envelope.carried.runs();
+        let running = envelope.credit.runs();
         let wait_us = micros(envelope.received.elapsed()).saturating_sub(job.programs.micros);
         let (slot, Demand { pool, bytes, alone, .. }) = (self.device(device), job.demand);
         let ran_on = slot.ran_on(self.config.name.clone());
@@ -252,7 +252,7 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: R
     let is_deadly = is_deadly(&result, alone);
     let (ending, outputs, mut timings, waited) = match result {
         Ok(Finished { outcome: Ok(outputs), timings, waited }) => {
-            (Ending::Succeeded, outputs.into_iter().map(Returned::Staged).collect(), timings, waited)
+            (Ending::Succeeded, outputs.into_iter().map(JobOutput::Staged).collect(), timings, waited)
         }
         Ok(Finished { outcome: Err(failure), timings, waited }) if failure.code == FailureCode::OutOfMemory => {
             (Ending::ShortOfMemory(failure), Vec::new(), timings, waited)

@@ -1,4 +1,4 @@
-//! What this worker has in hand of each queue, and the task that makes the queues' prefetch follow it.
+//! Counts the messages and running jobs of each queue, and adjusts the prefetch of the queues to them.
 
 use std::{
     sync::{
@@ -16,21 +16,21 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 use tracing::debug;
 
-use super::{Supervisor, clock::micros, intake::Lane};
+use super::{Supervisor, clock::micros, intake::TaskQueue};
 use crate::{
     config::Config,
     scheduler::{
         PoolId,
-        prefetch::{InHand, Prefetch, PrefetchLimits},
+        prefetch::{Prefetch, PrefetchLimits, QueueLoad},
     },
     shared_state::{Locked, SharedState},
 };
 
-/// Counts messages and the places that their jobs hold.
+/// Counts unsettled messages, and the slots that their jobs occupy.
 #[derive(Debug)]
 pub(super) struct Load {
     began: Instant,
-    /// By queue, as in [`Inner::queues`].
+    /// One entry per queue, in the order of [`Inner::queues`].
     served: Vec<Served>,
     inner: SharedState<Inner>,
     changed: Notify,
@@ -55,64 +55,64 @@ struct Tally {
     messages_peak: u32,
     settling: u32,
     running: u32,
-    /// The sum of the times at which they started.
+    /// The sum of the start times of the running jobs.
     started_us: u64,
 }
 
-/// A message in hand, until it is dropped.
+/// Counts a message of a queue as unsettled until dropped.
 #[derive(Debug)]
-pub(super) struct Carried {
+pub(super) struct PrefetchCredit {
     load: Arc<Load>,
     queue: usize,
-    /// Its jobs have ended.
+    /// Set when its jobs have ended.
     settles: AtomicBool,
 }
 
-/// A job that holds a place, until it is dropped.
+/// Counts a job as running in a slot until dropped.
 #[derive(Debug)]
-pub(super) struct Running<'a> {
-    carried: &'a Carried,
+pub(super) struct SlotUse<'a> {
+    credit: &'a PrefetchCredit,
     started_us: u64,
 }
 
-/// Between two looks: a subscription takes a few milliseconds to change.
+/// The shortest time between two adjustments, because a subscription takes a few milliseconds to change.
 const PACE: Duration = Duration::from_millis(10);
-/// Without anything new, jobs that run on and on are news too.
+/// The longest time between two adjustments: the run time of long jobs changes the prefetch even if no message comes.
 const TICK: Duration = Duration::from_millis(250);
 
 impl Load {
-    pub(super) fn new(config: &Config, lanes: &[Lane], places: u32) -> Arc<Self> {
+    pub(super) fn new(config: &Config, queues: &[TaskQueue], places: u32) -> Arc<Self> {
         let limits = PrefetchLimits {
             messages_max: config.prefetch,
             bytes_max: config.prefetch_bytes,
             message_bytes_max: MESSAGE_BYTES_MAX as u64,
         };
-        let served: Vec<_> = lanes.iter().map(|lane| Served { pool: lane.id, priority: lane.priority }).collect();
+        let served: Vec<_> = queues.iter().map(|queue| Served { pool: queue.id, priority: queue.priority }).collect();
         let queues = served.len();
         let inner = Inner { prefetch: Prefetch::new(limits, queues, places), queues: vec![Tally::default(); queues] };
         Arc::new(Self { began: Instant::now(), served, inner: SharedState::new(inner), changed: Notify::new() })
     }
 
-    /// A message has come.
-    pub(super) fn carry(self: &Arc<Self>, lane: &Lane) -> Carried {
-        let queue = lane.index;
-        let tally = &mut self.lock().queues[queue];
+    /// Counts a message that was delivered from the queue.
+    pub(super) fn take_credit(self: &Arc<Self>, queue: &TaskQueue) -> PrefetchCredit {
+        let index = queue.index;
+        let tally = &mut self.lock().queues[index];
         tally.messages += 1;
         tally.messages_peak = tally.messages_peak.max(tally.messages);
         self.changed.notify_one();
-        Carried { load: Arc::clone(self), queue, settles: AtomicBool::new(false) }
+        PrefetchCredit { load: Arc::clone(self), queue: index, settles: AtomicBool::new(false) }
     }
 
-    /// What the queue may send ahead now.
-    pub(super) fn prefetch(&self, lane: &Lane) -> u16 {
-        self.lock().prefetch.of(lane.index)
+    /// The current prefetch of the queue.
+    pub(super) fn prefetch(&self, queue: &TaskQueue) -> u16 {
+        self.lock().prefetch.of(queue.index)
     }
 
-    pub(super) fn messages(&self, lane: &Lane) -> u32 {
-        self.lock().queues[lane.index].messages
+    pub(super) fn messages(&self, queue: &TaskQueue) -> u32 {
+        self.lock().queues[queue.index].messages
     }
 
-    /// Messages of all queues of a pool.
+    /// Unsettled messages of all queues of a pool.
     pub(super) fn messages_of(&self, pool: PoolId) -> u32 {
         let inner = self.lock();
         let of_pool = self.served.iter().zip(&inner.queues).filter(|(served, _)| served.pool == pool);
@@ -128,30 +128,30 @@ impl Load {
     }
 }
 
-impl Carried {
-    /// It carries so many jobs in so many bytes.
+impl PrefetchCredit {
+    /// Records how many jobs and bytes the message carries.
     pub(super) fn decoded(&self, jobs: usize, bytes: usize) {
         self.load.lock().prefetch.message(self.queue, jobs, bytes as u64);
     }
 
-    /// Its jobs have ended, and their outcome goes out: it is no work any more.
+    /// Records that the jobs of the message have ended. The message then waits only for its confirms and is no longer work.
     pub(super) fn settles(&self) {
         if !self.settles.swap(true, Ordering::Relaxed) {
             self.load.lock().queues[self.queue].settling += 1;
         }
     }
 
-    /// One of its jobs takes a place.
-    pub(super) fn runs(&self) -> Running<'_> {
+    /// Records that one of its jobs starts in a slot.
+    pub(super) fn runs(&self) -> SlotUse<'_> {
         let started_us = self.load.now_us();
         let tally = &mut self.load.lock().queues[self.queue];
         tally.running += 1;
         tally.started_us += started_us;
-        Running { carried: self, started_us }
+        SlotUse { credit: self, started_us }
     }
 }
 
-impl Drop for Carried {
+impl Drop for PrefetchCredit {
     fn drop(&mut self) {
         let tally = &mut self.load.lock().queues[self.queue];
         tally.messages -= 1;
@@ -160,9 +160,9 @@ impl Drop for Carried {
     }
 }
 
-impl Drop for Running<'_> {
+impl Drop for SlotUse<'_> {
     fn drop(&mut self) {
-        let Carried { load, queue, .. } = self.carried;
+        let PrefetchCredit { load, queue, .. } = self.credit;
         let now_us = load.now_us();
         let mut inner = load.lock();
         let tally = &mut inner.queues[*queue];
@@ -173,24 +173,24 @@ impl Drop for Running<'_> {
 }
 
 impl Tally {
-    fn in_hand(self, now_us: u64) -> InHand {
-        InHand {
+    fn load(self, now_us: u64) -> QueueLoad {
+        QueueLoad {
             messages: self.messages,
             messages_peak: self.messages_peak,
             settling: self.settling,
             running: self.running,
             running_us: (now_us * u64::from(self.running)).saturating_sub(self.started_us),
-            ..InHand::default()
+            ..QueueLoad::default()
         }
     }
 }
 
 impl Supervisor {
-    /// Tells the intakes, in the order of their queues, when they shall ask for more or less.
+    /// Sends each intake, in the order of the queues, its new prefetch when that changes.
     pub(super) async fn follow_load(self: Arc<Self>, intakes: Vec<watch::Sender<u16>>, stop: CancellationToken) {
         let following = async {
             loop {
-                // Running out of time is what the tick is for.
+                // The tick is the normal timeout.
                 let _changed_or_tick = timeout(TICK, self.load.changed.notified()).await;
                 for (queue, prefetch) in self.decide_prefetch() {
                     debug!(queue, prefetch, "prefetch changed");
@@ -199,7 +199,7 @@ impl Supervisor {
                 sleep(PACE).await;
             }
         };
-        // Intakes that see their sender gone keep what they have.
+        // When the senders are dropped, the intakes keep their last prefetch.
         stop.run_until_cancelled(following).await;
     }
 
@@ -207,19 +207,19 @@ impl Supervisor {
         let (places, rooms) = (self.admission.places(), self.admission.rooms());
         let now_us = self.load.now_us();
         let mut inner = self.load.lock();
-        let hands = inner.queues.iter_mut().zip(&self.load.served).map(|(tally, served)| {
+        let loads = inner.queues.iter_mut().zip(&self.load.served).map(|(tally, served)| {
             let room = rooms[served.room()];
-            let hand = tally.in_hand(now_us);
+            let load = tally.load(now_us);
             tally.messages_peak = tally.messages;
-            InHand { open: room.open, stuck: room.stuck, ..hand }
+            QueueLoad { open: room.open, stuck: room.stuck, ..load }
         });
-        let hands: Vec<InHand> = hands.collect();
-        inner.prefetch.decide(now_us, places, &hands)
+        let loads: Vec<QueueLoad> = loads.collect();
+        inner.prefetch.decide(now_us, places, &loads)
     }
 }
 
 impl Served {
-    /// Its place among the scheduler's rooms, which are by pool and then by priority.
+    /// The index among the scheduler's rooms, which are ordered by pool and then by priority.
     fn room(self) -> usize {
         let priority = Priority::ALL.iter().position(|of_all| *of_all == self.priority);
         self.pool.0 as usize * Priority::ALL.len() + priority.expect("all priorities are in the list")

@@ -1,4 +1,4 @@
-//! The supervisor: takes messages, decides who runs when and where, replies, and reports. It never loads CUDA.
+//! The supervisor: consumes task messages, schedules their jobs, replies and reports events. It never loads CUDA.
 
 mod admission;
 mod announcing;
@@ -7,13 +7,13 @@ mod census;
 mod clock;
 mod conclusion;
 mod content;
+mod dedup;
 mod devices;
 mod envelope;
 mod exposition;
 mod footprints;
 mod forwarding;
 mod heartbeat;
-mod in_hand;
 mod intake;
 mod job;
 mod load;
@@ -44,11 +44,11 @@ use tracing::{info, warn};
 use self::{
     admission::Admission,
     census::Census,
+    dedup::InFlightMessages,
     devices::{DeviceSlot, Monitor},
     exposition::Exposition,
     footprints::Footprints,
-    in_hand::InHand,
-    intake::{Lane, lanes},
+    intake::{TaskQueue, task_queues},
     load::Load,
     orders::Orders,
     ready::ReadyFile,
@@ -92,7 +92,7 @@ pub enum WorkerError {
     DevicesLost(String),
 }
 
-/// Everything that handling a message needs.
+/// The shared state for handling messages.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     config: Config,
@@ -102,24 +102,24 @@ pub(crate) struct Supervisor {
     devices: Vec<DeviceSlot>,
     monitor: Monitor,
     compiler: Arc<Compiler>,
-    /// Where arrays are that no message carries.
+    /// The blob store, if one is configured.
     blobs: Option<BlobStore>,
     orders: Arc<Orders>,
     load: Arc<Load>,
     quarantine: SharedState<Quarantine>,
-    in_hand: InHand,
+    dedup: InFlightMessages,
     footprints: Footprints,
     census: Census,
     metrics: Arc<Metrics>,
-    /// Nothing new is taken.
+    /// Cancelled when the worker starts to drain.
     leaving: CancellationToken,
 }
 
-/// How often a worker that leaves while the broker is away looks whether its last job has ended.
+/// How often a worker that drains without a broker connection checks whether its last job has ended.
 const IDLE_LOOK: Duration = Duration::from_millis(100);
-/// What the last events and the broker's goodbye may take once nothing runs any more.
+/// The limit for publishing the last events and closing the connection after the last job.
 const FAREWELL_DEADLINE: Duration = Duration::from_secs(5);
-/// An executor without work ends at once; one that does not is killed.
+/// The grace period of idle executors at exit; after it they are killed.
 const EXECUTOR_GRACE: Duration = Duration::from_secs(1);
 
 /// Runs a worker until a signal or the loss of its last device ends it. A return without an error means that it drained.
@@ -133,7 +133,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let store = start::store(&config.cache)?;
     let blobs = tokio::select! {
         blobs = start::blobs(config.blobs.as_deref()) => blobs?,
-        // A folder of another machine may hang.
+        // A network file system may hang.
         _ = signals.next() => return Ok(()),
     };
     let compiler = Compiler::new(None).with_sandbox(config.sandbox).with_user(config.executor_user.clone());
@@ -142,20 +142,20 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     tokio::spawn(start::prepare_compiler(Arc::clone(&compiler), config.sandbox));
     let devices = tokio::select! {
         devices = start::devices(&config, &admission, &compiler, &metrics) => devices?,
-        // A driver may take its time, or hang. What opens devices ends with us.
+        // A driver may be slow or hang. The processes that open devices end with this one.
         _ = signals.next() => return Ok(()),
     };
-    // Readings are of NVIDIA's devices, unless a library was named that knows of others.
+    // NVML knows only NVIDIA's devices, unless another library was configured.
     let has_gpu = devices.iter().any(|slot| !slot.is_emulated());
     let library = config.nvml.clone().filter(|name| has_gpu || name != nvml::LIBRARY);
     let monitor = Monitor::start(library, config.executor_user.clone());
     let classes = start::classes(&devices);
     let Some(broker) = start::broker(&config, &classes, &mut signals).await? else { return Ok(()) };
-    let lanes = lanes(&config.pools, &classes);
+    let queues = task_queues(&config.pools, &classes);
     let orders = Orders::new(config.name.clone());
     let events = EventSink::of_worker(broker.clone());
-    let load = Load::new(&config, &lanes, admission.places());
-    let (quarantine, in_hand, footprints, census) = Default::default();
+    let load = Load::new(&config, &queues, admission.places());
+    let (quarantine, dedup, footprints, census) = Default::default();
     let supervisor = Arc::new(Supervisor {
         events,
         compiler,
@@ -168,14 +168,14 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
         orders,
         load,
         quarantine,
-        in_hand,
+        dedup,
         footprints,
         census,
         metrics,
         leaving: CancellationToken::new(),
     });
     exposition.is_of(&supervisor);
-    supervisor.serve(&mut signals, ready, lanes).await
+    supervisor.serve(&mut signals, ready, queues).await
 }
 
 impl Supervisor {
@@ -183,21 +183,21 @@ impl Supervisor {
         self: Arc<Self>,
         signals: &mut Signals,
         ready: ReadyFile,
-        lanes: Vec<Lane>,
+        queues: Vec<TaskQueue>,
     ) -> Result<(), WorkerError> {
         let handling = TaskTracker::new();
         let following = tokio::spawn(Arc::clone(&self.orders).follow(self.broker.clone()));
         tokio::select! {
-            // Every order of before is known by then.
+            // After this, every earlier order is known.
             known = self.orders.catch_up(&self.broker) => known.map_err(WorkerError::Orders)?,
             // The broker went away in the meantime.
             _ = signals.next() => return Ok(()),
             reason = self.all_devices_lost() => return Err(WorkerError::DevicesLost(reason)),
         }
-        // It stands in the log a moment later.
+        // The announcement reaches the log a moment later.
         self.orders.roster().hear(self.announcement(), 0);
-        let task_queues = lanes.iter().filter(|lane| lane.class.is_none()).cloned().collect();
-        let (intakes, subscribed) = self.open_intakes(lanes, &handling);
+        let task_queues = queues.iter().filter(|queue| queue.class.is_none()).cloned().collect();
+        let (intakes, subscribed) = self.open_intakes(queues, &handling);
         let announcing = tokio::spawn(announcing::announce(Arc::clone(&self)));
         let collecting = stranded::collect(Arc::clone(&self), task_queues);
         let leaving = self.leaving.clone();
@@ -232,7 +232,7 @@ impl Supervisor {
             handling.wait().await;
         };
         self.finish_running(left, signals).await;
-        // They may be waiting for a broker that is away.
+        // These tasks may be waiting for an unreachable broker.
         heartbeat.abort();
         announcing.abort();
         following.abort();
@@ -242,25 +242,25 @@ impl Supervisor {
         end
     }
 
-    /// One consumer for each queue, and whether each has its subscription. Jobs come from those that have: a queue that the broker
-    /// does not bring up keeps nobody from the others.
+    /// Starts one consumer for each queue. Returns their tasks and whether each is subscribed. A queue that the broker has not started does not
+    /// block the others.
     fn open_intakes(
         self: &Arc<Self>,
-        lanes: Vec<Lane>,
+        queues: Vec<TaskQueue>,
         handling: &TaskTracker,
     ) -> (Vec<JoinHandle<()>>, Vec<watch::Receiver<bool>>) {
         let (mut intakes, mut followers, mut subscribed) = (Vec::new(), Vec::new(), Vec::new());
-        for lane in lanes {
-            let prefetch = self.load.prefetch(&lane);
-            let consumer = self.broker.consume(lane.name(), prefetch);
+        for queue in queues {
+            let prefetch = self.load.prefetch(&queue);
+            let consumer = self.broker.consume(queue.name(), prefetch);
             subscribed.push(consumer.subscription());
             let (follower, prefetch) = watch::channel(prefetch);
             followers.push(follower);
-            let stop = lane.class.map_or_else(|| self.leaving.clone(), |class| self.end_of_class(class));
+            let stop = queue.class.map_or_else(|| self.leaving.clone(), |class| self.end_of_class(class));
             intakes.push(tokio::spawn(intake::take(
                 Arc::clone(self),
                 consumer,
-                lane,
+                queue,
                 prefetch,
                 stop,
                 handling.clone(),
@@ -270,7 +270,8 @@ impl Supervisor {
         (intakes, subscribed)
     }
 
-    /// Cancelled when the last device of the class is out of service, or the worker leaves: what is forwarded to the class is for others then.
+    /// Cancelled when the last device of the class is out of service or the worker drains. Other workers then take the jobs forwarded to
+    /// the class.
     fn end_of_class(self: &Arc<Self>, class: ClassKey) -> CancellationToken {
         let (end, supervisor) = (self.leaving.child_token(), Arc::clone(self));
         let ended = end.clone();
@@ -282,10 +283,10 @@ impl Supervisor {
         end
     }
 
-    /// Says that the worker is ready, once each queue has been subscribed to.
+    /// Reports that the worker is ready once it has subscribed to every queue.
     async fn announce(&self, ready: &ReadyFile, subscribed: Vec<watch::Receiver<bool>>) -> Result<(), WorkerError> {
         for mut subscribed in subscribed {
-            // An error means that the intake has ended, as it does when the worker leaves.
+            // An error means that the intake has ended because the worker drains.
             let _ended = subscribed.wait_for(|subscribed| *subscribed).await;
         }
         ready.announce()?;
@@ -307,8 +308,8 @@ impl Supervisor {
         }
     }
 
-    /// Lets running jobs end within the grace; a second signal or the end of the grace kills their executors, and the broker
-    /// gives the jobs to another worker. While the broker is away only running jobs are waited for.
+    /// Waits for running jobs within the grace period. A second signal or the end of the period kills their executors, and the broker
+    /// redelivers the jobs to another worker. Without a broker connection it waits only for running jobs.
     async fn finish_running(&self, left: impl Future<Output = ()>, signals: &mut Signals) {
         let mut left = pin!(left);
         tokio::select! {
@@ -323,8 +324,8 @@ impl Supervisor {
         }
     }
 
-    /// Resolves once the broker is away and no job has a place on a device. What is in hand then came over a connection that is gone:
-    /// it can't be settled, and the broker delivers it again, whatever this worker still publishes.
+    /// Resolves once the broker is unreachable and no job occupies a slot. All messages then came over a closed connection: they
+    /// can't be settled, and the broker redelivers them, whatever this worker still publishes.
     async fn cut_off_and_idle(&self) {
         loop {
             self.cut_off().await;
@@ -339,11 +340,11 @@ impl Supervisor {
     async fn cut_off(&self) {
         let is_away = |state: &State| matches!(state, State::Reconnecting { .. } | State::Closed);
         let mut state = self.broker.state();
-        // An error means that the link has ended, which is as far away as can be.
+        // An error means that the link has ended, so there is no connection either.
         let _ended = state.wait_for(is_away).await;
     }
 
-    /// Announces that this worker leaves, if the broker is reachable, and stops its executors.
+    /// Sends the last heartbeat if the broker is reachable, and stops the executors.
     async fn say_goodbye(&self) {
         let told = async {
             tokio::select! {
@@ -370,7 +371,7 @@ impl Supervisor {
         self.devices.iter().find(|slot| slot.id == id).expect("the scheduler knows only devices that were opened")
     }
 
-    /// What code is compiled to for these devices, each kind once.
+    /// The compile targets of these devices, each once.
     fn targets(&self, allowed: Allowed) -> HashSet<Target> {
         self.devices.iter().filter(|slot| allowed.has(slot.id)).map(|slot| slot.info.target()).collect()
     }

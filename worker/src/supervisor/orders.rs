@@ -1,10 +1,10 @@
-//! Orders from the control log: what is cancelled, and whether this worker is to drain.
+//! Orders from the control log: cancellations, and drain orders for this worker.
 //!
-//! The log is read from its beginning, so that what was cancelled while no worker was there stays cancelled. The worker writes a
-//! mark of its own into the log at its start and takes no jobs before it has read that mark: by then it knows every earlier order.
-//! After an interruption reading goes on behind the last order, to a new mark, and until then no job starts.
+//! The worker reads the log from its beginning, so that jobs cancelled while no worker was running stay cancelled. It writes a
+//! mark into the log at its start and accepts no jobs before it has read that mark, because only then it knows every earlier order.
+//! After an interruption it continues behind the last order and writes a new mark. No job starts before it has read that mark.
 //!
-//! An order counts for what its exchange says of its sender: operators may cancel and drain, clients cancel their own jobs, and workers
+//! The exchange of an order identifies its sender's role: operators may cancel and drain, clients cancel their own jobs, and workers
 //! write marks. RabbitMQ's permissions decide who may write to which exchange.
 
 use std::{
@@ -36,17 +36,17 @@ mod books;
 mod cancelled;
 mod reading;
 
-/// Between marks that the broker did not take.
+/// The pause after the broker has not accepted a mark.
 const MARK_PAUSE: Duration = Duration::from_secs(1);
 
-/// What this worker was told.
+/// The orders that this worker has read.
 #[derive(Debug)]
 pub(super) struct Orders {
     worker: WorkerName,
     known: SharedState<Known>,
-    /// What workers have announced in the same log.
+    /// The announcements of workers in the same log.
     roster: SharedState<Roster>,
-    /// Whether jobs may start, for all we know.
+    /// Whether all orders have been read, so that jobs may start.
     all_known: watch::Sender<bool>,
     drain: CancellationToken,
 }
@@ -55,18 +55,18 @@ pub(super) struct Orders {
 struct Known {
     cancelled: Books,
     reading: Reading,
-    /// The place of the last order in the log.
+    /// The offset of the last order in the log.
     offset: Option<i64>,
-    /// Orders that were read, however often, and how many of them before the last interruption.
+    /// The number of orders read, including repeated ones, and that number at the last interruption.
     read: u64,
     read_before: u64,
-    /// Jobs that are here now.
-    watched: HashMap<u64, Watched>,
+    /// Jobs that this worker holds, by number.
+    watched: HashMap<u64, WatchedJob>,
     watches: u64,
 }
 
 #[derive(Debug)]
-struct Watched {
+struct WatchedJob {
     job: JobId,
     labels: BTreeMap<String, String>,
     submitted_ms: i64,
@@ -75,21 +75,21 @@ struct Watched {
     given: Option<Arc<Given>>,
 }
 
-/// Who gave an order, as far as the broker vouches for it.
+/// The sender of an order, as validated by the broker.
 #[derive(Debug, Clone, Copy)]
 struct Sender<'a> {
     speaker: Speaker,
     user: Option<&'a str>,
 }
 
-/// When an order was given, and by whom.
+/// The time and sender of an order.
 #[derive(Debug)]
 struct Given {
     at_ms: i64,
     by: Option<String>,
 }
 
-/// Watches for the cancellation of one job for as long as it is here.
+/// Watches for the cancellation of one job for as long as this worker holds it.
 #[derive(Debug)]
 pub(super) struct Watch {
     orders: Arc<Orders>,
@@ -125,7 +125,7 @@ impl Orders {
             match incoming {
                 Incoming::Delivery(delivery) => {
                     self.read(&delivery);
-                    // It only makes room for the next: the log keeps everything.
+                    // The ack only requests further messages; the log keeps its messages.
                     drop(delivery.ack().await);
                 }
                 Incoming::Interrupted { reason } => {
@@ -145,12 +145,12 @@ impl Orders {
         };
         match encoding::decode_order(&delivery.body) {
             Ok(order) => self.take(order, Sender { speaker, user: delivery.properties.user_id.as_deref() }),
-            // Of a later version, perhaps; others may know what to do with it.
+            // The order may be of a later version, which other workers understand.
             Err(error) => warn!(%error, "failed to decode an order"),
         }
     }
 
-    /// A place in the log that was passed before means that the log is read from its beginning.
+    /// Records an offset. An offset that was passed before means that reading has started again at the beginning.
     fn pass(&self, offset: Option<i64>) {
         let mut known = self.known();
         if offset.is_some() && offset <= known.offset {
@@ -159,12 +159,12 @@ impl Orders {
         known.offset = offset;
     }
 
-    /// Writes this worker's mark into the log, and waits until it has come back with everything before it.
+    /// Writes this worker's mark into the log, and waits until it has read the mark and everything before it.
     pub(super) async fn catch_up(&self, broker: &Broker) -> Result<(), PublishError> {
         let mark = self.known().reading.mark();
         while let Err(error) = self.write(broker, mark).await {
             match error {
-                // A broker that has just started refuses what it can't yet put into the log. The mark may come twice.
+                // A broker that has just started may reject messages for the log. The mark may then be in the log twice.
                 PublishError::Nacked { .. } | PublishError::Timeout { .. } | PublishError::Unknown { .. } => {
                     warn!(%error, "earlier orders not read yet, trying again");
                     tokio::time::sleep(MARK_PAUSE).await;
@@ -177,9 +177,9 @@ impl Orders {
         Ok(())
     }
 
-    /// Writes the mark that follows an interruption, however long the broker does not take it.
+    /// Writes the mark after an interruption, retrying until the broker accepts it.
     async fn mark_again(self: Arc<Self>, broker: Broker, mut subscription: watch::Receiver<bool>, mark: MessageId) {
-        // One that was written before the subscription might come back while there are younger orders to be read.
+        // A mark written before the subscription could be read while later orders are still unread.
         if subscription.wait_for(|subscribed| *subscribed).await.is_err() {
             return;
         }
@@ -201,7 +201,7 @@ impl Orders {
         known.reading.read_on()
     }
 
-    /// Waits until all orders read that was given before the last interruption ended. Gives up where not one is read for so long.
+    /// Waits until every order from before the end of the last interruption has been read. Gives up if no order arrives for `patience`.
     pub(super) async fn all_known(&self, patience: Duration) -> bool {
         let mut all_known = self.all_known.subscribe();
         let read = || self.known().read;
@@ -215,19 +215,19 @@ impl Orders {
         true
     }
 
-    /// Has jobs start although orders may be missed.
+    /// Lets jobs start although some orders may be unknown.
     pub(super) fn go_on_without(&self) {
         if !self.all_known.send_replace(true) {
             warn!("orders cannot be read, starting jobs anyway: a job cancelled in the meantime may run");
         }
     }
 
-    /// Resolves when this worker was drain ordered.
+    /// Resolves when this worker is ordered to drain.
     pub(super) async fn drain(&self) {
         self.drain.cancelled().await;
     }
 
-    /// Watches for the cancellation of a job, which may have been ordered long ago.
+    /// Watches for the cancellation of a job. An earlier cancellation order applies too.
     pub(super) fn watch(self: &Arc<Self>, task: &Task<'_>, submitted_ms: i64, user: Option<&str>) -> Watch {
         let cancelled = CancellationToken::new();
         let mut known = self.known();
@@ -238,7 +238,7 @@ impl Orders {
         if given.is_some() {
             cancelled.cancel();
         }
-        let watched = Watched {
+        let watched = WatchedJob {
             job: task.job_id,
             labels: task.labels.clone(),
             submitted_ms,
@@ -295,14 +295,14 @@ impl Orders {
 }
 
 impl Known {
-    /// By an operator, or by a user for its own jobs.
+    /// Cancels jobs: any jobs for an operator, only the user's own for a client.
     fn cancel(&mut self, selection: Selection, user: Option<&str>, given: Given) {
         let now = Instant::now();
         if !self.cancelled.add(selection, user, &Arc::new(given), now) {
             return;
         }
         for watched in self.watched.values_mut().filter(|watched| watched.given.is_none()) {
-            let Watched { job, labels, submitted_ms, user, .. } = &*watched;
+            let WatchedJob { job, labels, submitted_ms, user, .. } = &*watched;
             let subject = Subject { job: *job, labels, submitted_ms: *submitted_ms, user: user.as_deref() };
             watched.given = self.cancelled.find(&subject, now);
             if watched.given.is_some() {
@@ -313,12 +313,12 @@ impl Known {
 }
 
 impl Watch {
-    /// Cancelled when the job is.
+    /// Cancelled when the job is cancelled.
     pub(super) fn token(&self) -> &CancellationToken {
         &self.cancelled
     }
 
-    /// The cancellation reason that the job's owner reads.
+    /// The cancellation reason for the job's owner.
     pub(super) fn reason(&self) -> Option<String> {
         let given = self.orders.known().watched.get(&self.number)?.given.clone()?;
         Some(match &given.by {
@@ -327,7 +327,7 @@ impl Watch {
         })
     }
 
-    /// Something else, unless the job is cancelled meanwhile, be it in the same moment.
+    /// The result of `work`; none if the job is cancelled first or at the same moment.
     pub(super) async fn or_cancelled<T>(&self, work: impl Future<Output = T>) -> Option<T> {
         self.cancelled.run_until_cancelled(work).await.filter(|_| !self.cancelled.is_cancelled())
     }
@@ -352,7 +352,7 @@ mod tests {
         Orders::new("w".parse().unwrap())
     }
 
-    /// Gives an order as a sender with permission.
+    /// Passes an order as if from a sender with permission.
     fn take(orders: &Orders, order: Order) {
         let speaker = if matches!(order.command, Command::Mark { .. }) { Speaker::Worker } else { Speaker::Operator };
         orders.take(order, Sender { speaker, user: None });

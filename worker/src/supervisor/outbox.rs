@@ -1,4 +1,4 @@
-//! What a worker publishes besides events: replies, retries, dead letters.
+//! Publishes replies, retries, forwarded jobs and dead-lettered messages.
 
 use std::collections::BTreeMap;
 
@@ -21,41 +21,41 @@ use super::{
     owed::is_refusal,
 };
 use crate::{
-    disposition::Past,
+    disposition::RetryHistory,
     forwarding::{Destination, ForwardingHistory},
 };
 
-/// Room in a reply message for what every reply has: its keys and numbers, its job's id and its worker's name.
+/// Estimated bytes of the fixed parts of a reply: its keys and numbers, its job's id and its worker's name.
 const FRAME_BYTES: usize = 1 << 10;
 
-/// Room for the keys of an output.
+/// Estimated bytes of the keys of an output.
 const OUTPUT_FRAME_BYTES: usize = 128;
 
 /// The longest number with a comma, in JSON.
 const NUMBER_BYTES: usize = 21;
 
-/// What is kept of a body that no message of ours can carry: enough to see whose it was.
+/// The bytes kept of a body that exceeds a message: enough to identify its producer.
 const OVERSIZE_KEPT_BYTES: usize = 64 << 10;
 
-/// How a task comes again.
+/// How a task is published again.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Again {
     pub(super) attempt: u32,
-    pub(super) past: Past,
+    pub(super) past: RetryHistory,
     pub(super) after: Option<Rung>,
 }
 
-/// How a task that does not fit here goes on.
+/// How a task that does not fit here is forwarded.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Forwarded {
     pub(super) attempt: u32,
-    pub(super) past: Past,
+    pub(super) past: RetryHistory,
     pub(super) history: ForwardingHistory,
     pub(super) to: Destination,
 }
 
 impl Supervisor {
-    /// Sends each client its replies, in as few messages as their sizes allow.
+    /// Publishes the replies of each client, in as few messages as their sizes allow.
     pub(super) async fn publish_replies(
         &self,
         envelope: &Envelope,
@@ -98,7 +98,7 @@ impl Supervisor {
             body,
             properties: Properties {
                 message_id: Some(MessageId::new().to_string()),
-                // A short string as it came: AMQP has bounded both to 255 bytes.
+                // Copied unchanged: AMQP bounds both short strings to 255 bytes.
                 correlation_id: envelope
                     .properties
                     .correlation_id
@@ -110,14 +110,14 @@ impl Supervisor {
                 headers: envelope.trace_headers(),
                 ..Properties::default()
             },
-            // The alternate exchange keeps what the client is not there to take.
+            // The alternate exchange keeps replies whose client has left.
             mandatory: true,
         };
         trace!(handled_us = micros(envelope.received.elapsed()), "publishing reply");
         self.publish_owed_reply(envelope, message).await
     }
 
-    /// Puts one task back into its queue as a message of its own, at once or by way of the retry ladder.
+    /// Publishes one task to its queue as a message of its own, at once or through the retry ladder.
     pub(super) async fn publish_task(
         &self,
         envelope: &Envelope,
@@ -140,8 +140,8 @@ impl Supervisor {
         self.publish_owed(envelope, message).await
     }
 
-    /// Sends one task to a device class, or back to its queue after a wait. It takes its deliveries along: a job that kills the workers
-    /// of its class would otherwise begin anew whenever the class has lost its last one.
+    /// Publishes one task to a device class, or to its queue after a delay. The message keeps its delivery count. Otherwise a job that kills the
+    /// workers of its class would start from zero each time the class loses its last worker.
     pub(super) async fn publish_forwarded(
         &self,
         envelope: &Envelope,
@@ -164,7 +164,7 @@ impl Supervisor {
         let message = Message { exchange, routing_key, body, properties, mandatory: true };
         let Destination::Class(class) = to else { return self.publish_owed(envelope, message).await };
         match self.broker.publish(message.clone()).await {
-            // The class's queues are full, away or deleted. Their consumers declare them again.
+            // The class's queue is full, unavailable or deleted. Its consumers declare it again.
             Err(error) if is_refusal(&error) => {
                 warn!(%class, %error, "job not forwarded, delayed instead");
                 let (exchange, routing_key) = later(retry_rung(1));
@@ -174,13 +174,13 @@ impl Supervisor {
         }
     }
 
-    /// Puts the whole message back as a copy that carries its own count of deliveries.
+    /// Publishes the whole message again as a copy with a header that counts its deliveries.
     pub(super) async fn publish_copy(&self, envelope: &Envelope, body: Vec<u8>) -> Result<(), PublishError> {
         self.publish_owed(envelope, self.copy(TASKS, envelope, envelope.forwarding, body)).await
     }
 
-    /// The same after a wait, for a job whose device class has lost its last worker. That its workers left is no disagreement among
-    /// them, so it may be forwarded as often as a new one.
+    /// The same after a delay, for a job whose device class has lost its last worker. The loss does not mean that workers disagree, so the
+    /// forwarding count starts again.
     pub(super) async fn publish_stranded(&self, envelope: &Envelope, body: Vec<u8>) -> Result<(), PublishError> {
         let history = ForwardingHistory { forwards: 0, ..envelope.forwarding };
         self.publish_owed(envelope, self.copy(retry_rung(2).name, envelope, history, body)).await
@@ -196,7 +196,7 @@ impl Supervisor {
         Message { exchange, routing_key, body, properties, mandatory: true }
     }
 
-    /// Keeps a body in the dead queue, with what a person needs to judge it.
+    /// Publishes a body to the dead-letter queue, with headers that describe the reason.
     pub(super) async fn publish_dead(
         &self,
         envelope: &Envelope,
@@ -217,14 +217,14 @@ impl Supervisor {
         self.publish_owed(envelope, message).await
     }
 
-    /// For whom the broker vouches where this worker publishes, if it is told.
+    /// The user that the broker validates for this worker's messages, if user ids are enabled.
     pub(super) fn own_user(&self) -> Option<&str> {
         self.config.user_id.then(|| self.broker.url().user())
     }
 }
 
-impl Past {
-    /// What never was has no header.
+impl RetryHistory {
+    /// Writes the headers of values that are not zero.
     fn write(self, headers: &mut BTreeMap<String, HeaderValue>) {
         headers.insert(HEADER_LOSSES.to_owned(), self.losses.into());
         if self.unavailable > 0 {
@@ -245,8 +245,8 @@ impl Envelope {
         }
     }
 
-    /// The producer's properties. The broker vouches for a user only on the user's own connection, so the producer's user moves into a
-    /// header, for which the broker vouches by our own.
+    /// The producer's properties. The broker validates a user only on the user's own connection, so the producer's user moves into a
+    /// header, which the worker's validated user makes trustworthy.
     fn reusable_properties(&self, own: Option<&str>) -> Properties {
         let mut headers = self.trace_headers();
         let user = self.user(own).filter(|user| user.len() <= HEADER_TEXT_BYTES_MAX);
@@ -265,7 +265,7 @@ impl Envelope {
     }
 }
 
-/// What the reply takes in a message, at most.
+/// An upper bound of the reply's size in a message.
 fn estimate(reply: &Reply<'_>, encoding: Encoding) -> usize {
     let outputs: usize = reply.outputs.iter().map(|output| output_bytes(output, encoding)).sum();
     let failure = reply.failure.as_ref();
@@ -284,7 +284,7 @@ fn output_bytes(output: &Output<'_>, encoding: Encoding) -> usize {
     OUTPUT_FRAME_BYTES + text(&output.name) + output.shape.len() * NUMBER_BYTES + data
 }
 
-/// JSON may write a character as six.
+/// An upper bound of a text's size. JSON may write a character with six bytes.
 fn text(text: &str) -> usize {
     text.len() * 6
 }
@@ -299,7 +299,7 @@ mod tests {
 
     use super::*;
 
-    /// Where everything is as long as can be.
+    /// A reply in which every part has its maximum length.
     fn largest() -> Reply<'static> {
         let output = |index: usize| Output {
             name: "\"".repeat(255 + index % 2),

@@ -1,20 +1,20 @@
-//! Room for what the jobs of one list return, from before they start until they are answered: while a portion waits for a slow broker, the
-//! other jobs would else go on and pile up their outputs.
+//! Bounds the outputs of one list from before its jobs start until they are answered. Otherwise the outputs of the other jobs would
+//! accumulate while a portion waits for a slow broker.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Outputs and failure texts of a list that are held until a reply message is worth its while.
+/// The size of outputs and failure texts at which a portion of a list is published.
 pub(super) const PORTION_BYTES: usize = 1 << 20;
 
-/// Outputs of a list that are held at once: some of the largest, so that jobs run while others are answered.
+/// The most outputs of a list held at once: room for several of the largest, so that jobs run while others are answered.
 const HELD_BYTES_MAX: usize = 64 << 20;
 
-/// What one job takes at most. A portion that is not worth a message yet waits for jobs to come, and these must not wait for it.
+/// The most room that one job takes. A small portion waits for further jobs, so these must not wait for the portion's room.
 const TAKEN_BYTES_MAX: usize = HELD_BYTES_MAX - PORTION_BYTES;
 
-/// Of one list.
+/// The room of one list.
 #[derive(Debug)]
 pub(super) struct OutputRoom(Arc<Semaphore>);
 
@@ -23,7 +23,7 @@ impl OutputRoom {
         Self(Arc::new(Semaphore::new(HELD_BYTES_MAX)))
     }
 
-    /// Waits for room for so many bytes, first come, first served. It is given back when what this returns is dropped.
+    /// Waits for room for this many bytes, first come, first served. Dropping the permit releases the room.
     pub(super) async fn take(&self, bytes: u64) -> OwnedSemaphorePermit {
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX).min(TAKEN_BYTES_MAX);
         let taken = Arc::clone(&self.0).acquire_many_owned(bytes as u32).await;

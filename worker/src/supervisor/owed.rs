@@ -1,7 +1,7 @@
-//! Publishing what a worker owes to a delivery: again and again, with backoff, while the broker refuses it for now.
+//! Publishes the messages that must be confirmed before a delivery is acknowledged, retrying with backoff while the broker refuses them.
 //!
-//! A queue that is full and a node that restarts both answer with a nack, and both pass. Until then the delivery is kept: requeued, it
-//! would come back at once, and its jobs would run again to the same refusal. Only the message waits; the jobs' places are free.
+//! A full queue and a restarting node both answer with a nack, and both recover. Until then the worker keeps the delivery: requeued, it
+//! would be redelivered at once, and its jobs would run again only to be refused again. Only the message waits; the jobs' slots are free.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,22 +12,22 @@ use tracing::{error, warn};
 
 use super::{Supervisor, envelope::Envelope};
 
-/// How long a delivery is kept after its first refusal, for what must not be lost. A person has time to make room, and the broker's own
-/// patience with a delivery (`consumer_timeout`) is 30 minutes by default.
+/// How long a delivery is kept after the first refusal of a message that must not be lost. An operator has time to make room, and the
+/// broker's own limit for a delivery (`consumer_timeout`) is 30 minutes by default.
 const PATIENCE: Duration = Duration::from_secs(600);
-/// The same for its replies, which have another place to go to. A node that is killed is back within half of this.
+/// The same for replies, which can go to the queue of unclaimed replies instead. A killed node restarts within half of this.
 const REPLY_PATIENCE: Duration = Duration::from_secs(60);
-/// Between a failure and the delivery's return to its queue, the first time. It doubles with each delivery.
+/// The delay before a delivery is requeued after a failure. It doubles with each delivery.
 const REQUEUE_WAIT: Duration = Duration::from_secs(1);
 const REQUEUE_WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Supervisor {
-    /// Publishes what has to be in a queue, and gives up when the delivery's patience is over, or the worker leaves.
+    /// Publishes a message that must reach a queue. Gives up after [`PATIENCE`], or when the worker drains.
     pub(super) async fn publish_owed(&self, envelope: &Envelope, message: Message) -> Result<(), PublishError> {
         self.publish_patiently(envelope, &Arc::new(message), PATIENCE, is_refusal).await
     }
 
-    /// Publishes a reply. One that its client's queue goes on refusing is kept for the client where replies wait whose client has left.
+    /// Publishes a reply. If the client's queue keeps refusing it, the reply goes to the queue of unclaimed replies.
     pub(super) async fn publish_owed_reply(&self, envelope: &Envelope, reply: Message) -> Result<(), PublishError> {
         let reply = Arc::new(reply);
         let refusal = match self.publish_patiently(envelope, &reply, REPLY_PATIENCE, passes_by_itself).await {
@@ -81,7 +81,7 @@ impl Supervisor {
         }
     }
 
-    /// An operator deleted a queue or exchange that this worker publishes to.
+    /// Declares a queue or exchange again that an operator has deleted.
     async fn make_queues_again(&self, error: &PublishError) {
         warn!(%error, "queue or exchange missing, declaring the topology again");
         if let Err(error) = self.broker.declare_base().await {
@@ -89,7 +89,7 @@ impl Supervisor {
         }
     }
 
-    /// Waits before a delivery goes back to its queue because of a failure that may last: it comes again at once.
+    /// Waits before a delivery is requeued because of a failure that may last, because the broker redelivers it at once.
     pub(super) async fn await_requeue(&self, envelope: &Envelope) {
         if envelope.is_live() {
             let _left = self.leaving.run_until_cancelled(sleep(requeue_wait(envelope.delivery_count))).await;
@@ -97,12 +97,13 @@ impl Supervisor {
     }
 }
 
-/// A queue that is full, a node that is away or a queue that was deleted, but no permission that is missing: each try costs a channel.
+/// Whether a retry may help: for a full queue, an unavailable node or a deleted queue. Not for a missing permission, because each try
+/// closes a channel.
 fn passes_by_itself(error: &PublishError) -> bool {
     matches!(error, PublishError::Nacked { .. } | PublishError::Unroutable { .. } | PublishError::NoExchange { .. })
 }
 
-/// The broker rejected the message, for a reason that an operator can remove.
+/// Whether the broker rejected the message for a reason that an operator can remove.
 pub(super) fn is_refusal(error: &PublishError) -> bool {
     match error {
         PublishError::Nacked { .. }

@@ -29,8 +29,8 @@ use super::{
     conclusion::Concluded,
     content::Content,
     envelope::Envelope,
-    intake::Lane,
-    load::Carried,
+    intake::TaskQueue,
+    load::PrefetchCredit,
     outbox::{Again, Forwarded},
     output_room::{OutputRoom, PORTION_BYTES},
     owed::is_refusal,
@@ -85,10 +85,10 @@ impl Tally {
 
 impl Supervisor {
     /// Handles one message to its end.
-    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, lane: Lane, carried: Carried) {
-        let (envelope, body) = Envelope::open(delivery, lane, carried);
-        let _held = self.in_hand.take(&envelope, &body).await;
-        if self.in_hand.was_answered(&envelope, &body) {
+    pub(super) async fn handle(self: Arc<Self>, delivery: Delivery, queue: TaskQueue, credit: PrefetchCredit) {
+        let (envelope, body) = Envelope::open(delivery, queue, credit);
+        let _in_flight = self.dedup.take(&envelope, &body).await;
+        if self.dedup.was_answered(&envelope, &body) {
             info!(message_id = envelope.message_id(), "duplicate of an answered message, acknowledged");
             return self.settle(envelope, &body, Settlement::Answered).await;
         }
@@ -124,7 +124,7 @@ impl Supervisor {
             Err(error) => warn!(message_id, %error, "delivery not settled, the broker may redeliver it"),
         }
         if settlement == Settlement::Answered {
-            self.in_hand.remember(&message_id, body);
+            self.dedup.remember(&message_id, body);
         }
     }
 
@@ -161,7 +161,7 @@ impl Supervisor {
                 Ok(Settlement::Answered)
             }
             Ok(tasks) => {
-                envelope.carried.decoded(tasks.len(), body.len());
+                envelope.credit.decoded(tasks.len(), body.len());
                 self.run_all(envelope, reply_to, &Content::new(body, encoding, &tasks)).await
             }
             Err(error) => self.refuse(envelope, body, unreadable(&error)).await,
@@ -215,14 +215,14 @@ impl Supervisor {
                     Some(job) = jobs.next() => portion.push(job),
                 }
                 if jobs.is_empty() {
-                    envelope.carried.settles();
+                    envelope.credit.settles();
                 }
             };
         }
         if let Some(error) = refused {
             return Err(error);
         }
-        envelope.carried.settles();
+        envelope.credit.settles();
         let untouched = portion.jobs.len() == tasks.len() && portion.jobs.iter().all(Concluded::is_handed_back);
         if untouched && envelope.delivery_count < HAND_BACKS_MAX {
             return Ok(Settlement::Requeue);

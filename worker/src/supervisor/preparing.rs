@@ -1,4 +1,4 @@
-//! What is settled before a job asks for a place: whether it may run, for how long, on which devices, and how much memory it takes.
+//! Prepares a job before it requests a slot: whether it may run, for how long, on which devices, and with how much memory.
 
 use std::{
     borrow::Cow,
@@ -30,34 +30,34 @@ use crate::{
     scheduler::{Allowed, Demand, PoolId},
 };
 
-/// A job that may run as soon as there is a place for it.
+/// A job that is ready to run once it gets a slot.
 #[derive(Debug)]
 pub(super) struct Prepared<'a> {
-    /// With its catalog kernel resolved. Every other task is the message's own.
+    /// The task with its catalog kernel resolved; any other task is borrowed from the message.
     pub(super) task: Cow<'a, Task<'a>>,
-    /// It brings or returns arrays by a blob store.
+    /// Its inputs or outputs use the blob store.
     pub(super) needs_store: bool,
-    /// What its outputs take in a reply, and what it prints.
+    /// The size of its outputs and printed text in a reply.
     pub(super) reply_bytes: u64,
     pub(super) time_limit: Duration,
     pub(super) queue_limit: QueueLimit,
     pub(super) demand: Demand,
-    /// Its program's key, where all devices that it may run on take the same code.
+    /// The key of its program, if all devices that it may use take the same code.
     pub(super) program: Option<Key>,
     pub(super) programs: Programs,
 }
 
-/// What a job's source was compiled to for each kind of device, and the microseconds that it took: none for what was kept.
+/// The programs compiled from a job's source for each target, with the compile time in microseconds; zero for cached programs.
 #[derive(Debug, Default)]
 pub(super) struct Programs {
     compiled: Vec<(Target, Arc<Compiled>)>,
     pub(super) micros: u64,
-    /// For as long as the job has them.
+    /// Held while the job holds the programs.
     room: Option<OwnedSemaphorePermit>,
 }
 
 impl Programs {
-    /// As the job takes them along: not at all where jobs that wait have too many already.
+    /// The programs that the job holds while it waits: none if waiting jobs already hold too many.
     fn taken(mut self, compiler: &Compiler) -> Self {
         self.room = compiler.room_for(self.compiled.iter().map(|(_, compiled)| &**compiled));
         if self.room.is_none() {
@@ -128,14 +128,14 @@ impl Supervisor {
         Ok(Prepared { task: plain, needs_store, reply_bytes, time_limit, queue_limit, demand, program, programs })
     }
 
-    /// By the pool of the queue: its routing key is its producer's word.
+    /// Checks the policy of the queue's pool, because a producer chooses the routing key.
     fn check_policy(&self, task: &Task<'_>, envelope: &Envelope) -> Result<(), Ending> {
         let allow = self.pool_spec(envelope).allow;
         let checked = allow.check(&task.program, task.signature.as_ref(), &self.config.trusted_keys);
         checked.map_err(|forbidden| user(FailureCode::Policy, forbidden.to_string()))
     }
 
-    /// How long the job may run, and how long it may wait for that.
+    /// The job's time limit and queue limit.
     fn time_limits(&self, limits: &Limits, envelope: &Envelope) -> Result<(Duration, Option<Duration>), Ending> {
         let times = &self.pool_spec(envelope).times;
         let both = times.run_limit(limits).and_then(|run| Ok((run, times.queue_limit(limits)?)));
@@ -146,8 +146,8 @@ impl Supervisor {
         &self.config.pools[envelope.pool_id.0 as usize]
     }
 
-    /// Compiles CUDA C for every kind of device that the job may get, before it asks for a place, so that no device waits for a compiler;
-    /// the executor gets the result with the job. A worker that stops compiles nothing more, and hands the job back.
+    /// Compiles CUDA C for every target that the job may run on, before it requests a slot, so that no device waits for a compiler;
+    /// the executor gets the result with the job. A draining worker compiles nothing more and hands the job back.
     async fn compile(&self, task: &Task<'_>, pool: PoolId, allowed: Allowed) -> Result<Programs, Ending> {
         let Program::Source { code, options } = &task.program else { return Ok(Programs::default()) };
         let expressions = task.name_expressions();
@@ -169,7 +169,7 @@ impl Supervisor {
         Ok(Programs { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 }, room: None })
     }
 
-    /// What the job takes of a device at most: its buffers, as the device cuts up its memory, and its module.
+    /// The most device memory that the job takes: its buffers with the device's alignment, and its module.
     fn device_bytes(&self, task: &Task<'_>, allowed: Allowed, footprints: &[Footprint]) -> u64 {
         let slots = || self.devices.iter().filter(|slot| allowed.has(slot.id));
         let taken = |bytes| slots().map(|slot| slot.taken(bytes)).max().unwrap_or(bytes);
@@ -180,7 +180,7 @@ impl Supervisor {
     }
 }
 
-/// What the executors of the devices that the job may get are to load: one code, or one for each kind of device.
+/// The code for the executors of the devices that the job may use: one, or one for each target.
 fn codes<'a>(program: &'a Program<'_>, programs: &'a Programs) -> Result<Vec<(Key, Code<'a>)>, Ending> {
     let code = |compiled| {
         let code = executor::code(program, compiled).map_err(Ending::Failed)?;
@@ -192,7 +192,7 @@ fn codes<'a>(program: &'a Program<'_>, programs: &'a Programs) -> Result<Vec<(Ke
     }
 }
 
-/// A checked task in its plain form. Nothing that is large is copied.
+/// A checked task with its catalog kernel resolved. Large data is not copied.
 fn plain<'a>(task: &'a Task<'_>) -> Result<Cow<'a, Task<'a>>, Ending> {
     if !matches!(task.program, Program::Catalog(_)) {
         return Ok(Cow::Borrowed(task));

@@ -1,7 +1,7 @@
-//! How long a job may wait for its start, from its submission on: an outcome of its own comes at that moment, not when it would have started.
+//! The queue limit: the longest time from a job's submission to its start. The job expires at that moment, not when it would have started.
 //!
-//! It is for jobs that have not started. One whose attempt was lost, or may have been, runs again however long that takes: it kept its
-//! limit when it started, and somebody may have been told its outcome.
+//! The limit applies to jobs that have not started. A job that has lost an attempt, or may have, runs again without the limit: it met its
+//! limit when it started, and its client may already have an outcome.
 
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ use tokio::time::timeout;
 use super::clock::{Received, micros};
 use crate::disposition::Ending;
 
-/// A job's wait, as it stands.
+/// The wait of a job so far.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct QueueLimit {
     limit: Option<Duration>,
-    /// From the submission until the message came here, as far as the two clocks agree.
+    /// The time from submission to delivery, as exact as the two clocks agree.
     before: Duration,
     received: Received,
 }
@@ -30,7 +30,7 @@ impl QueueLimit {
         Self { limit, before: received.since_submission(submitted_ms), received }
     }
 
-    /// Whether it may still start.
+    /// Fails with [`Ending::Expired`] if the limit has passed.
     pub(super) fn check(&self) -> Result<(), Ending> {
         match self.limit {
             Some(limit) if self.queued() > limit => Err(self.expired(limit)),
@@ -38,7 +38,7 @@ impl QueueLimit {
         }
     }
 
-    /// Waits for its start, but no longer than it may.
+    /// Waits for `start` until the limit passes.
     pub(super) async fn unless_expired<T>(&self, start: impl Future<Output = T>) -> Result<T, Ending> {
         self.check()?;
         let Some(limit) = self.limit else { return Ok(start.await) };

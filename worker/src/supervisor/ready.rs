@@ -1,4 +1,4 @@
-//! The file that says that the worker takes jobs. It is there for as long as that is true.
+//! The readiness file, which exists while the worker accepts jobs.
 
 use std::{fs, io, path::PathBuf};
 
@@ -8,7 +8,7 @@ use super::WorkerError;
 pub(super) struct ReadyFile(Option<PathBuf>);
 
 impl ReadyFile {
-    /// Not ready yet: a file that a killed worker left behind would say otherwise.
+    /// Removes a file that a killed worker left behind, because this worker is not ready yet.
     pub(super) fn withdrawn(path: Option<PathBuf>) -> Result<Self, WorkerError> {
         let file = Self(path);
         match file.remove() {
@@ -34,7 +34,7 @@ impl ReadyFile {
 
 impl Drop for ReadyFile {
     fn drop(&mut self) {
-        // It was never made, or somebody else removed it: either way it is not there.
+        // If the file does not exist, there is nothing to remove.
         let _ = self.remove();
     }
 }

@@ -1,4 +1,4 @@
-//! What can still be told of a message that can't be read as tasks: whose it is, so that its producer is answered and its record kept.
+//! Reads the ids and clients of a message that can't be decoded as tasks, so that its producer gets a reply and the ledger a record.
 
 use gpufleet_schema::{ClientName, Encoding, JobId, bounds::MESSAGE_BYTES_MAX};
 
@@ -7,15 +7,15 @@ use super::envelope::Envelope;
 /// A job of an unreadable message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Salvaged {
-    /// None: the message has a job, or several, whose ids are unknown.
+    /// None if the message has one or several jobs with unknown ids.
     pub(super) job_id: Option<JobId>,
     /// The client that the task names.
     pub(super) reply: Option<ClientName>,
 }
 
 impl Envelope {
-    /// The jobs of a body that can't be read as tasks: those whose ids can be told, else one without an id. A producer may have named the
-    /// wrong encoding, so the other one is tried as well.
+    /// The jobs of an undecodable body: those with readable ids, or else one without an id. A producer may have named the
+    /// wrong encoding, so this also tries the other one.
     pub(super) fn salvage(&self, body: &[u8]) -> Vec<Salvaged> {
         let declared = self.encoding().unwrap_or(Encoding::Json);
         let encodings = match declared {
@@ -27,7 +27,7 @@ impl Envelope {
         jobs.into_iter().find(|jobs| !jobs.is_empty()).unwrap_or_else(|| vec![named()])
     }
 
-    /// The id under which the ledger keeps a message that names no job: the message's own, unless it carries a list.
+    /// The id for the ledger if the message names no job: the message's own id, unless it carries a list.
     pub(super) fn record_id(&self, body: &[u8]) -> Option<JobId> {
         let encoding = self.encoding().unwrap_or(Encoding::Json);
         if encoding.is_list(body).unwrap_or(false) { None } else { self.message_job() }
@@ -44,8 +44,8 @@ fn jobs_in(encoding: Encoding, body: &[u8]) -> Vec<Salvaged> {
     jobs.map(|head| Salvaged { job_id: head.job_id, reply: head.reply }).collect()
 }
 
-/// Whether the body has the id somewhere. Many producers give a message the id of its job, but others give it one of its own, and a reply
-/// must not call that the job's.
+/// Whether the body contains the id. Many producers use the job's id as the message id, but others do not, and a reply
+/// must not present a message id as the job's id.
 fn mentions(body: &[u8], id: JobId) -> bool {
     let (text, bytes) = (id.to_string(), id.as_uuid());
     contains(body, text.as_bytes()) || contains(body, bytes.as_bytes())

@@ -1,4 +1,4 @@
-//! Tells systemd that the worker accepts jobs, that it is alive, and that it stops. Without systemd, the notifications have no effect.
+//! Notifies systemd that the worker accepts jobs, that it is alive, and that it stops. Without systemd the notifications have no effect.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use tracing::warn;
 
 use super::admission::Admission;
 
-/// Tells that the worker takes jobs.
+/// Reports that the worker accepts jobs.
 pub(super) fn ready(worker: &str) {
     tell(&[NotifyState::Ready, NotifyState::Status(&format!("{worker} accepts jobs"))]);
 }
 
-/// Tells that it takes no more.
+/// Reports that the worker drains.
 pub(super) fn stopping() {
     tell(&[NotifyState::Stopping, NotifyState::Status("finishing running jobs")]);
 }
 
-/// Feeds the watchdog, where the manager keeps one, at half of its patience and for as long as jobs can be scheduled.
+/// Feeds systemd's watchdog, if enabled, at half of its interval for as long as jobs can be scheduled.
 pub(super) async fn feed_watchdog(admission: Arc<Admission>) {
     let Some(patience) = sd_notify::watchdog_enabled() else { return };
     let mut interval = tokio::time::interval(patience / 2);

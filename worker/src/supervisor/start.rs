@@ -1,4 +1,4 @@
-//! What has to be there before the first message: devices, then a broker.
+//! Starts what the first message needs: devices, then the broker connection.
 
 use std::{collections::BTreeSet, path::Path, sync::Arc, time::Duration};
 
@@ -15,18 +15,18 @@ use crate::{
     metrics::Metrics,
 };
 
-/// How long an outcome waits for the broker's confirmation. One that was given up would have its job run again, and be buried as
-/// poison after some of that, through no fault of its own: a broker that is away, or takes nothing because of an alarm, is waited for
-/// with what is in hand. How much that is the prefetch bounds, and how long, the grace of a worker that leaves.
+/// How long an outcome waits for the broker's confirmation. Giving it up would run the job again and, after some repetitions, dead-letter it as
+/// poison although the job is not the cause. So the worker waits for an unreachable broker, or one with an alarm, and keeps
+/// its messages. The prefetch bounds their number, and the grace period of a draining worker bounds the wait.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
 
-/// How long the first device waits for the others: far longer than one takes that is as well as it.
+/// How long the first device waits for the others: far longer than a healthy device takes.
 const LATE_DEVICE_PATIENCE: Duration = Duration::from_secs(20);
-/// Between attempts to reach a broker that is not there yet.
+/// The pause between attempts to reach the broker.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 
-/// Devices come first: a machine without a driver should say so even when its broker is away. One that does not start is out of
-/// service, and the others go on.
+/// Opens the devices before the broker connection, so that a missing driver is reported even if the broker is unreachable. A device that
+/// does not start is out of service; the others keep working.
 pub(super) async fn devices(
     config: &Config,
     admission: &Arc<Admission>,
@@ -46,7 +46,7 @@ pub(super) async fn devices(
         }
     };
     one_in_service.await;
-    // The others are given a moment; one that takes longer comes later.
+    // Waits briefly for the other devices; a slower one is added later.
     let others = async { while settling.next().await.is_some() {} };
     if tokio::time::timeout(LATE_DEVICE_PATIENCE, others).await.is_err() {
         warn!("some devices are not in service yet, starting without them");
@@ -58,13 +58,13 @@ pub(super) async fn devices(
     }
 }
 
-/// The classes of the devices that are in service, each once.
+/// The classes of the devices in service, each once.
 pub(super) fn classes(devices: &[DeviceSlot]) -> Vec<ClassKey> {
     let in_service = devices.iter().filter(|slot| slot.is_in_service());
     in_service.map(|slot| slot.class.key).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
-/// The compiled programs on disk. A folder that was named has to be usable; without the usual one, a worker compiles more.
+/// Opens the disk cache of compiled programs. A configured folder must be usable; without the default folder the worker only compiles more.
 pub(super) fn store(cache: &CacheSpec) -> Result<Option<Store>, StoreError> {
     let Some(folder) = cache.folder.as_ref().filter(|_| cache.bytes_max > 0) else {
         info!("disk cache for compiled programs disabled");
@@ -83,7 +83,7 @@ pub(super) fn store(cache: &CacheSpec) -> Result<Option<Store>, StoreError> {
     }
 }
 
-/// The blob store, if one was named: it has to be there, or jobs would learn one by one that it is not.
+/// Opens the blob store, if one is configured. A missing folder is an error at start, because otherwise each job would fail.
 pub(super) async fn blobs(folder: Option<&Path>) -> Result<Option<BlobStore>, BlobError> {
     let Some(folder) = folder else { return Ok(None) };
     let store = BlobStore::open(folder).await?;
@@ -92,13 +92,13 @@ pub(super) async fn blobs(folder: Option<&Path>) -> Result<Option<BlobStore>, Bl
     Ok(Some(store))
 }
 
-/// Has everything known about the compiler before the first job that needs it.
+/// Identifies the compiler and checks its sandbox before the first job that needs it.
 pub(super) async fn prepare_compiler(compiler: Arc<Compiler>, sandbox: Sandbox) {
     compiler.prepare().await;
     tell_sandbox(&compiler, sandbox).await;
 }
 
-/// Logs once what the compiler sandbox closes, and what it should close but does not.
+/// Logs once what the compiler sandbox blocks, and what it should block but does not.
 async fn tell_sandbox(compiler: &Compiler, sandbox: Sandbox) {
     let checked = match compiler.check_sandbox().await {
         Ok(checked) => checked,
@@ -114,7 +114,7 @@ async fn tell_sandbox(compiler: &Compiler, sandbox: Sandbox) {
     }
 }
 
-/// Connects and declares. A broker that is away, or still starting, is waited for, until a signal (`None`); one that refuses us is
+/// Connects and declares. Waits for an unreachable or starting broker until a signal (`None`); a refused login is
 /// an error.
 pub(super) async fn broker(
     config: &Config,

@@ -1,8 +1,8 @@
-//! Forwarded jobs whose class has lost its last worker: taken out of the class's queue, and returned to the pool's by way of the retry ladder.
+//! Returns forwarded jobs whose class has lost its last worker to their pool's queue, through the retry ladder.
 //!
-//! They are taken message by message, without a subscription: other workers would take this worker for one that can run them. A quorum
-//! queue counts a message that was taken like this as a consumer until it is settled, so each is settled at once, and waits out the
-//! others on the ladder. It takes its deliveries along: a job that kills its workers is still found out.
+//! The worker gets them one by one without a subscription, because other workers would count it as a consumer that can run them. A quorum
+//! queue counts an unsettled message taken like this as a consumer, so the worker settles each at once, and the job waits on the
+//! ladder. The message keeps its delivery count, so that a job that kills its workers is still detected.
 
 use std::{
     hash::{BuildHasher as _, RandomState},
@@ -16,21 +16,21 @@ use gpufleet_transport::Delivery;
 use tokio::time::sleep;
 use tracing::{info, warn};
 
-use super::{Supervisor, envelope::Envelope, intake::Lane};
+use super::{Supervisor, envelope::Envelope, intake::TaskQueue};
 
-/// Between looks at one class of one pool.
+/// The interval between checks of one class of one pool.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Workers look the more rarely the more there are: together they look at a class this often.
+/// The number of workers from which on each checks less often, so that the fleet's rate of checks stays bounded.
 const WORKERS_PER_PACE: u32 = 20;
-/// A worker whose prefetch changes ends its subscription and makes a new one some round trips later: a queue without consumers is looked at twice.
+/// The delay before the second check of a queue without consumers, because a worker whose prefetch changes unsubscribes for some round trips.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(1500);
-/// Messages in hand at once. They are beyond the prefetch, and each has at most 16 MiB.
+/// Messages taken at once. They are outside the prefetch, and each has at most 16 MiB.
 const BATCH: u16 = 8;
-/// Then the worker looks anew whether the class still has no worker.
+/// After this many batches the worker checks again whether the class still has no worker.
 const BATCHES_MAX: u32 = 128;
 
-/// Never ends by itself. Cancelled, what is in hand stays in its queue, or is there twice.
-pub(super) async fn collect(supervisor: Arc<Supervisor>, task_queues: Vec<Lane>) {
+/// Never ends by itself. If cancelled, the current messages stay in their queue or are duplicated.
+pub(super) async fn collect(supervisor: Arc<Supervisor>, task_queues: Vec<TaskQueue>) {
     let mut turn = RandomState::new().hash_one(()) as usize;
     loop {
         sleep(pace(supervisor.workers_last_seen(&task_queues).await)).await;
@@ -42,21 +42,21 @@ pub(super) async fn collect(supervisor: Arc<Supervisor>, task_queues: Vec<Lane>)
     }
 }
 
-/// With up to half as much again, so that workers that started together don't look together.
+/// The interval with up to half as much jitter, so that workers that started together don't check together.
 fn pace(workers: u32) -> Duration {
     let pace = LOOK_EVERY * (workers / WORKERS_PER_PACE).max(1);
     pace + pace.mul_f64((RandomState::new().hash_one(()) % 512) as f64 / 1024.0)
 }
 
 impl Supervisor {
-    /// Workers that serve the first pool: about as many look at its classes.
-    async fn workers_last_seen(&self, task_queues: &[Lane]) -> u32 {
+    /// The number of workers that serve the first pool, as an estimate of how many check its classes.
+    async fn workers_last_seen(&self, task_queues: &[TaskQueue]) -> u32 {
         let Some(first) = task_queues.first() else { return 1 };
         self.depth(&first.name()).await.map_or(1, |depth| depth.consumers)
     }
 
-    /// One class of one pool that this worker does not have, with the pool's task queues: each in its turn.
-    fn class_to_look_at(&self, task_queues: &[Lane], turn: usize) -> Option<(ClassKey, Vec<Lane>)> {
+    /// The next class of a pool that this worker does not have, with the pool's task queues.
+    fn class_to_look_at(&self, task_queues: &[TaskQueue], turn: usize) -> Option<(ClassKey, Vec<TaskQueue>)> {
         let own = self.own_classes();
         let roster = self.orders.roster();
         let mut pairs = Vec::new();
@@ -68,7 +68,7 @@ impl Supervisor {
         Some((class, task_queues.iter().filter(|queue| queue.pool == *pool).cloned().collect()))
     }
 
-    async fn return_stranded(&self, class: ClassKey, task_queue: &Lane) {
+    async fn return_stranded(&self, class: ClassKey, task_queue: &TaskQueue) {
         let queue = forwarded_queue(&task_queue.pool, class, task_queue.priority);
         if !self.is_stranded(&queue).await {
             return;
@@ -88,8 +88,8 @@ impl Supervisor {
         }
     }
 
-    async fn return_one(&self, delivery: Delivery, task_queue: &Lane) {
-        let (envelope, body) = Envelope::open(delivery, task_queue.clone(), self.load.carry(task_queue));
+    async fn return_one(&self, delivery: Delivery, task_queue: &TaskQueue) {
+        let (envelope, body) = Envelope::open(delivery, task_queue.clone(), self.load.take_credit(task_queue));
         let settled = match self.publish_stranded(&envelope, body).await {
             Ok(()) => envelope.acker.ack().await,
             Err(error) => {

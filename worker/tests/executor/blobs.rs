@@ -1,4 +1,4 @@
-//! Jobs whose inputs wait in a blob store.
+//! Jobs with inputs in a blob store.
 
 use std::fs;
 

@@ -239,7 +239,7 @@ async fn a_failure_that_may_pass_is_shared_and_then_forgotten() {
 }
 
 #[tokio::test]
-async fn absurdly_deep_code_is_its_users_fault_and_harms_nobody() {
+async fn absurdly_deep_code_is_its_users_fault_and_harms_no_other_job() {
     let deep = format!("{GOOD}int deep = {}0;\n", "(".repeat(100_000));
     let failure = Failure::from(compile(request(&deep)).await.unwrap_err());
     assert_eq!(failure.verdict, Verdict::User, "{}", failure.message);

@@ -1,4 +1,4 @@
-//! Jobs that fail, and what they are told.
+//! Failing jobs and their failures.
 
 use std::time::{Duration, Instant};
 
@@ -191,7 +191,7 @@ fn asserting(words: &str) -> String {
 }
 
 #[tokio::test]
-async fn an_asserts_own_words_name_nobody() {
+async fn the_text_of_an_assert_blames_no_kernel() {
     for words in ["in kernel `nope`", "of kernel `nope`: "] {
         let executor = start().await;
         let ptx = asserting(words);
@@ -292,7 +292,7 @@ async fn a_small_job_comes_and_goes_while_others_run() {
         }
         cancel.cancel();
     };
-    // One lane is left for the small ones.
+    // One stream is left for the small ones.
     let (first, second, third, ()) = tokio::join!(run_long(), run_long(), run_long(), small);
     for long in [first, second, third] {
         assert!(matches!(long, Err(RunError::Cancelled | RunError::Lost { .. })), "{long:?}");
@@ -300,8 +300,8 @@ async fn a_small_job_comes_and_goes_while_others_run() {
 }
 
 #[tokio::test]
-async fn a_job_that_is_cancelled_while_it_waits_for_a_lane_costs_nobody_anything() {
-    let executor = Executor::start(ExecutorOptions { lanes: 1, ..options() }).await.unwrap().0;
+async fn cancelling_a_job_that_waits_for_a_stream_affects_no_other_job() {
+    let executor = Executor::start(ExecutorOptions { streams: 1, ..options() }).await.unwrap().0;
     let (long, waiting) = (misbehaving("spin"), add_one(1, 1));
     let limit = ExecutorJob { time_limit: Duration::from_secs(1), ..job(&long) };
     let cancel = CancellationToken::new();

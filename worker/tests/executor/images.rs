@@ -1,4 +1,4 @@
-//! Programs in the form in which an executor gets them, on a socket without a supervisor.
+//! Programs as an executor receives them, on a socket without a supervisor.
 
 use std::{
     os::{fd::OwnedFd, unix::net::UnixStream},
@@ -25,7 +25,7 @@ impl Bare {
     fn start() -> Self {
         let (socket, theirs) = UnixStream::pair().expect("there are descriptors left");
         let child = Command::new(executable())
-            .args(["executor", "--device", "0", "--cuda", "emulated", "--lanes", "1"])
+            .args(["executor", "--device", "0", "--cuda", "emulated", "--streams", "1"])
             .stdin(Stdio::from(OwnedFd::from(theirs)))
             .stderr(Stdio::null())
             .spawn()

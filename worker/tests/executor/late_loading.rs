@@ -1,4 +1,4 @@
-//! Kernels whose code a driver loads only when they are first asked for, and where it can't.
+//! Lazy loading: kernels whose code the driver loads at the first use, and failures of that.
 
 use gpufleet_schema::{FailureCode, Program, Task, Verdict};
 use gpufleet_worker::executor::{Executor, LostCause, RunError};

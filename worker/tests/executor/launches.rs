@@ -1,4 +1,4 @@
-//! What a launch can say: instances of templates, structures by value, parts of buffers, cooperative grids and clusters.
+//! Launches with instances of templates, structures by value, parts of buffers, cooperative grids and clusters.
 
 use gpufleet_schema::{Arg, Dtype, FailureCode, Grid, Launch, Program, Task, Verdict};
 

@@ -1,4 +1,4 @@
-//! How executors start, end, and take nothing with them that they should not.
+//! How executors start and end, and that their end affects nothing else.
 
 use std::{
     fs::{self, Permissions},
@@ -95,7 +95,7 @@ async fn a_killed_child_loses_its_jobs_and_says_so() {
     let pid = executor.pid();
     let killing = async {
         let busy = || std::fs::read_dir(format!("/proc/{pid}/task")).is_ok_and(|threads| threads.count() > 4);
-        poll_until("the child has its lanes", busy).await;
+        poll_until("the child has its streams", busy).await;
         // SAFETY: the process is our own child, and not yet reaped: the executor is still held.
         unsafe { libc::kill(pid as i32, libc::SIGKILL) };
     };
@@ -131,12 +131,12 @@ async fn who_hangs_does_not_answer_until_it_goes_on() {
 
 /// Nothing runs on the runtime's one thread between the signal and the question.
 #[tokio::test]
-async fn who_died_a_moment_ago_does_not_answer_though_nobody_knows_yet() {
+async fn an_executor_that_just_died_does_not_answer_before_its_loss_is_known() {
     let executor = start().await;
     assert!(executor.answers(ANSWER_DEADLINE).await);
     signal(&executor, libc::SIGKILL);
     assert!(!executor.answers(ANSWER_DEADLINE).await);
-    assert_eq!(executor.lost().await.cause, LostCause::Died, "nobody had it end");
+    assert_eq!(executor.lost().await.cause, LostCause::Died, "the supervisor did not end it");
     assert!(!executor.answers(ANSWER_DEADLINE).await);
 }
 
@@ -186,7 +186,7 @@ async fn a_cancelled_job_leaves_the_executor_to_the_others() {
     assert_eq!(u32s(&succeed(&executor, &add_one(10, 1)).await[0]), [1; 10]);
 }
 
-/// What is inside an executor, for root. Nobody else sees it, not even who started it: there is nothing to compare then.
+/// The inside of an executor as root sees it. Other users, even the one that started it, see nothing to compare.
 fn seen_by_root<T>(inside: std::io::Result<T>) -> Option<T> {
     if !is_root() {
         assert_eq!(inside.err().map(|error| error.kind()), Some(std::io::ErrorKind::PermissionDenied));
@@ -226,7 +226,7 @@ async fn a_worker_that_is_not_root_is_closed_to_its_own_user() {
     // A list of keys that never comes: the worker waits for it, with its address and password at hand.
     let keys = folder.path().join("keys");
     assert!(Command::new("mkfifo").args(["-m", "666"]).arg(&keys).status().unwrap().success());
-    // By its descriptor, whoever the worker becomes also finds it in a folder of root's.
+    // By its descriptor, the worker's later user also finds it in a folder of root's.
     let program = std::fs::File::open(crate::harness::executable()).unwrap();
     // SAFETY: the descriptor is this test's own; it stays open in the child, which is started by it.
     assert_eq!(unsafe { libc::fcntl(program.as_raw_fd(), libc::F_SETFD, 0) }, 0);
@@ -268,11 +268,11 @@ async fn the_child_does_not_see_our_variables() {
 
 #[tokio::test]
 async fn every_stream_of_an_executor_has_a_queue_of_the_hardware() {
-    for (lanes, connections) in [(4, 8), (12, 13), (100, 32)] {
-        let (executor, _) = Executor::start(ExecutorOptions { lanes, ..options() }).await.unwrap();
+    for (streams, connections) in [(4, 8), (12, 13), (100, 32)] {
+        let (executor, _) = Executor::start(ExecutorOptions { streams, ..options() }).await.unwrap();
         let Some(environment) = environment(executor.pid()) else { return };
         let told = environment.split('\0').find_map(|variable| variable.strip_prefix("CUDA_DEVICE_MAX_CONNECTIONS="));
-        assert_eq!(told, Some(connections.to_string().as_str()), "{lanes} lanes");
+        assert_eq!(told, Some(connections.to_string().as_str()), "{streams} streams");
     }
 }
 
@@ -296,11 +296,7 @@ async fn an_executor_has_no_privileges_and_can_get_none() {
     // SAFETY: the call has no arguments and can't fail.
     let own = unsafe { libc::geteuid() };
     assert_eq!(users.len(), 1, "{users:?}");
-    assert_eq!(
-        users[0] == own.to_string(),
-        own != 0,
-        "root becomes somebody else, others stay who they are: {users:?}"
-    );
+    assert_eq!(users[0] == own.to_string(), own != 0, "root changes its user, other users do not: {users:?}");
     if own == 0 {
         assert!(!status(pid, "Groups").split_whitespace().any(|group| group == "0"), "root's groups are gone");
     }

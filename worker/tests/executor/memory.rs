@@ -1,4 +1,4 @@
-//! What an executor has of the device's memory, and what jobs find in it.
+//! The device memory of an executor, and its contents for jobs.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -227,7 +227,7 @@ async fn a_job_that_comes_while_memory_given_back_waits_for_a_neighbours_kernel_
 
 /// The emulator, too, waits with unloading for the kernels that run.
 #[tokio::test]
-async fn a_program_that_is_forgotten_while_another_runs_holds_up_nobody() {
+async fn a_program_that_is_evicted_while_another_runs_delays_no_job() {
     let executor = start().await;
     // More than an executor is told of at once.
     let texts: Vec<String> = (0..140).map(|number| format!("{PTX}\n// {number}\n")).collect();

@@ -1,4 +1,4 @@
-//! What kernels print comes back with the job that printed it, whatever runs beside it and however it ends.
+//! The output of kernels is returned with its own job, whatever runs beside the job and however it ends.
 
 use std::{pin::pin, time::Duration};
 

@@ -1,4 +1,4 @@
-//! The command that says whether a device is fit for work.
+//! The command that tests a device.
 
 use std::process::Command;
 

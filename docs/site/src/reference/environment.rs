@@ -105,8 +105,18 @@ const DEVELOPMENT: [Variable; 4] = [
 ];
 
 /// Folders whose code is part of what users run. Tests may read what they like.
-const SOURCES: [&str; 10] =
-    ["schema", "kernels", "transport", "submitter", "worker", "emulator", "conformance", "ledger", "local", "xtask"];
+const SOURCES: [&str; 10] = [
+    "schema",
+    "kernels",
+    "transport",
+    "submitter",
+    "worker",
+    "emulator",
+    "emulator/conformance",
+    "ledger",
+    "local",
+    "xtask",
+];
 const PREFIX: &str = "GPUFLEET_";
 /// Beginnings of names, by which the code passes on or removes variables.
 const BEGINNINGS: [&str; 2] = [PREFIX, "GPUFLEET_EMULATOR"];

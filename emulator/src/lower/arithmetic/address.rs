@@ -1,10 +1,11 @@
 //! Addresses: from one space to another, and which space they are of.
 
-use super::super::code::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BITS};
-use super::super::function::{Emitter, Lowered, Width};
+use super::super::function::{Emitter, Lowered};
+use super::super::layout::Width;
 use super::super::modifiers::Modifiers;
 use super::super::symbols::Symbol;
 use crate::ops::lanes::{Slots, binary, compare, unary};
+use crate::program::memory::{LOCAL_WINDOW, PARAM_WINDOW, SHARED_WINDOW, WINDOW_BITS};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

@@ -1,10 +1,10 @@
 //! Logic, shifts, fields and permutations of bits.
 
-use super::super::code::{Logic, Op};
 use super::super::function::{Emitter, Lowered};
 use super::super::modifiers::Modifiers;
 use crate::ops::bits;
 use crate::ops::lanes::{Slots, compare};
+use crate::program::{Logic, Op};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

@@ -1,10 +1,11 @@
 //! Comparison, and what follows from a predicate.
 
-use super::super::code::{Logic, Op};
-use super::super::function::{Emitter, Lowered, Width, width};
+use super::super::function::{Emitter, Lowered};
+use super::super::layout::{Width, width};
 use super::super::modifiers::Modifiers;
 use crate::ops::lanes::{Lanes, Slots, binary};
 use crate::ops::{bits, integer, order};
+use crate::program::{Logic, Op};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

@@ -1,6 +1,7 @@
 //! `cvt`: which conversions PTX has, and how their operands lie.
 
-use super::super::function::{Emitter, Lowered, Width, width};
+use super::super::function::{Emitter, Lowered};
+use super::super::layout::{Width, width};
 use super::super::modifiers::Modifiers;
 use crate::ops::convert::eight::{self, Eight};
 use crate::ops::convert::{self, Conversion};

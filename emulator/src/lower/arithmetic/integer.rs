@@ -1,10 +1,10 @@
 //! Arithmetic on integers.
 
-use super::super::code::{Logic, Op};
 use super::super::function::{Emitter, Lowered};
 use super::super::modifiers::Modifiers;
 use crate::ops::lanes::Slots;
 use crate::ops::{carry, dot, integer};
+use crate::program::{Logic, Op};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

@@ -1,10 +1,11 @@
 //! Moves: copies, packing, unpacking, and the counters.
 
-use super::super::code::{Logic, Op};
-use super::super::function::{Emitter, Lowered, Width, width};
+use super::super::function::{Emitter, Lowered};
+use super::super::layout::{Width, width};
 use super::super::modifiers::Modifiers;
 use crate::ops::bits;
 use crate::ops::lanes::{Lanes, Slots, binary, quaternary, unary};
+use crate::program::{Logic, Op};
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

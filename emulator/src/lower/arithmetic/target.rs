@@ -2,7 +2,7 @@
 //! not assemble; on an older device it could not have been loaded.
 
 use super::super::function::{Emitter, Lowered};
-use crate::module::{LoadError, LoadErrorKind};
+use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::tree::Instruction;
 
 impl Emitter<'_, '_> {

@@ -1,13 +1,14 @@
 //! Products of matrices in registers.
 
-use super::{Arithmetic, Matrix, Multiply, is_wmma, units};
-use crate::lower::code::Op;
+use super::{is_wmma, units};
 use crate::lower::function::{Emitter, Lowered};
 use crate::lower::modifiers::Modifiers;
 use crate::ops::exact::Rounding;
 use crate::ops::matrix::element::Element;
 use crate::ops::matrix::layout::{Layout, Major, Role, Shape};
 use crate::ops::matrix::product::BitOp;
+use crate::program::Op;
+use crate::program::matrix::{Arithmetic, Matrix, Multiply};
 use crate::ptx::tree::Operand;
 
 /// The products of a warp's `mma.m8n8k4` on f16.

@@ -1,11 +1,13 @@
 //! Matrices between memory and registers.
 
-use super::{Matrix, Rows, Transfer, is_wmma, units};
-use crate::lower::code::{Op, Reach};
+use super::{is_wmma, units};
 use crate::lower::function::{Emitter, Lowered};
 use crate::lower::modifiers::Modifiers;
 use crate::ops::matrix::element::Element;
 use crate::ops::matrix::layout::{Major, Role, Shape};
+use crate::program::Op;
+use crate::program::matrix::{Matrix, Rows, Transfer};
+use crate::program::memory::Reach;
 use crate::ptx::tree::Operand;
 use crate::ptx::types::Type;
 

@@ -1,6 +1,6 @@
 //! A place in a list of tokens, and the steps that every part of the parser takes.
 
-use crate::module::LoadError;
+use crate::ptx::error::LoadError;
 use crate::ptx::lexer::{Kind, Token};
 
 pub(super) type Parsed<T> = Result<T, LoadError>;

@@ -2,7 +2,7 @@
 
 use super::cursor::{Parsed, Parser};
 use super::unsupported;
-use crate::module::{LoadError, LoadErrorKind};
+use crate::ptx::error::{LoadError, LoadErrorKind};
 use crate::ptx::lexer::Kind;
 use crate::ptx::tree::{Initial, Operand, Space, Variable};
 use crate::ptx::types::Type;

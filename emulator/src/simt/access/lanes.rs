@@ -3,8 +3,9 @@
 
 use super::element::{Element, Plane};
 use super::reach::{self, Local, Refused, View};
-use crate::lower::code::{Access, NO_SLOT};
+use crate::ops::lanes::NO_SLOT;
 use crate::ops::lanes::{LANES, store as put};
+use crate::program::memory::Access;
 
 /// Lanes whose elements are gathered into one vector.
 const TOGETHER: usize = 8;

@@ -2,8 +2,8 @@
 
 use super::reach::{Local, Refused, View, addresses, host_address, portable, space_of};
 use crate::fault::FaultKind;
-use crate::lower::code::{Address, Part, Reach};
 use crate::ops::lanes::{FULL, LANES, load_mask};
+use crate::program::memory::{Address, Part, Reach};
 
 /// The bytes that each lane accesses.
 pub type Lengths = [u32; LANES];

@@ -2,12 +2,11 @@
 
 use super::rows::Pattern;
 use crate::fault::FaultKind;
-use crate::lower::code::{
-    Address, FUNCTION_WINDOW, Index, LOCAL_WINDOW, PARAM_WINDOW, Reach, SHARED_WINDOW, WINDOW_BITS,
-};
-use crate::lower::repeats::REMEMBERED_MAX;
 use crate::memory::Memory;
 use crate::ops::lanes::{FULL, LANES, Word, flags_of};
+use crate::program::memory::{
+    Address, FUNCTION_WINDOW, Index, LOCAL_WINDOW, PARAM_WINDOW, REMEMBERED_MAX, Reach, SHARED_WINDOW, WINDOW_BITS,
+};
 
 /// Addresses in a vector register. Loops over addresses go in such steps: those over all lanes at once are unrolled
 /// before they are vectorised, and some of them then are not.

@@ -8,8 +8,8 @@ use super::reach::{Range, View};
 use super::spread::{narrow, widen};
 #[cfg(target_arch = "x86_64")]
 use super::{steps, turn};
-use crate::lower::code::{Access, Address, Index, NO_SLOT, Reach, Repeat};
-use crate::ops::lanes::{FULL, LANES};
+use crate::ops::lanes::{FULL, LANES, NO_SLOT};
+use crate::program::memory::{Access, Address, Index, Reach, Repeat};
 
 /// Lanes that are looked at together.
 pub const HALF: usize = LANES / 2;

@@ -4,8 +4,8 @@
 //! Words are looked at as a whole until someone touches a part of one; its bytes are on their own from then on.
 
 use super::clocks::Clocks;
-use crate::lower::code::Kinds;
 use crate::ops::lanes::LANES;
+use crate::program::memory::Kinds;
 
 const WORD: u64 = 4;
 

@@ -1,12 +1,12 @@
 //! Products: factors out of the registers, sums back into them.
 
-use crate::lower::matrix::{Arithmetic, Fragment, Multiply};
 use crate::ops::exact::Rounding;
 use crate::ops::float::{canonical, canonical64};
 use crate::ops::half::Small;
 use crate::ops::matrix::element::{Element, brain, e4m3, e5m2, half, tensor};
 use crate::ops::matrix::layout::Shape;
 use crate::ops::matrix::product::{self, BitOp};
+use crate::program::matrix::{Arithmetic, Fragment, Multiply};
 use crate::simt::frames::Registers;
 
 /// Elements of the largest factors, of m16n8k64 in integers and of m16n8k32 and m32n8k16 in floats, and of the

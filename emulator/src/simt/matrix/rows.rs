@@ -3,9 +3,9 @@
 
 use super::{Failed, Span, addresses};
 use crate::fault::FaultKind;
-use crate::lower::code::Reach;
-use crate::lower::matrix::Rows;
 use crate::ops::lanes::{FULL, LANES};
+use crate::program::matrix::Rows;
+use crate::program::memory::Reach;
 use crate::simt::access::{Local, Refused, View, resolve, space_of};
 use crate::simt::frames::Registers;
 

@@ -2,9 +2,9 @@
 
 use super::{Failed, Span, addresses};
 use crate::fault::FaultKind;
-use crate::lower::matrix::Transfer;
 use crate::ops::lanes::{FULL, LANES};
 use crate::ops::matrix::layout::Major;
+use crate::program::matrix::Transfer;
 use crate::simt::access::{Local, Refused, View, host_address, space_of};
 use crate::simt::frames::Registers;
 

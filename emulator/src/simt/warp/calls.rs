@@ -2,9 +2,9 @@
 
 use super::{Group, Step, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
-use crate::lower::code::{Call, Callee, FUNCTION_STRIDE, FUNCTION_WINDOW, Op};
-use crate::lower::frame_locals;
 use crate::ops::lanes::LANES;
+use crate::program::memory::{FUNCTION_STRIDE, FUNCTION_WINDOW};
+use crate::program::{Call, Callee, Op};
 use crate::simt::block::Context;
 use crate::simt::builtin;
 use crate::simt::frames::Frame;
@@ -101,7 +101,7 @@ impl Warp {
         let callee = &program.functions[index];
         let (depth, local) = {
             let caller = self.frame(group.frame);
-            let local = u64::from(caller.local) + frame_locals(&program.functions[caller.function]);
+            let local = u64::from(caller.local) + program.functions[caller.function].frame_locals();
             (caller.depth + 1, local)
         };
         let call_bytes = self.call_bytes + u64::from(callee.frame_bytes);

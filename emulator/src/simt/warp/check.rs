@@ -2,9 +2,9 @@
 
 use super::{Group, Warp};
 use crate::fault::{Fault, FaultKind, code_place, describe_access};
-use crate::lower::code::{Check, Kinds};
-use crate::lower::matrix::Matrix;
 use crate::ops::lanes::{FULL, LANES};
+use crate::program::matrix::Matrix;
+use crate::program::memory::{Check, Kinds};
 use crate::simt::access::{Local, lengths_in, resolve_parts};
 use crate::simt::block::Context;
 use crate::simt::checks::{Hazard, HazardKind, Stamp, Touch};

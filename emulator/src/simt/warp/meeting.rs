@@ -3,9 +3,10 @@
 use super::step::Turns;
 use super::{Group, Pause, Step, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
-use crate::lower::code::{Barrier, BarrierKind, NO_SLOT, Op};
-use crate::lower::matrix::Matrix;
-use crate::ops::lanes::{FULL, LANES, mask_of, put_lanes, store_mask};
+use crate::ops::lanes::{FULL, LANES, NO_SLOT, mask_of, put_lanes, store_mask};
+use crate::program::Op;
+use crate::program::matrix::Matrix;
+use crate::program::warp::{Barrier, BarrierKind};
 use crate::simt::block::{Coming, Context, describe_standings};
 use crate::simt::{collective, matrix};
 

@@ -3,7 +3,7 @@
 use super::step::Turns;
 use super::{Group, Step, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
-use crate::lower::code::Phase;
+use crate::program::warp::Phase;
 use crate::simt::block::Context;
 use crate::simt::phases::{self, Failed};
 

@@ -2,8 +2,9 @@
 
 use super::{Group, Wait, Warp};
 use crate::fault::{Fault, FaultKind, Place, code_place, describe_access, is_use_after_free};
-use crate::lower::code::{Address, Op, Reach, WINDOW_BITS};
 use crate::ops::lanes::LANES;
+use crate::program::Op;
+use crate::program::memory::{Address, Reach, WINDOW_BITS};
 use crate::simt::access::{Refused, host_address};
 use crate::simt::block::Context;
 

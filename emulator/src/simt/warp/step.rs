@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use super::{Group, Wait, Warp};
 use crate::fault::{Fault, FaultKind};
-use crate::lower::code::{Function, Instruction, Logic, Op};
 use crate::ops::lanes::{FULL, load_mask, put_lanes, store_mask};
+use crate::program::{Function, Instruction, Logic, Op};
 use crate::simt::block::Context;
 use crate::simt::{atomic, copy};
 

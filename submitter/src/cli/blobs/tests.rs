@@ -66,7 +66,7 @@ async fn what_was_stored_before_a_failure_is_told() {
 }
 
 #[tokio::test]
-async fn what_nobody_has_stored_for_long_is_pruned() {
+async fn blobs_that_were_last_stored_long_ago_are_pruned() {
     let folder = folder();
     assert_eq!(run_line(folder.path(), "put --blobs @/blobs @/x.npy @/photo.png").await.unwrap(), Exit::Success);
     let old = blobs(folder.path()).remove(0);

@@ -2,7 +2,7 @@
 
 use gpufleet::{
     FailedJob,
-    schema::{Failure, FailureCode, Verdict},
+    schema::{AttemptState, Failure, FailureCode, Verdict},
 };
 
 use super::plan::SourceText;
@@ -20,18 +20,18 @@ pub fn complaint(failed: &FailedJob, source: Option<&SourceText>) -> Complaint {
         return Complaint::new(exit, format!("job {job_id} {}", failed.state))
             .hint(format!("`gpufleet show {job_id}` shows what the ledger has recorded"));
     };
-    let message = format!(
-        "job {job_id} {}: {} ({}, verdict {})",
-        failed.state,
-        failure.message,
-        failure.code.name(),
-        failure.verdict.name()
-    );
+    let what = what(failed.state.name(), &failure.message);
+    let message = format!("job {job_id} {what} ({}, verdict {})", failure.code.name(), failure.verdict.name());
     let complaint = Complaint::new(exit, message).hint(hint(failure, failed));
     match detail(failure, source) {
         detail if detail.is_empty() => complaint,
         detail => complaint.detail(detail),
     }
+}
+
+/// The state and the reason. A reason that repeats the state, such as "cancelled by anna", stands alone.
+fn what(state: &str, reason: &str) -> String {
+    if reason.starts_with(state) { format!("was {reason}") } else { format!("{state}: {reason}") }
 }
 
 fn detail(failure: &Failure, source: Option<&SourceText>) -> String {
@@ -82,13 +82,22 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
     };
     match failure.code {
         FailureCode::BlobMissing => format!(
-            "submit the job again, which stores its arrays again; or store them with `gpufleet blobs put` and replay the job: gpufleet retry {}",
+            "check that the workers and this command use the same --blobs folder; then submit the job again, which stores its arrays \
+             again, or store them with `gpufleet blobs put` and replay the job: gpufleet retry {}",
             failed.job_id
         ),
-        FailureCode::BlobUnavailable => format!(
-            "check that the workers and this command use the same --blobs folder, and that it can be read; then submit the job again, or \
-             replay it: gpufleet retry {}",
+        // Only a dead-lettered job can be replayed.
+        FailureCode::BlobUnavailable if failed.state == AttemptState::Dead => format!(
+            "check that the workers and this command use the same --blobs folder, and that it can be read; then replay the job: \
+             gpufleet retry {}",
             failed.job_id
+        ),
+        FailureCode::BlobUnavailable => {
+            "start the pool's workers with --blobs FOLDER, the folder that this command uses; then submit the job again".to_owned()
+        }
+        FailureCode::AttemptsExhausted => format!(
+            "`gpufleet show {id}` names the workers, whose logs have the cause; repair it, then replay the job: gpufleet retry {id}",
+            id = failed.job_id
         ),
         // The code says what did not work; such a verdict says that the job is not to blame for it.
         _ if matches!(failure.verdict, Verdict::Device | Verdict::Infrastructure) => again(),
@@ -104,12 +113,12 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
             "the worker's catalog lacks this kernel; install the same version of the worker and this command".to_owned()
         }
         FailureCode::RequirementsNotMet => "require less, or choose a pool with such devices; `gpufleet workers` lists pools and devices".to_owned(),
-        FailureCode::Policy => "use a catalog kernel, sign the program with --sign-key, or choose a pool that allows it".to_owned(),
+        FailureCode::Policy => "change the job, or choose a pool that allows it; its workers' options --pool and --trusted-key set what a pool allows".to_owned(),
         FailureCode::LaunchError => "check the entry, arguments, grid, block and shared memory against the program and the device; an entry that is not extern \"C\" is written ::NAME".to_owned(),
         FailureCode::KernelFault => {
             "check the kernel's indices and the grid against the shapes of the buffers".to_owned()
         }
-        FailureCode::Quarantined => "correct the fault that ended this program's last jobs; a changed program is not quarantined".to_owned(),
+        FailureCode::Quarantined => "correct the fault that ended this program's last jobs (`gpufleet history --state failed` lists them); a changed program is not quarantined".to_owned(),
         FailureCode::TimeLimit => "raise --time-limit, or give the job less work".to_owned(),
         FailureCode::QueueLimit => "raise --queue-limit, or start more workers".to_owned(),
         FailureCode::OutOfMemory => "use smaller buffers, or a pool with larger devices".to_owned(),
@@ -119,10 +128,7 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
                 .to_owned()
         }
         FailureCode::Cancelled => "submit the job again if you still need its result".to_owned(),
-        FailureCode::ExecutorLost
-        | FailureCode::AttemptsExhausted
-        | FailureCode::DeviceLost
-        | FailureCode::Internal => again(),
+        FailureCode::ExecutorLost | FailureCode::DeviceLost | FailureCode::Internal => again(),
     }
 }
 
@@ -130,7 +136,7 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
 mod tests {
     use std::time::Duration;
 
-    use gpufleet::schema::{AttemptState, Timings};
+    use gpufleet::schema::Timings;
 
     use super::*;
 
@@ -178,6 +184,23 @@ mod tests {
             let complaint = complaint(&failed(Some(Failure::new(verdict, code, "m"))), None);
             assert!(complaint.hint.unwrap().contains("--blobs"), "{code:?}");
         }
+    }
+
+    #[test]
+    fn only_a_dead_lettered_job_is_to_be_replayed() {
+        let hint = |state, code| {
+            let failure = Some(Failure::new(Verdict::Infrastructure, code, "m"));
+            complaint(&FailedJob { state, ..failed(failure) }, None).hint.unwrap()
+        };
+        assert!(hint(AttemptState::Dead, FailureCode::BlobUnavailable).contains("gpufleet retry"));
+        assert!(!hint(AttemptState::Failed, FailureCode::BlobUnavailable).contains("gpufleet retry"));
+        assert!(hint(AttemptState::Dead, FailureCode::AttemptsExhausted).contains("gpufleet retry"));
+    }
+
+    #[test]
+    fn a_reason_that_repeats_the_state_stands_alone() {
+        assert_eq!(what("cancelled", "cancelled by anna"), "was cancelled by anna");
+        assert_eq!(what("failed", "misaligned address"), "failed: misaligned address");
     }
 
     #[test]

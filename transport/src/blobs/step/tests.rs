@@ -12,7 +12,7 @@ const TICK: Duration = Duration::from_millis(10);
 /// Longer than a thread needs for a few lines.
 const LONG: Duration = Duration::from_secs(30);
 
-/// A step whose thread counts a byte each time that it is told to, and says so. It ends once the teller is gone.
+/// A step whose thread reports a byte on each request and confirms it. It ends when the requester is dropped.
 struct Told {
     tell: Sender<()>,
     counted: Receiver<()>,
@@ -155,7 +155,7 @@ async fn the_wait_for_a_place_has_a_deadline_of_its_own() {
 }
 
 #[tokio::test]
-async fn a_step_that_nobody_waits_for_ends_at_its_next_piece() {
+async fn a_cancelled_step_ends_at_its_next_piece() {
     let (ended, end) = mpsc::channel();
     let steps = Steps::new();
     let mut step = Box::pin(steps.run(TRANSFER, move |progress| -> io::Result<()> {

@@ -10,7 +10,7 @@ fn digest() -> BlobDigest {
     BlobDigest::of(BYTES)
 }
 
-/// A folder with a blob in it from long ago, and its path.
+/// A folder with an old blob, and the blob's path.
 fn old_blob() -> (TempDir, PathBuf) {
     let folder = tempfile::tempdir().unwrap();
     let path = path(folder.path(), digest());
@@ -31,7 +31,7 @@ fn is_young(path: &Path) -> bool {
     fs::metadata(path).unwrap().modified().unwrap() > UNIX_EPOCH
 }
 
-/// What a superuser may do as well, others may not: a thread of its own goes without that.
+/// Runs `work` on a thread without the privileges of root, which would ignore file permissions.
 fn without_privileges<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     #[repr(C)]
     struct Header {
@@ -60,7 +60,7 @@ fn what_is_pruned_while_it_is_looked_at_is_written_anew() {
     let (folder, path) = old_blob();
     write_with(&folder, |_| fs::remove_file(&path)).unwrap();
     assert_eq!(fs::read(&path).unwrap(), BYTES);
-    // Another that has taken its name may have been taken away in turn.
+    // Another writer's file under the name may have been removed in turn.
     write_with(&folder, |_| fs::remove_file(&path).and_then(|()| fs::write(&path, b"another"))).unwrap();
     assert_eq!(fs::read(&path).unwrap(), BYTES);
 }
@@ -75,7 +75,7 @@ fn a_blob_is_young_before_it_is_known_to_be_whole() {
 }
 
 #[test]
-fn a_blob_of_somebody_else_is_replaced_since_its_age_can_not_be() {
+fn a_blob_of_another_user_is_replaced_because_its_age_can_not_be_renewed() {
     let (folder, path) = old_blob();
     write_with(&folder, refuse).unwrap();
     assert!(is_young(&path));

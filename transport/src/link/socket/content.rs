@@ -1,8 +1,8 @@
-//! Changes, in place, what makes lapin fail in the message of a stranger. What is malformed in any other way is left as it is: lapin stops
-//! at that place, too, and refuses the frame.
+//! Changes, in place, the parts of an untrusted message that make lapin fail. Other malformed parts stay unchanged: lapin stops
+//! there too and rejects the frame.
 
-/// Tables and arrays in one another, the table of headers itself counted. A broker's own (`x-death`) are four deep; lapin takes about half a
-/// kilobyte of stack for each.
+/// The deepest nesting of tables and arrays, counting the header table. The broker's own (`x-death`) are four deep; lapin takes about half a
+/// kilobyte of stack for each level.
 pub(super) const DEPTH_MAX: usize = 32;
 
 /// The prefix of `basic.deliver`, which carries texts of the message's sender.
@@ -11,9 +11,9 @@ const DELIVER: [u8; 4] = [0, 60, 0, 60];
 const DELIVER_NUMBERS_BYTES: usize = 9;
 /// Class, weight and size of the body.
 const HEADER_NUMBERS_BYTES: usize = 12;
-/// What stands in place of bytes that are not UTF-8.
+/// Replaces each byte that is not UTF-8.
 const REPLACEMENT: u8 = b'?';
-/// A table or an array that is too deep is read as so many bytes: all three are a length and what it counts.
+/// The type that replaces a table or an array that is too deep. All three types have the same layout: a length and as many bytes.
 const BYTE_ARRAY: u8 = b'x';
 
 /// What was changed in a frame.
@@ -23,7 +23,7 @@ pub(super) struct Changes {
     pub(super) texts: usize,
 }
 
-/// The bytes ahead. `None` of any step means that they end too early, or make no sense.
+/// The unread bytes. A step returns `None` if they end too early or are malformed.
 struct Ahead<'a> {
     bytes: &'a mut [u8],
     changes: Changes,
@@ -32,7 +32,7 @@ struct Ahead<'a> {
 /// A table or an array that is being read.
 struct Open {
     is_table: bool,
-    /// How many bytes are ahead at its end.
+    /// The number of unread bytes at its end.
     ahead_at_end: usize,
 }
 
@@ -135,13 +135,13 @@ impl<'a> Ahead<'a> {
         Some(Open { is_table, ahead_at_end: self.bytes.len().checked_sub(bytes)? })
     }
 
-    /// What a length of four bytes counts.
+    /// Reads a length of four bytes and as many bytes after it.
     fn counted(&mut self) -> Option<&'a mut [u8]> {
         let bytes = self.number(4)?;
         self.take(bytes)
     }
 
-    /// A text with a length of one byte, which lapin wants in UTF-8.
+    /// Reads a text with a length of one byte, which lapin requires to be UTF-8.
     fn text(&mut self) -> Option<()> {
         let bytes = self.number(1)?;
         let text = self.take(bytes)?;

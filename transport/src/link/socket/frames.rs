@@ -1,4 +1,4 @@
-//! Cuts a broker's byte stream into AMQP frames, as far as is needed to look at those with texts and tables. Bodies pass as they come.
+//! Splits a broker's byte stream into AMQP frames and checks those with texts and tables. Bodies pass unchanged.
 
 use std::io;
 
@@ -10,29 +10,29 @@ use super::content::{self, Changes};
 const HEAD_BYTES: usize = 7;
 /// One byte ends a frame.
 const END_BYTES: usize = 1;
-/// A frame that has to be whole is refused if it claims to be longer. Brokers agree on 128 KiB; an operator may have set more.
+/// The longest frame that is held until complete; a longer one is an error. The usual limit is 128 KiB; an operator may have set more.
 const WHOLE_BYTES_MAX: usize = 16 << 20;
 
 const METHOD: u8 = 1;
 const CONTENT_HEADER: u8 = 2;
-/// No frame: a broker that speaks another version answers with the 8 bytes `AMQP` and its own, and hangs up.
+/// The first byte of a protocol header. A broker of another version answers with one (`AMQP` and its version, 8 bytes) and disconnects.
 const PROTOCOL_HEADER: u8 = b'A';
 
-/// Where the stream is in a frame that passes as it comes.
+/// The position in a frame that passes unchanged.
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     passing: usize,
 }
 
-/// A frame, by its head.
+/// The header of a frame.
 struct Frame {
     kind: u8,
     bytes: usize,
 }
 
 impl Frames {
-    /// Looks at the next bytes of the stream. Returns how many of them, perhaps changed, are ready to be read; the others are the
-    /// beginning of a frame, and come again with the rest of it.
+    /// Checks the next bytes of the stream. Returns how many of them, perhaps changed, are ready to be read; the others are the
+    /// beginning of a frame, and must be passed again with the rest of it.
     pub(super) fn release(&mut self, bytes: &mut [u8]) -> usize {
         let mut at = 0;
         loop {
@@ -51,7 +51,7 @@ impl Frames {
         }
     }
 
-    /// How much a frame that has begun with these bytes lacks, as far as can be told.
+    /// The number of missing bytes of a frame that begins with these bytes, as far as known.
     pub(super) fn lacking(begun: &[u8]) -> io::Result<usize> {
         match Frame::of(begun) {
             None => Ok(HEAD_BYTES - begun.len()),

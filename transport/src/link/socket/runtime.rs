@@ -1,4 +1,4 @@
-//! Connecting: lapin's own way to the broker, with a [`Socket`] in between.
+//! Connects as lapin does, with a [`Socket`] in between.
 
 use std::{
     io::{self, Read, Write},
@@ -19,7 +19,7 @@ use lapin::{
 
 use super::Socket;
 
-/// The tokio reactor, but for the type of its streams.
+/// The tokio reactor with another type of streams.
 #[derive(Debug, Clone)]
 struct SocketReactor(Tokio);
 
@@ -40,7 +40,7 @@ impl Reactor for SocketReactor {
     type TcpStream = Socket<<Tokio as Reactor>::TcpStream>;
     type Sleep = <Tokio as Reactor>::Sleep;
 
-    /// lapin registers nothing, and the trait's bound has no public name to pass it on under.
+    /// Never called: lapin registers nothing, and the trait's bound has no public name to forward it with.
     fn register<H: Read + Write + Send + 'static>(
         &self,
         _socket: H,

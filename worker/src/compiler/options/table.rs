@@ -1,7 +1,7 @@
-//! Every option of NVRTC 12.9, and what becomes of it.
+//! Every option of NVRTC 12.9, and whether it is allowed.
 //!
-//! Allowed is what only changes the code that comes out, or what is said about it. Refused is what reads or writes files, what makes something
-//! other than a module that the driver can load, and what chooses the target, which is the device's.
+//! Options that only change the generated code or its diagnostics are allowed. Options that read or write files, that make something
+//! other than a module that the driver can load, or that choose the target are refused. The device determines the target.
 
 use std::fmt;
 
@@ -14,21 +14,21 @@ pub struct CompileOption {
     pub attached: Option<&'static str>,
     pub value: Value,
     pub verdict: Verdict,
-    /// What to say of a value that is not taken.
+    /// The advice for a value that is not accepted.
     pub note: &'static str,
 }
 
-/// What becomes of an option.
+/// How an option is handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
     Allowed,
-    /// It is checked and left out, because it changes nothing here.
+    /// Checked and then omitted, because it has no effect here.
     Ignored,
-    /// With the reason, and what to do instead.
+    /// Refused, with the reason and the alternative.
     Refused(&'static str),
 }
 
-/// What values an option takes.
+/// The values of an option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Value {
     None,
@@ -45,7 +45,7 @@ pub enum Value {
     Identifier,
     /// Letters and digits.
     Word,
-    /// Of an option that is refused whatever its value.
+    /// The value of an option that is always refused.
     Any,
 }
 
@@ -129,12 +129,12 @@ pub static OPTIONS: &[CompileOption] = &[
         ]),
         "other ptxas options can read and write files",
     ),
-    // Left out: the sandboxed compiler may start no threads, and code does not depend on it.
+    // Omitted: the sandboxed compiler may start no threads, and code does not depend on it.
     CompileOption {
         verdict: Verdict::Ignored,
         ..with(&["--split-compile", "-split-compile"], Value::Number { min: 0, max: 1024 })
     },
-    // Left out: the compiler can reach no cache of its own, nor change its stack's limit.
+    // Omitted: the compiler has no access to a cache of its own and can't change its stack limit.
     CompileOption { verdict: Verdict::Ignored, ..flag(&["--no-cache", "-no-cache"]) },
     CompileOption { verdict: Verdict::Ignored, ..with(&["--modify-stack-limit", "-modify-stack-limit"], Value::Bool) },
     // Debugging and diagnostics.
@@ -153,7 +153,7 @@ pub static OPTIONS: &[CompileOption] = &[
         Value::OneOf(&["false"]),
         "NVRTC's own assembler rejects the PTX that true produces",
     ),
-    // Code that a driver loads as it is.
+    // Code that a driver loads unchanged.
     noted(
         &["--relocatable-device-code", "-relocatable-device-code", "--rdc", "-rdc"],
         Value::OneOf(&["false"]),
@@ -185,7 +185,7 @@ pub static OPTIONS: &[CompileOption] = &[
     refused(&["--pch-verbose", "-pch-verbose"], PCH),
     refused(&["--pch-messages", "-pch-messages"], PCH),
     refused(&["--instantiate-templates-in-pch", "-instantiate-templates-in-pch"], PCH),
-    // What people know from nvcc.
+    // Options that users know from nvcc.
     CompileOption { attached: Some("-O"), ..refused(&["--optimize", "-O"], OPTIMISES) },
     refused(&["--compiler-options", "-Xcompiler"], OF_NVCC),
     refused(&["--expt-relaxed-constexpr", "-expt-relaxed-constexpr"], OF_NVCC),
@@ -198,7 +198,7 @@ impl CompileOption {
         format!("{}={value}", self.names[0])
     }
 
-    /// Every way to write it with this value; each is a list of options.
+    /// Every spelling with this value; each is a list of options.
     pub fn spellings(&self, value: Option<&str>) -> Vec<Vec<String>> {
         let Some(value) = value else { return self.names.iter().map(|name| vec![(*name).to_owned()]).collect() };
         let mut spellings = Vec::new();
@@ -231,7 +231,7 @@ impl Value {
         }
     }
 
-    /// Values that are accepted, for tests of what NVRTC makes of them.
+    /// Accepted values, for tests with NVRTC.
     pub fn samples(self) -> Vec<Option<String>> {
         let texts: Vec<String> = match self {
             Self::None => return vec![None],

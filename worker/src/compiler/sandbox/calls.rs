@@ -1,8 +1,8 @@
-//! The system calls that compiling needs, and no other: seccomp.
+//! Restricts the system calls to those that compiling needs, by seccomp.
 //!
-//! The list is what NVRTC 12.9 was seen to call while it compiled, what it calls on its way into an abort, and what the C library may take
-//! instead on another kernel. A call that is not on it answers `EPERM`: a library that tries something else goes on without, as it must
-//! anyway where the file is missing. There is no `socket`, no `clone` and no `execve`, so there is no network, process or program.
+//! The list has the calls of NVRTC 12.9 observed while it compiled or aborted, and calls that the C library may use
+//! instead on another kernel. Any other call fails with `EPERM`, and the library continues without it, as it must
+//! if a file is missing. Without `socket`, `clone` and `execve` the compiler can't use the network or start a process or program.
 
 use std::{collections::BTreeMap, env::consts::ARCH, io};
 
@@ -11,7 +11,7 @@ use seccompiler::{
 };
 
 const ALLOWED: &[libc::c_long] = &[
-    // Files, of which Landlock says which.
+    // Files; Landlock restricts which.
     libc::SYS_openat,
     libc::SYS_close,
     libc::SYS_read,
@@ -36,7 +36,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_mremap,
     libc::SYS_mprotect,
     libc::SYS_madvise,
-    // Locks, time, and who one is.
+    // Locks, time, and ids.
     libc::SYS_futex,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
@@ -53,7 +53,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_gettid,
     libc::SYS_getuid,
     libc::SYS_geteuid,
-    // Signals to itself, and the end.
+    // Signals to itself, and exit.
     libc::SYS_rt_sigaction,
     libc::SYS_rt_sigprocmask,
     libc::SYS_rt_sigreturn,
@@ -63,14 +63,14 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// What newer architectures no longer have.
+/// Calls that newer architectures do not have.
 #[cfg(target_arch = "x86_64")]
 const ALLOWED_HERE: &[libc::c_long] =
     &[libc::SYS_open, libc::SYS_stat, libc::SYS_lstat, libc::SYS_access, libc::SYS_readlink, libc::SYS_time];
 #[cfg(not(target_arch = "x86_64"))]
 const ALLOWED_HERE: &[libc::c_long] = &[];
 
-/// Closes them to all threads. Answers whether the kernel, and this program on this architecture, could do it.
+/// Restricts all threads. Returns whether the kernel and this architecture support it.
 pub(super) fn close() -> io::Result<bool> {
     let Ok(architecture) = TargetArch::try_from(ARCH) else { return Ok(false) };
     let filter: BpfProgram = filter(architecture).map_err(io::Error::other)?;
@@ -88,9 +88,9 @@ pub(super) fn close() -> io::Result<bool> {
 fn filter(architecture: TargetArch) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         ALLOWED.iter().chain(ALLOWED_HERE).map(|call| (*call, Vec::new())).collect();
-    // Limits of its own may be asked, not changed.
+    // The process may read its limits but not change them.
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![equals(0, 0)?, equals(2, 0)?])?]);
-    // An abort is a signal to oneself.
+    // An abort sends a signal to the process itself.
     let own = u64::from(std::process::id());
     rules.insert(libc::SYS_tgkill, vec![SeccompRule::new(vec![equals(0, own)?])?]);
     let refused = SeccompAction::Errno(libc::EPERM as u32);

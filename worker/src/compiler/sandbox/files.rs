@@ -1,4 +1,4 @@
-//! Closes the file system to this process, as far as the kernel can: Landlock, by its three system calls.
+//! Restricts this process's access to files by Landlock, through its three system calls.
 
 use std::{
     fs::File,
@@ -28,7 +28,7 @@ struct PathBeneathAttributes {
     parent_fd: i32,
 }
 
-/// From now on only these files, and what lies in these folders, can be read, and nothing written. Answers whether the kernel could do
+/// From now on only these files and folders can be read, and nothing can be written. Returns whether the kernel supports
 /// it.
 pub(super) fn close(readable: &[PathBuf]) -> io::Result<bool> {
     // SAFETY: the attribute is a live structure of the size that is passed.
@@ -43,7 +43,7 @@ pub(super) fn close(readable: &[PathBuf]) -> io::Result<bool> {
             _ => Err(error),
         };
     }
-    // SAFETY: the kernel has just opened it, and nobody else has it.
+    // SAFETY: the kernel has just opened it, and nothing else owns it.
     let ruleset = unsafe { OwnedFd::from_raw_fd(ruleset as i32) };
     for path in readable {
         allow(&ruleset, path)?;
@@ -53,7 +53,7 @@ pub(super) fn close(readable: &[PathBuf]) -> io::Result<bool> {
     if restricted == 0 { Ok(true) } else { Err(io::Error::last_os_error()) }
 }
 
-/// A path that is not there needs no rule.
+/// Adds a rule for a path. A missing path needs none.
 fn allow(ruleset: &OwnedFd, path: &Path) -> io::Result<()> {
     let opened = File::options().read(true).custom_flags(libc::O_PATH | libc::O_CLOEXEC).open(path);
     let Ok(parent) = opened else { return Ok(()) };

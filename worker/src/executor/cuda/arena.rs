@@ -1,14 +1,14 @@
-//! Device memory with our own books: what jobs hold, what is kept for the next one, and what their kernels' local memory takes.
+//! Allocates device memory and accounts for it: memory of jobs, cached memory, and the local memory of kernels.
 //!
-//! A job gets all of its buffers or none, so two jobs never wait for each other's halves. Where memory is short a job waits for its
-//! neighbours to end; alone, it fails with the numbers. Blocks are kept by size, because allocating stalls the whole device. How much
-//! may be kept beside a job is the supervisor's to say: other pools' executors live on what this one does not hold.
+//! A job gets all of its buffers or none, so two jobs never wait for each other. If memory is short, a job waits for its
+//! neighbours to end; without neighbours it fails with the numbers. Freed blocks are cached by size, because an allocation stalls the whole
+//! device. The supervisor limits the cache, because other pools' executors need the rest of the device.
 //!
-//! The driver is never called with the books in hand: giving back may wait for the kernels that run, and meanwhile jobs end, and jobs start
-//! that find all they need among what is kept.
+//! The lock of the accounts is never held during a driver call. A free may wait for running kernels, and meanwhile jobs end and other jobs start
+//! from cached blocks.
 //!
-//! Local memory the driver takes by itself when a kernel that wants more of it is launched, for every thread that the device can run at
-//! once, and gives back with the context.
+//! The driver allocates local memory by itself when it launches a kernel that needs more of it, for every thread that the device can run at
+//! once, and frees it with the context.
 
 use std::{
     collections::BTreeMap,
@@ -23,10 +23,10 @@ use super::{
 };
 use crate::executor::sizes::Sizes;
 
-/// The books.
+/// The accounts.
 #[derive(Debug)]
 pub(crate) struct Arena {
-    /// Held, before the books, by the one job that has the device asked for more: what it must give back first is back by then.
+    /// Locked before the accounts by the one job that allocates from the device, so that its preceding frees are complete.
     asking: Mutex<()>,
     state: Mutex<State>,
     released: Condvar,
@@ -39,36 +39,36 @@ struct State {
     kept: BTreeMap<u64, Vec<CUdeviceptr>>,
     kept_bytes: u64,
     used_bytes: u64,
-    /// Just being asked of the device or given back to it: of our share, and maybe not there.
+    /// Memory that is being allocated or freed. It counts towards this executor's share.
     moving_bytes: u64,
-    /// Of local memory: what the driver has for sure, or takes with a launch to come.
+    /// Local memory that the driver has allocated or will allocate at a coming launch.
     local_bytes: u64,
-    /// What it has for sure.
+    /// Local memory that the driver has certainly allocated.
     local_bytes_launched: u64,
     jobs: usize,
-    /// Jobs that have given their memory back, so that who waits for one misses none.
+    /// The number of jobs that have released their memory, so that a waiting job misses none.
     ended: u64,
 }
 
-/// What an arena has of the device.
+/// The memory of an arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Of jobs and kept: what the device no longer has for sure.
+    /// Memory of jobs and the cache, which the device certainly no longer has free.
     pub held: u64,
     pub kept: u64,
-    /// Of local memory. It is neither held nor kept, for no job can have it for buffers: like the rest of the context, it only makes less free.
+    /// Local memory. It is separate, because no job can use it for buffers: like the rest of the context, it only reduces the free memory.
     pub local: u64,
-    /// What of it the driver still calls free.
+    /// The part of the local memory that the driver still reports as free.
     pub local_to_come: u64,
     pub is_idle: bool,
 }
 
-/// What a job needs at once.
+/// The memory that a job needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Wanted<'a> {
-    /// Of its buffers.
+    /// The sizes of its buffers.
     pub sizes: &'a [u64],
-    /// Of local memory, all that the context has counted.
+    /// The local memory of the context with this job.
     pub local: u64,
 }
 
@@ -76,11 +76,11 @@ pub(crate) struct Wanted<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block {
     pub address: CUdeviceptr,
-    /// At least what was asked for.
+    /// At least the requested size.
     pub bytes: u64,
 }
 
-/// All buffers of one job. Dropping it keeps the memory for the next; the stream that used it must have ended its work.
+/// All buffers of one job. Dropping it moves the memory to the cache; the stream that used it must have ended its work.
 #[derive(Debug)]
 pub(crate) struct Allocation<'a> {
     pub blocks: Vec<Block>,
@@ -92,7 +92,7 @@ pub(crate) struct Allocation<'a> {
 pub(crate) enum Shortage {
     OutOfMemory {
         wanted: u64,
-        /// The part of that which is local memory.
+        /// The part that is local memory.
         local: u64,
         free: u64,
     },
@@ -104,8 +104,8 @@ impl Arena {
         Self { asking: Mutex::default(), state: Mutex::default(), released: Condvar::new(), sizes, bytes_max }
     }
 
-    /// Memory for a job; afterwards no more than `kept_max` is kept for later ones, or newly taken for kernels. Waits while neighbours hold
-    /// what is missing; `may_wait` comes before that, and before any call of the driver.
+    /// Allocates memory for a job. Afterwards the cache has at most `kept_max`. Waits while neighbours hold
+    /// the missing memory; `may_wait` is called before a wait and before any driver call.
     pub(crate) fn take(
         &self,
         wanted: Wanted<'_>,
@@ -123,7 +123,7 @@ impl Arena {
             let ended = self.ended();
             let local = self.state().growth(wanted.local);
             if local > kept_max {
-                // Others live on the rest, whoever ends here.
+                // The rest belongs to other executors, so waiting for a neighbour's end does not help.
                 return Err(Shortage::OutOfMemory {
                     wanted: total(&sizes).saturating_add(local),
                     local,
@@ -148,17 +148,17 @@ impl Arena {
         }
     }
 
-    /// How many jobs have given memory back so far; see [`Arena::wait_past`].
+    /// The number of jobs that have released memory so far; see [`Arena::wait_past`].
     pub(crate) fn ended(&self) -> u64 {
         self.state().ended
     }
 
-    /// Waits until more than `ended` jobs have given memory back. Answers `false` where no job is left that could.
+    /// Waits until more than `ended` jobs have released memory. Returns `false` if no job is left that could.
     pub(crate) fn wait_past(&self, ended: u64) -> bool {
         self.wait_while(self.state(), |state| state.ended == ended && state.jobs > 0).ended != ended
     }
 
-    /// Gives kept memory back to the device. Answers whether there was any.
+    /// Frees cached memory. Returns whether there was any.
     pub(crate) fn give_up_kept(&self) -> Result<bool, CudaError> {
         let _asking = self.asking();
         let surplus = self.state().surplus(0);
@@ -167,7 +167,7 @@ impl Arena {
         Ok(had_some)
     }
 
-    /// The same for whoever is no job, and holds up none that asks the device for more. One that finds too little waits for this as for a
+    /// The same on behalf of the supervisor, without blocking jobs that allocate. A job that finds too little memory waits for this as for a
     /// neighbour.
     pub(crate) fn give_back(&self) -> Result<(), CudaError> {
         let mut state = self.state();
@@ -183,12 +183,12 @@ impl Arena {
         freed
     }
 
-    /// Whether the driver may take local memory at a launch that wants so much. It waits with that for the kernels that run.
+    /// Whether the driver would allocate local memory for a launch that needs this much. That allocation waits for running kernels.
     pub(crate) fn grows_at_launch(&self, local: u64) -> bool {
         local > self.state().local_bytes_launched
     }
 
-    /// The driver has taken it.
+    /// Records that the driver has allocated the local memory.
     pub(crate) fn launched(&self, local: u64) {
         let mut state = self.state();
         state.local_bytes_launched = state.local_bytes_launched.max(local);
@@ -221,7 +221,7 @@ impl Arena {
         self.released.wait_while(state, holds).expect("no thread panics while holding the arena")
     }
 
-    /// All blocks, or `None` if there is not enough. Kept memory is given up once before that.
+    /// All blocks, or `None` if there is not enough memory even after freeing the cache.
     fn ask(&self, wanted: Wanted<'_>, kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
         let state = self.state();
         let all = state.taken().saturating_add(total(wanted.sizes)).saturating_add(state.growth(wanted.local));
@@ -235,7 +235,7 @@ impl Arena {
         }
     }
 
-    /// What was kept is used first. What must go goes before anything new is asked of the device.
+    /// Uses cached blocks first. Frees surplus blocks before it allocates new ones.
     fn allocate(&self, wanted: Wanted<'_>, kept_max: u64) -> Result<Option<Vec<Block>>, CudaError> {
         let sizes = wanted.sizes;
         let mut state = self.state();
@@ -254,13 +254,13 @@ impl Arena {
         allocated.map(|_| None)
     }
 
-    /// Whether there was enough for all.
+    /// Allocates the missing blocks. Returns whether there was enough memory for all.
     fn allocate_missing(&self, sizes: &[u64], blocks: &mut [Option<Block>]) -> Result<bool, CudaError> {
         for (bytes, block) in sizes.iter().zip(blocks).filter(|(_, block)| block.is_none()) {
             if !self.state().reserve(*bytes, self.bytes_max) {
                 return Ok(false);
             }
-            // SAFETY: the memory is written before a kernel sees it: the lane fills every block to its end.
+            // SAFETY: the memory is written before a kernel sees it: the stream fills every block to its end.
             match called("cuMemAlloc", unsafe { result::malloc_sync(*bytes as usize) }) {
                 Ok(address) => {
                     self.state().got(*bytes);
@@ -275,7 +275,7 @@ impl Arena {
         Ok(true)
     }
 
-    /// Whether there is room for what the driver will take of local memory; it is in the books from now on.
+    /// Accounts for the local memory that the driver will allocate, if there is room for it.
     fn grow(&self, local: u64) -> Result<bool, CudaError> {
         if self.state().growth(local) == 0 {
             return Ok(true);
@@ -284,7 +284,7 @@ impl Arena {
         Ok(self.state().grow(local, free, self.bytes_max))
     }
 
-    /// Gives blocks back to the device that nobody uses and that are no longer kept.
+    /// Frees blocks that are neither in use nor cached.
     fn free(&self, blocks: &[Block]) -> Result<(), CudaError> {
         let freed = blocks.iter().try_for_each(|block| free(block.address));
         self.state().moving_bytes -= blocks.iter().map(|block| block.bytes).sum::<u64>();
@@ -293,7 +293,7 @@ impl Arena {
 }
 
 impl State {
-    /// All blocks for a job, where nothing has to be asked of the device.
+    /// All blocks for a job, if the cache has them.
     fn take_kept(&mut self, wanted: Wanted<'_>, kept_max: u64) -> Option<Vec<Block>> {
         let blocks: Vec<Block> = wanted.sizes.iter().map_while(|bytes| self.reuse(*bytes)).collect();
         if blocks.len() < wanted.sizes.len() || self.kept_bytes > kept_max || self.growth(wanted.local) > 0 {
@@ -319,17 +319,17 @@ impl State {
         }
     }
 
-    /// Of our share, what no other job can have for now.
+    /// The part of this executor's share that no other job can have now.
     fn taken(&self) -> u64 {
         self.used_bytes + self.moving_bytes + self.local_bytes
     }
 
-    /// What the driver would take beyond the local memory that it has.
+    /// The local memory that the driver would allocate in addition.
     fn growth(&self, local: u64) -> u64 {
         local.saturating_sub(self.local_bytes)
     }
 
-    /// Whether that fits, into our share and into what the device has free.
+    /// Accounts for it if it fits into this executor's share and the device's free memory.
     fn grow(&mut self, local: u64, free: u64, bytes_max: u64) -> bool {
         let to_come = local.saturating_sub(self.local_bytes_launched);
         let all = self.taken().saturating_add(self.kept_bytes).saturating_add(self.growth(local));
@@ -340,7 +340,7 @@ impl State {
         fits
     }
 
-    /// Whether so many bytes are left of our share; they are in the books from now on.
+    /// Reserves bytes of this executor's share, if it has as many left.
     fn reserve(&mut self, bytes: u64, bytes_max: u64) -> bool {
         let fits = self.taken() + self.kept_bytes + bytes <= bytes_max;
         if fits {
@@ -349,13 +349,13 @@ impl State {
         fits
     }
 
-    /// The device has given what was reserved.
+    /// Records that reserved memory was allocated.
     fn got(&mut self, bytes: u64) {
         self.moving_bytes -= bytes;
         self.used_bytes += bytes;
     }
 
-    /// What is kept beyond `kept_max`, the largest blocks first. It counts towards our share until it is freed.
+    /// Cached blocks beyond `kept_max`, the largest first. They count towards the share until they are freed.
     fn surplus(&mut self, kept_max: u64) -> Vec<Block> {
         let mut surplus = Vec::new();
         while self.kept_bytes > kept_max
@@ -373,7 +373,7 @@ impl State {
         surplus
     }
 
-    /// What a job alone could have: the device's free memory, or the rest of our share if that is less.
+    /// The memory that a job alone could have: the device's free memory, or the rest of the share if that is less.
     fn free(&self, device_bytes: u64, bytes_max: u64) -> u64 {
         let to_come = self.local_bytes.saturating_sub(self.local_bytes_launched);
         (device_bytes.saturating_sub(to_come) + self.kept_bytes).min(bytes_max.saturating_sub(self.taken()))

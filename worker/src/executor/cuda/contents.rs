@@ -1,4 +1,4 @@
-//! What goes into buffers before a job's kernels, and comes out after them, on its stream.
+//! Copies data into buffers before a job's kernels and out of them after, on its stream.
 
 use cudarc::driver::{
     result,
@@ -9,17 +9,17 @@ use gpufleet_schema::{FailureCode, Verdict};
 use super::{
     arena::Block,
     error::{CudaError, called},
-    lane::{JobError, Work, failed},
+    stream::{JobError, Work, failed},
 };
 use crate::ipc::message::{BufferPlan, Contents, Place};
 
-/// A device copies one thing at a time in each direction. In pieces, a large buffer lets the small ones of other lanes go in between.
+/// A device runs one copy at a time in each direction. Copying a large buffer in pieces lets small copies of other streams run in between.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// A fill in rows takes time by the row; copies do the rest.
+/// The most rows of one fill, because its time grows with the rows. Copies fill the rest.
 const ROWS_MAX: usize = 4096;
 
-/// Gives a buffer its first contents. Its block may be larger and may have been another job's: the rest is zeroed.
+/// Writes the initial contents of a buffer. The rest of its block is zeroed, because it may have belonged to another job.
 pub(super) fn fill(stream: CUstream, work: &Work, plan: &BufferPlan, block: Block) -> Result<(), JobError> {
     let filled = match &plan.contents {
         Contents::Zeros => 0,
@@ -30,7 +30,7 @@ pub(super) fn fill(stream: CUstream, work: &Work, plan: &BufferPlan, block: Bloc
         Contents::Staged(at) => {
             let source = place(work, *at, plan.bytes)?;
             for (offset, bytes) in pieces(plan.bytes) {
-                // SAFETY: the range is mapped and as long as is said, nobody writes to it until the job is answered, and the block
+                // SAFETY: the range is mapped and has this length, nothing writes to it until the job is answered, and the block
                 // is at least as long.
                 let copied = unsafe {
                     let (target, source) = (block.address + offset as u64, source.add(offset));
@@ -80,7 +80,7 @@ fn repeat(stream: CUstream, element: &[u8], bytes: u64, block: Block) -> Result<
     Ok(called("cuMemsetAsync", filled.result())?)
 }
 
-/// Fills the rest of a buffer with what stands at its beginning, which is twice as long with each copy.
+/// Fills the rest of a buffer by copying its beginning, which doubles with each copy.
 fn double(stream: CUstream, to: CUdeviceptr, mut filled: usize, bytes: usize) -> Result<(), CudaError> {
     while filled < bytes {
         let more = filled.min(bytes - filled);
@@ -92,7 +92,7 @@ fn double(stream: CUstream, to: CUdeviceptr, mut filled: usize, bytes: usize) ->
     Ok(())
 }
 
-/// Copies a buffer back to where its job's answer is made.
+/// Copies a buffer to the job's outputs in shared memory.
 pub(super) fn bring_back(stream: CUstream, work: &Work, to: Place, bytes: u64, block: Block) -> Result<(), JobError> {
     let target = place(work, to, bytes)?;
     for (offset, bytes) in pieces(bytes) {
@@ -106,7 +106,7 @@ pub(super) fn bring_back(stream: CUstream, work: &Work, to: Place, bytes: u64, b
     Ok(())
 }
 
-/// Where bytes lie in shared memory, if they do.
+/// The address of a range in shared memory, if it is valid.
 fn place(work: &Work, at: Place, bytes: u64) -> Result<*mut u8, JobError> {
     match work.segments.get(&at.segment).and_then(|segment| segment.range(at, bytes)) {
         Some(start) => Ok(start),
@@ -114,7 +114,7 @@ fn place(work: &Work, at: Place, bytes: u64) -> Result<*mut u8, JobError> {
     }
 }
 
-/// Offsets and lengths that make up so many bytes.
+/// The offsets and lengths of the pieces of a copy.
 fn pieces(bytes: u64) -> impl Iterator<Item = (usize, usize)> {
     let bytes = bytes as usize;
     (0..bytes).step_by(PIECE_BYTES).map(move |offset| (offset, PIECE_BYTES.min(bytes - offset)))

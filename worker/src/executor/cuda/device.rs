@@ -25,30 +25,30 @@ pub(crate) struct Device {
     pub local: LocalMemory,
 }
 
-/// What a launch on this device may ask for.
+/// The launch limits of the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Limits {
     pub grid: [u32; 3],
     pub block: [u32; 3],
     pub threads_per_block: u32,
-    /// Static and dynamic together, after opting in.
+    /// Static and dynamic shared memory together, after opting in.
     pub shared_bytes_per_block: u32,
-    /// All blocks of a grid can run at once.
+    /// The device supports cooperative launches.
     pub is_cooperative: bool,
     pub has_clusters: bool,
 }
 
-/// Local memory: stack frames, arrays and spilled registers. A context has as much of it for every thread that the device can run at once
-/// as the kernel that wants most.
+/// Local memory: stack frames, arrays and spilled registers. A context has as much for every thread that the device can run at once
+/// as its most demanding kernel needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct LocalMemory {
     threads: u64,
-    /// Of a thread, from the context's start.
+    /// The local memory of a thread at the context's start.
     bytes: u64,
 }
 
 impl LocalMemory {
-    /// What the driver takes for a kernel that wants so much for a thread, beyond what every context has.
+    /// The local memory that the driver allocates for a kernel that needs `bytes` per thread, beyond that of every context.
     pub(crate) fn taken(self, bytes: u32) -> u64 {
         u64::from(bytes).saturating_sub(self.bytes).saturating_mul(self.threads)
     }
@@ -86,7 +86,7 @@ impl Device {
         called("cuCtxSetCurrent", unsafe { result::ctx::set_current(self.context.0) })
     }
 
-    /// What nobody has of the device's memory, other processes included.
+    /// The device memory that no process uses.
     pub(crate) fn free_bytes() -> Result<u64, CudaError> {
         called("cuMemGetInfo", result::mem_get_info()).map(|(free, _)| free as u64)
     }
@@ -158,7 +158,7 @@ impl Limits {
                 Attribute::CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN,
             )?,
             is_cooperative: attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_COOPERATIVE_LAUNCH)? != 0,
-            // Drivers before CUDA 11.8 do not know the question.
+            // Drivers before CUDA 11.8 do not know this attribute.
             has_clusters: attribute(device, Attribute::CU_DEVICE_ATTRIBUTE_CLUSTER_LAUNCH).is_ok_and(|has| has != 0),
         })
     }
@@ -211,7 +211,7 @@ pub(crate) fn refused(error: CudaError) -> Refusal {
     Refusal::Driver { call: error.call.to_owned(), code: error.code(), name: error.name }
 }
 
-/// A driver without any device already says so when it starts, and one without its nodes says the same or that it does not know.
+/// Classifies a failed start of the driver. Without a device it reports that; without device nodes it reports the same or an unknown error.
 fn not_started(error: CudaError, has_nodes: bool) -> Result<(), Refusal> {
     match error.result {
         CUresult::CUDA_ERROR_NO_DEVICE | CUresult::CUDA_ERROR_UNKNOWN if !has_nodes => Err(Refusal::NoDriver {

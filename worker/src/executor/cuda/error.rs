@@ -1,11 +1,11 @@
-//! Errors of the driver, and what they mean for the job and for the process.
+//! Errors of the driver, and their effect on the job and the process.
 
 use std::fmt;
 
 use cudarc::driver::{DriverError, sys::CUresult};
 use gpufleet_schema::{Failure, FailureCode, Verdict};
 
-/// A call that the driver did not like.
+/// A failed driver call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CudaError {
     pub call: &'static str,
@@ -14,18 +14,18 @@ pub(crate) struct CudaError {
     pub text: String,
 }
 
-/// What is left after an error.
+/// The damage after an error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Damage {
-    /// The call failed and nothing else.
+    /// Only the call failed.
     None,
-    /// Every later call on the context fails until the process ends; a kernel is to blame.
+    /// Every later call on the context fails until the process ends; a kernel caused it.
     Context,
-    /// The same, and the device is to blame.
+    /// The same, but the device caused it.
     Device,
 }
 
-/// Gives an error the name of its call.
+/// Adds the name of the call to an error.
 pub(crate) fn called<T>(call: &'static str, result: Result<T, DriverError>) -> Result<T, CudaError> {
     result.map_err(|error| CudaError::new(call, error))
 }
@@ -42,13 +42,13 @@ impl CudaError {
         self.result as u32
     }
 
-    /// The second one is how a module's load says it, which by default comes with the kernel's first use: there was no room for its code or
-    /// the device's heap.
+    /// Whether the device lacks memory. A module's load reports the second code: there was no room for its code or
+    /// the device's heap. By default the load happens at the kernel's first use.
     pub(crate) fn is_out_of_memory(&self) -> bool {
         matches!(self.result, CUresult::CUDA_ERROR_OUT_OF_MEMORY | CUresult::CUDA_ERROR_SHARED_OBJECT_INIT_FAILED)
     }
 
-    /// By the driver's documentation of each code: which ones leave the process unable to go on.
+    /// Which codes leave the process unable to continue, according to the driver's documentation.
     pub(crate) fn damage(&self) -> Damage {
         match self.result {
             CUresult::CUDA_ERROR_ILLEGAL_ADDRESS
@@ -73,7 +73,7 @@ impl CudaError {
             | CUresult::CUDA_ERROR_MPS_MAX_CLIENTS_REACHED
             | CUresult::CUDA_ERROR_MPS_MAX_CONNECTIONS_REACHED
             | CUresult::CUDA_ERROR_MPS_CLIENT_TERMINATED => Damage::Device,
-            // It comes from a driver or device that has lost its way (Xid 79 among them).
+            // A failed driver or device reports this code (Xid 79, for example).
             CUresult::CUDA_ERROR_UNKNOWN => Damage::Device,
             _ => Damage::None,
         }

@@ -1,5 +1,5 @@
-//! The end of a process whose context is beyond use: say what is known, and go. Nothing is cleaned up through such a context; the
-//! driver takes everything back when the process ends.
+//! Ends a process whose context is unusable, after a report to the supervisor. Nothing is cleaned up through such a context; the
+//! driver frees everything when the process ends.
 
 use std::{fmt, os::unix::net::UnixStream, sync::Mutex};
 
@@ -9,16 +9,16 @@ use super::{
 };
 use crate::ipc::{FromExecutor, frame, message::Poison};
 
-/// `EX_SOFTWARE`: seen in the log, and told apart from a crash.
+/// `EX_SOFTWARE`, which distinguishes this exit from a crash in the log.
 pub(crate) const EXIT_POISONED: i32 = 70;
 
-/// Where it showed that a context is beyond use.
+/// Where the fault was detected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Seen {
     ByJob(u64),
-    /// By a call that is no job's, while jobs ran.
+    /// In a call outside jobs, while jobs ran.
     BesideJobs,
-    /// While none ran: whatever the error is, no job is to blame.
+    /// While no job ran, so no job is to blame.
     Idle,
 }
 
@@ -32,7 +32,8 @@ impl fmt::Display for Seen {
     }
 }
 
-/// Writes out what kernels printed, tells the supervisor, and ends the process. Whoever held the socket has finished its frame by then, and nobody gets it after.
+/// Writes out the output of kernels, reports to the supervisor and ends the process. It holds the socket's lock to the end, so no other
+/// frame follows.
 pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: CudaError, seen: Seen) -> ! {
     library.print_what_kernels_printed();
     let socket = socket.lock().expect("no thread panics while holding the socket");
@@ -44,7 +45,7 @@ pub(crate) fn die(socket: &Mutex<UnixStream>, library: &DriverLibrary, error: Cu
     exit(EXIT_POISONED)
 }
 
-/// Ends the process without running destructors of ours or of the driver.
+/// Ends the process without running destructors of this program or of the driver.
 pub(crate) fn exit(status: i32) -> ! {
     // SAFETY: _exit does not return and touches no memory.
     unsafe { libc::_exit(status) }

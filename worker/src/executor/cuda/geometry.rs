@@ -1,4 +1,4 @@
-//! Grids and blocks: from what a launch asks for to what the device can do, with checked arithmetic.
+//! Computes the grid and blocks of a launch within the device's limits, with checked arithmetic.
 
 use gpufleet_schema::{Block, Grid};
 

@@ -1,7 +1,7 @@
-//! Opens the driver library that was asked for, before cudarc asks the loader for a bare name.
+//! Opens the requested driver library before cudarc asks the loader for a bare name.
 //!
-//! glibc answers a later `dlopen("libcuda.so")` with a library that is already loaded under that name. Afterwards the two are compared:
-//! if cudarc still got another library, the executor refuses to work rather than use the wrong driver.
+//! glibc answers a later `dlopen("libcuda.so")` with a library that is already loaded under that name. Afterwards this module compares the two:
+//! if cudarc still got another library, the executor refuses to start instead of using the wrong driver.
 
 use std::{
     ffi::{OsStr, c_char, c_int, c_uint, c_void},
@@ -30,24 +30,24 @@ pub(crate) struct DriverLibrary {
     printed: Option<TakePrinted>,
 }
 
-/// A library's file, found and opened by whom this process was at its start: it may lie in the home of root.
+/// A library's file, opened with the process's initial privileges, because it may be in root's home.
 struct Opened {
     path: PathBuf,
     file: File,
 }
 
-/// Writes what it knows of the fault into a buffer and answers its length. Only the emulator has these.
+/// Writes a report about the fault into a buffer and returns its length. Only the emulator has this function.
 type FaultText = unsafe extern "C" fn(*mut c_char, usize) -> usize;
-/// Takes what kernels printed and answers its length. A GPU's driver prints by itself.
+/// Takes the output of kernels and returns its length. A GPU's driver prints it by itself.
 type TakePrinted = unsafe extern "C" fn(*mut c_char, usize) -> usize;
 
-/// The emulator's account of a fault is a few lines; a driver that claims more is cut.
+/// The emulator's report of a fault has a few lines; a longer one is cut.
 const REPORT_BYTES_MAX: usize = 32 << 10;
-/// More than the emulator keeps of what kernels print. One that prints without an end must not keep others from ending.
+/// More output than the emulator keeps. The bound prevents a kernel that prints endlessly from blocking other jobs.
 const PRINTED_BYTES_MAX: usize = 2 << 20;
 
 impl DriverLibrary {
-    /// Loads the library, then has privileges given up, then makes the driver's first call.
+    /// Loads the library, then drops privileges, then makes the first driver call.
     pub(crate) fn open(
         spec: &CudaSpec,
         leave_root: impl FnOnce() -> Result<(), PrivilegeError>,
@@ -56,11 +56,11 @@ impl DriverLibrary {
             CudaSpec::System => leaving_root(system()?, leave_root)?,
             CudaSpec::Emulated => leaving_root(emulator()?.load()?, leave_root)?,
             CudaSpec::Auto => {
-                // Opened by who may look where it lies, and loaded only if it is needed.
+                // Opened with the initial privileges, and loaded only if needed.
                 let emulator = emulator();
                 match leaving_root(system().ok(), leave_root)? {
                     Some((library, name)) if has_device(&library) => (library, name),
-                    // A driver without a device is closed again here, so that its name is free for the emulator.
+                    // Closes a driver without a device, so that its name is free for the emulator.
                     Some(_) | None => emulator?.load()?,
                 }
             }
@@ -79,40 +79,40 @@ impl DriverLibrary {
         Ok(Self { library, name, report, kernel, printed })
     }
 
-    /// Whether this is the emulator. It alone can account for a fault.
+    /// Whether this is the emulator, which alone has fault reports.
     pub(crate) fn is_emulator(&self) -> bool {
         self.report.is_some()
     }
 
-    /// Whether this driver is new enough to have a function. cudarc panics at the first call of one that is missing.
+    /// Whether the driver has a function. cudarc panics at the first call of a missing one.
     pub(crate) fn has(&self, symbol: &str) -> bool {
         // SAFETY: the symbol is looked up and not used.
         unsafe { self.library.get::<*const c_void>(symbol.as_bytes()) }.is_ok()
     }
 
-    /// Writes out what kernels printed: on the emulator, as a GPU's driver does by itself, and whatever the C library still has of it.
+    /// Writes the output of kernels, which a GPU's driver does by itself, and flushes the C library's buffer.
     pub(crate) fn print_what_kernels_printed(&self) {
         if let Some(take) = self.printed {
             print_from(take);
         }
-        // It keeps back a line that does not end.
+        // The C library buffers an incomplete line.
         // SAFETY: null stands for all of its streams.
         unsafe { libc::fflush(std::ptr::null_mut()) };
     }
 
-    /// The emulator's account of the fault, for people: a kernel's own words are part of it.
+    /// The emulator's human-readable report of the fault, which may include text from a kernel.
     pub(crate) fn fault_report(&self) -> Option<String> {
         self.report.and_then(text)
     }
 
-    /// The kernel whose fault it was, where the emulator knows.
+    /// The kernel that caused the fault, if the emulator knows it.
     pub(crate) fn fault_kernel(&self) -> Option<String> {
         self.kernel.and_then(text)
     }
 }
 
 fn print_from(take: TakePrinted) {
-    // First of all: of two threads that take text, the one that took it first writes it first.
+    // Locked before the text is taken, so that threads write their texts in order.
     let mut stdout = std::io::stdout().lock();
     let mut buffer = vec![0_u8; REPORT_BYTES_MAX];
     for _ in 0..PRINTED_BYTES_MAX / REPORT_BYTES_MAX {
@@ -121,7 +121,7 @@ fn print_from(take: TakePrinted) {
         if length == 0 {
             break;
         }
-        // Nobody is left to be told that standard output is closed.
+        // A closed standard output has no reader to report to.
         drop(stdout.write_all(&buffer[..length]));
     }
     drop(stdout.flush());
@@ -136,7 +136,7 @@ fn text(tell: FaultText) -> Option<String> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-/// What was loaded, once the privileges are given up with which it was.
+/// Drops privileges after the load and returns the loaded library.
 fn leaving_root<T>(loaded: T, leave_root: impl FnOnce() -> Result<(), PrivilegeError>) -> Result<T, Refusal> {
     leave_root()?;
     Ok(loaded)
@@ -179,7 +179,7 @@ impl Opened {
         Ok(Self { file: File::open(&path).map_err(refused)?, path })
     }
 
-    /// Where whom this process is now finds it.
+    /// Loads the file by a path that works without privileges.
     fn load(&self) -> Result<(Library, String), Refusal> {
         let own = format!("/proc/self/fd/{}", self.file.as_raw_fd());
         let reachable = if self.path.exists() { self.path.as_os_str() } else { OsStr::new(&own) };
@@ -189,7 +189,7 @@ impl Opened {
     }
 }
 
-/// Asked of the library itself, since cudarc would keep the first one that it sees.
+/// Calls the library directly, because cudarc would keep the first one that it sees.
 fn has_device(library: &Library) -> bool {
     // SAFETY: the types are those of cuda.h; cuInit takes no flags but zero.
     unsafe {
@@ -201,7 +201,7 @@ fn has_device(library: &Library) -> bool {
     }
 }
 
-/// cudarc panics if it finds no library at all, which can't be: one of its names is loaded, or the check before says so.
+/// Checks that cudarc uses the same library. cudarc panics if it finds none, which can't happen because one of its names is loaded.
 fn check_identity(ours: &'static Library, name: &str) -> Result<(), Refusal> {
     // SAFETY: the symbols are looked up and compared, not used; cudarc's library is opened as it would be by its first call.
     let same = unsafe {

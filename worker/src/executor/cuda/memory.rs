@@ -1,7 +1,7 @@
-//! What this process has of the device's memory, told to the supervisor.
+//! Reports this process's device memory to the supervisor.
 //!
-//! The supervisor admits jobs by its books, so it has to know at any time the most that this process may have beyond what its jobs
-//! declared: it is told when that grows, before the job ends that left it behind, and when nothing runs any more.
+//! The supervisor admits jobs by its accounts, so it must always know the most memory that this process may hold beyond what its jobs
+//! declared. This process reports an increase before the job that caused it ends, and reports again when no job runs any more.
 
 use std::{
     any::Any,
@@ -16,17 +16,17 @@ use crate::ipc::{
     message::MemoryReport,
 };
 
-/// Device memory in all its forms.
+/// All device memory of this process.
 #[derive(Debug)]
 pub(crate) struct Memory {
     pub arena: Arena,
     pub shelf: Shelf,
-    /// Held by who tells, so that reports leave in the order in which they were true. The driver is asked meanwhile.
+    /// Locked while a report is made and sent, including the driver query, so that reports leave in order.
     telling: Mutex<()>,
     told: Mutex<Told>,
 }
 
-/// The last word, and what of it the supervisor sees only by what is free.
+/// The last report, and the local memory, which the supervisor sees only as less free memory.
 #[derive(Debug, Clone, Copy, Default)]
 struct Told {
     report: MemoryReport,
@@ -38,30 +38,30 @@ impl Memory {
         Self { arena, shelf: Shelf::default(), telling: Mutex::default(), told: Mutex::default() }
     }
 
-    /// What is told at the start.
+    /// The report at the start.
     pub(crate) fn first_report(&self) -> Result<MemoryReport, CudaError> {
         Ok(MemoryReport { free: Device::free_bytes()?, ..self.told().report })
     }
 
-    /// Tells the supervisor if it has to know; `may_wait` comes before the driver is asked for it.
+    /// Sends a report if one is due; calls `may_wait` before the driver query.
     pub(crate) fn tell(&self, outgoing: &Mutex<UnixStream>, may_wait: impl FnOnce()) -> Result<(), TellError> {
         if !self.has_news() {
             return Ok(());
         }
         may_wait();
         let _telling = self.telling();
-        // Another may have told it meanwhile.
+        // Another thread may have reported it in the meantime.
         self.say_news(outgoing)
     }
 
-    /// Tells the supervisor, who asked.
+    /// Answers the supervisor's request for a report.
     pub(crate) fn answer(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
         let _telling = self.telling();
         self.say(outgoing)?;
         self.say_news(outgoing)
     }
 
-    /// Gives back all that no job has.
+    /// Frees all memory that no job uses.
     pub(crate) fn give_back(&self) -> Result<(), CudaError> {
         self.shelf.unload_idle();
         self.arena.give_back()
@@ -77,7 +77,7 @@ impl Memory {
             || is_idle && (now.kept, now.held) != (then.kept, then.held)
     }
 
-    /// By the books: what is free is the driver's to say.
+    /// The report by the accounts, with the last free memory from the driver.
     fn now(&self) -> MemoryReport {
         let usage = self.arena.usage();
         MemoryReport {
@@ -87,18 +87,19 @@ impl Memory {
         }
     }
 
-    /// Books and driver are not read at one moment. What comes or goes meanwhile counts as not there, since jobs are admitted by what is.
+    /// The accounts and the driver are not read at the same moment. Memory that changes in between counts as unavailable, because the
+    /// supervisor admits jobs by this report.
     fn read(&self) -> Result<MemoryReport, CudaError> {
         let before = self.now();
         let free = Device::free_bytes()?;
         let after = self.now();
-        // Also what kernels take only at their launch.
+        // Subtracts the local memory that kernels take at their launch.
         let free = free.saturating_sub(self.arena.usage().local_to_come);
         Ok(MemoryReport { held: after.held.min(before.held), free, ..after })
     }
 
-    /// Until the last word is true: who ends while it is on its way compares with the one before, and may find nothing to tell. Each round
-    /// is for what has changed during the one before.
+    /// Repeats until the last report is up to date: a job that ends while a report is being sent compares with the one before and may find
+    /// nothing to report. Each round covers the changes during the previous one.
     fn say_news(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
         while self.has_news() {
             self.say(outgoing)?;
@@ -110,7 +111,7 @@ impl Memory {
         let local = self.arena.usage().local;
         let now = self.read()?;
         frame::write(&outgoing.lock().expect("no thread panics while holding the socket"), &FromExecutor::Memory(now))?;
-        // Not before it has left: a job that finds nothing left to tell answers at once.
+        // Set after sending, because a job that finds no change answers at once.
         *self.told.lock().expect("no thread panics while holding it") = Told { report: now, local };
         Ok(())
     }
@@ -124,7 +125,7 @@ impl Memory {
     }
 }
 
-/// Why the supervisor was not told.
+/// Why a report was not sent.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TellError {
     #[error("{0}")]
@@ -139,17 +140,17 @@ impl From<CudaError> for TellError {
     }
 }
 
-/// What the supervisor asks for between jobs.
+/// A request of the supervisor between jobs.
 #[derive(Debug)]
 pub(crate) enum Chore {
     GiveBack,
     Measure,
-    /// A program or a segment that no job will name again.
+    /// A program or a segment that no job will use again.
     Drop(Box<dyn Any + Send>),
 }
 
 impl Chore {
-    /// Apart from lanes and from whoever reads the socket: giving back, unloading and unpinning may wait for a kernel.
+    /// Runs on a thread of its own, because freeing, unloading and unpinning may wait for a kernel.
     pub(crate) fn run(self, memory: &Memory, waits: &Waits, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
         match self {
             Self::GiveBack => waits.between_jobs(|| memory.give_back())?,

@@ -1,4 +1,4 @@
-//! Modules on the device and the kernels in them, with the JIT's own words where loading fails.
+//! Modules on the device and their kernels, with the JIT's log if loading fails.
 
 use std::{
     collections::HashMap,
@@ -28,12 +28,12 @@ use crate::{
     ipc::message::Image,
 };
 
-/// ptxas says what is wrong in its first lines.
+/// The JIT's log; its first lines contain the error.
 const LOG_BYTES: usize = 64 << 10;
 /// Without opting in, a block has at most this much shared memory on every device, static and dynamic together.
 const SHARED_BYTES_WITHOUT_OPTING_IN: u32 = 48 << 10;
 
-/// A module on the device. It is unloaded when dropped, so nobody drops it whose kernels still run.
+/// A module on the device. Dropping it unloads it, so it must not be dropped while its kernels run.
 #[derive(Debug)]
 pub(crate) struct Module {
     handle: Handle<sys::CUmodule>,
@@ -42,7 +42,7 @@ pub(crate) struct Module {
     loaded: Loaded,
 }
 
-/// The bytes of a module among those of all that are loaded.
+/// Counts the bytes of a loaded module.
 #[derive(Debug)]
 pub(crate) struct Loaded {
     bytes: u64,
@@ -54,11 +54,11 @@ pub(crate) struct Loaded {
 pub(crate) struct Function {
     handle: Handle<sys::CUfunction>,
     pub limits: KernelLimits,
-    /// What one thread wants of local memory.
+    /// The local memory of one thread.
     pub local_bytes: u32,
-    /// Where the driver or the PTX says so.
+    /// The parameters, if the driver or the PTX declares them.
     pub params: Option<Vec<Param>>,
-    /// How much dynamic shared memory was opted in to. It only grows, so that no other lane's launch is undercut.
+    /// The dynamic shared memory that was opted in to. It only grows, so that launches of other streams keep enough.
     shared_bytes: Mutex<u32>,
 }
 
@@ -66,7 +66,7 @@ pub(crate) struct Function {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Param {
     pub bytes: usize,
-    /// Where it stands among the parameters, where the driver says so.
+    /// Its offset among the parameters, if the driver reports it.
     pub offset: Option<usize>,
 }
 
@@ -79,7 +79,7 @@ unsafe impl<T> Send for Handle<T> {}
 // SAFETY: the handle is never written to.
 unsafe impl<T> Sync for Handle<T> {}
 
-/// Why a program or a kernel of it can't be used.
+/// Why a program or one of its kernels can't be used.
 #[derive(Debug)]
 pub(crate) enum LoadError {
     Failed(Failure),
@@ -106,7 +106,7 @@ impl Drop for Loaded {
 }
 
 impl Module {
-    /// `entries` are what the image declares, as far as its text says so. Its bytes are counted once the device has it.
+    /// Loads an image. `entries` are the kernels that its text declares. Its bytes are counted once it is loaded.
     pub(crate) fn load(
         image: &Image,
         entries: Arc<[Entry]>,
@@ -130,7 +130,7 @@ impl Module {
         self.loaded.bytes
     }
 
-    /// A kernel that was asked for before.
+    /// A kernel that was looked up before.
     pub(crate) fn known(&self, entry: &str) -> Option<Arc<Function>> {
         self.functions.try_lock().ok()?.get(entry).cloned()
     }
@@ -156,7 +156,7 @@ impl Module {
         let handle = match found {
             Ok(handle) => handle,
             Err(error) if error.result == CUresult::CUDA_ERROR_NOT_FOUND => return Err(self.no_entry(entry)),
-            // A driver may load a kernel's code only now.
+            // With lazy loading the driver loads a kernel's code only now.
             Err(error) => return Err(not_loaded(error, &[])),
         };
         let attribute = |attribute| {
@@ -169,7 +169,7 @@ impl Module {
             static_shared_bytes: attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES)?,
         };
         let local_bytes = attribute(FunctionAttribute::CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES)?;
-        // The driver reads as many arguments as it thinks the kernel takes, so its own word comes first.
+        // The driver reads as many arguments as it assumes, so its own list takes precedence.
         let declared = || {
             let sizes = ptx::params_of(&self.entries, entry)?;
             Some(sizes.iter().map(|bytes| Param { bytes: *bytes, offset: None }).collect())
@@ -211,7 +211,7 @@ impl Function {
         self.handle.0
     }
 
-    /// The block size at which most threads run at once.
+    /// The block size with the highest occupancy.
     pub(crate) fn occupancy(&self, shared_bytes: u32) -> Result<u32, CudaError> {
         // SAFETY: the function is loaded; without a callback the shared memory is the same for every block size; zero is no limit.
         let suggested =
@@ -219,7 +219,7 @@ impl Function {
         called("cuOccupancyMaxPotentialBlockSize", suggested).map(|(_, block)| u32::try_from(block).unwrap_or(1))
     }
 
-    /// Makes room for more dynamic shared memory than a block has by default.
+    /// Opts in to more dynamic shared memory than a block has by default.
     pub(crate) fn opt_in(&self, shared_bytes: u32) -> Result<(), CudaError> {
         let mut granted = self.shared_bytes.lock().expect("no thread panics while holding it");
         let without = SHARED_BYTES_WITHOUT_OPTING_IN.saturating_sub(self.limits.static_shared_bytes);
@@ -235,8 +235,8 @@ impl Function {
     }
 }
 
-/// The parameters of a kernel by the driver's account, which drivers give since CUDA 12.4. With an older one only the text is left; where
-/// that is missing or in doubt, nobody can check, and [`super::lane`] refuses the kernel: a launch with too few arguments reads past our list.
+/// The parameters of a kernel as reported by the driver, since CUDA 12.4. With an older driver only the text has them. If the text
+/// is missing or ambiguous, [`super::stream`] refuses the kernel, because a launch with too few arguments would read beyond the list.
 fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<Vec<Param>> {
     if !library.has("cuFuncGetParamInfo") {
         return None;
@@ -248,7 +248,7 @@ fn driver_params(library: &DriverLibrary, function: sys::CUfunction) -> Option<V
         let answer = unsafe { sys::cuFuncGetParamInfo(function, params.len(), &raw mut offset, &raw mut size) };
         match answer {
             CUresult::CUDA_SUCCESS => params.push(Param { bytes: size, offset: Some(offset) }),
-            // Beyond the last one.
+            // An index beyond the last parameter.
             CUresult::CUDA_ERROR_INVALID_VALUE => return Some(params),
             _ => return None,
         }
@@ -274,12 +274,12 @@ fn load_cubin(bytes: &[u8]) -> Result<sys::CUmodule, LoadError> {
     jit(bytes.as_ptr().cast())
 }
 
-/// Loads an image with a buffer for what the JIT has to say. Not unsafe to call with any image that ends: a text in NUL, a cubin as its
-/// checked header says.
+/// Loads an image with a buffer for the JIT's log. Safe for any image with a defined end: a text with NUL, a cubin with a
+/// checked header.
 fn jit(image: *const c_void) -> Result<sys::CUmodule, LoadError> {
     let mut log = vec![0_u8; LOG_BYTES];
     let mut options = [JitOption::CU_JIT_ERROR_LOG_BUFFER, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
-    // The second value is a number in a pointer's place: that is how the driver takes it.
+    // The driver takes the second value as a number in a pointer.
     let mut values = [log.as_mut_ptr().cast::<c_void>(), std::ptr::without_provenance_mut(log.len())];
     let mut module = std::ptr::null_mut();
     // SAFETY: the image ends as its kind demands, the options and their values are as many as is said, and the buffer is live.
@@ -292,7 +292,7 @@ fn jit(image: *const c_void) -> Result<sys::CUmodule, LoadError> {
     }
 }
 
-/// A driver that loads code only with its kernel's first use says only then that it refuses it.
+/// Looks up the first kernel, because with lazy loading the driver reports an invalid image only at the first use.
 fn try_first(handle: sys::CUmodule, entries: &[Entry]) -> Result<sys::CUmodule, LoadError> {
     let Some(name) = entries.first().and_then(|entry| CString::new(entry.name.as_str()).ok()) else {
         return Ok(handle);
@@ -301,7 +301,7 @@ fn try_first(handle: sys::CUmodule, entries: &[Entry]) -> Result<sys::CUmodule, 
     match called("cuModuleGetFunction", unsafe { result::module::get_function(handle, name) }) {
         Ok(_) => Ok(handle),
         Err(error) => {
-            // SAFETY: nobody has the module yet.
+            // SAFETY: nothing else uses the module yet.
             called("cuModuleUnload", unsafe { result::module::unload(handle) })?;
             Err(not_loaded(error, &[]))
         }

@@ -1,4 +1,4 @@
-//! Segments of shared memory, pinned for the device's copy engines.
+//! Segments of shared memory, pinned for fast copies.
 
 use std::{io, os::fd::OwnedFd, sync::OnceLock};
 
@@ -7,10 +7,10 @@ use cudarc::driver::sys;
 use super::error::{CudaError, called};
 use crate::ipc::{message::Place, segment::Segment};
 
-/// None is needed: ours is the only context.
+/// No flag is needed, because the process has one context.
 const REGISTER_FLAGS: u32 = 0;
 
-/// A mapped segment, pinned for its first job if the driver is willing.
+/// A mapped segment, pinned at its first job if the driver allows it.
 #[derive(Debug)]
 pub(crate) struct PinnedSegment {
     segment: Segment,
@@ -27,7 +27,7 @@ impl PinnedSegment {
         self.is_pinned.get().is_none()
     }
 
-    /// Pins it unless that was tried before. Who tries is told why it could not be done; copies then take the slow way and are still right.
+    /// Pins the segment at the first call and reports a failure there. Without pinning, copies are slower but correct.
     pub(crate) fn pin(&self) -> Result<(), CudaError> {
         let mut problem = None;
         self.is_pinned.get_or_init(|| {
@@ -40,7 +40,7 @@ impl PinnedSegment {
         problem.map_or(Ok(()), Err)
     }
 
-    /// The start of a range, if all of it lies inside.
+    /// The start of a range, if all of it is inside the segment.
     pub(crate) fn range(&self, place: Place, bytes: u64) -> Option<*mut u8> {
         let end = place.offset.checked_add(bytes)?;
         if end > self.segment.len() as u64 {

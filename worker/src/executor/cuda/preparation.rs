@@ -1,7 +1,7 @@
-//! What a job needs before its first kernel: staging that is pinned, its module with the kernels, and memory.
+//! Prepares a job's first kernel: pins staging memory, loads the module and its kernels, and allocates memory.
 //!
-//! Where that is not at hand it is asked of the driver, and the driver may let such calls wait for the kernels that run. The supervisor is told
-//! of a job that comes to this, since a time limit is for the job's own work. One that finds all it needs tells nothing.
+//! Steps that are not cached need driver calls, which may wait for running kernels. The executor reports
+//! a job before such a call, because a time limit covers only the job's own work. A job that needs no such call reports nothing.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,14 +9,14 @@ use gpufleet_schema::{FailureCode, Verdict};
 
 use super::{
     arena::{Allocation, Shortage, Wanted},
-    lane::{Common, JobError, failed},
     module::{Function, Module},
     pinned::PinnedSegment,
     program::Program,
+    stream::{Common, JobError, failed},
 };
 use crate::ipc::FromExecutor;
 
-/// Of one job.
+/// The preparation of one job.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Preparation<'a> {
     pub(super) common: &'a Common,
@@ -24,12 +24,12 @@ pub(super) struct Preparation<'a> {
 }
 
 impl<'a> Preparation<'a> {
-    /// Comes before every call that may have to wait for others' kernels.
+    /// Must be called before every driver call that may wait for other jobs' kernels.
     pub(super) fn may_wait(&self) {
         self.common.waits.waits(self.job);
     }
 
-    /// Does what may need device memory, again as long as some can be found for it: what is kept for later goes first, then neighbours'.
+    /// Runs a step that may need device memory, and repeats it while memory can be freed: first cached memory, then that of neighbours.
     pub(super) fn with_room<T>(&self, mut step: impl FnMut() -> Result<T, JobError>) -> Result<T, JobError> {
         let memory = &self.common.memory;
         loop {
@@ -46,7 +46,7 @@ impl<'a> Preparation<'a> {
         }
     }
 
-    /// Pins what was not pinned before: the first job of a segment has that done.
+    /// Pins segments that are new.
     pub(super) fn pin(&self, segments: &HashMap<u32, Arc<PinnedSegment>>) {
         for (segment, pinned) in segments.iter().filter(|(_, pinned)| pinned.is_new()) {
             self.may_wait();
@@ -56,7 +56,7 @@ impl<'a> Preparation<'a> {
         }
     }
 
-    /// The module for a job, and whether it was there before.
+    /// The module for a job, and whether it was already loaded.
     pub(super) fn module(&self, program: &Arc<Program>) -> Result<(Arc<Module>, bool), JobError> {
         self.with_room(|| {
             if let Some(module) = program.kept() {
@@ -67,7 +67,7 @@ impl<'a> Preparation<'a> {
         })
     }
 
-    /// A kernel. The driver may load its code only now.
+    /// A kernel. With lazy loading the driver loads its code only now.
     pub(super) fn function(&self, module: &Module, entry: &str) -> Result<Arc<Function>, JobError> {
         if let Some(function) = module.known(entry) {
             return Ok(function);
@@ -76,7 +76,7 @@ impl<'a> Preparation<'a> {
         Ok(module.function(&self.common.library, entry)?)
     }
 
-    /// All memory of a job. What is kept beside it is bounded, for other executors may live on the rest.
+    /// Allocates all memory of a job. The cache is bounded by `kept_max`, because other executors may need the rest.
     pub(super) fn allocate(&self, wanted: Wanted<'_>, kept_max: u64) -> Result<Allocation<'a>, JobError> {
         let memory = &self.common.memory;
         if memory.shelf.idle_bytes() > kept_max {

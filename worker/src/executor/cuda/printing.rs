@@ -1,9 +1,9 @@
-//! What kernels print, on its way to the standard output of this process, which the supervisor reads.
+//! Moves the output of kernels to the standard output of this process, which the supervisor reads.
 //!
-//! A GPU's driver keeps it in a buffer of the context (`CU_LIMIT_PRINTF_FIFO_SIZE`, 1 MiB, sixteen times what is kept of a job; when it is
-//! full, the oldest text goes) and writes it out by itself, through the C library: at each launch, and whenever somebody waits for an event,
-//! a stream or the context. A lane waits for the last event of its job before the job is answered. The emulator is asked for it. While a job
-//! runs there that may print, it is asked again and again, so that what a killed executor's job had printed is known.
+//! A GPU's driver keeps it in a buffer of the context (`CU_LIMIT_PRINTF_FIFO_SIZE`, 1 MiB, sixteen times the bound for a job; when it is
+//! full, the oldest text is lost) and writes it through the C library: at each launch, and whenever a thread waits for an event,
+//! a stream or the context. Each job waits for its last event before its answer. The emulator must be polled for its output. While a job
+//! that may print runs, a thread polls it repeatedly, so that the output is known even if the executor is killed.
 
 use std::{
     io,
@@ -14,18 +14,18 @@ use std::{
 
 use super::library::DriverLibrary;
 
-/// Between two questions to the emulator. Text of the last moment is lost with an executor that is killed.
+/// The interval between polls. A killed executor loses the output since the last one.
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
 pub(crate) struct Printing {
     library: DriverLibrary,
-    /// How many jobs run that may print.
+    /// The number of running jobs that may print.
     jobs: Mutex<usize>,
     begun: Condvar,
 }
 
-/// A job that may print, while it runs.
+/// Counts a running job that may print.
 pub(crate) struct Began<'a>(&'a Printing);
 
 impl Printing {
@@ -33,7 +33,7 @@ impl Printing {
         Arc::new(Self { library: library.clone(), jobs: Mutex::default(), begun: Condvar::new() })
     }
 
-    /// Starts the thread that asks the emulator. It ends with the process.
+    /// Starts the thread that polls the emulator. It ends with the process.
     pub(crate) fn start(self: &Arc<Self>) -> io::Result<()> {
         if self.library.is_emulator() {
             let asking = Arc::clone(self);
@@ -63,7 +63,7 @@ impl Printing {
 }
 
 impl Began<'_> {
-    /// The job's kernels have ended. What they printed goes before its answer.
+    /// Writes the output of the job's kernels, which must precede its answer.
     pub(crate) fn end(self) {
         self.0.library.print_what_kernels_printed();
     }

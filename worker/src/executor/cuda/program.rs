@@ -1,7 +1,7 @@
-//! Programs and who may use their modules.
+//! Programs and the sharing of their modules.
 //!
-//! A module without variables is loaded by the first job that needs it and kept for all others. One with variables would carry what a job
-//! left in them to the next, and mix up two that run at once; so each job gets its own, as new as the text is.
+//! The first job that needs a module without variables loads it, and all other jobs share it. A module with variables would carry the state
+//! of one job to the next and mix concurrent jobs. So each job loads a new one.
 
 use std::sync::{
     Arc, Mutex, MutexGuard, OnceLock, TryLockError, Weak,
@@ -17,11 +17,11 @@ use crate::{
     ipc::message::Image,
 };
 
-/// A program as the supervisor sent it, and its module if that is kept.
+/// A program from the supervisor, and its module if that is cached.
 #[derive(Debug)]
 pub(crate) struct Program {
     image: Image,
-    /// Read by the first job, on its lane: a long text holds up nobody else.
+    /// Read by the first job on its own thread, so that a long text delays no other job.
     declared: OnceLock<Declared>,
     kept: Mutex<Option<Arc<Module>>>,
 }
@@ -33,11 +33,11 @@ struct Declared {
     device_bytes: u64,
 }
 
-/// Which programs have a kept module, so that those can be unloaded where memory is short.
+/// The programs with a cached module, which can be unloaded if memory is short.
 #[derive(Debug, Default)]
 pub(crate) struct Shelf {
     programs: Mutex<Vec<Weak<Program>>>,
-    /// Of every module that is loaded, jobs' own ones included.
+    /// The bytes of all loaded modules, including unshared ones.
     loaded_bytes: Arc<AtomicU64>,
 }
 
@@ -45,7 +45,7 @@ impl Declared {
     fn of(image: &Image) -> Self {
         let device_bytes = image.code().device_bytes();
         match image {
-            // The text says more, and both come from one source.
+            // The PTX has more information, and both come from one source.
             Image::Ptx(text) | Image::Both { ptx: text, .. } => {
                 let Declarations { entries, has_variables, .. } = ptx::declarations(text);
                 Self { entries: entries.into(), has_variables, device_bytes }
@@ -62,7 +62,7 @@ impl Program {
         Self { image, declared: OnceLock::new(), kept: Mutex::default() }
     }
 
-    /// Its module if that is kept, and nobody is just loading it.
+    /// Its module, if it is cached and not being loaded.
     pub(crate) fn kept(&self) -> Option<Arc<Module>> {
         self.kept.try_lock().ok()?.clone()
     }
@@ -72,23 +72,23 @@ impl Program {
         Module::load(&self.image, Arc::clone(&declared.entries), loaded).map(Arc::new)
     }
 
-    /// The bytes of its module, if it is kept and no job has it.
+    /// The bytes of its module, if it is cached and no job uses it.
     fn idle_bytes(&self) -> u64 {
         let idle = |kept: &Option<Arc<Module>>| {
             kept.as_ref().filter(|module| Arc::strong_count(module) == 1).map(|module| module.bytes())
         };
-        // One that is being loaded is for a job.
+        // A module that is being loaded has a job.
         self.kept.try_lock().ok().and_then(|kept| idle(&kept)).unwrap_or(0)
     }
 
-    /// Unloads the module unless a job has it or just loads it. Answers whether it did.
+    /// Unloads the module unless a job uses or loads it. Returns whether it did.
     fn unload_idle(&self) -> bool {
         let mut kept = match self.kept.try_lock() {
             Ok(kept) => kept,
             Err(TryLockError::WouldBlock) => return false,
             Err(TryLockError::Poisoned(_)) => unreachable!("no thread panics while loading"),
         };
-        // Jobs get theirs only under this lock, so one that nobody has stays so.
+        // Jobs get a module only under this lock, so an unused one stays unused.
         let is_idle = kept.as_ref().is_some_and(|module| Arc::strong_count(module) == 1);
         if is_idle {
             *kept = None;
@@ -98,7 +98,7 @@ impl Program {
 }
 
 impl Shelf {
-    /// The module for a job, and whether it was there before. Whoever comes while a shared one is being loaded waits.
+    /// The module for a job, and whether it was already loaded. A job waits while another one loads a shared module.
     pub(crate) fn module(&self, program: &Arc<Program>) -> Result<(Arc<Module>, bool), LoadError> {
         let declared = program.declared.get_or_init(|| Declared::of(&program.image));
         if declared.has_variables {
@@ -115,27 +115,28 @@ impl Shelf {
         Ok((module, false))
     }
 
-    /// What all loaded modules take.
+    /// The bytes of all loaded modules.
     pub(crate) fn loaded_bytes(&self) -> u64 {
         self.loaded_bytes.load(Ordering::Relaxed)
     }
 
-    /// What those take that no job has.
+    /// The bytes of the modules that no job uses.
     pub(crate) fn idle_bytes(&self) -> u64 {
         self.known().iter().map(|program| program.idle_bytes()).sum()
     }
 
-    /// Unloads every module that no job has. Answers whether there was one.
+    /// Unloads every module that no job uses. Returns whether there was one.
     pub(crate) fn unload_idle(&self) -> bool {
         self.known().iter().filter(|program| program.unload_idle()).count() > 0
     }
 
-    /// Who lets go of one last unloads its module, which waits for the kernels that run: not before the shelf is free again.
+    /// A copy of the list. Dropping the last reference unloads a module, which waits for running kernels, so this must not happen under the
+    /// lock.
     fn known(&self) -> Vec<Arc<Program>> {
         self.programs().iter().filter_map(Weak::upgrade).collect()
     }
 
-    /// Bounded by what the supervisor lets this process hold: it forgets programs, and they are dropped from here then.
+    /// Adds a program. The list is bounded, because programs that the supervisor evicts are dropped from it.
     fn remember(&self, program: &Arc<Program>) {
         let mut programs = self.programs();
         programs.retain(|known| known.strong_count() > 0 && known.as_ptr() != Arc::as_ptr(program));

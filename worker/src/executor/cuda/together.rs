@@ -1,4 +1,4 @@
-//! Launches whose blocks run together: cooperative grids, all of whose blocks run at once, and clusters of blocks on one part of the device.
+//! Launches with blocks that run together: cooperative grids, whose blocks all run at once, and clusters of blocks on one part of the device.
 
 use std::ffi::c_void;
 
@@ -19,12 +19,12 @@ use super::{
 };
 use crate::ipc::message::LaunchPlan;
 
-/// Larger clusters have to be asked for, kernel by kernel.
+/// Larger clusters need an attribute of the kernel.
 const PORTABLE_CLUSTER_BLOCKS: u32 = 8;
 /// Launches with attributes came with CUDA 11.8.
 const LAUNCH_SYMBOL: &str = "cuLaunchKernelEx";
 
-/// How the blocks of a launch belong together.
+/// Which blocks of a launch run together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Together {
     cooperative: bool,
@@ -39,7 +39,7 @@ impl Together {
         Self { cooperative: launch.cooperative, cluster }
     }
 
-    /// Whether the launch is more than blocks that know nothing of each other.
+    /// Whether the launch has more than independent blocks.
     pub(super) fn is_special(self) -> bool {
         self.cooperative || self.cluster_blocks() > 1
     }
@@ -48,7 +48,7 @@ impl Together {
         self.cluster.iter().fold(1, |product: u32, extent| product.saturating_mul(*extent))
     }
 
-    /// Whether the device can run such a launch; the problem is the user's.
+    /// Checks that the device can run such a launch. A failure is the user's error.
     pub(super) fn check(
         self,
         library: &DriverLibrary,
@@ -109,7 +109,7 @@ impl Together {
         Ok(())
     }
 
-    /// How many such clusters the device runs at once.
+    /// The number of such clusters that the device runs at once.
     fn active_clusters(self, function: &Function, geometry: Geometry, shared_bytes: u32) -> Result<u32, CudaError> {
         if self.cluster_blocks() > PORTABLE_CLUSTER_BLOCKS {
             let attribute = FunctionAttribute::CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED;
@@ -129,7 +129,7 @@ impl Together {
         }
     }
 
-    /// Puts the launch on a stream.
+    /// Enqueues the launch on a stream.
     ///
     /// # Safety
     /// The function is loaded, `params` are as many pointers as it has parameters, each to as many bytes as that has, and the stream is live.
@@ -165,7 +165,7 @@ impl Together {
     }
 }
 
-/// Points to the attributes, which have to outlive it.
+/// The configuration, which points to the attributes; they must outlive it.
 fn config(
     geometry: Geometry,
     shared_bytes: u32,

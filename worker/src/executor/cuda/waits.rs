@@ -1,9 +1,9 @@
-//! Who has to wait in the driver, told to the supervisor, whose time limits are for jobs' own work.
+//! Reports jobs that may wait in the driver to the supervisor, because time limits cover only a job's own work.
 //!
-//! Some calls of the driver wait for the kernels that run, and hold a lock meanwhile which every other call wants: so one that waits holds
-//! up all that come to a call, and they are told of, too. A job in the midst of its calls is spoken for by the one that may hold it up,
-//! before that goes on to do so; nobody is held up unheard. A job whose kernels run sleeps until they have ended, which takes no lock of the
-//! driver's (so we assume: nothing could show who came first to one), and is not told of.
+//! Some driver calls wait for running kernels and meanwhile hold a lock that every other call needs. So one waiting call blocks
+//! all other jobs that call the driver, and these are reported too. The job that may block others reports them
+//! before its call, so every blocked job is reported. A job whose kernels run sleeps until they have ended. This is assumed to take no lock
+//! of the driver, so it is not reported.
 
 use std::{
     collections::HashSet,
@@ -13,7 +13,7 @@ use std::{
 
 use crate::ipc::{FromExecutor, frame, message::BETWEEN_JOBS};
 
-/// By job; [`BETWEEN_JOBS`] is what is done for none.
+/// The states by job; [`BETWEEN_JOBS`] stands for the work between jobs.
 #[derive(Debug)]
 pub(crate) struct Waits {
     state: Mutex<State>,
@@ -22,11 +22,11 @@ pub(crate) struct Waits {
 
 #[derive(Debug, Default)]
 struct State {
-    /// May be in a call that waits for kernels.
+    /// Jobs that may be in a call that waits for kernels.
     waiting: HashSet<u64>,
-    /// In calls that such a one may hold up.
+    /// Jobs in calls that such a call may block.
     calling: HashSet<u64>,
-    /// The supervisor knows that they may have to wait.
+    /// Jobs that have been reported.
     told: HashSet<u64>,
 }
 
@@ -35,7 +35,7 @@ impl Waits {
         Self { state: Mutex::default(), outgoing: Arc::clone(outgoing) }
     }
 
-    /// The job comes to calls that may wait for others' kernels.
+    /// The job starts calls that may wait for other jobs' kernels.
     pub(crate) fn waits(&self, job: u64) {
         let mut state = self.state();
         if state.waiting.insert(job) {
@@ -46,7 +46,7 @@ impl Waits {
         }
     }
 
-    /// The job comes to calls that wait for nobody's kernels, but maybe for who does.
+    /// The job starts calls that wait for no kernel, but may be blocked by a call that does.
     pub(crate) fn calls(&self, job: u64) {
         let mut state = self.state();
         state.waiting.remove(&job);
@@ -57,21 +57,21 @@ impl Waits {
         }
     }
 
-    /// The job calls nothing: its kernels run.
+    /// The job makes no driver calls while its kernels run.
     pub(crate) fn runs(&self, job: u64) {
         let mut state = self.state();
         state.forget(job);
         self.untell(&mut state, job);
     }
 
-    /// The job has ended, as the supervisor is told anyway.
+    /// The job has ended, which the supervisor learns from its answer.
     pub(crate) fn ends(&self, job: u64) {
         let mut state = self.state();
         state.forget(job);
         state.told.remove(&job);
     }
 
-    /// Does what is asked for between jobs and may wait for their kernels. One at a time.
+    /// Runs a chore between jobs that may wait for their kernels, one at a time.
     pub(crate) fn between_jobs<T>(&self, chore: impl FnOnce() -> T) -> T {
         self.waits(BETWEEN_JOBS);
         let done = chore();
@@ -91,7 +91,7 @@ impl Waits {
         }
     }
 
-    /// With the state in hand, so that what is said is in order. A supervisor that is gone is noticed elsewhere.
+    /// Sends under the lock, so that messages are in order. A lost supervisor is detected elsewhere.
     fn say(&self, message: &FromExecutor) {
         drop(frame::write(&self.outgoing.lock().expect("no thread panics while holding the socket"), message));
     }
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_among_which_nobody_waits_tell_nothing() {
+    fn jobs_without_a_wait_report_nothing() {
         let all = said(|waits| {
             for job in [1, 2] {
                 waits.calls(job);

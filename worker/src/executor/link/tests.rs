@@ -10,16 +10,16 @@ use super::*;
 use crate::{
     compiler::Compiler,
     executor::{
-        flight::{Announcer, STOOD_STILL, State, Watched},
-        keeper::Keeper,
+        flight::{Announcer, LatestMemory, STOOD_STILL, State},
         outgoing::Outgoing,
         printer::Printer,
+        process::ChildProcess,
         programs::Code,
     },
     ipc::{DeviceInfo, slab::Slab},
 };
 
-/// For what takes no time to speak of.
+/// Generous for steps that take almost no time.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 #[test]
@@ -32,22 +32,22 @@ fn a_kernel_is_named_without_a_report_only_where_no_other_ran() {
     assert_eq!(only_kernel([&*one, &*one].into_iter()), None);
 }
 
-/// With the child's end of the socket that is written to, from which nobody reads.
-fn shared(keeper: Keeper) -> (Arc<Shared>, UnixStream) {
+/// The state of an executor, and the child's end of its socket, which the tests do not read.
+fn shared(process: ChildProcess) -> (Arc<Shared>, UnixStream) {
     let (ours, theirs) = UnixStream::pair().unwrap();
     let outgoing = Outgoing::over(ours.into_split().1);
     let shared = Shared {
         device: DeviceInfo::named(0, "GPU-1"),
-        keeper,
+        process,
         slab: Slab::new(Box::new(Announcer(outgoing.clone()))),
         outgoing,
         printer: Arc::new(Printer::new().unwrap().0),
         state: Mutex::new(State::default()),
         lost: watch::Sender::new(None),
-        lanes: Arc::new(Semaphore::new(2)),
-        lanes_max: 2,
+        streams: Arc::new(Semaphore::new(2)),
+        streams_max: 2,
         compiler: Arc::new(Compiler::new(None)),
-        memory: Mutex::new(Watched::default()),
+        memory: Mutex::new(LatestMemory::default()),
         heard: Notify::new(),
     };
     (Arc::new(shared), theirs)
@@ -65,13 +65,13 @@ async fn sent_with(shared: &Shared, job: u64, entry: &str) -> oneshot::Receiver<
         entries: vec![entry.to_owned()],
         turn: None,
         _slot: Arc::new(shared.slab.take(1).await.unwrap()),
-        _lanes: Arc::clone(&shared.lanes).acquire_owned().await.unwrap(),
+        _streams: Arc::clone(&shared.streams).acquire_owned().await.unwrap(),
     };
     shared.state().pending.insert(job, pending);
     ending
 }
 
-/// The end of an executor at a failed assert of the kernel that is named.
+/// An executor ends because an assert of this kernel failed.
 fn ends_at_an_assert(shared: &Shared, kernel: Option<&str>) {
     let poison = Poison {
         code: 710,
@@ -88,8 +88,8 @@ fn ends_at_an_assert(shared: &Shared, kernel: Option<&str>) {
 #[tokio::test]
 async fn a_job_that_was_alone_is_to_blame_whatever_kernel_is_named() {
     for kernel in [None, Some("spin"), Some("nope")] {
-        let (keeper, _end) = Keeper::of_a_stuck_child();
-        let (shared, _child) = shared(keeper);
+        let (process, _end) = ChildProcess::of_a_stuck_child();
+        let (shared, _child) = shared(process);
         let alone = sent(&shared, 1).await;
         ends_at_an_assert(&shared, kernel);
         match alone.await.unwrap() {
@@ -100,9 +100,9 @@ async fn a_job_that_was_alone_is_to_blame_whatever_kernel_is_named() {
 }
 
 #[tokio::test]
-async fn a_kernel_that_nobody_runs_makes_nobody_innocent() {
-    let (keeper, _end) = Keeper::of_a_stuck_child();
-    let (shared, _child) = shared(keeper);
+async fn a_kernel_that_no_job_runs_clears_no_job() {
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, _child) = shared(process);
     let both = [sent_with(&shared, 1, "one").await, sent_with(&shared, 2, "other").await];
     ends_at_an_assert(&shared, Some("nope"));
     for ending in both {
@@ -115,8 +115,8 @@ async fn a_kernel_that_nobody_runs_makes_nobody_innocent() {
 
 #[tokio::test]
 async fn an_executor_says_which_jobs_wait_and_which_go_on() {
-    let (keeper, _end) = Keeper::of_a_stuck_child();
-    let (shared, _queue) = shared(keeper);
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, _queue) = shared(process);
     let (now, limit) = (Instant::now(), Duration::from_secs(10));
     for (job, limit) in [(1, 100 * limit), (2, limit), (3, limit)] {
         shared.state().clocks.start(job, limit, now);
@@ -138,8 +138,8 @@ async fn an_executor_says_which_jobs_wait_and_which_go_on() {
 #[tokio::test]
 async fn texts_of_an_executor_are_cut_to_what_a_reply_holds() {
     use gpufleet_schema::bounds::{FAILURE_DETAIL_BYTES_MAX, FAILURE_MESSAGE_BYTES_MAX};
-    let (keeper, _end) = Keeper::of_a_stuck_child();
-    let (shared, _queue) = shared(keeper);
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, _queue) = shared(process);
     let ending = sent(&shared, 1).await;
     let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
     ours.set_nonblocking(true).unwrap();
@@ -161,7 +161,7 @@ async fn texts_of_an_executor_are_cut_to_what_a_reply_holds() {
         FromExecutor::Unpinned { segment: 1, reason: long },
         FromExecutor::Poisoned(poison),
     ];
-    // The socket does not hold them all at once.
+    // Written from a thread, because the socket's buffer does not hold all of them.
     let saying = std::thread::spawn(move || said.iter().for_each(|said| frame::write(&theirs, said).unwrap()));
     let mut poison = None;
     assert_eq!(hear(&shared, &mut incoming, &mut poison).await, None);
@@ -179,8 +179,8 @@ async fn texts_of_an_executor_are_cut_to_what_a_reply_holds() {
 
 #[tokio::test]
 async fn jobs_of_an_executor_that_does_not_die_are_answered_and_its_device_is_suspect() {
-    let (keeper, _end) = Keeper::of_a_stuck_child();
-    let (shared, _child) = shared(keeper);
+    let (process, _end) = ChildProcess::of_a_stuck_child();
+    let (shared, _child) = shared(process);
     // The child holds its end of the socket for ever.
     let (ours, _theirs) = UnixStream::pair().unwrap();
     let listening = listen(Arc::clone(&shared), Incoming::new(ours.into_split().0));
@@ -204,8 +204,8 @@ async fn jobs_of_an_executor_that_does_not_die_are_answered_and_its_device_is_su
 async fn a_job_that_ended_while_the_worker_stood_still_is_not_cut_and_one_that_did_not_is() {
     const LIMIT: Duration = Duration::from_millis(50);
     for has_ended in [true, false] {
-        let (keeper, _end) = Keeper::of_a_stuck_child();
-        let (shared, _queue) = shared(keeper);
+        let (process, _end) = ChildProcess::of_a_stuck_child();
+        let (shared, _queue) = shared(process);
         let ending = sent(&shared, 1).await;
         shared.state().clocks.start(1, LIMIT, Instant::now());
         let cancel = CancellationToken::new();

@@ -1,10 +1,10 @@
-//! Whether a module has variables that outlive a launch, and what they take.
+//! Finds variables of a module that outlive a launch, and their size.
 
 use super::type_bytes;
 
-/// Whether the text, without comments and strings, declares anything in `.global`. In doubt it does: such a module is only loaded more often.
+/// Whether the text, without comments and strings, declares anything in `.global`. True in doubt: then the module is only loaded more often.
 ///
-/// Inside a body, `.global` also is a part of instructions (`ld.global.u32`), and in a parameter list it says where a pointer points
+/// Inside a body, `.global` is also a part of instructions (`ld.global.u32`), and in a parameter list the target of a pointer
 /// (`.ptr .global`). Everywhere else it declares.
 pub(super) fn are_declared(plain: &str) -> bool {
     let mut depth = 0_usize;
@@ -36,13 +36,13 @@ pub(super) fn are_declared(plain: &str) -> bool {
     false
 }
 
-/// What is declared in `.global` and `.const`, of a text without comments and strings: `.visible .global .align 4 .v2 .f32 a[4][8], b;`.
-/// A size that can't be read counts as one; such a text does not load.
+/// The bytes declared in `.global` and `.const` of a text without comments and strings: `.visible .global .align 4 .v2 .f32 a[4][8], b;`.
+/// An unreadable size counts as one; such a text does not load.
 pub(super) fn bytes(plain: &str) -> u64 {
     plain.split([';', '{', '}']).map(declared).fold(0, u64::saturating_add)
 }
 
-/// The bytes of one declaration, zero for everything that is none.
+/// The bytes of one declaration; zero for any other statement.
 fn declared(statement: &str) -> u64 {
     // An instruction begins with a letter, a predicate or a register. A list in parentheses holds parameters, or an attribute's value.
     let statement = statement.trim_start();
@@ -55,26 +55,26 @@ fn declared(statement: &str) -> u64 {
     if parts.next().is_none() {
         return 0;
     }
-    let mut lanes = 1;
+    let mut elements = 1;
     for part in parts {
         let (word, names) = part.split_once(char::is_whitespace).unwrap_or((part, ""));
         match (word, type_bytes(word)) {
-            ("v2", _) => lanes = 2,
-            ("v4", _) => lanes = 4,
-            (_, Some(size)) => return variables(names, lanes * size as u64),
+            ("v2", _) => elements = 2,
+            ("v4", _) => elements = 4,
+            (_, Some(size)) => return variables(names, elements * size as u64),
             _ => {}
         }
     }
     0
 }
 
-/// `a[4][8], b = 1` of elements of so many bytes.
+/// The bytes of `a[4][8], b = 1` with this element size.
 fn variables(names: &str, element: u64) -> u64 {
     let count = |name: &str| name.split('[').skip(1).map(extent).fold(1, u64::saturating_mul);
     names.split(',').map(|name| count(name).saturating_mul(element)).fold(0, u64::saturating_add)
 }
 
-/// `8]`, in any of the bases of PTX.
+/// The number in `8]`, in any base of PTX.
 fn extent(text: &str) -> u64 {
     let digits = text.split(']').next().unwrap_or_default().trim().trim_end_matches('U');
     let (digits, radix) = match digits.as_bytes() {

@@ -1,6 +1,6 @@
 use proptest::prelude::*;
 
-use super::{InHand, Prefetch, PrefetchLimits, STUCK_MAX, is_hoard, share::share_out};
+use super::{Prefetch, PrefetchLimits, QueueLoad, STUCK_MAX, is_hoard, share::share_out};
 
 const PLACES: u32 = 4;
 const MIB: u64 = 1 << 20;
@@ -8,7 +8,7 @@ const LIMITS: PrefetchLimits = PrefetchLimits { messages_max: 256, bytes_max: 51
 /// The driver looks this often at most.
 const LOOK_US: u64 = 10_000;
 
-/// One worker and a queue that never runs dry: as many messages are in hand as may be.
+/// One worker and a queue that is never empty: the worker always holds its whole prefetch.
 struct World {
     prefetch: Prefetch,
     now_us: u64,
@@ -34,12 +34,12 @@ impl World {
                 }
             }
             let messages = u32::from(self.prefetch.of(0));
-            self.look(InHand { messages, messages_peak: messages, running: PLACES, ..InHand::default() });
+            self.look(QueueLoad { messages, messages_peak: messages, running: PLACES, ..QueueLoad::default() });
         }
     }
 
-    fn look(&mut self, hand: InHand) {
-        self.changes += self.prefetch.decide(self.now_us, PLACES, &[hand]).len() as u32;
+    fn look(&mut self, load: QueueLoad) {
+        self.changes += self.prefetch.decide(self.now_us, PLACES, &[load]).len() as u32;
     }
 }
 
@@ -79,7 +79,7 @@ fn large_messages_are_bounded_by_their_bytes() {
     let mut world = World::new(LIMITS);
     world.flow(10, 1, 100, || 300);
     world.prefetch.message(0, 1, 16 * MIB);
-    world.look(InHand { messages: 256, messages_peak: 256, ..InHand::default() });
+    world.look(QueueLoad { messages: 256, messages_peak: 256, ..QueueLoad::default() });
     assert_eq!(world.prefetch.of(0), 32);
     assert!(is_hoard(256, 32) && !is_hoard(40, 32));
 }
@@ -92,13 +92,13 @@ fn jobs_that_turn_long_are_noticed_while_they_run() {
     for _ in 0..400 {
         world.now_us += LOOK_US;
         let running_us = u64::from(PLACES) * (world.now_us - 100_000);
-        let hand = InHand { messages: 256, messages_peak: 256, running: PLACES, running_us, ..InHand::default() };
-        world.look(hand);
+        let load = QueueLoad { messages: 256, messages_peak: 256, running: PLACES, running_us, ..QueueLoad::default() };
+        world.look(load);
     }
     assert!(world.prefetch.of(0) <= 2, "what runs is not counted by the broker any more");
     // One of them ends, the others run on.
     let left =
-        InHand { messages: 4, messages_peak: 5, running: 3, running_us: 3_000_000, open: 1, ..InHand::default() };
+        QueueLoad { messages: 4, messages_peak: 5, running: 3, running_us: 3_000_000, open: 1, ..QueueLoad::default() };
     world.look(left);
     assert!(world.prefetch.of(0) <= 5, "{}", world.prefetch.of(0));
 }
@@ -109,8 +109,8 @@ fn idle_queues_leave_the_bytes_to_one_that_has_work() {
     let mut prefetch = Prefetch::new(limits, 3, PLACES);
     assert_eq!([0, 1, 2].map(|queue| prefetch.of(queue)), [1, 2, 2]);
     prefetch.message(1, 1, 15 * MIB);
-    let busy = InHand { messages: 2, messages_peak: 2, running: 2, open: 2, ..InHand::default() };
-    let idle = InHand { open: 2, ..InHand::default() };
+    let busy = QueueLoad { messages: 2, messages_peak: 2, running: 2, open: 2, ..QueueLoad::default() };
+    let idle = QueueLoad { open: 2, ..QueueLoad::default() };
     prefetch.decide(0, PLACES, &[idle, busy, idle]);
     assert_eq!([0, 1, 2].map(|queue| prefetch.of(queue)), [1, 2, 1], "with the two that lie here three would be five");
 }
@@ -120,7 +120,8 @@ fn messages_that_only_await_confirms_are_not_work() {
     let mut world = World::new(LIMITS);
     world.flow(10, 1, 100, || 1_000_000);
     let messages = 5;
-    let slow = InHand { messages, messages_peak: messages, settling: 4, running: 1, open: 3, ..InHand::default() };
+    let slow =
+        QueueLoad { messages, messages_peak: messages, settling: 4, running: 1, open: 3, ..QueueLoad::default() };
     world.look(slow);
     assert_eq!(world.prefetch.of(0), 9);
 }
@@ -133,8 +134,8 @@ fn one_straggler_among_tiny_jobs_changes_nothing() {
     for _ in 0..90 {
         world.now_us += LOOK_US;
         let running_us = world.now_us - 100_000;
-        let hand = InHand { messages: 256, messages_peak: 256, running: 1, running_us, ..InHand::default() };
-        world.look(hand);
+        let load = QueueLoad { messages: 256, messages_peak: 256, running: 1, running_us, ..QueueLoad::default() };
+        world.look(load);
     }
     world.flow(10, 1, 100, || 300);
     assert_eq!((world.prefetch.of(0), world.changes), (256, before));
@@ -147,7 +148,7 @@ fn jobs_that_do_not_fit_let_others_come_past_them() {
     for _ in 0..100 {
         let messages = u32::from(world.prefetch.of(0));
         let stuck = messages - 1;
-        world.look(InHand { messages, messages_peak: messages, running: 1, open: 3, stuck, ..InHand::default() });
+        world.look(QueueLoad { messages, messages_peak: messages, running: 1, open: 3, stuck, ..QueueLoad::default() });
     }
     assert!(f64::from(world.prefetch.of(0)) >= STUCK_MAX, "{}", world.prefetch.of(0));
     assert!(world.prefetch.of(0) <= 40, "a bound holds for them too");
@@ -156,20 +157,20 @@ fn jobs_that_do_not_fit_let_others_come_past_them() {
 #[test]
 fn a_queue_without_work_beside_a_busy_one_keeps_one_message() {
     let mut prefetch = Prefetch::new(LIMITS, 2, PLACES);
-    let busy = InHand { messages: 5, messages_peak: 5, running: PLACES, ..InHand::default() };
+    let busy = QueueLoad { messages: 5, messages_peak: 5, running: PLACES, ..QueueLoad::default() };
     for look in 0..200 {
-        prefetch.decide(look * LOOK_US, PLACES, &[busy, InHand::default()]);
+        prefetch.decide(look * LOOK_US, PLACES, &[busy, QueueLoad::default()]);
     }
     assert_eq!((prefetch.of(0), prefetch.of(1)), (5, 1));
     // It may have all places as soon as they are open.
-    let open = InHand { messages: 1, messages_peak: 1, open: PLACES, ..InHand::default() };
-    prefetch.decide(3_000_000, PLACES, &[InHand { running: 0, open: PLACES, ..busy }, open]);
+    let open = QueueLoad { messages: 1, messages_peak: 1, open: PLACES, ..QueueLoad::default() };
+    prefetch.decide(3_000_000, PLACES, &[QueueLoad { running: 0, open: PLACES, ..busy }, open]);
     assert_eq!(prefetch.of(1), 5);
 }
 
-fn any_hand() -> impl Strategy<Value = InHand> {
+fn any_load() -> impl Strategy<Value = QueueLoad> {
     (0..400_u32, 0..=PLACES, 0..10_000_000_u64, 0..=PLACES, 0..100_u32).prop_map(
-        |(messages, running, running_us, open, stuck)| InHand {
+        |(messages, running, running_us, open, stuck)| QueueLoad {
             messages,
             messages_peak: messages,
             running,
@@ -211,16 +212,16 @@ proptest! {
 
     #[test]
     fn bounds_hold_whatever_happens(
-        steps in prop::collection::vec((0..6_usize, 1..100_usize, 0..=16 * MIB, 0..10_000_000_u64, prop::collection::vec(any_hand(), 6)), 1..60),
+        steps in prop::collection::vec((0..6_usize, 1..100_usize, 0..=16 * MIB, 0..10_000_000_u64, prop::collection::vec(any_load(), 6)), 1..60),
         spare_mib in 0..400_u64,
     ) {
         // One largest message of each queue always fits, as the configuration sees to.
         let limits = PrefetchLimits { bytes_max: (6 * 16 + spare_mib) * MIB, ..LIMITS };
         let mut prefetch = Prefetch::new(limits, 6, PLACES);
-        for (look, (queue, jobs, bytes, length, hands)) in (0..).zip(steps) {
+        for (look, (queue, jobs, bytes, length, loads)) in (0..).zip(steps) {
             prefetch.message(queue, jobs, bytes);
             prefetch.job(queue, length);
-            prefetch.decide(look * LOOK_US, PLACES, &hands);
+            prefetch.decide(look * LOOK_US, PLACES, &loads);
             let queues = &prefetch.queues;
             prop_assert!(queues.iter().all(|queue| (1..=limits.messages_max).contains(&queue.prefetch)));
             let bytes: f64 = queues.iter().map(|queue| f64::from(queue.prefetch) * queue.bytes).sum();

@@ -1,4 +1,4 @@
-//! What executors keep, and what others leave of a device.
+//! Memory that executors cache, and memory that other processes use.
 
 use std::collections::VecDeque;
 
@@ -68,7 +68,7 @@ fn those_who_keep_most_are_asked_and_no_more_than_it_takes() {
 }
 
 #[test]
-fn nobody_is_asked_again_before_there_is_something_new_to_give_back() {
+fn no_executor_is_asked_again_before_it_has_cached_more() {
     let mut scheduler = three_pools();
     scheduler.step(arrived(1, 1, 10));
     scheduler.step(kept(1, 60));
@@ -116,7 +116,7 @@ fn a_job_that_only_other_processes_keep_out_starts_when_nothing_of_ours_runs() {
 }
 
 #[test]
-fn a_job_that_other_processes_keep_out_blocks_nobody_beside_pools_that_own_memory() {
+fn a_job_blocked_by_other_processes_blocks_no_pool_with_memory_of_its_own() {
     let owner = Promise { weight: 1, memory_permille: 100 };
     let mut scheduler = with_pools(&[Promise::default(), owner, owner], 8, 100);
     scheduler.step(available(50));

@@ -1,4 +1,4 @@
-//! What pools owe one another: time by weight, memory by budget.
+//! Sharing between pools: time by weight, memory by guarantee.
 
 use super::{
     super::{Action, Demand, DeviceId, Event, PoolId, Promise, Ticket},
@@ -57,7 +57,7 @@ fn what_a_pool_owns_is_lent_while_it_has_no_work_and_comes_back() {
     let budget = Promise { weight: 1, memory_permille: 250 };
     let mut scheduler = with_pools(&[EQUAL, budget], 10, 100);
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(1), of(0, 90)))), [1]);
-    // The owner wakes and finds 10 free. Its job waits, and from now on nobody borrows.
+    // The owner wakes and finds 10 free. Its job waits, and from now on no pool borrows.
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(2), of(1, 25)))), Vec::<u64>::new());
     assert_eq!(starts(&scheduler.step(Event::Arrived(Ticket(3), of(0, 5)))), Vec::<u64>::new());
     let mut back = starts(&scheduler.step(left(1, 1_000)));

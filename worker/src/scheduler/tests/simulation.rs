@@ -1,4 +1,4 @@
-//! Ten thousand jobs against a clock of the test's own, and random events against what must always hold.
+//! Simulates ten thousand jobs on a virtual clock, and checks invariants under random events.
 
 use std::{
     cmp::Reverse,
@@ -213,7 +213,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What the driver of a scheduler can check from outside, with executors that keep what their jobs had.
+/// Invariants that can be checked from outside the scheduler, with executors that cache the memory of their jobs.
 struct World {
     scheduler: Scheduler,
     demands: Vec<Demand>,

@@ -1,4 +1,4 @@
-//! What runs on a device now, and for how much of the time something did.
+//! The jobs on a device, and the share of time in which it was busy.
 
 use std::{
     sync::Arc,
@@ -10,7 +10,7 @@ use crate::{
     shared_state::{Locked, SharedState},
 };
 
-/// Of one device.
+/// The activity of one device.
 #[derive(Debug)]
 pub(super) struct Activity {
     inner: SharedState<Inner>,
@@ -19,22 +19,22 @@ pub(super) struct Activity {
 #[derive(Debug)]
 struct Inner {
     pools: Vec<Use>,
-    /// Since when it has been busy, while it is.
+    /// The start of the current busy period, if there is one.
     busy_since: Option<Instant>,
-    /// How long it was busy before that, since the last look.
+    /// The earlier busy time since the last query.
     busy: Duration,
     looked: Instant,
 }
 
-/// What one pool has on a device.
+/// The jobs and memory of one pool on a device.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Use {
     pub(super) jobs: u32,
-    /// What these jobs declared.
+    /// The memory that these jobs declared.
     pub(super) bytes: u64,
 }
 
-/// A job on the device, until it is dropped.
+/// Counts a job as being on the device until dropped.
 #[derive(Debug)]
 pub(in crate::supervisor) struct Presence {
     activity: Arc<Activity>,
@@ -63,7 +63,7 @@ impl Activity {
         self.inner().pools.clone()
     }
 
-    /// Percent of the time since the last call in which a job was there. None at once after the last.
+    /// The percentage of time since the last call in which a job was on the device. None immediately after the last call.
     pub(super) fn busy_percent(&self) -> Option<u32> {
         self.inner().busy_percent(Instant::now())
     }

@@ -1,7 +1,7 @@
-//! A device's memory as its executors tell of it, put together for the scheduler.
+//! Combines the memory reports of a device's executors for the scheduler.
 //!
-//! Each executor says what it has and what the driver calls free; the scheduler wants to know what all jobs together can have. That is
-//! what the executors have and what nobody has: contexts, spare ones included, and other processes are in neither.
+//! Each executor reports the memory that it holds and the memory that the driver reports as free. The scheduler needs the memory that all
+//! jobs together can use: the sum of the two. It excludes contexts, including spare ones, and other processes.
 
 use std::{
     collections::HashMap,
@@ -15,16 +15,16 @@ use crate::{
     supervisor::admission::Admission,
 };
 
-/// Of one device.
+/// The memory of one device.
 #[derive(Debug)]
 pub(super) struct Memory {
     device: DeviceId,
     places: u32,
-    /// All that the device has.
+    /// The device's total memory.
     total: u64,
-    /// How many contexts have a heap.
+    /// The number of contexts with a heap.
     pools: u64,
-    /// What these heaps take out of what is free once kernels use them. Known with the first context.
+    /// The free memory that these heaps will take once kernels use them. Known with the first context.
     heaps: OnceLock<u64>,
     admission: Arc<Admission>,
     said: SharedState<Said>,
@@ -32,9 +32,9 @@ pub(super) struct Memory {
 
 #[derive(Debug, Default)]
 struct Said {
-    /// What executors have, by process.
+    /// The memory that executors hold, by process.
     held: HashMap<u32, u64>,
-    /// What the scheduler was told that there is.
+    /// The available memory last sent to the scheduler.
     available: Option<u64>,
 }
 
@@ -45,17 +45,17 @@ impl Memory {
         Arc::new(Self { device, places, total, pools: pools as u64, heaps, admission, said })
     }
 
-    /// A context is there, with a heap of this size.
+    /// Sets the heap size of a context.
     pub(super) fn learn_heap(&self, bytes: u64) {
         let mut said = self.said();
         if self.heaps.set(bytes.saturating_mul(self.pools)).is_ok() {
-            // The next report says anew what of that is there.
+            // The next report updates the available memory.
             said.available = None;
             self.admission.tell(Event::Device { device: self.device, places: self.places, bytes: self.bytes() });
         }
     }
 
-    /// What jobs can have if nobody else is there.
+    /// The memory for jobs if no other process uses the device.
     fn bytes(&self) -> u64 {
         self.total.saturating_sub(self.reserved())
     }
@@ -64,23 +64,23 @@ impl Memory {
         self.heaps.get().copied().unwrap_or(0)
     }
 
-    /// From now on the executor's words count, as those of the pool's; a spare one has none yet.
+    /// Starts to take the executor's reports into account, as those of `pool`; a spare executor has no pool yet.
     pub(super) fn listen_to(self: &Arc<Self>, executor: &Executor, pool: Option<PoolId>) {
         let (memory, pid) = (Arc::clone(self), executor.pid());
         executor.watch_memory(move |report| memory.hear(pid, pool, report));
     }
 
-    /// An executor has ended. What is free now, the others will say.
+    /// Removes an executor that has ended. The others will report the memory that is free now.
     pub(super) fn forget(&self, executor: &Executor) {
         self.said().held.remove(&executor.pid());
     }
 
-    /// Whether an executor lives here that may have the memory for which another can't start.
+    /// Whether another running executor may hold the memory that a new one needs to start.
     pub(super) fn is_in_use(&self) -> bool {
         !self.said().held.is_empty()
     }
 
-    /// The scheduler is told under the lock, so that the last word of all executors is also the last that it hears.
+    /// Updates the scheduler under the lock, so that it gets the reports in order.
     fn hear(&self, pid: u32, pool: Option<PoolId>, report: MemoryReport) {
         let device = self.device;
         let mut said = self.said();
@@ -113,7 +113,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     #[test]
-    fn room_is_what_our_executors_have_and_what_nobody_has() {
+    fn room_is_the_memory_of_our_executors_plus_free_memory() {
         let mut held = HashMap::from([(1, 0), (2, 0)]);
         // Of 16 GiB, two contexts and a spare one have 1 GiB, another process 5 GiB.
         assert_eq!(room(&held, 10 * GIB, 0), 10 * GIB);

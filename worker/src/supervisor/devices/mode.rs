@@ -1,4 +1,4 @@
-//! A device's compute mode, by which an operator says how many processes it lets in. A worker has a process for each pool, and a spare one.
+//! A device's compute mode, by which an operator limits its processes. A worker has a process for each pool, and a spare one.
 
 use std::env;
 
@@ -6,11 +6,11 @@ use tracing::warn;
 
 use crate::executor::{ComputeMode, DeviceInfo};
 
-/// A set variable says that the processes of this machine share devices through NVIDIA's server for that (MPS): the device then sees only the
+/// If this variable is set, the processes of this machine share devices through NVIDIA's MPS server: the device then sees only the
 /// server.
 const MPS_VARIABLE: &str = "CUDA_MPS_PIPE_DIRECTORY";
 
-/// Why the device can't have an executor for each pool.
+/// Why the device can't have an executor for each pool, if it can't.
 pub(super) fn unfit(device: &DeviceInfo, pools: usize) -> Option<String> {
     let served = env::var_os(MPS_VARIABLE).is_some_and(|folder| !folder.is_empty());
     let unfit = why(device.compute_mode, pools, served);

@@ -1,5 +1,5 @@
-//! How the devices fare by NVML, as a child reads it. One that falls silent is killed and started again; its last readings are
-//! forgotten.
+//! Reads NVML through a child process. A child that falls silent is killed and restarted, and its last readings are
+//! discarded.
 
 use std::{
     collections::HashMap,
@@ -11,15 +11,15 @@ use tokio::{sync::watch, time::timeout};
 use tracing::warn;
 
 use crate::{
-    executor::{Ward, receive},
+    executor::{KillOnDrop, receive},
     nvml::{PERIOD, Reading},
     own_executable,
 };
 
-/// Several readings that did not come: a call hangs, and would for ever.
+/// After several missing readings a call hangs and would hang for ever.
 const SILENT_AFTER: Duration = PERIOD.saturating_mul(4);
-/// A library that does not work may after a driver's reset; one that was never there hardly comes. The pause doubles with each try in
-/// vain.
+/// A broken library may work after a driver reset, but a missing one will hardly appear. The pause doubles with each failed
+/// try.
 const PAUSE: Duration = Duration::from_secs(60);
 const PAUSE_MAX: Duration = Duration::from_secs(60 * 60);
 
@@ -34,7 +34,7 @@ struct Readings {
 }
 
 impl Monitor {
-    /// Has a child read with this library for as long as anybody asks; without one nothing is ever known.
+    /// Starts a child that reads with this library while the monitor exists. Without a library there are no readings.
     pub(in crate::supervisor) fn start(library: Option<String>, user: Option<String>) -> Self {
         let (readings, seen) = watch::channel(Readings::default());
         if let Some(library) = library {
@@ -43,7 +43,7 @@ impl Monitor {
         Self(seen)
     }
 
-    /// None also where the latest is too old to be true.
+    /// The latest reading; none if it is too old.
     pub(super) fn reading(&self, uuid: &str) -> Option<Reading> {
         let readings = self.0.borrow();
         readings.at.filter(|at| at.elapsed() <= SILENT_AFTER)?;
@@ -67,14 +67,14 @@ async fn keep(library: String, user: Option<String>, readings: watch::Sender<Rea
     }
 }
 
-/// Takes readings for as long as they come; then says why they don't.
+/// Receives readings until they stop; returns the reason.
 async fn listen(library: &str, user: Option<&str>, readings: &watch::Sender<Readings>) -> io::Result<String> {
     let mut command = own_executable::command(None, "device-monitor");
     command.arg("--library").arg(library);
     if let Some(user) = user {
         command.arg("--user").arg(user);
     }
-    let (child, mut incoming, _outgoing) = Ward::spawn(command, None).await?;
+    let (child, mut incoming, _outgoing) = KillOnDrop::spawn(command, None).await?;
     loop {
         match timeout(SILENT_AFTER, receive::<Vec<Reading>>(&mut incoming)).await {
             Ok(Ok(Some(read))) => {

@@ -1,4 +1,4 @@
-//! Whether a device still computes: one word, written by a kernel in a fresh executor.
+//! Tests whether a device still computes: a kernel in a new executor writes one word.
 
 use std::time::Duration;
 
@@ -13,12 +13,12 @@ use crate::{
 const PTX: &str = include_str!("probe.ptx");
 const ENTRY: &str = "gpufleet_probe";
 const BUFFER: &str = "word";
-/// What the kernel writes.
+/// The word that the kernel writes.
 const WORD: u32 = 0x5eed_cafe;
-/// A device at work takes milliseconds. This long is for a driver that has to load its compiler from a slow disk.
+/// A working device takes milliseconds. The rest is for a driver that loads its compiler from a slow disk.
 const TIME_LIMIT: Duration = Duration::from_secs(20);
 
-/// Runs the probe. The error says what the device did instead.
+/// Runs the probe. The error says how it failed.
 pub(super) async fn passes(executor: &Executor) -> Result<(), String> {
     let task = task();
     let cancel = CancellationToken::new();

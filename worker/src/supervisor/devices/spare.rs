@@ -1,4 +1,4 @@
-//! An executor that waits, already started, until another ends: jobs then go on at once, and not after a driver has been loaded.
+//! A spare executor, started in advance, replaces one that ends. Jobs then continue at once instead of after a driver load.
 
 use std::{sync::Arc, time::Duration};
 
@@ -12,15 +12,15 @@ use crate::{
     shared_state::{Locked, SharedState},
 };
 
-/// After this many starts in a row that failed, the next is tried when a spare has been asked for.
+/// After this many consecutive failed starts, the next start waits until a spare is requested.
 const START_FAILURES_MAX: u32 = 5;
-/// For a spare to answer when it is taken: much longer than a driver takes to say what is free, and no longer than another takes to start
+/// The limit for a spare's answer when it is taken: much longer than a driver's memory query, and no longer than the start of an executor
 /// on a busy machine.
 const ANSWER_DEADLINE: Duration = Duration::from_secs(5);
-/// Between starts that fail, and after a spare that ended unused.
+/// The pause after a failed start, and after a spare that ended unused.
 const PAUSE: Duration = Duration::from_millis(500);
 
-/// The spare of one device. Any pool of the device may take it: until then no job has been near it.
+/// The spare executor of one device. Any pool of the device may take it, because it has not run any job.
 #[derive(Debug)]
 pub(super) struct Spare {
     waiting: SharedState<Option<Arc<Executor>>>,
@@ -30,7 +30,7 @@ pub(super) struct Spare {
 }
 
 impl Spare {
-    /// Starts one once another executor works on the device, and the next whenever it is taken or lost, until [`Spare::retire`].
+    /// Starts a spare once another executor works on the device, and the next whenever it is taken or lost, until [`Spare::retire`].
     pub(super) fn keep(
         options: ExecutorOptions,
         mut first: watch::Receiver<Option<Arc<Executor>>>,
@@ -40,7 +40,7 @@ impl Spare {
         let spare = Arc::new(Self { waiting, taken, retired, memory });
         let replacing = Arc::clone(&spare);
         tokio::spawn(async move {
-            // A device on which none ever starts has no use for a spare.
+            // A device on which no executor ever starts needs no spare.
             if first.wait_for(Option::is_some).await.is_ok() {
                 replacing.replace_whenever_gone(options).await;
             }
@@ -48,7 +48,7 @@ impl Spare {
         spare
     }
 
-    /// The executor that waits, if there is one and it answers: one that has just died, or hangs, would take the next jobs with it.
+    /// The spare executor, if there is one and it answers. A spare that has just died or hangs would lose the next jobs.
     pub(super) async fn take(&self) -> Option<Arc<Executor>> {
         let executor = self.waiting().take();
         self.taken.notify_one();
@@ -62,7 +62,7 @@ impl Spare {
         Some(executor)
     }
 
-    /// Ends the one that waits and starts no more.
+    /// Ends the spare and starts no more.
     pub(super) fn retire(&self) {
         self.retired.cancel();
         self.waiting().take();
@@ -84,11 +84,11 @@ impl Spare {
     /// Returns when the executor has been taken, or has ended.
     async fn offer(&self, executor: Executor) {
         let executor = Arc::new(executor);
-        // Its context has taken what it takes.
+        // Its context has allocated its memory by now.
         self.memory.listen_to(&executor, None);
         debug!(pid = executor.pid(), "spare executor ready");
         self.waiting().replace(Arc::clone(&executor));
-        // A caller that found no spare has left a notification behind.
+        // A caller that found no spare may have left a notification.
         while self.waiting().is_some() {
             tokio::select! {
                 () = self.taken.notified() => {}

@@ -1,5 +1,5 @@
-//! What is cancelled, apart by who cancelled it: an operator's order means any job, a client's means the jobs of its own user. No client's
-//! order stands before an operator's, or before another user's.
+//! Cancellations by sender: an operator's order applies to any job, a client's only to the jobs of its own user. A client's
+//! order never takes precedence over an operator's, and does not affect another user's.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -11,20 +11,20 @@ use gpufleet_schema::{JobId, Selection};
 
 use super::{Given, cancelled::Cancelled};
 
-/// Cancellations by operators, and by each user. There are as many as the broker has users who cancelled something.
+/// Cancellations by operators, and by each user. The number of users is bounded by the broker's users.
 #[derive(Debug)]
 pub(super) struct Books {
     operators: Cancelled,
     users: HashMap<String, Cancelled>,
 }
 
-/// A job, as far as a cancellation can mean it.
+/// The properties of a job by which a cancellation selects it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Subject<'a> {
     pub(super) job: JobId,
     pub(super) labels: &'a BTreeMap<String, String>,
     pub(super) submitted_ms: i64,
-    /// Whom the broker vouched for when the job was submitted. A job without one is no client's own.
+    /// The user that the broker validated at submission. No client can cancel a job without one.
     pub(super) user: Option<&'a str>,
 }
 
@@ -33,7 +33,7 @@ impl Books {
         Self { operators: Cancelled::new(now), users: HashMap::new() }
     }
 
-    /// Remembers an order of an operator, or of `user`. Gives whether it means a job that no earlier one does.
+    /// Stores an order of an operator, or of `user`. Returns whether it selects jobs beyond the earlier orders.
     pub(super) fn add(&mut self, selection: Selection, user: Option<&str>, given: &Arc<Given>, now: Instant) -> bool {
         let book = match user {
             None => &mut self.operators,
@@ -76,7 +76,7 @@ mod tests {
         assert_eq!(by(&mut books, Some("eve")).as_deref(), Some("eve"));
         assert!(
             books.add(only(job), None, &given("operator"), now),
-            "an earlier order of a stranger takes nothing from it"
+            "an earlier order of another user does not affect it"
         );
         for user in [Some("anna"), Some("eve"), None] {
             assert_eq!(by(&mut books, user).as_deref(), Some("operator"));

@@ -1,4 +1,4 @@
-//! What was cancelled, by id and by label, for at least as long as the log of orders holds it and at most twice as long.
+//! Cancellations by id and by label, kept for at least as long as the log of orders keeps them and at most twice as long.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -13,10 +13,10 @@ use super::Given;
 
 type Labels = BTreeMap<String, String>;
 
-/// From its reading on, for the sender's clock may be wrong.
+/// Counted from reading the order, because the sender's clock may be wrong.
 const KEPT: Duration = Duration::from_secs(CONTROL_MAX_AGE_DAYS * 24 * 3600);
 
-/// Orders go from the young to the old, and then they are forgotten.
+/// Two generations: orders move from `young` to `old`, and are then dropped.
 #[derive(Debug)]
 pub(super) struct Cancelled {
     young: Orders,
@@ -27,7 +27,7 @@ pub(super) struct Cancelled {
 #[derive(Debug, Default)]
 struct Orders {
     jobs: HashMap<JobId, Arc<Given>>,
-    /// By the first label of those that a job must have, so that it is compared with few.
+    /// By the first required label, so that a job is compared with few orders.
     labelled: HashMap<(String, String), HashMap<Labels, Arc<Given>>>,
 }
 
@@ -36,20 +36,20 @@ impl Cancelled {
         Self { young: Orders::default(), old: Orders::default(), since: now }
     }
 
-    /// Remembers an order. Gives whether it means a job that no earlier one does: the log is read again after an interruption.
+    /// Stores an order. Returns whether it selects jobs beyond the earlier orders; a repeated reading of the log does not.
     pub(super) fn add(&mut self, selection: Selection, given: &Arc<Given>, now: Instant) -> bool {
         self.forget(now);
         let mut is_new = false;
         for job in selection.jobs {
             is_new |= !self.old.jobs.contains_key(&job) && !self.young.jobs.contains_key(&job);
-            // The first order for a job stands.
+            // The first order for a job is kept.
             self.young.jobs.entry(job).or_insert_with(|| Arc::clone(given));
         }
         if let Some((name, value)) = selection.labels.first_key_value() {
             let first = (name.clone(), value.clone());
             let covers = |orders: &Orders| orders.covers(&first, &selection.labels, given);
             is_new |= !covers(&self.old) && !covers(&self.young);
-            // The last order for labels stands: it means all that the ones before do.
+            // The last order for labels is kept, because it selects all jobs of the earlier ones too.
             let known = self.young.labelled.entry(first).or_default().entry(selection.labels);
             let last = known.or_insert_with(|| Arc::clone(given));
             if last.at_ms < given.at_ms {
@@ -124,7 +124,7 @@ mod tests {
             self.0.add(selection, &given(at_ms, by), self.1)
         }
 
-        /// By whom.
+        /// The sender of the order that cancelled the job.
         fn find(&mut self, job: JobId, pairs: &[(&str, &str)], submitted_ms: i64) -> Option<String> {
             self.0.find(job, &labels(pairs), submitted_ms, self.1).and_then(|given| given.by.clone())
         }

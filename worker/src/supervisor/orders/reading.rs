@@ -1,4 +1,4 @@
-//! How far the log has been read, by the marks that this worker writes into it.
+//! Tracks how far the log has been read, by the marks that this worker writes into it.
 
 use gpufleet_schema::MessageId;
 
@@ -7,9 +7,9 @@ use super::Given;
 /// The reading of the log, from its first order on.
 #[derive(Debug)]
 pub(super) struct Reading {
-    /// What this process wrote at its start. Drain orders before it were for an earlier worker of its name.
+    /// The mark of this process's start. Drain orders before it were for an earlier worker of its name.
     first: MessageId,
-    /// What it wrote at its start, or after the last interruption. Whatever was ordered before stands before it.
+    /// The mark of its start or of the last interruption. All earlier orders are before it in the log.
     mark: MessageId,
     since_start: bool,
     drain: Option<Given>,
@@ -21,13 +21,13 @@ impl Reading {
         Self { first, mark: first, since_start: false, drain: None }
     }
 
-    /// Goes on after an interruption. Gives the mark to be written.
+    /// Continues after an interruption. Returns the mark to write.
     pub(super) fn read_on(&mut self) -> MessageId {
         self.mark = MessageId::new();
         self.mark
     }
 
-    /// The log begins again, with the orders of before this worker's start.
+    /// Reading starts at the beginning again, with the orders from before this worker's start.
     pub(super) fn start_over(&mut self) {
         self.since_start = false;
         self.drain = None;
@@ -37,25 +37,25 @@ impl Reading {
         self.mark
     }
 
-    /// A drain order for this worker's name.
+    /// Records a drain order for this worker's name.
     pub(super) fn drain(&mut self, given: Given) {
         self.drain = Some(given);
     }
 
-    /// A mark, perhaps another worker's. Gives whether everything is known that was ordered before this worker's last mark.
+    /// Records a mark, perhaps another worker's. Returns whether every order before this worker's last mark is known.
     pub(super) fn pass(&mut self, mark: MessageId) -> bool {
-        // It may be there twice.
+        // The mark may be in the log twice.
         if mark == self.first && !self.since_start {
             self.since_start = true;
             self.drain = None;
         }
         let is_last = mark == self.mark;
-        // A log that has forgotten the first mark has nothing left of before.
+        // A log that no longer has the first mark has no order from before it either.
         self.since_start |= is_last;
         is_last
     }
 
-    /// The order by which this worker was told to drain since it started.
+    /// The drain order for this worker since its start, if any.
     pub(super) fn drained(&self) -> Option<&Given> {
         self.drain.as_ref().filter(|_| self.since_start)
     }

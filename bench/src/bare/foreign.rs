@@ -1,0 +1,118 @@
+//! A producer without gpufleet's client library: lapin, one task in each message, confirmed, with a reply queue of its own.
+//!
+//! It is what a program in another language has: its jobs never share messages.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, ensure};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use gpufleet::schema::{
+    AttemptState, Batch, ClientName, Encoding, OutputData, PoolName, Priority,
+    topology::{self, REPLIES, TASKS, reply_queue, task_key},
+};
+use lapin::{
+    BasicProperties, Channel, Connection,
+    options::{QueueBindOptions, QueueDeclareOptions},
+    types::{AMQPValue, FieldTable},
+};
+use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
+
+use super::{CLOSE_DEADLINE, PERSISTENT, ReplySenders, confirming_channel, connect_twice, consume, hand_out, publish};
+use crate::{saxpy, stats::Run};
+
+/// Milliseconds for which the reply queue outlives the producer.
+const REPLY_QUEUE_EXPIRES_MS: i64 = 600_000;
+
+#[derive(Debug)]
+pub struct ForeignProducer {
+    connections: [Connection; 2],
+    publish: Channel,
+    client: ClientName,
+    waiting: ReplySenders,
+    replies: JoinHandle<()>,
+}
+
+impl ForeignProducer {
+    pub async fn connect(amqp_url: &str, in_flight_max: u16) -> anyhow::Result<Self> {
+        let connections = connect_twice(amqp_url, "foreign producer").await?;
+        let client: ClientName = "bench-foreign".parse().expect("the constant is a client's name");
+        let channel = connections[1].create_channel().await?;
+        declare_replies(&channel, &client).await?;
+        let deliveries = consume(&channel, &reply_queue(&client), in_flight_max).await?;
+        let publish = confirming_channel(&connections[0]).await?;
+        let waiting = ReplySenders::default();
+        let replies = tokio::spawn(hand_out(deliveries, waiting.clone()));
+        Ok(Self { connections, publish, client, waiting, replies })
+    }
+
+    /// So many jobs, each in a message of its own, so many at a time. The caller keeps the deadline.
+    pub async fn run(&self, count: usize, in_flight: usize) -> anyhow::Result<Run> {
+        let bodies: Vec<Vec<u8>> =
+            (0..count).map(|number| saxpy::message_body(number, &self.client)).collect::<Result<_, _>>()?;
+        let started = Instant::now();
+        let answers: Vec<(usize, Duration, Vec<u8>)> = stream::iter(bodies.into_iter().enumerate())
+            .map(|(number, body)| self.round_trip(number, body))
+            .buffer_unordered(in_flight)
+            .try_collect()
+            .await?;
+        let took = started.elapsed();
+        for (number, _, body) in &answers {
+            check(*number, body)?;
+        }
+        Ok(Run { took, round_trips: answers.iter().map(|(_, round_trip, _)| *round_trip).collect() })
+    }
+
+    async fn round_trip(&self, number: usize, body: Vec<u8>) -> anyhow::Result<(usize, Duration, Vec<u8>)> {
+        let started = Instant::now();
+        let (sender, reply) = oneshot::channel();
+        let id = format!("{number:036}");
+        self.waiting.lock().expect("nothing panics under this lock").insert(id.clone(), sender);
+        let properties = BasicProperties::default()
+            .with_delivery_mode(PERSISTENT)
+            .with_correlation_id(id.as_str().into())
+            .with_reply_to(reply_queue(&self.client).into())
+            .with_content_type(Encoding::MessagePack.content_type().into())
+            .with_type(topology::TYPE_TASK.into());
+        let key = task_key(&PoolName::default(), Priority::Normal);
+        publish(&self.publish, TASKS, &key, &body, properties).await?;
+        let answer = reply.await.context("the replies ended")?;
+        Ok((number, started.elapsed(), answer))
+    }
+
+    pub async fn close(self) -> anyhow::Result<()> {
+        self.replies.abort();
+        for connection in &self.connections {
+            // All is measured by now, and the connection ends with this process.
+            let _ = timeout(CLOSE_DEADLINE, connection.close(200, "done".into()))
+                .await
+                .context("the broker did not confirm the end of a connection")?;
+        }
+        Ok(())
+    }
+}
+
+async fn declare_replies(channel: &Channel, client: &ClientName) -> anyhow::Result<()> {
+    let queue = reply_queue(client);
+    let durable = QueueDeclareOptions { durable: true, ..QueueDeclareOptions::default() };
+    let mut arguments = FieldTable::default();
+    arguments.insert("x-expires".into(), AMQPValue::LongLongInt(REPLY_QUEUE_EXPIRES_MS));
+    channel.queue_declare(queue.as_str().into(), durable, arguments).await?;
+    let (exchange, key) = (REPLIES.into(), client.as_str().into());
+    Ok(channel
+        .queue_bind(queue.as_str().into(), exchange, key, QueueBindOptions::default(), FieldTable::default())
+        .await?)
+}
+
+fn check(number: usize, body: &[u8]) -> anyhow::Result<()> {
+    let Batch::One(reply) = Encoding::MessagePack.decode_replies(body)? else {
+        anyhow::bail!("job {number} was answered with a list");
+    };
+    ensure!(reply.state == AttemptState::Succeeded, "job {number} {}: {:?}", reply.state, reply.failure);
+    let output = reply.outputs.first().context("the reply has no output")?;
+    let OutputData::Inline(data) = &output.data else {
+        anyhow::bail!("the output of job {number} is not in its reply")
+    };
+    let bytes = data.resolve(output.dtype)?;
+    let floats: Vec<f32> = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+    saxpy::check(number, saxpy::FLOATS, &floats)
+}

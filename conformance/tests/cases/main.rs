@@ -1,6 +1,0 @@
-//! The case files, on the emulator and for themselves.
-
-#[cfg(test)]
-mod emulated;
-#[cfg(test)]
-mod random;

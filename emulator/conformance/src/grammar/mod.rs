@@ -1,0 +1,81 @@
+//! The grammar of the instruction set, as far as PTX ISA 8.8 goes for architectures up to sm_90: for every mnemonic
+//! its types and modifiers, and beside each what it computes. One module for each chapter of the ISA.
+
+mod absent;
+mod address;
+mod asynchronous;
+mod atomic;
+mod compare;
+mod control;
+mod convert;
+mod float;
+mod half;
+mod integer;
+mod logic;
+mod matrix;
+mod memory;
+mod phases;
+mod synchronization;
+mod tiles;
+mod turns;
+mod warp;
+
+use std::collections::HashMap;
+
+use crate::{
+    case::Case,
+    recipe::{Form, Recipe},
+};
+
+/// All forms, by case.
+#[derive(Debug, Default)]
+pub struct Grammar {
+    recipes: Vec<Recipe>,
+    places: HashMap<String, usize>,
+}
+
+impl Grammar {
+    fn add(&mut self, form: Form) {
+        let name = format!("{}/{}", form.mnemonic(), form.file.replace("::", "-"));
+        match self.places.get(&name) {
+            Some(place) => {
+                let recipe = &mut self.recipes[*place];
+                assert_eq!(recipe.forms[0].inputs, form.inputs, "forms of one case have the same inputs: {name}");
+                recipe.forms.push(form);
+            }
+            None => {
+                self.places.insert(name.clone(), self.recipes.len());
+                self.recipes.push(Recipe { name, forms: vec![form] });
+            }
+        }
+    }
+}
+
+/// Everything, in the order of the ISA's chapters.
+pub fn recipes() -> Vec<Recipe> {
+    let mut grammar = Grammar::default();
+    integer::add(&mut grammar);
+    float::add(&mut grammar);
+    half::add(&mut grammar);
+    compare::add(&mut grammar);
+    convert::add(&mut grammar);
+    logic::add(&mut grammar);
+    memory::add(&mut grammar);
+    address::add(&mut grammar);
+    atomic::add(&mut grammar);
+    asynchronous::add(&mut grammar);
+    control::add(&mut grammar);
+    synchronization::add(&mut grammar);
+    warp::add(&mut grammar);
+    matrix::add(&mut grammar);
+    turns::add(&mut grammar);
+    tiles::add(&mut grammar);
+    absent::add(&mut grammar);
+    phases::add(&mut grammar);
+    grammar.recipes
+}
+
+/// The cases of all recipes, the same every time.
+pub fn cases() -> Vec<Case> {
+    recipes().iter().flat_map(Recipe::cases).collect()
+}

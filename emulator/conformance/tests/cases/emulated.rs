@@ -1,0 +1,118 @@
+//! Every case on the emulator, in both builds of its interpreter.
+
+use std::{
+    fs,
+    sync::{Arc, LazyLock, atomic::AtomicBool},
+};
+
+use gpufleet_conformance::{
+    case::Case,
+    checksums,
+    children::Outcome,
+    driver::{RunError, UNWRITTEN},
+    files, grammar, report,
+    verdict::{CaseVerdict, judge},
+};
+use gpufleet_emulator::{
+    memory::Memory,
+    module::{ComputeCapability, Module},
+    simt::{LaunchConfig, RunOptions, launch},
+};
+
+/// The newest architecture that the grammar knows.
+const TARGET: ComputeCapability = ComputeCapability { major: 9, minor: 0 };
+pub const MEMORY_BYTES: u64 = 64 << 20;
+/// The longest case takes a few thousand instructions; this ends one that would run for ever.
+const INSTRUCTIONS_MAX: u64 = 10_000_000;
+
+/// What the grammar makes, once for all tests.
+static CASES: LazyLock<Vec<Case>> = LazyLock::new(grammar::cases);
+
+fn words_as_bytes(words: &[u64]) -> Vec<u8> {
+    words.iter().flat_map(|word| word.to_le_bytes()).collect()
+}
+
+pub fn run(case: &Case, memory: &Arc<Memory>, vector: bool) -> Outcome {
+    let module = match Module::load(&case.ptx, memory, TARGET) {
+        Ok(module) => module,
+        Err(error) => return Outcome::Failed(RunError::Load(error.to_string())),
+    };
+    let input = words_as_bytes(&case.input_words());
+    let mut output = vec![UNWRITTEN; case.output_bytes() * case.rows.len()];
+    let on_device = memory.alloc(input.len() as u64).unwrap();
+    let results = memory.alloc(output.len() as u64).unwrap();
+    // SAFETY: both vectors are as long as what is copied.
+    unsafe {
+        memory.copy_in(on_device, input.as_ptr().cast(), input.len() as u64).unwrap();
+        memory.copy_in(results, output.as_ptr().cast(), output.len() as u64).unwrap();
+    }
+    let params = words_as_bytes(&[on_device, results]);
+    let config = LaunchConfig { grid: [1; 3], block: [case.rows.len() as u32, 1, 1], shared_bytes: 0, params: &params };
+    let options = RunOptions {
+        threads: 1,
+        cancel: &AtomicBool::new(false),
+        instructions_max: Some(INSTRUCTIONS_MAX),
+        print: &|_| {},
+        vector,
+    };
+    let entry = module.entry("test").expect("every case has this kernel");
+    let launched = launch(&entry, &config, memory, &options);
+    // SAFETY: the vector is as long as what is copied.
+    unsafe { memory.copy_out(output.as_mut_ptr().cast(), results, output.len() as u64).unwrap() };
+    memory.free(on_device).unwrap();
+    memory.free(results).unwrap();
+    match launched {
+        Ok(()) => Outcome::Ran(output.chunks(8).map(|word| u64::from_le_bytes(word.try_into().unwrap())).collect()),
+        Err(fault) => Outcome::Failed(RunError::Run(fault.kind.code())),
+    }
+}
+
+fn verdicts(vector: bool) -> Vec<CaseVerdict> {
+    let memory = Arc::new(Memory::new(MEMORY_BYTES).unwrap());
+    let regressions = files::list(&files::regressions()).unwrap();
+    let regressions: Vec<Case> = regressions.iter().map(|path| files::read(path).unwrap()).collect();
+    CASES.iter().chain(&regressions).map(|case| judge(case, &run(case, &memory, vector))).collect()
+}
+
+fn every_case_passes(vector: bool) {
+    let verdicts = verdicts(vector);
+    assert!(verdicts.iter().all(CaseVerdict::passed), "\n{}", report::failures(&verdicts));
+    // Arithmetic answers one NaN, as devices do; which one a conversion makes of another, the ISA leaves open.
+    let payloads: Vec<_> = verdicts
+        .iter()
+        .flat_map(|case| &case.forms)
+        .filter(|form| form.payloads > 0 && !form.form.starts_with("cvt."))
+        .map(|form| &form.form)
+        .collect();
+    assert!(payloads.is_empty(), "NaN of other bits: {payloads:?}");
+}
+
+#[test]
+fn every_case_passes_with_vector_instructions() {
+    every_case_passes(true);
+}
+
+#[test]
+fn every_case_passes_without_vector_instructions() {
+    every_case_passes(false);
+}
+
+#[test]
+fn the_grammar_makes_the_cases_of_the_committed_checksums() {
+    let committed = fs::read_to_string(checksums::path()).unwrap();
+    let difference = checksums::difference(&committed, &checksums::render(&CASES));
+    assert!(
+        difference.is_empty(),
+        "the grammar makes other cases than checksums.txt says:\n{difference}\
+         to accept them, run `cargo xtask ptx-cases --checksums` and commit the file; \
+         to see them, run `cargo xtask ptx-cases --write FOLDER` before and after the change"
+    );
+}
+
+#[test]
+fn a_case_survives_being_written_and_read() {
+    for made in CASES.iter() {
+        let read = Case::parse(&made.render()).unwrap();
+        assert_eq!(&Case { ptx: made.ptx.clone(), ..read }, made);
+    }
+}

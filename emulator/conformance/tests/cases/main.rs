@@ -1,0 +1,6 @@
+//! The cases, on the emulator and for themselves.
+
+#[cfg(test)]
+mod emulated;
+#[cfg(test)]
+mod random;

@@ -1,0 +1,54 @@
+//! Variables in shared memory: their places, and their names for reports.
+
+use crate::program::SharedVariable;
+use crate::ptx::error::LoadError;
+use crate::ptx::tree::Variable;
+
+/// Shared memory of a block at most: what the largest devices have.
+const SHARED_BYTES_MAX: u64 = 227 << 10;
+
+/// Gives a shared variable its place behind those before it.
+pub fn place_shared(end: &mut u32, variable: &Variable) -> Result<u32, LoadError> {
+    let bytes = variable.count.saturating_mul(variable.ty.bytes().into());
+    let offset = u64::from(*end).next_multiple_of(variable.align.into());
+    if bytes > SHARED_BYTES_MAX || offset + bytes > SHARED_BYTES_MAX {
+        return Err(LoadError::syntax(variable.line, format!("more than {SHARED_BYTES_MAX} bytes of shared memory")));
+    }
+    *end = (offset + bytes) as u32;
+    Ok(offset as u32)
+}
+
+/// A variable in shared memory, under the name that its writer gave it.
+pub fn shared_variable(variable: &Variable, offset: u32) -> SharedVariable {
+    let bytes = variable.count.saturating_mul(variable.ty.bytes().into()) as u32;
+    SharedVariable { name: plain_name(variable.name).to_owned(), offset, bytes }
+}
+
+/// The last part of a mangled name: `tile` of `_ZZ6kernelPfE4tile`, which the compiler makes of a variable in a
+/// function. What is not of this form stays as it is.
+fn plain_name(name: &str) -> &str {
+    let parts =
+        name.strip_prefix("_ZZ").into_iter().flat_map(|rest| rest.match_indices('E').map(|(at, _)| &rest[at + 1..]));
+    let mut named = parts.rev().filter_map(|part| {
+        let digits = part.len() - part.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let length: usize = part[..digits].parse().ok()?;
+        // Behind the name there may be a number, where a function has several variables of one name.
+        part[digits..]
+            .get(..length)
+            .filter(|_| part[digits + length..].is_empty() || part[digits + length..].starts_with('_'))
+    });
+    named.next().unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::plain_name;
+
+    #[test]
+    fn variables_go_by_the_names_that_their_writers_gave_them() {
+        assert_eq!(plain_name("_ZZ6kernelPfE4tile"), "tile");
+        assert_eq!(plain_name("_ZZN3ops3sumEPfE6Edges2_0"), "Edges2");
+        assert_eq!(plain_name("tile"), "tile");
+        assert_eq!(plain_name("_ZZ9"), "_ZZ9");
+    }
+}

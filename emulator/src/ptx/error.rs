@@ -1,0 +1,41 @@
+//! Why a PTX text is refused.
+
+use std::fmt;
+
+/// Why a program could not be loaded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub struct LoadError {
+    /// Line of the PTX text, from 1; 0 where no line is to blame.
+    pub line: u32,
+    pub kind: LoadErrorKind,
+    pub message: String,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadErrorKind {
+    Syntax,
+    UnsupportedOpcode,
+    UnsupportedDirective,
+    Unresolved,
+    Target,
+    OutOfMemory,
+}
+
+impl LoadError {
+    pub(crate) fn new(line: u32, kind: LoadErrorKind, message: impl Into<String>) -> LoadError {
+        LoadError { line, kind, message: message.into() }
+    }
+
+    pub(crate) fn syntax(line: u32, message: impl Into<String>) -> LoadError {
+        LoadError::new(line, LoadErrorKind::Syntax, message)
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.line {
+            0 => f.write_str(&self.message),
+            line => write!(f, "line {line}: {}", self.message),
+        }
+    }
+}

@@ -1,0 +1,187 @@
+//! Jobs that are submitted one by one and leave together.
+//!
+//! While a message to a queue is unconfirmed, jobs for that queue gather, and leave in one message when the confirm comes or when the
+//! message is full. No timer is involved: a job that finds nothing unconfirmed leaves at once.
+
+use std::{
+    collections::HashMap,
+    sync::{Mutex, MutexGuard},
+};
+
+use crate::{packing::Packet, submission::Destination};
+
+/// The jobs of one queue that wait for company.
+#[derive(Debug)]
+struct Gathering<T> {
+    waiting: Packet<T>,
+    /// Messages that have left and are not confirmed.
+    unconfirmed: u32,
+}
+
+/// All queues that a connection submits to.
+#[derive(Debug)]
+pub(crate) struct Gatherings<T>(Mutex<HashMap<Destination, Gathering<T>>>);
+
+impl<T> Gathering<T> {
+    fn new() -> Self {
+        Self { waiting: Packet::new(), unconfirmed: 0 }
+    }
+
+    /// What leaves now that this job has come.
+    fn add(&mut self, body: Vec<u8>, run_us: u64, member: T) -> Option<Packet<T>> {
+        let full = self.waiting.add(body, run_us, member);
+        if full.is_some() {
+            self.unconfirmed += 1;
+            return full;
+        }
+        if self.unconfirmed == 0 { self.leave() } else { None }
+    }
+
+    /// What leaves now that the broker has answered a message.
+    fn answered(&mut self) -> Option<Packet<T>> {
+        self.unconfirmed -= 1;
+        self.leave()
+    }
+
+    fn leave(&mut self) -> Option<Packet<T>> {
+        if self.waiting.is_empty() {
+            return None;
+        }
+        self.unconfirmed += 1;
+        Some(std::mem::replace(&mut self.waiting, Packet::new()))
+    }
+}
+
+impl<T> Default for Gatherings<T> {
+    fn default() -> Self {
+        Self(Mutex::new(HashMap::new()))
+    }
+}
+
+impl<T> Gatherings<T> {
+    /// Adds a job. Whoever is given a packet publishes it and then calls [`Gatherings::answered`].
+    pub(crate) fn add(&self, to: &Destination, body: Vec<u8>, run_us: u64, member: T) -> Option<Packet<T>> {
+        let mut all = self.lock();
+        match all.get_mut(to) {
+            Some(gathering) => gathering.add(body, run_us, member),
+            None => all.entry(to.clone()).or_insert_with(Gathering::new).add(body, run_us, member),
+        }
+    }
+
+    /// The broker has confirmed or refused a packet. The caller publishes the next one, if there is one.
+    pub(crate) fn answered(&self, to: &Destination) -> Option<Packet<T>> {
+        let mut all = self.lock();
+        let gathering = all.get_mut(to).expect("a queue with an unconfirmed message is remembered");
+        let next = gathering.answered();
+        if gathering.unconfirmed == 0 {
+            all.remove(to);
+        }
+        next
+    }
+
+    /// Everything that waits, to leave at once.
+    pub(crate) fn leave_all(&self) -> Vec<(Destination, Packet<T>)> {
+        let mut all = self.lock();
+        all.iter_mut().filter_map(|(to, gathering)| Some((to.clone(), gathering.leave()?))).collect()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Destination, Gathering<T>>> {
+        self.0.lock().expect("nothing panics while it holds this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::Priority;
+    use proptest::prelude::{Strategy, any, prop, prop_assert, prop_assert_eq, prop_oneof, proptest};
+
+    use super::*;
+    use crate::packing::{PACKED_RUN_US_MAX, PACKED_TASKS_MAX};
+
+    fn queue() -> Destination {
+        ("default".parse().unwrap(), Priority::Normal)
+    }
+
+    fn members(packet: Option<Packet<u32>>) -> Option<Vec<u32>> {
+        packet.map(|packet| packet.into_message().1)
+    }
+
+    #[test]
+    fn jobs_gather_while_a_message_is_unconfirmed_and_leave_with_its_confirm() {
+        let (jobs, to) = (Gatherings::default(), queue());
+        assert_eq!(members(jobs.add(&to, vec![0], 1, 0)), Some(vec![0]), "the first does not wait");
+        assert_eq!(members(jobs.add(&to, vec![0], 1, 1)), None);
+        assert_eq!(members(jobs.add(&to, vec![0], 1, 2)), None);
+        assert_eq!(members(jobs.answered(&to)), Some(vec![1, 2]));
+        assert_eq!(members(jobs.answered(&to)), None);
+        assert!(jobs.lock().is_empty(), "an idle queue is forgotten");
+        assert_eq!(members(jobs.add(&to, vec![0], 1, 3)), Some(vec![3]));
+    }
+
+    #[test]
+    fn a_full_message_waits_for_no_confirm() {
+        let (jobs, to) = (Gatherings::default(), queue());
+        jobs.add(&to, vec![0], 1, 0).unwrap();
+        for job in 1..=PACKED_TASKS_MAX as u32 {
+            assert!(jobs.add(&to, vec![0], 1, job).is_none());
+        }
+        assert_eq!(members(jobs.add(&to, vec![0], 1, 99)).unwrap().len(), PACKED_TASKS_MAX);
+    }
+
+    #[test]
+    fn queues_do_not_wait_for_each_other() {
+        let jobs = Gatherings::default();
+        let high = ("default".parse().unwrap(), Priority::High);
+        jobs.add(&queue(), vec![0], 1, 0).unwrap();
+        assert_eq!(members(jobs.add(&high, vec![0], 1, 1)), Some(vec![1]));
+    }
+
+    #[derive(Debug, Clone)]
+    enum Step {
+        Add(u64),
+        Answer,
+        LeaveAll,
+    }
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        let step = prop_oneof![
+            6 => (0..2 * PACKED_RUN_US_MAX).prop_map(Step::Add),
+            3 => any::<bool>().prop_map(|_| Step::Answer),
+            1 => any::<bool>().prop_map(|_| Step::LeaveAll),
+        ];
+        prop::collection::vec(step, 0..200)
+    }
+
+    proptest! {
+        #[test]
+        fn every_job_leaves_once_and_in_order(steps in steps()) {
+            let (jobs, to) = (Gatherings::default(), queue());
+            let (mut count, mut unconfirmed, mut gone) = (0_u32, 0_u32, Vec::new());
+            for step in steps {
+                let left = match step {
+                    Step::Add(run_us) => {
+                        count += 1;
+                        members(jobs.add(&to, vec![0], run_us, count))
+                    }
+                    Step::Answer if unconfirmed > 0 => {
+                        unconfirmed -= 1;
+                        members(jobs.answered(&to))
+                    }
+                    Step::Answer => None,
+                    Step::LeaveAll => jobs.leave_all().pop().map(|(_, packet)| packet.into_message().1),
+                };
+                unconfirmed += u32::from(left.is_some());
+                gone.extend(left.into_iter().flatten());
+                prop_assert!(unconfirmed > 0 || gone.len() == count as usize, "jobs wait though nothing is unconfirmed");
+            }
+            while unconfirmed > 0 {
+                unconfirmed -= 1;
+                let left = members(jobs.answered(&to));
+                unconfirmed += u32::from(left.is_some());
+                gone.extend(left.into_iter().flatten());
+            }
+            prop_assert_eq!(gone, (1..=count).collect::<Vec<_>>());
+            prop_assert!(jobs.lock().is_empty());
+        }
+    }
+}

@@ -1,0 +1,152 @@
+//! How long jobs of a kind run on a device, as their replies say.
+
+use std::{
+    collections::hash_map::DefaultHasher,
+    hash::{Hash, Hasher},
+    num::NonZero,
+    sync::{Mutex, MutexGuard},
+};
+
+use gpufleet_schema::{Arg, AttemptState, Grid, Inline, Number, Program, Reply, Task};
+use lru::LruCache;
+
+/// Kinds that are remembered. The kind that was used least recently is forgotten first.
+const KINDS_MAX: NonZero<usize> = NonZero::new(1024).expect("the constant is not zero");
+/// The weight of a new value in the moving average.
+const NEWEST: f64 = 0.125;
+
+/// Jobs that run the same program with arguments, launches and buffers of about the same size: within a factor of two.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) struct JobKind(u64);
+
+#[derive(Debug)]
+pub(crate) struct RunTimes(Mutex<LruCache<JobKind, f64>>);
+
+impl JobKind {
+    pub(crate) fn of(task: &Task<'_>) -> Self {
+        let mut hasher = DefaultHasher::new();
+        match &task.program {
+            Program::Catalog(name) => name.hash(&mut hasher),
+            Program::Source { code, options } => (code, options).hash(&mut hasher),
+            Program::Ptx(text) => text.hash(&mut hasher),
+            Program::Cubin(Inline::Bytes(bytes)) => bytes.hash(&mut hasher),
+            // A worker refuses such a cubin.
+            Program::Cubin(_) => {}
+        }
+        for (name, number) in &task.arguments {
+            (name, magnitude(*number)).hash(&mut hasher);
+        }
+        for launch in &task.launches {
+            (&launch.entry, launch.repeat).hash(&mut hasher);
+            match &launch.grid {
+                Grid::Cover(threads) => threads.iter().for_each(|count| count.checked_ilog2().hash(&mut hasher)),
+                Grid::Blocks(blocks) => blocks.iter().for_each(|count| count.checked_ilog2().hash(&mut hasher)),
+            }
+            for arg in &launch.args {
+                if let Arg::Scalar(_, number) = arg {
+                    magnitude(*number).hash(&mut hasher);
+                }
+            }
+        }
+        task.device_bytes().and_then(u64::checked_ilog2).hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+/// The binary exponent. A number of iterations decides how long a job runs, and a seed has few magnitudes.
+fn magnitude(number: Number) -> u64 {
+    let value = match number {
+        Number::Signed(value) => value as f64,
+        Number::Unsigned(value) => value as f64,
+        Number::Float(value) => value,
+        Number::Bool(value) => f64::from(u8::from(value)),
+    };
+    value.abs().to_bits() >> (f64::MANTISSA_DIGITS - 1)
+}
+
+impl Default for RunTimes {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(KINDS_MAX)))
+    }
+}
+
+impl RunTimes {
+    /// The time for which a job of this kind is expected to use the device, in microseconds. `None` until one has succeeded.
+    pub(crate) fn expected_us(&self, kind: JobKind) -> Option<u64> {
+        self.lock().get(&kind).map(|us| *us as u64)
+    }
+
+    /// Only a success tells how long a job takes. Copies and kernels count; compiling and loading happen once for many jobs.
+    pub(crate) fn learn(&self, kind: JobKind, reply: &Reply<'_>) {
+        if reply.state != AttemptState::Succeeded {
+            return;
+        }
+        let timings = &reply.timings;
+        let us = (timings.copy_in_us + timings.kernel_us() + timings.copy_out_us) as f64;
+        let mut known = self.lock();
+        let mean = known.get_or_insert_mut(kind, || us);
+        *mean += NEWEST * (us - *mean);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<JobKind, f64>> {
+        self.0.lock().expect("nothing panics while it holds this lock")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::{JobId, Timings, VERSION};
+
+    use super::*;
+    use crate::Job;
+
+    fn kind(job: Job) -> JobKind {
+        JobKind::of(&job.build().unwrap().task)
+    }
+
+    fn saxpy(elements: usize) -> Job {
+        let values = vec![1.0_f32; elements];
+        Job::catalog("saxpy").scalar("a", 2.0).input("x", &values).input("y", &values)
+    }
+
+    fn reply(state: AttemptState, kernel_us: u64) -> Reply<'static> {
+        Reply {
+            version: VERSION,
+            job_id: Some(JobId::new()),
+            attempt: 1,
+            state,
+            failure: None,
+            outputs: Vec::new(),
+            timings: Timings { launches_us: vec![kernel_us], compile_us: 1_000_000, ..Timings::default() },
+            ran_on: None,
+            printf_output: None,
+        }
+    }
+
+    #[test]
+    fn jobs_of_one_program_and_about_one_size_are_of_one_kind() {
+        assert_eq!(kind(saxpy(100)), kind(saxpy(101)));
+        assert_ne!(kind(saxpy(100)), kind(saxpy(1000)));
+        let repeated = |times: u32| kind(Job::source("code").entry("f").cover([1]).arg(times));
+        assert_eq!(repeated(1000), repeated(1001));
+        assert_ne!(repeated(1), repeated(1000));
+        let source = |code: &str, entry| kind(Job::source(code).entry(entry).cover([1]));
+        assert_ne!(source("code", "f"), source("code", "g"));
+        assert_ne!(source("code", "f"), source("other", "f"));
+    }
+
+    #[test]
+    fn the_run_time_follows_the_replies_of_successful_jobs() {
+        let times = RunTimes::default();
+        let kind = kind(saxpy(1));
+        assert_eq!(times.expected_us(kind), None);
+        times.learn(kind, &reply(AttemptState::Failed, 9));
+        assert_eq!(times.expected_us(kind), None);
+        times.learn(kind, &reply(AttemptState::Succeeded, 800));
+        assert_eq!(times.expected_us(kind), Some(800));
+        times.learn(kind, &reply(AttemptState::Succeeded, 0));
+        assert_eq!(times.expected_us(kind), Some(700));
+        (0..100).for_each(|_| times.learn(kind, &reply(AttemptState::Succeeded, 50)));
+        assert_eq!(times.expected_us(kind), Some(50));
+    }
+}

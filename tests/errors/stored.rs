@@ -1,0 +1,33 @@
+//! Jobs whose arrays the workers do not find in their blob store. The fleet tries them again for half a minute before it gives up, so
+//! they run beside all other cases.
+
+use std::{fs, path::Path};
+
+use gpufleet_tests::Ground;
+use tokio::join;
+
+use crate::{cases::Masks, stage::Stage};
+
+const LOCKED: &str =
+    "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool stored --blobs locked\n";
+const MISSING: &str =
+    "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool stored --blobs elsewhere\n";
+/// It names a blob whose file in the store has other bytes.
+const DAMAGED: &str = "$ gpufleet submit -f damaged.json\n";
+/// The store of its worker is gone.
+const UNPLUGGED: &str = "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool unplugged \
+    --blobs elsewhere --queue-limit 5s\n";
+
+pub async fn run(folder: &Path, masks: Masks) -> String {
+    let ground = Ground::shared("errors-stored").await;
+    let stage = Stage::on(&ground, folder, masks).await;
+    let path = |name: &str| folder.join(name).display().to_string();
+    let (store, unplugged) = (path("store"), path("unplugged"));
+    let (stored, unplugged_pool) =
+        (["--pool", "stored", "--blobs", &store], ["--pool", "unplugged", "--blobs", &unplugged]);
+    let _workers = join!(ground.worker_with(&stored), ground.worker_with(&unplugged_pool));
+    fs::remove_dir(&unplugged).unwrap();
+    let (locked, missing, damaged, unplugged) =
+        join!(stage.run(LOCKED), stage.run(MISSING), stage.run(DAMAGED), stage.run(UNPLUGGED));
+    [locked, missing, damaged, unplugged].concat()
+}

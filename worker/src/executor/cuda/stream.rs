@@ -1,0 +1,377 @@
+//! A CUDA stream with its timing events. One thread runs one job after the other on it; several streams overlap copies and kernels.
+
+use std::{
+    collections::HashMap,
+    ffi::c_void,
+    os::unix::net::UnixStream,
+    sync::{Arc, Mutex},
+    time::{Duration, Instant},
+};
+
+use cudarc::driver::{
+    DriverError, result,
+    sys::{self, CUevent, CUresult, CUstream},
+};
+use gpufleet_schema::{Failure, FailureCode, Timings, Verdict};
+
+use super::{
+    arena::{Allocation, Wanted},
+    checked_launch::{CheckedLaunch, check_launch},
+    contents,
+    device::Device,
+    error::{CudaError, Damage, called},
+    library::DriverLibrary,
+    memory::{Memory, TellError},
+    module::{LoadError, Module},
+    pinned::PinnedSegment,
+    preparation::Preparation,
+    printing::Printing,
+    program::Program,
+    waits::Waits,
+};
+use crate::ipc::{
+    FromExecutor, frame,
+    message::{ArgPlan, Run},
+};
+
+/// A tiny job ends sooner than a thread can sleep and wake, so the thread polls this long before it sleeps.
+const ASKING: Duration = Duration::from_micros(200);
+/// A driver queues about a thousand launches. A thread that launches more spins in the driver and may block other threads. So a stream
+/// waits for its earlier launches after this many.
+const LAUNCHES_AHEAD: u64 = 256;
+
+/// Shared by all streams of the process.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub library: DriverLibrary,
+    pub device: Device,
+    pub memory: Memory,
+    pub waits: Waits,
+    pub printing: Arc<Printing>,
+    /// To the supervisor.
+    pub outgoing: Arc<Mutex<UnixStream>>,
+}
+
+/// A job with its program and segments.
+#[derive(Debug)]
+pub(crate) struct Work {
+    pub run: Run,
+    pub program: Arc<Program>,
+    pub segments: HashMap<u32, Arc<PinnedSegment>>,
+}
+
+/// The stream and the events that time its work. Both live as long as the process.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    raw: CUstream,
+    events: Vec<CUevent>,
+    /// Recorded alternately after every [`LAUNCHES_AHEAD`] launches of a job.
+    milestones: [CUevent; 2],
+}
+
+/// Why a job failed. The context may be unusable too.
+pub(super) enum JobError {
+    Failed(Failure),
+    Cuda(CudaError),
+}
+
+impl From<CudaError> for JobError {
+    fn from(error: CudaError) -> Self {
+        Self::Cuda(error)
+    }
+}
+
+impl From<LoadError> for JobError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Failed(failure) => Self::Failed(failure),
+            LoadError::Cuda(error) => Self::Cuda(error),
+        }
+    }
+}
+
+pub(super) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) -> Result<T, JobError> {
+    Err(JobError::Failed(Failure::new(verdict, code, message)))
+}
+
+impl Common {
+    /// Sends a memory report if one is due. A lost supervisor is detected elsewhere.
+    pub(crate) fn tell_memory(&self, may_wait: impl FnOnce()) -> Result<(), CudaError> {
+        match self.memory.tell(&self.outgoing, may_wait) {
+            Ok(()) | Err(TellError::Frame(_)) => Ok(()),
+            Err(TellError::Cuda(error)) => Err(error),
+        }
+    }
+
+    /// Sends a message. A lost supervisor is detected elsewhere.
+    pub(crate) fn say(&self, message: &FromExecutor) {
+        drop(frame::write(&self.outgoing.lock().expect("no thread panics while holding the socket"), message));
+    }
+}
+
+impl Stream {
+    /// Creates a stream for the calling thread, on which the context must be current.
+    pub(crate) fn new() -> Result<Self, CudaError> {
+        let raw = called("cuStreamCreate", result::stream::create(result::stream::StreamKind::NonBlocking))?;
+        Ok(Self { raw, events: Vec::new(), milestones: [make_event()?, make_event()?] })
+    }
+
+    /// Runs a job to its end. An error means that the context is unusable.
+    pub(crate) fn run(&mut self, common: &Common, work: &Work) -> Result<(Result<(), Failure>, Timings), CudaError> {
+        let started = Instant::now();
+        let mut timings = Timings::default();
+        let outcome = match self.attempt(common, work, &mut timings) {
+            Ok(()) => Ok(()),
+            Err(JobError::Failed(failure)) => Err(failure),
+            Err(JobError::Cuda(error)) if error.damage() == Damage::None => Err(error.into_failure()),
+            Err(JobError::Cuda(error)) => return Err(error),
+        };
+        timings.total_us = started.elapsed().as_micros() as u64;
+        Ok((outcome, timings))
+    }
+
+    fn attempt(&mut self, common: &Common, work: &Work, timings: &mut Timings) -> Result<(), JobError> {
+        let preparation = Preparation { common, job: work.run.job };
+        common.waits.calls(preparation.job);
+        preparation.pin(&work.segments);
+        let loading = Instant::now();
+        let (module, was_loaded) = preparation.module(&work.program)?;
+        timings.module_cached = was_loaded;
+        if !was_loaded {
+            timings.load_us = loading.elapsed().as_micros() as u64;
+        }
+        let mut memory = None;
+        let outcome = self.run_loaded(&preparation, work, &module, &mut memory, timings);
+        if let Err(JobError::Cuda(error)) = &outcome
+            && error.damage() != Damage::None
+        {
+            // An unusable context can't free anything.
+            std::mem::forget((module, memory));
+            return outcome;
+        }
+        if Arc::strong_count(&module) == 1 {
+            // The module is not shared, so the job unloads it.
+            preparation.may_wait();
+        }
+        // The module first, so that a job that waits for memory also finds the module's.
+        drop(module);
+        drop(memory);
+        outcome
+    }
+
+    /// Runs the loaded job. When it returns, none of the job's work is running any more.
+    fn run_loaded<'a>(
+        &mut self,
+        preparation: &Preparation<'a>,
+        work: &Work,
+        module: &Module,
+        memory: &mut Option<Allocation<'a>>,
+        timings: &mut Timings,
+    ) -> Result<(), JobError> {
+        let common = preparation.common;
+        let mut launches = Vec::with_capacity(work.run.launches.len());
+        for (index, launch) in work.run.launches.iter().enumerate() {
+            let buffers = &work.run.buffers;
+            launches.push(preparation.with_room(|| check_launch(preparation, module, launch, index, buffers))?);
+        }
+        let sizes: Vec<u64> = work.run.buffers.iter().map(|buffer| buffer.bytes).collect();
+        timings.device_bytes_peak = sizes.iter().sum();
+        let thread_bytes = launches.iter().map(|launch| launch.function.local_bytes).max().unwrap_or(0);
+        let wanted = Wanted { sizes: &sizes, local: common.device.local.taken(thread_bytes) };
+        let allocation = memory.insert(preparation.allocate(wanted, work.run.kept_max)?);
+        common.tell_memory(|| preparation.may_wait())?;
+        self.make_events(launches.len() + 3)?;
+        match common.memory.arena.grows_at_launch(wanted.local) {
+            true => preparation.may_wait(),
+            false => common.waits.calls(preparation.job),
+        }
+        let enqueued = self.enqueue(preparation, work, &launches, allocation);
+        common.waits.runs(preparation.job);
+        if enqueued.is_ok() {
+            common.memory.arena.launched(wanted.local);
+        }
+        // Waits after a failure too, because earlier work on the stream still uses the memory.
+        let ended = match &enqueued {
+            Ok(()) => self.wait_for(self.events[launches.len() + 2], common.library.is_emulator()),
+            // SAFETY: the stream is live.
+            Err(_) => called("cuStreamSynchronize", unsafe { result::stream::synchronize(self.raw) }),
+        };
+        if let Err(error) = ended
+            && (enqueued.is_ok() || error.damage() != Damage::None)
+        {
+            return Err(error.into());
+        }
+        enqueued?;
+        common.waits.calls(preparation.job);
+        self.read_events(launches.len(), timings)?;
+        Ok(())
+    }
+
+    /// Enqueues the whole job on the stream: copies in, launches, copies out, with an event between each.
+    fn enqueue(
+        &self,
+        preparation: &Preparation<'_>,
+        work: &Work,
+        launches: &[CheckedLaunch<'_>],
+        allocation: &Allocation<'_>,
+    ) -> Result<(), JobError> {
+        let mut launched = 0;
+        let mut events = self.events.iter();
+        self.record(events.next())?;
+        for (plan, block) in work.run.buffers.iter().zip(&allocation.blocks) {
+            contents::fill(self.raw, work, plan, *block)?;
+        }
+        self.record(events.next())?;
+        for checked in launches {
+            self.launch(preparation, checked, allocation, &mut launched)?;
+            self.record(events.next())?;
+        }
+        for output in &work.run.outputs {
+            let index = output.buffer as usize;
+            let (Some(plan), Some(block)) = (work.run.buffers.get(index), allocation.blocks.get(index)) else {
+                return failed(Verdict::Infrastructure, FailureCode::Internal, format!("there is no buffer {index}"));
+            };
+            contents::bring_back(self.raw, work, output.place, plan.bytes, *block)?;
+        }
+        Ok(self.record(events.next())?)
+    }
+
+    /// `launched` counts the launches of the job.
+    fn launch(
+        &self,
+        preparation: &Preparation<'_>,
+        checked: &CheckedLaunch<'_>,
+        allocation: &Allocation<'_>,
+        launched: &mut u64,
+    ) -> Result<(), JobError> {
+        let args = &checked.launch.args;
+        let mut values: Vec<u64> = args.iter().map(|arg| value(arg, allocation)).collect();
+        let mut params: Vec<*mut c_void> =
+            args.iter().zip(&mut values).map(|(arg, value)| pointer(arg, value)).collect();
+        for _ in 0..checked.launch.repeat {
+            // SAFETY: the function is loaded, and there are as many parameters as it takes, each as long as it wants: `check_launch` compared
+            // them. What the kernel does to memory is its own, and bounded by the process: a GPU stops a wild address only where nothing is
+            // mapped, and blocks of the pool's other jobs are. No other pool has memory here.
+            let result = unsafe { self.put(checked, &mut params) };
+            match called("cuLaunchKernel", result) {
+                Ok(()) => {}
+                Err(error) if is_of_the_launch(error.result) => {
+                    let message = format!("launch of {}: {error}", checked.launch.entry);
+                    return failed(Verdict::User, FailureCode::LaunchError, message);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            *launched += 1;
+            if launched.is_multiple_of(LAUNCHES_AHEAD) {
+                self.pass_milestone(preparation, *launched / LAUNCHES_AHEAD)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Enqueues one launch. Independent blocks need only the older call, which every driver has.
+    ///
+    /// # Safety
+    /// `params` are as many pointers as the kernel has parameters, each to as many bytes as that has.
+    unsafe fn put(&self, checked: &CheckedLaunch<'_>, params: &mut [*mut c_void]) -> Result<(), DriverError> {
+        let CheckedLaunch { function, geometry, together, launch } = checked;
+        if together.is_special() {
+            // SAFETY: passed on to the caller; the function is loaded and the stream live.
+            return unsafe { together.launch(function, *geometry, launch.shared_bytes, self.raw, params) };
+        }
+        let ([gx, gy, gz], [bx, by, bz]) = (geometry.grid, geometry.block);
+        // SAFETY: as above.
+        unsafe {
+            result::launch_kernel(function.raw(), (gx, gy, gz), (bx, by, bz), launch.shared_bytes, self.raw, params)
+        }
+    }
+
+    /// Records the next milestone, and waits for the previous one.
+    fn pass_milestone(&self, preparation: &Preparation<'_>, number: u64) -> Result<(), CudaError> {
+        let index = (number % 2) as usize;
+        self.record(Some(&self.milestones[index]))?;
+        if number > 1 {
+            let Common { library, waits, .. } = preparation.common;
+            waits.runs(preparation.job);
+            self.wait_for(self.milestones[1 - index], library.is_emulator())?;
+            waits.calls(preparation.job);
+        }
+        Ok(())
+    }
+
+    /// Waits until the stream has reached an event. On a GPU the thread polls briefly and then sleeps, because by default the driver would
+    /// poll to the end. The emulator does the work on the waiting thread.
+    fn wait_for(&self, event: CUevent, is_emulated: bool) -> Result<(), CudaError> {
+        let since = Instant::now();
+        while !is_emulated && since.elapsed() < ASKING {
+            // SAFETY: the event is live.
+            match called("cuEventQuery", unsafe { result::event::query(event) }) {
+                Err(error) if error.result == CUresult::CUDA_ERROR_NOT_READY => std::hint::spin_loop(),
+                // Synchronises even with a reached event, because the driver writes the output of kernels in a wait and not in a query.
+                Ok(()) => break,
+                failed => return failed,
+            }
+        }
+        // SAFETY: the event is live.
+        called("cuEventSynchronize", unsafe { result::event::synchronize(event) })
+    }
+
+    fn make_events(&mut self, count: usize) -> Result<(), CudaError> {
+        while self.events.len() < count {
+            self.events.push(make_event()?);
+        }
+        Ok(())
+    }
+
+    fn record(&self, event: Option<&CUevent>) -> Result<(), CudaError> {
+        let event = *event.expect("as many events were made as there are steps");
+        // SAFETY: stream and event are live.
+        called("cuEventRecord", unsafe { result::event::record(event, self.raw) })
+    }
+
+    fn read_events(&self, launches: usize, timings: &mut Timings) -> Result<(), CudaError> {
+        let mut steps = Vec::with_capacity(launches + 2);
+        for pair in self.events[..launches + 3].windows(2) {
+            // SAFETY: both events are live and were recorded on this stream, which has ended its work.
+            let milliseconds = called("cuEventElapsedTime", unsafe { result::event::elapsed(pair[0], pair[1]) })?;
+            steps.push((f64::from(milliseconds.max(0.0)) * 1000.0).round() as u64);
+        }
+        timings.copy_in_us = steps[0];
+        timings.launches_us = steps[1..=launches].to_vec();
+        timings.copy_out_us = steps[launches + 1];
+        Ok(())
+    }
+}
+
+fn make_event() -> Result<CUevent, CudaError> {
+    called("cuEventCreate", result::event::create(sys::CUevent_flags::CU_EVENT_BLOCKING_SYNC))
+}
+
+/// The value of a parameter of at most eight bytes; zero for a structure.
+fn value(arg: &ArgPlan, allocation: &Allocation<'_>) -> u64 {
+    match arg {
+        ArgPlan::Buffer { buffer, offset } => allocation.blocks[*buffer as usize].address + offset,
+        ArgPlan::Scalar { bits, .. } => *bits,
+        ArgPlan::Bytes { .. } => 0,
+    }
+}
+
+/// A pointer to a parameter, which the driver only reads.
+fn pointer(arg: &ArgPlan, value: &mut u64) -> *mut c_void {
+    match arg {
+        ArgPlan::Bytes { bytes, .. } => bytes.as_ptr().cast_mut().cast(),
+        ArgPlan::Buffer { .. } | ArgPlan::Scalar { .. } => std::ptr::from_mut(value).cast(),
+    }
+}
+
+/// Whether the error means that the launch is invalid on this device.
+fn is_of_the_launch(result: CUresult) -> bool {
+    matches!(
+        result,
+        CUresult::CUDA_ERROR_INVALID_VALUE
+            | CUresult::CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+            | CUresult::CUDA_ERROR_NOT_SUPPORTED
+            | CUresult::CUDA_ERROR_INVALID_CLUSTER_SIZE
+            | CUresult::CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE
+    )
+}

@@ -1,0 +1,184 @@
+//! Restarts a pool's executor on a device whenever it ends, until the device is out of service.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use tokio::sync::watch;
+use tracing::{error, info, warn};
+
+use super::{memory::Memory, probe, spare::Spare};
+use crate::{
+    executor::{Executor, ExecutorOptions, Loss, LostCause},
+    metrics::Metrics,
+    scheduler::{DeviceId, Event, PoolId},
+    supervisor::admission::Admission,
+};
+
+/// Consecutive failed starts after which a device is taken out of service. A bad kernel ends an executor but does not break the next start.
+const START_FAILURES_MAX: u32 = 5;
+/// The pause after a first failed start, doubled with each failure, because a driver reset takes a moment.
+const START_PAUSE: Duration = Duration::from_millis(200);
+
+/// The pause between starts while other executors leave no device memory.
+const ROOM_PAUSE: Duration = Duration::from_secs(5);
+
+/// How often an executor reports free device memory, because other processes allocate and free it unannounced.
+const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
+
+/// Shared by the restarters of one device.
+#[derive(Debug)]
+pub(super) struct Home {
+    pub(super) options: ExecutorOptions,
+    pub(super) admission: Arc<Admission>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) spare: Option<Arc<Spare>>,
+    /// Why the device is out of service.
+    pub(super) sick: watch::Sender<Option<String>>,
+}
+
+impl Home {
+    fn device(&self) -> DeviceId {
+        DeviceId(self.options.device)
+    }
+
+    /// Keeps the first reason. Every restarter of the device then ends its executor.
+    pub(super) fn take_out_of_service(&self, reason: String) {
+        let is_first = self.sick.send_if_modified(|sick| {
+            let is_first = sick.is_none();
+            sick.get_or_insert_with(|| reason.clone());
+            is_first
+        });
+        if is_first {
+            error!(device = self.options.device, reason, "device out of service");
+            self.admission.tell(Event::DeviceGone(self.device()));
+            self.spare.iter().for_each(|spare| spare.retire());
+        }
+    }
+
+    async fn is_sick(&self) {
+        // `self` holds the sender, so the wait ends only with a reason.
+        drop(self.sick.subscribe().wait_for(Option::is_some).await);
+    }
+}
+
+/// Restarts the executor of one pool on one device.
+pub(super) struct Restarter {
+    pub(super) pool: PoolId,
+    pub(super) home: Arc<Home>,
+    pub(super) current: watch::Sender<Option<Arc<Executor>>>,
+}
+
+impl Restarter {
+    pub(super) async fn run(self) {
+        let (home, device) = (&self.home, self.home.device());
+        let Some(first) = self.start().await else { return };
+        home.memory.learn_heap(first.device().heap_bytes);
+        let mut executor = Arc::new(first);
+        loop {
+            self.current.send_replace(Some(Arc::clone(&executor)));
+            home.admission.tell(Event::ExecutorUp(device, self.pool));
+            home.memory.listen_to(&executor, Some(self.pool));
+            let loss = tokio::select! {
+                loss = executor.lost() => loss,
+                () = home.is_sick() => {
+                    executor.kill();
+                    executor.lost().await
+                }
+                () = self.look_after_memory(&executor) => unreachable!("the loop has no end"),
+            };
+            let lost = Instant::now();
+            home.admission.tell(Event::ExecutorDown(device, self.pool));
+            home.memory.forget(&executor);
+            self.current.send_replace(None);
+            if loss.cause == LostCause::Stopped {
+                return;
+            }
+            home.metrics.executor_lost(device, loss.cause);
+            let Some(next) = self.successor(&loss).await else { return };
+            let gap_us = lost.elapsed().as_micros() as u64;
+            warn!(
+                device = device.0,
+                pool = self.pool.0,
+                pid = next.pid(),
+                gap_us,
+                reason = loss.reason,
+                "executor lost, another took over"
+            );
+            executor = next;
+        }
+    }
+
+    /// Asks the executor to release cached memory when another pool needs it, and to report free memory at intervals.
+    async fn look_after_memory(&self, executor: &Executor) {
+        let asked_back = self.home.admission.asked_back(self.home.device(), self.pool);
+        let mut interval = tokio::time::interval(MEASURE_INTERVAL);
+        interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                () = asked_back.notified() => {
+                    info!(device = self.home.options.device, pool = self.pool.0, "another pool needs cached device memory, releasing it");
+                    executor.give_back();
+                }
+                _ = interval.tick() => executor.measure(),
+            }
+        }
+    }
+
+    /// The next executor; none if the device is out of service.
+    async fn successor(&self, loss: &Loss) -> Option<Arc<Executor>> {
+        if loss.cause != LostCause::Device
+            && let Some(spare) = &self.home.spare
+            && let Some(executor) = spare.take().await
+        {
+            return Some(executor);
+        }
+        let executor = Arc::new(self.start().await?);
+        info!(device = self.home.options.device, pid = executor.pid(), "executor started");
+        if loss.cause == LostCause::Device
+            && let Err(problem) = probe::passes(&executor).await
+        {
+            self.home.take_out_of_service(format!("{}; then the probe kernel failed: {problem}", loss.reason));
+            return None;
+        }
+        Some(executor)
+    }
+
+    /// Takes the device out of service after several failures. If the worker's other executors leave no memory, that is not a failure, and the
+    /// restarter tries again.
+    async fn start(&self) -> Option<Executor> {
+        let device = self.home.options.device;
+        let mut pause = START_PAUSE;
+        let mut failures = 0;
+        while failures < START_FAILURES_MAX {
+            let started = tokio::select! {
+                started = Executor::start(self.home.options.clone()) => started,
+                () = self.home.is_sick() => return None,
+            };
+            match started {
+                Ok((executor, _)) => return Some(executor),
+                Err(reason) if reason.is_out_of_memory() && self.home.memory.is_in_use() => {
+                    warn!(device, pool = self.pool.0, %reason, "not enough device memory to start an executor, trying again");
+                    self.home.admission.ask_all_back(self.home.device());
+                    tokio::select! {
+                        () = tokio::time::sleep(ROOM_PAUSE) => {}
+                        () = self.home.is_sick() => return None,
+                    }
+                }
+                Err(reason) => {
+                    failures += 1;
+                    warn!(device, failures, %reason, "executor failed to start");
+                    if failures == START_FAILURES_MAX {
+                        self.home.take_out_of_service(reason.to_string());
+                    } else {
+                        tokio::time::sleep(pause).await;
+                        pause *= 2;
+                    }
+                }
+            }
+        }
+        None
+    }
+}
