@@ -20,8 +20,8 @@ pub enum Event {
     WorkerSeen(WorkerSeen),
 }
 
-/// What the ledger keeps of a task. It travels with [`Submitted`] and [`Started`], so that jobs from producers that send
-/// no events are recorded just as fully.
+/// What the ledger keeps of a task. It travels with every event of a job, so that jobs from producers that send no events are
+/// recorded just as fully.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct JobInfo {
@@ -41,7 +41,7 @@ pub struct JobInfo {
     pub client: Option<String>,
     #[serde(default)]
     pub submitted_ms: Option<i64>,
-    /// The broker's user who published the task, if the broker validated it. Only workers send it: see [`Started`].
+    /// The broker's user who published the task, if the broker validated it. Only workers send it.
     #[serde(default)]
     pub user_id: Option<String>,
 }
@@ -54,7 +54,8 @@ pub struct Submitted {
     pub at_ms: i64,
 }
 
-/// An executor took the job.
+/// An executor took the job, and still has it. A job that ends within 100 ms has no such event: see
+/// [`AttemptFinished::started_ms`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Started {
@@ -80,6 +81,9 @@ pub struct AttemptFinished {
     /// As in [`Started`]; none for an attempt that reached no device.
     #[serde(default)]
     pub ran_on: Option<RanOn>,
+    /// When an executor took the job; none if it reached no device. Old workers leave it out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub started_ms: Option<i64>,
     pub at_ms: i64,
     pub state: AttemptState,
     #[serde(default)]
@@ -89,7 +93,7 @@ pub struct AttemptFinished {
     pub retry_at_ms: Option<i64>,
     pub output_bytes: u64,
     pub timings: Timings,
-    /// Describes the job if no [`Started`] did, because the attempt ended before it reached a device. Old workers leave it out.
+    /// Describes the job, which may have no other event. Old workers leave it out if the job reached a device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub job: Option<Box<JobInfo>>,
     /// Output of the kernels' `printf`; absent if there is none. Old workers leave it out.

@@ -266,6 +266,7 @@ fn events() -> Vec<Event> {
             worker: "w1".parse().unwrap(),
             device: Some(0),
             ran_on: None,
+            started_ms: None,
             at_ms: 1_720_000_000_130,
             state: AttemptState::Failed,
             failure: failed().failure,
@@ -379,6 +380,19 @@ fn events_printf() -> Vec<Event> {
     events
 }
 
+/// From a worker that tells the start and the description of a job with its end.
+fn events_started_ms() -> Vec<Event> {
+    let mut events = events_printf();
+    events.retain(|event| !matches!(event, Event::Started(_)));
+    for event in &mut events {
+        if let Event::AttemptFinished(finished) = event {
+            (finished.device, finished.ran_on) = (Some(0), Some(ran_on()));
+            finished.started_ms = Some(1_720_000_000_125);
+        }
+    }
+    events
+}
+
 fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
     for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
         let body = golden(name, extension, || match encoding {
@@ -465,6 +479,7 @@ fn events_of_version_1_read_as_they_always_did() {
         ("events-user", events_user()),
         ("events-devices", events_devices()),
         ("events-printf", events_printf()),
+        ("events-started-ms", events_started_ms()),
     ] {
         let body = golden(name, "msgpack", || encoding::encode_events(&events).unwrap());
         assert_eq!(encoding::decode_events(&body).unwrap(), events, "{name}");

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use gpufleet_schema::{ClientName, Encoding, Event, PoolName, Priority, Submitted, topology};
+use gpufleet_schema::{ClientName, Encoding, PoolName, Priority, Submitted, topology};
 use gpufleet_transport::{
     BlobStore, Broker, BrokerUrl, Consumer, DeclareError, Delivery, EventSink, Incoming, Options, State,
 };
@@ -15,6 +15,7 @@ use crate::{
     gathering::Gatherings,
     inbox::Inbox,
     submission::{self, Gathered, Submission},
+    unreported::Reports,
 };
 
 /// Replies that may wait undispatched in this process. Each is acknowledged as soon as it is copied out, so the bound costs no
@@ -55,7 +56,7 @@ pub(crate) struct Connection {
     is_fresh: bool,
     inbox: Arc<Inbox>,
     gatherings: Gatherings<Gathered>,
-    events: EventSink,
+    reports: Reports,
     wait_deadline: Duration,
     user_id: bool,
     blobs: Option<BlobStore>,
@@ -144,7 +145,7 @@ impl Fleet {
     /// [`JobError::Closed`](crate::JobError::Closed); their jobs go on. Every step has a deadline of its own.
     pub async fn close(&self) {
         submission::send_all_gathered(&self.connection).await;
-        if let Err(error) = self.connection.events.flush().await {
+        if let Err(error) = self.connection.reports.finish().await {
             warn!(%error, "could not report submissions to the ledger; the workers' events will add them");
         }
         self.connection.stop_listening().await;
@@ -240,13 +241,15 @@ impl FleetBuilder {
         };
         let broker = Broker::connect(options).await?;
         let events = EventSink::of_client(broker.clone(), user_id);
+        let inbox = Arc::new(Inbox::default());
+        let reports = Reports::new(inbox.unreported().clone(), events, self.confirm_deadline);
         let connection = Connection {
             broker,
             client,
             is_fresh,
-            inbox: Arc::new(Inbox::default()),
+            inbox,
             gatherings: Gatherings::default(),
-            events,
+            reports,
             wait_deadline: self.wait_deadline,
             user_id: self.user_id,
             blobs,
@@ -309,19 +312,20 @@ impl Connection {
         }
     }
 
-    /// Tells the ledger of confirmed jobs. An event that does not arrive costs only the time at which the job was confirmed:
-    /// the worker's events carry everything else.
-    pub(crate) async fn record(&self, submitted: impl IntoIterator<Item = Submitted>) {
-        for event in submitted {
-            if let Err(error) = self.events.send(Event::Submitted(event)).await {
-                debug!(%error, "could not report a submission to the ledger");
-            }
-        }
+    /// Tells the ledger of confirmed jobs that are not answered soon. Their replies are awaited by handles that exist.
+    pub(crate) async fn record(&self, submitted: Vec<Submitted>) {
+        self.reports.tell_later(self.inbox.unanswered(submitted)).await;
+    }
+
+    /// Tells the ledger of confirmed jobs whose replies are not awaited here.
+    pub(crate) async fn record_now(&self, submitted: impl IntoIterator<Item = Submitted>) {
+        self.reports.tell(submitted).await;
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.reports.tell_rest();
         if let Some(replies) = self.replies.get() {
             replies.abort();
         }

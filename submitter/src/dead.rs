@@ -239,7 +239,7 @@ impl DeadBox {
         self.publish(message, &infos).await?;
         self.replayed.extend(old);
         let at_ms = now_ms();
-        self.fleet.connection.record(infos.into_iter().map(|job| Submitted { job, at_ms }).collect::<Vec<_>>()).await;
+        self.fleet.connection.record_now(infos.into_iter().map(|job| Submitted { job, at_ms })).await;
         match self.settle(index).await {
             Ok(()) if jobs.is_empty() => Ok(Replayed::AsItWas),
             Ok(()) => Ok(Replayed::As(jobs)),

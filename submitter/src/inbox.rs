@@ -12,13 +12,14 @@ use std::{
     time::Instant,
 };
 
-use gpufleet_schema::{DecodeError, Encoding, JobId, Reply};
+use gpufleet_schema::{AttemptState, DecodeError, Encoding, JobId, Reply, Submitted};
 use tokio::sync::oneshot;
 use tracing::warn;
 
 use crate::{
     output::{self, ReplyOutput},
     run_times::{JobKind, RunTimes},
+    unreported::Unreported,
 };
 
 /// A reply and when it came. The outputs stand beside it, checked, or with what is wrong about them.
@@ -60,6 +61,7 @@ struct Waiter {
 pub(crate) struct Inbox {
     waiting: Mutex<HashMap<JobId, Waiter>>,
     run_times: RunTimes,
+    unreported: Arc<Unreported>,
     replies: AtomicU64,
     dropped: AtomicU64,
     unreadable: AtomicU64,
@@ -97,6 +99,10 @@ impl Inbox {
             let job_id = reply.job_id.or_else(|| correlation_id?.parse().ok());
             // The waiter is taken out first: copying a large output happens outside the lock.
             let waiter = job_id.and_then(|job_id| self.waiting().remove(&job_id));
+            // A worker that gives up on a message may not have been able to read what the job is.
+            if let Some(job_id) = job_id.filter(|_| reply.state != AttemptState::Dead) {
+                self.unreported.forget(job_id);
+            }
             if waiter.is_none() && reply.job_id.is_none() {
                 let reason = reply.failure.as_ref().map(|failure| failure.message.as_str());
                 warn!(correlation_id, reason, "dropped a reply without a job id that matches no job");
@@ -111,6 +117,18 @@ impl Inbox {
 
     pub(crate) fn run_times(&self) -> &RunTimes {
         &self.run_times
+    }
+
+    /// Jobs that the ledger is told of unless their replies come first.
+    pub(crate) fn unreported(&self) -> &Arc<Unreported> {
+        &self.unreported
+    }
+
+    /// Leaves out the submissions whose jobs are answered already. Their handles still have to exist.
+    pub(crate) fn unanswered(&self, mut submitted: Vec<Submitted>) -> Vec<Submitted> {
+        let waiting = self.waiting();
+        submitted.retain(|submitted| waiting.contains_key(&submitted.job.job_id));
+        submitted
     }
 
     pub(crate) fn counts(&self) -> Counts {
@@ -164,7 +182,7 @@ fn arrived(mut reply: Reply<'_>, at: Instant) -> Arrived {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::{AttemptState, Batch, Dtype, Inline, Output, Timings, VERSION};
+    use gpufleet_schema::{Batch, Dtype, Inline, Output, Timings, VERSION};
 
     use super::*;
 

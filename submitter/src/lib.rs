@@ -42,6 +42,7 @@ mod receipt;
 mod run_times;
 mod stored;
 mod submission;
+mod unreported;
 
 pub use array::{Array, ArrayError};
 pub use client::{Fleet, FleetBuilder, PoolDepth};

@@ -11,6 +11,7 @@ use gpufleet_transport::{Broker, Delivery, Incoming, Options};
 use tokio::task::AbortHandle;
 
 use crate::{
+    Ground,
     history::{SeenReply, Told},
     node,
 };
@@ -52,6 +53,13 @@ impl Witness {
     pub(crate) fn seen(&self) -> (Vec<Event>, Vec<SeenReply>) {
         let seen = self.seen.lock().unwrap();
         (seen.events.clone(), seen.replies.clone())
+    }
+}
+
+impl Ground {
+    /// Every event that the broker has taken so far, some of them perhaps twice.
+    pub fn seen_events(&self) -> Vec<Event> {
+        self.witness.seen().0
     }
 }
 

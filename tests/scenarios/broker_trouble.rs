@@ -48,7 +48,7 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
     let fleet = ground.client_with(Fleet::builder().confirm_deadline(CONFIRM_DEADLINE)).await;
     let broker = ground.broker().await;
     broker.publish(letter()).await.unwrap();
-    let mut handles = fleet.submit_many((0..JOBS).map(|_| busy::for_millis(200))).await;
+    let mut handles = fleet.submit_many((0..JOBS).map(|_| busy::for_millis(500))).await;
     ground.poll_count("one runs", JobState::Running, 1).await;
     ground.watermark("0.0000001").await;
 

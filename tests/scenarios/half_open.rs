@@ -122,7 +122,7 @@ async fn a_frozen_worker_that_wakes_after_its_job_ran_elsewhere_changes_nothing(
     let first = ground.worker_with(&HEARTBEAT).await;
     let fleet = ground.client().await;
     // Its job ends, and then its time limit, long before the broker has given the worker up.
-    let job = busy::for_seconds(2).time_limit(Duration::from_secs(6));
+    let job = busy::for_seconds(4).time_limit(Duration::from_secs(6));
     let mut handle = fleet.submit(job).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     first.process().pause();

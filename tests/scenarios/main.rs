@@ -18,6 +18,7 @@ mod detaching;
 mod device_sick;
 mod devices;
 mod encrypted;
+mod events;
 mod executor_lost;
 mod foreign_producer;
 mod half_open;

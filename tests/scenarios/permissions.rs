@@ -225,6 +225,7 @@ async fn an_outcome_that_a_producer_forges_is_refused_and_kept_and_the_true_one_
         worker: "forger".parse::<WorkerName>().unwrap(),
         device: None,
         ran_on: None,
+        started_ms: None,
         at_ms: 1_700_000_000_000,
         state: AttemptState::Failed,
         failure: None,

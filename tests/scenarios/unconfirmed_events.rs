@@ -4,19 +4,21 @@ use std::time::{Duration, Instant};
 
 use gpufleet::Job;
 use gpufleet_schema::{
-    Batch, Dtype,
+    Batch, Dtype, Event, JobId,
     bounds::{LABELS_MAX, TEXT_BYTES_MAX},
     topology::LEDGER_QUEUE,
 };
 use gpufleet_tests::{Ground, METRICS, WAIT, busy, poll_until};
 
-/// The starts of these tell 8 MiB of labels, and a worker keeps 16 MiB of events without a confirmation. They come in lists: a worker
+/// The ends of these tell 8 MiB of labels, and a worker keeps 16 MiB of events without a confirmation. They come in lists: a worker
 /// acknowledges no message before its events are confirmed, so its prefetch would end a flood of small messages early.
 const FILLERS: usize = 500;
 const LISTS: usize = 3;
 const FULL_BYTES: f64 = (16 << 20) as f64 * 0.99;
 /// Before, each start waited a second for room.
 const LATER_JOBS: u32 = 15;
+/// Longer than a job runs without an event of its start.
+const LATER_MS: u64 = 200;
 const LATER_WITHIN: Duration = Duration::from_secs(LATER_JOBS as u64 - 5);
 const LARGE_BYTES: u64 = 2 << 20;
 
@@ -30,11 +32,14 @@ async fn a_full_buffer_of_events_delays_no_reply_and_loses_no_start() {
     let ground = Ground::shared("unconfirmed").await;
     ground.fleet().stop_ledger().await.unwrap();
     ground.set_policy(LEDGER_QUEUE, "{<<\"max-length\">>, 1}").await;
-    let jobs = jobs_while_no_event_is_confirmed(&ground).await;
+    let (jobs, later) = jobs_while_no_event_is_confirmed(&ground).await;
     // A quorum queue tells its publishers to go on when something leaves it, and only while it has a bound.
     ground.set_policy(LEDGER_QUEUE, "{<<\"max-length\">>, 1000}").await;
     ground.fleet().start_ledger().await.unwrap();
-    ground.check_history(jobs).await;
+    let history = ground.history(jobs).await;
+    history.assert_holds();
+    let told = |event: &Event| matches!(event, Event::Started(start) if later.contains(&start.job.job_id));
+    assert!(!history.events.iter().any(told), "these starts found no room, and were told with the ends");
 }
 
 /// As when most nodes of the queue are away: it neither takes events nor refuses them, and RabbitMQ stops reading from their connection.
@@ -42,7 +47,7 @@ async fn a_full_buffer_of_events_delays_no_reply_and_loses_no_start() {
 async fn a_frozen_ledger_queue_delays_no_reply_and_loses_no_start() {
     let ground = Ground::shared("frozen-ledger").await;
     ground.suspend_queue(LEDGER_QUEUE).await;
-    let jobs = jobs_while_no_event_is_confirmed(&ground).await;
+    let (jobs, _) = jobs_while_no_event_is_confirmed(&ground).await;
     ground.resume_queue(LEDGER_QUEUE).await;
     ground.check_history(jobs).await;
 }
@@ -59,8 +64,9 @@ async fn a_broker_that_allows_no_connection_for_events_delays_no_reply_and_loses
     ground.check_history(1).await;
 }
 
-/// Fills a worker's buffer of events, then runs jobs one after the other, and a list of large ones. Returns how many jobs there were.
-async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> usize {
+/// Fills a worker's buffer of events, then runs jobs one after the other, and a list of large ones. Returns how many jobs there were, and
+/// those that ran one after the other.
+async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> (usize, Vec<JobId>) {
     let worker = ground.worker_with(&METRICS).await;
     let client = ground.client().await;
     for _ in 0..LISTS {
@@ -71,9 +77,11 @@ async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> usize {
     poll_until("the buffer is full", full).await;
 
     let begun = Instant::now();
+    let mut later = Vec::new();
     for _ in 0..LATER_JOBS {
-        let mut promise = client.submit(busy::for_millis(0)).await.unwrap();
+        let mut promise = client.submit(busy::for_millis(LATER_MS)).await.unwrap();
         busy::assert_done(&promise.wait(WAIT).await.unwrap().outputs);
+        later.push(promise.id());
     }
     let took = begun.elapsed();
     println!("{LATER_JOBS} jobs one after the other in {took:?}");
@@ -85,5 +93,5 @@ async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> usize {
         promise.unwrap().wait(WAIT).await.unwrap();
     }
     assert!(full().await, "nothing was confirmed meanwhile");
-    LISTS * FILLERS + LATER_JOBS as usize + 4
+    (LISTS * FILLERS + LATER_JOBS as usize + 4, later)
 }

@@ -64,14 +64,11 @@ pub(super) struct Info {
 /// What is new about an attempt.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct AttemptChange {
-    pub(super) start: Option<Start>,
+    /// The earliest start.
+    pub(super) started_at: Option<DateTime<Utc>>,
+    /// Where that was. None once there is an end, which tells where the attempt ran.
+    pub(super) runs_on: Option<Place>,
     pub(super) end: Option<End>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-pub(super) struct Start {
-    pub(super) at: DateTime<Utc>,
-    pub(super) place: Place,
 }
 
 #[derive(Debug, Clone, PartialEq)]
@@ -181,12 +178,10 @@ impl Info {
     }
 }
 
-impl Start {
-    pub(super) fn of(event: &Started) -> Result<Self, Unrecordable> {
-        Ok(Self {
-            at: time("at_ms", event.at_ms)?,
-            place: Place::of(&event.worker, Some(event.device), event.ran_on.as_ref())?,
-        })
+impl AttemptChange {
+    /// Where the attempt ran, or where it runs.
+    pub(super) fn place(&self) -> Option<&Place> {
+        self.end.as_ref().map(|end| &end.place).or(self.runs_on.as_ref())
     }
 }
 
@@ -230,6 +225,11 @@ impl Printed {
 }
 
 impl Place {
+    /// Where an attempt runs.
+    pub(super) fn of_start(event: &Started) -> Result<Self, Unrecordable> {
+        Self::of(&event.worker, Some(event.device), event.ran_on.as_ref())
+    }
+
     fn of(worker: &WorkerName, device: Option<u32>, ran_on: Option<&RanOn>) -> Result<Self, Unrecordable> {
         let device = ran_on.map(|ran_on| ran_on.device).or(device);
         Ok(Self {

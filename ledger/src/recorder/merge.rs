@@ -3,8 +3,8 @@
 //! Merging obeys the same rules as the upserts in [`super::write`], so that it makes no difference how events were batched:
 //! - A job's first final outcome, in the order of arrival, stays. All else is the same in any order.
 //! - A job without one stands as its highest attempt does: running, or queued again when that attempt was lost.
-//! - An attempt's first outcome stays; a loss gives way to an outcome. It began with its earliest
-//!   start: one that is delivered again under its old number may begin again after its end. Where it ran is what its end
+//! - An attempt's first outcome stays; a loss gives way to an outcome. It began with its earliest start, which its end may
+//!   tell: one that is delivered again under its old number may begin again after its end. Where it ran is what its end
 //!   says, and what its earliest start says before there is an end.
 //! - What a job is, comes from whichever event tells it first; gaps are filled by later ones.
 //! - A worker is what its latest heartbeat says, by the worker's clock. Only a clock that was set back makes the order of arrival
@@ -16,7 +16,7 @@ use chrono::{DateTime, Utc};
 use gpufleet_schema::{AttemptFinished, Event, JobId, JobInfo, Started, Submitted, WorkerSeen};
 
 use super::change::{
-    AttemptChange, CLOCK_STEP_MIN, DeviceChange, End, Info, JobChange, Outcome, Progress, Start, Unrecordable,
+    AttemptChange, CLOCK_STEP_MIN, DeviceChange, End, Info, JobChange, Outcome, Place, Progress, Unrecordable,
     WorkerChange, int, time,
 };
 use crate::job_time::time_in_id;
@@ -56,29 +56,31 @@ impl Changes {
 
     fn started(&mut self, event: &Started) -> Result<(), Unrecordable> {
         let attempt = int("attempt", event.attempt)?;
-        let start = Start::of(event)?;
-        let at = start.at;
+        let at = time("at_ms", event.at_ms)?;
+        let place = Place::of_start(event)?;
         let change = JobChange {
             progress: Progress { attempt, ended: false },
             started_at: Some(at),
             ..JobChange::described(&event.job, at)?
         };
         self.job(event.job.job_id, change);
-        self.attempt(event.job.job_id, attempt).begin(start);
+        self.attempt(event.job.job_id, attempt).begin(at, place);
         Ok(())
     }
 
     fn finished(&mut self, event: &AttemptFinished) -> Result<(), Unrecordable> {
         let attempt = int("attempt", event.attempt)?;
         let end = End::of(event)?;
+        let started_at = event.started_ms.map(|ms| time("started_ms", ms)).transpose()?;
+        let first_at = earlier(started_at, Some(end.at)).unwrap_or(end.at);
         let outcome = end.is_final().then(|| Outcome { state: end.state.job_state(), attempt, finished_at: end.at });
         let known = match event.job.as_deref().filter(|job| job.job_id == event.job_id) {
-            Some(job) => JobChange::described(job, end.at)?,
-            None => JobChange::named(event.job_id, end.at),
+            Some(job) => JobChange::described(job, first_at)?,
+            None => JobChange::named(event.job_id, first_at),
         };
-        let change = JobChange { progress: Progress { attempt, ended: true }, outcome, ..known };
+        let change = JobChange { progress: Progress { attempt, ended: true }, started_at, outcome, ..known };
         self.job(event.job_id, change);
-        self.attempt(event.job_id, attempt).finish(end);
+        self.attempt(event.job_id, attempt).finish(started_at, end);
         Ok(())
     }
 
@@ -161,13 +163,16 @@ impl Info {
 }
 
 impl AttemptChange {
-    fn begin(&mut self, start: Start) {
-        if self.start.as_ref().is_none_or(|known| start.at < known.at) {
-            self.start = Some(start);
+    fn begin(&mut self, at: DateTime<Utc>, place: Place) {
+        if self.end.is_none() && self.started_at.is_none_or(|known| at < known) {
+            self.runs_on = Some(place);
         }
+        self.started_at = earlier(self.started_at, Some(at));
     }
 
-    fn finish(&mut self, end: End) {
+    fn finish(&mut self, started_at: Option<DateTime<Utc>>, end: End) {
+        self.started_at = earlier(self.started_at, started_at);
+        self.runs_on = None;
         if self.end.as_ref().is_none_or(|known| end.is_final() && !known.is_final()) {
             self.end = Some(end);
         }

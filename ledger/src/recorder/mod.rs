@@ -7,6 +7,8 @@
 //! - An attempt's first outcome stays, and a loss gives way to an outcome. An outcome recorded after another attempt's is
 //!   superseded: kept on its attempt, without effect on the job.
 //!
+//! Events gather for up to 100 ms before they are committed, and while the batch before them is.
+//!
 //! A message is acknowledged when all of its events are committed, or those that no table can hold are confirmed in the dead
 //! queue. What is unsettled when this process ends comes again and changes nothing.
 //!
@@ -19,12 +21,14 @@
 //! A dead queue that takes nothing (a permission that is missing, a queue that is full) is such an outage as well: after as long the messages go
 //! back, once, and one dead event alone goes on knocking. What had been buried until then is buried again with its message.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
-use futures::FutureExt;
 use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
 use gpufleet_transport::{Acker, Broker, Consumer, Delivery, Incoming, Settled};
-use tokio::{sync::watch, time::Instant};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 use tokio_util::sync::CancellationToken;
 use tracing::{debug, error, info, warn};
 
@@ -69,6 +73,11 @@ pub enum RecorderError {
 const PREFETCH: u16 = 64;
 /// A batch ends here even if more is at hand, so that acknowledgements keep flowing.
 const BATCH_EVENTS_MAX: usize = 4000;
+/// The other half of the messages arrives while a batch of these is written.
+const BATCH_MESSAGES_MAX: usize = PREFETCH as usize / 2;
+/// How long a batch that is not full waits for more. Each commit costs the database a flush, however little it writes; at high rates
+/// batches are full sooner.
+const GATHER_MAX: Duration = Duration::from_millis(100);
 /// RabbitMQ closes the channel of a consumer that holds a message for 30 minutes. Half of that is safe.
 const HOLD_MAX: Duration = Duration::from_secs(15 * 60);
 
@@ -180,7 +189,7 @@ impl Recorder {
                 () = self.stop.cancelled() => return Ok(Pause::Stopped),
                 incoming = consumer.next() => incoming.ok_or(RecorderError::BrokerClosed)?,
             };
-            let batch = gather(incoming, consumer);
+            let batch = gather(incoming, consumer, &self.stop).await;
             if batch.interrupted {
                 self.ready.send_replace(false);
             }
@@ -236,9 +245,10 @@ impl Recorder {
     }
 }
 
-/// A first message, and all others that are already at hand.
-fn gather(first: Incoming, consumer: &mut Consumer) -> Batch {
+/// A first message, and those that come soon after it.
+async fn gather(first: Incoming, consumer: &mut Consumer, stop: &CancellationToken) -> Batch {
     let mut batch = Batch::default();
+    let mut due = pin!(sleep(GATHER_MAX));
     let mut incoming = Some(first);
     while let Some(next) = incoming {
         match next {
@@ -249,10 +259,15 @@ fn gather(first: Incoming, consumer: &mut Consumer) -> Batch {
                 batch.interrupted = true;
             }
         }
-        if batch.events.len() >= BATCH_EVENTS_MAX {
+        if batch.interrupted || batch.is_full() {
             break;
         }
-        incoming = consumer.next().now_or_never().flatten();
+        incoming = tokio::select! {
+            biased;
+            incoming = consumer.next() => incoming,
+            () = &mut due => None,
+            () = stop.cancelled() => None,
+        };
     }
     batch
 }
@@ -275,6 +290,10 @@ async fn acknowledge(ackers: Vec<Acker>) {
 }
 
 impl Batch {
+    fn is_full(&self) -> bool {
+        self.events.len() >= BATCH_EVENTS_MAX || self.ackers.len() >= BATCH_MESSAGES_MAX
+    }
+
     fn take(&mut self, delivery: Delivery) {
         let exchange = delivery.exchange.clone();
         let (body, properties, acker) = delivery.into_parts();

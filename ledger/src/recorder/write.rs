@@ -1,4 +1,4 @@
-//! Changes into tables: a few statements for a whole batch, each over arrays of columns.
+//! Changes into tables: a statement a table for a whole batch, over arrays of columns, where all attempts have ended.
 //!
 //! Every statement is an upsert that gives the same rows when it runs again, so that events which come twice, and commits
 //! whose outcome nobody learnt, are harmless.
@@ -32,8 +32,7 @@ impl Transaction for RecordChanges<'_> {
         if !changes.jobs.is_empty() {
             let keys = keys::resolve(&changes.jobs, self.today, connection).await?;
             jobs::write(&changes.jobs, &keys, connection).await?;
-            attempts::write_starts(&changes.attempts, connection).await?;
-            attempts::write_ends(&changes.attempts, &keys, connection).await?;
+            attempts::write(&changes.attempts, &keys, connection).await?;
         }
         if !changes.workers.is_empty() {
             workers::write(&changes.workers, connection).await?;

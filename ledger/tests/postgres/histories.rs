@@ -21,6 +21,9 @@ pub struct Life {
     pub losses: u32,
     /// Starts without an event, one bit for each attempt.
     pub unstarted: u32,
+    /// Starts that the end reports together with the job's description, one bit for each attempt. Of the starts without an event, only
+    /// these are known.
+    pub told_by_end: u32,
     /// Starts with a second, later event, because a queue that does not count deliveries redelivered the job.
     pub restarted: u32,
     /// How the last attempt ended, if it did.
@@ -72,12 +75,14 @@ pub fn shuffled(with_rivals: bool) -> impl Strategy<Value = Vec<Event>> {
 
 fn life(with_rivals: bool) -> impl Strategy<Value = Life> {
     let rival = if with_rivals { option::of(select(&FINAL[..])).boxed() } else { Just(None).boxed() };
-    (any::<bool>(), any::<bool>(), 0_u32..3, 0_u32..16, 0_u32..16, option::of(select(&FINAL[..])), rival).prop_map(
-        |(timed, submitted, losses, unstarted, restarted, ending, rival)| Life {
+    let bits = || 0_u32..16;
+    (any::<bool>(), any::<bool>(), 0_u32..3, bits(), bits(), bits(), option::of(select(&FINAL[..])), rival).prop_map(
+        |(timed, submitted, losses, unstarted, told_by_end, restarted, ending, rival)| Life {
             timed,
             submitted,
             losses,
             unstarted,
+            told_by_end,
             restarted,
             ending,
             rival,
@@ -104,7 +109,10 @@ impl Life {
             if self.restarted & (1 << attempt) != 0 {
                 events.push(restarted(&job, attempt, begun + 700));
             }
-            events.extend(end.map(|state| finished(job.job_id, attempt, state, begun + 500)));
+            events.extend(end.map(|state| match self.told_by_end & (1 << attempt) {
+                0 => finished(job.job_id, attempt, state, begun + 500),
+                _ => ran(&job, attempt, state, begun, begun + 500),
+            }));
         }
         events
     }
@@ -138,6 +146,7 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         worker: worker(attempt),
         device: Some(attempt % 2),
         ran_on: (attempt % 3 != 2).then(|| ran_on(attempt)),
+        started_ms: None,
         at_ms,
         state,
         failure: failed.then(|| {
@@ -149,6 +158,18 @@ pub fn finished(job_id: JobId, attempt: u32, state: AttemptState, at_ms: i64) ->
         job: None,
         printf_output: printed(attempt, state),
     })
+}
+
+/// An end that tells the start and the job as well.
+pub fn ran(job: &JobInfo, attempt: u32, state: AttemptState, started_ms: i64, at_ms: i64) -> Event {
+    match finished(job.job_id, attempt, state, at_ms) {
+        Event::AttemptFinished(event) => Event::AttemptFinished(AttemptFinished {
+            started_ms: Some(started_ms),
+            job: Some(Box::new(job.clone())),
+            ..event
+        }),
+        other => other,
+    }
 }
 
 /// Every end of an attempt has a text of its own, and some have none.
@@ -257,15 +278,16 @@ pub fn expected(events: &[Event]) -> BTreeMap<Uuid, Expected> {
             Event::Submitted(event) => job(&mut jobs, event.job.job_id).described = true,
             Event::Started(event) => {
                 let job = job(&mut jobs, event.job.job_id);
-                let at = time(event.at_ms);
                 job.described = true;
                 job.attempts = job.attempts.max(event.attempt);
-                job.started_at = Some(job.started_at.map_or(at, |known| known.min(at)));
+                job.start(event.at_ms);
                 job.ends.entry(event.attempt).or_insert((AttemptState::Running, false));
             }
             Event::AttemptFinished(event) => {
                 let job = job(&mut jobs, event.job_id);
+                job.described |= event.job.is_some();
                 job.attempts = job.attempts.max(event.attempt);
+                event.started_ms.into_iter().for_each(|at_ms| job.start(at_ms));
                 job.end(event);
             }
             Event::WorkerSeen(_) => {}
@@ -295,6 +317,11 @@ fn job(jobs: &mut BTreeMap<Uuid, Expected>, job_id: JobId) -> &mut Expected {
 }
 
 impl Expected {
+    fn start(&mut self, at_ms: i64) {
+        let at = time(at_ms);
+        self.started_at = Some(self.started_at.map_or(at, |known| known.min(at)));
+    }
+
     fn end(&mut self, event: &AttemptFinished) {
         let is_final = event.state != AttemptState::Lost;
         let rank = |state| match state {

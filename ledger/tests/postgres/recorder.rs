@@ -3,7 +3,7 @@
 
 use std::{collections::BTreeMap, time::Duration};
 
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use gpufleet_ledger::{AttemptRow, HistoryFilter, JobDetail, Ledger, WorkerFilter, WorkerRow, recorder::Store};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Event, JobId, JobInfo, JobState, PrintfOutput, RanOn,
@@ -183,6 +183,47 @@ async fn an_attempt_that_is_told_to_start_again_after_its_end_keeps_its_first_st
     assert_eq!(attempt.started_at, Some(histories::time(AT + 1)));
     assert_eq!(attempt.finished_at, Some(histories::time(AT + 20)));
     assert_eq!(attempt.worker, "worker-1");
+}
+
+/// The only event of a short job.
+#[tokio::test]
+async fn an_end_that_tells_the_start_and_the_job_is_all_that_a_record_takes() {
+    let database = Database::fresh().await;
+    let (mut store, ledger) = database.open().await;
+    let job = JobInfo { user_id: Some("anna".to_owned()), ..info(id(7, 0, Some(AT)), AT) };
+    let end = histories::ran(&job, 1, AttemptState::Succeeded, AT + 3, AT + 9);
+    let recorded = async || ledger.job(job.job_id).await.unwrap().unwrap();
+    record(&mut store, std::slice::from_ref(&end), &[]).await;
+    let detail = recorded().await;
+    let (row, attempt) = (&detail.job, &detail.attempts[0]);
+    assert_eq!((row.state, row.started_at, row.finished_at), (JobState::Succeeded, at(3), at(9)));
+    assert_eq!((attempt.state, attempt.started_at, attempt.finished_at), (AttemptState::Succeeded, at(3), at(9)));
+    assert_eq!((row.name.clone(), row.client.clone(), row.submitted_at), (job.name.clone(), job.client.clone(), at(0)));
+    assert_eq!(
+        (&row.labels, row.kernel.as_deref(), row.user_id.as_deref()),
+        (&job.labels, Some("saxpy"), Some("anna"))
+    );
+    // A start that says the same, from a worker that told it both times, and the end once more.
+    record(&mut store, &[end, started(&job, 1, AT + 3)], &[]).await;
+    assert_eq!(recorded().await, detail);
+}
+
+#[tokio::test]
+async fn a_second_end_of_an_attempt_changes_only_an_earlier_start() {
+    let job = info(id(8, 0, Some(AT)), AT);
+    let first = histories::ran(&job, 1, AttemptState::Succeeded, AT + 13, AT + 19);
+    let second = histories::ran(&job, 1, AttemptState::Failed, AT + 3, AT + 29);
+    for cuts in [vec![], vec![1]] {
+        let database = Database::fresh().await;
+        let (mut store, ledger) = database.open().await;
+        record(&mut store, &[first.clone(), second.clone()], &cuts).await;
+        let attempt = &ledger.job(job.job_id).await.unwrap().unwrap().attempts[0];
+        assert_eq!((attempt.state, attempt.started_at, attempt.finished_at), (AttemptState::Succeeded, at(3), at(19)));
+    }
+}
+
+fn at(ms: i64) -> Option<DateTime<Utc>> {
+    Some(histories::time(AT + ms))
 }
 
 #[tokio::test]

@@ -16,6 +16,7 @@ use gpufleet_schema::{
     topology::{EVENTS_KEY, EVENTS_WORKER, LEDGER_QUEUE, TYPE_EVENTS},
 };
 use gpufleet_transport::{self as transport, Message, Options, Properties};
+use sqlx::Connection as _;
 use tokio::sync::OnceCell;
 
 use crate::poll::{WAIT, poll};
@@ -160,6 +161,14 @@ impl Ground {
         .await;
     }
 
+    /// How many transactions wrote the attempts.
+    pub async fn commits(&self) -> u64 {
+        let mut connection = sqlx::PgConnection::connect(&self.database_url).await.unwrap();
+        let sql = "select count(distinct xmin::text) from attempts";
+        let commits: i64 = sqlx::query_scalar(sql).fetch_one(&mut connection).await.unwrap();
+        commits.unsigned_abs()
+    }
+
     pub async fn waiting_messages(&self) -> u32 {
         self.broker.queue_depth(LEDGER_QUEUE).await.unwrap().unwrap().messages
     }
@@ -198,6 +207,7 @@ pub fn succeeded(job_id: JobId) -> Event {
         worker: "worker-1".parse().unwrap(),
         device: Some(0),
         ran_on: None,
+        started_ms: None,
         at_ms: 1_763_164_800_000,
         state: AttemptState::Succeeded,
         failure: None,

@@ -1,6 +1,6 @@
 //! What is published is recorded, whatever breaks in between; what can't be recorded is kept with its reason.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpufleet_ledger::recorder::{Recorder, Store};
 use gpufleet_schema::{
@@ -30,6 +30,24 @@ async fn events_are_recorded_and_their_messages_acknowledged() {
     assert!(!recorder.ready_file().exists());
     // What it had not acknowledged would be back in the queue.
     assert_eq!(ground.waiting_messages().await, 0);
+}
+
+#[tokio::test]
+async fn events_that_come_one_by_one_share_commits() {
+    const MESSAGES: usize = 20;
+    let ground = Ground::fresh().await;
+    let _recorder = ground.record().await;
+    let ledger = ground.ledger().await;
+    let begun = Instant::now();
+    for _ in 0..MESSAGES {
+        ground.publish(&[succeeded(JobId::new())]).await;
+    }
+    ground.poll_recorded(&ledger, MESSAGES).await;
+    // A batch is closed no sooner than 100 ms after it was begun, as none is full. The last commit is closed, the others are as far apart.
+    let possible = begun.elapsed().as_millis() / 100;
+    let commits = ground.commits().await;
+    println!("{MESSAGES} messages in {commits} commits, of {possible} possible ones");
+    assert!((1..=possible).contains(&u128::from(commits)), "{commits} commits, {possible} possible");
 }
 
 #[tokio::test]

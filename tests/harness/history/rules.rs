@@ -3,15 +3,24 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpufleet_ledger::{AttemptRow, JobDetail};
-use gpufleet_schema::{AttemptFinished, AttemptState, Event, JobId, Started};
+use gpufleet_schema::{AttemptFinished, AttemptState, Event, JobId, WorkerName};
 
 use super::{History, Violation};
 
 /// The events of one job.
 #[derive(Default)]
 struct Told<'a> {
-    starts: Vec<&'a Started>,
+    starts: Vec<Start<'a>>,
     ends: Vec<&'a AttemptFinished>,
+}
+
+/// The start of an attempt, from an event of its own or from the event of its end.
+struct Start<'a> {
+    attempt: u32,
+    worker: &'a WorkerName,
+    at_ms: i64,
+    /// By the message that it came in: a job that was submitted again has another time in the ledger.
+    submitted_ms: Option<i64>,
 }
 
 pub(super) fn violations(history: &History) -> Vec<Violation> {
@@ -39,8 +48,22 @@ fn by_job(events: &[Event]) -> BTreeMap<JobId, Told<'_>> {
     let mut jobs: BTreeMap<JobId, Told<'_>> = BTreeMap::new();
     for event in events {
         match event {
-            Event::Started(start) => jobs.entry(start.job.job_id).or_default().starts.push(start),
-            Event::AttemptFinished(end) => jobs.entry(end.job_id).or_default().ends.push(end),
+            Event::Started(start) => jobs.entry(start.job.job_id).or_default().starts.push(Start {
+                attempt: start.attempt,
+                worker: &start.worker,
+                at_ms: start.at_ms,
+                submitted_ms: start.job.submitted_ms,
+            }),
+            Event::AttemptFinished(end) => {
+                let told = jobs.entry(end.job_id).or_default();
+                told.starts.extend(end.started_ms.map(|at_ms| Start {
+                    attempt: end.attempt,
+                    worker: &end.worker,
+                    at_ms,
+                    submitted_ms: end.job.as_ref().and_then(|job| job.submitted_ms),
+                }));
+                told.ends.push(end);
+            }
             Event::Submitted(_) | Event::WorkerSeen(_) => {}
         }
     }
@@ -172,7 +195,7 @@ fn ends(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation>)
 /// All processes of a scenario share a clock.
 fn starts(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation>) {
     let job = detail.job.job_id;
-    let starts: &[&Started] = told.map_or(&[], |told| &told.starts);
+    let starts: &[Start<'_>] = told.map_or(&[], |told| &told.starts);
     let mut wrong = BTreeSet::new();
     for row in &detail.attempts {
         let began = starts.iter().any(|start| start.attempt == row.attempt);
@@ -185,14 +208,14 @@ fn starts(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation
     let ends: &[&AttemptFinished] = told.map_or(&[], |told| &told.ends);
     for start in starts {
         // By the time of its message, because a job that was submitted again has another time in the ledger.
-        if start.job.submitted_ms.is_some_and(|submitted_ms| start.at_ms < submitted_ms) {
+        if start.submitted_ms.is_some_and(|submitted_ms| start.at_ms < submitted_ms) {
             wrong.insert(start.attempt);
         }
     }
     for end in ends {
-        let of_end = |start: &&&Started| (start.attempt, &start.worker) == (end.attempt, &end.worker);
+        let of_end = |start: &&Start<'_>| (start.attempt, start.worker) == (end.attempt, &end.worker);
         let first = starts.iter().filter(of_end).map(|start| start.at_ms).min();
-        if first.is_some_and(|started_ms| end.at_ms < started_ms) {
+        if first.max(end.started_ms).is_some_and(|started_ms| end.at_ms < started_ms) {
             wrong.insert(end.attempt);
         }
     }

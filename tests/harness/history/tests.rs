@@ -49,6 +49,7 @@ fn finished(job_id: JobId, attempt: u32, state: AttemptState) -> Event {
         worker: WORKER.parse().unwrap(),
         device: Some(0),
         ran_on: None,
+        started_ms: None,
         at_ms: FINISHED_MS,
         state,
         failure: None,
@@ -304,6 +305,33 @@ fn an_end_before_its_start_is_seen_in_rows_and_in_events() {
         }
         assert_eq!(history.violations(), [Violation::EndBeforeStart { job, attempt: 1 }], "{started_ms}");
     }
+}
+
+#[test]
+fn an_end_that_tells_its_start_needs_no_event_of_it() {
+    let sound = with_a_short_job(STARTED_MS);
+    assert_eq!(sound.violations(), []);
+    for started_ms in [FINISHED_MS + 1, SUBMITTED_MS - 1] {
+        let history = with_a_short_job(started_ms);
+        let job = history.known[0].job.job_id;
+        assert_eq!(history.violations(), [Violation::EndBeforeStart { job, attempt: 1 }], "{started_ms}");
+    }
+}
+
+/// The first job's attempt has one event, which tells this start.
+fn with_a_short_job(started_ms: i64) -> History {
+    let mut history = sound();
+    let job = history.known[0].job.job_id;
+    forget_event(&mut history, |event| matches!(event, Event::Started(start) if start.job.job_id == job));
+    for event in &mut history.events {
+        match event {
+            Event::AttemptFinished(end) if end.job_id == job => {
+                (end.started_ms, end.job) = (Some(started_ms), Some(Box::new(info(job))));
+            }
+            _ => {}
+        }
+    }
+    history
 }
 
 #[test]

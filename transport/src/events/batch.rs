@@ -211,6 +211,7 @@ mod tests {
             worker: "w".repeat(NAME_BYTES_MAX).parse().unwrap(),
             device: None,
             ran_on: None,
+            started_ms: Some(i64::MAX),
             at_ms: i64::MAX,
             state: AttemptState::Failed,
             failure: Some(failure),

@@ -17,7 +17,7 @@ pub(super) struct Concluded<'a, 'b> {
     printed: Option<PrintfOutput>,
     timings: Timings,
     ran_on: Option<RanOn>,
-    untold_start: Option<Event>,
+    started_ms: Option<i64>,
     _room: Option<OwnedSemaphorePermit>,
 }
 
@@ -41,16 +41,12 @@ impl Supervisor {
             Some(_) => attempt.outputs.into_iter().map(JobOutput::kept).collect(),
         };
         let (printed, timings) = (attempt.printed, attempt.timings);
-        let (ran_on, untold_start) = (attempt.ran_on, attempt.untold_start);
-        Concluded { task, disposition, outputs, printed, timings, ran_on, untold_start, _room: attempt.room }
+        let (ran_on, started_ms) = (attempt.ran_on, attempt.started_ms);
+        Concluded { task, disposition, outputs, printed, timings, ran_on, started_ms, _room: attempt.room }
     }
 
-    /// What the ledger has yet to learn: the end, unless the job was not touched, and before it a start that found no room earlier.
-    pub(super) fn events_of(&self, job: &Concluded<'_, '_>, envelope: &Envelope) -> impl Iterator<Item = Event> {
-        job.untold_start.clone().into_iter().chain(self.finished_event(job, envelope))
-    }
-
-    fn finished_event(&self, job: &Concluded<'_, '_>, envelope: &Envelope) -> Option<Event> {
+    /// What the ledger has to learn of an attempt: its end, which tells the start and the job as well. None if the job was not touched.
+    pub(super) fn finished_event(&self, job: &Concluded<'_, '_>, envelope: &Envelope) -> Option<Event> {
         let now_ms = unix_ms();
         let (state, failure, retry_at_ms) = match &job.disposition {
             Disposition::Final { state, failure, .. } => (*state, failure.clone(), None),
@@ -66,13 +62,14 @@ impl Supervisor {
             worker: self.config.name.clone(),
             device: job.ran_on.as_ref().map(|ran_on| ran_on.device),
             ran_on: job.ran_on.clone(),
+            started_ms: job.started_ms,
             at_ms: now_ms,
             state,
             failure,
             retry_at_ms,
             output_bytes: job.outputs.iter().map(JobOutput::bytes).sum::<usize>() as u64,
             timings: job.timings.clone(),
-            job: job.ran_on.is_none().then(|| Box::new(self.job_info(job.task, envelope))),
+            job: Some(Box::new(self.job_info(job.task, envelope))),
             printf_output: job.printed.clone(),
         }))
     }

@@ -1,9 +1,9 @@
 //! One job from its task to the end of its attempt.
 
-use std::{sync::Arc, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use gpufleet_schema::{Encoding, Event, FailureCode, JobInfo, PrintfOutput, RanOn, Started, Task, Timings};
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::{sync::OwnedSemaphorePermit, time::timeout};
 use tracing::{debug, warn};
 
 use super::{
@@ -35,8 +35,8 @@ pub(super) struct Attempt {
     pub(super) ran_on: Option<RanOn>,
     /// For what a job of a list returns, until it is answered.
     pub(super) room: Option<OwnedSemaphorePermit>,
-    /// The event of its start, where the events that await the broker's confirmation left no room for it: it goes out with the end's.
-    pub(super) untold_start: Option<Event>,
+    /// When it went to an executor, if it did.
+    pub(super) started_ms: Option<i64>,
     /// It is proven that this job brought its executor down.
     is_deadly: bool,
 }
@@ -44,6 +44,9 @@ pub(super) struct Attempt {
 /// How long a job that could start waits while not one order comes. A link that is back subscribes again at once; a broker that does not
 /// bring up its stream of orders may never do so, and jobs go on without.
 const ORDERS_PATIENCE: Duration = Duration::from_secs(10);
+
+/// A job that ends sooner has no event of its start, because the event of its end tells it. One that runs longer is shown as running.
+const START_TOLD_AFTER: Duration = Duration::from_millis(100);
 
 impl Attempt {
     fn not_run(ending: Ending) -> Self {
@@ -54,7 +57,7 @@ impl Attempt {
             timings: Timings::default(),
             ran_on: None,
             room: None,
-            untold_start: None,
+            started_ms: None,
             is_deadly: false,
         }
     }
@@ -183,6 +186,7 @@ impl Supervisor {
         let on_device =
             ExecutorJob { task, pool, program, compiled, time_limit, alone, printout, kept_max, blobs, cancel };
         let (executor, told) = (slot.executor(pool), ran_on.clone());
+        debug!(job_id = %task.job_id, attempt = envelope.attempt, device = told.device, "job started");
         let executing = async move {
             let attempt = run_on(executor, on_device, ran_on).await;
             if attempt.is_deadly {
@@ -194,35 +198,39 @@ impl Supervisor {
             drop(running);
             attempt
         };
-        // The executor gets the job first; its start is told while it is at it.
-        let telling = async { self.tell_started(task, envelope, &told) };
-        let (mut attempt, untold_start) = tokio::join!(executing, telling);
-        attempt.untold_start = untold_start;
+        let started_ms = unix_ms();
+        let mut executing = pin!(executing);
+        let mut attempt = match timeout(START_TOLD_AFTER, &mut executing).await {
+            Ok(attempt) => attempt,
+            Err(_still_running) => {
+                self.tell_started(task, envelope, &told, started_ms);
+                executing.await
+            }
+        };
+        attempt.started_ms = Some(started_ms);
         attempt.timings.wait_us += wait_us;
         attempt.timings.compile_us = job.programs.micros;
         attempt.printed = printout.and_then(Printout::text);
         attempt
     }
 
-    /// Hands over the event of a job's start, and gives it back where there is no room for it: a job waits for no record.
-    fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn) -> Option<Event> {
-        debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
+    /// Hands over the event of a job's start if there is room for it. A job waits for no record, and its end tells the start again.
+    fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn, at_ms: i64) {
         let started = Started {
             job: self.job_info(task, envelope),
             attempt: envelope.attempt,
             worker: ran_on.worker.clone(),
             device: ran_on.device,
             ran_on: Some(ran_on.clone()),
-            at_ms: unix_ms(),
+            at_ms,
         };
-        let untold = self.events.offer(Event::Started(started)).unwrap_or_else(|error| {
-            warn!(job_id = %task.job_id, %error, "start not recorded");
-            None
-        });
-        if untold.is_some() {
-            debug!(job_id = %task.job_id, "too many unconfirmed events, recording the start with the end");
+        match self.events.offer(Event::Started(started)) {
+            Ok(None) => {}
+            Ok(Some(_no_room)) => {
+                debug!(job_id = %task.job_id, "too many unconfirmed events, recording the start with the end")
+            }
+            Err(error) => warn!(job_id = %task.job_id, %error, "start not recorded"),
         }
-        untold
     }
 
     pub(super) fn job_info(&self, task: &Task<'_>, envelope: &Envelope) -> JobInfo {
@@ -261,7 +269,7 @@ async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>, ran_on: R
         }
     };
     timings.wait_us = micros(waited);
-    Attempt { ending, outputs, printed: None, timings, ran_on: Some(ran_on), room: None, untold_start: None, is_deadly }
+    Attempt { ending, outputs, printed: None, timings, ran_on: Some(ran_on), room: None, started_ms: None, is_deadly }
 }
 
 /// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for its blobs in a place that

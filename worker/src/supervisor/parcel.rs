@@ -261,7 +261,7 @@ impl Supervisor {
         failpoint::reach(Failpoint::AfterKernel);
         self.publish_replies(envelope, content.encoding, replies.collect(), content.is_list()).await?;
         failpoint::reach(Failpoint::AfterReply);
-        let events: Vec<Event> = portion.jobs.iter().flat_map(|job| self.events_of(job, envelope)).collect();
+        let events: Vec<Event> = portion.jobs.iter().filter_map(|job| self.finished_event(job, envelope)).collect();
         let sink = self.events.clone();
         recording.spawn(async move {
             sink.send_confirmed(events).await?;
@@ -349,6 +349,7 @@ impl Supervisor {
                 worker: self.config.name.clone(),
                 device: None,
                 ran_on: None,
+                started_ms: None,
                 at_ms: unix_ms(),
                 state: AttemptState::Dead,
                 failure: Some(failure.clone()),

@@ -80,7 +80,7 @@ fn operations() -> Value {
             "action": "send",
             "channel": reference("clientEvents"),
             "summary": "Tell the ledger that a job was submitted.",
-            "description": "Optional. Without it the ledger learns of the job when a worker starts it.",
+            "description": "Optional. Without it the ledger learns of the job from its worker.",
             "messages": [message("clientEvents", "events")],
             "bindings": persistent,
         },

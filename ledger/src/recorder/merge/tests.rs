@@ -95,6 +95,8 @@ fn an_event_that_no_column_holds_is_refused_by_the_field() {
     slow.timings.fetch_us = u64::MAX;
     let mut early = event.clone();
     early.at_ms = -1;
+    let mut never = event.clone();
+    never.started_ms = Some(i64::MIN);
     let mut running = event.clone();
     running.state = AttemptState::Running;
     let mut many = event;
@@ -103,6 +105,7 @@ fn an_event_that_no_column_holds_is_refused_by_the_field() {
         (huge, "timings.launches_us"),
         (slow, "timings.fetch_us"),
         (early, "at_ms"),
+        (never, "started_ms"),
         (running, "state"),
         (many, "attempt"),
     ];

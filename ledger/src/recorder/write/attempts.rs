@@ -1,4 +1,4 @@
-//! Rows of `attempts`: starts and ends by a statement each, as each touches other columns.
+//! Rows of `attempts`. Ends bring their starts along, in one statement. Starts alone take another, as they touch other columns.
 
 use std::collections::BTreeMap;
 
@@ -8,22 +8,25 @@ use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::keys::Keys;
-use crate::recorder::change::{AttemptChange, End, Start};
+use crate::recorder::change::{AttemptChange, End, Place};
 
 type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
 
+/// Writes the ends, then the starts that did not go with them: those without an end, and all of them if an end was none that counts.
+pub(super) async fn write(attempts: &Attempts, keys: &Keys, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let ends = EndColumns::of(attempts, keys);
+    let written = if ends.job_id.is_empty() { 0 } else { write_ends(&ends, connection).await? };
+    let all_written = written == ends.job_id.len() as u64;
+    let starts = StartColumns::of(attempts.iter().filter(|(_, change)| !all_written || change.end.is_none()));
+    if !starts.job_id.is_empty() {
+        write_starts(&starts, connection).await?;
+    }
+    Ok(())
+}
+
 /// Of two starts the earlier one stays: the later one may come after the end. Where the attempt ran is no news once it has ended:
 /// its end said so.
-pub(super) async fn write_starts(attempts: &Attempts, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let mut columns = StartColumns::default();
-    for ((job_id, attempt), change) in attempts {
-        if let Some(start) = &change.start {
-            columns.push(*job_id, *attempt, start);
-        }
-    }
-    if columns.job_id.is_empty() {
-        return Ok(());
-    }
+async fn write_starts(columns: &StartColumns<'_>, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
     sqlx::query!(
         r#"/* recorder::write::attempts::starts */
         insert into attempts as known (job_id, attempt, state, worker, device, device_name, emulated, started_at)
@@ -51,42 +54,30 @@ pub(super) async fn write_starts(attempts: &Attempts, connection: &mut PgConnect
 }
 
 /// The first outcome stays, and a loss gives way to an outcome. An outcome is superseded when the job has another attempt's:
-/// the job's row was written before, in this transaction, and never changes its outcome.
-pub(super) async fn write_ends(
-    attempts: &Attempts,
-    keys: &Keys,
-    connection: &mut PgConnection,
-) -> Result<(), sqlx::Error> {
-    let mut columns = EndColumns::default();
-    for ((job_id, attempt), change) in attempts {
-        if let Some(end) = &change.end {
-            columns.push(*job_id, keys[job_id], *attempt, end);
-        }
-    }
-    if columns.job_id.is_empty() {
-        return Ok(());
-    }
-    sqlx::query!(
+/// the job's row was written before, in this transaction, and never changes its outcome. Says how many ends count.
+async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
+    let done = sqlx::query!(
         r#"/* recorder::write::attempts::ends */
         insert into attempts as known
             (job_id, attempt, state, superseded, worker, device, device_name, emulated, finished_at, verdict, failure_code,
              failure_message, failure_detail, failure_line, output_bytes, queue_us, wait_us, fetch_us, compile_us, load_us,
              copy_in_us, launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, retry_at, printf_output,
-             printf_dropped_bytes)
+             printf_dropped_bytes, started_at)
         select new.job_id, new.attempt, new.state, new.state <> 'lost' and jobs.final_attempt <> new.attempt, new.worker,
                new.device, new.device_name, new.emulated, new.finished_at, new.verdict, new.failure_code,
                new.failure_message, new.failure_detail, new.failure_line, new.output_bytes, new.queue_us, new.wait_us,
                new.fetch_us, new.compile_us, new.load_us, new.copy_in_us, new.launches_us::bigint[], new.copy_out_us, new.total_us,
-               new.device_bytes_peak, new.module_cached, new.retry_at, new.printf_output, new.printf_dropped_bytes
+               new.device_bytes_peak, new.module_cached, new.retry_at, new.printf_output, new.printf_dropped_bytes,
+               new.started_at
         from unnest(
             $1::uuid[], $2::timestamptz[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
             $9::text[], $10::text[], $11::text[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
             $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[],
-            $24::text[], $25::bool[], $26::timestamptz[], $27::bigint[], $28::text[], $29::bigint[])
+            $24::text[], $25::bool[], $26::timestamptz[], $27::bigint[], $28::text[], $29::bigint[], $30::timestamptz[])
             as new (job_id, id_at, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
                     failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
                     launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated, retry_at,
-                    fetch_us, printf_output, printf_dropped_bytes)
+                    fetch_us, printf_output, printf_dropped_bytes, started_at)
         join jobs using (job_id, id_at)
         on conflict (job_id, attempt) do update set
             state = excluded.state,
@@ -95,6 +86,7 @@ pub(super) async fn write_ends(
             device = excluded.device,
             device_name = excluded.device_name,
             emulated = excluded.emulated,
+            started_at = least(known.started_at, excluded.started_at),
             finished_at = excluded.finished_at,
             verdict = excluded.verdict,
             failure_code = excluded.failure_code,
@@ -146,10 +138,11 @@ pub(super) async fn write_ends(
         &columns.fetch_us,
         &columns.printf_output as &[Option<&str>],
         &columns.printf_dropped_bytes as &[Option<i64>],
+        &columns.started_at as &[Option<DateTime<Utc>>],
     )
     .execute(connection)
     .await?;
-    Ok(())
+    Ok(done.rows_affected())
 }
 
 #[derive(Default)]
@@ -173,6 +166,7 @@ struct EndColumns<'a> {
     device: Vec<Option<i32>>,
     device_name: Vec<Option<&'a str>>,
     emulated: Vec<Option<bool>>,
+    started_at: Vec<Option<DateTime<Utc>>>,
     finished_at: Vec<DateTime<Utc>>,
     verdict: Vec<Option<&'static str>>,
     failure_code: Vec<Option<&'static str>>,
@@ -197,18 +191,39 @@ struct EndColumns<'a> {
 }
 
 impl<'a> StartColumns<'a> {
-    fn push(&mut self, job_id: JobId, attempt: i32, start: &'a Start) {
+    fn of(attempts: impl Iterator<Item = (&'a (JobId, i32), &'a AttemptChange)>) -> Self {
+        let mut columns = Self::default();
+        for ((job_id, attempt), change) in attempts {
+            if let (Some(started_at), Some(place)) = (change.started_at, change.place()) {
+                columns.push(*job_id, *attempt, started_at, place);
+            }
+        }
+        columns
+    }
+
+    fn push(&mut self, job_id: JobId, attempt: i32, started_at: DateTime<Utc>, place: &'a Place) {
         self.job_id.push(job_id.as_uuid());
         self.attempt.push(attempt);
-        self.worker.push(&start.place.worker);
-        self.device.push(start.place.device);
-        self.device_name.push(start.place.device_name.as_deref());
-        self.emulated.push(start.place.emulated);
-        self.started_at.push(start.at);
+        self.worker.push(&place.worker);
+        self.device.push(place.device);
+        self.device_name.push(place.device_name.as_deref());
+        self.emulated.push(place.emulated);
+        self.started_at.push(started_at);
     }
 }
 
 impl<'a> EndColumns<'a> {
+    fn of(attempts: &'a Attempts, keys: &Keys) -> Self {
+        let mut columns = Self::default();
+        for ((job_id, attempt), change) in attempts {
+            if let Some(end) = &change.end {
+                columns.push(*job_id, keys[job_id], *attempt, end);
+                columns.started_at.push(change.started_at);
+            }
+        }
+        columns
+    }
+
     fn push(&mut self, job_id: JobId, id_at: DateTime<Utc>, attempt: i32, end: &'a End) {
         let failure = end.failure.as_ref();
         self.job_id.push(job_id.as_uuid());

@@ -1,0 +1,137 @@
+//! Which events a job takes: the end of a short one tells everything, and a long one can be seen waiting and running.
+
+use gpufleet_schema::{AttemptFinished, Event, JobId, JobState, Started};
+use gpufleet_tests::{Ground, Producer, WAIT, busy, kernels, poll_until};
+
+/// A worker tells the start of a job that has run for so long.
+const START_TOLD_AFTER_MS: i64 = 100;
+
+fn starts(events: &[Event], job_id: JobId) -> Vec<&Started> {
+    let told = events.iter().filter_map(|event| match event {
+        Event::Started(start) if start.job.job_id == job_id => Some(start),
+        _ => None,
+    });
+    told.collect()
+}
+
+fn end(events: &[Event], job_id: JobId) -> &AttemptFinished {
+    let mut told = events.iter().filter_map(|event| match event {
+        Event::AttemptFinished(end) if end.job_id == job_id => Some(end),
+        _ => None,
+    });
+    told.next().expect("the job has ended")
+}
+
+/// How long the executor had the job, and a little more.
+fn lasted_ms(end: &AttemptFinished) -> i64 {
+    end.at_ms - end.started_ms.expect("it reached a device")
+}
+
+/// Runs jobs until one ends so soon that its start need not be told: the first ones load their module, and the machine may be busy.
+async fn a_job_that_ends_soon(ground: &Ground, fleet: &Producer) -> (JobId, usize) {
+    let mut jobs = 0;
+    let soon = async {
+        loop {
+            let mut handle = fleet.submit(kernels::doubles(&[1.0]).label("team", "a")).await.unwrap();
+            handle.wait(WAIT).await.unwrap();
+            jobs += 1;
+            let row = ground.final_job(handle.id()).await.job;
+            if (row.finished_at.unwrap() - row.started_at.unwrap()).num_milliseconds() < START_TOLD_AFTER_MS {
+                break handle.id();
+            }
+        }
+    };
+    let job_id = tokio::time::timeout(WAIT, soon).await.expect("some short job ends within 100 ms");
+    (job_id, jobs)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_a_short_job_tells_its_start_and_all_about_the_job() {
+    let ground = Ground::shared("short-job").await;
+    let worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let (job_id, jobs) = a_job_that_ends_soon(&ground, &fleet).await;
+
+    let history = ground.history(jobs).await;
+    history.assert_holds();
+    assert_eq!(starts(&history.events, job_id), Vec::<&Started>::new());
+    let detail = ground.final_job(job_id).await;
+    let (row, attempt) = (&detail.job, &detail.attempts[0]);
+    assert_eq!((row.state, row.labels["team"].as_str()), (JobState::Succeeded, "a"));
+    assert_eq!(row.kernel.as_deref(), Some("doubles"));
+    assert!(row.client.is_some() && row.submitted_at.is_some() && row.input_bytes.is_some(), "{row:?}");
+    assert_eq!((attempt.worker.as_str(), attempt.device), (worker.name(), Some(0)));
+    assert_eq!(attempt.started_at, row.started_at);
+    for event in &history.events {
+        if let Event::AttemptFinished(end) = event
+            && !starts(&history.events, end.job_id).is_empty()
+        {
+            assert!(lasted_ms(end) >= START_TOLD_AFTER_MS, "its start was told too soon: {end:?}");
+        }
+    }
+}
+
+fn is_submitted(event: &Event, job_id: JobId) -> bool {
+    matches!(event, Event::Submitted(submitted) if submitted.job.job_id == job_id)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_a_job_that_is_answered_soon_its_client_tells_nothing() {
+    let ground = Ground::shared("answered-soon").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handles = Vec::new();
+    // The first job loads its module, and the machine may be busy.
+    let spared = async {
+        loop {
+            let mut handle = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
+            handle.wait(WAIT).await.unwrap();
+            let job_id = handle.id();
+            // Its client would have told of the first job before it tells of this one, which takes long enough.
+            let later = fleet.submit(busy::for_seconds(3)).await.unwrap();
+            let told = async || ground.seen_events().iter().any(|event| is_submitted(event, later.id()));
+            poll_until("the client tells of a job that takes longer", told).await;
+            handles.push(later);
+            if !ground.seen_events().iter().any(|event| is_submitted(event, job_id)) {
+                break job_id;
+            }
+            handles.push(handle);
+        }
+    };
+    let job_id = tokio::time::timeout(WAIT, spared).await.expect("some job is answered soon");
+    for handle in &mut handles {
+        handle.wait(WAIT).await.unwrap();
+    }
+    ground.check_history(handles.len() + 1).await;
+    let row = ground.final_job(job_id).await.job;
+    assert!(row.client.is_some() && row.submitted_at.is_some() && row.kernel.is_some(), "{row:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_client_that_closes_at_once_has_told_of_a_job_that_waits() {
+    let ground = Ground::shared("closes-at-once").await;
+    let fleet = ground.client().await;
+    let handle = fleet.submit(kernels::doubles(&[1.0]).name("waits")).await.unwrap();
+    fleet.close().await;
+    let told = async || ground.seen_events().iter().any(|event| is_submitted(event, handle.id()));
+    poll_until("the client has told of the job", told).await;
+    ground.poll_job("waiting", handle.id(), |job| job.name.as_deref() == Some("waits")).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_that_runs_longer_is_seen_running_and_its_end_tells_the_same_start() {
+    let ground = Ground::shared("long-job").await;
+    let _worker = ground.worker().await;
+    let fleet = ground.client().await;
+    let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
+    ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
+    handle.wait(WAIT).await.unwrap();
+    let history = ground.history(1).await;
+    history.assert_holds();
+    let (starts, end) = (starts(&history.events, handle.id()), end(&history.events, handle.id()));
+    assert!(!starts.is_empty());
+    for start in starts {
+        assert_eq!((Some(start.at_ms), Some(&start.job)), (end.started_ms, end.job.as_deref()));
+    }
+    assert!(lasted_ms(end) >= START_TOLD_AFTER_MS);
+}
