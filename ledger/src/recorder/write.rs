@@ -14,7 +14,7 @@ mod jobs;
 mod keys;
 mod workers;
 
-/// One batch. Jobs come before attempts, which look up whether their job's outcome is theirs; workers before devices, which
+/// One batch. Jobs come before attempts, which record whether their job's outcome is theirs; workers before devices, which
 /// refer to them.
 #[derive(Debug)]
 pub(super) struct RecordChanges<'a> {
@@ -31,8 +31,8 @@ impl Transaction for RecordChanges<'_> {
         let changes = self.changes;
         if !changes.jobs.is_empty() {
             let keys = keys::resolve(&changes.jobs, self.today, connection).await?;
-            jobs::write(&changes.jobs, &keys, connection).await?;
-            attempts::write(&changes.attempts, &keys, connection).await?;
+            let outcomes = jobs::write(&changes.jobs, &keys, connection).await?;
+            attempts::write(&changes.attempts, &outcomes, connection).await?;
         }
         if !changes.workers.is_empty() {
             workers::write(&changes.workers, connection).await?;

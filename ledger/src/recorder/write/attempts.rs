@@ -7,14 +7,18 @@ use gpufleet_schema::JobId;
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::keys::Keys;
+use super::jobs::FinalAttempts;
 use crate::recorder::change::{AttemptChange, End, Place};
 
 type Attempts = BTreeMap<(JobId, i32), AttemptChange>;
 
 /// Writes the ends, then the starts that did not go with them: those without an end, and all of them if an end was none that counts.
-pub(super) async fn write(attempts: &Attempts, keys: &Keys, connection: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let ends = EndColumns::of(attempts, keys);
+pub(super) async fn write(
+    attempts: &Attempts,
+    outcomes: &FinalAttempts,
+    connection: &mut PgConnection,
+) -> Result<(), sqlx::Error> {
+    let ends = EndColumns::of(attempts, outcomes);
     let written = if ends.job_id.is_empty() { 0 } else { write_ends(&ends, connection).await? };
     let all_written = written == ends.job_id.len() as u64;
     let starts = StartColumns::of(attempts.iter().filter(|(_, change)| !all_written || change.end.is_none()));
@@ -53,8 +57,7 @@ async fn write_starts(columns: &StartColumns<'_>, connection: &mut PgConnection)
     Ok(())
 }
 
-/// The first outcome stays, and a loss gives way to an outcome. An outcome is superseded when the job has another attempt's:
-/// the job's row was written before, in this transaction, and never changes its outcome. Says how many ends count.
+/// The first outcome stays, and a loss gives way to an outcome. Returns how many ends count.
 async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> Result<u64, sqlx::Error> {
     let done = sqlx::query!(
         r#"/* recorder::write::attempts::ends */
@@ -63,22 +66,21 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
              failure_message, failure_detail, failure_line, output_bytes, queue_us, wait_us, fetch_us, compile_us, load_us,
              copy_in_us, launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, retry_at, printf_output,
              printf_dropped_bytes, started_at)
-        select new.job_id, new.attempt, new.state, new.state <> 'lost' and jobs.final_attempt <> new.attempt, new.worker,
+        select new.job_id, new.attempt, new.state, new.superseded, new.worker,
                new.device, new.device_name, new.emulated, new.finished_at, new.verdict, new.failure_code,
                new.failure_message, new.failure_detail, new.failure_line, new.output_bytes, new.queue_us, new.wait_us,
                new.fetch_us, new.compile_us, new.load_us, new.copy_in_us, new.launches_us::bigint[], new.copy_out_us, new.total_us,
                new.device_bytes_peak, new.module_cached, new.retry_at, new.printf_output, new.printf_dropped_bytes,
                new.started_at
         from unnest(
-            $1::uuid[], $2::timestamptz[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
+            $1::uuid[], $2::bool[], $3::int[], $4::text[], $5::text[], $6::int[], $7::timestamptz[], $8::text[],
             $9::text[], $10::text[], $11::text[], $12::int[], $13::bigint[], $14::bigint[], $15::bigint[], $16::bigint[],
             $17::bigint[], $18::bigint[], $19::text[], $20::bigint[], $21::bigint[], $22::bigint[], $23::bool[],
             $24::text[], $25::bool[], $26::timestamptz[], $27::bigint[], $28::text[], $29::bigint[], $30::timestamptz[])
-            as new (job_id, id_at, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
+            as new (job_id, superseded, attempt, state, worker, device, finished_at, verdict, failure_code, failure_message,
                     failure_detail, failure_line, output_bytes, queue_us, wait_us, compile_us, load_us, copy_in_us,
                     launches_us, copy_out_us, total_us, device_bytes_peak, module_cached, device_name, emulated, retry_at,
                     fetch_us, printf_output, printf_dropped_bytes, started_at)
-        join jobs using (job_id, id_at)
         on conflict (job_id, attempt) do update set
             state = excluded.state,
             superseded = excluded.superseded,
@@ -110,7 +112,7 @@ async fn write_ends(columns: &EndColumns<'_>, connection: &mut PgConnection) -> 
             printf_dropped_bytes = excluded.printf_dropped_bytes
         where known.state = 'running' or (known.state = 'lost' and excluded.state <> 'lost')"#,
         &columns.job_id,
-        &columns.id_at,
+        &columns.superseded,
         &columns.attempt,
         &columns.state as &[&str],
         &columns.worker as &[&str],
@@ -159,7 +161,8 @@ struct StartColumns<'a> {
 #[derive(Default)]
 struct EndColumns<'a> {
     job_id: Vec<Uuid>,
-    id_at: Vec<DateTime<Utc>>,
+    /// The job has the outcome of another attempt: its row was written before, in this transaction, and never changes its outcome.
+    superseded: Vec<bool>,
     attempt: Vec<i32>,
     state: Vec<&'static str>,
     worker: Vec<&'a str>,
@@ -213,21 +216,22 @@ impl<'a> StartColumns<'a> {
 }
 
 impl<'a> EndColumns<'a> {
-    fn of(attempts: &'a Attempts, keys: &Keys) -> Self {
+    fn of(attempts: &'a Attempts, outcomes: &FinalAttempts) -> Self {
         let mut columns = Self::default();
         for ((job_id, attempt), change) in attempts {
             if let Some(end) = &change.end {
-                columns.push(*job_id, keys[job_id], *attempt, end);
+                let is_superseded = end.is_final() && outcomes.get(job_id).is_some_and(|known| known != attempt);
+                columns.superseded.push(is_superseded);
+                columns.push(*job_id, *attempt, end);
                 columns.started_at.push(change.started_at);
             }
         }
         columns
     }
 
-    fn push(&mut self, job_id: JobId, id_at: DateTime<Utc>, attempt: i32, end: &'a End) {
+    fn push(&mut self, job_id: JobId, attempt: i32, end: &'a End) {
         let failure = end.failure.as_ref();
         self.job_id.push(job_id.as_uuid());
-        self.id_at.push(id_at);
         self.attempt.push(attempt);
         self.state.push(end.state.name());
         self.worker.push(&end.place.worker);

@@ -1,6 +1,6 @@
 //! Rows of `jobs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use chrono::{DateTime, Utc};
 use gpufleet_schema::JobId;
@@ -11,14 +11,18 @@ use uuid::Uuid;
 use super::keys::Keys;
 use crate::recorder::change::{Info, JobChange};
 
-/// The rules stand in [`crate::recorder`]: these are the same, between what is in the table and what comes.
+/// The attempt whose outcome each job of a batch has, once it has one.
+pub(super) type FinalAttempts = HashMap<JobId, i32>;
+
+/// The rules stand in [`crate::recorder`]: these are the same, between what is in the table and what comes. Returns the outcomes as
+/// they stand now: looking them up in a statement of its own costs a join with the whole month.
 pub(super) async fn write(
     jobs: &BTreeMap<JobId, JobChange>,
     keys: &Keys,
     connection: &mut PgConnection,
-) -> Result<(), sqlx::Error> {
+) -> Result<FinalAttempts, sqlx::Error> {
     let columns = Columns::of(jobs, keys);
-    sqlx::query!(
+    let written = sqlx::query!(
         r#"/* recorder::write::jobs */
         insert into jobs as known
             (job_id, id_at, created_at, state, pool, priority, name, labels, program, kernel, input_bytes, client,
@@ -54,7 +58,8 @@ pub(super) async fn write(
             end,
             started_at = least(known.started_at, excluded.started_at),
             final_attempt = coalesce(known.final_attempt, excluded.final_attempt),
-            finished_at = coalesce(known.finished_at, excluded.finished_at)"#,
+            finished_at = coalesce(known.finished_at, excluded.finished_at)
+        returning job_id, final_attempt"#,
         &columns.job_id,
         &columns.id_at,
         &columns.created_at,
@@ -76,9 +81,10 @@ pub(super) async fn write(
         &columns.finished_at as &[Option<DateTime<Utc>>],
         &columns.user_id as &[Option<&str>],
     )
-    .execute(connection)
+    .fetch_all(connection)
     .await?;
-    Ok(())
+    let outcomes = written.into_iter().filter_map(|row| Some((JobId::from_uuid(row.job_id), row.final_attempt?)));
+    Ok(outcomes.collect())
 }
 
 #[derive(Default)]
