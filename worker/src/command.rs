@@ -1,18 +1,20 @@
-//! The definition of the worker's command line; `main` runs it.
+//! The worker's command line: one binary, several roles.
+
+use std::process::ExitCode;
 
 use clap::{CommandFactory as _, Parser, Subcommand};
 
-use crate::{compiler, config, executor, exit, inventory, nvml, selftest};
+use crate::{compiler, config, executor, exit, inventory, nvml, privileges, selftest, supervisor, telemetry};
 
 #[derive(Debug, Parser)]
 #[command(name = "gpufleet-worker", version, about = "Runs GPU jobs from RabbitMQ queues", after_long_help = exit::TABLE)]
-pub struct Cli {
+struct Cli {
     #[command(subcommand)]
-    pub role: Role,
+    role: Role,
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Role {
+enum Role {
     /// Run jobs from the queues until SIGTERM or Ctrl-C
     ///
     /// The worker serves one or more pools with the devices of this machine. SIGTERM, Ctrl-C or `gpufleet workers drain` drains it: it takes no new
@@ -41,4 +43,48 @@ pub enum Role {
 /// The command line's definition, from which its reference page is generated.
 pub fn command() -> clap::Command {
     Cli::command()
+}
+
+/// Runs the role that the process was started with. It is here and not in the binary, which would compile everything that runs in it
+/// once more.
+pub fn main() -> ExitCode {
+    match Cli::parse().role {
+        // Before a job runs, because the environment holds the broker's password.
+        Role::Run(options) => match privileges::hide() {
+            Ok(()) => run(*options),
+            Err(error) => {
+                eprintln!("error: failed to {error}");
+                ExitCode::FAILURE
+            }
+        },
+        Role::Selftest(options) => check(options),
+        Role::Compile(options) => compiler::compile_file(&options),
+        Role::Executor(args) => executor::main(args),
+        Role::DeviceList(args) => inventory::main(&args),
+        Role::DeviceMonitor(args) => nvml::main(&args),
+        Role::CompileChild => compiler::main(),
+    }
+}
+
+#[tokio::main]
+async fn check(options: selftest::Options) -> ExitCode {
+    // On a thread of the runtime, like the jobs of a worker, so that the measurement includes the same cost.
+    tokio::spawn(selftest::run(options)).await.expect("the self-test does not panic")
+}
+
+#[tokio::main]
+async fn run(options: config::Options) -> ExitCode {
+    telemetry::init(options.log_format);
+    let config = match config::Config::try_from(options) {
+        Ok(config) => config,
+        Err(error) => command().error(clap::error::ErrorKind::ValueValidation, error).exit(),
+    };
+    tracing::info!(version = env!("CARGO_PKG_VERSION"), ?config, "starting");
+    match supervisor::run(config).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error}");
+            exit::code(&error)
+        }
+    }
 }
