@@ -1,4 +1,4 @@
-"""Celery with RabbitMQ: two workers with one process each, results over RPC."""
+"""Celery with RabbitMQ: prefork workers, results over RPC."""
 
 import os
 import signal
@@ -11,7 +11,9 @@ import celery_tasks
 import work
 from side import Side, at_least, version, wait
 
-WORKERS = 2
+WORKERS = int(os.environ.get("BENCH_CELERY_WORKERS", "2"))
+#: In each worker's pool.
+PROCESSES = int(os.environ.get("BENCH_CELERY_PROCESSES", "1"))
 
 
 class Celery(Side):
@@ -23,12 +25,13 @@ class Celery(Side):
         for number in range(WORKERS):
             self.spawn(
                 sys.executable, "-m", "celery", "-A", "celery_tasks", "worker",
-                "--hostname", f"w{number}@localhost", "--concurrency", "1", "--loglevel", "WARNING",
+                "--hostname", f"w{number}@localhost", "--concurrency", str(PROCESSES), "--loglevel", "WARNING",
             )
         inspect = celery_tasks.app.control
         wait("the workers", lambda: at_least(WORKERS, inspect.ping(timeout=1)))
         late = ", acks_late" if celery_tasks.app.conf.task_acks_late else ""
-        return {"about": f"Celery {version('celery')}, prefork, RPC results{late}"}
+        pools = f"{WORKERS} × {PROCESSES} prefork"
+        return {"about": f"Celery {version('celery')}, {pools}, RPC results{late}"}
 
     def submit(self, number, milliseconds):
         x, y = (array.tobytes() for array in work.arrays(number))

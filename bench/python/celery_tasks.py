@@ -7,9 +7,9 @@ from celery import Celery
 
 import work
 
-app = Celery("comparison", broker=os.environ["COMPARISON_AMQP_URL"], backend="rpc://")
+app = Celery("comparison", broker=os.environ["BENCH_AMQP_URL"], backend="rpc://")
 app.conf.broker_connection_retry_on_startup = True
-app.conf.task_acks_late = os.environ.get("COMPARISON_ACKS_LATE") == "1"
+app.conf.task_acks_late = os.environ.get("BENCH_ACKS_LATE") == "1"
 
 
 @app.task(name="saxpy")

@@ -1,4 +1,4 @@
-"""One system of the comparison, and its conversation with gpufleet-bench.
+"""A system beside gpufleet, or a client of the fleet, and its conversation with gpufleet-bench.
 
 Requests come as lines of JSON on standard input, and each gets one line of JSON as its answer. The system ends with its input.
 """
@@ -26,7 +26,7 @@ class Side:
     silence_seconds = 15
 
     def __init__(self):
-        self.folder = os.environ["COMPARISON_FOLDER"]
+        self.folder = os.environ["BENCH_FOLDER"]
         self.processes = []
         self.submitted = 0
 
@@ -64,7 +64,7 @@ class Side:
 
     def spawn(self, *command):
         """Starts a process of the system in a process group of its own, with its output in a file."""
-        log = open(f"{os.environ['COMPARISON_LOG_PREFIX']}-{len(self.processes)}.log", "wb")
+        log = open(f"{os.environ['BENCH_LOG_PREFIX']}-{len(self.processes)}.log", "wb")
         process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
         )
@@ -73,28 +73,21 @@ class Side:
 
     # The measurements, the same for all.
 
-    def latency(self, jobs):
+    def run(self, jobs, in_flight):
+        """So many jobs, so many at a time. A round trip is from the call that submits a job until its result is here."""
         trips = []
         started = time.perf_counter()
-        for number in range(jobs):
-            begun = time.perf_counter()
-            [(_, handle)] = self.submit_all([number], 0)
-            self.fetched(number, handle)
-            trips.append((time.perf_counter() - begun) * 1000)
+        first = min(jobs, in_flight)
+        pending = collections.deque((*job, started) for job in self.submit_all(range(first), 0))
+        for number in range(first, jobs + first):
+            answered, handle, begun = pending.popleft()
+            self.fetched(answered, handle)
+            now = time.perf_counter()
+            trips.append((now - begun) * 1000)
+            if number < jobs:
+                pending.extend((*job, now) for job in self.submit_all([number], 0))
         self.submitted += jobs
         return {"seconds": time.perf_counter() - started, "round_trips_ms": trips}
-
-    def throughput(self, jobs, in_flight):
-        started = time.perf_counter()
-        first = min(jobs, in_flight)
-        pending = collections.deque(self.submit_all(range(first), 0))
-        for number in range(first, jobs):
-            self.fetched(*pending.popleft())
-            pending.append((number, self.submit(number, 0)))
-        for number, handle in pending:
-            self.fetched(number, handle)
-        self.submitted += jobs
-        return {"seconds": time.perf_counter() - started, "jobs": jobs}
 
     def fetched(self, number, handle):
         result = self.fetch(handle, FETCH_SECONDS)
@@ -126,7 +119,7 @@ class Side:
         return {"records": self.history(), "of": self.submitted}
 
     def measurement(self, name):
-        return {"latency": self.latency, "throughput": self.throughput, "kill": self.kill, "history": self.records}[name]
+        return {"run": self.run, "kill": self.kill, "history": self.records}[name]
 
     def serve(self):
         try:

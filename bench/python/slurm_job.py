@@ -18,7 +18,7 @@ def main(number, milliseconds):
 
 
 def file(number, name):
-    return os.path.join(os.environ["COMPARISON_FOLDER"], f"{number}-{name}.npy")
+    return os.path.join(os.environ["BENCH_FOLDER"], f"{number}-{name}.npy")
 
 
 if __name__ == "__main__":

@@ -2,14 +2,12 @@
 //!
 //! Persistent messages of the same bytes as a gpufleet task, into a quorum queue, `mandatory` and with confirms. A process of
 //! its own consumes, sends the body back to a classic queue, awaits the reply's confirm and then acknowledges. The client
-//! matches replies by correlation id and acknowledges them. Nobody decodes, computes or records anything.
+//! matches replies by correlation id and acknowledges them. Neither end decodes, computes or records anything.
 //!
 //! Where gpufleet has two connections in each process (and one for events), so has this loop; each channel is used for one purpose.
 
 use std::{
-    collections::HashMap,
     process::Stdio,
-    sync::{Arc, Mutex},
     time::{Duration, Instant},
 };
 
@@ -17,24 +15,21 @@ use anyhow::{Context as _, bail, ensure};
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 use lapin::{
     BasicProperties, Channel, Connection, ConnectionProperties, Consumer,
-    options::{
-        BasicAckOptions, BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions,
-        QueueDeclareOptions,
-    },
+    options::{BasicConsumeOptions, BasicPublishOptions, BasicQosOptions, ConfirmSelectOptions, QueueDeclareOptions},
     types::{AMQPValue, FieldTable},
 };
 use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, Command},
-    sync::oneshot,
-    task::JoinHandle,
     time::timeout,
 };
 
 use crate::stats::Run;
+use near_end::{NearEnd, Route};
 
 pub mod consumer;
 pub mod foreign;
+mod near_end;
 
 const TASKS: &str = "bench.tasks";
 const REPLIES: &str = "bench.replies";
@@ -47,17 +42,12 @@ const START_DEADLINE: Duration = Duration::from_secs(30);
 const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 const PERSISTENT: u8 = 2;
 
-/// The near end of the loop. Dropping it ends the far end, whose standard input closes.
+/// Both ends. Dropping it ends the far end, whose standard input closes.
 #[derive(Debug)]
 pub struct BareLoop {
-    connections: [Connection; 2],
-    publish: Channel,
-    waiting: ReplySenders,
-    replies: JoinHandle<()>,
+    near_end: NearEnd,
     consumer: Child,
 }
-
-type ReplySenders = Arc<Mutex<HashMap<String, oneshot::Sender<Vec<u8>>>>>;
 
 impl BareLoop {
     /// Starts both ends. `in_flight_max` becomes the prefetch of both, as less would slow the loop down.
@@ -71,12 +61,8 @@ impl BareLoop {
         let connections = connect_twice(amqp_url, "near end").await?;
         declare_queues(&connections[0]).await?;
         let consumer = start_consumer(amqp_url, in_flight_max).await?;
-        let publish = confirming_channel(&connections[0]).await?;
-        let channel = connections[1].create_channel().await?;
-        let deliveries = consume(&channel, REPLIES, in_flight_max).await?;
-        let waiting = ReplySenders::default();
-        let replies = tokio::spawn(hand_out(deliveries, waiting.clone()));
-        Ok(Self { connections, publish, waiting, replies, consumer })
+        let near_end = NearEnd::open(connections, REPLIES, in_flight_max).await?;
+        Ok(Self { near_end, consumer })
     }
 
     /// The process id of the far end.
@@ -96,10 +82,7 @@ impl BareLoop {
     }
 
     async fn round_trip(&self, number: usize, body: Vec<u8>) -> anyhow::Result<Duration> {
-        let started = Instant::now();
-        let (sender, reply) = oneshot::channel();
         let id = format!("{number:036}");
-        self.waiting.lock().expect("nothing panics under this lock").insert(id.clone(), sender);
         let properties = BasicProperties::default()
             .with_delivery_mode(PERSISTENT)
             .with_message_id(id.as_str().into())
@@ -107,9 +90,8 @@ impl BareLoop {
             .with_content_type("application/msgpack".into())
             .with_type("gpufleet.task".into())
             .with_timestamp(1_700_000_000);
-        publish(&self.publish, "", TASKS, &body, properties).await?;
-        let answer = reply.await.context("the replies ended")?;
-        let round_trip = started.elapsed();
+        let route = Route { exchange: "", routing_key: TASKS };
+        let (round_trip, answer) = self.near_end.round_trip(&id, route, &body, properties).await?;
         ensure!(answer == body, "the bare loop changed a message");
         Ok(round_trip)
     }
@@ -118,13 +100,7 @@ impl BareLoop {
     pub async fn close(mut self) -> anyhow::Result<()> {
         drop(self.consumer.stdin.take());
         let ended = timeout(CLOSE_DEADLINE, self.consumer.wait()).await;
-        self.replies.abort();
-        for connection in &self.connections {
-            let closed = timeout(CLOSE_DEADLINE, connection.close(200, "done".into())).await;
-            // A channel whose consumer has just gone may be closing by itself, which lapin takes amiss. All is measured by now, and
-            // the connection ends with this process.
-            let _ = closed.context("the broker did not confirm the end of a connection")?;
-        }
+        self.near_end.close().await?;
         let status = ended.context("the bare consumer did not end")??;
         ensure!(status.success(), "the bare consumer failed: {status}");
         Ok(())
@@ -192,21 +168,4 @@ async fn start_consumer(amqp_url: &str, prefetch: u16) -> anyhow::Result<Child> 
     let first = BufReader::new(stdout).lines().next_line().await?;
     ensure!(first.as_deref() == Some(READY), "the bare consumer did not become ready");
     Ok(child)
-}
-
-/// Gives each reply to the round trip that waits for it. When the replies end, those that wait hear so.
-async fn hand_out(mut deliveries: Consumer, waiting: ReplySenders) {
-    while let Some(Ok(delivery)) = deliveries.next().await {
-        let id = delivery.properties.correlation_id().as_ref().map(ToString::to_string).unwrap_or_default();
-        let sender = waiting.lock().expect("nothing panics under this lock").remove(&id);
-        let acked = delivery.ack(BasicAckOptions::default()).await;
-        if let Some(sender) = sender {
-            // A run that passed its deadline waits no more; the benchmark has failed then.
-            drop(sender.send(delivery.data));
-        }
-        if !matches!(acked, Ok(true)) {
-            break;
-        }
-    }
-    waiting.lock().expect("nothing panics under this lock").clear();
 }

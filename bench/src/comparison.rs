@@ -23,10 +23,10 @@ mod report;
 mod system;
 
 use fleet::FleetSystem;
-use python::{Program, PythonSystem};
+use python::PythonSystem;
 use system::{AfterKill, Kill, Measured, Sizes, System as _, measure};
 
-/// In each array of a job, as in `bench/comparison/work.py`.
+/// In each array of a job.
 const FLOATS: usize = 1024;
 const IN_FLIGHT: usize = 64;
 const KILL: Kill = Kill { jobs: 200, milliseconds: 50, after: 60 };
@@ -126,23 +126,21 @@ async fn column(name: Name, options: &Options, services: &Arc<Services>) -> Colu
 
 async fn measured(name: Name, options: &Options, services: &Arc<Services>) -> anyhow::Result<Measured> {
     let sizes = if name == Name::Slurm { SLURM } else { options.sizes() };
-    let program = |name, amqp_url| Program { name, amqp_url, acks_late: false };
     match name {
         Name::Gpufleet => measure(FleetSystem::start(services, FLOATS).await?, &sizes).await,
         Name::Celery => {
             let (_, endpoints) = services.space("celery").await?;
-            let program = program("celery", Some(endpoints.amqp_url.as_str()));
-            measure(PythonSystem::start(services, program).await?, &sizes).await
+            let celery = PythonSystem::start(services, "celery", Some(&endpoints.amqp_url), false).await?;
+            measure(celery, &sizes).await
         }
-        Name::Ray => measure(PythonSystem::start(services, program("ray", None)).await?, &sizes).await,
-        Name::Slurm => measure(PythonSystem::start(services, program("slurm", None)).await?, &sizes).await,
+        Name::Ray => measure(PythonSystem::start(services, "ray", None, false).await?, &sizes).await,
+        Name::Slurm => measure(PythonSystem::start(services, "slurm", None, false).await?, &sizes).await,
     }
 }
 
 async fn celery_with_late_acks(services: &Arc<Services>) -> anyhow::Result<AfterKill> {
     let (_, endpoints) = services.space("celery").await?;
-    let program = Program { name: "celery", amqp_url: Some(&endpoints.amqp_url), acks_late: true };
-    let mut celery = PythonSystem::start(services, program).await?;
+    let mut celery = PythonSystem::start(services, "celery", Some(&endpoints.amqp_url), true).await?;
     let after_kill = celery.kill_worker(KILL).await;
     let stopped = celery.stop().await;
     let after_kill = after_kill?;

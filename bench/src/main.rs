@@ -16,6 +16,7 @@ mod fleet;
 mod machine;
 mod overhead;
 mod programs;
+mod python;
 mod report;
 mod round_trips;
 mod saxpy;
@@ -34,7 +35,7 @@ struct Options {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Round trips of small saxpy jobs: through gpufleet's client, from a producer without it, and in a bare loop over the broker
+    /// Round trips of small saxpy jobs: through gpufleet's client, from producers without it, through Celery, and in a bare loop over the broker
     RoundTrips(round_trips::Options),
     /// Jobs of which some fault, hang or ask too much: all others have to succeed, and the gaps after killed executors are printed
     Chaos(chaos::Options),

@@ -19,6 +19,9 @@ pub enum Subject {
     Foreign,
     Submit,
     SubmitMany,
+    /// A Python producer that has pika alone, one task in each message.
+    Pika,
+    Celery,
 }
 
 /// One loop with so many jobs in flight.
@@ -57,6 +60,8 @@ pub struct Setup {
     pub floats: usize,
     pub task_bytes: usize,
     pub pack: usize,
+    /// Versions and settings of the producers in Python.
+    pub python: Vec<String>,
 }
 
 /// A case over all rounds.
@@ -80,6 +85,8 @@ impl Subject {
             Self::Foreign => "gpufleet, other producer",
             Self::Submit => "gpufleet, submit",
             Self::SubmitMany => "gpufleet, submit_many",
+            Self::Pika => "gpufleet, pika producer",
+            Self::Celery => "Celery",
         }
     }
 }

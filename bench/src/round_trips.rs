@@ -1,6 +1,6 @@
 //! `gpufleet-bench round-trips`: small jobs there and back, the loops taking turns so that the machine's drift meets all alike.
 
-use std::{path::PathBuf, time::Duration};
+use std::{path::PathBuf, thread, time::Duration};
 
 use anyhow::{Context as _, ensure};
 use clap::ValueEnum;
@@ -13,6 +13,7 @@ use crate::{
     fleet::{PACK, Producer},
     machine::{self, Machine},
     programs,
+    python::{Program, PythonProgram},
     report::{Case, Measured, Report, Setup, Subject, summarise},
     saxpy,
     stats::Run,
@@ -56,7 +57,10 @@ pub struct Options {
     /// Leaves the ledger out; events then stay in the broker
     #[arg(long)]
     no_ledger: bool,
-    /// Keeps the logs of the fleet's processes there
+    /// Leaves out the producers in Python: pika and Celery
+    #[arg(long)]
+    no_python: bool,
+    /// Keeps the logs of all processes there
     #[arg(long, value_name = "DIRECTORY")]
     logs: Option<PathBuf>,
     /// How the result is printed
@@ -75,7 +79,14 @@ struct Bench {
     bare: BareLoop,
     foreign: ForeignProducer,
     producer: Producer,
+    python: Option<Python>,
     parts: Parts,
+}
+
+/// The producers in Python.
+struct Python {
+    pika: PythonProgram,
+    celery: PythonProgram,
 }
 
 pub async fn run(options: &Options) -> anyhow::Result<()> {
@@ -114,16 +125,22 @@ async fn measure(options: &Options, fleet: &gpufleet_local::Fleet, load_before: 
     let foreign = ForeignProducer::connect(amqp_url, in_flight_max).await?;
     let producer = Producer::connect(amqp_url, saxpy::FLOATS).await?;
     let task_bytes = saxpy::message_body(0, producer.name())?.len();
-    let parts = parts(fleet, &bare);
-    let bench = Bench { bare, foreign, producer, parts };
+    let python = if options.no_python { None } else { Some(Python::start(fleet, options.in_flight).await?) };
+    let parts = parts(fleet, &bare, python.as_ref());
+    let mut bench = Bench { bare, foreign, producer, python, parts };
     let cases = options.cases();
     let measured = bench.rounds(&cases, options.repeat).await;
     if measured.is_err() {
         eprintln!("the broker's channels at the failure: {}", channels(fleet).await);
     }
-    let Bench { bare, foreign, producer, .. } = bench;
+    let Bench { bare, foreign, producer, python, .. } = bench;
     producer.close().await;
-    let closed = foreign.close().await.and(bare.close().await);
+    let mut closed = foreign.close().await.and(bare.close().await);
+    let mut about = Vec::new();
+    if let Some(Python { pika, celery }) = python {
+        about = [&pika, &celery].map(|program| program.about().to_owned()).into();
+        closed = closed.and(pika.stop().await).and(celery.stop().await);
+    }
     let summaries = summarise(&cases, &measured?);
     closed?;
     let setup = Setup {
@@ -135,6 +152,7 @@ async fn measure(options: &Options, fleet: &gpufleet_local::Fleet, load_before: 
         floats: saxpy::FLOATS,
         task_bytes,
         pack: PACK,
+        python: about,
     };
     Ok(Report { machine, setup, cases: summaries })
 }
@@ -143,22 +161,19 @@ impl Options {
     /// In the order in which they take turns.
     fn cases(&self) -> Vec<Case> {
         let size = |count: u64| usize::try_from(count).expect("the options are bounded");
-        let many = [Subject::Bare, Subject::Foreign, Subject::Submit, Subject::SubmitMany].map(|subject| Case {
-            subject,
-            in_flight: size(self.in_flight),
-            jobs: size(self.jobs),
-        });
-        let single = [Subject::Bare, Subject::Submit].map(|subject| Case {
-            subject,
-            in_flight: 1,
-            jobs: size(self.latency_jobs),
-        });
-        many.into_iter().chain(single).collect()
+        let python = |subject: &Subject| !self.no_python || !matches!(subject, Subject::Pika | Subject::Celery);
+        let many =
+            [Subject::Bare, Subject::Foreign, Subject::Submit, Subject::SubmitMany, Subject::Pika, Subject::Celery];
+        let single = [Subject::Bare, Subject::Submit, Subject::Pika, Subject::Celery];
+        let (in_flight, jobs, latency_jobs) = (size(self.in_flight), size(self.jobs), size(self.latency_jobs));
+        let many = many.into_iter().map(|subject| Case { subject, in_flight, jobs });
+        let single = single.into_iter().map(|subject| Case { subject, in_flight: 1, jobs: latency_jobs });
+        many.chain(single).filter(|case| python(&case.subject)).collect()
     }
 }
 
 impl Bench {
-    async fn rounds(&self, cases: &[Case], rounds: u64) -> anyhow::Result<Vec<Measured>> {
+    async fn rounds(&mut self, cases: &[Case], rounds: u64) -> anyhow::Result<Vec<Measured>> {
         eprintln!("warm up …");
         for case in cases {
             self.run(*case).await?;
@@ -177,7 +192,7 @@ impl Bench {
         Ok(measured)
     }
 
-    async fn run(&self, case: Case) -> anyhow::Result<Run> {
+    async fn run(&mut self, case: Case) -> anyhow::Result<Run> {
         let Case { subject, in_flight, jobs } = case;
         let run = async {
             match subject {
@@ -189,6 +204,8 @@ impl Bench {
                 Subject::Foreign => self.foreign.run(jobs, in_flight).await,
                 Subject::Submit => self.producer.submit_each(jobs, in_flight).await,
                 Subject::SubmitMany => self.producer.submit_many(jobs, in_flight).await,
+                Subject::Pika => self.python()?.pika.run(jobs, in_flight).await,
+                Subject::Celery => self.python()?.celery.run(jobs, in_flight).await,
             }
         };
         let name = subject.name();
@@ -199,7 +216,11 @@ impl Bench {
             .with_context(|| name)
     }
 
-    /// Waits until nobody works any more, so that one loop's aftermath does not burden the next. Gives what had been spent
+    fn python(&mut self) -> anyhow::Result<&mut Python> {
+        self.python.as_mut().context("the producers in Python were left out")
+    }
+
+    /// Waits until all processes rest, so that one loop's aftermath does not burden the next. Gives what had been spent
     /// when the rest began.
     async fn rest(&self) -> anyhow::Result<CpuTimes> {
         let deadline = Instant::now() + REST_DEADLINE;
@@ -217,9 +238,35 @@ impl Bench {
     }
 }
 
-fn parts(fleet: &gpufleet_local::Fleet, bare: &BareLoop) -> Parts {
+impl Python {
+    /// Celery has a virtual host of its own, and one worker with a process for each core, which is its default.
+    async fn start(fleet: &gpufleet_local::Fleet, in_flight_max: u64) -> anyhow::Result<Self> {
+        let services = fleet.services();
+        let (in_flight_max, cores) = (in_flight_max.to_string(), thread::available_parallelism()?.to_string());
+        let program = |name, amqp_url, environment| Program {
+            name,
+            run: name,
+            amqp_url: Some(amqp_url),
+            floats: saxpy::FLOATS,
+            environment,
+        };
+        let settings = [("BENCH_IN_FLIGHT_MAX", &*in_flight_max)];
+        let pika = PythonProgram::start(services, program("pika", &fleet.endpoints().amqp_url, &settings)).await?;
+        let (_, endpoints) = services.space("celery").await?;
+        let settings = [("BENCH_CELERY_WORKERS", "1"), ("BENCH_CELERY_PROCESSES", &*cores)];
+        let celery = PythonProgram::start(services, program("celery", &endpoints.amqp_url, &settings)).await?;
+        Ok(Self { pika, celery })
+    }
+}
+
+fn parts(fleet: &gpufleet_local::Fleet, bare: &BareLoop, python: Option<&Python>) -> Parts {
     let services = fleet.services();
-    Parts::default()
+    let python = python.map(|python| (python.pika.pid(), python.celery.pid()));
+    let parts = python.into_iter().fold(Parts::default(), |parts, (pika, celery)| {
+        // Celery's worker and its pool are below the program that submits.
+        parts.with(Part::Client, [pika, celery]).with_below(Part::Supervisor, celery)
+    });
+    parts
         .with(Part::Client, [std::process::id()])
         .with(Part::BareConsumer, bare.consumer_pid())
         .with(Part::Broker, services.broker().pid())
@@ -229,7 +276,7 @@ fn parts(fleet: &gpufleet_local::Fleet, bare: &BareLoop) -> Parts {
         .with_children(Part::Supervisor, Part::Executor)
 }
 
-/// Who waits for whom, as the broker sees it: what it has not confirmed, and what nobody has acknowledged.
+/// Who waits for whom, as the broker sees it: unconfirmed and unacknowledged messages.
 async fn channels(fleet: &gpufleet_local::Fleet) -> String {
     const QUESTION: &str = "[I || I <- rabbit_channel:info_all([number, connection, messages_unconfirmed, messages_unacknowledged, prefetch_count])].";
     fleet.services().broker().eval(QUESTION).await.unwrap_or_else(|error| error.to_string())

@@ -20,9 +20,11 @@ pub fn render(report: &Report) -> String {
 fn header(report: &Report) -> String {
     let (machine, setup) = (&report.machine, &report.setup);
     let plural = |count: u32| if count == 1 { "" } else { "s" };
+    let python: String = setup.python.iter().map(|about| format!("{about}\n")).collect();
     format!(
         "{}\n\
          {} worker{} with device {}{}, ledger {}; saxpy over {} floats, {} B a task, {} tasks a packed message\n\
+         {python}\
          {} round{}, the loops taking turns; medians, with the lowest and highest round in parentheses\n",
         machine.line(),
         setup.workers,

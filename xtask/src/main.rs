@@ -79,7 +79,9 @@ async fn main() -> ExitCode {
         Command::Kernels(options) => kernels::run(&options).await,
         Command::Sqlx(options) => sqlx::run(&options).await,
         Command::PtxCases(options) => ptx_cases::run(&options).await,
-        Command::Bench(options) => bench::run("round-trips", &[Part::Services], &options).await,
+        Command::Bench(options) => {
+            bench::run("round-trips", &[Part::Services, Part::Comparison, Part::Pika], &options).await
+        }
         Command::BenchChaos(options) => bench::run("chaos", &[Part::Services], &options).await,
         Command::BenchOverhead(options) => bench::run("overhead", &[Part::Services], &options).await,
         Command::BenchSharing(options) => bench::run("sharing", &[Part::Services], &options).await,

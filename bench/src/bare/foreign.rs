@@ -11,13 +11,15 @@ use gpufleet::schema::{
     topology::{self, REPLIES, TASKS, reply_queue, task_key},
 };
 use lapin::{
-    BasicProperties, Channel, Connection,
+    BasicProperties, Channel,
     options::{QueueBindOptions, QueueDeclareOptions},
     types::{AMQPValue, FieldTable},
 };
-use tokio::{sync::oneshot, task::JoinHandle, time::timeout};
 
-use super::{CLOSE_DEADLINE, PERSISTENT, ReplySenders, confirming_channel, connect_twice, consume, hand_out, publish};
+use super::{
+    PERSISTENT, connect_twice,
+    near_end::{NearEnd, Route},
+};
 use crate::{saxpy, stats::Run};
 
 /// Milliseconds for which the reply queue outlives the producer.
@@ -25,11 +27,8 @@ const REPLY_QUEUE_EXPIRES_MS: i64 = 600_000;
 
 #[derive(Debug)]
 pub struct ForeignProducer {
-    connections: [Connection; 2],
-    publish: Channel,
+    near_end: NearEnd,
     client: ClientName,
-    waiting: ReplySenders,
-    replies: JoinHandle<()>,
 }
 
 impl ForeignProducer {
@@ -38,11 +37,8 @@ impl ForeignProducer {
         let client: ClientName = "bench-foreign".parse().expect("the constant is a client's name");
         let channel = connections[1].create_channel().await?;
         declare_replies(&channel, &client).await?;
-        let deliveries = consume(&channel, &reply_queue(&client), in_flight_max).await?;
-        let publish = confirming_channel(&connections[0]).await?;
-        let waiting = ReplySenders::default();
-        let replies = tokio::spawn(hand_out(deliveries, waiting.clone()));
-        Ok(Self { connections, publish, client, waiting, replies })
+        let near_end = NearEnd::open(connections, &reply_queue(&client), in_flight_max).await?;
+        Ok(Self { near_end, client })
     }
 
     /// So many jobs, each in a message of its own, so many at a time. The caller keeps the deadline.
@@ -63,10 +59,7 @@ impl ForeignProducer {
     }
 
     async fn round_trip(&self, number: usize, body: Vec<u8>) -> anyhow::Result<(usize, Duration, Vec<u8>)> {
-        let started = Instant::now();
-        let (sender, reply) = oneshot::channel();
         let id = format!("{number:036}");
-        self.waiting.lock().expect("nothing panics under this lock").insert(id.clone(), sender);
         let properties = BasicProperties::default()
             .with_delivery_mode(PERSISTENT)
             .with_correlation_id(id.as_str().into())
@@ -74,20 +67,13 @@ impl ForeignProducer {
             .with_content_type(Encoding::MessagePack.content_type().into())
             .with_type(topology::TYPE_TASK.into());
         let key = task_key(&PoolName::default(), Priority::Normal);
-        publish(&self.publish, TASKS, &key, &body, properties).await?;
-        let answer = reply.await.context("the replies ended")?;
-        Ok((number, started.elapsed(), answer))
+        let route = Route { exchange: TASKS, routing_key: &key };
+        let (round_trip, answer) = self.near_end.round_trip(&id, route, &body, properties).await?;
+        Ok((number, round_trip, answer))
     }
 
     pub async fn close(self) -> anyhow::Result<()> {
-        self.replies.abort();
-        for connection in &self.connections {
-            // All is measured by now, and the connection ends with this process.
-            let _ = timeout(CLOSE_DEADLINE, connection.close(200, "done".into()))
-                .await
-                .context("the broker did not confirm the end of a connection")?;
-        }
-        Ok(())
+        self.near_end.close().await
     }
 }
 
