@@ -143,17 +143,9 @@ pub fn encode(format: Format, number: Number, mode: Mode) -> u64 {
     let smallest = 1 - format.bias();
     // The value of the last place, below which is rounded.
     let last = top.max(smallest) - format.fraction_bits as i32;
-    let (mut kept, inexact, beyond, half) = split(mantissa, last - exponent, more);
-    let up = match mode {
-        Mode::Nearest => beyond || half && kept & 1 != 0,
-        Mode::Away => beyond || half,
-        Mode::Zero => false,
-        Mode::Down => inexact && negative,
-        Mode::Up => inexact && !negative,
-    };
-    kept += u64::from(up);
+    let rounded = split(mantissa, last - exponent, more).rounded(negative, mode);
     // The hidden bit adds one to the exponent's field, and so does a carry out of the fraction.
-    let bits = kept + (((top.max(smallest) - smallest) as u64) << format.fraction_bits);
+    let bits = rounded + (((top.max(smallest) - smallest) as u64) << format.fraction_bits);
     if bits >= format.infinity() {
         let stays = mode == Mode::Zero || mode == Mode::Down && !negative || mode == Mode::Up && negative;
         return sign(negative) | (format.infinity() - u64::from(stays));
@@ -161,12 +153,36 @@ pub fn encode(format: Format, number: Number, mode: Mode) -> u64 {
     sign(negative) | bits
 }
 
-/// A mantissa without its `shift` low bits: what is left, whether anything is lost, and whether that is more than
-/// half a unit or exactly half.
-fn split(mantissa: u128, shift: i32, more: bool) -> (u64, bool, bool, bool) {
+/// A mantissa without its low bits.
+struct Cut {
+    kept: u64,
+    is_inexact: bool,
+    /// What is lost is more than half a unit, or exactly half.
+    is_beyond_half: bool,
+    is_half: bool,
+}
+
+impl Cut {
+    /// Of a number that is far below one unit.
+    const TINY: Self = Self { kept: 0, is_inexact: true, is_beyond_half: false, is_half: false };
+
+    fn rounded(&self, negative: bool, mode: Mode) -> u64 {
+        let up = match mode {
+            Mode::Nearest => self.is_beyond_half || self.is_half && self.kept & 1 != 0,
+            Mode::Away => self.is_beyond_half || self.is_half,
+            Mode::Zero => false,
+            Mode::Down => self.is_inexact && negative,
+            Mode::Up => self.is_inexact && !negative,
+        };
+        self.kept + u64::from(up)
+    }
+}
+
+/// Cuts off the `shift` low bits of a mantissa; `more` says that non-zero bits below it were lost before.
+fn split(mantissa: u128, shift: i32, more: bool) -> Cut {
     if shift <= 0 {
         assert!(!more || shift == 0 && mantissa == 0, "an inexact mantissa has more bits than any format");
-        return ((mantissa << -shift) as u64, false, false, false);
+        return Cut { kept: (mantissa << -shift) as u64, is_inexact: false, is_beyond_half: false, is_half: false };
     }
     let (kept, lost, half) = match shift {
         1..128 => (mantissa >> shift, mantissa & ((1 << shift) - 1), 1 << (shift - 1)),
@@ -174,7 +190,12 @@ fn split(mantissa: u128, shift: i32, more: bool) -> (u64, bool, bool, bool) {
         // Less than half, whatever it is.
         _ => (0, 1, 2),
     };
-    (kept as u64, lost != 0 || more, lost > half || lost == half && more, lost == half && !more)
+    Cut {
+        kept: kept as u64,
+        is_inexact: lost != 0 || more,
+        is_beyond_half: lost > half || lost == half && more,
+        is_half: lost == half && !more,
+    }
 }
 
 pub fn negate(number: Number) -> Number {
@@ -283,16 +304,8 @@ pub fn integral(a: Number, mode: Mode) -> Number {
     if exponent >= 0 || mantissa == 0 {
         return a;
     }
-    let wide = if -exponent > 127 { (0, true, false, false) } else { split(mantissa, -exponent, more) };
-    let (kept, inexact, beyond, half) = wide;
-    let up = match mode {
-        Mode::Nearest => beyond || half && kept & 1 != 0,
-        Mode::Away => beyond || half,
-        Mode::Zero => false,
-        Mode::Down => inexact && negative,
-        Mode::Up => inexact && !negative,
-    };
-    Finite { negative, mantissa: u128::from(kept) + u128::from(up), exponent: 0, more: false }
+    let cut = if -exponent > 127 { Cut::TINY } else { split(mantissa, -exponent, more) };
+    Finite { negative, mantissa: u128::from(cut.rounded(negative, mode)), exponent: 0, more: false }
 }
 
 /// A whole number.
