@@ -6,12 +6,12 @@ use gpufleet_schema::{
     encoding::encode_events,
     topology::{DEAD, DEAD_KEY, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, TYPE_EVENTS},
 };
-use gpufleet_transport::{Broker, Message, Properties, PublishError};
+use gpufleet_transport::{Backoff, Broker, Message, Properties, PublishError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-use super::{Patience, Rejected};
+use super::Rejected;
 
 /// A message for the dead queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -59,7 +59,7 @@ impl DeadLetter {
     /// Publishes until the broker has confirmed it, until told to stop, or until the deadline has passed: then it comes back.
     pub(super) async fn bury(mut self, broker: &Broker, stop: &CancellationToken, deadline: Option<Instant>) -> Burial {
         warn!(reason = self.reason, bytes = self.body.len(), "dead-lettering an event that can't be recorded");
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         loop {
             let Err(problem) = broker.publish(self.message()).await else { return Burial::Done };
             error!(error = %problem, "the broker did not confirm a dead-lettered event; trying again");
@@ -78,7 +78,7 @@ impl DeadLetter {
             }
             tokio::select! {
                 () = stop.cancelled() => return Burial::Stopped,
-                () = patience.wait() => {}
+                () = backoff.wait() => {}
             }
         }
     }

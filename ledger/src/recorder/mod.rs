@@ -24,7 +24,7 @@
 use std::{pin::pin, time::Duration};
 
 use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
-use gpufleet_transport::{Acker, Broker, Consumer, Delivery, Incoming, Settled};
+use gpufleet_transport::{Acker, Backoff, Broker, Consumer, Delivery, Incoming, Settled};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -38,13 +38,11 @@ mod dropped;
 mod merge;
 mod months;
 mod origin;
-mod patience;
 mod store;
 mod write;
 
 use dead::{Burial, DeadLetter};
 pub use dropped::count_dropped_replies;
-pub use patience::Patience;
 pub use store::{Rejected, Store};
 
 use crate::{LedgerError, disposition::Disposition};
@@ -222,7 +220,7 @@ impl Recorder {
     /// Tries to record until it is done, or until told to stop. Given a `deadline`, the messages are to go back when it has
     /// passed, or as soon as it is clear that waiting won't be short.
     async fn record(&mut self, events: &[Event], deadline: Option<Instant>) -> Result<Attempted, RecorderError> {
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         loop {
             match self.store.record(events).await {
                 Ok(rejected) => {
@@ -231,7 +229,7 @@ impl Recorder {
                 }
                 Err(problem) => {
                     let Some(obstacle) = Obstacle::of(&problem) else { return Err(problem.into()) };
-                    obstacle.tell(&problem, patience.tries() + 1);
+                    obstacle.tell(&problem, backoff.attempt() + 1);
                     if deadline.is_some_and(|deadline| obstacle == Obstacle::Tables || Instant::now() >= deadline) {
                         return Ok(Attempted::HandBack);
                     }
@@ -239,7 +237,7 @@ impl Recorder {
             }
             tokio::select! {
                 () = self.stop.cancelled() => return Ok(Attempted::Stopped),
-                () = patience.wait() => {}
+                () = backoff.wait() => {}
             }
         }
     }
