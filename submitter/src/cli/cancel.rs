@@ -86,7 +86,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     }
     let exit = match (&ledger, options.wait) {
         (Some(ledger), true) => tokio::select! {
-            exit = Spinner::new("waiting for the outcomes").around(outcomes(ledger, &jobs, options.timeout)) => exit,
+            exit = outcomes(ledger, &jobs, options.timeout) => exit,
             () = waiting::interrupt() => Err(interrupted(STANDS)),
         },
         _ => output::emit(&asked(&jobs, &labels)).map(|()| Exit::Success),
@@ -166,6 +166,16 @@ async fn by_prefix(ledger: &Ledger, id: &str) -> Result<JobId, Complaint> {
 
 /// Tells each job's outcome as it is known. Jobs that ended otherwise before the order reached them are no failure.
 async fn outcomes(ledger: &Ledger, jobs: &[JobId], timeout: Duration) -> Result<Exit, Complaint> {
+    let spinner = Spinner::of_many("waiting for the outcomes", jobs.len());
+    spinner.clone().around(await_outcomes(ledger, jobs, timeout, &spinner)).await
+}
+
+async fn await_outcomes(
+    ledger: &Ledger,
+    jobs: &[JobId],
+    timeout: Duration,
+    spinner: &Spinner,
+) -> Result<Exit, Complaint> {
     // A wait that no clock can hold has no end.
     let deadline = Instant::now().checked_add(timeout);
     for job in jobs {
@@ -181,7 +191,8 @@ async fn outcomes(ledger: &Ledger, jobs: &[JobId], timeout: Duration) -> Result<
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         };
-        output::emit(&format!("{job}  {state}\n"))?;
+        spinner.advance();
+        spinner.aside(|| output::emit(&format!("{job}  {state}\n")))?;
     }
     Ok(Exit::Success)
 }

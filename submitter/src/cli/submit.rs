@@ -46,9 +46,10 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
 
 async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Complaint> {
     let pool = plan.pool.clone();
-    let confirmed = confirmed(fleet, plan.job.clone());
+    let spinner = Spinner::new("submitting the job");
+    let confirmed = confirmed(fleet, plan.job.clone(), &spinner);
     let mut handle = tokio::select! {
-        handle = Spinner::new("submitting the job").around(confirmed) => handle.map_err(|error| refused(&error, &plan))?,
+        handle = spinner.clone().around(confirmed) => handle.map_err(|error| refused(&error, &plan))?,
         () = waiting::interrupt() => return Err(interrupted_before()),
     };
     if options.detach {
@@ -70,14 +71,12 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Co
 }
 
 /// Waits for the broker's confirmation, and says what holds it up.
-async fn confirmed(fleet: &Fleet, job: Job) -> Result<JobHandle, SubmitError> {
+async fn confirmed(fleet: &Fleet, job: Job, spinner: &Spinner) -> Result<JobHandle, SubmitError> {
     let mut submitting = pin!(fleet.submit(job));
     tokio::select! {
         handle = &mut submitting => return handle,
         trouble = fleet.held_up() => {
-            // The spinner comes back on a line of its own.
-            output::redraw("");
-            output::warn(&format!("{trouble}; the job is sent as soon as the broker accepts it"));
+            spinner.aside(|| output::warn(&format!("{trouble}; the job is sent as soon as the broker accepts it")));
         }
     }
     submitting.await
