@@ -9,6 +9,8 @@ use super::{complaint::Complaint, environment, exit::Exit};
 
 /// The narrowest terminal that is common.
 const WIDTH_DEFAULT: usize = 80;
+/// Clears the line of the cursor on a terminal.
+pub const CLEAR_LINE: &str = "\r\x1b[2K";
 
 /// Prints data. A closed pipe (`| head`) is not an error.
 pub fn emit(text: &str) -> Result<(), Complaint> {
@@ -70,7 +72,7 @@ fn terminal_size_of(stream: impl std::os::fd::AsFd) -> Option<usize> {
 pub fn redraw(line: &str) {
     if stderr_can_move() {
         // An error is ignored, because it could only be printed to stderr.
-        let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
+        let _ = write!(std::io::stderr(), "{CLEAR_LINE}{line}");
     }
 }
 

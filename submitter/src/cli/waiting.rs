@@ -5,15 +5,16 @@ use std::time::Duration;
 use gpufleet_local::{Lines, Progress, Silent};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::output;
+use super::{output, progress_terminal::ProgressTerminal};
 
 /// A person does not notice a shorter wait.
 const PATIENCE: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(120);
 const FRAMES: &str = "⠋⠙⠸⠴⠦⠇⠏⠟ ";
-/// The room on the line beside the message: the spinner, the time, a count, and the `^C` of a terminal that shows Ctrl-C. A line that
-/// breaks can't be cleared.
-const BESIDE_MESSAGE: usize = 28;
+/// The room for the spinner and the time beside the message. A line that breaks can't be cleared.
+const SPINNER_ROOM: usize = 12;
+/// The room for a bar and a count.
+const COUNT_ROOM: usize = 24;
 
 /// A spinner on stderr. It appears after a moment, and never if stderr is not a terminal. Clones share the line; it disappears when one is
 /// dropped.
@@ -22,21 +23,25 @@ pub struct Spinner(ProgressBar);
 
 impl Spinner {
     pub fn new(message: impl Into<String>) -> Self {
-        Self::with("{spinner} {msg} ({elapsed})", None, &message.into())
+        Self::with("{spinner} {msg} ({elapsed})", None, fitting(&message.into(), SPINNER_ROOM))
     }
 
     /// Also shows how many of `many` are done.
     pub fn of_many(message: impl Into<String>, many: usize) -> Self {
         match many {
             0 | 1 => Self::new(message),
-            many => Self::with("{spinner} {msg} {bar:10} {pos}/{len} ({elapsed})", Some(many as u64), &message.into()),
+            many => Self::with(
+                "{spinner} {msg} {bar:10} {pos}/{len} ({elapsed})",
+                Some(many as u64),
+                fitting(&message.into(), SPINNER_ROOM + COUNT_ROOM),
+            ),
         }
     }
 
-    fn with(template: &str, many: Option<u64>, message: &str) -> Self {
+    fn with(template: &str, many: Option<u64>, message: String) -> Self {
         let style = ProgressStyle::with_template(template).expect("the template is constant").tick_chars(FRAMES);
         let bar = ProgressBar::with_draw_target(many, ProgressDrawTarget::hidden());
-        Self(bar.with_style(style).with_message(fitting(message, output::stderr_width())))
+        Self(bar.with_style(style).with_message(message))
     }
 
     /// Shows the spinner until the future is ready. If cancelled, the line is cleared.
@@ -46,7 +51,7 @@ impl Spinner {
             return value;
         }
         if output::stderr_can_move() {
-            self.0.set_draw_target(ProgressDrawTarget::stderr());
+            self.0.set_draw_target(ProgressDrawTarget::term_like(Box::<ProgressTerminal>::default()));
             self.0.enable_steady_tick(TICK);
         }
         awaited.await
@@ -72,9 +77,9 @@ impl Drop for Spinner {
     }
 }
 
-/// The start of the message that leaves room for the rest of the line.
-fn fitting(message: &str, width: usize) -> String {
-    message.chars().take(width.saturating_sub(BESIDE_MESSAGE)).collect()
+/// The start of the message that leaves this room on the line.
+fn fitting(message: &str, room: usize) -> String {
+    message.chars().take(ProgressTerminal::columns().saturating_sub(room)).collect()
 }
 
 /// Waits for Ctrl-C, and takes the terminal's `^C` off the line that the next message begins.
@@ -96,11 +101,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_leaves_room_for_the_spinner_and_the_time() {
-        let message = "waiting for job 01990f3e-0000-7000-8000-000000000001";
-        assert_eq!(fitting(message, 80), message);
-        assert_eq!(fitting(message, 35), "waiting");
-        assert_eq!(fitting(message, 0), "");
+    fn a_message_leaves_room_for_the_rest_of_the_line() {
+        let columns = ProgressTerminal::columns();
+        assert_eq!(fitting(&"x".repeat(1000), SPINNER_ROOM).len(), columns - SPINNER_ROOM);
+        assert_eq!(fitting("waiting", SPINNER_ROOM), "waiting");
+        assert_eq!(fitting("waiting", columns + 1), "");
     }
 
     #[tokio::test]
