@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr, time::Duration};
 
+use backon::ConstantBuilder;
 use sqlx::postgres::PgConnectOptions;
 
 /// The purpose of a connection, which determines its name and settings on the server.
@@ -35,8 +36,10 @@ pub(crate) const QUERY_TIMEOUT: Duration = Duration::from_secs(30);
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// An idle connection must answer a ping within this time; otherwise a new one is opened.
 pub(crate) const PING_TIMEOUT: Duration = Duration::from_secs(3);
-/// The pause between attempts to connect to a full server, which starts a process for each refusal.
-pub(crate) const FULL_INTERVAL: Duration = Duration::from_millis(250);
+/// Attempts to connect to a full server, which starts a process for each refusal. Their pauses leave a fifth of the connect timeout for the
+/// refusals themselves.
+pub(crate) const FULL_RETRIES: ConstantBuilder =
+    ConstantBuilder::new().with_delay(Duration::from_millis(250)).with_max_times(32);
 
 /// Parameters that sqlx understands. It logs any other with its value, which might be a mistyped password.
 const PARAMETERS: [&str; 17] = [

@@ -2,12 +2,13 @@
 
 use std::collections::BTreeMap;
 
+use backon::Retryable as _;
 use sqlx::{Connection, PgConnection, migrate::Migrator};
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::timeout;
 
 use crate::{
     DatabaseUrl, LedgerError,
-    database::{CONNECT_TIMEOUT, FULL_INTERVAL, Purpose},
+    database::{CONNECT_TIMEOUT, FULL_RETRIES, Purpose},
     disposition::Disposition,
 };
 
@@ -60,21 +61,15 @@ pub async fn migrate(url: &DatabaseUrl) -> Result<Migrated, LedgerError> {
     Ok(Migrated { from, to: version_needed() })
 }
 
-/// Opens a separate connection, outside any pool. If the server is full, it waits as a pool does.
+/// Opens a connection. If the server is full, it waits for a free one.
 pub(crate) async fn connect(url: &DatabaseUrl, purpose: Purpose) -> Result<PgConnection, LedgerError> {
     let options = url.options(purpose);
-    let deadline = Instant::now() + CONNECT_TIMEOUT;
-    loop {
-        match timeout_at(deadline, PgConnection::connect_with(&options)).await {
-            Ok(Ok(connection)) => return Ok(connection),
-            Ok(Err(error)) if Disposition::is_full(&error) && Instant::now() + FULL_INTERVAL < deadline => {
-                sleep(FULL_INTERVAL).await;
-            }
-            Ok(Err(error)) => return Err(LedgerError::connecting(url, error)),
-            Err(_) => {
-                let problem = format!("no answer within {} s", CONNECT_TIMEOUT.as_secs());
-                return Err(LedgerError::Unreachable { url: url.clone(), problem });
-            }
+    let opened = (|| PgConnection::connect_with(&options)).retry(FULL_RETRIES).when(Disposition::is_full);
+    match timeout(CONNECT_TIMEOUT, opened).await {
+        Ok(opened) => opened.map_err(|error| LedgerError::connecting(url, error)),
+        Err(_) => {
+            let problem = format!("no answer within {} s", CONNECT_TIMEOUT.as_secs());
+            Err(LedgerError::Unreachable { url: url.clone(), problem })
         }
     }
 }

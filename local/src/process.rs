@@ -359,14 +359,15 @@ impl Process {
 }
 
 impl Signal {
-    const fn number(self) -> libc::c_int {
+    const fn number(self) -> rustix::process::Signal {
+        use rustix::process::Signal;
         match self {
-            Self::Terminate => libc::SIGTERM,
-            Self::Interrupt => libc::SIGINT,
-            Self::Quit => libc::SIGQUIT,
-            Self::Kill => libc::SIGKILL,
-            Self::Stop => libc::SIGSTOP,
-            Self::Continue => libc::SIGCONT,
+            Self::Terminate => Signal::TERM,
+            Self::Interrupt => Signal::INT,
+            Self::Quit => Signal::QUIT,
+            Self::Kill => Signal::KILL,
+            Self::Stop => Signal::STOP,
+            Self::Continue => Signal::CONT,
         }
     }
 

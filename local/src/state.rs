@@ -141,8 +141,7 @@ fn directory_mode() -> u32 {
 }
 
 pub(crate) fn is_root() -> bool {
-    // SAFETY: geteuid has no preconditions and cannot fail.
-    unsafe { libc::geteuid() == 0 }
+    rustix::process::geteuid().is_root()
 }
 
 pub(crate) fn create_dir(path: &Path, mode: u32) -> Result<(), LocalError> {

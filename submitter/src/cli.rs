@@ -26,6 +26,7 @@ mod options;
 mod output;
 mod permissions;
 mod printed;
+mod progress_terminal;
 mod quantity;
 mod show;
 mod spec;

@@ -1,42 +1,47 @@
-//! How long to wait before the next attempt.
+//! The delay before the next attempt.
 
-use std::{
-    hash::{BuildHasher, RandomState},
-    time::Duration,
-};
+use std::time::Duration;
+
+use backon::{BackoffBuilder as _, ExponentialBuilder};
 
 /// Exponential delays with jitter, from a tenth of a second to five seconds, so that a fleet does not reconnect all at once.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug)]
 pub struct Backoff {
+    delays: <ExponentialBuilder as backon::BackoffBuilder>::Backoff,
     attempt: u32,
 }
 
 impl Backoff {
-    const FIRST: Duration = Duration::from_millis(100);
-    const MAX: Duration = Duration::from_secs(5);
+    /// The same delays, for a future that [`backon::Retryable`] repeats.
+    pub const DELAYS: ExponentialBuilder = ExponentialBuilder::new()
+        // Jitter adds up to the same again, so these are half of the longest delays.
+        .with_min_delay(Duration::from_millis(50))
+        .with_max_delay(Duration::from_millis(2500))
+        .without_max_times()
+        .with_jitter();
 
-    /// The next delay: between half and all of the step, which doubles up to [`Self::MAX`].
+    /// The next delay: between half and all of the step, which doubles from 0.1 s to 5 s.
     #[expect(clippy::should_implement_trait, reason = "there is always a next one")]
     pub fn next(&mut self) -> Duration {
-        let step = Self::FIRST.saturating_mul(1 << self.attempt.min(10)).min(Self::MAX);
         self.attempt = self.attempt.saturating_add(1);
-        step.mul_f64(0.5 + 0.5 * fraction())
+        self.delays.next().expect("the number of delays is unlimited")
+    }
+
+    /// Sleeps for the next delay. If cancelled, the delay counts as used.
+    pub async fn wait(&mut self) {
+        tokio::time::sleep(self.next()).await;
     }
 
     /// The number of delays so far.
     pub fn attempt(&self) -> u32 {
         self.attempt
     }
-
-    pub(crate) fn reset(&mut self) {
-        self.attempt = 0;
-    }
 }
 
-/// A random number in [0, 1). The standard library's per-instance hash keys are random enough for jitter.
-fn fraction() -> f64 {
-    let random = RandomState::new().hash_one(0u8) >> 40;
-    random as f64 / f64::from(1u32 << 24)
+impl Default for Backoff {
+    fn default() -> Self {
+        Self { delays: Self::DELAYS.build(), attempt: 0 }
+    }
 }
 
 #[cfg(test)]
@@ -46,20 +51,21 @@ mod tests {
     #[test]
     fn delays_double_up_to_the_maximum_and_keep_their_jitter() {
         let mut backoff = Backoff::default();
-        let mut step = Backoff::FIRST;
-        for _ in 0..40 {
+        let mut step = Duration::from_millis(100);
+        for attempt in 1..=40 {
             let delay = backoff.next();
             assert!(delay >= step / 2 && delay <= step, "{delay:?} of {step:?}");
-            step = (step * 2).min(Backoff::MAX);
+            assert_eq!(backoff.attempt(), attempt);
+            step = (step * 2).min(Duration::from_secs(5));
         }
-        backoff.reset();
-        assert!(backoff.next() <= Backoff::FIRST);
     }
 
     #[test]
-    fn fractions_differ_and_stay_below_one() {
-        let fractions: Vec<f64> = (0..64).map(|_| fraction()).collect();
-        assert!(fractions.iter().all(|f| (0.0..1.0).contains(f)));
-        assert!(fractions.windows(2).any(|pair| pair[0] != pair[1]));
+    fn two_backoffs_do_not_wait_in_step() {
+        let delays = || -> Vec<Duration> {
+            let mut backoff = Backoff::default();
+            (0..16).map(|_| backoff.next()).collect()
+        };
+        assert_ne!(delays(), delays());
     }
 }

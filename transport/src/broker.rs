@@ -100,9 +100,9 @@ impl Broker {
         topology::delete(&self.inner.link, queue).await
     }
 
-    /// Publishes, and resolves when the broker has confirmed. Call it many times at once: confirms are pipelined. What was
-    /// unconfirmed when a connection broke is sent again under the same message id, so a consumer may see it twice. A caller that may have to
-    /// publish a message again shares it, and copies no body.
+    /// Publishes, and waits for the broker's confirm. Concurrent calls are pipelined. After a lost connection the message is sent again under
+    /// the same message id, so a consumer may receive it twice. A caller that may publish a message again can share it without copying its
+    /// body.
     ///
     /// If cancelled before the message leaves, it is not sent; after that it is sent, and its outcome stays unknown.
     pub async fn publish(&self, message: impl Into<Arc<Message>>) -> Result<(), PublishError> {

@@ -1,8 +1,8 @@
-//! Lifecycle events, many to a message.
+//! Lifecycle events, published in batches.
 //!
-//! One message per event would cost a fleet up to half of its throughput, so events ride together: a batch leaves when it is
-//! full, when its first event has waited a little, or soon when somebody waits for its confirmation. A batch that the broker
-//! didn't confirm is sent again under its message id until it is, or until the broker's handle is closed.
+//! One message per event would cost a fleet up to half of its throughput. Therefore events gather while the batch before them is
+//! unconfirmed ([`group_commit`]). A batch that the broker does not confirm is published again under the same message id, until the broker
+//! confirms it or its handle is closed.
 
 use std::sync::Arc;
 
@@ -18,35 +18,36 @@ use tokio::{
 use crate::{Broker, PublishError};
 
 mod batch;
-mod carrier;
+mod group_commit;
+mod publisher;
 
-use batch::{PARCEL_BYTES_MAX, weight};
-use carrier::Carrier;
+use batch::{ADDED_BYTES_MAX, weight};
+use publisher::EventPublisher;
 
-/// Room for events that aren't confirmed: 16 MiB, some thirty thousand of the usual size. Where the broker is away for longer
-/// than that lasts, senders wait.
+/// The room for unconfirmed events: 16 MiB, about 30,000 events of the usual size. When an outage of the broker fills it, senders
+/// wait.
 const ROOM_UNITS: usize = 16 << 10;
 const ROOM_UNIT_BYTES: usize = 1 << 10;
-/// A single event takes no more than this much of it, however large, so that it always finds room.
+/// The most room that one send takes, so that a large event is not starved by small ones.
 const UNITS_PER_SEND_MAX: usize = ROOM_UNITS / 4;
 
-/// Collects events and publishes them. Clones share the collection. When the last goes, what is left is still sent, for up to
-/// the confirm deadline; [`EventSink::flush`] before that to know that it was.
+/// Publishes events in batches. Clones share the batches. After the last clone is dropped, the remaining events are published within the
+/// confirm deadline; call [`EventSink::flush`] first to learn the outcome.
 #[derive(Debug, Clone)]
 pub struct EventSink {
     broker: Broker,
-    parcels: mpsc::UnboundedSender<Parcel>,
+    requests: mpsc::UnboundedSender<ToPublisher>,
     room: Arc<Semaphore>,
 }
 
-/// What goes to the carrier.
+/// A request to the publishing task.
 #[derive(Debug)]
-enum Parcel {
+enum ToPublisher {
     Events { events: Vec<Event>, bytes: usize, room: OwnedSemaphorePermit, confirmed: Option<Confirmed> },
     Flush(Confirmed),
 }
 
-/// Where batches go, and whom the broker vouches for in them.
+/// The exchange for the batches, and the user whose name the broker verifies.
 #[derive(Debug, Clone)]
 struct Origin {
     exchange: &'static str,
@@ -56,60 +57,59 @@ struct Origin {
 type Confirmed = oneshot::Sender<Result<(), PublishError>>;
 
 impl EventSink {
-    /// Starts collecting what a worker has to say. Needs [`Broker::declare_base`] once before.
+    /// For the events of a worker. Requires an earlier [`Broker::declare_base`].
     pub fn of_worker(broker: Broker) -> Self {
         Self::start(broker, Origin { exchange: EVENTS_WORKER, user_id: None })
     }
 
-    /// Starts collecting what a client has to say, for `user_id` where the broker is to vouch for it. A worker or the recorder has to
-    /// declare the ledger's queue; until then batches wait.
+    /// For the events of a client. The broker verifies `user_id` if it is given. Batches wait until a worker or the recorder has declared
+    /// the ledger's queue.
     pub fn of_client(broker: Broker, user_id: Option<String>) -> Self {
         Self::start(broker, Origin { exchange: EVENTS_CLIENT, user_id })
     }
 
     fn start(broker: Broker, origin: Origin) -> Self {
-        // Unbounded, because whoever sends has got room for it first.
-        let (parcels, mail) = mpsc::unbounded_channel();
-        tokio::spawn(Carrier::new(broker.clone(), origin, mail).run());
-        Self { broker, parcels, room: Arc::new(Semaphore::new(ROOM_UNITS)) }
+        // Unbounded, because a caller acquires room before it sends.
+        let (requests, receiver) = mpsc::unbounded_channel();
+        tokio::spawn(EventPublisher::new(broker.clone(), origin, receiver).run());
+        Self { broker, requests, room: Arc::new(Semaphore::new(ROOM_UNITS)) }
     }
 
-    /// Hands an event over, waiting while there is no room. An error means that the broker was closed, or that no message holds it.
-    /// Cancelled before it returns, the event isn't sent.
+    /// Accepts an event, after waiting for room. An error means that the broker's handle is closed or that the event is too large for a
+    /// message. If cancelled, the event is not sent.
     pub async fn send(&self, event: Event) -> Result<(), PublishError> {
         self.hand_over(vec![event], None).await
     }
 
-    /// Hands an event over if there is room for it now, and gives it back if not: for callers that must not wait. An error is the same
-    /// as of [`EventSink::send`].
+    /// Accepts an event if there is room for it now, and returns it otherwise, for callers that must not wait. Its errors are those of
+    /// [`EventSink::send`].
     pub fn offer(&self, event: Event) -> Result<Option<Event>, PublishError> {
         let bytes = weight(&event);
         match self.room.clone().try_acquire_many_owned(checked_units(bytes)?) {
             Ok(room) => self.pass(vec![event], bytes, room, None).map(|()| None),
-            Err(_no_room) if self.parcels.is_closed() => Err(PublishError::Closed),
+            Err(_no_room) if self.requests.is_closed() => Err(PublishError::Closed),
             Err(_no_room) => Ok(Some(event)),
         }
     }
 
-    /// Resolves when everything handed over so far is confirmed, or with the error of what was given up.
-    /// Cancelling is harmless.
+    /// Waits until all events accepted so far are confirmed. The error is that of a batch that was lost. Cancelling has no effect.
     pub async fn flush(&self) -> Result<(), PublishError> {
         let (confirmed, outcome) = oneshot::channel();
-        self.parcels.send(Parcel::Flush(confirmed)).map_err(|_| PublishError::Closed)?;
+        self.requests.send(ToPublisher::Flush(confirmed)).map_err(|_| PublishError::Closed)?;
         self.wait(outcome).await
     }
 
-    /// Hands events over and resolves when they are confirmed: what goes before an acknowledgement. They ride in the next
-    /// batch. After the confirm deadline the outcome is [`PublishError::Unknown`]; the events are kept and sent even so. One that no message
-    /// holds is refused, and the others are sent.
+    /// Accepts events and waits until they are confirmed, as an acknowledgement requires. After the confirm deadline it returns
+    /// [`PublishError::Unknown`], but the events are still published. An event that is too large for a message is refused, and the others
+    /// are sent.
     ///
-    /// Cancelled while it waits for room, they aren't sent; after that they are.
+    /// If cancelled while it waits for room, the events are not sent; later they are.
     pub async fn send_confirmed(&self, events: Vec<Event>) -> Result<(), PublishError> {
         let mut outcomes = Vec::new();
         let mut refused = Ok(());
-        for parcel in batch::parcels(events) {
+        for part in batch::split(events) {
             let (confirmed, outcome) = oneshot::channel();
-            match self.hand_over(parcel, Some(confirmed)).await {
+            match self.hand_over(part, Some(confirmed)).await {
                 Ok(()) => outcomes.push(outcome),
                 Err(error) => refused = Err(error),
             }
@@ -120,7 +120,7 @@ impl EventSink {
         refused
     }
 
-    /// About how many bytes of events wait for the broker's confirmation: as much of the room as they take.
+    /// The room that unconfirmed events take, which is about their size in bytes.
     pub fn unconfirmed_bytes(&self) -> usize {
         (ROOM_UNITS - self.room.available_permits()) * ROOM_UNIT_BYTES
     }
@@ -131,8 +131,8 @@ impl EventSink {
         let room = tokio::select! {
             biased;
             room = self.room.clone().acquire_many_owned(units) => room.expect("the semaphore is never closed"),
-            // The carrier has ended, so nothing makes room any more.
-            () = self.parcels.closed() => return Err(PublishError::Closed),
+            // The publishing task has ended, so no room becomes free.
+            () = self.requests.closed() => return Err(PublishError::Closed),
         };
         self.pass(events, bytes, room, confirmed)
     }
@@ -144,8 +144,8 @@ impl EventSink {
         room: OwnedSemaphorePermit,
         confirmed: Option<Confirmed>,
     ) -> Result<(), PublishError> {
-        let parcel = Parcel::Events { events, bytes, room, confirmed };
-        self.parcels.send(parcel).map_err(|_| PublishError::Closed)
+        let request = ToPublisher::Events { events, bytes, room, confirmed };
+        self.requests.send(request).map_err(|_| PublishError::Closed)
     }
 
     async fn wait(&self, outcome: oneshot::Receiver<Result<(), PublishError>>) -> Result<(), PublishError> {
@@ -157,10 +157,10 @@ impl EventSink {
     }
 }
 
-/// The room that events take, if a message holds them.
+/// The room that events take, if they are not too large for a message.
 fn checked_units(bytes: usize) -> Result<u32, PublishError> {
-    if bytes > PARCEL_BYTES_MAX {
-        return Err(PublishError::TooLarge { bytes, max: PARCEL_BYTES_MAX });
+    if bytes > ADDED_BYTES_MAX {
+        return Err(PublishError::TooLarge { bytes, max: ADDED_BYTES_MAX });
     }
     let units = bytes.div_ceil(ROOM_UNIT_BYTES).clamp(1, UNITS_PER_SEND_MAX);
     Ok(u32::try_from(units).expect("clamped to a small constant"))

@@ -371,7 +371,7 @@ async fn reconnect(link: &Arc<Link>) -> Option<(Arc<Session>, Listener)> {
         tokio::select! {
             biased;
             () = link.stop.cancelled() => return None,
-            () = tokio::time::sleep(backoff.next()) => {}
+            () = backoff.wait() => {}
         }
         let attempt = async {
             probe::answers(&link.options).await?;

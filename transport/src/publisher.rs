@@ -1,7 +1,7 @@
-//! Confirmed publishing: many messages under way at once, each with its own outcome.
+//! Confirmed publishing: many unconfirmed messages at once, each with its own outcome.
 //!
-//! Messages go over a few lanes, each a task with a channel of its own. A lane remembers every message until the broker's word
-//! on it came. When its channel ends, it opens another and sends what is left again, under the same message ids.
+//! A few tasks publish, each on its own AMQP channel in confirm mode. A task keeps every message until the broker confirms it. When its
+//! channel ends, the task opens another and sends the unconfirmed messages again under the same message ids.
 
 use std::{
     sync::{
@@ -20,29 +20,29 @@ use tracing::warn;
 
 use crate::{Message, PublishError, link::Link};
 
-mod lane;
+mod confirm_channel;
 mod pending;
 
-/// Two to four channels are best for quorum queues; the second already hides most of the first one's waiting.
-const LANES: usize = 2;
-/// Room for unconfirmed bodies, which stay in memory to be sent again: 64 MiB, or four of the largest messages.
+/// Two to four channels are fastest for quorum queues. The second already hides most of the first one's latency.
+const CONFIRM_CHANNELS: usize = 2;
+/// The room for unconfirmed bodies, which stay in memory so that they can be sent again: 64 MiB, or four of the largest messages.
 const ROOM_BYTES: usize = 64 << 20;
 const ROOM_UNIT_BYTES: usize = 1 << 10;
-/// What a message takes at least, so that no more than 4096 are under way. Throughput stopped growing at about 1000.
+/// The least room that a message takes, so that at most 4096 are unconfirmed. Throughput stopped growing at about 1000.
 const UNITS_PER_MESSAGE: usize = 16;
 const ROOM_UNITS: usize = ROOM_BYTES / ROOM_UNIT_BYTES;
 
 #[derive(Debug)]
 pub(crate) struct Publisher {
     link: Arc<Link>,
-    lanes: Vec<mpsc::UnboundedSender<Request>>,
-    /// Written by [`Publisher::publish`] only: the lane for the next message.
-    turn: AtomicUsize,
+    channels: Vec<mpsc::UnboundedSender<Request>>,
+    /// Written by [`Publisher::publish`] only: the channel for the next message.
+    next_channel: AtomicUsize,
     room: Arc<Semaphore>,
     closed: AtomicBool,
 }
 
-/// What a publisher is for: events have a connection of their own.
+/// The use of a publisher. Events have a connection of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Purpose {
     /// Tasks, replies and orders.
@@ -50,7 +50,7 @@ pub(crate) enum Purpose {
     Events,
 }
 
-/// A message on its way to a lane.
+/// A message for a confirm channel.
 #[derive(Debug)]
 struct Request {
     message: Arc<Message>,
@@ -63,11 +63,11 @@ type Done = oneshot::Sender<Result<(), PublishError>>;
 
 impl Publisher {
     pub(crate) fn start(link: &Arc<Link>, purpose: Purpose) -> Self {
-        let lanes = (0..LANES).map(|_| lane::start(link.clone(), purpose)).collect();
+        let channels = (0..CONFIRM_CHANNELS).map(|_| confirm_channel::start(link.clone(), purpose)).collect();
         Self {
             link: link.clone(),
-            lanes,
-            turn: AtomicUsize::new(0),
+            channels,
+            next_channel: AtomicUsize::new(0),
             room: Arc::new(Semaphore::new(ROOM_UNITS)),
             closed: AtomicBool::new(false),
         }
@@ -88,9 +88,9 @@ impl Publisher {
             .map_err(|_| PublishError::Timeout { waited, blocked: self.link.trouble() })?
             .expect("the semaphore is never closed");
         let (done, outcome) = oneshot::channel();
-        let lane = &self.lanes[self.turn.fetch_add(1, Ordering::Relaxed) % LANES];
-        lane.send(Request { message, deadline, done, room }).map_err(|_| PublishError::Closed)?;
-        // The lane keeps the deadline.
+        let channel = &self.channels[self.next_channel.fetch_add(1, Ordering::Relaxed) % CONFIRM_CHANNELS];
+        channel.send(Request { message, deadline, done, room }).map_err(|_| PublishError::Closed)?;
+        // The channel's task enforces the deadline.
         outcome.await.unwrap_or(Err(PublishError::Closed))
     }
 
@@ -106,10 +106,10 @@ impl Publisher {
         }
     }
 
-    /// Takes no more messages and waits for those under way, up to the confirm deadline.
+    /// Refuses new messages and waits for the unconfirmed ones, up to the confirm deadline.
     pub(crate) async fn drain(&self) {
         self.closed.store(true, Ordering::Release);
-        // Who waits for room came first and is served first.
+        // The semaphore is fair, so callers that wait for room already are served first.
         let all = u32::try_from(ROOM_UNITS).expect("a small constant");
         let deadline: Duration = self.link.options.confirm_deadline;
         if timeout(deadline, self.room.acquire_many(all)).await.is_err() {

@@ -98,17 +98,17 @@ pub struct Compiler {
     toolkit: OnceCell<blake3::Hash>,
     turns: Turns,
     taken_kib: Arc<Semaphore>,
-    tally: Tally,
+    counters: Counters,
 }
 
 #[derive(Debug, Default)]
-struct Tally {
+struct Counters {
     memory: AtomicU64,
     disk: AtomicU64,
     compiled: AtomicU64,
 }
 
-impl Tally {
+impl Counters {
     fn of(&self, origin: Origin) -> &AtomicU64 {
         match origin {
             Origin::Memory => &self.memory,
@@ -132,7 +132,7 @@ impl Compiler {
             toolkit: OnceCell::new(),
             turns: Turns::new(1),
             taken_kib: Arc::new(Semaphore::new(TAKEN_KIB_MAX)),
-            tally: Tally::default(),
+            counters: Counters::default(),
         }
     }
 
@@ -183,8 +183,8 @@ impl Compiler {
     }
 
     pub fn counts(&self) -> Counts {
-        let [memory, disk, compiled] =
-            [&self.tally.memory, &self.tally.disk, &self.tally.compiled].map(|count| count.load(Ordering::Relaxed));
+        let [memory, disk, compiled] = [&self.counters.memory, &self.counters.disk, &self.counters.compiled]
+            .map(|count| count.load(Ordering::Relaxed));
         Counts { memory, disk, compiled }
     }
 
@@ -219,7 +219,7 @@ impl Compiler {
             self.cache.forget(key, &cell);
         }
         let (compiled, origin) = outcome?;
-        self.tally.of(if is_ours { origin } else { Origin::Memory }).fetch_add(1, Ordering::Relaxed);
+        self.counters.of(if is_ours { origin } else { Origin::Memory }).fetch_add(1, Ordering::Relaxed);
         if was_there && self.store.is_some() && self.cache.is_to_be_marked(key, cache::MARKED_EVERY) {
             self.mark_on_disk(key);
         }

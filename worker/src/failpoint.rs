@@ -35,6 +35,8 @@ mod armed {
         atomic::{AtomicU32, Ordering},
     };
 
+    use rustix::process::{Signal, getpid, kill_process};
+
     use super::Failpoint;
 
     const VARIABLE: &str = "GPUFLEET_WORKER_DIES";
@@ -55,8 +57,7 @@ mod armed {
         let Some(armed) = ARMED.as_ref().filter(|armed| armed.at == place) else { return };
         if armed.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             assert!(!matches!(place, Failpoint::Handling | Failpoint::Scheduling), "{VARIABLE} names {place:?}");
-            // SAFETY: neither call has preconditions; this process is the one that ends.
-            unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+            kill_process(getpid(), Signal::KILL).expect("a process may signal itself");
         }
     }
 

@@ -61,7 +61,7 @@ type Handle = *mut c_void;
 /// `nvmlMemory_t`.
 #[repr(C)]
 #[derive(Default)]
-struct Memory {
+struct MemoryInfo {
     total: c_ulonglong,
     free: c_ulonglong,
     used: c_ulonglong,
@@ -110,7 +110,7 @@ impl Nvml {
     /// Reads the sensors of a device.
     pub fn read(&self, device: &NvmlDevice) -> Reading {
         let gpu = device.gpu.unwrap_or(device.handle);
-        let memory = self.structure::<Memory>("nvmlDeviceGetMemoryInfo\0", device.handle);
+        let memory = self.structure::<MemoryInfo>("nvmlDeviceGetMemoryInfo\0", device.handle);
         let utilization = self.structure::<Utilization>("nvmlDeviceGetUtilizationRates\0", device.handle);
         Reading {
             uuid: device.uuid.clone(),

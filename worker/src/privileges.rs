@@ -8,14 +8,20 @@ use std::{
     io, mem, ptr,
 };
 
+use rustix::{
+    process::{
+        DumpableBehavior, Pid, Resource, Rlimit, Signal, geteuid, getppid, set_dumpable_behavior,
+        set_parent_process_death_signal, setrlimit,
+    },
+    thread::{CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs},
+};
+
 /// The default user of a child that root starts.
 pub const USER_DEFAULT: &str = "nobody";
 /// The number of the user `nobody`, for a container without a list of users.
 const NOBODY: libc::uid_t = 65534;
 /// The longest line of the list of users; longer ones are ignored.
 const ACCOUNT_BYTES_MAX: usize = 16 << 10;
-/// From `linux/capability.h`: the version whose sets are of 64 bits.
-const CAPABILITY_VERSION_3: u32 = 0x2008_0522;
 
 /// Why dropping privileges failed.
 #[derive(Debug, thiserror::Error)]
@@ -43,19 +49,16 @@ struct Account {
 /// Hides this process from all users but root: other processes of its user can't read its memory, environment and descriptors in
 /// `/proc` or trace it. If the worker is not root, executors are such processes. A program that this process starts is not hidden.
 pub fn hide() -> Result<(), PrivilegeError> {
-    // SAFETY: prctl touches no memory.
-    call("protect the process from others of the same user", unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 0, 0, 0, 0) })
+    let hidden = set_dumpable_behavior(DumpableBehavior::NotDumpable);
+    hidden.map_err(failed("protect the process from others of the same user"))
 }
 
 /// Ensures that programs started by this process gain no privileges, that its memory is never dumped to a file, and that it is hidden.
 pub fn refuse_new() -> Result<(), PrivilegeError> {
     hide()?;
-    // SAFETY: prctl and setrlimit read integers and a live structure.
-    unsafe {
-        call("set no_new_privs", libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
-        let none = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        call("disable core dumps", libc::setrlimit(libc::RLIMIT_CORE, &raw const none))
-    }
+    set_no_new_privs(true).map_err(failed("set no_new_privs"))?;
+    let none = Rlimit { current: Some(0), maximum: Some(0) };
+    setrlimit(Resource::Core, none).map_err(failed("disable core dumps"))
 }
 
 /// Closes every descriptor except the standard ones. The parent's own are closed at exec; this is for descriptors that a
@@ -64,12 +67,15 @@ pub fn close_inherited() -> Result<(), PrivilegeError> {
     let first = libc::STDERR_FILENO as libc::c_uint + 1;
     // SAFETY: at the start of a program nothing in it owns a descriptor beyond the standard ones.
     let closed = unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, 0) };
-    if closed == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::ENOSYS) {
-        return call("close inherited descriptors", closed as i32);
+    if closed == 0 {
+        return Ok(());
+    }
+    let error = io::Error::last_os_error();
+    if error.raw_os_error() != Some(libc::ENOSYS) {
+        return Err(failed("close inherited descriptors")(error));
     }
     // Linux before 5.9.
-    let open = std::fs::read_dir("/proc/self/fd")
-        .map_err(|source| PrivilegeError::Call { what: "list inherited descriptors", source })?;
+    let open = std::fs::read_dir("/proc/self/fd").map_err(failed("list inherited descriptors"))?;
     let open: Vec<i32> = open.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect();
     for descriptor in open.into_iter().filter(|descriptor| *descriptor > libc::STDERR_FILENO) {
         // SAFETY: as above. The list's own descriptor is closed already, and closing it again is an error without effect.
@@ -80,8 +86,7 @@ pub fn close_inherited() -> Result<(), PrivilegeError> {
 
 /// As [`become_user`], for a process that must end with the thread that started it.
 pub fn leave_root(user: Option<&str>) -> Result<(), PrivilegeError> {
-    // SAFETY: the call has no arguments and can't fail.
-    let parent = unsafe { libc::getppid() };
+    let parent = getppid();
     become_user(user)?;
     die_with(parent)
 }
@@ -89,16 +94,15 @@ pub fn leave_root(user: Option<&str>) -> Result<(), PrivilegeError> {
 /// Drops root, if this process is root, and every capability, and hides the process. `user` is a name or a number; the default is
 /// [`USER_DEFAULT`]. With the user `root` the process stays root but loses the capabilities.
 pub fn become_user(user: Option<&str>) -> Result<(), PrivilegeError> {
-    // SAFETY: the call has no arguments and can't fail.
-    let own = unsafe { libc::geteuid() };
-    if own == 0 {
+    let own = geteuid();
+    if own.is_root() {
         let user = user.unwrap_or(USER_DEFAULT);
         let account = Account::find(user)?;
         if account.uid != 0 {
             account.become_it().map_err(|source| PrivilegeError::Become { user: user.to_owned(), source })?;
         }
     } else if let Some(user) = user
-        && Account::find(user)?.uid != own
+        && Account::find(user)?.uid != own.as_raw()
     {
         return Err(PrivilegeError::NotRoot(user.to_owned()));
     }
@@ -109,31 +113,16 @@ pub fn become_user(user: Option<&str>) -> Result<(), PrivilegeError> {
 
 /// Drops every capability of this thread. Under `no_new_privs` it can't regain one.
 pub fn drop_capabilities() -> Result<(), PrivilegeError> {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: i32,
-    }
-    #[repr(C)]
-    struct Sets {
-        effective: u32,
-        permitted: u32,
-        inheritable: u32,
-    }
-    let header = Header { version: CAPABILITY_VERSION_3, pid: 0 };
-    let none = [const { Sets { effective: 0, permitted: 0, inheritable: 0 } }; 2];
-    // SAFETY: both are live structures of the layout that the version names.
-    call("drop the capabilities", unsafe { libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) } as i32)
+    let none = CapabilitySet::empty();
+    let sets = CapabilitySets { effective: none, permitted: none, inheritable: none };
+    set_capabilities(None, sets).map_err(failed("drop the capabilities"))
 }
 
 /// Sets the parent-death signal again, because a change of the user clears it.
-fn die_with(parent: libc::pid_t) -> Result<(), PrivilegeError> {
-    // SAFETY: prctl and getppid touch no memory.
-    unsafe {
-        call("set the parent-death signal", libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-        // A parent that has already died sends no signal.
-        if libc::getppid() == parent { Ok(()) } else { Err(PrivilegeError::Orphaned) }
-    }
+fn die_with(parent: Option<Pid>) -> Result<(), PrivilegeError> {
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed("set the parent-death signal"))?;
+    // A parent that has already died sends no signal.
+    if getppid() == parent { Ok(()) } else { Err(PrivilegeError::Orphaned) }
 }
 
 impl Account {
@@ -166,7 +155,8 @@ impl Account {
         })
     }
 
-    /// Changes to this user with all its groups, because `video` or `render` may grant access to device nodes.
+    /// Changes to this user with all its groups, because `video` or `render` may grant access to device nodes. The C library looks
+    /// the groups up and changes all threads, in case a library has started one.
     fn become_it(&self) -> io::Result<()> {
         // SAFETY: the name is a live C string; no groups at all need no list.
         let grouped = unsafe {
@@ -186,8 +176,8 @@ impl Account {
     }
 }
 
-fn call(what: &'static str, answer: i32) -> Result<(), PrivilegeError> {
-    if answer == 0 { Ok(()) } else { Err(PrivilegeError::Call { what, source: io::Error::last_os_error() }) }
+fn failed<E: Into<io::Error>>(what: &'static str) -> impl Fn(E) -> PrivilegeError {
+    move |source| PrivilegeError::Call { what, source: source.into() }
 }
 
 #[cfg(test)]
@@ -236,8 +226,7 @@ mod tests {
     /// A command that runs as `nobody` if the test runs as root, and otherwise as the same user.
     fn as_nobody(program: &str) -> Command {
         let mut command = Command::new(program);
-        // SAFETY: the call has no arguments and can't fail.
-        if unsafe { libc::geteuid() } == 0 {
+        if geteuid().is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
         command

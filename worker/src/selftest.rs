@@ -44,16 +44,16 @@ enum Unfit {
     Wrong { wrong: usize, all: usize },
 }
 
-/// How many checks there were, and how many failed.
+/// The number of checks, and of those that failed.
 #[derive(Debug, Default)]
-struct Tally {
+struct Checks {
     all: usize,
     wrong: usize,
 }
 
-impl Tally {
-    /// Counts a check and gives the word that stands for its outcome.
-    fn count(&mut self, passed: bool) -> &'static str {
+impl Checks {
+    /// Counts a check. Returns the word for its outcome.
+    fn record(&mut self, passed: bool) -> &'static str {
         self.all += 1;
         self.wrong += usize::from(!passed);
         if passed { "ok" } else { "FAILED" }
@@ -89,13 +89,13 @@ async fn check_all(options: &Options) -> Result<(), Unfit> {
     );
     println!("library: {}", device.library);
     let mut emulator = if device.emulated { None } else { emulator().await };
-    let mut tally = Tally::default();
-    catalog::check(&mut runner, emulator.as_mut(), &mut tally).await?;
-    faults::check(&mut runner, &mut tally).await?;
+    let mut checks = Checks::default();
+    catalog::check(&mut runner, emulator.as_mut(), &mut checks).await?;
+    faults::check(&mut runner, &mut checks).await?;
     measures::print(&mut runner).await?;
     programs::print(&device).await;
-    println!("\n{} checks, {} failed", tally.all, tally.wrong);
-    if tally.wrong > 0 { Err(Unfit::Wrong { wrong: tally.wrong, all: tally.all }) } else { Ok(()) }
+    println!("\n{} checks, {} failed", checks.all, checks.wrong);
+    if checks.wrong > 0 { Err(Unfit::Wrong { wrong: checks.wrong, all: checks.all }) } else { Ok(()) }
 }
 
 /// The emulator to compare with, if it is installed.

@@ -1,11 +1,12 @@
 //! The life of the process: configuration, waiting for the database and broker, work, clean shutdown.
 
-use std::{io, process::ExitCode};
+use std::{io, process::ExitCode, time::Duration};
 
+use backon::Retryable as _;
 use clap::{CommandFactory as _, Parser as _};
 
-use gpufleet_ledger::{DatabaseUrl, InvalidDatabaseUrl, LedgerError, migrate, recorder::Patience};
-use gpufleet_transport::{BrokerUrl, InvalidBrokerUrl, LOG_DIRECTIVE};
+use gpufleet_ledger::{DatabaseUrl, InvalidDatabaseUrl, LedgerError, migrate};
+use gpufleet_transport::{Backoff, BrokerUrl, InvalidBrokerUrl, LOG_DIRECTIVE};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
@@ -66,26 +67,22 @@ async fn migrate_tables(options: Migrate) -> Result<(), Failure> {
     // A deadline beyond the clock's range means no deadline.
     let deadline = Instant::now().checked_add(options.wait);
     let may_wait = || deadline.is_none_or(|deadline| Instant::now() < deadline);
-    let mut patience = Patience::default();
-    loop {
-        match migrate::migrate(&url).await {
-            Ok(migrated) if migrated.from == migrated.to => {
-                info!(version = migrated.to, "tables are already up to date");
-                return Ok(());
-            }
-            Ok(migrated) => {
-                info!(from = migrated.from, to = migrated.to, "tables upgraded");
-                return Ok(());
-            }
-            Err(problem) if problem.may_pass() && may_wait() => wait_for(&problem, &mut patience).await,
-            Err(problem) => return Err(Failure::from(problem).doing("migrate the ledger")),
-        }
+    let migrated = (|| migrate::migrate(&url))
+        .retry(Backoff::DELAYS)
+        .when(|problem| problem.may_pass() && may_wait())
+        .notify(warn_of_wait)
+        .await
+        .map_err(|problem| Failure::from(problem).doing("migrate the ledger"))?;
+    if migrated.from == migrated.to {
+        info!(version = migrated.to, "tables are already up to date");
+    } else {
+        info!(from = migrated.from, to = migrated.to, "tables upgraded");
     }
+    Ok(())
 }
 
-async fn wait_for(problem: &LedgerError, patience: &mut Patience) {
-    warn!(error = %problem, "waiting for the database");
-    patience.wait().await;
+fn warn_of_wait(problem: &LedgerError, delay: Duration) {
+    warn!(error = %problem, ?delay, "waiting for the database");
 }
 
 /// Cancelled by the first SIGTERM or Ctrl-C. A second one ends the process at once, which is safe because the broker redelivers unsettled

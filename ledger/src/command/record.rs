@@ -5,16 +5,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use backon::Retryable as _;
 use gpufleet_ledger::{
-    DatabaseUrl,
-    recorder::{Patience, Recorder, Store, count_dropped_replies},
+    DatabaseUrl, LedgerError,
+    recorder::{Recorder, Store, count_dropped_replies},
 };
-use gpufleet_transport::{Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions};
+use gpufleet_transport::{Backoff, Broker, BrokerUrl, ConnectError, DeclareError, Options as BrokerOptions};
 use tokio::{fs, sync::watch};
 use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
-use super::{Exit, Failure, broker_url, database_url, invalid, options::Record, stop_on_signals, wait_for};
+use super::{Exit, Failure, broker_url, database_url, invalid, options::Record, stop_on_signals, warn_of_wait};
 
 /// The validated options.
 struct Config {
@@ -82,68 +83,61 @@ impl Config {
 
 /// Waits for an unreachable database. A refused login or other tables are errors at once, because waiting does not change them.
 async fn connect_database(url: &DatabaseUrl, stop: &CancellationToken) -> Result<Option<Store>, Failure> {
-    let mut patience = Patience::default();
-    loop {
-        let problem = tokio::select! {
-            () = stop.cancelled() => return Ok(None),
-            connected = Store::connect(url.clone()) => match connected {
-                Ok(store) => return Ok(Some(store)),
-                Err(problem) => problem,
-            },
-        };
-        if !problem.may_pass() {
-            return Err(Failure::from(problem).doing("open the ledger"));
-        }
-        tokio::select! {
-            () = stop.cancelled() => return Ok(None),
-            () = wait_for(&problem, &mut patience) => {}
-        }
-    }
+    let connected =
+        (|| Store::connect(url.clone())).retry(Backoff::DELAYS).when(LedgerError::may_pass).notify(warn_of_wait);
+    let connected = stop.run_until_cancelled(connected).await.transpose();
+    connected.map_err(|problem| Failure::from(problem).doing("open the ledger"))
 }
 
 async fn connect_broker(url: &BrokerUrl, stop: &CancellationToken) -> Result<Option<Broker>, Failure> {
-    let mut patience = Patience::default();
-    loop {
-        let connected = tokio::select! {
-            () = stop.cancelled() => return Ok(None),
-            connected = connect_and_declare(url) => connected,
-        };
-        match connected {
-            Ok(broker) => return Ok(Some(broker)),
-            Err(Refusal::ForNow(problem)) => warn!(error = problem, "waiting for the broker"),
-            Err(Refusal::ForGood(failure)) => return Err(failure),
-        }
-        tokio::select! {
-            () = stop.cancelled() => return Ok(None),
-            () = patience.wait() => {}
-        }
+    let connected = (|| connect_and_declare(url))
+        .retry(Backoff::DELAYS)
+        .when(Refusal::may_pass)
+        .notify(|refusal, delay| warn!(error = %refusal.problem, ?delay, "waiting for the broker"));
+    let connected = stop.run_until_cancelled(connected).await.transpose();
+    connected.map_err(|refusal| Failure::new(Exit::Broker, refusal.problem))
+}
+
+/// Why the broker can't be used, and whether waiting may help.
+struct Refusal {
+    problem: anyhow::Error,
+    may_pass: bool,
+}
+
+impl Refusal {
+    fn may_pass(&self) -> bool {
+        self.may_pass
     }
 }
 
-enum Refusal {
-    ForNow(String),
-    ForGood(Failure),
+impl From<ConnectError> for Refusal {
+    fn from(error: ConnectError) -> Self {
+        let may_pass = match error {
+            ConnectError::Unreachable { .. } | ConnectError::Timeout { .. } => true,
+            ConnectError::Refused { .. } | ConnectError::NoVhost { .. } | ConnectError::Tls { .. } => false,
+        };
+        Self { problem: error.into(), may_pass }
+    }
+}
+
+impl From<DeclareError> for Refusal {
+    fn from(error: DeclareError) -> Self {
+        let may_pass = match error {
+            DeclareError::Timeout { .. } | DeclareError::Closed { .. } => true,
+            DeclareError::Mismatch { .. }
+            | DeclareError::Refused { .. }
+            | DeclareError::Forbidden { .. }
+            | DeclareError::NoExchange { .. } => false,
+        };
+        Self { problem: error.into(), may_pass }
+    }
 }
 
 async fn connect_and_declare(url: &BrokerUrl) -> Result<Broker, Refusal> {
-    let options = BrokerOptions::new(url.clone(), "gpufleet-ledger");
-    let broker = Broker::connect(options).await.map_err(|error| match error {
-        ConnectError::Unreachable { .. } | ConnectError::Timeout { .. } => Refusal::ForNow(error.to_string()),
-        ConnectError::Refused { .. } | ConnectError::NoVhost { .. } | ConnectError::Tls { .. } => {
-            Refusal::ForGood(Failure::new(Exit::Broker, error))
-        }
-    })?;
-    match broker.declare_ledger().await {
-        Ok(()) => Ok(broker),
-        Err(error) => {
-            broker.close().await;
-            Err(match error {
-                DeclareError::Timeout { .. } | DeclareError::Closed { .. } => Refusal::ForNow(error.to_string()),
-                DeclareError::Mismatch { .. }
-                | DeclareError::Refused { .. }
-                | DeclareError::Forbidden { .. }
-                | DeclareError::NoExchange { .. } => Refusal::ForGood(Failure::new(Exit::Broker, error)),
-            })
-        }
+    let broker = Broker::connect(BrokerOptions::new(url.clone(), "gpufleet-ledger")).await?;
+    if let Err(error) = broker.declare_ledger().await {
+        broker.close().await;
+        return Err(error.into());
     }
+    Ok(broker)
 }

@@ -11,11 +11,11 @@ use crate::{DeviceRow, LedgerError, WorkerFilter, WorkerRow};
 impl Ledger {
     /// The workers that pass the filter, with the devices of their latest heartbeat.
     pub async fn workers(&self, filter: &WorkerFilter) -> Result<Vec<WorkerRow>, LedgerError> {
-        let mut lent = self.connections.take().await?;
-        let mut workers = ask("reading workers", read_workers(lent.connection(), filter)).await?;
+        let mut lease = self.connection.lease().await?;
+        let mut workers = ask("reading workers", read_workers(lease.connection(), filter)).await?;
         let names: Vec<String> = workers.iter().map(|worker| worker.worker.clone()).collect();
-        let mut devices = ask("reading devices", read_devices(lent.connection(), &names)).await?;
-        self.connections.give_back(lent);
+        let mut devices = ask("reading devices", read_devices(lease.connection(), &names)).await?;
+        lease.keep();
         for worker in &mut workers {
             worker.devices = devices.remove(&worker.worker).unwrap_or_default();
         }

@@ -15,9 +15,9 @@ impl Ledger {
         let limit = filter.limit.clamp(1, HistoryFilter::LIMIT_MAX) as usize;
         let Some(labels) = Labels::of(&filter.labels) else { return Ok(Page { jobs: Vec::new(), next: None }) };
         // One row more than the limit shows whether another page follows.
-        let mut lent = self.connections.take().await?;
-        let mut jobs = ask("listing jobs", list(lent.connection(), filter, labels, limit + 1)).await?;
-        self.connections.give_back(lent);
+        let mut lease = self.connection.lease().await?;
+        let mut jobs = ask("listing jobs", list(lease.connection(), filter, labels, limit + 1)).await?;
+        lease.keep();
         let more = jobs.len() > limit;
         jobs.truncate(limit);
         let next = jobs.last().filter(|_| more).map(|job| PageKey { created_at: job.created_at, job_id: job.job_id });
@@ -26,14 +26,14 @@ impl Ledger {
 
     /// The number of jobs in each state, with every state listed. It scans an index of all jobs, so run it rarely.
     pub async fn count_by_state(&self) -> Result<Vec<StateCount>, LedgerError> {
-        let mut lent = self.connections.take().await?;
+        let mut lease = self.connection.lease().await?;
         let counted = ask(
             "counting jobs",
             sqlx::query!(r#"/* queries::count_by_state */ select state, count(*) as "jobs!" from jobs group by state"#)
-                .fetch_all(lent.connection()),
+                .fetch_all(lease.connection()),
         )
         .await?;
-        self.connections.give_back(lent);
+        lease.keep();
         let counts: BTreeMap<JobState, u64> =
             counted.into_iter().map(|row| (job_state(&row.state), row.jobs.unsigned_abs())).collect();
         Ok(JobState::ALL

@@ -18,20 +18,20 @@ const DIGITS: usize = 32;
 impl Ledger {
     /// A job and its attempts, or `None` if no event has named it.
     pub async fn job(&self, job_id: JobId) -> Result<Option<JobDetail>, LedgerError> {
-        let mut lent = self.connections.take().await?;
-        let job = ask("reading a job", read_job(lent.connection(), job_id)).await?;
+        let mut lease = self.connection.lease().await?;
+        let job = ask("reading a job", read_job(lease.connection(), job_id)).await?;
         let attempts = match &job {
-            Some(_) => ask("reading a job's attempts", read_attempts(lent.connection(), job_id)).await?,
+            Some(_) => ask("reading a job's attempts", read_attempts(lease.connection(), job_id)).await?,
             None => Vec::new(),
         };
-        self.connections.give_back(lent);
+        lease.keep();
         Ok(job.map(|job| JobDetail { job, attempts }))
     }
 
     /// The job whose id begins with this prefix, with or without hyphens. A text that can't begin an id matches none.
     pub async fn job_by_prefix(&self, prefix: &str) -> Result<PrefixMatch, LedgerError> {
         let Some((first, last)) = range_of(prefix) else { return Ok(PrefixMatch::None) };
-        let mut lent = self.connections.take().await?;
+        let mut lease = self.connection.lease().await?;
         let ids = ask(
             "looking for a job",
             sqlx::query_scalar!(
@@ -41,10 +41,10 @@ impl Ledger {
                 last,
                 i64::from(PrefixMatch::SHOWN_MAX),
             )
-            .fetch_all(lent.connection()),
+            .fetch_all(lease.connection()),
         )
         .await?;
-        self.connections.give_back(lent);
+        lease.keep();
         match ids.as_slice() {
             [] => Ok(PrefixMatch::None),
             // The ledger deletes no rows, so the row normally still exists.

@@ -12,18 +12,18 @@ use crate::{
     migrate,
 };
 
-mod connections;
+mod connection;
 mod fleet;
 mod history;
 mod job;
 mod record;
 
-use connections::Connections;
+use connection::SharedConnection;
 
-/// Access to the ledger for reading. Clones share their connections.
+/// Access to the ledger for reading. Clones share one connection.
 #[derive(Clone)]
 pub struct Ledger {
-    connections: Arc<Connections>,
+    connection: Arc<SharedConnection>,
 }
 
 impl Ledger {
@@ -33,16 +33,16 @@ impl Ledger {
         timeout(QUERY_TIMEOUT, migrate::check_version(&mut connection))
             .await
             .unwrap_or_else(|_| Err(LedgerError::timed_out()))?;
-        Ok(Self { connections: Arc::new(Connections::starting_with(connection, url)) })
+        Ok(Self { connection: Arc::new(SharedConnection::new(connection, url)) })
     }
 
-    /// Closes the connections. Later queries open new ones.
+    /// Closes the connection. A later query opens a new one.
     pub async fn close(&self) {
-        self.connections.close().await;
+        self.connection.close().await;
     }
 
     pub fn url(&self) -> &DatabaseUrl {
-        self.connections.url()
+        self.connection.url()
     }
 }
 

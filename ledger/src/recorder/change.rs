@@ -1,7 +1,7 @@
-//! What events say about one job, one attempt or one worker, in the types that the tables take.
+//! The changes that events make to one job, attempt, worker or device, in the types of the tables' columns.
 //!
-//! An event is checked here against what a column can hold, before it is merged with others: a number that fits nowhere
-//! names its event, and not a batch of a thousand.
+//! Each event is checked against the columns' ranges before it is merged with others, so that a number out of range fails its own event
+//! and not a batch of a thousand.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -20,20 +20,20 @@ pub struct Unrecordable {
     value: String,
 }
 
-/// What is new about a job.
+/// A change of a job.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct JobChange {
     pub(super) created_at: DateTime<Utc>,
     pub(super) info: Option<Info>,
     pub(super) confirmed_at: Option<DateTime<Utc>>,
-    /// The highest attempt heard of, 0 before any, and whether it has ended.
+    /// The highest known attempt, 0 before any, and whether it has ended.
     pub(super) progress: Progress,
     pub(super) started_at: Option<DateTime<Utc>>,
     /// The first final outcome.
     pub(super) outcome: Option<Outcome>,
 }
 
-/// How far a job has come, in the order in which it gets there: a later attempt counts more, its end more than its start.
+/// The progress of a job. A later attempt is greater, and an end is greater than a start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Progress {
     pub(super) attempt: i32,
@@ -61,12 +61,12 @@ pub(super) struct Info {
     pub(super) submitted_at: Option<DateTime<Utc>>,
 }
 
-/// What is new about an attempt.
+/// A change of an attempt.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct AttemptChange {
     /// The earliest start.
     pub(super) started_at: Option<DateTime<Utc>>,
-    /// Where that was. None once there is an end, which tells where the attempt ran.
+    /// The place of that start. `None` after the end, which has a place of its own.
     pub(super) runs_on: Option<Place>,
     pub(super) end: Option<End>,
 }
@@ -84,19 +84,19 @@ pub(super) struct End {
     pub(super) timings: Spans,
 }
 
-/// What the attempt's kernels printed.
+/// The output of an attempt's kernels.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Printed {
     pub(super) text: String,
     pub(super) dropped_bytes: i64,
 }
 
-/// Where an attempt runs or ran. It is taken whole from one event, never put together from two.
+/// Where an attempt runs or ran. All of its fields come from the same event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Place {
     pub(super) worker: String,
     pub(super) device: Option<i32>,
-    /// What the device was at the time; old workers don't say.
+    /// The device at that time. Old workers don't report it.
     pub(super) device_name: Option<String>,
     pub(super) emulated: Option<bool>,
 }
@@ -117,7 +117,7 @@ pub(super) struct Spans {
     pub(super) module_cached: bool,
 }
 
-/// What is new about a worker: when it was first heard of, and its latest heartbeat.
+/// A change of a worker: its first and its latest heartbeat.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct WorkerChange {
     pub(super) first_seen_at: DateTime<Utc>,
@@ -125,9 +125,9 @@ pub(super) struct WorkerChange {
     pub(super) seen: WorkerSeen,
 }
 
-/// A heartbeat this much older than the one known is taken for the newer: the worker's clock was set back, and the worker must not
-/// stay as it was until the clock has caught up. No heartbeat is overtaken by so much, for a recorder holds messages no longer;
-/// the exception, one replayed by hand, is put right by the worker's next.
+/// A heartbeat that is older than the known one by more than this counts as newer, because the worker's clock was set back. Otherwise the
+/// worker's state would not change until the clock has caught up. Heartbeats are not overtaken by that much, because a recorder does not
+/// hold messages for longer. If an operator replays an old one by hand, the next heartbeat corrects it.
 pub(super) const CLOCK_STEP_MIN: Duration = Duration::from_secs(15 * 60);
 
 #[derive(Debug, Clone, PartialEq)]
@@ -149,7 +149,7 @@ pub(super) struct DeviceChange {
 }
 
 impl JobChange {
-    /// Where a job stands of which this is all that is known.
+    /// The state of a job of which only this change is known.
     pub(super) fn state(&self) -> JobState {
         match self.outcome {
             Some(outcome) => outcome.state,
@@ -160,8 +160,8 @@ impl JobChange {
 }
 
 impl Info {
-    /// Texts and the time of submission are the producer's own, and a worker's event brings them along: what is out of bounds among them is
-    /// cut or left out, for it must not cost the job its outcome.
+    /// The producer chose the texts and the time of submission, and a worker's event only repeats them. If they are out of bounds, they are
+    /// cut or omitted, so that the job's outcome is still recorded.
     pub(super) fn of(job: &JobInfo) -> Result<Self, Unrecordable> {
         Ok(Self {
             pool: job.pool.to_string(),
@@ -179,7 +179,7 @@ impl Info {
 }
 
 impl AttemptChange {
-    /// Where the attempt ran, or where it runs.
+    /// Where the attempt ran or runs.
     pub(super) fn place(&self) -> Option<&Place> {
         self.end.as_ref().map(|end| &end.place).or(self.runs_on.as_ref())
     }
@@ -209,17 +209,17 @@ impl End {
         })
     }
 
-    /// Which of two ends of the same attempt counts: any outcome more than a loss, for the attempt was then delivered again
-    /// under its old number.
+    /// Whether this is an outcome and not a loss. An outcome replaces a loss, because a lost attempt may be redelivered under its old
+    /// number.
     pub(super) fn is_final(&self) -> bool {
         self.state != AttemptState::Lost
     }
 }
 
 impl Printed {
-    /// Within its bounds, even if a client forged the event.
-    fn of(said: &PrintfOutput) -> Option<Self> {
-        let PrintfOutput { text, dropped_bytes } = said.recordable()?;
+    /// Cuts the output to its bounds, because a client may have forged the event.
+    fn of(output: &PrintfOutput) -> Option<Self> {
+        let PrintfOutput { text, dropped_bytes } = output.recordable()?;
         Some(Self { text, dropped_bytes: i64::try_from(dropped_bytes).unwrap_or(i64::MAX) })
     }
 }
@@ -245,13 +245,13 @@ impl Spans {
     fn of(timings: &Timings) -> Result<Self, Unrecordable> {
         let launches_us: Vec<i64> =
             timings.launches_us.iter().map(|us| big("timings.launches_us", *us)).collect::<Result<_, _>>()?;
-        // History shows their sum.
+        // The history shows their sum, which must fit too.
         launches_us.iter().try_fold(0_i64, |sum, us| sum.checked_add(*us)).ok_or_else(|| Unrecordable {
             field: "timings.launches_us",
             value: "more than 64 bits together".to_owned(),
         })?;
         Ok(Self {
-            // As long as the producer's clock makes it.
+            // A wrong clock of the producer may make it arbitrarily long.
             queue_us: i64::try_from(timings.queue_us).unwrap_or(i64::MAX),
             wait_us: big("timings.wait_us", timings.wait_us)?,
             fetch_us: big("timings.fetch_us", timings.fetch_us)?,
@@ -305,7 +305,7 @@ impl DeviceChange {
     }
 }
 
-/// A share that nobody says how to read is left out.
+/// The percentage and its source. Without a known source it is omitted.
 fn utilization(device: &DeviceSeen) -> Result<Option<(i32, &'static str)>, Unrecordable> {
     let by = match device.utilization_by {
         Some(UtilizationBy::Nvml) => "nvml",
@@ -316,12 +316,12 @@ fn utilization(device: &DeviceSeen) -> Result<Option<(i32, &'static str)>, Unrec
     Ok(percent.map(|percent| (percent, by)))
 }
 
-/// Postgres texts hold any character but NUL. A compile log that has one should still be recorded.
+/// Postgres texts can't contain NUL. A compile log that contains one must still be recorded.
 fn storable(text: String) -> String {
     if text.contains('\0') { text.replace('\0', "\u{fffd}") } else { text }
 }
 
-/// The years 1970 to 9999, which every reader of a date understands.
+/// A time in the years 1970 to 9999, which every date library can represent.
 pub(super) fn time(field: &'static str, ms: i64) -> Result<DateTime<Utc>, Unrecordable> {
     const MS_MAX: i64 = 253_402_300_799_999;
     Some(ms)

@@ -1,4 +1,4 @@
-//! Events that can't be recorded, moved to the dead queue with the reason.
+//! Dead-letters the events that can't be recorded, with the reason.
 
 use gpufleet_schema::{
     Encoding,
@@ -6,14 +6,14 @@ use gpufleet_schema::{
     encoding::encode_events,
     topology::{DEAD, DEAD_KEY, HEADER_ORIGIN, HEADER_REASON, LEDGER_QUEUE, TYPE_EVENTS},
 };
-use gpufleet_transport::{Broker, Message, Properties, PublishError};
+use gpufleet_transport::{Backoff, Broker, Message, Properties, PublishError};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tracing::{error, warn};
 
-use super::{Patience, Rejected};
+use super::Rejected;
 
-/// A message for the dead queue.
+/// A message for the dead-letter queue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct DeadLetter {
     body: Vec<u8>,
@@ -22,24 +22,24 @@ pub(super) struct DeadLetter {
     reason: String,
 }
 
-/// What came of a letter.
+/// The outcome of publishing a letter.
 #[derive(Debug)]
-pub(super) enum Burial {
+pub(super) enum Published {
     Done,
     Stopped,
-    /// The broker did not take it in time.
+    /// The broker did not confirm it in time.
     Late(DeadLetter),
 }
 
-/// What to do about a letter that the broker did not take.
+/// What to do before the next attempt to publish a letter.
 #[derive(Debug, PartialEq, Eq)]
 enum Remedy {
     TryAgain,
-    /// The queue is gone.
+    /// The queue does not exist.
     DeclareQueue,
-    /// No broker will ever take this body, or these properties.
+    /// The broker rejects this body or these properties whenever they are sent.
     LeaveBodyOut,
-    /// This process is closing.
+    /// This process is stopping.
     GiveUp,
 }
 
@@ -49,19 +49,24 @@ impl DeadLetter {
         Self { body, message_id: properties.message_id, content_type: properties.content_type, reason }
     }
 
-    /// One event of a message, whose others were recorded.
+    /// One event of a message whose other events were recorded.
     pub(super) fn of_event(rejected: &Rejected) -> Self {
-        let body = encode_events(std::slice::from_ref(&rejected.event)).expect("it came from this encoding");
+        let body = encode_events(std::slice::from_ref(&rejected.event)).expect("it was decoded from this encoding");
         let content_type = Some(Encoding::MessagePack.content_type().to_owned());
         Self { body, message_id: None, content_type, reason: rejected.reason.clone() }
     }
 
-    /// Publishes until the broker has confirmed it, until told to stop, or until the deadline has passed: then it comes back.
-    pub(super) async fn bury(mut self, broker: &Broker, stop: &CancellationToken, deadline: Option<Instant>) -> Burial {
+    /// Publishes until the broker confirms, the recorder is stopped, or the deadline has passed.
+    pub(super) async fn publish(
+        mut self,
+        broker: &Broker,
+        stop: &CancellationToken,
+        deadline: Option<Instant>,
+    ) -> Published {
         warn!(reason = self.reason, bytes = self.body.len(), "dead-lettering an event that can't be recorded");
-        let mut patience = Patience::default();
+        let mut backoff = Backoff::default();
         loop {
-            let Err(problem) = broker.publish(self.message()).await else { return Burial::Done };
+            let Err(problem) = broker.publish(self.message()).await else { return Published::Done };
             error!(error = %problem, "the broker did not confirm a dead-lettered event; trying again");
             match remedy(&problem) {
                 Remedy::TryAgain => {}
@@ -71,19 +76,19 @@ impl DeadLetter {
                     }
                 }
                 Remedy::LeaveBodyOut => self.shrink(&problem),
-                Remedy::GiveUp => return Burial::Stopped,
+                Remedy::GiveUp => return Published::Stopped,
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Burial::Late(self);
+                return Published::Late(self);
             }
             tokio::select! {
-                () = stop.cancelled() => return Burial::Stopped,
-                () = patience.wait() => {}
+                () = stop.cancelled() => return Published::Stopped,
+                () = backoff.wait() => {}
             }
         }
     }
 
-    /// Keeps the reason alone, which is worth more than an endless loop.
+    /// Keeps only the reason, because otherwise the letter could never be published.
     fn shrink(&mut self, problem: &PublishError) {
         if !self.body.is_empty() {
             self.reason.push_str(&format!(" (its body of {} bytes was left out: {problem})", self.body.len()));
@@ -118,7 +123,7 @@ fn remedy(problem: &PublishError) -> Remedy {
         PublishError::TooLarge { .. } | PublishError::HeaderTooLarge { .. } | PublishError::PropertyTooLong { .. } => {
             Remedy::LeaveBodyOut
         }
-        // A refusal is most of all a permission that is missing, for a larger message than the broker takes would not have come from it.
+        // Most likely a permission is missing. The body is not too large, because the broker has delivered it.
         PublishError::Refused { .. }
         | PublishError::Forbidden { .. }
         | PublishError::Nacked { .. }
@@ -133,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_body_is_left_out_only_where_no_broker_would_ever_take_it() {
+    fn a_body_is_left_out_only_if_the_broker_would_never_accept_it() {
         let reason = "ACCESS_REFUSED - write access to exchange".to_owned();
         for problem in [PublishError::Refused { reason }, PublishError::Nacked { routing_key: DEAD_KEY.to_owned() }] {
             assert_eq!(remedy(&problem), Remedy::TryAgain, "{problem}");

@@ -10,14 +10,14 @@ use gpufleet_transport::{Broker, Delivery, Incoming};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-/// Replies of up to 16 MiB in memory at once.
+/// Each reply has up to 16 MiB, and this many are in memory at once.
 const PREFETCH: u16 = 4;
-/// Between two lines of the log, however many are dropped.
-const TELL_EVERY: Duration = Duration::from_secs(10);
-/// The broker's word for a message that a full queue gave up.
+/// The least time between two lines of the log.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+/// The broker's reason for a message that a full queue dropped.
 const FULL: &str = "maxlen";
 
-/// What was dropped since this process started.
+/// The replies dropped since this process started.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Dropped {
     full: u64,
@@ -25,30 +25,30 @@ struct Dropped {
     expired: u64,
 }
 
-/// Counts until the broker is closed. Cancelled, what is not counted yet stays in its queue.
+/// Counts until the broker is closed. If cancelled, replies that are not yet counted stay in their queue.
 pub async fn count_dropped_replies(broker: Broker) {
     let mut consumer = broker.consume(DROPPED_QUEUE.to_owned(), PREFETCH);
-    let (mut dropped, mut told) = (Dropped::default(), Dropped::default());
-    let mut tell_at = None;
+    let (mut dropped, mut logged) = (Dropped::default(), Dropped::default());
+    let mut log_at = None;
     loop {
         tokio::select! {
             incoming = consumer.next() => match incoming {
                 Some(Incoming::Delivery(delivery)) => {
                     dropped.add(&delivery);
-                    // Where the connection broke it comes again, and is counted twice.
+                    // If the connection has broken, the broker redelivers it, and it is counted twice.
                     drop(delivery.ack().await);
-                    tell_at.get_or_insert_with(Instant::now);
+                    log_at.get_or_insert_with(Instant::now);
                 }
                 Some(Incoming::Interrupted { .. }) => {}
                 None => return,
             },
-            () = until(tell_at) => {
-                if dropped == told {
-                    tell_at = None;
+            () = until(log_at) => {
+                if dropped == logged {
+                    log_at = None;
                 } else {
-                    dropped.tell(told);
-                    told = dropped;
-                    tell_at = Some(Instant::now() + TELL_EVERY);
+                    dropped.log(logged);
+                    logged = dropped;
+                    log_at = Some(Instant::now() + LOG_EVERY);
                 }
             }
         }
@@ -74,9 +74,9 @@ impl Dropped {
         }
     }
 
-    fn tell(self, told: Self) {
+    fn log(self, logged: Self) {
         let Self { full, full_bytes, expired } = self;
-        if full > told.full {
+        if full > logged.full {
             warn!(
                 replies_total = full,
                 bytes_total = full_bytes,
@@ -84,7 +84,7 @@ impl Dropped {
                 "dropped unclaimed replies because their queue is full: clients leave before their large outputs arrive; let them use the blob store"
             );
         }
-        if expired > told.expired {
+        if expired > logged.expired {
             info!(replies_total = expired, "unclaimed replies expired");
         }
     }

@@ -1,14 +1,14 @@
-//! Many events about the same things, merged into one change for each: a statement can't touch a row twice.
+//! Merges the events of a batch into one change for each row, because one statement can't change a row twice.
 //!
-//! Merging obeys the same rules as the upserts in [`super::write`], so that it makes no difference how events were batched:
-//! - A job's first final outcome, in the order of arrival, stays. All else is the same in any order.
-//! - A job without one stands as its highest attempt does: running, or queued again when that attempt was lost.
-//! - An attempt's first outcome stays; a loss gives way to an outcome. It began with its earliest start, which its end may
-//!   tell: one that is delivered again under its old number may begin again after its end. Where it ran is what its end
-//!   says, and what its earliest start says before there is an end.
-//! - What a job is, comes from whichever event tells it first; gaps are filled by later ones.
-//! - A worker is what its latest heartbeat says, by the worker's clock. Only a clock that was set back makes the order of arrival
-//!   matter: see [`CLOCK_STEP_MIN`].
+//! Merging follows the same rules as the upserts in [`super::write`], so the result does not depend on how events were batched:
+//! - A job keeps its first final outcome in the order of arrival. Everything else is the same in any order.
+//! - The state of a job without one is that of its highest attempt: running, or queued again if that attempt was lost.
+//! - An attempt keeps its first outcome, but an outcome replaces a loss. Its start is the earliest of its events, including its end's: an
+//!   attempt that is redelivered under its old number may report a start after its end. Its place is that of its end, and before that
+//!   of its earliest start.
+//! - A job's description is that of its first event that has one. Later events fill its gaps.
+//! - A worker's state is that of its latest heartbeat by the worker's clock. The order of arrival matters only after the clock was set
+//!   back: see [`CLOCK_STEP_MIN`].
 
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ use super::change::{
 };
 use crate::job_time::time_in_id;
 
-/// What a batch of events changes. Sorted by key: transactions that lock rows in the same order don't deadlock.
+/// The changes of a batch of events. They are sorted by key, because transactions that lock rows in the same order don't deadlock.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Changes {
     pub(super) jobs: BTreeMap<JobId, JobChange>,
@@ -31,7 +31,7 @@ pub(super) struct Changes {
 }
 
 impl Changes {
-    /// Adds what an event says, wholly or not at all.
+    /// Adds an event completely, or returns an error without a change.
     pub(super) fn add(&mut self, event: &Event) -> Result<(), Unrecordable> {
         match event {
             Event::Submitted(event) => self.submitted(event),
@@ -47,7 +47,7 @@ impl Changes {
 
     fn submitted(&mut self, event: &Submitted) -> Result<(), Unrecordable> {
         let at = time("at_ms", event.at_ms)?;
-        // Producers say who they are in nobody's hearing; workers say for whom the broker vouched.
+        // The recorder does not store the user of a client's event. A worker reports the user that the broker verified.
         let job = JobInfo { user_id: None, ..event.job.clone() };
         let change = JobChange { confirmed_at: Some(at), ..JobChange::described(&job, at)? };
         self.job(event.job.job_id, change);
@@ -121,7 +121,7 @@ impl Changes {
 }
 
 impl JobChange {
-    /// A job of which nothing is known but its id.
+    /// A job of which only the id is known.
     fn named(job_id: JobId, at: DateTime<Utc>) -> Self {
         Self {
             created_at: time_in_id(job_id).unwrap_or(at),
@@ -180,11 +180,11 @@ impl AttemptChange {
 }
 
 impl WorkerChange {
-    /// Whether the other is what is known now.
+    /// Merges another heartbeat. Returns whether it is the latest.
     fn merge(&mut self, other: Self) -> bool {
         self.first_seen_at = self.first_seen_at.min(other.first_seen_at);
         let back = self.last_seen_at.signed_duration_since(other.last_seen_at).to_std().unwrap_or_default();
-        // A worker's last word may fall into the same millisecond as a heartbeat.
+        // The final heartbeat may have the same millisecond as the one before it.
         let is_latest =
             (other.last_seen_at, other.seen.leaving) > (self.last_seen_at, self.seen.leaving) || back > CLOCK_STEP_MIN;
         if is_latest {

@@ -1,30 +1,30 @@
-//! From the broker's queue of event batches into the ledger's tables.
+//! Moves batches of events from the broker's queue into the ledger's tables.
 //!
-//! Events come in any order and possibly twice. The rows that they make follow these rules, so that only the first of two
-//! rival outcomes depends on the order of arrival:
-//! - A job is queued from whatever names it first. It runs while its highest attempt runs, and is queued again when that
-//!   attempt was lost. Its first final outcome stays for ever.
-//! - An attempt's first outcome stays, and a loss gives way to an outcome. An outcome recorded after another attempt's is
-//!   superseded: kept on its attempt, without effect on the job.
+//! Events arrive in any order and possibly twice. Their rows follow these rules, so that the order of arrival matters only if a job has two
+//! final outcomes:
+//! - A job is queued from its first event on. It is running while its highest attempt runs, and queued again if that attempt was lost.
+//!   Its first final outcome never changes.
+//! - An attempt keeps its first outcome, but an outcome replaces a loss. An outcome that is recorded after the final outcome of another
+//!   attempt is superseded: the attempt keeps it, and the job does not change.
 //!
-//! Events gather for up to 100 ms before they are committed, and while the batch before them is.
+//! Events gather for up to 100 ms before a commit, and during the commit before theirs.
 //!
-//! A message is acknowledged when all of its events are committed, or those that no table can hold are confirmed in the dead
-//! queue. What is unsettled when this process ends comes again and changes nothing.
+//! The recorder acknowledges a message when all of its events are committed or dead-lettered. It dead-letters events that no table can
+//! hold. When the process ends, the broker redelivers the unacknowledged messages, and their events change nothing a second time.
 //!
-//! While the database is away, the batch in hand is tried again and again, and what follows waits in the broker. Before the
-//! broker takes the consumer for dead, the messages go back, once, and the batch alone goes on knocking: a long outage must
-//! not use up a message's deliveries. Tables that are not what they should be, or may not be written, are an outage too, whose
-//! end an operator brings about: then the messages go back at once. Ending instead, to be started again, would use up a delivery
-//! of everything in hand with each start, until good events are taken for poison.
-//!
-//! A dead queue that takes nothing (a permission that is missing, a queue that is full) is such an outage as well: after as long the messages go
-//! back, once, and one dead event alone goes on knocking. What had been buried until then is buried again with its message.
+//! Outages:
+//! - **Database.** The recorder retries the current batch, and later messages wait in the broker. Before the broker times the consumer out, the
+//!   recorder returns the messages once and retries the batch alone, because every return counts as a delivery of the message.
+//! - **Tables of another version, or without write permission.** An operator must act, so the recorder returns the messages at once and
+//!   retries the batch alone. It does not exit, because each restart would count as a delivery of every message that it holds, until good
+//!   messages look like poison.
+//! - **Dead-letter queue** (full, or without permission). The recorder retries as long as for the database. Then it returns the messages and
+//!   retries one dead letter alone. Letters that are already published are published again with their messages.
 
 use std::{pin::pin, time::Duration};
 
 use gpufleet_schema::{Event, encoding::decode_events, topology::LEDGER_QUEUE};
-use gpufleet_transport::{Acker, Broker, Consumer, Delivery, Incoming, Settled};
+use gpufleet_transport::{Acker, Backoff, Broker, Consumer, Delivery, Incoming, Settled};
 use tokio::{
     sync::watch,
     time::{Instant, sleep},
@@ -38,13 +38,11 @@ mod dropped;
 mod merge;
 mod months;
 mod origin;
-mod patience;
 mod store;
 mod write;
 
-use dead::{Burial, DeadLetter};
+use dead::{DeadLetter, Published};
 pub use dropped::count_dropped_replies;
-pub use patience::Patience;
 pub use store::{Rejected, Store};
 
 use crate::{LedgerError, disposition::Disposition};
@@ -56,11 +54,11 @@ pub struct Recorder {
     store: Store,
     stop: CancellationToken,
     hold_max: Duration,
-    /// True while events are consumed; written here, read by whoever tells the world.
+    /// True while the recorder consumes events. Written by the recorder, read by the task that keeps the ready file.
     ready: watch::Sender<bool>,
 }
 
-/// Why recording ended other than by being told to.
+/// Why recording ended without a stop.
 #[derive(Debug, thiserror::Error)]
 pub enum RecorderError {
     #[error(transparent)]
@@ -69,74 +67,75 @@ pub enum RecorderError {
     BrokerClosed,
 }
 
-/// Messages in hand: enough that the next batch has arrived when one is written, few enough to hold in memory.
+/// The unacknowledged messages: enough that the next batch arrives while one is committed, and few enough to hold in memory.
 const PREFETCH: u16 = 64;
-/// A batch ends here even if more is at hand, so that acknowledgements keep flowing.
+/// A batch is full with this many events, so that acknowledgements do not wait for long.
 const BATCH_EVENTS_MAX: usize = 4000;
-/// The other half of the messages arrives while a batch of these is written.
+/// A batch is full with half of the prefetch. The other half arrives while it is committed.
 const BATCH_MESSAGES_MAX: usize = PREFETCH as usize / 2;
-/// How long a batch that is not full waits for more. Each commit costs the database a flush, however little it writes; at high rates
-/// batches are full sooner.
+/// How long a batch that is not full waits for more events. Each commit costs the database a flush, however little it writes. At high
+/// rates batches are full sooner.
 const GATHER_MAX: Duration = Duration::from_millis(100);
 /// RabbitMQ closes the channel of a consumer that holds a message for 30 minutes. Half of that is safe.
 const HOLD_MAX: Duration = Duration::from_secs(15 * 60);
 
-/// Some messages, taken apart.
+/// The contents of several messages.
 #[derive(Default)]
 struct Batch {
     events: Vec<Event>,
     dead: Vec<DeadLetter>,
     ackers: Vec<Acker>,
-    /// The subscription broke while these were gathered.
+    /// The subscription was interrupted while these gathered.
     interrupted: bool,
 }
 
 /// Why consuming paused.
 enum Pause {
     Stopped,
-    /// The database won't record for so long that the messages go back to the broker. These events are among them.
-    Outage(Vec<Event>),
-    /// The dead queue takes nothing for as long. This is one of its letters, whose message goes back with the others.
-    Unburied(DeadLetter),
+    /// The database has rejected events for so long that the messages are returned to the broker. These events are in them.
+    Database(Vec<Event>),
+    /// The dead-letter queue has rejected letters for as long. The message of this letter is returned with the others.
+    DeadLetters(DeadLetter),
 }
 
-/// What came of trying to record some events.
-enum Attempted {
-    Recorded(Vec<Rejected>),
+/// The outcome of recording a batch.
+enum Recorded {
+    Done(Vec<Rejected>),
     Stopped,
-    HandBack,
+    /// The messages are to be returned to the broker.
+    Late,
 }
 
-/// What a running recorder waits out.
+/// A failure that a running recorder waits for to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Obstacle {
-    /// The database is away, or an operator changes a password or moves it: stopping would help neither.
+    /// The database is away, or an operator is moving it or changing its password.
     Outage,
-    /// The tables are not those that this release knows, or it may not write them. That takes a person, and minutes.
+    /// The tables have another version, or the user may not write them. An operator needs minutes to repair that.
     Tables,
 }
 
 impl Recorder {
-    /// A recorder that works until `stop` is cancelled.
+    /// A recorder that runs until `stop` is cancelled.
     pub fn new(broker: Broker, store: Store, stop: CancellationToken) -> Self {
         Self { broker, store, stop, hold_max: HOLD_MAX, ready: watch::Sender::new(false) }
     }
 
-    /// How long messages are held while the database is away or the dead queue takes nothing, a quarter of an hour unless told
-    /// otherwise. It has to stay below the broker's `consumer_timeout`.
+    /// Sets how long the recorder holds messages during an outage of the database or of the dead-letter queue. The default is a quarter
+    /// of an hour. It must be shorter than the broker's `consumer_timeout`.
     #[must_use]
     pub fn hold_at_most(self, hold_max: Duration) -> Self {
         Self { hold_max, ..self }
     }
 
-    /// Whether events are being consumed: not before the broker has confirmed it, nor while the broker is away, nor in a long outage
-    /// of the database or the dead queue, nor while its tables can't be written.
+    /// Whether the recorder consumes events: the broker has confirmed the subscription, and no outage has made the recorder return its
+    /// messages.
     pub fn ready(&self) -> watch::Receiver<bool> {
         self.ready.subscribe()
     }
 
-    /// Records until told to stop: then it finishes the batch in hand, unless the database is away, and leaves the rest to the
-    /// broker. Cancelled instead, the batch in hand comes again.
+    /// Records until stopped. Then it finishes the current batch, unless the database is away, and leaves the rest to the broker. If
+    /// cancelled, the broker redelivers the current batch.
     pub async fn run(mut self) -> Result<(), RecorderError> {
         let ended = self.consume_until_stopped().await;
         self.store.close().await;
@@ -149,25 +148,25 @@ impl Recorder {
             let pause = self.consume(&mut consumer).await;
             self.ready.send_replace(false);
             consumer.stop().await;
-            // What it still holds goes back to the broker with it.
+            // The broker requeues the messages that the consumer still holds.
             drop(consumer);
             match pause? {
                 Pause::Stopped => return Ok(()),
-                Pause::Outage(events) => {
+                Pause::Database(events) => {
                     warn!("returned messages to the broker until the database accepts events again");
                     match self.record(&events, None).await? {
-                        // They are redelivered too, with those that were rejected among them.
-                        Attempted::Recorded(_) => info!("the database accepts events again"),
-                        Attempted::Stopped => return Ok(()),
-                        Attempted::HandBack => unreachable!("without a bound nothing is handed back"),
+                        // The broker redelivers these events, including the rejected ones.
+                        Recorded::Done(_) => info!("the database accepts events again"),
+                        Recorded::Stopped => return Ok(()),
+                        Recorded::Late => unreachable!("without a deadline nothing is late"),
                     }
                 }
-                Pause::Unburied(letter) => {
+                Pause::DeadLetters(letter) => {
                     warn!("returned messages to the broker until the dead-letter queue accepts messages again");
-                    match letter.bury(&self.broker, &self.stop, None).await {
-                        Burial::Done => info!("the dead-letter queue accepts messages again"),
-                        Burial::Stopped => return Ok(()),
-                        Burial::Late(_) => unreachable!("without a deadline nothing is late"),
+                    match letter.publish(&self.broker, &self.stop, None).await {
+                        Published::Done => info!("the dead-letter queue accepts messages again"),
+                        Published::Stopped => return Ok(()),
+                        Published::Late(_) => unreachable!("without a deadline nothing is late"),
                     }
                 }
             }
@@ -199,53 +198,53 @@ impl Recorder {
         }
     }
 
-    /// Records a batch, then acknowledges it. None when all went well.
+    /// Records a batch, then acknowledges it. Returns why consuming must pause, if it must.
     async fn settle(&mut self, batch: Batch) -> Result<Option<Pause>, RecorderError> {
         let Batch { events, mut dead, ackers, interrupted: _ } = batch;
         let held_until = Instant::now() + self.hold_max;
         match self.record(&events, Some(held_until)).await? {
-            Attempted::Recorded(rejected) => dead.extend(rejected.iter().map(DeadLetter::of_event)),
-            Attempted::Stopped => return Ok(Some(Pause::Stopped)),
-            Attempted::HandBack => return Ok(Some(Pause::Outage(events))),
+            Recorded::Done(rejected) => dead.extend(rejected.iter().map(DeadLetter::of_event)),
+            Recorded::Stopped => return Ok(Some(Pause::Stopped)),
+            Recorded::Late => return Ok(Some(Pause::Database(events))),
         }
         for letter in dead {
-            match letter.bury(&self.broker, &self.stop, Some(held_until)).await {
-                Burial::Done => {}
-                Burial::Stopped => return Ok(Some(Pause::Stopped)),
-                Burial::Late(letter) => return Ok(Some(Pause::Unburied(letter))),
+            match letter.publish(&self.broker, &self.stop, Some(held_until)).await {
+                Published::Done => {}
+                Published::Stopped => return Ok(Some(Pause::Stopped)),
+                Published::Late(letter) => return Ok(Some(Pause::DeadLetters(letter))),
             }
         }
         acknowledge(ackers).await;
         Ok(None)
     }
 
-    /// Tries to record until it is done, or until told to stop. Given a `deadline`, the messages are to go back when it has
-    /// passed, or as soon as it is clear that waiting won't be short.
-    async fn record(&mut self, events: &[Event], deadline: Option<Instant>) -> Result<Attempted, RecorderError> {
-        let mut patience = Patience::default();
+    /// Retries until the events are recorded or the recorder is stopped. With a `deadline`, it gives up when the deadline has passed, or at
+    /// once if an operator must act first.
+    async fn record(&mut self, events: &[Event], deadline: Option<Instant>) -> Result<Recorded, RecorderError> {
+        let mut backoff = Backoff::default();
         loop {
             match self.store.record(events).await {
                 Ok(rejected) => {
                     debug!(events = events.len(), rejected = rejected.len(), "events recorded");
-                    return Ok(Attempted::Recorded(rejected));
+                    return Ok(Recorded::Done(rejected));
                 }
                 Err(problem) => {
                     let Some(obstacle) = Obstacle::of(&problem) else { return Err(problem.into()) };
-                    obstacle.tell(&problem, patience.tries() + 1);
+                    obstacle.log(&problem, backoff.attempt() + 1);
                     if deadline.is_some_and(|deadline| obstacle == Obstacle::Tables || Instant::now() >= deadline) {
-                        return Ok(Attempted::HandBack);
+                        return Ok(Recorded::Late);
                     }
                 }
             }
             tokio::select! {
-                () = self.stop.cancelled() => return Ok(Attempted::Stopped),
-                () = patience.wait() => {}
+                () = self.stop.cancelled() => return Ok(Recorded::Stopped),
+                () = backoff.wait() => {}
             }
         }
     }
 }
 
-/// A first message, and those that come soon after it.
+/// Gathers a first message and those that arrive soon after it.
 async fn gather(first: Incoming, consumer: &mut Consumer, stop: &CancellationToken) -> Batch {
     let mut batch = Batch::default();
     let mut due = pin!(sleep(GATHER_MAX));
@@ -253,7 +252,7 @@ async fn gather(first: Incoming, consumer: &mut Consumer, stop: &CancellationTok
     while let Some(next) = incoming {
         match next {
             Incoming::Delivery(delivery) => batch.take(delivery),
-            // The transport subscribes again. What was in hand is recorded, and comes again to no effect.
+            // The transport subscribes again, and the broker redelivers the gathered messages, which changes nothing.
             Incoming::Interrupted { reason } => {
                 warn!(reason, "subscription interrupted; subscribing again");
                 batch.interrupted = true;
@@ -311,7 +310,7 @@ impl Batch {
 }
 
 impl Obstacle {
-    /// None for a defect of this program.
+    /// `None` if the error is a defect of this program.
     fn of(error: &LedgerError) -> Option<Self> {
         match error {
             LedgerError::Unreachable { .. }
@@ -328,7 +327,7 @@ impl Obstacle {
         }
     }
 
-    fn tell(self, problem: &LedgerError, tries: u32) {
+    fn log(self, problem: &LedgerError, tries: u32) {
         let problem = chain(problem);
         match self {
             Self::Outage => warn!(error = problem, tries, "failed to record events; trying again"),
@@ -342,7 +341,7 @@ impl Obstacle {
     }
 }
 
-/// An error with its causes, on one line.
+/// An error and its causes on one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

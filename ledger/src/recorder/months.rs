@@ -1,4 +1,4 @@
-//! Which month's partition a job's row belongs in, and which months have to be there.
+//! Chooses the monthly partition of a job's row, and the partitions that must exist.
 
 use std::collections::HashSet;
 
@@ -8,25 +8,26 @@ use gpufleet_schema::JobId;
 use super::merge::Changes;
 use crate::job_time::time_in_id;
 
-/// A job may be recorded long after it was made, when events waited in the broker or were replayed.
+/// A job may be recorded long after its submission, because events waited in the broker or were replayed.
 const MONTHS_BACK: u32 = 24;
-/// Producers' clocks run ahead, not by more than this.
+/// Producers' clocks are ahead by at most this much.
 const DAYS_AHEAD: u64 = 40;
-/// So that the turn of a month, which all jobs meet at once, finds its partition made.
+/// Partitions are created ahead, so that they exist when a month begins for all jobs at once.
 const MONTHS_AHEAD: u32 = 2;
 
-/// Whether the time in a job's id says where its row is. A time too far off does not, so that nobody can have partitions made at will.
+/// Whether the time in a job's id determines its partition. A time far from today does not, so that a client can't create partitions at
+/// will.
 pub(super) fn is_keyed_by_id(job_id: JobId, today: NaiveDate) -> bool {
     time_in_id(job_id).is_some_and(|at| is_near(at.date_naive(), today))
 }
 
-/// The month of a job's first event, for a job whose id does not say one; this month if that event's clock is far off.
+/// The month of a job's first event, for a job whose id determines none. It is the current month if the event's time is far from today.
 pub(super) fn month_of_first_event(created_at: DateTime<Utc>, today: NaiveDate) -> DateTime<Utc> {
     let day = Some(created_at.date_naive()).filter(|day| is_near(*day, today));
     beginning(first_of_month(day.unwrap_or(today)))
 }
 
-/// The months that rows of these jobs may belong in, and the next ones, by their first days.
+/// The first days of the months in which these jobs may have rows, and of the next months.
 pub(super) fn needed(changes: &Changes, today: NaiveDate) -> HashSet<NaiveDate> {
     let ahead = (0..=MONTHS_AHEAD).filter_map(|months| today.checked_add_months(Months::new(months)));
     let of_jobs = changes.jobs.iter().map(|(job_id, change)| match time_in_id(*job_id) {
@@ -59,7 +60,7 @@ mod tests {
     }
 
     #[test]
-    fn only_months_around_now_get_a_partition() {
+    fn only_months_near_today_get_a_partition() {
         let today = day("2026-03-31");
         for near in ["2026-03-31", "2024-03-31", "2026-05-10", "2025-12-31"] {
             assert!(is_near(day(near), today), "{near}");
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_two_months_are_made_ahead() {
+    fn the_next_two_months_are_created_ahead() {
         let made = needed(&Changes::default(), day("2025-11-30"));
         assert_eq!(made, ["2025-11-01", "2025-12-01", "2026-01-01"].map(day).into());
     }

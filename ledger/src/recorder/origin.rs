@@ -1,9 +1,10 @@
-//! Whether the sender of a batch may say what is in it. The exchange tells who the sender is: RabbitMQ's permissions decide who may
-//! write to which. A redelivery keeps its exchange, and a batch that an operator moves by hand comes through the default one.
+//! Checks that the sender of a batch may report its events. The exchange identifies the kind of sender, because RabbitMQ's permissions
+//! decide which users may publish to it. A redelivered message keeps its exchange. A message that an operator moves by hand comes through the
+//! default exchange.
 
 use gpufleet_schema::{Event, topology::Speaker};
 
-/// The reason for which a batch is refused as a whole. Our own clients never mix events of several kinds.
+/// Refuses a whole batch with the reason, even if only one event is at fault. A gpufleet client publishes no such batch.
 pub(super) fn check(exchange: &str, user_id: Option<&str>, events: &[Event]) -> Result<(), String> {
     match Speaker::of_events(exchange) {
         Some(Speaker::Worker | Speaker::Operator) => Ok(()),
@@ -71,11 +72,11 @@ mod tests {
         assert_eq!(of_anna(submitted(Some("anna"))), Ok(()));
         assert!(of_anna(submitted(Some("bert"))).unwrap_err().contains("another user"));
         assert!(of_anna(seen()).unwrap_err().contains("only workers"));
-        assert!(check(EVENTS_CLIENT, None, &[submitted(Some("anna"))]).is_err(), "the broker vouches for nobody");
+        assert!(check(EVENTS_CLIENT, None, &[submitted(Some("anna"))]).is_err(), "the broker has verified no user");
     }
 
     #[test]
-    fn workers_and_operators_report_everything_and_strangers_nothing() {
+    fn workers_and_operators_may_report_everything_and_unknown_senders_nothing() {
         for exchange in [EVENTS_WORKER, ""] {
             assert_eq!(check(exchange, None, &[submitted(None), seen()]), Ok(()));
         }

@@ -1,4 +1,4 @@
-//! Recording events on one connection to the database, which is opened anew when it breaks.
+//! Records events on one connection to the database, and opens another when it breaks.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ use crate::{
 pub struct Store {
     url: DatabaseUrl,
     connection: Option<PgConnection>,
-    /// Months that have their partition, by their first day.
+    /// The first days of the months that have a partition.
     months: HashSet<NaiveDate>,
 }
 
@@ -32,42 +32,41 @@ pub struct Rejected {
     pub reason: String,
 }
 
-/// UNNEST is at its best from a hundred rows a statement on, and no better with more than a thousand.
+/// UNNEST is fastest with a hundred rows or more in a statement, and no faster with more than a thousand.
 const EVENTS_PER_TRANSACTION: usize = 1000;
 
 impl Store {
-    /// Connects, and makes sure that the tables are those that this program knows.
+    /// Connects, and checks that the tables match this program.
     pub async fn connect(url: DatabaseUrl) -> Result<Self, LedgerError> {
         let mut store = Self { url, connection: None, months: HashSet::new() };
         store.connected().await?;
         Ok(store)
     }
 
-    /// Records events in their order, and gives back those that no table can hold.
+    /// Records events in their order, and returns those that no table can hold.
     ///
-    /// After an error any part of them may be recorded: calling again with the same events is right, and the only way to
-    /// learn that all are. Cancelled, the same holds.
+    /// After an error or a cancellation any of them may be recorded. The caller must call again with the same events, which is harmless.
     pub async fn record(&mut self, events: &[Event]) -> Result<Vec<Rejected>, LedgerError> {
-        let (recordable, mut rejected) = sift(events);
+        let (recordable, mut rejected) = separate(events);
         for events in recordable.chunks(EVENTS_PER_TRANSACTION) {
             self.record_some(events, &mut rejected).await?;
         }
         Ok(rejected)
     }
 
-    /// Closes the connection, politely.
+    /// Closes the connection with a message to the server.
     pub async fn close(mut self) {
         if let Some(connection) = self.connection.take() {
-            // A server that is gone needs no farewell.
+            // An unreachable server needs no message, so an error is ignored.
             tokio::time::timeout(QUERY_TIMEOUT, sqlx::Connection::close(connection)).await.ok();
         }
     }
 
-    /// Halves a batch that the database refuses until the events to blame stand alone.
+    /// Records a batch. It splits a batch that the database refuses in halves, until each event at fault is alone.
     async fn record_some(&mut self, events: &[&Event], rejected: &mut Vec<Rejected>) -> Result<(), LedgerError> {
         let mut changes = Changes::default();
         for event in events {
-            changes.add(event).expect("sifted: it could be added before");
+            changes.add(event).expect("it was added to other changes before");
         }
         let source = match self.write(&changes).await {
             Ok(()) => return Ok(()),
@@ -124,7 +123,7 @@ impl Store {
         let connection = match self.connection.take() {
             Some(connection) => connection,
             None => {
-                // Whoever restarted the database may have put another one in its place.
+                // An operator may have replaced the database.
                 self.months.clear();
                 open(&self.url).await?
             }
@@ -133,8 +132,8 @@ impl Store {
     }
 }
 
-/// Sets apart what no column can hold, before it can spoil a batch.
-fn sift(events: &[Event]) -> (Vec<&Event>, Vec<Rejected>) {
+/// Separates the events that no column can hold, before they fail a whole batch.
+fn separate(events: &[Event]) -> (Vec<&Event>, Vec<Rejected>) {
     let mut recordable = Vec::with_capacity(events.len());
     let mut rejected = Vec::new();
     for event in events {

@@ -1,7 +1,7 @@
-//! Changes into tables: a statement a table for a whole batch, over arrays of columns, where all attempts have ended.
+//! Writes changes to the tables. A batch of attempts that have all ended takes one statement per table, over arrays of columns.
 //!
-//! Every statement is an upsert that gives the same rows when it runs again, so that events which come twice, and commits
-//! whose outcome nobody learnt, are harmless.
+//! Every statement is an upsert that results in the same rows when it runs again. So duplicate events, and commits with an unknown outcome,
+//! are harmless.
 
 use chrono::NaiveDate;
 use sqlx::PgConnection;

@@ -1,4 +1,4 @@
-//! A full server: a query waits for a connection, and never for one that its own pool holds.
+//! A full server: queries of one program share a connection, and a newcomer waits for a free one.
 
 use std::time::{Duration, Instant};
 
@@ -12,18 +12,16 @@ use crate::{
     poll::{WAIT, poll},
 };
 
-/// As many as a [`Ledger`] opens at most, so that the server itself would refuse one more.
-const CONNECTIONS_MAX: u32 = 4;
-/// Every query waits at least this long. It is less than the ledger's own limit by more than the pause between two of its tries.
+/// Every newcomer waits at least this long. It is less than the ledger's own limit by more than the pause between two of its tries.
 const PATIENCE_MIN: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn many_questions_at_once_share_a_few_connections_and_all_are_answered() {
+async fn concurrent_queries_share_the_one_connection_that_the_server_grants() {
     let database = Database::fresh().await;
     let (mut store, _) = database.open().await;
     let job = histories::info(histories::id(3, 0, None), 5);
     store.record(&[histories::started(&job, 1, 9), histories::heartbeat(1, 1, false)]).await.unwrap();
-    let ledger = Ledger::connect(database.as_reader("sharing", CONNECTIONS_MAX).await).await.unwrap();
+    let ledger = Ledger::connect(database.as_reader("sharing", 1).await).await.unwrap();
     let prefix = job.job_id.to_string();
     let answers = join_all((0..64).map(async |_| {
         assert_eq!(ledger.history(&HistoryFilter::default()).await.unwrap().jobs.len(), 1);
@@ -35,7 +33,7 @@ async fn many_questions_at_once_share_a_few_connections_and_all_are_answered() {
 }
 
 #[tokio::test]
-async fn who_finds_every_connection_taken_waits_until_one_is_free() {
+async fn a_newcomer_to_a_full_server_waits_for_a_free_connection() {
     let database = Database::fresh().await;
     let url = database.as_reader("waiting", 1).await;
     let holder = Ledger::connect(url.clone()).await.unwrap();
@@ -48,7 +46,7 @@ async fn who_finds_every_connection_taken_waits_until_one_is_free() {
     timeout(WAIT, newcomer).await.expect("the newcomer is let in in time").unwrap();
 }
 
-/// On a machine that stalls, the place may come free only after a newcomer's patience has run out. Then it has had patience.
+/// On a slow machine the connection may come free only after the newcomer has given up. Then it must have waited long enough.
 async fn connect_in_the_end(url: DatabaseUrl) -> Ledger {
     loop {
         let begun = Instant::now();

@@ -7,6 +7,11 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use rustix::{
+    param::clock_ticks_per_second,
+    process::{Pid, kill_process, kill_process_group},
+};
+
 use super::Signal;
 use crate::state::MARKER;
 
@@ -60,9 +65,7 @@ impl Identity {
     /// For how long it has run.
     pub fn age(&self) -> Option<Duration> {
         let uptime: f64 = fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
-        // SAFETY: sysconf has no preconditions.
-        let ticks_per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
-        let started = self.started as f64 / ticks_per_second as f64;
+        let started = self.started as f64 / clock_ticks_per_second() as f64;
         Some(Duration::from_secs_f64((uptime - started).max(0.0)))
     }
 
@@ -73,10 +76,10 @@ impl Identity {
 
     /// Sends a signal, if it is still the same process.
     pub fn signal(&self, signal: Signal) {
-        let Ok(pid) = libc::pid_t::try_from(self.pid) else { return };
+        let Some(pid) = pid(self.pid) else { return };
         if self.is_alive() {
-            // SAFETY: kill has no preconditions. That the process ended since the check is harmless: ids are not used again that soon.
-            unsafe { libc::kill(pid, signal.number()) };
+            // That the process ended since the check is harmless: ids are not used again that soon.
+            kill_process(pid, signal.number()).ok();
         }
     }
 }
@@ -93,18 +96,18 @@ impl Row {
 
 /// A process that leads a process group, and everything in that group, unless it was let go.
 #[derive(Debug)]
-pub struct Group(Option<libc::pid_t>);
+pub struct Group(Option<Pid>);
 
 impl Group {
     /// The group of a process that was just started as a leader, and whose end was not collected yet.
     pub fn led_by(pid: u32) -> Self {
-        Self(libc::pid_t::try_from(pid).ok().filter(|pid| *pid > 1))
+        Self(self::pid(pid).filter(|pid| !pid.is_init()))
     }
 
     pub fn signal(&self, signal: Signal) {
         if let Some(group) = self.0 {
-            // SAFETY: kill has no preconditions. It fails if the group is empty, which is harmless.
-            unsafe { libc::kill(-group, signal.number()) };
+            // It fails if the group is empty, which is harmless.
+            kill_process_group(group, signal.number()).ok();
         }
     }
 
@@ -119,6 +122,11 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::Kill);
     }
+}
+
+/// None for zero and for numbers that no process has.
+fn pid(number: u32) -> Option<Pid> {
+    Pid::from_raw(number.try_into().ok()?)
 }
 
 /// Children of `pid` and their children, at this moment.

@@ -88,7 +88,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
         Command::Put(options) => {
             let store = connection::blob_store(&options.store).await?;
             let (stored, outcome) = put_all(&store, &options.files).await;
-            // What came before a failure is told all the same.
+            // After a failure the command still prints the blobs stored before it.
             match options.output {
                 Format::Json => output::emit_json(&stored)?,
                 Format::Table if stored.is_empty() => {}

@@ -58,7 +58,7 @@ Examples:
 
 /// Between two looks at the ledger, which hears of an outcome within a few of these.
 const LOOK_AGAIN: Duration = Duration::from_millis(200);
-/// What a wait that fails must not leave in doubt.
+/// Said when a wait fails, so that the user does not cancel again.
 const STANDS: &str = "the cancellation stays in force";
 
 type Labels = BTreeMap<String, String>;
@@ -66,7 +66,7 @@ type Labels = BTreeMap<String, String>;
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     let labels = labels(&options.label)?;
     let work = async {
-        // What --wait needs is found out about before anything is cancelled.
+        // A missing ledger must fail the command before it cancels anything.
         let ledger = match options.wait || needs_ledger(&options.ids) {
             true => Some(connection::ledger(&options.ledger).await.map_err(nothing_done)?),
             false => None,
@@ -86,7 +86,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     }
     let exit = match (&ledger, options.wait) {
         (Some(ledger), true) => tokio::select! {
-            exit = Spinner::new("waiting for the outcomes").around(outcomes(ledger, &jobs, options.timeout)) => exit,
+            exit = outcomes(ledger, &jobs, options.timeout) => exit,
             () = waiting::interrupt() => Err(interrupted(STANDS)),
         },
         _ => output::emit(&asked(&jobs, &labels)).map(|()| Exit::Success),
@@ -105,7 +105,7 @@ fn nothing_done(complaint: Complaint) -> Complaint {
     complaint.hint(format!("nothing was cancelled; {hint}"))
 }
 
-/// No job has two values under one key. Who gives two means something else, perhaps more.
+/// Rejects two values for one key: no job has both, so the user means something else.
 fn labels(given: &[LabelSpec]) -> Result<Labels, Complaint> {
     let mut labels = Labels::new();
     for LabelSpec { key, value } in given {
@@ -164,8 +164,18 @@ async fn by_prefix(ledger: &Ledger, id: &str) -> Result<JobId, Complaint> {
     }
 }
 
-/// Tells each job's outcome as it is known. Jobs that ended otherwise before the order reached them are no failure.
+/// Prints each job's outcome when it is known. A job that ended before the order reached it is not an error.
 async fn outcomes(ledger: &Ledger, jobs: &[JobId], timeout: Duration) -> Result<Exit, Complaint> {
+    let spinner = Spinner::of_many("waiting for the outcomes", jobs.len());
+    spinner.clone().around(await_outcomes(ledger, jobs, timeout, &spinner)).await
+}
+
+async fn await_outcomes(
+    ledger: &Ledger,
+    jobs: &[JobId],
+    timeout: Duration,
+    spinner: &Spinner,
+) -> Result<Exit, Complaint> {
     // A wait that no clock can hold has no end.
     let deadline = Instant::now().checked_add(timeout);
     for job in jobs {
@@ -181,7 +191,8 @@ async fn outcomes(ledger: &Ledger, jobs: &[JobId], timeout: Duration) -> Result<
             }
             tokio::time::sleep(LOOK_AGAIN).await;
         };
-        output::emit(&format!("{job}  {state}\n"))?;
+        spinner.advance();
+        spinner.aside(|| output::emit(&format!("{job}  {state}\n")))?;
     }
     Ok(Exit::Success)
 }

@@ -1,4 +1,4 @@
-//! What went wrong, told to a person: what, why, and what to do next.
+//! An error for a person: what failed, why, and what to do next.
 
 use std::error::Error;
 

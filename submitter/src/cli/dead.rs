@@ -1,4 +1,4 @@
-//! `gpufleet dead`: look at jobs that nobody will try again, and decide about them.
+//! `gpufleet dead`: lists dead-lettered jobs, and submits them again or discards them.
 
 use clap::{Args, Subcommand};
 use gpufleet::{
@@ -146,7 +146,7 @@ async fn with_dead(
     }
 }
 
-/// What came before a failure is shown all the same.
+/// After a failure it still shows the letters read before it.
 async fn list(dead: &mut DeadBox, options: &ListOptions) -> Result<Exit, Complaint> {
     let read = Spinner::new("reading the dead-letter queue").around(read(dead)).await;
     match options.output {
@@ -167,7 +167,7 @@ async fn list(dead: &mut DeadBox, options: &ListOptions) -> Result<Exit, Complai
     Ok(Exit::Success)
 }
 
-/// What it means that no letter came.
+/// Explains an empty list.
 fn none(dead: &DeadBox) -> &'static str {
     match dead.has_company() {
         true => "no dead-lettered messages, but another `gpufleet dead` may hold some; try again in a moment",

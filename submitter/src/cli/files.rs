@@ -21,7 +21,7 @@ mod png;
 
 const MISNAMED: &str = "the extension decides how a file is read: .npy, .png, or else raw bytes with a dtype and a shape, as in x=x.bin:f32[1024]";
 
-/// What a file is read for. One that is too large for it is not read to its end.
+/// The purpose of reading a file. A file that is too large for it is not read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
     /// It travels inside its task's message.
@@ -68,7 +68,7 @@ impl Purpose {
         }
     }
 
-    /// What an array in a file may have.
+    /// The most bytes of an array in a file.
     const fn array_bytes_max(self) -> usize {
         match self {
             Self::StoredInput => BLOBS_BYTES_MAX as usize,
@@ -107,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// What every file of this kind begins with.
+    /// The first bytes of every file of this kind.
     const fn signature(self) -> &'static [u8] {
         match self {
             Self::Npy => b"\x93NUMPY",
@@ -214,7 +214,7 @@ fn reason(problem: &std::io::Error) -> String {
     text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words).to_owned()
 }
 
-/// What a file could not hold as it was, for the person to know.
+/// A remark for the user about a conversion that the file format required.
 pub type Remark = Option<String>;
 
 /// Writes an array. The file appears whole or not at all.
@@ -239,7 +239,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let part = path.with_file_name(name);
     let written = File::create(&part).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&part, path));
     if written.is_err() {
-        // What matters is the first error; a part that can't be removed either was probably never made.
+        // Only the first error matters. A partial file that can't be removed was probably never created.
         let _ = fs::remove_file(&part);
     }
     written

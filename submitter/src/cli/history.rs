@@ -93,7 +93,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 }
 
 impl Options {
-    /// What an empty table means.
+    /// Explains an empty table.
     fn nothing(&self) -> String {
         let is_filtered = !self.state.is_empty()
             || !self.label.is_empty()
@@ -166,7 +166,7 @@ const COLUMNS: [Column; 10] = [
     Column::Left("DEVICE"),
 ];
 
-/// What a narrow terminal does without, the first one first.
+/// The columns that a narrow terminal omits, in this order.
 const DISPENSABLE: [&str; 8] = ["DEVICE", "NAME", "POOL", "QUEUED", "RUN TIME", "AGE", "KERNEL TIME", "KERNEL"];
 
 fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {

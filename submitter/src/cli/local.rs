@@ -136,7 +136,7 @@ fn complaint(error: LocalError) -> Complaint {
     }
 }
 
-/// Whether the person who reads it can mend it by giving something else, or by installing what is missing.
+/// The exit code. It tells whether the user can fix the error with other options or by installing a program.
 const fn exit(error: &LocalError) -> Exit {
     match error {
         LocalError::ProgramMissing { .. }

@@ -27,7 +27,7 @@ pub struct Options {
     ledger: LedgerOptions,
 }
 
-/// What there is to print, and what to say about it.
+/// The text to print and the remarks about it.
 #[derive(Debug, PartialEq, Eq)]
 struct Logs<'a> {
     text: &'a str,

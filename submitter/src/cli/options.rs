@@ -1,4 +1,4 @@
-//! What was typed. What it means is worked out by each command in its own file.
+//! The options as typed. Each command interprets its own in its own file.
 
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 

@@ -1,4 +1,4 @@
-//! Where data and messages go: data to stdout, everything else to stderr.
+//! Prints data to stdout and everything else to stderr.
 
 use std::{
     borrow::Cow,
@@ -9,8 +9,10 @@ use super::{complaint::Complaint, environment, exit::Exit};
 
 /// The narrowest terminal that is common.
 const WIDTH_DEFAULT: usize = 80;
+/// Clears the line of the cursor on a terminal.
+pub const CLEAR_LINE: &str = "\r\x1b[2K";
 
-/// Prints data. A reader that has left (`| head`) has what it wanted: that is no fault.
+/// Prints data. A closed pipe (`| head`) is not an error.
 pub fn emit(text: &str) -> Result<(), Complaint> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(visible(text).as_bytes()).and_then(|()| stdout.flush()) {
@@ -28,20 +30,20 @@ pub fn emit_json(value: &impl serde::Serialize) -> Result<(), Complaint> {
     emit(&(text + "\n"))
 }
 
-/// Names and logs come from strangers: what would steer the terminal is made visible instead.
+/// Replaces control characters, because names and logs may come from other users and must not control the terminal.
 pub fn visible(text: &str) -> Cow<'_, str> {
     let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if text.contains(steers) {
-        // Lines of a source from elsewhere may end like this; a carriage return alone would write over its line.
+        // Lines of a foreign source may end in CRLF; a carriage return alone would overwrite its line.
         Cow::Owned(text.replace("\r\n", "\n").replace(steers, "\u{fffd}"))
     } else {
         Cow::Borrowed(text)
     }
 }
 
-/// Tells a person something that is no data.
+/// Prints a message that is not data.
 pub fn note(text: &str) {
-    // Nobody is left to tell that stderr is gone.
+    // An error is ignored, because it could only be printed to stderr.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -50,31 +52,31 @@ pub fn warn(text: &str) {
     note(&format!("{warning} {text}"));
 }
 
-/// How many characters fit on a line of stdout. `None`: it is no terminal, and lines may be as long as they like.
+/// The width of a line of stdout in characters. `None` if stdout is not a terminal, so that lines may have any length.
 pub fn stdout_width() -> Option<usize> {
     let stdout = std::io::stdout();
     if stdout.is_terminal() { terminal_size_of(stdout) } else { None }
 }
 
-/// How many characters fit on a line of stderr.
+/// The width of a line of stderr in characters.
 pub fn stderr_width() -> usize {
     terminal_size_of(std::io::stderr()).unwrap_or(WIDTH_DEFAULT)
 }
 
 fn terminal_size_of(stream: impl std::os::fd::AsFd) -> Option<usize> {
-    // A terminal that was never told its size says 0.
+    // A terminal of unknown size reports 0.
     terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
 }
 
-/// Replaces the last line of stderr: a spinner, or the `^C` that a terminal shows. A stream that can't go back is left as it is.
+/// Replaces the last line of stderr, such as the `^C` that a terminal shows. It does nothing if stderr is not a terminal.
 pub fn redraw(line: &str) {
     if stderr_can_move() {
-        // Nobody is left to tell that stderr is gone.
-        let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
+        // An error is ignored, because it could only be printed to stderr.
+        let _ = write!(std::io::stderr(), "{CLEAR_LINE}{line}");
     }
 }
 
-/// Whether what stands on stderr's last line can be replaced.
+/// Whether the last line of stderr can be replaced.
 pub fn stderr_can_move() -> bool {
     stderr_is_terminal() && std::env::var_os(environment::TERM).is_none_or(|term| term != "dumb")
 }

@@ -71,14 +71,14 @@ struct Keys {
     read: BTreeSet<String>,
 }
 
-/// What all names of queues and exchanges begin with.
+/// The prefix of all queue and exchange names.
 const PREFIX: &str = "gpufleet\\.v1\\.";
-/// What pools' names are made of.
+/// Matches the name of a pool.
 const ANY_POOL: &str = "[A-Za-z0-9_-]+";
 const PRIORITIES: &str = "(high|normal|low)";
-/// What names of device classes are made of.
+/// Matches the name of a device class.
 const DEVICE_CLASS: &str = "[0-9a-f]{16}";
-/// What follows the last dash of a client's name.
+/// Matches the part of a client's name after its last dash.
 const CLIENT_WORD: &str = "[A-Za-z0-9_]+";
 
 pub fn run(options: &Options) -> Result<Exit, Complaint> {

@@ -1,4 +1,4 @@
-//! What kernels printed, set off from what the command itself says.
+//! Prints the output of kernels, set apart from the command's own messages.
 
 use gpufleet::schema::PrintfOutput;
 
@@ -24,7 +24,7 @@ pub fn beginning(printed: &PrintfOutput, rest: &str) -> String {
     format!("printed by its kernels:\n{}  (shortened; `{rest}` prints all of it)\n", barred(&printed.text[..shown]))
 }
 
-/// What is said of a text that is not whole.
+/// The remark about an incomplete text.
 pub fn missing(printed: &PrintfOutput) -> Option<String> {
     let PrintfOutput { text, dropped_bytes } = printed;
     (*dropped_bytes > 0)

@@ -31,7 +31,7 @@ pub struct Options {
 /// Cells of the longest bar.
 const BAR_WIDTH: u64 = 40;
 const UNHEARD_AT_LENGTH: &str = "unknown: its worker fell silent or left while the job was running";
-/// What stands before a bar.
+/// The width of the text before a bar.
 const BAR_INDENT: usize = 35;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
@@ -122,7 +122,7 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
         }
         None => format!(" on {}", attempt.worker),
     };
-    // Of an end that nobody told nothing will be heard once there is something later.
+    // An attempt without an end will get none once a later attempt exists.
     let is_unheard = attempt.is_unheard || (attempt.state == AttemptState::Running && !is_open);
     let state = if is_unheard { UNHEARD } else { attempt.state.name() };
     let mut text = format!("attempt {} {state}{superseded}{place}\n", attempt.attempt);

@@ -34,11 +34,11 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
         () = waiting::interrupt() => return Err(interrupted_before()),
     };
     let exit = submit(&fleet, plan, &options).await;
-    // Also after a failure: what was submitted still has to be told to the ledger. That it is not is no reason to hold anybody
-    // up, as the worker tells it again.
+    // Also after a failure, because the ledger must still get the event of the submission. The command does not wait for it for long, because
+    // the worker reports the job too.
     tokio::select! {
         _closed_in_time = tokio::time::timeout(connection::CLOSE_DEADLINE, fleet.close()) => {}
-        // Whoever presses it twice wants to leave now.
+        // A second Ctrl-C ends the command at once.
         () = waiting::interrupt() => {}
     }
     exit
@@ -46,9 +46,10 @@ pub async fn run(options: Options) -> Result<Exit, Complaint> {
 
 async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Complaint> {
     let pool = plan.pool.clone();
-    let confirmed = confirmed(fleet, plan.job.clone());
+    let spinner = Spinner::new("submitting the job");
+    let confirmed = confirmed(fleet, plan.job.clone(), &spinner);
     let mut handle = tokio::select! {
-        handle = Spinner::new("submitting the job").around(confirmed) => handle.map_err(|error| refused(&error, &plan))?,
+        handle = spinner.clone().around(confirmed) => handle.map_err(|error| refused(&error, &plan))?,
         () = waiting::interrupt() => return Err(interrupted_before()),
     };
     if options.detach {
@@ -69,28 +70,26 @@ async fn submit(fleet: &Fleet, plan: Plan, options: &Options) -> Result<Exit, Co
     }
 }
 
-/// Waits for the broker's confirmation, and says what holds it up.
-async fn confirmed(fleet: &Fleet, job: Job) -> Result<JobHandle, SubmitError> {
+/// Waits for the broker's confirm, and warns about what delays it.
+async fn confirmed(fleet: &Fleet, job: Job, spinner: &Spinner) -> Result<JobHandle, SubmitError> {
     let mut submitting = pin!(fleet.submit(job));
     tokio::select! {
         handle = &mut submitting => return handle,
         trouble = fleet.held_up() => {
-            // The spinner comes back on a line of its own.
-            output::redraw("");
-            output::warn(&format!("{trouble}; the job is sent as soon as the broker accepts it"));
+            spinner.aside(|| output::warn(&format!("{trouble}; the job is sent as soon as the broker accepts it")));
         }
     }
     submitting.await
 }
 
-/// Waits for the reply, and says so if it seems that nobody is there to send one.
+/// Waits for the reply, and warns if no worker serves the pool.
 async fn wait(
     fleet: &Fleet,
     pool: &PoolName,
     handle: &mut JobHandle,
     deadline: Duration,
 ) -> Result<JobResult, JobError> {
-    /// A worker answers a small job sooner than this, and then the question is not worth asking.
+    /// A worker answers a small job sooner, and then the check is not worth its cost.
     const ASK_AFTER: Duration = Duration::from_millis(500);
     let spinner = Spinner::new(format!("waiting for job {}", handle.id()));
     let first = deadline.min(ASK_AFTER);
@@ -108,7 +107,7 @@ async fn wait(
 }
 
 async fn warn_if_nobody_serves(fleet: &Fleet, pool: &PoolName) {
-    // A question that fails is no reason to bother anybody: the wait itself will tell.
+    // An error is ignored, because the wait itself will report it.
     if let Ok(PoolDepth { consumers: 0, messages }) = fleet.pool_depth(pool).await {
         let others = match messages {
             0 | 1 => String::new(),

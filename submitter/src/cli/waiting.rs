@@ -1,68 +1,85 @@
-//! Something that turns on a terminal while a person waits, and says nothing to a log.
+//! Progress on a terminal while a person waits. A log gets none of it.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use gpufleet_local::{Lines, Progress, Silent};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::output;
+use super::{output, progress_terminal::ProgressTerminal};
 
-/// Below this nobody notices a wait.
+/// A person does not notice a shorter wait.
 const PATIENCE: Duration = Duration::from_millis(500);
-const TURN: Duration = Duration::from_millis(120);
-const FRAMES: [char; 8] = ['⠋', '⠙', '⠸', '⠴', '⠦', '⠇', '⠏', '⠟'];
-/// A terminal that shows Ctrl-C as `^C` must have room for that, or the spinner's line breaks and can't be cleared any more.
-const MARGIN: usize = 3;
+const TICK: Duration = Duration::from_millis(120);
+const FRAMES: &str = "⠋⠙⠸⠴⠦⠇⠏⠟ ";
+/// The room for the spinner and the time beside the message. A line that breaks can't be cleared.
+const SPINNER_ROOM: usize = 12;
+/// The room for a bar and a count.
+const COUNT_ROOM: usize = 24;
 
-/// A spinner on stderr. It appears after a moment, and not at all where stderr is no terminal.
-#[derive(Debug)]
-pub struct Spinner {
-    message: String,
-    started: Instant,
-    is_drawn: bool,
-}
+/// A spinner on stderr. It appears after a moment, and never if stderr is not a terminal. Clones share the line; it disappears when one is
+/// dropped.
+#[derive(Debug, Clone)]
+pub struct Spinner(ProgressBar);
 
 impl Spinner {
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), started: Instant::now(), is_drawn: false }
+        Self::with("{spinner} {msg} ({elapsed})", None, fitting(&message.into(), SPINNER_ROOM))
     }
 
-    /// Waits for something, turning. Cancelling is as harmless as it is for what is waited for.
-    pub async fn around<T>(mut self, waited_for: impl Future<Output = T>) -> T {
-        let mut waited_for = std::pin::pin!(waited_for);
-        if let Ok(value) = tokio::time::timeout(PATIENCE, &mut waited_for).await {
+    /// Also shows how many of `many` are done.
+    pub fn of_many(message: impl Into<String>, many: usize) -> Self {
+        match many {
+            0 | 1 => Self::new(message),
+            many => Self::with(
+                "{spinner} {msg} {bar:10} {pos}/{len} ({elapsed})",
+                Some(many as u64),
+                fitting(&message.into(), SPINNER_ROOM + COUNT_ROOM),
+            ),
+        }
+    }
+
+    fn with(template: &str, many: Option<u64>, message: String) -> Self {
+        let style = ProgressStyle::with_template(template).expect("the template is constant").tick_chars(FRAMES);
+        let bar = ProgressBar::with_draw_target(many, ProgressDrawTarget::hidden());
+        Self(bar.with_style(style).with_message(message))
+    }
+
+    /// Shows the spinner until the future is ready. If cancelled, the line is cleared.
+    pub async fn around<T>(self, awaited: impl Future<Output = T>) -> T {
+        let mut awaited = std::pin::pin!(awaited);
+        if let Ok(value) = tokio::time::timeout(PATIENCE, &mut awaited).await {
             return value;
         }
-        if !output::stderr_can_move() {
-            return waited_for.await;
+        if output::stderr_can_move() {
+            self.0.set_draw_target(ProgressDrawTarget::term_like(Box::<ProgressTerminal>::default()));
+            self.0.enable_steady_tick(TICK);
         }
-        for frame in FRAMES.into_iter().cycle() {
-            self.draw(frame);
-            if let Ok(value) = tokio::time::timeout(TURN, &mut waited_for).await {
-                return value;
-            }
-        }
-        unreachable!("a cycle has no end")
+        awaited.await
     }
 
-    fn draw(&mut self, frame: char) {
-        self.is_drawn = true;
-        let width = output::stderr_width().saturating_sub(MARGIN);
-        output::redraw(&self.line(frame, width));
+    /// Counts one of many as done.
+    pub fn advance(&self) {
+        self.0.inc(1);
     }
 
-    fn line(&self, frame: char, width: usize) -> String {
-        let line = format!("{frame} {} ({} s)", self.message, self.started.elapsed().as_secs());
-        line.chars().take(width).collect()
+    /// Prints something else on the terminal, with the line cleared in the meantime.
+    pub fn aside<T>(&self, print: impl FnOnce() -> T) -> T {
+        self.0.suspend(print)
     }
 }
 
-/// Also when the wait is cancelled the line has to go.
+/// The line must also be cleared if the wait is cancelled.
 impl Drop for Spinner {
     fn drop(&mut self) {
-        if self.is_drawn {
-            output::redraw("");
+        if !self.0.is_finished() {
+            self.0.finish_and_clear();
         }
     }
+}
+
+/// The start of the message that leaves this room on the line.
+fn fitting(message: &str, room: usize) -> String {
+    message.chars().take(ProgressTerminal::columns().saturating_sub(room)).collect()
 }
 
 /// Waits for Ctrl-C, and takes the terminal's `^C` off the line that the next message begins.
@@ -84,10 +101,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_spinner_fits_on_its_line() {
-        let spinner = Spinner::new("waiting for job 01990f3e-0000-7000-8000-000000000001");
-        assert_eq!(spinner.line('⠋', 200), "⠋ waiting for job 01990f3e-0000-7000-8000-000000000001 (0 s)");
-        assert_eq!(spinner.line('⠋', 9), "⠋ waiting");
-        assert_eq!(spinner.line('⠋', 0), "");
+    fn a_message_leaves_room_for_the_rest_of_the_line() {
+        let columns = ProgressTerminal::columns();
+        assert_eq!(fitting(&"x".repeat(1000), SPINNER_ROOM).len(), columns - SPINNER_ROOM);
+        assert_eq!(fitting("waiting", SPINNER_ROOM), "waiting");
+        assert_eq!(fitting("waiting", columns + 1), "");
+    }
+
+    #[tokio::test]
+    async fn a_spinner_returns_what_it_waited_for_and_counts() {
+        let spinner = Spinner::of_many("counting", 2);
+        let counted = spinner.clone().around(async {
+            spinner.aside(|| ());
+            spinner.advance();
+            spinner.0.position()
+        });
+        assert_eq!(counted.await, 1);
+        assert!(spinner.0.is_finished());
     }
 }

@@ -1,4 +1,4 @@
-//! `gpufleet workers`: who serves the fleet, and how to make one leave.
+//! `gpufleet workers`: lists the workers and their devices, and drains a worker.
 
 use std::time::Duration;
 
@@ -58,10 +58,10 @@ struct DrainOptions {
     ledger: LedgerOptions,
 }
 
-/// A worker that was killed never says that it has left. One that is silent for longer than a weekend is of interest to nobody.
+/// A killed worker never reports that it has left. The list omits workers that have been silent for longer than a weekend.
 const SILENCE_SHOWN: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// What a worker's heartbeats say of it.
+/// The state of a worker by its heartbeats.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
@@ -143,7 +143,7 @@ async fn drain(options: &DrainOptions) -> Result<Exit, Complaint> {
     Ok(Exit::Success)
 }
 
-/// What the ledger knows of a worker.
+/// The ledger's knowledge of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Serves,
@@ -178,11 +178,11 @@ fn state(worker: &WorkerRow) -> State {
     }
 }
 
-/// Beside what nobody measures.
+/// Marks a value that is not measured.
 const ESTIMATED: char = '*';
 const ESTIMATED_MEANS: &str =
     "\n* estimated from this worker's own jobs: the memory they requested, the time they used the device\n";
-/// What the ledger calls a use of which the worker itself told.
+/// The ledger's name for a utilization that the worker itself reported.
 const BY_WORKER: &str = "worker";
 /// From DEVICE to POWER.
 const DEVICE_COLUMNS: usize = 6;
@@ -242,7 +242,7 @@ fn device(device: &DeviceRow) -> Vec<String> {
         value.map_or_else(|| "-".to_owned(), text)
     }
     let sick = if device.out_of_service.is_some() { " (out of service)" } else { "" };
-    // Where nobody counts what is in use, what the worker's jobs declared is known.
+    // If no driver counts the memory in use, the table shows what the worker's jobs declared.
     let declared = device.jobs_running.map(|_| device.pools.iter().map(|pool| pool.memory_bytes).sum());
     let all = quantity::bytes(device.memory_bytes);
     let memory = match (device.memory_used_bytes, declared) {

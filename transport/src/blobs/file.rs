@@ -8,6 +8,7 @@ use std::{
 };
 
 use gpufleet_schema::{BlobDigest, BlobHasher, bounds::BLOBS_BYTES_MAX};
+use rustix::fs::OFlags;
 
 use super::step::Progress;
 
@@ -111,5 +112,5 @@ pub(super) fn open(folder: &Path, digest: BlobDigest) -> io::Result<Option<(File
 
 /// Opens a file without following links or blocking, because other users of the folder may have put a link or a pipe under the name.
 pub(super) fn open_file(path: &Path) -> io::Result<File> {
-    OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)
+    OpenOptions::new().read(true).custom_flags((OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed()).open(path)
 }

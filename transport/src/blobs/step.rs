@@ -29,7 +29,7 @@ pub(super) const PLACE_DEADLINE: Duration = Duration::from_secs(120);
 /// A folder may have a million files, and removing one takes milliseconds.
 const PRUNE_DEADLINE: Duration = Duration::from_secs(2 * 3600);
 
-/// What kind of step it is, which decides how long it may take.
+/// The kind of a step, which determines its time limit.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Kind {
     /// A few system calls. They have permits of their own, so that they never wait for large transfers.

@@ -6,6 +6,7 @@ use std::{
 };
 
 use futures::poll;
+use rustix::fs::{CWD, Mode, mkfifoat};
 use tempfile::TempDir;
 
 use super::*;
@@ -30,9 +31,7 @@ fn make_old(path: &Path, age: Duration) {
 }
 
 fn mkfifo(path: &Path) {
-    let path = std::ffi::CString::new(path.to_str().unwrap()).unwrap();
-    // SAFETY: the path is a C string that lives for the call.
-    assert_eq!(unsafe { libc::mkfifo(path.as_ptr(), 0o600) }, 0);
+    mkfifoat(CWD, path, Mode::RUSR | Mode::WUSR).unwrap();
 }
 
 #[tokio::test]

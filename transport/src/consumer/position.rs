@@ -15,7 +15,7 @@ pub(super) struct Position {
     message_id: Option<String>,
 }
 
-/// What the first message of a resumed subscription shows about the stream.
+/// The state of the stream by the first message of a resumed subscription.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Resumed {
     /// The message that was read last.

@@ -147,9 +147,9 @@ impl Subscriber {
                 }
             };
             if started.elapsed() > STEADY {
-                backoff.reset();
+                backoff = Backoff::default();
             }
-            if self.idle(tokio::time::sleep(backoff.next())).await.is_none() {
+            if self.idle(backoff.wait()).await.is_none() {
                 break;
             }
             if is_gone {

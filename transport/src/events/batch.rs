@@ -1,30 +1,25 @@
-//! Events that will travel together.
-
-use std::time::Duration;
+//! Events that are published in one message.
 
 use gpufleet_schema::{DeviceSeen, Event, JobInfo, MessageId, RanOn, bounds::MESSAGE_BYTES_MAX, encoding, topology};
-use tokio::{sync::OwnedSemaphorePermit, time::Instant};
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{Confirmed, Origin};
 use crate::{Message, Properties, PublishError};
 
-/// Upserts of a few hundred rows at once are the database's fastest.
+/// Upserts are fastest with a few hundred rows at once.
 const EVENTS_MAX: usize = 500;
-/// More than this in a message gains nothing.
+/// A larger message gains nothing.
 const BYTES_MAX: usize = 256 << 10;
-/// A parcel of more than this could make the batch that it joins too large to be sent, to the harm of all others in it.
-pub(super) const PARCEL_BYTES_MAX: usize = MESSAGE_BYTES_MAX - BYTES_MAX;
-/// No caller waits for these events: the ledger is this much behind.
-const PATIENCE: Duration = Duration::from_millis(50);
-/// A caller holds an ack until these are confirmed: long enough to fill a batch, short compared with most jobs.
-const PATIENCE_CONFIRMED: Duration = Duration::from_millis(5);
+/// The most bytes that may be added at once. More could make the batch too large for a message, and the events of others would be lost with
+/// it.
+pub(super) const ADDED_BYTES_MAX: usize = MESSAGE_BYTES_MAX - BYTES_MAX;
 
+/// Events, the callers that wait for their confirm, and the room that they take until then.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
     events: Vec<Event>,
     bytes: usize,
-    due: Option<Instant>,
-    pub(super) waiting: Vec<Confirmed>,
+    pub(super) callers: Vec<Confirmed>,
     rooms: Vec<OwnedSemaphorePermit>,
 }
 
@@ -36,12 +31,9 @@ impl Batch {
         room: OwnedSemaphorePermit,
         confirmed: Option<Confirmed>,
     ) {
-        let patience = if confirmed.is_some() { PATIENCE_CONFIRMED } else { PATIENCE };
-        let due = Instant::now() + patience;
-        self.due = Some(self.due.map_or(due, |earlier| earlier.min(due)));
         self.events.extend(events);
         self.bytes += bytes;
-        self.waiting.extend(confirmed);
+        self.callers.extend(confirmed);
         self.rooms.push(room);
     }
 
@@ -53,22 +45,11 @@ impl Batch {
         self.events.len()
     }
 
-    /// When it has to leave.
-    pub(super) fn due(&self) -> Option<Instant> {
-        if self.is_full() { Some(Instant::now()) } else { self.due }
-    }
-
     pub(super) fn is_full(&self) -> bool {
         self.events.len() >= EVENTS_MAX || self.bytes >= BYTES_MAX
     }
 
-    pub(super) fn hurry(&mut self) {
-        if !self.is_empty() {
-            self.due = Some(Instant::now());
-        }
-    }
-
-    /// The message to send, under an id that it keeps however often it is sent.
+    /// The message to publish. It has a new id, which it keeps when it is published again.
     pub(super) fn message(&self, origin: &Origin) -> Result<Message, PublishError> {
         let body = encoding::encode_events(&self.events)
             .map_err(|error| PublishError::Refused { reason: error.to_string() })?;
@@ -84,27 +65,27 @@ impl Batch {
     }
 }
 
-/// Splits events so that none of the parts can make a message too large for the others that ride in it.
-pub(super) fn parcels(events: Vec<Event>) -> Vec<Vec<Event>> {
-    let mut parcels: Vec<Vec<Event>> = Vec::new();
+/// Splits events into parts that are each small enough to be added to a batch, unless a single event is too large.
+pub(super) fn split(events: Vec<Event>) -> Vec<Vec<Event>> {
+    let mut parts: Vec<Vec<Event>> = Vec::new();
     let mut bytes = 0;
     for event in events {
         let weight = weight(&event);
-        match parcels.last_mut() {
-            Some(parcel) if bytes + weight <= BYTES_MAX => parcel.push(event),
+        match parts.last_mut() {
+            Some(part) if bytes + weight <= BYTES_MAX => part.push(event),
             _ => {
-                parcels.push(vec![event]);
+                parts.push(vec![event]);
                 bytes = 0;
             }
         }
         bytes += weight;
     }
-    parcels
+    parts
 }
 
-/// About how many bytes an event takes when encoded; what bounds batches need not be exact.
+/// The approximate encoded size of an event, never less than the exact one.
 pub(super) fn weight(event: &Event) -> usize {
-    /// Names, numbers and structure of the largest kind.
+    /// Field names, numbers and structure of the largest kind of event.
     const FIXED: usize = 400;
     let job = |job: &JobInfo| {
         let labels: usize = job.labels.iter().map(|(name, value)| name.len() + value.len() + 6).sum();
@@ -140,9 +121,9 @@ pub(super) fn weight(event: &Event) -> usize {
 }
 
 fn device(device: &DeviceSeen) -> usize {
-    /// Numbers and structure.
+    /// Field names, numbers and structure.
     const FIXED: usize = 400;
-    /// A pool's name, with what it has on the device.
+    /// A pool's name and its use of the device.
     const POOL: usize = 200;
     let reason = device.out_of_service.as_ref().map_or(0, String::len);
     FIXED + device.uuid.len() + device.name.len() + reason + device.pools.len() * POOL
@@ -157,7 +138,7 @@ mod tests {
         Timings, Verdict, WorkerSeen,
         bounds::{LABELS_MAX, NAME_BYTES_MAX, PRINTF_OUTPUT_BYTES_MAX, TEXT_BYTES_MAX},
     };
-    use tokio::sync::{Semaphore, oneshot};
+    use tokio::sync::Semaphore;
 
     use super::*;
 
@@ -272,34 +253,20 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_can_be_sent_whatever_parcel_came_last() {
+    fn a_batch_fits_in_a_message_whatever_was_added_last() {
         for event in [refused(), printed()] {
-            let parcels = parcels(vec![event.clone(); 1024]);
-            assert!(parcels.len() > 1024 * weight(&event) / BYTES_MAX - 1);
+            let parts = split(vec![event.clone(); 1024]);
+            assert!(parts.len() > 1024 * weight(&event) / BYTES_MAX - 1);
             let mut batch = Batch::default();
             while !batch.is_full() {
-                let parcel = parcels[0].clone();
-                let bytes = parcel.iter().map(weight).sum();
-                assert!(bytes <= PARCEL_BYTES_MAX);
-                batch.add(parcel, bytes, room(), None);
+                let part = parts[0].clone();
+                let bytes = part.iter().map(weight).sum();
+                assert!(bytes <= ADDED_BYTES_MAX);
+                batch.add(part, bytes, room(), None);
             }
             batch.message(&WORKER).unwrap().check(MESSAGE_BYTES_MAX).unwrap();
         }
-        assert_eq!(PARCEL_BYTES_MAX + BYTES_MAX, MESSAGE_BYTES_MAX);
-    }
-
-    #[test]
-    fn a_batch_leaves_when_it_is_full_and_sooner_when_somebody_waits() {
-        let mut batch = Batch::default();
-        assert_eq!(batch.due(), None);
-        let before = Instant::now();
-        batch.add(vec![submitted("k")], 400, room(), None);
-        assert!(batch.due().unwrap() >= before + PATIENCE);
-        let (confirmed, _outcome) = oneshot::channel();
-        batch.add(vec![submitted("k")], 400, room(), Some(confirmed));
-        assert!(batch.due().unwrap() <= Instant::now() + PATIENCE_CONFIRMED);
-        batch.add(Vec::new(), BYTES_MAX, room(), None);
-        assert!(batch.due().unwrap() <= Instant::now());
+        assert_eq!(ADDED_BYTES_MAX + BYTES_MAX, MESSAGE_BYTES_MAX);
     }
 
     #[test]

@@ -43,7 +43,7 @@ struct Entry {
 
 /// The broker's confirm for one message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Word {
+pub(super) enum Confirm {
     Ack,
     Nack,
 }
@@ -94,34 +94,34 @@ impl Pending {
     }
 
     /// Marks the oldest message that matches the return. Messages with the same id and destination are either all returned or none.
-    pub(super) fn returned(&mut self, back: &Return) {
+    pub(super) fn mark_returned(&mut self, returned: &Return) {
         let fits = |entry: &&mut Entry| {
             let message = &entry.message;
             entry.sent
                 && !entry.returned
-                && message.properties.message_id == back.message_id
-                && message.exchange == back.exchange
-                && message.routing_key == back.routing_key
+                && message.properties.message_id == returned.message_id
+                && message.exchange == returned.exchange
+                && message.routing_key == returned.routing_key
         };
         match self.entries.values_mut().find(fits) {
             Some(entry) => entry.returned = true,
-            None => warn!(message_id = ?back.message_id, "returned message matches no pending publish"),
+            None => warn!(message_id = ?returned.message_id, "returned message matches no pending publish"),
         }
     }
 
-    pub(super) fn settle(&mut self, number: Number, word: Word) {
+    pub(super) fn settle(&mut self, number: Number, confirm: Confirm) {
         let Some(entry) = self.entries.remove(&number) else { return };
         self.forget_deadlines_of_the_settled();
         let routing_key = || entry.message.routing_key.clone();
-        let outcome = match word {
+        let outcome = match confirm {
             _ if entry.returned => Err(PublishError::Unroutable {
                 exchange: entry.message.exchange.to_owned(),
                 routing_key: routing_key(),
             }),
-            Word::Ack => Ok(()),
-            Word::Nack => Err(PublishError::Nacked { routing_key: routing_key() }),
+            Confirm::Ack => Ok(()),
+            Confirm::Nack => Err(PublishError::Nacked { routing_key: routing_key() }),
         };
-        entry.tell(outcome);
+        entry.answer(outcome);
     }
 
     /// Removes them, because otherwise they would stay until the deadline of the oldest unconfirmed message.
@@ -134,7 +134,7 @@ impl Pending {
     pub(super) fn refuse(&mut self, number: Number, error: impl FnOnce(&Message) -> PublishError) {
         if let Some(entry) = self.entries.remove(&number) {
             let error = error(&entry.message);
-            entry.tell(Err(error));
+            entry.answer(Err(error));
         }
     }
 
@@ -165,13 +165,13 @@ impl Pending {
         for entry in std::mem::take(&mut self.entries).into_values() {
             let blocked = Some("this client closed the connection".to_owned());
             let error = if entry.sent { PublishError::Unknown { waited, blocked } } else { PublishError::Closed };
-            entry.tell(Err(error));
+            entry.answer(Err(error));
         }
     }
 }
 
 impl Entry {
-    fn tell(mut self, outcome: Result<(), PublishError>) {
+    fn answer(mut self, outcome: Result<(), PublishError>) {
         if let Some(done) = self.done.take() {
             let _caller_gone = done.send(outcome);
         }

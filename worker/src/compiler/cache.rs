@@ -1,10 +1,11 @@
 //! Caches results by their inputs, and evicts the least recently used first.
 
 use std::{
-    collections::HashMap,
     sync::{Arc, Mutex, MutexGuard},
     time::{Duration, Instant},
 };
+
+use lru::LruCache;
 
 use super::{CompileError, Compiled, Origin, cell};
 
@@ -20,69 +21,58 @@ pub(super) type Outcome = Result<(Arc<Compiled>, Origin), CompileError>;
 /// One result, shared by all requests that wait for it, even if it is a failure.
 pub(super) type Cell = Arc<cell::Cell<Outcome>>;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Cache {
-    state: Mutex<State>,
-}
-
-#[derive(Debug, Default)]
-struct State {
-    entries: HashMap<blake3::Hash, Entry>,
-    clock: u64,
+    entries: Mutex<LruCache<blake3::Hash, Entry>>,
 }
 
 #[derive(Debug)]
 struct Entry {
     cell: Cell,
-    used: u64,
     marked: Instant,
 }
 
 impl Cache {
     pub(super) fn cell(&self, key: blake3::Hash) -> Cell {
-        let mut state = self.state();
-        state.clock += 1;
-        let used = state.clock;
-        if let Some(entry) = state.entries.get_mut(&key) {
-            entry.used = used;
+        let mut entries = self.entries();
+        if let Some(entry) = entries.get(&key) {
             return Arc::clone(&entry.cell);
         }
-        while state.is_full() && state.drop_oldest() {}
+        while is_full(&entries) && entries.pop_lru().is_some() {}
         let cell = Cell::default();
-        state.entries.insert(key, Entry { cell: Arc::clone(&cell), used, marked: Instant::now() });
+        entries.put(key, Entry { cell: Arc::clone(&cell), marked: Instant::now() });
         cell
     }
 
     /// Drops an outcome that another attempt may change. A concurrent attempt for the same key keeps its cell.
     pub(super) fn forget(&self, key: blake3::Hash, cell: &Cell) {
-        let mut state = self.state();
-        if state.entries.get(&key).is_some_and(|entry| Arc::ptr_eq(&entry.cell, cell)) {
-            state.entries.remove(&key);
+        let mut entries = self.entries();
+        if entries.peek(&key).is_some_and(|entry| Arc::ptr_eq(&entry.cell, cell)) {
+            entries.pop(&key);
         }
     }
 
     /// Whether a program must be marked as used on disk now; counts as marked afterwards.
     pub(super) fn is_to_be_marked(&self, key: blake3::Hash, every: Duration) -> bool {
-        let mut state = self.state();
-        let due = state.entries.get_mut(&key).filter(|entry| entry.marked.elapsed() >= every);
+        let mut entries = self.entries();
+        let due = entries.peek_mut(&key).filter(|entry| entry.marked.elapsed() >= every);
         due.map(|entry| entry.marked = Instant::now()).is_some()
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().expect("no thread panics while holding the cache")
+    fn entries(&self) -> MutexGuard<'_, LruCache<blake3::Hash, Entry>> {
+        self.entries.lock().expect("no thread panics while holding the cache")
     }
 }
 
-impl State {
-    fn is_full(&self) -> bool {
-        let bytes = |entry: &Entry| entry.cell.look(size).unwrap_or(0);
-        self.entries.len() >= ENTRIES_MAX || self.entries.values().map(bytes).sum::<usize>() >= BYTES_MAX
+impl Default for Cache {
+    fn default() -> Self {
+        Self { entries: Mutex::new(LruCache::unbounded()) }
     }
+}
 
-    fn drop_oldest(&mut self) -> bool {
-        let oldest = self.entries.iter().min_by_key(|(_, entry)| entry.used).map(|(key, _)| *key);
-        oldest.is_some_and(|key| self.entries.remove(&key).is_some())
-    }
+fn is_full(entries: &LruCache<blake3::Hash, Entry>) -> bool {
+    let bytes = |(_, entry): (_, &Entry)| entry.cell.look(size).unwrap_or(0);
+    entries.len() >= ENTRIES_MAX || entries.iter().map(bytes).sum::<usize>() >= BYTES_MAX
 }
 
 fn size(outcome: &Outcome) -> usize {
@@ -131,7 +121,7 @@ mod tests {
             cache.cell(key(&number.to_string()));
             cache.cell(key("0"));
         }
-        assert_eq!(cache.state().entries.len(), ENTRIES_MAX);
+        assert_eq!(cache.entries().len(), ENTRIES_MAX);
         assert!(Arc::ptr_eq(&first, &cache.cell(key("0"))));
     }
 }

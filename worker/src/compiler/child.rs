@@ -7,6 +7,7 @@ use std::{
     time::Duration,
 };
 
+use rustix::process::{Resource, Rlimit, setrlimit};
 use serde::{Deserialize, Serialize};
 use serde_bytes::ByteBuf;
 
@@ -117,17 +118,13 @@ fn limit_resources() -> io::Result<()> {
     let _ = std::fs::write("/proc/self/oom_score_adj", "1000");
     let cpu_seconds = TIME_LIMIT.as_secs();
     let limits = [
-        (libc::RLIMIT_CPU, cpu_seconds),
-        (libc::RLIMIT_AS, ADDRESS_SPACE_BYTES_MAX),
-        (libc::RLIMIT_NOFILE, OPEN_FILES_MAX),
-        (libc::RLIMIT_FSIZE, 0),
+        (Resource::Cpu, cpu_seconds),
+        (Resource::As, ADDRESS_SPACE_BYTES_MAX),
+        (Resource::Nofile, OPEN_FILES_MAX),
+        (Resource::Fsize, 0),
     ];
     for (resource, value) in limits {
-        let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
-        // SAFETY: the limit is a live structure that the kernel only reads.
-        if unsafe { libc::setrlimit(resource, &raw const limit) } != 0 {
-            return Err(io::Error::last_os_error());
-        }
+        setrlimit(resource, Rlimit { current: Some(value), maximum: Some(value) })?;
     }
     Ok(())
 }

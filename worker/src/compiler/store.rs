@@ -24,6 +24,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use rustix::process::geteuid;
+
 use super::Compiled;
 
 /// The first bytes of a file. A new layout gets a new number, and older files are compiled again.
@@ -220,8 +222,7 @@ fn is_ours(metadata: &Metadata) -> bool {
 }
 
 fn own_user() -> u32 {
-    // SAFETY: the call takes nothing and can't fail.
-    unsafe { libc::geteuid() }
+    geteuid().as_raw()
 }
 
 /// The contents of a file after its checksum.

@@ -26,7 +26,7 @@ use super::{
         error::{CudaError, Damage},
         fault::{self, Seen},
         library::DriverLibrary,
-        memory::{Chore, Memory, TellError},
+        memory::{Chore, DeviceMemory, ReportError},
         pinned::PinnedSegment,
         printing::Printing,
         program::Program,
@@ -138,7 +138,7 @@ fn open(args: &Args, outgoing: &Arc<Mutex<UnixStream>>) -> Result<(Arc<Common>, 
     let library = DriverLibrary::open(&args.cuda, || privileges::leave_root(args.user.as_deref()))?;
     let device = Device::open(&library, args.device)?;
     let arena = Arena::new(Sizes::of(library.is_emulator()), args.memory_bytes_max.unwrap_or(u64::MAX));
-    let memory = Memory::new(arena);
+    let memory = DeviceMemory::new(arena);
     let report = memory.first_report().map_err(device::refused)?;
     let waits = Waits::new(outgoing);
     let printing = Printing::new(&library);
@@ -207,7 +207,7 @@ fn start_chores(common: &Arc<Common>, outgoing: &Arc<Mutex<UnixStream>>) -> Resu
             match chore.run(&common.memory, &common.waits, &outgoing) {
                 Ok(()) => {}
                 // Without a running job no other thread calls the driver, so this thread has to report the fault.
-                Err(TellError::Cuda(error)) if error.damage() != Damage::None => {
+                Err(ReportError::Cuda(error)) if error.damage() != Damage::None => {
                     let is_idle = common.memory.arena.usage().is_idle;
                     let seen = if is_idle { Seen::Idle } else { Seen::BesideJobs };
                     fault::die(&outgoing, &common.library, error, seen);

@@ -5,10 +5,7 @@ use std::{
     collections::VecDeque,
     io::{self, ErrorKind},
     net::Shutdown,
-    os::{
-        fd::{AsFd, AsRawFd},
-        unix::net::UnixStream,
-    },
+    os::{fd::AsFd, unix::net::UnixStream},
     sync::{Arc, Mutex, MutexGuard},
 };
 
@@ -112,9 +109,9 @@ impl Line {
         let socket = self.socket.as_ref();
         let Unsent { frame, sent } = unsent;
         while *sent < frame.bytes.len() {
-            let descriptor = frame.descriptor.as_ref().map(AsRawFd::as_raw_fd);
+            let descriptor = frame.descriptor.as_ref().map(AsFd::as_fd);
             let rest = &frame.bytes[*sent..];
-            match socket.try_io(Interest::WRITABLE, || frame::send(socket.as_raw_fd(), rest, descriptor)) {
+            match socket.try_io(Interest::WRITABLE, || frame::send(socket, rest, descriptor)) {
                 Ok(taken) => {
                     *sent += taken;
                     frame.descriptor = None;

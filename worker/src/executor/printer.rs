@@ -6,11 +6,11 @@
 
 use std::{
     io::{self, ErrorKind, PipeReader, PipeWriter, Read as _},
-    os::fd::AsRawFd as _,
     sync::{Arc, Mutex, MutexGuard},
 };
 
 use gpufleet_schema::{PrintfOutput, bounds::PRINTF_OUTPUT_BYTES_MAX};
+use rustix::fs::{OFlags, fcntl_setfl};
 use tokio::{
     io::{Interest, unix::AsyncFd},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -50,10 +50,8 @@ impl Printer {
     /// Creates a printer and the end of the pipe for the child's standard output. Must be called in the runtime that reads it.
     pub(super) fn new() -> io::Result<(Self, PipeWriter)> {
         let (reader, writer) = io::pipe()?;
-        // SAFETY: the descriptor is open, and F_SETFL takes an integer. The writer's end is another file and stays as it is.
-        if unsafe { libc::fcntl(reader.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        // The writer's end is another file and stays as it is.
+        fcntl_setfl(&reader, OFlags::NONBLOCK)?;
         // SAFETY: the reader has one descriptor from here to its drop, and nothing else closes that.
         let pipe = unsafe { AsyncFd::register_with_interest(reader, Interest::READABLE) }?;
         Ok((Self { pipe, current: Mutex::default(), turns: Arc::new(Semaphore::new(1)) }, writer))

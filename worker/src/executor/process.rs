@@ -16,6 +16,12 @@ use std::{
     time::Duration,
 };
 
+use rustix::{
+    io::{Errno, retry_on_intr},
+    process::{
+        Pid, Signal, WaitId, WaitIdOptions, getpid, getppid, kill_process, set_parent_process_death_signal, waitid,
+    },
+};
 use tokio::{
     net::{UnixStream, unix::OwnedWriteHalf},
     sync::{oneshot, watch},
@@ -72,8 +78,9 @@ impl ChildProcess {
         self.killed.send_if_modified(|killed| killed.replace(killed.unwrap_or_else(Instant::now)).is_none());
         let alive = self.alive.lock().expect("no thread panics while holding it");
         if *alive {
-            // SAFETY: kill has no memory effects, and the child is not yet reaped, so the id is still its own.
-            unsafe { libc::kill(self.pid as libc::pid_t, libc::SIGKILL) };
+            let pid = Pid::from_raw(self.pid.cast_signed()).expect("a child's id is positive");
+            // A child that is not yet reaped still has its id.
+            kill_process(pid, Signal::KILL).ok();
         }
     }
 
@@ -168,19 +175,11 @@ impl Exit {
 
 /// Asks the kernel to kill the child when the reaper thread ends, which is no sooner than this process.
 fn die_with_parent(command: &mut Command) {
-    let parent = std::process::id();
+    let parent = getpid();
     let prepare = move || {
-        // SAFETY: prctl and getppid are async-signal-safe and touch no memory.
-        unsafe {
-            if libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) != 0 {
-                return Err(io::Error::last_os_error());
-            }
-            // A parent that died before the call above sends no signal.
-            if libc::getppid() as u32 != parent {
-                return Err(io::Error::from_raw_os_error(libc::ESRCH));
-            }
-        }
-        Ok(())
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // A parent that died before the call above sends no signal.
+        if getppid() == Some(parent) { Ok(()) } else { Err(Errno::SRCH.into()) }
     };
     // SAFETY: between fork and exec the closure makes two system calls and allocates nothing.
     unsafe { command.pre_exec(prepare) };
@@ -205,7 +204,7 @@ fn keep(mut command: Command, output: io::PipeReader, started: oneshot::Sender<i
 fn watch_over(mut child: Child, output: io::PipeReader, alive: &Mutex<bool>) -> Exit {
     let pid = child.id();
     let tail = read_output(output, pid);
-    wait_without_reaping(pid);
+    wait_without_reaping(&child);
     let mut alive = alive.lock().expect("no thread panics while holding it");
     let status = child.wait().expect("the child is ours and not yet reaped");
     *alive = false;
@@ -232,17 +231,10 @@ fn read_output(output: io::PipeReader, pid: u32) -> String {
     String::from_utf8_lossy(tail.make_contiguous()).into_owned()
 }
 
-fn wait_without_reaping(pid: u32) {
-    loop {
-        // SAFETY: the siginfo is ours to fill, and all-zero is a valid one.
-        let waited = unsafe {
-            let mut info: libc::siginfo_t = std::mem::zeroed();
-            libc::waitid(libc::P_PID, pid, &raw mut info, libc::WEXITED | libc::WNOWAIT)
-        };
-        if waited == 0 || io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
-            return;
-        }
-    }
+fn wait_without_reaping(child: &Child) {
+    let child = WaitId::Pid(Pid::from_child(child));
+    // A wait that fails is repeated by the one that reaps.
+    retry_on_intr(|| waitid(child.clone(), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT)).ok();
 }
 
 #[cfg(test)]
@@ -256,7 +248,9 @@ impl ChildProcess {
 
 #[cfg(test)]
 mod tests {
-    use std::{os::fd::AsRawFd, time::Duration};
+    use std::time::Duration;
+
+    use rustix::io::{FdFlags, fcntl_setfd};
 
     use super::*;
 
@@ -268,11 +262,8 @@ mod tests {
         let mut command = Command::new("sleep");
         command.arg("20");
         let keep_open = move || {
-            // SAFETY: fcntl is async-signal-safe and touches no memory.
-            match unsafe { libc::fcntl(writer.as_raw_fd(), libc::F_SETFD, 0) } {
-                0 => Ok(()),
-                _ => Err(io::Error::last_os_error()),
-            }
+            fcntl_setfd(&writer, FdFlags::empty())?;
+            Ok(())
         };
         // SAFETY: between fork and exec the closure makes one system call.
         unsafe { command.pre_exec(keep_open) };

@@ -1,6 +1,6 @@
 //! Which programs an executor holds. Only the supervisor decides this, so both sides always agree.
 
-use std::collections::HashMap;
+use lru::LruCache;
 
 use super::{cubin, ptx};
 use crate::{compiler::Compiled, ipc::message::Image};
@@ -26,18 +26,16 @@ pub(crate) enum Code<'a> {
 }
 
 /// The programs that one executor holds. The least recently used are evicted first.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Programs {
-    known: HashMap<Key, Known>,
+    known: LruCache<Key, Known>,
     code_bytes: usize,
     next_id: u32,
-    clock: u64,
 }
 
 #[derive(Debug)]
 struct Known {
     id: u32,
-    used: u64,
     bytes: usize,
     /// Jobs in flight that use it. A program in use is not evicted.
     jobs: u32,
@@ -116,13 +114,17 @@ impl Image {
     }
 }
 
+impl Default for Programs {
+    fn default() -> Self {
+        Self { known: LruCache::unbounded(), code_bytes: 0, next_id: 0 }
+    }
+}
+
 impl Programs {
     /// Marks the program as in use until [`Programs::release`]. Evictions come before the new program, so programs in use may exceed
     /// the bounds, but never by much.
     pub(crate) fn acquire(&mut self, key: Key, code: Code<'_>) -> ProgramLease {
-        self.clock += 1;
         if let Some(known) = self.known.get_mut(&key) {
-            known.used = self.clock;
             known.jobs += 1;
             return ProgramLease { id: known.id, is_new: false, forget: Vec::new() };
         }
@@ -135,12 +137,12 @@ impl Programs {
         let id = self.next_id;
         self.next_id = self.next_id.wrapping_add(1);
         self.code_bytes += bytes;
-        self.known.insert(key, Known { id, used: self.clock, bytes, jobs: 1 });
+        self.known.put(key, Known { id, bytes, jobs: 1 });
         ProgramLease { id, is_new: true, forget }
     }
 
     pub(crate) fn release(&mut self, key: Key) {
-        if let Some(known) = self.known.get_mut(&key) {
+        if let Some(known) = self.known.peek_mut(&key) {
             known.jobs = known.jobs.saturating_sub(1);
         }
     }
@@ -151,13 +153,12 @@ impl Programs {
     }
 
     fn forget_oldest(&mut self) -> Option<u32> {
-        let idle = self.known.iter().filter(|(_, known)| known.jobs == 0);
-        let oldest = *idle.min_by_key(|(_, known)| known.used)?.0;
-        self.remove(oldest)
+        let (oldest, _) = self.known.iter().rev().find(|(_, known)| known.jobs == 0)?;
+        self.remove(*oldest)
     }
 
     fn remove(&mut self, key: Key) -> Option<u32> {
-        let known = self.known.remove(&key)?;
+        let known = self.known.pop(&key)?;
         self.code_bytes -= known.bytes;
         Some(known.id)
     }

@@ -4,21 +4,30 @@
 //! were sent with, so a reader that reads exactly one header at a time always gets the matching descriptor.
 
 use std::{
-    io::{self, Read, Write},
-    mem,
+    io::{self, IoSlice, IoSliceMut, Read, Write},
+    mem::MaybeUninit,
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd, RawFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::net::UnixStream,
     },
-    ptr,
 };
 
+use rustix::{
+    cmsg_space,
+    io::retry_on_intr,
+    net::{
+        RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+        recvmsg, sendmsg,
+    },
+};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// More than the largest program together with the longest list of launches in a message.
 pub const FRAME_BYTES_MAX: usize = 64 << 20;
 const HEADER_BYTES: usize = 8;
 const FLAG_DESCRIPTOR: u32 = 1;
+/// The control data of a message with one descriptor.
+const CONTROL_BYTES: usize = cmsg_space!(ScmRights(1));
 
 /// An encoded frame.
 #[derive(Debug)]
@@ -106,85 +115,31 @@ pub fn read<T: DeserializeOwned>(socket: &UnixStream) -> Result<Option<(T, Optio
 }
 
 /// Sends some of `bytes`, and the descriptor with the first of them. Returns how many were sent.
-pub fn send(socket: RawFd, bytes: &[u8], descriptor: Option<RawFd>) -> io::Result<usize> {
-    let mut slice = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
-    let mut control = ControlBuffer::default();
-    // SAFETY: all-zero is a valid msghdr, one without name, parts or control data.
-    let mut message: libc::msghdr = unsafe { mem::zeroed() };
-    message.msg_iov = &raw mut slice;
-    message.msg_iovlen = 1;
-    if let Some(descriptor) = descriptor {
-        message.msg_control = control.bytes.as_mut_ptr().cast();
-        message.msg_controllen = ControlBuffer::SPACE;
-        // SAFETY: the control buffer is large and aligned enough for one header with one descriptor, so CMSG_FIRSTHDR points
-        // into it and CMSG_DATA has room for four bytes.
-        unsafe {
-            let header = libc::CMSG_FIRSTHDR(&raw const message);
-            (*header).cmsg_level = libc::SOL_SOCKET;
-            (*header).cmsg_type = libc::SCM_RIGHTS;
-            (*header).cmsg_len = libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize;
-            ptr::write_unaligned(libc::CMSG_DATA(header).cast::<RawFd>(), descriptor);
-        }
+pub fn send(socket: impl AsFd, bytes: &[u8], descriptor: Option<BorrowedFd<'_>>) -> io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); CONTROL_BYTES];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if descriptor.is_some() {
+        let has_room = control.push(SendAncillaryMessage::ScmRights(descriptor.as_slice()));
+        assert!(has_room, "the buffer is large enough for one descriptor");
     }
-    // SAFETY: the message points at live buffers whose lengths it states.
-    let sent = unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL) };
-    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    Ok(sendmsg(socket, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL)?)
 }
 
 fn receive(socket: &UnixStream, into: &mut [u8]) -> io::Result<(usize, Option<OwnedFd>)> {
-    let mut slice = libc::iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
-    let mut control = ControlBuffer::default();
-    loop {
-        // SAFETY: all-zero is a valid msghdr.
-        let mut message: libc::msghdr = unsafe { mem::zeroed() };
-        message.msg_iov = &raw mut slice;
-        message.msg_iovlen = 1;
-        message.msg_control = control.bytes.as_mut_ptr().cast();
-        message.msg_controllen = ControlBuffer::SPACE;
-        // SAFETY: the message points at live, writable buffers whose lengths it states.
-        let taken = unsafe { libc::recvmsg(socket.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
-        match usize::try_from(taken) {
-            Ok(taken) => return Ok((taken, received_descriptor(&message))),
-            Err(_) => match io::Error::last_os_error() {
-                error if error.kind() == io::ErrorKind::Interrupted => {}
-                error => return Err(error),
-            },
-        }
-    }
-}
-
-/// The descriptor in the control data, which has room for one.
-fn received_descriptor(message: &libc::msghdr) -> Option<OwnedFd> {
-    // SAFETY: the kernel filled the control data of this message, and CMSG_FIRSTHDR answers null where there is none. A descriptor
-    // that came by SCM_RIGHTS is open and has no other owner.
-    unsafe {
-        let header = libc::CMSG_FIRSTHDR(message);
-        if header.is_null()
-            || (*header).cmsg_level != libc::SOL_SOCKET
-            || (*header).cmsg_type != libc::SCM_RIGHTS
-            || (*header).cmsg_len < libc::CMSG_LEN(size_of::<RawFd>() as u32) as usize
-        {
-            return None;
-        }
-        Some(OwnedFd::from_raw_fd(ptr::read_unaligned(libc::CMSG_DATA(header).cast::<RawFd>())))
-    }
-}
-
-/// A buffer for one control header with one descriptor, with the header's alignment.
-#[derive(Default)]
-#[repr(align(8))]
-struct ControlBuffer {
-    bytes: [u8; Self::SPACE],
-}
-
-impl ControlBuffer {
-    // SAFETY: CMSG_SPACE only computes.
-    const SPACE: usize = unsafe { libc::CMSG_SPACE(size_of::<RawFd>() as u32) } as usize;
+    let mut space = [MaybeUninit::uninit(); CONTROL_BYTES];
+    let mut control = RecvAncillaryBuffer::new(&mut space);
+    let received =
+        retry_on_intr(|| recvmsg(socket, &mut [IoSliceMut::new(into)], &mut control, RecvFlags::CMSG_CLOEXEC))?;
+    let descriptor = control.drain().find_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
+        _ => None,
+    });
+    Ok((received.bytes, descriptor))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::{fs::File, os::fd::AsFd};
+    use std::fs::File;
 
     use super::*;
     use crate::ipc::{
@@ -200,7 +155,7 @@ mod tests {
         let writer = std::thread::spawn(move || {
             write(&here, &ToExecutor::Program { program: 1, image }).unwrap();
             let frame = Frame::encode(&ToExecutor::Segment { segment: 7, bytes: 64 }, Some(descriptor)).unwrap();
-            let sent = send(here.as_raw_fd(), &frame.bytes, frame.descriptor.as_ref().map(AsRawFd::as_raw_fd)).unwrap();
+            let sent = send(&here, &frame.bytes, frame.descriptor.as_ref().map(AsFd::as_fd)).unwrap();
             assert_eq!(sent, frame.bytes.len());
             write(&here, &ToExecutor::Stop).unwrap();
         });

@@ -3,10 +3,11 @@
 use std::{
     fs::File,
     io,
-    os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, OwnedFd},
 };
 
 use memmap2::MmapRaw;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_create};
 
 /// A mapped memory file. Its size is sealed, so that neither side can truncate it while the other uses it.
 #[derive(Debug)]
@@ -15,36 +16,21 @@ pub struct Segment {
     map: MmapRaw,
 }
 
-const SEALS: i32 = libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL;
+const SEALS: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW).union(SealFlags::SEAL);
 
 impl Segment {
     /// Makes a segment of zeros.
     pub fn new(bytes: u64) -> io::Result<Self> {
-        // SAFETY: the name is a C string, and the flags are known to the kernel.
-        let descriptor =
-            unsafe { libc::memfd_create(c"gpufleet-staging".as_ptr(), libc::MFD_CLOEXEC | libc::MFD_ALLOW_SEALING) };
-        if descriptor < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        // SAFETY: memfd_create has just opened it, and nothing else owns it.
-        let file = unsafe { File::from_raw_fd(descriptor) };
+        let file = File::from(memfd_create(c"gpufleet-staging", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
         file.set_len(bytes)?;
-        // SAFETY: the descriptor is open; F_ADD_SEALS takes an integer.
-        if unsafe { libc::fcntl(file.as_raw_fd(), libc::F_ADD_SEALS, SEALS) } < 0 {
-            return Err(io::Error::last_os_error());
-        }
+        fcntl_add_seals(&file, SEALS)?;
         Self::map(file)
     }
 
     /// Maps a segment from the other process, after checking its size and seals.
     pub fn open(descriptor: OwnedFd, bytes: u64) -> io::Result<Self> {
         let file = File::from(descriptor);
-        // SAFETY: the descriptor is open; F_GET_SEALS takes no argument.
-        let seals = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GET_SEALS) };
-        if seals < 0 {
-            return Err(io::Error::last_os_error());
-        }
-        if seals & SEALS != SEALS || file.metadata()?.len() != bytes {
+        if !fcntl_get_seals(&file)?.contains(SEALS) || file.metadata()?.len() != bytes {
             return Err(io::Error::new(io::ErrorKind::InvalidData, "the memory file does not match its announcement"));
         }
         Self::map(file)

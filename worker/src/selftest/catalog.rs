@@ -8,7 +8,7 @@ use gpufleet_kernels::{
 };
 
 use super::{
-    Tally, Unfit,
+    Checks, Unfit,
     runner::{Outcome, Runner},
 };
 use crate::executor::OutputBytes;
@@ -16,7 +16,7 @@ use crate::executor::OutputBytes;
 pub(super) async fn check(
     runner: &mut Runner,
     mut emulator: Option<&mut Runner>,
-    tally: &mut Tally,
+    checks: &mut Checks,
 ) -> Result<(), Unfit> {
     let last = if emulator.is_some() { "  emulator difference" } else { "" };
     println!("\n{:<18} {:>6} {:>12}  {:<20}{last}", "kernel", "", "time", "CPU difference");
@@ -27,17 +27,17 @@ pub(super) async fn check(
             let (outputs, time) = match outcome {
                 Outcome::Done { outputs, timings } => (outputs, timings.kernel_us()),
                 Outcome::Failed(failure) => {
-                    println!("{:<18} {:>6}  {}", kernel.name, tally.count(false), failure.message);
+                    println!("{:<18} {:>6}  {}", kernel.name, checks.record(false), failure.message);
                     continue;
                 }
                 Outcome::Lost(reason) => {
-                    println!("{:<18} {:>6}  {reason}", kernel.name, tally.count(false));
+                    println!("{:<18} {:>6}  {reason}", kernel.name, checks.record(false));
                     runner.replace().await?;
                     continue;
                 }
             };
             let right = differences(&sample, &outputs);
-            let word = tally.count(right.is_ok());
+            let word = checks.record(right.is_ok());
             let to_cpu = right.map_or_else(|mismatch| mismatch.to_string(), describe);
             let to_emulator = match emulator.as_mut() {
                 Some(emulator) => match emulator.run(&task).await {

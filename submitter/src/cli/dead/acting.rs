@@ -1,4 +1,4 @@
-//! Submitting dead jobs again, and throwing them away: one letter after the other, whatever becomes of some.
+//! Submits dead-lettered jobs again or discards them, one letter after the other. A failure does not stop the others.
 
 use std::collections::BTreeSet;
 
@@ -7,19 +7,19 @@ use gpufleet::{DeadBox, DeadError, Replayed};
 use super::{ChoiceOptions, complaint, find, none, rendering};
 use crate::cli::{complaint::Complaint, exit::Exit, output};
 
-/// What became of the letters.
+/// The outcomes of the letters.
 #[derive(Debug, Default)]
-struct Tally {
+struct Outcomes {
     done: usize,
-    /// Letters that could not be submitted and need not be, being no tasks.
+    /// Letters that are not tasks, so that they are left where they are.
     passed_over: usize,
     failures: Vec<Exit>,
-    /// What was advised already.
+    /// The hints that were printed already.
     hints: BTreeSet<String>,
 }
 
 pub async fn replay(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
-    let tally = for_each(dead, choice, async |dead, index, name| match dead.replay(index).await? {
+    let outcomes = for_each(dead, choice, async |dead, index, name| match dead.replay(index).await? {
         Replayed::As(jobs) => {
             let new: Vec<String> = jobs.iter().map(ToString::to_string).collect();
             told(&format!("{name}  ->  {}\n", new.join(" ")))
@@ -31,22 +31,22 @@ pub async fn replay(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, 
         }
     })
     .await?;
-    if tally.passed_over > 0 {
-        let count = tally.passed_over;
+    if outcomes.passed_over > 0 {
+        let count = outcomes.passed_over;
         output::note(&format!(
             "messages that are not tasks stay in the queue ({count}); `gpufleet dead drop` discards them"
         ));
     }
-    tally.exit("submitted again")
+    outcomes.exit("submitted again")
 }
 
 pub async fn discard(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
-    let tally = for_each(dead, choice, async |dead, index, name| {
+    let outcomes = for_each(dead, choice, async |dead, index, name| {
         dead.discard(index).await?;
         told(&format!("dropped {name}\n"))
     })
     .await?;
-    tally.exit("dropped")
+    outcomes.exit("dropped")
 }
 
 type Told = Result<(), Complaint>;
@@ -55,16 +55,16 @@ fn told(line: &str) -> Result<Told, DeadError> {
     Ok(output::emit(line))
 }
 
-/// A letter that is at fault itself does not stop the others; a broker that is, does.
+/// A letter at fault does not stop the others. A failure of the broker does.
 async fn for_each(
     dead: &mut DeadBox,
     choice: &ChoiceOptions,
     act: impl AsyncFn(&mut DeadBox, usize, &str) -> Result<Told, DeadError>,
-) -> Result<Tally, Complaint> {
+) -> Result<Outcomes, Complaint> {
     let chosen = if choice.all { Vec::new() } else { find(dead, &choice.ids).await? };
     let is_alone = chosen.len() == 1;
     let mut chosen = chosen.into_iter();
-    let mut tally = Tally::default();
+    let mut outcomes = Outcomes::default();
     loop {
         let next = if choice.all { dead.next().await.map_err(|error| complaint(&error))? } else { chosen.next() };
         let Some(index) = next else { break };
@@ -72,29 +72,29 @@ async fn for_each(
         match act(dead, index, &name).await {
             Ok(told) => {
                 told?;
-                tally.done += 1;
+                outcomes.done += 1;
             }
-            Err(DeadError::NoTask { .. }) if choice.all => tally.passed_over += 1,
+            Err(DeadError::NoTask { .. }) if choice.all => outcomes.passed_over += 1,
             Err(error) if is_alone => return Err(complaint(&error)),
-            Err(error) if error.is_of_the_letter() => tally.fail(about(&name, complaint(&error))),
+            Err(error) if error.is_of_the_letter() => outcomes.fail(about(&name, complaint(&error))),
             Err(error) => return Err(about(&name, complaint(&error))),
         }
         dead.forget_body(index);
     }
     if choice.all {
-        tally.tell_the_end(dead);
+        outcomes.report_unseen(dead);
     }
-    Ok(tally)
+    Ok(outcomes)
 }
 
-impl Tally {
+impl Outcomes {
     fn fail(&mut self, mut complaint: Complaint) {
         self.failures.push(complaint.exit);
         complaint.hint = complaint.hint.filter(|hint| self.hints.insert(hint.clone()));
         output::note(complaint.render(output::stderr_has_colour()).trim_end());
     }
 
-    fn tell_the_end(&mut self, dead: &DeadBox) {
+    fn report_unseen(&mut self, dead: &DeadBox) {
         let unseen = dead.unseen();
         if unseen > 0 {
             let why = format!("{unseen} messages were not tried because too many others failed");
@@ -104,7 +104,7 @@ impl Tally {
         }
     }
 
-    /// The first failure decides.
+    /// The exit code is that of the first failure.
     fn exit(&self, what: &str) -> Result<Exit, Complaint> {
         let Some(first) = self.failures.first() else { return Ok(Exit::Success) };
         let (failed, all) = (self.failures.len(), self.failures.len() + self.done);
@@ -112,7 +112,7 @@ impl Tally {
     }
 }
 
-/// Names the letter, where the message does not.
+/// Adds the name of the letter to a message without it.
 fn about(name: &str, complaint: Complaint) -> Complaint {
     match complaint.message.contains(name) {
         true => complaint,
@@ -129,11 +129,11 @@ mod tests {
         let refused = Complaint::bad_input("the task of job j is invalid").hint("mend it");
         assert_eq!(about("j", refused.clone()).message, refused.message);
         assert_eq!(about("m", refused.clone()).message, "m: the task of job j is invalid");
-        let mut tally = Tally { done: 3, ..Tally::default() };
-        tally.fail(refused.clone());
-        tally.fail(Complaint::new(Exit::Broker, "failed to publish").hint("mend it"));
-        assert_eq!(tally.hints.len(), 1);
-        let told = tally.exit("dropped").unwrap_err();
+        let mut outcomes = Outcomes { done: 3, ..Outcomes::default() };
+        outcomes.fail(refused.clone());
+        outcomes.fail(Complaint::new(Exit::Broker, "failed to publish").hint("mend it"));
+        assert_eq!(outcomes.hints.len(), 1);
+        let told = outcomes.exit("dropped").unwrap_err();
         assert_eq!(
             (told.exit, told.message.as_str()),
             (Exit::BadInput, "2 of 5 messages were not dropped and stay in the queue")

@@ -1,4 +1,4 @@
-//! Which letters an id means that somebody typed.
+//! Finds the letters that a typed id means.
 
 use std::collections::BTreeSet;
 
@@ -21,7 +21,7 @@ pub struct Wanted {
     names: BTreeSet<String>,
 }
 
-/// What a person may type for an id.
+/// Checks a typed id.
 pub fn id(text: &str) -> Result<String, String> {
     let text = text.trim();
     if folded(text).is_empty() {

@@ -10,7 +10,7 @@ use crate::cli::{
     table::{Column, fit},
 };
 
-/// A JSON rendering of a task's arrays helps nobody beyond this.
+/// A longer JSON rendering of a task's arrays is not readable.
 const SHOWN_BYTES: usize = 64 << 10;
 
 const COLUMNS: [Column; 5] =

@@ -9,7 +9,7 @@ const MAGIC: &[u8] = b"\x93NUMPY";
 /// NumPy pads the header so that the elements begin on a multiple of this.
 const ALIGNMENT: usize = 64;
 
-/// What a header says.
+/// The contents of a header.
 #[derive(Debug, PartialEq, Eq)]
 struct Header {
     dtype: Dtype,

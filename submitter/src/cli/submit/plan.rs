@@ -1,4 +1,4 @@
-//! What a command line or a task file means: a job, and where its outputs go.
+//! Turns a command line or a task file into a job and the files for its outputs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -66,7 +66,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What goes to a file has to come back, whether or not a task file names it among its outputs too.
+    /// Requests every output that is saved to a file, even if a task file does not list it as an output.
     fn return_what_is_saved(&mut self) {
         let returns_all = matches!(self.job.program(), Program::Catalog(_)) && self.job.outputs().is_empty();
         if !returns_all {
@@ -75,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// What a task file may say too, the line says with more weight.
+    /// Options of the command line override those of a task file.
     fn take_job_options(&mut self, options: &Options) {
         let mut job = self.job.clone();
         if let Some(pool) = &options.pool {
@@ -145,7 +145,7 @@ fn no_such_output(name: &str, options: &Options) -> Complaint {
     }
 }
 
-/// Which of two contents would be meant, nobody can know.
+/// Rejects two contents for one array, because either could be meant.
 fn given_once(options: &Options) -> Result<(), Complaint> {
     let files = options.input.iter().chain(&options.inout).map(|file| &file.name);
     let made = options.zeros.iter().map(|zeros| &zeros.name).chain(options.fill.iter().map(|fill| &fill.name));

@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use crate::cli::{complaint::Complaint, files, history::device, options::Format, output, printed, quantity, show};
 
-/// What `-o json` prints: always this object, with `null` for what there is not.
+/// The output of `-o json`: always this object, with `null` for missing values.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     job_id: JobId,
@@ -114,7 +114,7 @@ impl<'a> Reason<'a> {
     }
 }
 
-/// The id of a job that nobody waits for.
+/// Prints the id of a detached job.
 pub fn submitted(job_id: JobId, format: Format) -> Result<(), Complaint> {
     match format {
         Format::Table => output::emit(&format!("{job_id}\n")),

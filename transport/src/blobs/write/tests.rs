@@ -1,5 +1,6 @@
 use std::{thread, time::UNIX_EPOCH};
 
+use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
 use tempfile::TempDir;
 
 use super::*;
@@ -33,17 +34,10 @@ fn is_young(path: &Path) -> bool {
 
 /// Runs `work` on a thread without the privileges of root, which would ignore file permissions.
 fn without_privileges<T: Send>(work: impl FnOnce() -> T + Send) -> T {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        process: i32,
-    }
-    // Version 3 of the sets: none effective, none permitted, none inheritable, in two halves.
-    let (header, none) = (Header { version: 0x2008_0522, process: 0 }, [[0_u32; 3]; 2]);
+    let none = CapabilitySet::empty();
     thread::scope(|scope| {
         let done = scope.spawn(|| {
-            // SAFETY: both have the layout of the kernel's structures, and live for the call.
-            assert_eq!(unsafe { libc::syscall(libc::SYS_capset, &raw const header, &raw const none) }, 0);
+            set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none }).unwrap();
             work()
         });
         done.join().unwrap()

@@ -16,7 +16,7 @@ const REPLACEMENT: u8 = b'?';
 /// The type that replaces a table or an array that is too deep. All three types have the same layout: a length and as many bytes.
 const BYTE_ARRAY: u8 = b'x';
 
-/// What was changed in a frame.
+/// The changes of a frame.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Changes {
     pub(super) tables: usize,

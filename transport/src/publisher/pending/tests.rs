@@ -36,11 +36,11 @@ fn a_return_is_told_to_its_own_message_whichever_confirm_carried_it() {
     let mut pending = Pending::default();
     let (a, mut a_outcome) = sent(&mut pending, "a", "k");
     let (b, mut b_outcome) = sent(&mut pending, "b", "nowhere");
-    pending.returned(&back("b", "nowhere"));
-    pending.settle(a, Word::Ack);
+    pending.mark_returned(&back("b", "nowhere"));
+    pending.settle(a, Confirm::Ack);
     assert_eq!(a_outcome.try_recv(), Ok(Ok(())));
     assert!(b_outcome.try_recv().is_err());
-    pending.settle(b, Word::Ack);
+    pending.settle(b, Confirm::Ack);
     assert_eq!(b_outcome.try_recv(), Ok(unroutable("nowhere")));
     assert!(pending.is_empty());
 }
@@ -51,10 +51,10 @@ fn two_returns_of_one_id_to_one_place_mark_both() {
     let (a, mut a_outcome) = sent(&mut pending, "same", "nowhere");
     let (b, mut b_outcome) = sent(&mut pending, "same", "nowhere");
     let (c, mut c_outcome) = sent(&mut pending, "same", "somewhere");
-    pending.returned(&back("same", "nowhere"));
-    pending.returned(&back("same", "nowhere"));
+    pending.mark_returned(&back("same", "nowhere"));
+    pending.mark_returned(&back("same", "nowhere"));
     for number in [c, b, a] {
-        pending.settle(number, Word::Ack);
+        pending.settle(number, Confirm::Ack);
     }
     assert_eq!(a_outcome.try_recv(), Ok(unroutable("nowhere")));
     assert_eq!(b_outcome.try_recv(), Ok(unroutable("nowhere")));
@@ -93,9 +93,9 @@ fn a_message_whose_caller_has_gone_is_not_sent() {
 fn sending_again_forgets_an_earlier_return() {
     let mut pending = Pending::default();
     let (number, mut outcome) = sent(&mut pending, "a", "k");
-    pending.returned(&back("a", "k"));
+    pending.mark_returned(&back("a", "k"));
     pending.take_to_send(number).unwrap();
-    pending.settle(number, Word::Ack);
+    pending.settle(number, Confirm::Ack);
     assert_eq!(outcome.try_recv(), Ok(Ok(())));
 }
 
@@ -116,7 +116,7 @@ fn deadlines_of_the_settled_do_not_pile_up_behind_one_that_is_not() {
     let (_stuck, _outcome) = sent(&mut pending, "stuck", "k");
     for number in 0..10_000 {
         let (number, _) = sent(&mut pending, &number.to_string(), "k");
-        pending.settle(number, Word::Ack);
+        pending.settle(number, Confirm::Ack);
     }
     assert!(pending.deadlines.len() < 100, "{}", pending.deadlines.len());
     assert!(pending.next_deadline().is_some(), "the one that waits has its deadline still");

@@ -18,47 +18,51 @@ use crate::ipc::{
 
 /// All device memory of this process.
 #[derive(Debug)]
-pub(crate) struct Memory {
+pub(crate) struct DeviceMemory {
     pub arena: Arena,
     pub shelf: Shelf,
     /// Locked while a report is made and sent, including the driver query, so that reports leave in order.
-    telling: Mutex<()>,
-    told: Mutex<Told>,
+    reporting: Mutex<()>,
+    last: Mutex<LastReport>,
 }
 
 /// The last report, and the local memory, which the supervisor sees only as less free memory.
 #[derive(Debug, Clone, Copy, Default)]
-struct Told {
+struct LastReport {
     report: MemoryReport,
     local: u64,
 }
 
-impl Memory {
+impl DeviceMemory {
     pub(crate) fn new(arena: Arena) -> Self {
-        Self { arena, shelf: Shelf::default(), telling: Mutex::default(), told: Mutex::default() }
+        Self { arena, shelf: Shelf::default(), reporting: Mutex::default(), last: Mutex::default() }
     }
 
     /// The report at the start.
     pub(crate) fn first_report(&self) -> Result<MemoryReport, CudaError> {
-        Ok(MemoryReport { free: Device::free_bytes()?, ..self.told().report })
+        Ok(MemoryReport { free: Device::free_bytes()?, ..self.last().report })
     }
 
     /// Sends a report if one is due; calls `may_wait` before the driver query.
-    pub(crate) fn tell(&self, outgoing: &Mutex<UnixStream>, may_wait: impl FnOnce()) -> Result<(), TellError> {
-        if !self.has_news() {
+    pub(crate) fn report_change(
+        &self,
+        outgoing: &Mutex<UnixStream>,
+        may_wait: impl FnOnce(),
+    ) -> Result<(), ReportError> {
+        if !self.has_changed() {
             return Ok(());
         }
         may_wait();
-        let _telling = self.telling();
+        let _reporting = self.reporting();
         // Another thread may have reported it in the meantime.
-        self.say_news(outgoing)
+        self.send_changes(outgoing)
     }
 
     /// Answers the supervisor's request for a report.
-    pub(crate) fn answer(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
-        let _telling = self.telling();
-        self.say(outgoing)?;
-        self.say_news(outgoing)
+    pub(crate) fn answer(&self, outgoing: &Mutex<UnixStream>) -> Result<(), ReportError> {
+        let _reporting = self.reporting();
+        self.send(outgoing)?;
+        self.send_changes(outgoing)
     }
 
     /// Frees all memory that no job uses.
@@ -67,8 +71,8 @@ impl Memory {
         self.arena.give_back()
     }
 
-    fn has_news(&self) -> bool {
-        let Told { report: then, local } = self.told();
+    fn has_changed(&self) -> bool {
+        let LastReport { report: then, local } = self.last();
         let (usage, now) = (self.arena.usage(), self.now());
         let is_idle = usage.is_idle;
         usage.local > local
@@ -83,7 +87,7 @@ impl Memory {
         MemoryReport {
             held: usage.held + self.shelf.loaded_bytes(),
             kept: usage.kept + self.shelf.idle_bytes(),
-            free: self.told().report.free,
+            free: self.last().report.free,
         }
     }
 
@@ -100,41 +104,41 @@ impl Memory {
 
     /// Repeats until the last report is up to date: a job that ends while a report is being sent compares with the one before and may find
     /// nothing to report. Each round covers the changes during the previous one.
-    fn say_news(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
-        while self.has_news() {
-            self.say(outgoing)?;
+    fn send_changes(&self, outgoing: &Mutex<UnixStream>) -> Result<(), ReportError> {
+        while self.has_changed() {
+            self.send(outgoing)?;
         }
         Ok(())
     }
 
-    fn say(&self, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
+    fn send(&self, outgoing: &Mutex<UnixStream>) -> Result<(), ReportError> {
         let local = self.arena.usage().local;
         let now = self.read()?;
         frame::write(&outgoing.lock().expect("no thread panics while holding the socket"), &FromExecutor::Memory(now))?;
         // Set after sending, because a job that finds no change answers at once.
-        *self.told.lock().expect("no thread panics while holding it") = Told { report: now, local };
+        *self.last.lock().expect("no thread panics while holding it") = LastReport { report: now, local };
         Ok(())
     }
 
-    fn telling(&self) -> MutexGuard<'_, ()> {
-        self.telling.lock().expect("no thread panics while telling")
+    fn reporting(&self) -> MutexGuard<'_, ()> {
+        self.reporting.lock().expect("no thread panics while reporting")
     }
 
-    fn told(&self) -> Told {
-        *self.told.lock().expect("no thread panics while holding it")
+    fn last(&self) -> LastReport {
+        *self.last.lock().expect("no thread panics while holding it")
     }
 }
 
 /// Why a report was not sent.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum TellError {
+pub(crate) enum ReportError {
     #[error("{0}")]
     Cuda(CudaError),
     #[error(transparent)]
     Frame(#[from] FrameError),
 }
 
-impl From<CudaError> for TellError {
+impl From<CudaError> for ReportError {
     fn from(error: CudaError) -> Self {
         Self::Cuda(error)
     }
@@ -151,7 +155,12 @@ pub(crate) enum Chore {
 
 impl Chore {
     /// Runs on a thread of its own, because freeing, unloading and unpinning may wait for a kernel.
-    pub(crate) fn run(self, memory: &Memory, waits: &Waits, outgoing: &Mutex<UnixStream>) -> Result<(), TellError> {
+    pub(crate) fn run(
+        self,
+        memory: &DeviceMemory,
+        waits: &Waits,
+        outgoing: &Mutex<UnixStream>,
+    ) -> Result<(), ReportError> {
         match self {
             Self::GiveBack => waits.between_jobs(|| memory.give_back())?,
             Self::Measure => {}

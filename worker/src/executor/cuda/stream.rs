@@ -21,7 +21,7 @@ use super::{
     device::Device,
     error::{CudaError, Damage, called},
     library::DriverLibrary,
-    memory::{Memory, TellError},
+    memory::{DeviceMemory, ReportError},
     module::{LoadError, Module},
     pinned::PinnedSegment,
     preparation::Preparation,
@@ -45,7 +45,7 @@ const LAUNCHES_AHEAD: u64 = 256;
 pub(crate) struct Common {
     pub library: DriverLibrary,
     pub device: Device,
-    pub memory: Memory,
+    pub memory: DeviceMemory,
     pub waits: Waits,
     pub printing: Arc<Printing>,
     /// To the supervisor.
@@ -97,9 +97,9 @@ pub(super) fn failed<T>(verdict: Verdict, code: FailureCode, message: String) ->
 impl Common {
     /// Sends a memory report if one is due. A lost supervisor is detected elsewhere.
     pub(crate) fn tell_memory(&self, may_wait: impl FnOnce()) -> Result<(), CudaError> {
-        match self.memory.tell(&self.outgoing, may_wait) {
-            Ok(()) | Err(TellError::Frame(_)) => Ok(()),
-            Err(TellError::Cuda(error)) => Err(error),
+        match self.memory.report_change(&self.outgoing, may_wait) {
+            Ok(()) | Err(ReportError::Frame(_)) => Ok(()),
+            Err(ReportError::Cuda(error)) => Err(error),
         }
     }
 

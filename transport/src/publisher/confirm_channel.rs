@@ -1,11 +1,11 @@
-//! A task that owns one channel in confirm mode and the messages published on it.
+//! A task that owns one AMQP channel in confirm mode and the messages published on it.
 //!
-//! Returns precede confirms on the wire, and lapin attaches a return to a confirm that it completes no later than that of the returned
-//! message. So once all ready confirms have been read, every return that belongs to one of them is known.
-//! That is why confirms are read in batches, and why no confirm is ever dropped while its channel is open.
+//! The broker sends a return before the confirm of the same message, and lapin attaches the return to that confirm or to an earlier one. So
+//! once the task has read all ready confirms, it knows every return that belongs to one of them. Therefore it reads confirms in batches
+//! and drops none while the channel is open.
 //!
-//! The broker closes a channel because of a message that it rejects, without naming the message. Then the task sends the rest one at
-//! a time: the message that the broker was processing when it closes the channel again is the cause.
+//! The broker closes a channel when it rejects a message, without naming the message. The task then sends the remaining messages one at
+//! a time. The message that the broker was processing when it closes the channel again is the rejected one.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ use tracing::{debug, warn};
 
 use super::{
     Purpose, Request,
-    pending::{Number, Pending, Return, Word},
+    pending::{Confirm, Number, Pending, Return},
 };
 use crate::{
     Message, PublishError,
@@ -35,12 +35,12 @@ use crate::{
 
 /// The limit for opening a channel, which takes one or two round trips.
 const OPEN_DEADLINE: Duration = Duration::from_secs(10);
-/// Messages taken from callers before confirms are read again.
-const GULP: usize = 256;
-/// How often a poll must find no ready confirm before the task relies on it: a set of futures may return early when it has polled as
-/// many as it holds, and no future is polled more than three times in vain.
-const QUIET_POLLS: usize = 4;
-/// Consecutive channels that end without any confirm or blamed message. After that the connection counts as broken.
+/// The most messages taken from callers before confirms are read again.
+const REQUESTS_AT_ONCE: usize = 256;
+/// The number of polls without a ready confirm after which none is ready. One poll is not enough: a set of futures may return early when it
+/// has polled as many futures as it holds, and each future may be polled up to three times in vain.
+const IDLE_POLLS: usize = 4;
+/// The most consecutive channels that end without a confirm and without a rejected message. After that the connection counts as broken.
 const FRUITLESS_CHANNELS_MAX: u32 = 3;
 
 struct ConfirmChannel {
@@ -48,13 +48,14 @@ struct ConfirmChannel {
     purpose: Purpose,
     requests: mpsc::UnboundedReceiver<Request>,
     pending: Pending,
-    /// Whether the last channel ended because of a message that is still pending.
-    suspicious: bool,
-    fruitless: u32,
+    /// Whether the last channel ended because the broker rejected a message that is still pending.
+    has_rejected: bool,
+    fruitless_channels: u32,
 }
 
-type Heard = (Number, lapin::Result<Confirmation>);
-type Confirms = FuturesUnordered<BoxFuture<'static, Heard>>;
+/// A confirm, or the error of the channel that ended before it.
+type Confirmed = (Number, lapin::Result<Confirmation>);
+type Confirms = FuturesUnordered<BoxFuture<'static, Confirmed>>;
 
 /// Why the task stopped using its current AMQP channel.
 enum End {
@@ -64,10 +65,16 @@ enum End {
 }
 
 pub(super) fn start(link: Arc<Link>, purpose: Purpose) -> mpsc::UnboundedSender<Request> {
-    // Unbounded, because a sender acquires room first.
+    // Unbounded, because a caller acquires room before it sends.
     let (sender, requests) = mpsc::unbounded_channel();
-    let channel =
-        ConfirmChannel { link, purpose, requests, pending: Pending::default(), suspicious: false, fruitless: 0 };
+    let channel = ConfirmChannel {
+        link,
+        purpose,
+        requests,
+        pending: Pending::default(),
+        has_rejected: false,
+        fruitless_channels: 0,
+    };
     tokio::spawn(channel.run());
     sender
 }
@@ -80,8 +87,8 @@ impl ConfirmChannel {
                 let found = sessions.wait_for(|s| s.as_ref().is_some_and(|s| !s.failed().is_cancelled())).await;
                 found.ok().and_then(|session| session.clone())
             };
-            let Some(Some(session)) = self.attend(wait).await else { break };
-            if let End::Stopped = self.work(&session).await {
+            let Some(Some(session)) = self.serve_during(wait).await else { break };
+            if let End::Stopped = self.use_channels(&session).await {
                 break;
             }
         }
@@ -93,18 +100,18 @@ impl ConfirmChannel {
     }
 
     /// Uses one channel after the other until the session or the link ends.
-    async fn work(&mut self, session: &Session) -> End {
+    async fn use_channels(&mut self, session: &Session) -> End {
         let _user = session.user();
         let (link, purpose, mut backoff) = (self.link.clone(), self.purpose, Backoff::default());
         loop {
-            let Some(opened) = self.attend(open(&link, session, purpose)).await else { return End::Stopped };
+            let Some(opened) = self.serve_during(open(&link, session, purpose)).await else { return End::Stopped };
             let channel = match opened {
                 Ok(channel) => Arc::new(channel),
                 // The broker may allow no further connection. Tasks and replies continue in the meantime.
                 Err(reason) if purpose == Purpose::Events && session.alive() => {
                     let delay = backoff.next();
                     warn!(reason, ?delay, "no connection for events, trying again");
-                    if self.attend(sleep(delay)).await.is_none() {
+                    if self.serve_during(sleep(delay)).await.is_none() {
                         return End::Stopped;
                     }
                     continue;
@@ -114,41 +121,46 @@ impl ConfirmChannel {
                     return End::SessionLost;
                 }
             };
-            let end = if self.suspicious {
+            let end = if self.has_rejected {
                 self.isolate(session, &channel).await
             } else {
                 let confirms = Confirms::new();
                 for number in self.pending.numbers() {
                     self.send(&channel, &confirms, number);
                 }
-                self.pump(session, &channel, confirms).await
+                self.publish_until_end(session, &channel, confirms).await
             };
             self.pending.channel_ended();
             if !matches!(end, End::ChannelClosed) {
                 return end;
             }
-            self.fruitless += 1;
-            if self.fruitless > FRUITLESS_CHANNELS_MAX {
+            self.fruitless_channels += 1;
+            if self.fruitless_channels > FRUITLESS_CHANNELS_MAX {
                 session.fail("the broker keeps closing channels");
                 return End::SessionLost;
             }
         }
     }
 
-    /// Sends new requests while the channel is open. All pending messages have been sent on it.
-    async fn pump(&mut self, session: &Session, channel: &Arc<OpenChannel>, mut confirms: Confirms) -> End {
-        let mut requests = Vec::with_capacity(GULP);
+    /// Publishes new requests until the channel ends. All pending messages have been sent on it.
+    async fn publish_until_end(
+        &mut self,
+        session: &Session,
+        channel: &Arc<OpenChannel>,
+        mut confirms: Confirms,
+    ) -> End {
+        let mut requests = Vec::with_capacity(REQUESTS_AT_ONCE);
         loop {
             tokio::select! {
                 biased;
                 () = self.link.stop.cancelled() => return End::Stopped,
                 Some(first) = confirms.next() => {
-                    if let Some(error) = self.hear(first, &mut confirms) {
+                    if let Some(error) = self.settle(first, &mut confirms) {
                         return self.ended(session, &error);
                     }
                 }
                 () = session.failed().cancelled() => return End::SessionLost,
-                count = self.requests.recv_many(&mut requests, GULP) => {
+                count = self.requests.recv_many(&mut requests, REQUESTS_AT_ONCE) => {
                     if count == 0 {
                         return End::Stopped;
                     }
@@ -162,8 +174,8 @@ impl ConfirmChannel {
         }
     }
 
-    /// Sends pending messages one at a time, to find the one that the broker rejects. It does not wait for confirms: a queue without a
-    /// majority sends none for hours, and messages to other queues would wait behind it.
+    /// Sends the pending messages one at a time, to find the one that the broker rejects. It does not wait for confirms, because a queue
+    /// without a majority sends none for hours, and messages to other queues would wait behind it.
     async fn isolate(&mut self, session: &Session, channel: &Arc<OpenChannel>) -> End {
         let mut confirms = Confirms::new();
         let mut next = 0;
@@ -171,23 +183,25 @@ impl ConfirmChannel {
         while let Some(number) = self.pending.first_from(next) {
             next = number + 1;
             let Some(message) = self.pending.take_to_send(number) else { continue };
-            let Some((confirm, looked_at)) = self.attend(offer(channel, &message)).await else { return End::Stopped };
+            let Some((confirm, processed)) = self.serve_during(send_and_sync(channel, &message)).await else {
+                return End::Stopped;
+            };
             confirms.extend(confirm.map(|confirm| async move { (number, confirm.await) }.boxed()));
-            let failure = match looked_at {
-                Ok(()) => confirms.next().now_or_never().flatten().and_then(|first| self.hear(first, &mut confirms)),
+            let failure = match processed {
+                Ok(()) => confirms.next().now_or_never().flatten().and_then(|first| self.settle(first, &mut confirms)),
                 // The confirms of a channel that has ended carry the reason.
-                Err(error) => confirms.next().await.and_then(|first| self.hear(first, &mut confirms)).or(Some(error)),
+                Err(error) => confirms.next().await.and_then(|first| self.settle(first, &mut confirms)).or(Some(error)),
             };
             if let Some(error) = failure {
                 if blames_a_message(&error) {
-                    self.blame(number, &error);
+                    self.reject(number, &error);
                 }
                 return self.ended(session, &error);
             }
         }
-        self.suspicious = false;
+        self.has_rejected = false;
         // The broker accepted all of them, so the channel is used for the next messages.
-        self.pump(session, channel, confirms).await
+        self.publish_until_end(session, channel, confirms).await
     }
 
     fn send(&mut self, channel: &Arc<OpenChannel>, confirms: &Confirms, number: Number) {
@@ -198,44 +212,45 @@ impl ConfirmChannel {
     }
 
     /// Settles this confirm and all others that are ready. Returns the error if the channel has ended.
-    fn hear(&mut self, first: Heard, confirms: &mut Confirms) -> Option<lapin::Error> {
-        let mut words = Vec::new();
+    fn settle(&mut self, first: Confirmed, confirms: &mut Confirms) -> Option<lapin::Error> {
+        let mut settled = Vec::new();
         let mut failure: Option<lapin::Error> = None;
-        for heard in gather(first, confirms) {
-            match heard {
-                (number, Ok(confirmation)) => words.push((number, self.split(confirmation))),
+        for confirmed in take_ready(first, confirms) {
+            match confirmed {
+                (number, Ok(confirmation)) => settled.push((number, self.read(confirmation))),
                 // The broker's own error explains more than lapin's error about the channel's state.
                 (_, Err(error)) if failure.as_ref().is_none_or(|known| !known.is_amqp_error()) => failure = Some(error),
                 (_, Err(_)) => {}
             }
         }
         // All returns are known by now, so an ack without a return means that the message was routed.
-        if !words.is_empty() {
-            self.fruitless = 0;
+        if !settled.is_empty() {
+            self.fruitless_channels = 0;
         }
-        for (number, word) in words {
-            self.pending.settle(number, word);
+        for (number, confirm) in settled {
+            self.pending.settle(number, confirm);
         }
         failure
     }
 
-    fn split(&mut self, confirmation: Confirmation) -> Word {
-        let (word, back) = match confirmation {
-            Confirmation::Ack(back) => (Word::Ack, back),
-            Confirmation::Nack(back) => (Word::Nack, back),
+    /// Records the return that a confirm may carry.
+    fn read(&mut self, confirmation: Confirmation) -> Confirm {
+        let (confirm, returned) = match confirmation {
+            Confirmation::Ack(returned) => (Confirm::Ack, returned),
+            Confirmation::Nack(returned) => (Confirm::Nack, returned),
             Confirmation::NotRequested => unreachable!("the channel is in confirm mode before anything is sent"),
         };
-        if let Some(back) = back {
-            self.pending.returned(&what_came_back(&back));
+        if let Some(returned) = returned {
+            self.pending.mark_returned(&read_return(&returned));
         }
-        word
+        confirm
     }
 
     fn ended(&mut self, session: &Session, error: &lapin::Error) -> End {
         let reason = reason_of(error);
         if blames_a_message(error) && !self.pending.is_empty() {
             warn!(reason, "the broker rejected a message in a batch, publishing one at a time to identify it");
-            self.suspicious = true;
+            self.has_rejected = true;
         }
         let channel_only = is_channel_level(error) || matches!(error.kind(), lapin::ErrorKind::InvalidChannelState(..));
         if channel_only && session.alive() {
@@ -246,8 +261,8 @@ impl ConfirmChannel {
         End::SessionLost
     }
 
-    fn blame(&mut self, number: Number, error: &lapin::Error) {
-        self.fruitless = 0;
+    fn reject(&mut self, number: Number, error: &lapin::Error) {
+        self.fruitless_channels = 0;
         let reason = reason_of(error);
         self.pending.refuse(number, |message| {
             if is_not_found(error) {
@@ -260,8 +275,8 @@ impl ConfirmChannel {
         });
     }
 
-    /// Waits for `wait`, and keeps deadlines and accepts requests in the meantime. `None` if the link is to stop.
-    async fn attend<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
+    /// Awaits `wait`. In the meantime it accepts requests and enforces deadlines. `None` if the link stops.
+    async fn serve_during<T>(&mut self, wait: impl Future<Output = T>) -> Option<T> {
         let mut wait = std::pin::pin!(wait);
         loop {
             tokio::select! {
@@ -282,17 +297,17 @@ impl ConfirmChannel {
     }
 }
 
-/// All items that are ready by now. Every item taken from the stream is returned, because the stream yields it only once.
-fn gather<T>(first: T, more: &mut (impl Stream<Item = T> + Unpin)) -> Vec<T> {
-    let mut gathered = vec![first];
-    let mut quiet = 0;
-    while quiet < QUIET_POLLS {
+/// All items that are ready now. It returns every item that it takes, because the stream yields each only once.
+fn take_ready<T>(first: T, more: &mut (impl Stream<Item = T> + Unpin)) -> Vec<T> {
+    let mut ready = vec![first];
+    let mut idle_polls = 0;
+    while idle_polls < IDLE_POLLS {
         match more.next().now_or_never().flatten() {
-            Some(item) => gathered.push(item),
-            None => quiet += 1,
+            Some(item) => ready.push(item),
+            None => idle_polls += 1,
         }
     }
-    gathered
+    ready
 }
 
 async fn until(deadline: Option<Instant>) {
@@ -318,7 +333,7 @@ async fn open(link: &Link, session: &Session, purpose: Purpose) -> Result<OpenCh
 }
 
 /// Sends a message and returns once the broker has processed it; the broker processes the frames of a channel in order.
-async fn offer(channel: &Channel, message: &Message) -> (Option<PublisherConfirm>, lapin::Result<()>) {
+async fn send_and_sync(channel: &Channel, message: &Message) -> (Option<PublisherConfirm>, lapin::Result<()>) {
     match publish(channel, message).await {
         // Any method that the broker answers in order serves; this one has no effect, because the channel has no consumer.
         Ok(confirm) => (Some(confirm), channel.basic_qos(1, BasicQosOptions::default()).await),
@@ -337,11 +352,11 @@ async fn publish(channel: &Channel, message: &Message) -> lapin::Result<Publishe
     channel.basic_publish(exchange, key, options, &message.body, message.properties.to_amqp()).await
 }
 
-fn what_came_back(back: &BasicReturnMessage) -> Return {
+fn read_return(returned: &BasicReturnMessage) -> Return {
     Return {
-        message_id: back.properties.message_id().as_ref().map(ToString::to_string),
-        exchange: back.exchange.to_string(),
-        routing_key: back.routing_key.to_string(),
+        message_id: returned.properties.message_id().as_ref().map(ToString::to_string),
+        exchange: returned.exchange.to_string(),
+        routing_key: returned.routing_key.to_string(),
     }
 }
 
@@ -354,18 +369,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_confirm_that_comes_at_any_moment_is_heard_now_or_left_for_later() {
-        for silent_polls in 0..2 * QUIET_POLLS {
+    fn a_confirm_that_arrives_at_any_poll_is_taken_now_or_later() {
+        for idle_polls in 0..2 * IDLE_POLLS {
             let mut polls = 0;
             let mut confirms = stream::poll_fn(|_| {
                 polls += 1;
-                if polls == silent_polls + 1 { Poll::Ready(Some(2)) } else { Poll::Pending }
+                if polls == idle_polls + 1 { Poll::Ready(Some(2)) } else { Poll::Pending }
             });
-            let mut heard = gather(1, &mut confirms);
-            for _ in 0..2 * QUIET_POLLS {
-                heard.extend(confirms.next().now_or_never().flatten());
+            let mut taken = take_ready(1, &mut confirms);
+            for _ in 0..2 * IDLE_POLLS {
+                taken.extend(confirms.next().now_or_never().flatten());
             }
-            assert_eq!(heard, [1, 2], "ready after {silent_polls} polls");
+            assert_eq!(taken, [1, 2], "ready after {idle_polls} polls");
         }
     }
 }
