@@ -1,5 +1,5 @@
-//! An operator handles dead-lettered jobs: listing changes nothing, each job can be named, a job that can't be requeued stays and
-//! blocks no other, and the command reports only what it has done. (fault 19)
+//! An operator handles dead-lettered jobs: listing changes nothing, each job can be named, a job that can't be requeued
+//! stays and blocks no other, and the command reports only what it has done. (fault 19)
 
 use std::time::Duration;
 
