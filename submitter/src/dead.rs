@@ -94,7 +94,7 @@ struct FetchedLetter {
     window: usize,
 }
 
-/// What replaying a letter has submitted.
+/// The result of replaying a letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replayed {
     /// New jobs with these ids.

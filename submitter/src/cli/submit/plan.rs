@@ -1,4 +1,4 @@
-//! What a command line or a task file means: a job, and where its outputs go.
+//! Turns a command line or a task file into a job and the files for its outputs.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,19 +23,19 @@ use crate::cli::{
     spec::FileSpec,
 };
 
-/// Everything that was typed, read and checked; nothing has been sent yet.
+/// The checked job, with all files read. Nothing has been sent yet.
 #[derive(Debug)]
 pub struct Plan {
     pub job: Job,
     pub pool: PoolName,
-    /// Which output goes to which file.
+    /// The file of each output.
     pub saves: BTreeMap<String, PathBuf>,
     pub source: Option<SourceText>,
-    /// Whether large arrays wait in a blob store; else they travel in messages.
+    /// Whether large arrays go through a blob store. Otherwise they travel in messages.
     pub has_store: bool,
 }
 
-/// The program that was submitted, for pointing into it.
+/// The source of the program, for errors that show a line of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceText {
     pub path: PathBuf,
@@ -66,7 +66,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// What goes to a file has to come back, whether or not a task file names it among its outputs too.
+    /// A buffer that is written to a file becomes an output, even if the task file does not list it.
     fn return_what_is_saved(&mut self) {
         let returns_all = matches!(self.job.program(), Program::Catalog(_)) && self.job.outputs().is_empty();
         if !returns_all {
@@ -75,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// What a task file may say too, the line says with more weight.
+    /// Options of the command line override the task file.
     fn take_job_options(&mut self, options: &Options) {
         let mut job = self.job.clone();
         if let Some(pool) = &options.pool {
@@ -103,7 +103,7 @@ impl Plan {
         self.job = job;
     }
 
-    /// Finds everything that can be wrong before anything is sent or waited for.
+    /// Checks everything before the command connects or sends.
     fn check(&self, options: &Options) -> Result<(), Complaint> {
         let invalid = |problem| invalid(&problem, self.job.program());
         let mut checked = self.job.clone().build().map_err(invalid)?;
@@ -130,7 +130,7 @@ impl Plan {
     }
 }
 
-/// Makes the task as large as it will be once its large arrays are in the store, whatever their names will be.
+/// Gives the task the size that it will have when its large arrays are in the store.
 fn name_large(task: &mut Task<'_>) {
     for buffer in task.buffers.iter_mut().filter(|buffer| buffer.inline_bytes() >= BLOB_BYTES_MIN) {
         buffer.data = Data::Blob(BlobDigest::of(&[]));
@@ -145,7 +145,7 @@ fn no_such_output(name: &str, options: &Options) -> Complaint {
     }
 }
 
-/// Which of two contents would be meant, nobody can know.
+/// Refuses two contents for one buffer, because either could be meant.
 fn given_once(options: &Options) -> Result<(), Complaint> {
     let files = options.input.iter().chain(&options.inout).map(|file| &file.name);
     let made = options.zeros.iter().map(|zeros| &zeros.name).chain(options.fill.iter().map(|fill| &fill.name));
@@ -245,7 +245,8 @@ fn buffers(mut job: Job, options: &Options, inputs: Purpose) -> Result<Job, Comp
     Ok(job)
 }
 
-/// Which buffers come back. A catalog kernel knows its outputs: there, what is written is enough, and nothing named is all.
+/// Which buffers come back. A catalog kernel knows its outputs: there, what is written is enough, and nothing named is
+/// all.
 fn returned(options: &Options) -> Vec<String> {
     let mut names: Vec<String> = options.out.iter().map(|out| out.name.clone()).collect();
     if options.kernel.is_none() {
@@ -256,7 +257,7 @@ fn returned(options: &Options) -> Vec<String> {
     names
 }
 
-/// A task that fits no message.
+/// The complaint about a task that is too large for a message.
 pub fn too_large(problem: &TooLarge, has_store: bool) -> Complaint {
     let hint = match has_store {
         true => {
@@ -267,7 +268,7 @@ pub fn too_large(problem: &TooLarge, has_store: bool) -> Complaint {
     Complaint::bad_input(problem.to_string()).hint(hint)
 }
 
-/// A job that can't be right, with what to do about it.
+/// The complaint about an invalid job, with advice.
 pub fn invalid(problem: &InvalidJob, program: &Program<'_>) -> Complaint {
     let complaint = Complaint::bad_input(format!("invalid job: {problem}"));
     let hint = match problem {
