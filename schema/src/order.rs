@@ -33,7 +33,7 @@ pub enum Command {
     Drain {
         worker: WorkerName,
     },
-    /// A worker writes this mark at its start. When it reads the mark, it has read every earlier order.
+    /// A worker writes this mark before it reads orders. When it reads the mark, it has read every earlier order.
     Mark {
         id: MessageId,
     },
