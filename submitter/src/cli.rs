@@ -1,7 +1,7 @@
-//! The command line.
+//! The command line: from what was typed to an exit code.
 //!
-//! [`options`] has the arguments, and each command's file interprets them and runs the command. [`complaint`] has the
-//! error messages and [`exit`] the exit codes. Only data goes to stdout.
+//! [`options`] is what was typed, each command's file is what it means and does, [`complaint`] is how failures are told and
+//! [`exit`] what a script sees of them. Data goes to stdout and nothing else does.
 
 use clap::{CommandFactory as _, Parser};
 use gpufleet_transport::LOG_DIRECTIVE;
@@ -50,8 +50,7 @@ pub fn run() -> Exit {
     let options = match Options::try_parse() {
         Ok(options) => options,
         Err(error) => {
-            // clap prints help and version to stdout, and errors to stderr. If the pipe is closed, there is no place
-            // for an error.
+            // Help and version are data, the rest is for stderr; clap knows. A closed pipe has nobody to tell.
             let _ = error.print();
             return if error.use_stderr() { Exit::Usage } else { Exit::Success };
         }
@@ -86,13 +85,13 @@ fn block_on(command: impl Future<Output = Result<Exit, Complaint>>) -> Result<Ex
     let runtime = tokio::runtime::Runtime::new()
         .map_err(|error| Complaint::new(Exit::Internal, format!("failed to start: {error}")))?;
     let result = runtime.block_on(command);
-    // The process exits without stopping the runtime. Stopping it would wait for a name lookup that hangs, and lapin's
-    // thread would panic during a connection attempt.
+    // The process ends, and the runtime with it. Stopped before, it would wait for a name lookup that hangs, and lapin's thread would panic
+    // where a connection attempt is still under way.
     std::mem::forget(runtime);
     result
 }
 
-/// Logs only with a filter in the environment, because warnings of libraries would interrupt the command's output.
+/// Warnings of the libraries would interrupt what the command says; whoever wants them names a filter.
 fn start_log() {
     let filter = EnvFilter::try_from_env(environment::LOG).unwrap_or_else(|_| EnvFilter::new("off"));
     let filter = filter.add_directive(LOG_DIRECTIVE.parse().expect("the constant is a well-formed directive"));

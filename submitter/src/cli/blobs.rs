@@ -1,4 +1,4 @@
-//! `gpufleet blobs`: stores arrays in the blob store and deletes old ones.
+//! `gpufleet blobs`: what is in the blob store, by hand.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -22,8 +22,8 @@ use super::{
 
 /// Store arrays in the blob store, or delete old ones
 ///
-/// The store is a folder that the workers share. `gpufleet submit` stores large arrays there by itself. Store an array
-/// yourself to name it in task files, or to use it in many jobs.
+/// The store is a folder that the workers share. `gpufleet submit` stores large arrays there by itself. Store an array yourself to name
+/// it in task files, or to use it in many jobs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
@@ -59,8 +59,7 @@ struct PutOptions {
 
 #[derive(Debug, Args)]
 struct PruneOptions {
-    /// Delete blobs older than this, such as 30days. Use more than the longest time that a job is queued or that a
-    /// client waits for outputs
+    /// Delete blobs older than this, such as 30days. Use more than the longest time that a job is queued or its outputs are waited for
     #[arg(long, value_name = "DURATION", value_parser = spec::duration)]
     older_than: Duration,
     #[command(flatten)]
@@ -89,7 +88,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
         Command::Put(options) => {
             let store = connection::blob_store(&options.store).await?;
             let (stored, outcome) = put_all(&store, &options.files).await;
-            // The arrays that were stored before the failure are printed.
+            // What came before a failure is told all the same.
             match options.output {
                 Format::Json => output::emit_json(&stored)?,
                 Format::Table if stored.is_empty() => {}
@@ -107,7 +106,7 @@ async fn perform(options: &Options) -> Result<Exit, Complaint> {
     Ok(Exit::Success)
 }
 
-/// Stores the arrays one after the other, so that only one is in memory.
+/// Stores one after the other, so that no more than one is in memory.
 async fn put_all(store: &BlobStore, files: &[ArraySpec]) -> (Vec<Stored>, Result<(), Complaint>) {
     let mut stored = Vec::new();
     for file in files {

@@ -1,4 +1,4 @@
-//! Error messages: what failed, why, and what to do next.
+//! What went wrong, told to a person: what, why, and what to do next.
 
 use std::error::Error;
 
@@ -57,7 +57,7 @@ impl Complaint {
     }
 }
 
-/// An error and its causes on one line. A cause that its parent already contains is left out.
+/// An error and its causes on one line. A cause that its parent repeats is told once.
 pub fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

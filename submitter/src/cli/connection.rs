@@ -1,4 +1,4 @@
-//! Connects to the fleet that the options name, or else to the local fleet.
+//! Which fleet the command talks to: the one that was named, else the local one.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -17,10 +17,10 @@ use super::{
 /// RabbitMQ says: `PRECONDITION_FAILED - user_id property set to 'a' but authenticated user was 'b'`.
 const USER_ID_PROPERTY: &str = "user_id property";
 
-/// Closing takes milliseconds unless the broker is unreachable.
+/// Closing takes milliseconds unless the broker is away.
 pub const CLOSE_DEADLINE: Duration = Duration::from_secs(5);
 
-/// The state directory of the local fleet.
+/// Where the local fleet keeps its state.
 pub fn local_dir() -> Result<PathBuf, LocalError> {
     let named = std::env::var_os(environment::LOCAL_DIR).filter(|dir| !dir.is_empty());
     named.map_or_else(gpufleet_local::state::default_dir, |dir| Ok(dir.into()))
@@ -40,8 +40,8 @@ pub async fn producer(options: &ProducerOptions, builder: FleetBuilder) -> Resul
     fleet(&options.broker, builder.user_id(!options.no_user_id)).await
 }
 
-/// The folder of the blob store: the named folder, or else the local fleet's if the command uses that fleet. Without a
-/// store, large arrays travel in messages.
+/// Where large arrays of jobs wait: in the folder that was named, else in the local fleet's where that is the fleet. Without one they
+/// travel in messages.
 pub fn blobs(options: &BlobOptions, broker: &BrokerOptions) -> Option<PathBuf> {
     choose_blobs(options, broker, || gpufleet_local::running(&local_dir().ok()?))
 }
@@ -58,7 +58,7 @@ fn choose_blobs(
     }
 }
 
-/// Opens the blob store, for a command that needs one.
+/// Opens the blob store, for a command that has nothing to do without one.
 pub async fn blob_store(options: &BlobOptions) -> Result<BlobStore, Complaint> {
     let folder = match &options.blobs {
         Some(folder) => folder.clone(),
@@ -74,7 +74,7 @@ pub async fn blob_store(options: &BlobOptions) -> Result<BlobStore, Complaint> {
     BlobStore::open(folder).await.map_err(|error| blob_complaint(&error))
 }
 
-/// Gives an order to the workers. A confirmed order is on disk, so an error while closing does not matter.
+/// Gives an order to the workers. What is confirmed is on disk, whether or not the goodbye arrives.
 pub async fn order<T>(
     options: &BrokerOptions,
     give: impl AsyncFnOnce(&Fleet) -> Result<T, PublishError>,
@@ -118,12 +118,12 @@ fn broker_complaint(error: ConnectError) -> Complaint {
     }
 }
 
-/// The complaint about a blob that could not be stored.
+/// What it means that something is not in the blob store.
 pub fn blob_complaint(error: &BlobError) -> Complaint {
     Complaint::bad_input(sentence(&chain(error))).hint(blob_hint(error))
 }
 
-/// The advice for an unusable blob store.
+/// What to do about a blob store that is not as it should be.
 pub fn blob_hint(error: &BlobError) -> String {
     match error {
         BlobError::Folder { .. } => format!(
@@ -141,12 +141,12 @@ pub fn blob_hint(error: &BlobError) -> String {
     }
 }
 
-/// The complaint about a reply queue that could not be declared.
+/// What it means that the reply queue could not be made.
 pub fn declare_complaint(problem: &DeclareError) -> Complaint {
     Complaint::new(Exit::Broker, sentence(&chain(problem)))
 }
 
-/// The complaint about a message that the broker did not accept. `problem` fits after "failed to".
+/// What a message means that the broker did not take. `problem` fits after "failed to".
 pub fn publish_complaint(problem: &str) -> Complaint {
     let complaint = Complaint::new(Exit::Broker, sentence(problem));
     if !problem.contains(USER_ID_PROPERTY) {
@@ -158,7 +158,7 @@ pub fn publish_complaint(problem: &str) -> Complaint {
     ))
 }
 
-/// The sender of an order, for people: `anna@laptop`.
+/// Who gives an order, for people to read: `anna@laptop`.
 pub fn caller() -> Option<String> {
     let user = ["USER", "LOGNAME"].iter().find_map(|name| std::env::var(name).ok()).filter(|user| !user.is_empty());
     let host = std::fs::read_to_string("/proc/sys/kernel/hostname").ok().map(|host| host.trim().to_owned());
@@ -168,7 +168,7 @@ pub fn caller() -> Option<String> {
     }
 }
 
-/// The complaint about a failed query of the ledger.
+/// What a failed question to the ledger means.
 pub fn ledger_complaint(error: &LedgerError) -> Complaint {
     Complaint::new(Exit::Ledger, chain(error))
 }

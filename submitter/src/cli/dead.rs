@@ -1,4 +1,4 @@
-//! `gpufleet dead`: lists, shows, replays and discards dead-lettered jobs.
+//! `gpufleet dead`: look at jobs that nobody will try again, and decide about them.
 
 use clap::{Args, Subcommand};
 use gpufleet::{
@@ -24,8 +24,8 @@ use choice::Wanted;
 
 /// List, show, replay or discard dead-lettered jobs
 ///
-/// A job that the fleet will not retry goes to the dead-letter queue on the broker, together with the reason. While one
-/// command reads the queue, another finds fewer messages.
+/// A job that the fleet will not retry goes to the dead-letter queue on the broker, together with the reason. While one command reads
+/// the queue, another sees fewer messages.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
@@ -84,7 +84,7 @@ struct DropOptions {
     broker: BrokerOptions,
 }
 
-/// The selected messages.
+/// Which of the dead.
 #[derive(Debug, Args)]
 struct ChoiceOptions {
     /// Ids of jobs or messages, or their beginnings. A whole id selects all messages about it
@@ -121,7 +121,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     }
 }
 
-/// The options of `gpufleet dead replay` and `gpufleet retry`.
+/// Also `gpufleet retry`.
 pub async fn replay(options: &ReplayOptions) -> Result<Exit, Complaint> {
     let fleet = connection::producer(&options.producer, Fleet::builder());
     with_dead(fleet, ACTING, async |dead| acting::replay(dead, &options.choice).await).await
@@ -146,7 +146,7 @@ async fn with_dead(
     }
 }
 
-/// Lists the letters. Those that arrived before a failure are listed too.
+/// What came before a failure is shown all the same.
 async fn list(dead: &mut DeadLetters, options: &ListOptions) -> Result<Exit, Complaint> {
     let read = Spinner::new("reading the dead-letter queue").around(read(dead)).await;
     match options.output {
@@ -167,7 +167,7 @@ async fn list(dead: &mut DeadLetters, options: &ListOptions) -> Result<Exit, Com
     Ok(Exit::Success)
 }
 
-/// The note if no letter arrived.
+/// What it means that no letter came.
 fn none(dead: &DeadLetters) -> &'static str {
     match dead.has_other_consumers() {
         true => "no dead-lettered messages, but another `gpufleet dead` may hold some; try again in a moment",
@@ -185,7 +185,7 @@ async fn read(dead: &mut DeadLetters) -> Result<(), DeadError> {
 async fn show(dead: &mut DeadLetters, options: &ShowOptions) -> Result<Exit, Complaint> {
     let found = find(dead, std::slice::from_ref(&options.id)).await?;
     let index = found[0];
-    let letter = dead.letter(index).expect("the letter was found above");
+    let letter = dead.letter(index).expect("it was found just now");
     match options.output {
         Format::Json => output::emit_json(&rendering::with_body(letter, dead.body(index)))?,
         Format::Table => output::emit(&rendering::describe(letter))?,
@@ -196,7 +196,7 @@ async fn show(dead: &mut DeadLetters, options: &ShowOptions) -> Result<Exit, Com
     Ok(Exit::Success)
 }
 
-/// The indexes of the selected letters, in their order. All letters are found before the command acts on any.
+/// The letters that are meant, by their order. All are found before anything is done.
 async fn find(dead: &mut DeadLetters, ids: &[String]) -> Result<Vec<usize>, Complaint> {
     let mut wanted: Vec<Wanted> = ids.iter().map(|id| Wanted::new(id)).collect();
     let reading = Spinner::new("reading the dead-letter queue").around(look_for(dead, &mut wanted)).await;
@@ -212,7 +212,7 @@ async fn find(dead: &mut DeadLetters, ids: &[String]) -> Result<Vec<usize>, Comp
 
 async fn look_for(dead: &mut DeadLetters, wanted: &mut [Wanted]) -> Result<(), DeadError> {
     while let Some(index) = dead.next().await? {
-        let letter = dead.letter(index).expect("the letter was just fetched");
+        let letter = dead.letter(index).expect("it is in hand");
         let mut is_meant = false;
         for wanted in &mut *wanted {
             is_meant |= wanted.offer(index, letter);

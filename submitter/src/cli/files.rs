@@ -21,12 +21,12 @@ mod png;
 
 const MISNAMED: &str = "the extension decides how a file is read: .npy, .png, or else raw bytes with a dtype and a shape, as in x=x.bin:f32[1024]";
 
-/// The purpose of a file, which bounds its size. A file that is too large is not read to its end.
+/// What a file is read for. One that is too large for it is not read to its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Purpose {
-    /// The array travels in the message.
+    /// It travels inside its task's message.
     Input,
-    /// A large array goes into the blob store.
+    /// It goes into the blob store, where it is large.
     StoredInput,
     Program,
     TaskFile,
@@ -53,14 +53,14 @@ impl Purpose {
             // The allowance is for the headers of the file formats.
             Self::Input | Self::StoredInput => self.array_bytes_max() + (64 << 10),
             Self::Program => PROGRAM_BYTES_MAX,
-            // Inline data in a task file is base64 or numbers, which are less than four times as long as a message.
+            // Inline data in a task file is text: base64 or numbers. Four times a message is ample.
             Self::TaskFile => 4 * MESSAGE_BYTES_MAX,
             // A PEM file of one key is a few hundred bytes.
             Self::Key => 64 << 10,
         }
     }
 
-    /// The bound in error messages.
+    /// The bound that a person is told.
     const fn told_max(self) -> u64 {
         match self {
             Self::Input | Self::StoredInput => self.array_bytes_max() as u64,
@@ -68,7 +68,7 @@ impl Purpose {
         }
     }
 
-    /// The largest array.
+    /// What an array in a file may have.
     const fn array_bytes_max(self) -> usize {
         match self {
             Self::StoredInput => BLOBS_BYTES_MAX as usize,
@@ -90,7 +90,7 @@ impl Purpose {
     }
 }
 
-/// The kind of a file, by its extension.
+/// A file's kind, by the end of its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Npy,
@@ -107,7 +107,7 @@ impl Kind {
         }
     }
 
-    /// The first bytes of every file of this kind.
+    /// What every file of this kind begins with.
     const fn signature(self) -> &'static [u8] {
         match self {
             Self::Npy => b"\x93NUMPY",
@@ -127,7 +127,7 @@ impl Kind {
 
 const _: () = assert!(BLOBS_BYTES_MAX == 1 << 30, "the hint says so");
 
-/// Reads an array. `form` is the dtype and shape of raw bytes. For the other kinds it must match the file.
+/// Reads an array. `form` says what raw bytes are; for the other kinds it must agree with the file.
 pub fn read(path: &Path, form: Option<&Form>, purpose: Purpose) -> Result<Array, Complaint> {
     let bytes = read_bytes(path, purpose)?;
     let unusable = |problem: String| Complaint::bad_input(format!("failed to read {}: {problem}", path.display()));
@@ -187,7 +187,7 @@ fn read_bytes(path: &Path, purpose: Purpose) -> Result<Vec<u8>, Complaint> {
     let bytes_max = purpose.bytes_max() as u64;
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(failed)?;
-    // Reading one byte more than allowed detects a file that is too long, even if its length is unknown.
+    // One byte more than allowed tells a file that is too long, however long it claims to be.
     file.take(bytes_max + 1).read_to_end(&mut bytes).map_err(failed)?;
     if bytes.len() as u64 > bytes_max {
         let (name, most) = (purpose.name(), quantity::bytes(purpose.told_max()));
@@ -208,16 +208,16 @@ pub fn unwritable(path: &Path, problem: &std::io::Error) -> Complaint {
     }
 }
 
-/// The system's error message without its number.
+/// The system's words without its number.
 fn reason(problem: &std::io::Error) -> String {
     let text = problem.to_string();
     text.split_once(" (os error").map_or(text.as_str(), |(words, _)| words).to_owned()
 }
 
-/// A note about values that the file's kind can't represent exactly.
+/// What a file could not hold as it was, for the person to know.
 pub type Remark = Option<String>;
 
-/// Writes an array. The file appears completely or not at all.
+/// Writes an array. The file appears whole or not at all.
 pub fn write(path: &Path, array: &Array) -> Result<Remark, Complaint> {
     let unusable = |problem: String| Complaint::bad_input(format!("failed to write {}: {problem}", path.display()));
     let (bytes, remark) = match Kind::of(path) {
@@ -239,7 +239,7 @@ fn write_whole(path: &Path, bytes: &[u8]) -> std::io::Result<()> {
     let part = path.with_file_name(name);
     let written = File::create(&part).and_then(|mut file| file.write_all(bytes)).and_then(|()| fs::rename(&part, path));
     if written.is_err() {
-        // The first error is reported. If the partial file can't be deleted, it probably does not exist.
+        // What matters is the first error; a part that can't be removed either was probably never made.
         let _ = fs::remove_file(&part);
     }
     written
@@ -258,7 +258,7 @@ pub fn check_writable(path: &Path) -> Result<(), Complaint> {
     }
 }
 
-/// Refuses a file kind that can't hold the dtype, if the dtype is known before the job runs.
+/// Refuses a file kind that can't hold the dtype, where that is known before the job runs.
 pub fn check_holds(path: &Path, dtype: Dtype) -> Result<(), Complaint> {
     match Kind::of(path) {
         Kind::Npy if npy::descriptor(dtype).is_none() => {

@@ -1,4 +1,4 @@
-//! `gpufleet history`: lists jobs and their outcomes.
+//! `gpufleet history`: what became of the jobs.
 
 use chrono::{DateTime, Local, NaiveDate, NaiveDateTime, TimeZone, Utc};
 use clap::{Args, ValueEnum};
@@ -19,8 +19,8 @@ use super::{
 
 /// List jobs, newest first
 ///
-/// A narrow terminal gets fewer columns; -o json and -o csv always have all of them. The STATE of a job is unknown if
-/// its worker fell silent or left while the job was running; `--state running` includes such jobs.
+/// A narrow terminal gets fewer columns; -o json and -o csv always have all of them. The STATE of a job is unknown if its worker fell
+/// silent or left while the job was running; `--state running` includes such jobs.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", json::HISTORY))]
 pub struct Options {
@@ -93,7 +93,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
 }
 
 impl Options {
-    /// The note for an empty table.
+    /// What an empty table means.
     fn nothing(&self) -> String {
         let is_filtered = !self.state.is_empty()
             || !self.label.is_empty()
@@ -110,7 +110,7 @@ impl Options {
     }
 }
 
-/// Reads pages until the limit is reached.
+/// Pages until the limit is reached.
 async fn read(ledger: &Ledger, options: &Options) -> Result<(Vec<JobRow>, Option<PageKey>), Complaint> {
     let mut filter = HistoryFilter {
         states: options.state.clone(),
@@ -166,7 +166,7 @@ const COLUMNS: [Column; 10] = [
     Column::Left("DEVICE"),
 ];
 
-/// The columns that a narrow terminal leaves out, in this order.
+/// What a narrow terminal does without, the first one first.
 const DISPENSABLE: [&str; 8] = ["DEVICE", "NAME", "POOL", "QUEUED", "RUN TIME", "AGE", "KERNEL TIME", "KERNEL"];
 
 fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
@@ -184,7 +184,7 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
                 age(now - job.created_at),
                 time(job.queue_us),
                 time(job.kernel_us),
-                // An attempt that ended before it reached an executor has no run time.
+                // An attempt that ended before it came to an executor has no time there.
                 time(job.total_us.filter(|us| *us > 0)),
                 device(job.device_name.as_deref(), job.emulated),
             ]
@@ -193,10 +193,10 @@ fn table(jobs: &[JobRow], now: DateTime<Utc>, width: Option<usize>) -> String {
     table::fit(&COLUMNS, &rows, width, &DISPENSABLE)
 }
 
-/// The state of a job that the ledger shows as running on a silent worker.
+/// The state of what runs by the record, on a worker that is not heard of.
 pub const UNHEARD: &str = "unknown";
 
-/// The name of a device, which shows whether it is emulated.
+/// A device by name; one that is no GPU says so.
 pub fn device(name: Option<&str>, emulated: Option<bool>) -> String {
     match (name, emulated) {
         (None, _) => "-".to_owned(),

@@ -1,4 +1,4 @@
-//! `gpufleet local`: starts and stops a whole fleet on this machine.
+//! `gpufleet local`: a whole fleet on this machine.
 
 use std::path::PathBuf;
 
@@ -17,15 +17,14 @@ use super::{
 
 /// Start, stop or inspect a whole fleet on this machine
 ///
-/// The fleet has its own RabbitMQ and Postgres on free loopback ports, a blob store, a ledger and workers. While it is
-/// running, the other commands use it by default.
+/// The fleet has its own RabbitMQ and Postgres on free loopback ports, a blob store, a ledger and workers. While it is running, the
+/// other commands use it by default.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
     #[command(subcommand)]
     action: Action,
-    /// Folder for the data and logs of the fleet [default: gpufleet/local in $XDG_STATE_HOME, ~/.local/state or, for
-    /// root, /var/lib]
+    /// Folder for the data and logs of the fleet [default: gpufleet/local in $XDG_STATE_HOME, ~/.local/state or, for root, /var/lib]
     #[arg(long, global = true, value_name = "FOLDER", env = environment::LOCAL_DIR, hide_env_values = true)]
     dir: Option<PathBuf>,
 }
@@ -46,8 +45,8 @@ enum Action {
         /// Pool that the workers serve. Repeatable [default: default]
         #[arg(long)]
         pool: Vec<gpufleet::schema::PoolName>,
-        /// CUDA driver of the workers: auto (a GPU if there is one, else the emulated device), system (the NVIDIA
-        /// driver), emulated, or the path of a CUDA driver library [default: auto]
+        /// CUDA driver of the workers: auto (a GPU if there is one, else the emulated device), system (the NVIDIA driver),
+        /// emulated, or the path of a CUDA driver library [default: auto]
         #[arg(long, value_name = "DRIVER")]
         cuda: Option<Cuda>,
         /// Kind of the task queues: quorum or classic [default: quorum]
@@ -72,7 +71,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     }
 }
 
-/// If the future is cancelled, a part of the fleet may run; `up` and `down` both work then.
+/// Cancelling leaves the fleet in part, which `up` and `down` can both work with.
 async fn perform(options: &Options) -> Result<Exit, Complaint> {
     let dir = options.dir.clone().map_or_else(connection::local_dir, Ok).map_err(complaint)?;
     match &options.action {
@@ -137,7 +136,7 @@ fn complaint(error: LocalError) -> Complaint {
     }
 }
 
-/// Whether the user can solve the problem with other options or by installing packages.
+/// Whether the person who reads it can mend it by giving something else, or by installing what is missing.
 const fn exit(error: &LocalError) -> Exit {
     match error {
         LocalError::ProgramMissing { .. }

@@ -1,4 +1,4 @@
-//! `gpufleet logs`: prints the `printf` output of a job's kernels.
+//! `gpufleet logs`: what a job's kernels printed.
 
 use clap::Args;
 use gpufleet::schema::AttemptState;
@@ -13,8 +13,8 @@ use super::{
 
 /// Print the printf output of a job's kernels
 ///
-/// The text goes to standard output unchanged. A note on standard error says if an attempt printed nothing, or more
-/// than the 64 KiB that are kept.
+/// The text goes to standard output unchanged. A note on standard error says if an attempt printed nothing, or more than the 64 KiB
+/// that are kept.
 #[derive(Debug, Args)]
 #[command(after_long_help = exit::TABLE)]
 pub struct Options {
@@ -27,7 +27,7 @@ pub struct Options {
     ledger: LedgerOptions,
 }
 
-/// The text to print, and the note about it.
+/// What there is to print, and what to say about it.
 #[derive(Debug, PartialEq, Eq)]
 struct Logs<'a> {
     text: &'a str,

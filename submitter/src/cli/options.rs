@@ -1,4 +1,4 @@
-//! The options of all commands. Each command interprets its options in its own file.
+//! What was typed. What it means is worked out by each command in its own file.
 
 use std::{convert::Infallible, fmt, path::PathBuf, str::FromStr};
 
@@ -43,7 +43,7 @@ pub enum Command {
     Completions(completions::Options),
 }
 
-/// The option for the broker.
+/// Where the broker is.
 #[derive(Debug, Args)]
 pub struct BrokerOptions {
     /// URL of the broker: amqp://USER:PASSWORD@HOST:5672/VHOST [default: the fleet of `gpufleet local up`]
@@ -51,36 +51,35 @@ pub struct BrokerOptions {
     pub amqp_url: Option<Secret>,
 }
 
-/// The options for publishing jobs.
+/// Where the broker is, and how jobs go into it.
 #[derive(Debug, Args)]
 pub struct ProducerOptions {
     #[command(flatten)]
     pub broker: BrokerOptions,
-    /// Send jobs without the broker user's name. Use this if the broker knows the user by another name than the URL and
-    /// rejects the jobs for it. The ledger then records no user for them
+    /// Send jobs without the broker user's name. Use this if the broker knows the user by another name than the URL and rejects
+    /// the jobs for it. The ledger then records no user for them
     #[arg(long, env = environment::NO_USER_ID, help_heading = "Connection")]
     pub no_user_id: bool,
 }
 
-/// The option for the blob store.
+/// Where arrays wait that are too large for a message.
 #[derive(Debug, Args)]
 pub struct BlobOptions {
-    /// Folder of the blob store, which the workers must share. Inputs and outputs of 1 MiB or more go through it;
-    /// messages carry only their digests [default: the store of `gpufleet local up` if that fleet is used, else none]
+    /// Folder of the blob store, which the workers must share. Inputs and outputs of 1 MiB or more go through it; messages carry
+    /// only their digests [default: the store of `gpufleet local up` if that fleet is used, else none]
     #[arg(long, value_name = "FOLDER", env = environment::BLOBS, help_heading = "Connection")]
     pub blobs: Option<PathBuf>,
 }
 
-/// The option for the ledger's database.
+/// Where the ledger's database is.
 #[derive(Debug, Args)]
 pub struct LedgerOptions {
-    /// URL of the ledger's database: postgres://USER:PASSWORD@HOST:5432/DATABASE [default: the fleet of `gpufleet local
-    /// up`]
+    /// URL of the ledger's database: postgres://USER:PASSWORD@HOST:5432/DATABASE [default: the fleet of `gpufleet local up`]
     #[arg(long, value_name = "URL", env = environment::DATABASE_URL, hide_env_values = true, help_heading = "Connection")]
     pub database_url: Option<Secret>,
 }
 
-/// The format of data.
+/// How data is printed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Text for people
@@ -89,7 +88,7 @@ pub enum Format {
     Json,
 }
 
-/// A text with a password, which is never shown.
+/// A text that holds a password: it is passed on and never shown.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 

@@ -1,4 +1,4 @@
-//! Prints data to stdout and everything else to stderr.
+//! Where data and messages go: data to stdout, everything else to stderr.
 
 use std::{
     borrow::Cow,
@@ -7,10 +7,10 @@ use std::{
 
 use super::{complaint::Complaint, environment, exit::Exit};
 
-/// The width of a common narrow terminal.
+/// The narrowest terminal that is common.
 const WIDTH_DEFAULT: usize = 80;
 
-/// Prints data. A closed pipe (`| head`) is not an error.
+/// Prints data. A reader that has left (`| head`) has what it wanted: that is no fault.
 pub fn emit(text: &str) -> Result<(), Complaint> {
     let mut stdout = std::io::stdout().lock();
     match stdout.write_all(visible(text).as_bytes()).and_then(|()| stdout.flush()) {
@@ -28,20 +28,20 @@ pub fn emit_json(value: &impl serde::Serialize) -> Result<(), Complaint> {
     emit(&(text + "\n"))
 }
 
-/// Replaces control characters by visible ones, because names and logs are untrusted and could change the terminal.
+/// Names and logs come from strangers: what would steer the terminal is made visible instead.
 pub fn visible(text: &str) -> Cow<'_, str> {
     let steers = |c: char| c.is_control() && !matches!(c, '\n' | '\t');
     if text.contains(steers) {
-        // Lines of a source may end with CR LF. A carriage return alone would overwrite its line.
+        // Lines of a source from elsewhere may end like this; a carriage return alone would write over its line.
         Cow::Owned(text.replace("\r\n", "\n").replace(steers, "\u{fffd}"))
     } else {
         Cow::Borrowed(text)
     }
 }
 
-/// Prints a message for people to stderr.
+/// Tells a person something that is no data.
 pub fn note(text: &str) {
-    // If stderr is closed, there is no place for an error.
+    // Nobody is left to tell that stderr is gone.
     let _ = writeln!(std::io::stderr(), "{text}");
 }
 
@@ -50,27 +50,26 @@ pub fn warn(text: &str) {
     note(&format!("{warning} {text}"));
 }
 
-/// The number of characters on a line of stdout. `None` if stdout is not a terminal, so that lines have no limit.
+/// How many characters fit on a line of stdout. `None`: it is no terminal, and lines may be as long as they like.
 pub fn stdout_width() -> Option<usize> {
     let stdout = std::io::stdout();
     if stdout.is_terminal() { terminal_size_of(stdout) } else { None }
 }
 
-/// The number of characters on a line of stderr.
+/// How many characters fit on a line of stderr.
 pub fn stderr_width() -> usize {
     terminal_size_of(std::io::stderr()).unwrap_or(WIDTH_DEFAULT)
 }
 
 fn terminal_size_of(stream: impl std::os::fd::AsFd) -> Option<usize> {
-    // A terminal that does not know its size reports 0.
+    // A terminal that was never told its size says 0.
     terminal_size::terminal_size_of(stream).map(|(width, _)| usize::from(width.0)).filter(|width| *width > 0)
 }
 
-/// Replaces the last line of stderr: a spinner, or the `^C` that a terminal shows. A stream that can't go back is left
-/// as it is.
+/// Replaces the last line of stderr: a spinner, or the `^C` that a terminal shows. A stream that can't go back is left as it is.
 pub fn redraw(line: &str) {
     if stderr_can_move() {
-        // If stderr is closed, there is no place for an error.
+        // Nobody is left to tell that stderr is gone.
         let _ = write!(std::io::stderr(), "\r\x1b[2K{line}");
     }
 }

@@ -1,9 +1,8 @@
 //! `gpufleet permissions`: the `rabbitmqctl` commands that give a user of the broker what a role needs, and no more.
 //!
-//! RabbitMQ has three permissions on names of queues and exchanges (configure, write, read), and two more on the
-//! routing keys of topic exchanges. Binding a queue needs write on the queue and read on the exchange. Declaring a
-//! queue with a dead-letter exchange needs read on the queue and write on that exchange. RabbitMQ searches for the
-//! patterns within names, so each is anchored here.
+//! RabbitMQ knows three permissions on names of queues and exchanges (configure, write, read), and two more on the routing keys of topic
+//! exchanges. To bind a queue takes write on the queue and read on the exchange; a queue with a dead-letter exchange takes read on itself
+//! and write on that exchange. It searches names for the patterns, so each is anchored here.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -20,16 +19,15 @@ use super::{complaint::Complaint, exit::Exit, output};
 
 /// Print the rabbitmqctl commands that grant a broker user exactly what a role needs
 ///
-/// The command itself changes nothing. The user must exist (rabbitmqctl add_user NAME). The printed commands replace
-/// all permissions of the user in the vhost; for a user with two roles, give both.
+/// The command itself changes nothing. The user must exist (rabbitmqctl add_user NAME). The printed commands replace all permissions of
+/// the user in the vhost; for a user with two roles, give both.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Options {
     /// Role of the user. Repeatable, for a user with several roles
     #[arg(long, value_enum, value_name = "ROLE", required = true)]
     role: Vec<Role>,
-    /// Pool that a producer submits to or a worker serves. Repeatable. An operator without a pool may replay
-    /// dead-lettered jobs into any pool
+    /// Pool that a producer submits to or a worker serves. Repeatable. An operator without a pool may replay dead-lettered jobs into any pool
     #[arg(long, value_name = "POOL")]
     pool: Vec<PoolName>,
     /// Name of the broker user [default: gpufleet-ROLE]
@@ -73,14 +71,14 @@ struct Keys {
     read: BTreeSet<String>,
 }
 
-/// The prefix of all names of queues and exchanges.
+/// What all names of queues and exchanges begin with.
 const PREFIX: &str = "gpufleet\\.v1\\.";
-/// The pattern of a pool's name.
+/// What pools' names are made of.
 const ANY_POOL: &str = "[A-Za-z0-9_-]+";
 const PRIORITIES: &str = "(high|normal|low)";
-/// The pattern of a device class's key.
+/// What names of device classes are made of.
 const DEVICE_CLASS: &str = "[0-9a-f]{16}";
-/// The pattern after the last dash of a client's name.
+/// What follows the last dash of a client's name.
 const CLIENT_WORD: &str = "[A-Za-z0-9_]+";
 
 pub fn run(options: &Options) -> Result<Exit, Complaint> {
@@ -92,7 +90,7 @@ fn commands(options: &Options) -> Result<String, Complaint> {
     let roles: BTreeSet<Role> = options.role.iter().copied().collect();
     let names: Vec<String> = roles.iter().map(|role| role.name()).collect();
     let user = options.user.clone().unwrap_or_else(|| format!("gpufleet-{}", names.join("-")));
-    // A shell comment ends at a line break, so a name must not contain one.
+    // A line that a shell reads as a comment must not end within a name.
     if [&user, &options.vhost].iter().any(|name| name.contains(char::is_control)) {
         return Err(Complaint::usage("the name of a user or vhost can't contain control characters"));
     }
@@ -246,7 +244,7 @@ fn escaped(name: &str) -> String {
     name.replace('.', "\\.")
 }
 
-/// A pattern that matches exactly these names, which all begin with the prefix. It is empty if there are no names.
+/// Matches these, which all begin with the prefix, and nothing else; the empty text where there are none.
 fn pattern(prefix: &str, alternatives: &BTreeSet<String>) -> String {
     let rest: Vec<&str> = alternatives.iter().filter_map(|name| name.strip_prefix(prefix)).collect();
     quoted(&match rest.as_slice() {
@@ -256,7 +254,7 @@ fn pattern(prefix: &str, alternatives: &BTreeSet<String>) -> String {
     })
 }
 
-/// Quotes a text for a shell.
+/// For a shell.
 fn quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

@@ -1,20 +1,20 @@
-//! Renders the `printf` output of kernels, set off from the command's own output.
+//! What kernels printed, set off from what the command itself says.
 
 use gpufleet::schema::PrintfOutput;
 
 /// Lines that [`beginning`] shows.
 const LINES_MAX: usize = 20;
-/// The bound on the bytes that [`beginning`] shows, because one line may have the whole text.
+/// A line may be as long as the whole text.
 const BYTES_MAX: usize = 4 << 10;
 
-/// The whole text: a heading, a bar before each line, and a note about missing bytes.
+/// All of it: a heading, a bar before each line, and what is missing.
 pub fn whole(printed: &PrintfOutput) -> String {
     let mut text = format!("printed by its kernels:\n{}", barred(&printed.text));
     text.extend(missing(printed).map(|missing| format!("  ({missing})\n")));
     text
 }
 
-/// The beginning of the text, and the command that prints the rest.
+/// The beginning of it, and the command that prints the rest.
 pub fn beginning(printed: &PrintfOutput, rest: &str) -> String {
     let shown: usize = printed.text.split_inclusive('\n').take(LINES_MAX).map(str::len).sum();
     let shown = printed.text.floor_char_boundary(shown.min(BYTES_MAX));
@@ -24,7 +24,7 @@ pub fn beginning(printed: &PrintfOutput, rest: &str) -> String {
     format!("printed by its kernels:\n{}  (shortened; `{rest}` prints all of it)\n", barred(&printed.text[..shown]))
 }
 
-/// The note about a text that is not complete.
+/// What is said of a text that is not whole.
 pub fn missing(printed: &PrintfOutput) -> Option<String> {
     let PrintfOutput { text, dropped_bytes } = printed;
     (*dropped_bytes > 0)

@@ -1,4 +1,4 @@
-//! `gpufleet show`: shows one job with its attempts and timings.
+//! `gpufleet show`: one job, its attempts, and where its time went.
 
 use clap::Args;
 use gpufleet::schema::{AttemptState, JobId, Timings};
@@ -28,10 +28,10 @@ pub struct Options {
     ledger: LedgerOptions,
 }
 
-/// The length of the longest bar in characters.
+/// Cells of the longest bar.
 const BAR_WIDTH: u64 = 40;
 const UNHEARD_AT_LENGTH: &str = "unknown: its worker fell silent or left while the job was running";
-/// The label before a bar.
+/// What stands before a bar.
 const BAR_INDENT: usize = 35;
 
 pub async fn run(options: &Options) -> Result<Exit, Complaint> {
@@ -43,7 +43,7 @@ pub async fn run(options: &Options) -> Result<Exit, Complaint> {
     Ok(Exit::Success)
 }
 
-/// The job whose id has this prefix.
+/// The job whose id begins like this.
 pub(super) async fn find(id: &str, options: &LedgerOptions) -> Result<Box<JobDetail>, Complaint> {
     let work = async {
         let ledger = connection::ledger(options).await?;
@@ -68,7 +68,7 @@ fn missing(id: &str) -> Complaint {
     }
 }
 
-/// The complaint about an ambiguous prefix.
+/// Several jobs have ids that begin like this.
 pub(super) fn ambiguous(id: &str, jobs: &[JobId]) -> Complaint {
     let jobs: Vec<String> = jobs.iter().map(ToString::to_string).collect();
     Complaint::new(Exit::NotFound, format!("the id {id:?} is ambiguous; several jobs begin with it, such as"))
@@ -112,7 +112,7 @@ fn describe(detail: &JobDetail, width: Option<usize>) -> String {
     text
 }
 
-/// `is_open` means that the ledger has no later attempt.
+/// `is_open`: nothing that came later is known.
 fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -> String {
     let superseded = if attempt.superseded { ", superseded: another outcome was recorded first" } else { "" };
     let place = match attempt.device {
@@ -122,7 +122,7 @@ fn describe_attempt(attempt: &AttemptRow, is_open: bool, width: Option<usize>) -
         }
         None => format!(" on {}", attempt.worker),
     };
-    // If there is a later attempt, no worker will report the end of this one any more.
+    // Of an end that nobody told nothing will be heard once there is something later.
     let is_unheard = attempt.is_unheard || (attempt.state == AttemptState::Running && !is_open);
     let state = if is_unheard { UNHEARD } else { attempt.state.name() };
     let mut text = format!("attempt {} {state}{superseded}{place}\n", attempt.attempt);
@@ -149,8 +149,8 @@ fn describe_failure(failure: &FailureRow) -> String {
     text
 }
 
-/// The timings of an attempt as bars of one scale. Steps without a time are left out.
-/// Bars are shorter on a narrow terminal.
+/// Where an attempt's time went, as bars of one scale. Steps that took no time, or were never reached, are left out.
+/// Bars are shorter where the terminal is narrow.
 pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
     let cells = width.map_or(BAR_WIDTH, |width| BAR_WIDTH.min(width.saturating_sub(BAR_INDENT) as u64));
     let cached = if timings.module_cached { " (cached)" } else { "" };
@@ -183,7 +183,7 @@ pub fn breakdown(timings: &Timings, width: Option<usize>) -> String {
     text
 }
 
-/// Renders names and values in two columns. Unknown and empty values are left out.
+/// Names and values in two columns; what is unknown or empty is left out.
 #[derive(Debug, Default)]
 struct Lines(String);
 

@@ -1,4 +1,4 @@
-//! `gpufleet workers`: lists workers and drains them.
+//! `gpufleet workers`: who serves the fleet, and how to make one leave.
 
 use std::time::Duration;
 
@@ -58,15 +58,15 @@ struct DrainOptions {
     ledger: LedgerOptions,
 }
 
-/// A killed worker is silent and never marked as left. After a weekend it is not listed any more.
+/// A worker that was killed never says that it has left. One that is silent for longer than a weekend is of interest to nobody.
 const SILENCE_SHOWN: Duration = Duration::from_secs(3 * 24 * 3600);
 
-/// The state of a worker by its heartbeats.
+/// What a worker's heartbeats say of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 enum State {
     Up,
-    /// Its heartbeats are missing. It may still work; only the broker decides about redelivery.
+    /// It should have been heard of. Whether it still works is for the broker to find out.
     Silent,
     Left,
 }
@@ -143,18 +143,18 @@ async fn drain(options: &DrainOptions) -> Result<Exit, Complaint> {
     Ok(Exit::Success)
 }
 
-/// The ledger's answer about a worker.
+/// What the ledger knows of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Known {
     Serves,
     HasLeft,
     Never,
-    /// The ledger can't be reached. A drain order only needs the broker.
+    /// The ledger can't be asked. An order needs the broker alone.
     Unasked,
 }
 
 async fn look_up(options: &DrainOptions) -> Known {
-    // If the options name a broker, the local fleet's ledger belongs to another fleet.
+    // Beside a broker that is named, the local fleet's ledger would be another fleet's.
     if options.broker.amqp_url.is_some() && options.ledger.database_url.is_none() {
         return Known::Unasked;
     }
@@ -178,16 +178,16 @@ fn state(worker: &WorkerRow) -> State {
     }
 }
 
-/// The cell of an unknown value.
+/// Beside what nobody measures.
 const ESTIMATED: char = '*';
 const ESTIMATED_MEANS: &str =
     "\n* estimated from this worker's own jobs: the memory they requested, the time they used the device\n";
-/// The ledger's name for a utilization that the worker measured.
+/// What the ledger calls a use of which the worker itself told.
 const BY_WORKER: &str = "worker";
 /// From DEVICE to POWER.
 const DEVICE_COLUMNS: usize = 6;
 
-/// One line for each device; the first also has the worker's columns. Below are the reasons of devices out of service.
+/// A line for each device, the first beside what is to be said of its worker; below, why devices are out of service.
 fn table(workers: &[Listed], now: DateTime<Utc>, width: Option<usize>) -> String {
     const COLUMNS: [Column; 12] = [
         Column::Left("WORKER"),
@@ -236,13 +236,13 @@ fn complaints(workers: &[Listed]) -> String {
     if text.is_empty() { text } else { format!("\n{text}") }
 }
 
-/// The device's [`DEVICE_COLUMNS`]. The name of an emulated device shows that it is emulated.
+/// Its [`DEVICE_COLUMNS`]. The emulated device has it in its name.
 fn device(device: &DeviceRow) -> Vec<String> {
     fn shown<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
         value.map_or_else(|| "-".to_owned(), text)
     }
     let sick = if device.out_of_service.is_some() { " (out of service)" } else { "" };
-    // Without a figure for the memory in use, the memory that the worker's jobs declared is shown.
+    // Where nobody counts what is in use, what the worker's jobs declared is known.
     let declared = device.jobs_running.map(|_| device.pools.iter().map(|pool| pool.memory_bytes).sum());
     let all = quantity::bytes(device.memory_bytes);
     let memory = match (device.memory_used_bytes, declared) {

@@ -1,4 +1,4 @@
-//! Selects the letters of an id on the command line.
+//! Which letters an id means that somebody typed.
 
 use std::collections::BTreeSet;
 
@@ -6,22 +6,22 @@ use gpufleet::{DeadLetter, schema::JobId};
 
 use crate::cli::{complaint::Complaint, exit::Exit};
 
-/// A shorter prefix is probably a mistake.
+/// A shorter beginning is a slip rather than a choice.
 const BEGINNING_MIN: usize = 4;
-/// The number of ids that an error shows if a prefix is ambiguous.
+/// Ids that are shown where several begin alike.
 const SHOWN_MAX: usize = 10;
 
-/// An id or a prefix of one, and the letters that match it.
+/// An id, or the beginning of one, and the letters that it fits.
 #[derive(Debug)]
 pub struct Wanted {
     typed: String,
     whole: Vec<usize>,
     beginning: Vec<usize>,
-    /// Some of the letters that match the prefix.
+    /// Of those that only begin so, a few.
     names: BTreeSet<String>,
 }
 
-/// An id on the command line.
+/// What a person may type for an id.
 pub fn id(text: &str) -> Result<String, String> {
     let text = text.trim();
     if folded(text).is_empty() {
@@ -35,7 +35,7 @@ impl Wanted {
         Self { typed: typed.to_owned(), whole: Vec::new(), beginning: Vec::new(), names: BTreeSet::new() }
     }
 
-    /// Compares a letter, and returns whether it may be selected.
+    /// Looks at a letter, and tells whether it may be meant.
     pub fn offer(&mut self, index: usize, letter: &DeadLetter) -> bool {
         let names = letter.jobs.iter().map(ToString::to_string).chain(letter.message_id.clone());
         let (mut is_whole, mut is_beginning) = (false, false);
@@ -58,8 +58,7 @@ impl Wanted {
         is_whole || is_beginning
     }
 
-    /// The letters of a whole id, or the letters of the only id with this prefix. `unseen` is the number of letters
-    /// that were not compared.
+    /// All letters about a whole id; of a beginning, those about the only one that begins so. `unseen` letters were not offered.
     pub fn found(&self, unseen: usize) -> Result<&[usize], Complaint> {
         let typed = &self.typed;
         let not_found = |message: String| Complaint::new(Exit::NotFound, message);
@@ -88,8 +87,7 @@ impl Wanted {
     }
 }
 
-/// Job ids are compared without case and hyphens. Message ids of other producers can be any text, and are compared
-/// exactly.
+/// Ids of jobs compare without case and hyphens. Other producers name their messages as they like, and those compare as they are.
 fn comparable(name: &str, typed: &str) -> (String, String) {
     match name.parse::<JobId>() {
         Ok(_) => (folded(name), folded(typed)),

@@ -1,4 +1,4 @@
-//! Renders dead letters as text and as JSON.
+//! Dead letters as people and programs read them.
 
 use chrono::{DateTime, Utc};
 use gpufleet::{DeadLetter, schema::Encoding};
@@ -10,7 +10,7 @@ use crate::cli::{
     table::{Column, fit},
 };
 
-/// The largest body whose tasks are rendered. Beyond this the JSON consists mostly of arrays.
+/// A JSON rendering of a task's arrays helps nobody beyond this.
 const SHOWN_BYTES: usize = 64 << 10;
 
 const COLUMNS: [Column; 5] =
@@ -59,14 +59,14 @@ pub fn with_body(letter: &DeadLetter, body: Option<(&[u8], Option<&str>)>) -> Va
     shown
 }
 
-/// The tasks of a body, if it is small enough to read.
+/// The tasks of a body, where a person could read them.
 fn readable(body: &[u8], content_type: Option<&str>) -> Option<Value> {
     let encoding = content_type.and_then(Encoding::of_content_type).filter(|_| body.len() <= SHOWN_BYTES)?;
     let tasks = encoding.decode_tasks(body).ok()?;
     serde_json::to_value(tasks.into_vec()).ok()
 }
 
-/// Renders names and values in two columns. Unknown values are left out.
+/// Names and values in two columns; what is unknown is left out.
 pub fn describe(letter: &DeadLetter) -> String {
     let jobs: Vec<String> = letter.jobs.iter().map(ToString::to_string).collect();
     let size = match letter.is_cut() {
@@ -92,7 +92,7 @@ pub fn describe(letter: &DeadLetter) -> String {
     text
 }
 
-/// The time of the message, or else of its first job.
+/// When the message was made, or else its first job.
 fn submitted_at(letter: &DeadLetter) -> Option<DateTime<Utc>> {
     let of_message = letter.timestamp.and_then(|seconds| i64::try_from(seconds).ok()?.checked_mul(1000));
     let of_job = || letter.jobs.first()?.made_ms();
@@ -143,7 +143,7 @@ mod tests {
         let shown = to_json(&list);
         assert_eq!(shown["submitted_at"], "2027-01-15T08:00:00Z");
         json::check(json::DEAD_LIST, &shown);
-        // `DEAD_LIST` does not list the fields of the tasks in the body.
+        // What is in a body is the task's own.
         let whole = with_body(&list, Some((b"nonsense", Some("application/json"))));
         assert_eq!(whole["body"], Value::Null);
         let own: Vec<&String> = whole.as_object().unwrap().keys().filter(|name| shown.get(name).is_none()).collect();

@@ -1,15 +1,15 @@
 //! NumPy's `.npy`: a magic, a length, a header that is a Python dict, and the elements.
 //!
-//! Only plain numbers and booleans in little endian (or of one byte) are supported. Elements in column-major order are
-//! put into row-major order, which is the same array to NumPy.
+//! Only what a kernel can use is read: plain numbers and booleans, little endian (or of one byte). Column-major files are turned into
+//! row-major order, which changes nothing that NumPy would show.
 
 use gpufleet::{Array, schema::Dtype};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
-/// NumPy pads the header so that the elements start at a multiple of this.
+/// NumPy pads the header so that the elements begin on a multiple of this.
 const ALIGNMENT: usize = 64;
 
-/// The contents of a header.
+/// What a header says.
 #[derive(Debug, PartialEq, Eq)]
 struct Header {
     dtype: Dtype,
@@ -86,7 +86,7 @@ fn split(bytes: &[u8]) -> Result<(&str, &[u8]), String> {
 }
 
 impl Header {
-    /// Reads the dict's three keys. NumPy writes them in a fixed form; other programs may use other blanks and quotes.
+    /// NumPy writes the dict's three keys in a fixed form; other writers differ in blanks and quotes at most.
     fn parse(text: &str) -> Result<Self, String> {
         let value = |key: &str| {
             let at = [format!("'{key}'"), format!("\"{key}\"")]
@@ -129,7 +129,7 @@ fn parse_shape(text: &str) -> Result<Vec<u64>, String> {
     extents.map(|extent| extent.trim_end_matches('L').parse().map_err(|_| malformed())).collect()
 }
 
-/// Puts elements in column-major order into row-major order.
+/// Elements in column-major order, put into row-major order.
 fn row_major(elements: &[u8], shape: &[u64], size: usize) -> Vec<u8> {
     let shape: Vec<usize> = shape.iter().map(|extent| *extent as usize).collect();
     let strides: Vec<usize> =

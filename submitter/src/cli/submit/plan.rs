@@ -1,4 +1,4 @@
-//! Turns a command line or a task file into a job and the files for its outputs.
+//! What a command line or a task file means: a job, and where its outputs go.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -23,19 +23,19 @@ use crate::cli::{
     spec::FileSpec,
 };
 
-/// The checked job, with all files read. Nothing has been sent yet.
+/// Everything that was typed, read and checked; nothing has been sent yet.
 #[derive(Debug)]
 pub struct Plan {
     pub job: Job,
     pub pool: PoolName,
-    /// The file of each output.
+    /// Which output goes to which file.
     pub saves: BTreeMap<String, PathBuf>,
     pub source: Option<SourceText>,
-    /// Whether large arrays go through a blob store. Otherwise they travel in messages.
+    /// Whether large arrays wait in a blob store; else they travel in messages.
     pub has_store: bool,
 }
 
-/// The source of the program, for errors that show a line of it.
+/// The program that was submitted, for pointing into it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SourceText {
     pub path: PathBuf,
@@ -66,7 +66,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// A buffer that is written to a file becomes an output, even if the task file does not list it.
+    /// What goes to a file has to come back, whether or not a task file names it among its outputs too.
     fn return_what_is_saved(&mut self) {
         let returns_all = matches!(self.job.program(), Program::Catalog(_)) && self.job.outputs().is_empty();
         if !returns_all {
@@ -75,7 +75,7 @@ impl Plan {
         }
     }
 
-    /// Options of the command line override the task file.
+    /// What a task file may say too, the line says with more weight.
     fn take_job_options(&mut self, options: &Options) {
         let mut job = self.job.clone();
         if let Some(pool) = &options.pool {
@@ -103,7 +103,7 @@ impl Plan {
         self.job = job;
     }
 
-    /// Checks everything before the command connects or sends.
+    /// Finds everything that can be wrong before anything is sent or waited for.
     fn check(&self, options: &Options) -> Result<(), Complaint> {
         let invalid = |problem| invalid(&problem, self.job.program());
         let mut checked = self.job.clone().build().map_err(invalid)?;
@@ -130,7 +130,7 @@ impl Plan {
     }
 }
 
-/// Gives the task the size that it will have when its large arrays are in the store.
+/// Makes the task as large as it will be once its large arrays are in the store, whatever their names will be.
 fn name_large(task: &mut Task<'_>) {
     for buffer in task.buffers.iter_mut().filter(|buffer| buffer.inline_bytes() >= BLOB_BYTES_MIN) {
         buffer.data = Data::Blob(BlobDigest::of(&[]));
@@ -145,7 +145,7 @@ fn no_such_output(name: &str, options: &Options) -> Complaint {
     }
 }
 
-/// Refuses two contents for one buffer, because either could be meant.
+/// Which of two contents would be meant, nobody can know.
 fn given_once(options: &Options) -> Result<(), Complaint> {
     let files = options.input.iter().chain(&options.inout).map(|file| &file.name);
     let made = options.zeros.iter().map(|zeros| &zeros.name).chain(options.fill.iter().map(|fill| &fill.name));
@@ -245,8 +245,7 @@ fn buffers(mut job: Job, options: &Options, inputs: Purpose) -> Result<Job, Comp
     Ok(job)
 }
 
-/// Which buffers come back. A catalog kernel knows its outputs: there, what is written is enough, and nothing named is
-/// all.
+/// Which buffers come back. A catalog kernel knows its outputs: there, what is written is enough, and nothing named is all.
 fn returned(options: &Options) -> Vec<String> {
     let mut names: Vec<String> = options.out.iter().map(|out| out.name.clone()).collect();
     if options.kernel.is_none() {
@@ -257,7 +256,7 @@ fn returned(options: &Options) -> Vec<String> {
     names
 }
 
-/// The complaint about a task that is too large for a message.
+/// A task that fits no message.
 pub fn too_large(problem: &TooLarge, has_store: bool) -> Complaint {
     let hint = match has_store {
         true => {
@@ -268,7 +267,7 @@ pub fn too_large(problem: &TooLarge, has_store: bool) -> Complaint {
     Complaint::bad_input(problem.to_string()).hint(hint)
 }
 
-/// The complaint about an invalid job, with advice.
+/// A job that can't be right, with what to do about it.
 pub fn invalid(problem: &InvalidJob, program: &Program<'_>) -> Complaint {
     let complaint = Complaint::bad_input(format!("invalid job: {problem}"));
     let hint = match problem {

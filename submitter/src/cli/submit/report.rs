@@ -1,4 +1,4 @@
-//! Prints the outcome of a job.
+//! How a job's outcome is printed.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -10,11 +10,11 @@ use serde::Serialize;
 
 use crate::cli::{complaint::Complaint, files, history::device, options::Format, output, printed, quantity, show};
 
-/// The object of `-o json`. Missing values are `null`.
+/// What `-o json` prints: always this object, with `null` for what there is not.
 #[derive(Debug, Serialize)]
 struct Report<'a> {
     job_id: JobId,
-    /// `null` if the command stopped waiting, or never waited.
+    /// `null`: the command stopped waiting, or never waited.
     state: Option<&'static str>,
     attempt: Option<u32>,
     ran_on: Option<&'a RanOn>,
@@ -25,7 +25,7 @@ struct Report<'a> {
     printf_output: Option<&'a PrintfOutput>,
 }
 
-/// A failure in the form of the history: missing values are `null`. On the wire they are left out.
+/// A failure as the history has it: on the wire, what there is not is left out, here it is `null`.
 #[derive(Debug, Serialize)]
 struct Reason<'a> {
     verdict: &'static str,
@@ -35,7 +35,7 @@ struct Reason<'a> {
     line: Option<u32>,
 }
 
-/// An output, and the file to which it was written.
+/// An output, and the file that it went to.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 struct Written {
     name: String,
@@ -73,7 +73,7 @@ impl<'a> Report<'a> {
         }
     }
 
-    /// A job of which only the id is known.
+    /// Nothing but the id is known.
     fn of(job_id: JobId) -> Self {
         Self {
             job_id,
@@ -90,7 +90,7 @@ impl<'a> Report<'a> {
 }
 
 impl Written {
-    /// An output that was not written to a file.
+    /// An output that is in no file.
     fn of(name: &str, array: &Array) -> Self {
         Self {
             name: name.to_owned(),
@@ -114,7 +114,7 @@ impl<'a> Reason<'a> {
     }
 }
 
-/// Prints the id of a detached job.
+/// The id of a job that nobody waits for.
 pub fn submitted(job_id: JobId, format: Format) -> Result<(), Complaint> {
     match format {
         Format::Table => output::emit(&format!("{job_id}\n")),
@@ -122,7 +122,7 @@ pub fn submitted(job_id: JobId, format: Format) -> Result<(), Complaint> {
     }
 }
 
-/// Prints a job for which the command stopped waiting. For people, the message on stderr is enough.
+/// A job that is no longer waited for. For people, what is said on stderr is enough.
 pub fn unfinished(job_id: JobId, format: Format) -> Result<(), Complaint> {
     match format {
         Format::Table => Ok(()),
@@ -130,7 +130,7 @@ pub fn unfinished(job_id: JobId, format: Format) -> Result<(), Complaint> {
     }
 }
 
-/// Writes the outputs and prints their files.
+/// Writes the outputs and tells where they are.
 pub fn succeeded(result: &JobResult, saves: &BTreeMap<String, PathBuf>, format: Format) -> Result<(), Complaint> {
     let mut written = Vec::new();
     let mut lost = None;
@@ -157,7 +157,7 @@ fn tell(result: &JobResult, written: Vec<Written>, format: Format) -> Result<(),
     }
 }
 
-/// Prints a failure as data for programs. People read the failure on stderr. The `printf` output is data for both.
+/// For programs, a failure is data too. People read it on stderr; what the kernels printed is data for both.
 pub fn failed(failed: &FailedJob, format: Format) -> Result<(), Complaint> {
     match format {
         Format::Table => failed.printf_output.as_ref().map_or(Ok(()), |printed| output::emit(&printed::whole(printed))),
