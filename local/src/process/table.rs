@@ -75,8 +75,7 @@ impl Identity {
     pub fn signal(&self, signal: Signal) {
         let Ok(pid) = libc::pid_t::try_from(self.pid) else { return };
         if self.is_alive() {
-            // SAFETY: kill has no preconditions. The process may end after the check, but the kernel does not reuse its
-            // id that soon.
+            // SAFETY: kill has no preconditions. That the process ended since the check is harmless: ids are not used again that soon.
             unsafe { libc::kill(pid, signal.number()) };
         }
     }
