@@ -25,9 +25,9 @@ pub struct Catalog {
 pub struct Kernel {
     pub name: String,
     pub summary: String,
-    /// What it computes, in lines of plain text.
+    /// The definition of the result, in lines of plain text.
     pub formula: String,
-    /// In the order in which a person would give them.
+    /// The scalars, in the order in which a person would give them.
     pub scalars: Vec<ScalarSpec>,
     pub buffers: Vec<BufferSpec>,
     pub launches: Vec<LaunchSpec>,
@@ -36,7 +36,7 @@ pub struct Kernel {
     files: &'static Files,
 }
 
-/// A manifest that contradicts itself or its files.
+/// Why a manifest contradicts itself or its files.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{file}: {problem}")]
 pub struct ManifestError {
@@ -66,24 +66,25 @@ impl Catalog {
         self.kernels.values()
     }
 
-    /// The kernel that someone who typed `name` probably meant.
+    /// The name in the catalog that is most similar to the mistyped `name`, if one is similar enough.
     pub fn closest(&self, name: &str) -> Option<&str> {
         spelling::closest(name, self.kernels.keys().map(String::as_str))
     }
 }
 
 impl Kernel {
-    /// Its CUDA C.
+    /// The source in CUDA C.
     pub fn source(&self) -> &str {
         self.files.source
     }
 
-    /// Its PTX, for compute capability 8.0 and everything newer.
+    /// The PTX, for compute capability 8.0 and higher.
     pub fn ptx(&self) -> &str {
         self.files.ptx
     }
 
-    /// What it takes and gives, on one line: `saxpy(a: f32, x: in f32[n], y: inout f32[n])`. Scratch buffers are its own business.
+    /// The kernel's arguments and buffers without scratch buffers, on one line: `saxpy(a: f32, x: in f32[n], y: inout
+    /// f32[n])`.
     pub fn signature(&self) -> String {
         let scalars = self.scalars.iter().map(ToString::to_string);
         let buffers = self.buffers.iter().filter(|buffer| buffer.role != Role::Scratch).map(ToString::to_string);
@@ -98,12 +99,12 @@ impl Kernel {
         self.buffers.iter().find(|buffer| buffer.name == name)
     }
 
-    /// The buffers that come back.
+    /// The buffers that the kernel returns.
     pub fn outputs(&self) -> impl Iterator<Item = &BufferSpec> {
         self.buffers.iter().filter(|buffer| buffer.role.is_returned())
     }
 
-    /// How far a right `output` may be from the reference.
+    /// The tolerance of `output` against the reference.
     pub fn tolerance(&self, output: &str) -> Tolerance {
         self.tolerances.get(output).copied().unwrap_or_default()
     }
@@ -126,7 +127,7 @@ impl Kernel {
         Ok(kernel)
     }
 
-    /// Whether everything that the manifest names exists.
+    /// Checks that everything that the manifest names exists.
     fn check(&self) -> Result<(), String> {
         if self.name != self.files.name {
             return Err(format!("the name is {:?}", self.name));
@@ -140,7 +141,7 @@ impl Kernel {
         self.check_names(&names)
     }
 
-    /// Every symbol must have a value once the task's own buffers and scalars are known.
+    /// Checks that the task's buffers and scalars give every symbol a value.
     fn check_symbols(&self) -> Result<(), String> {
         let scalars = self.scalars.iter().filter(|scalar| scalar.is_symbol()).map(|scalar| scalar.name.as_str());
         let given = self.buffers.iter().filter(|buffer| buffer.role.is_given());

@@ -1,4 +1,4 @@
-//! Whether a result is right: expected bytes against the bytes that came back, element by element.
+//! Compares a result with the expected bytes, element by element.
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use half::{bf16, f16};
 
 use crate::manifest::Tolerance;
 
-/// An output as it should be.
+/// An expected output.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expected {
     pub name: String,
@@ -17,25 +17,25 @@ pub struct Expected {
     pub tolerance: Tolerance,
 }
 
-/// How far a right result is from the expected one, at most over its elements.
+/// The largest difference of any element between a correct result and the expected one.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct Difference {
-    /// Steps between neighbouring values of the type; for integers the difference itself.
+    /// The difference in steps between neighbouring values of the type. For integers this is the difference itself.
     pub max_ulp: u64,
     pub max_abs: f64,
 }
 
-/// A wrong result.
+/// Why a result is wrong.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Mismatch {
     #[error("{name} has {got} bytes, expected {want}")]
     Length { name: String, want: usize, got: usize },
-    /// The first element that is wrong.
+    /// The first wrong element.
     #[error("{name}{} is {got}, expected {want} ({ulp} ulp, {abs:e} apart)", Position(.index))]
     Element { name: String, index: Vec<u64>, want: String, got: String, ulp: u64, abs: f64 },
 }
 
-/// Compares `got` with what was expected.
+/// Compares `got` with the expected output.
 pub fn compare(expected: &Expected, got: &[u8]) -> Result<Difference, Mismatch> {
     let name = || expected.name.clone();
     if got.len() != expected.bytes.len() {
@@ -44,7 +44,7 @@ pub fn compare(expected: &Expected, got: &[u8]) -> Result<Difference, Mismatch> 
     let size = expected.dtype.size();
     let mut difference = Difference::default();
     for (at, (want, got)) in expected.bytes.chunks_exact(size).zip(got.chunks_exact(size)).enumerate() {
-        // Equal bits are the common case, and cheap to see.
+        // Comparing bits is cheap, and most elements are equal.
         if want == got {
             continue;
         }
@@ -66,15 +66,15 @@ impl Tolerance {
             return want.value.is_nan() && got.value.is_nan();
         }
         want.steps_to(got) <= self.ulp
-            // An infinity is not near anything, whatever the relative tolerance says.
+            // No value is near an infinity, but the relative tolerance of an infinity would be infinite.
             || want.value.is_finite() && want.distance_to(got) <= self.abs + self.rel * want.value.abs()
     }
 }
 
-/// One element, seen three ways.
+/// One element: its rank, its value and its text.
 struct Element {
     is_integer: bool,
-    /// Its place in the order of all values of its type, so that neighbours differ by one and both zeros are one.
+    /// The rank among all values of the type: neighbours differ by one, and both zeros have the same rank.
     rank: i128,
     value: f64,
     text: String,
@@ -116,7 +116,7 @@ impl Element {
 
     fn distance_to(&self, other: &Self) -> f64 {
         if self.is_integer {
-            // As floats, large integers that differ would look equal.
+            // Different large integers could be equal as floats.
             (self.rank - other.rank).unsigned_abs() as f64
         } else {
             (self.value - other.value).abs()
@@ -150,7 +150,7 @@ fn position(shape: &[u64], at: usize) -> Vec<u64> {
     index
 }
 
-/// `[3, 7]`; nothing for an array without dimensions.
+/// Prints `[3, 7]`, or nothing for an array without dimensions.
 struct Position<'a>(&'a [u64]);
 
 impl fmt::Display for Position<'_> {

@@ -1,6 +1,6 @@
-//! The files of the catalog, as part of the program: a worker needs nothing beside its binary.
+//! The files of the catalog, which are part of the program, so that a worker needs only its binary.
 
-/// What belongs to one kernel.
+/// The files of one kernel.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub name: &'static str,
@@ -20,7 +20,7 @@ macro_rules! files {
     };
 }
 
-/// A kernel that is not listed here does not exist; a test compares with the folder.
+/// All kernels. A test compares this list with the folder.
 pub(crate) static FILES: [Files; 13] = files![
     "black_scholes",
     "convolve_2d",

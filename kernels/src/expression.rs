@@ -1,18 +1,20 @@
 //! The small arithmetic of manifests: extents, grids and derived scalars as functions of a task's sizes.
 //!
-//! `ceil_div(n, 256)`, `min(height, 65535)`, `2 * (width + 1)`. All values are `u64` and every step is checked: what would wrap
-//! around, go below zero or divide by zero is an error, because the sizes come from strangers.
+//! `ceil_div(n, 256)`, `min(height, 65535)`, `2 * (width + 1)`. All values are `u64`. The sizes come from untrusted
+//! tasks, so every step is checked: an overflow, a negative value or a division by zero is an error.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, de};
 
-/// How deep parentheses and calls may nest: far beyond what a person would write, far below what would exhaust a stack.
+/// How deep parentheses and calls may nest: far deeper than in a real manifest, and far less than would exhaust a
+/// stack.
 const DEPTH_MAX: usize = 32;
-/// How long an expression may be, for the same reason: a chain of operators is a tree as deep as it is long.
+/// The maximum length of an expression. It also bounds the depth of the tree, because a chain of operators is as deep
+/// as it is long.
 const TEXT_BYTES_MAX: usize = 256;
 
-/// A parsed expression. It prints as it was written.
+/// A parsed expression. `Display` prints the original text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expression {
     text: String,
@@ -38,7 +40,7 @@ enum Function {
     Max,
 }
 
-/// A text that is no expression.
+/// Why a text is not an expression.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not an expression: {problem} at byte {at}")]
 pub struct ParseError {
@@ -47,7 +49,7 @@ pub struct ParseError {
     at: usize,
 }
 
-/// An expression that has no value for these sizes.
+/// Why an expression has no value for these sizes.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum EvaluateError {
     #[error("{0} has no value")]
@@ -83,7 +85,7 @@ impl Expression {
         })
     }
 
-    /// The symbol, if the expression is nothing but one.
+    /// The symbol, if the expression consists of one symbol.
     pub fn symbol(&self) -> Option<&str> {
         match &self.tree {
             Tree::Symbol(symbol) => Some(symbol),
@@ -91,7 +93,7 @@ impl Expression {
         }
     }
 
-    /// Every symbol in it, in reading order.
+    /// The symbols of the expression, from left to right.
     pub fn symbols(&self) -> Vec<&str> {
         fn collect<'a>(tree: &'a Tree, into: &mut Vec<&'a str>) {
             match tree {
@@ -112,7 +114,7 @@ impl fmt::Display for Expression {
     }
 }
 
-/// A string, or a plain integer for convenience.
+/// Reads a string, or an integer for convenience.
 impl<'de> Deserialize<'de> for Expression {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct TextOrInteger;
@@ -187,7 +189,7 @@ impl Function {
     }
 }
 
-/// Recursive descent over bytes; everything that means something in an expression is ASCII.
+/// A recursive-descent parser over bytes, because an expression is ASCII.
 struct Parser<'a> {
     text: &'a str,
     at: usize,
@@ -264,7 +266,7 @@ impl<'a> Parser<'a> {
         &rest[..end]
     }
 
-    /// The next byte that is no blank.
+    /// The next byte that is not a blank.
     fn peek(&mut self) -> Option<u8> {
         while self.text.as_bytes().get(self.at) == Some(&b' ') {
             self.at += 1;

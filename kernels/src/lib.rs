@@ -3,12 +3,14 @@
 //! Each kernel is three files beside this crate's `src/`:
 //!
 //! - `<name>.cu`: CUDA C, for people to read and for NVRTC to compile;
-//! - `<name>.toml`: the manifest, which says what the kernel takes, how it is launched, and how exact it is ([`manifest`]);
-//! - `<name>.ptx`: what NVRTC made of the source. Its first line says from what and how ([`provenance`]), and a test compares.
+//! - `<name>.toml`: the manifest, which says what the kernel takes, how it is launched, and how exact it is
+//!   ([`manifest`]);
+//! - `<name>.ptx`: what NVRTC made of the source. Its first line says from what and how ([`provenance`]), and a test
+//!   compares.
 //!
-//! [`resolve()`] turns a task that names a catalog kernel into its plain form: every buffer, launch and output filled in. From
-//! there on a catalog task is like any other. [`mod@reference`] computes the same results on the CPU, and [`sample`] holds inputs with the
-//! results expected of them. There is no I/O here and no CUDA.
+//! [`resolve()`] turns a task that names a catalog kernel into its plain form: every buffer, launch and output filled
+//! in. From there on a catalog task is like any other. [`mod@reference`] computes the same results on the CPU, and
+//! [`sample`] holds inputs with the results expected of them. There is no I/O here and no CUDA.
 //!
 //! To add a kernel: write the source and the manifest, list the name in `embedded`, create an empty `.ptx` and let
 //! `cargo xtask kernels` fill it, then add a reference and samples. Tests compare all of them with each other.

@@ -1,4 +1,5 @@
-//! What a kernel's manifest says. The types here are read straight from `<name>.toml`; [`crate::resolve()`] acts on them.
+//! The manifest of a kernel. The types here are read directly from `<name>.toml`; [`crate::resolve()`] acts on
+//! them.
 //!
 //! ```toml
 //! name = "saxpy"
@@ -38,7 +39,7 @@ use serde::Deserialize;
 
 use crate::expression::Expression;
 
-/// A manifest as it stands in its file.
+/// A manifest in the form of its file.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Manifest {
@@ -61,41 +62,41 @@ pub(crate) struct Manifest {
 pub struct ScalarSpec {
     pub name: String,
     pub dtype: Dtype,
-    /// Taken where the task does not give it; without one it must be given.
+    /// The value if the task gives none. Without a default, the task must give a value.
     #[serde(default)]
     pub default: Option<Number>,
     #[serde(default)]
     pub description: Option<String>,
 }
 
-/// A buffer and what the kernel does with it.
+/// A buffer of the kernel, and its role.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct BufferSpec {
     pub name: String,
     pub role: Role,
     pub dtype: Dtype,
-    /// Extents, slowest dimension first.
+    /// The length of each dimension, slowest first.
     pub shape: Vec<Expression>,
     #[serde(default)]
     pub description: Option<String>,
 }
 
-/// What a buffer is for.
+/// How the kernel uses a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// Read; the task must give it.
+    /// The kernel reads it. The task must give it.
     In,
-    /// Read and written; the task must give it, and it comes back.
+    /// The kernel reads and writes it. The task must give it, and the reply returns it.
     Inout,
-    /// Written; starts as zeros, and comes back.
+    /// The kernel writes it. It starts as zeros, and the reply returns it.
     Out,
-    /// The kernel's own intermediate values; starts as zeros, and stays on the device.
+    /// The kernel uses it for intermediate values. It starts as zeros and is not returned.
     Scratch,
 }
 
-/// One launch, its sizes still open.
+/// One launch, with expressions in place of sizes.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(try_from = "LaunchText")]
 pub struct LaunchSpec {
@@ -106,7 +107,7 @@ pub struct LaunchSpec {
     pub args: Vec<ArgRule>,
 }
 
-/// [`gpufleet_schema::Grid`], its sizes still open.
+/// [`gpufleet_schema::Grid`], with expressions in place of sizes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GridRule {
     Cover(Vec<Expression>),
@@ -121,11 +122,11 @@ pub enum ArgRule {
     Computed(Dtype, Expression),
 }
 
-/// Something that must hold for a task's sizes and scalars.
+/// A condition on a task's sizes and scalars.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Constraint {
-    /// The field of the task that is to blame.
+    /// The field of the task that is invalid if the condition does not hold.
     pub field: String,
     pub value: Expression,
     #[serde(default)]
@@ -137,8 +138,8 @@ pub struct Constraint {
     pub because: String,
 }
 
-/// How far a right result may be from the reference. An element is right if it is within `ulp` steps of its type, or within
-/// `abs + rel·|expected|`.
+/// The allowed difference between a result and the reference. An element is correct if it is within `ulp` steps of its
+/// type, or within `abs + rel·|expected|`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Tolerance {
@@ -162,7 +163,7 @@ impl Role {
         matches!(self, Self::In | Self::Inout)
     }
 
-    /// Whether the buffer comes back.
+    /// Whether the reply returns the buffer.
     pub const fn is_returned(self) -> bool {
         matches!(self, Self::Inout | Self::Out)
     }
@@ -175,7 +176,7 @@ impl fmt::Display for Role {
 }
 
 impl ScalarSpec {
-    /// Unsigned scalars are sizes: expressions may name them.
+    /// Whether expressions may name the scalar. They may if it is unsigned, because then it is a size.
     pub const fn is_symbol(&self) -> bool {
         matches!(self.dtype, Dtype::U8 | Dtype::U16 | Dtype::U32 | Dtype::U64)
     }

@@ -1,20 +1,21 @@
-//! Where a kernel's PTX comes from, told by its first line.
+//! The origin of a kernel's PTX, which its first line states.
 //!
 //! ```text
 //! // built from saxpy.cu blake3:6e0c… by NVRTC 12.9 --gpu-architecture=compute_80
 //! ```
 //!
-//! `compute_80` is the oldest architecture that the catalog runs on; a driver compiles it for everything newer. NVRTC writes its own PTX
-//! version into what it makes, needed or not, and a driver refuses every text with a newer version than it knows: so the text says the
-//! version that it needs.
+//! `compute_80` is the oldest architecture that the catalog supports; drivers compile it for newer ones. NVRTC writes
+//! its own PTX version into its output, but a driver refuses PTX of a newer version than it knows. So the committed
+//! file has the oldest version with the features that it uses.
 
 /// The NVRTC that the committed PTX comes from.
 pub const NVRTC_VERSION: &str = "12.9";
 
-/// The options that it is given, and no others.
+/// All options that NVRTC gets.
 pub const NVRTC_OPTIONS: [&str; 1] = ["--gpu-architecture=compute_80"];
 
-/// The oldest PTX that has all that these texts are made of: 7.0 came with `sm_80`, 7.2 (CUDA 11.2) with the lines of inlined functions.
+/// The oldest PTX version with all features that the files use: `sm_80` needs 7.0, and the lines of inlined functions
+/// need 7.2 (CUDA 11.2).
 pub const PTX_VERSION: &str = "7.2";
 
 /// The first line of `<name>.ptx` for this source, without its end of line.
@@ -23,7 +24,7 @@ pub fn stamp(name: &str, source: &str) -> String {
     format!("// built from {name}.cu blake3:{hash} by NVRTC {NVRTC_VERSION} {}", NVRTC_OPTIONS.join(" "))
 }
 
-/// The file `<name>.ptx`, from what NVRTC answered.
+/// The file `<name>.ptx`, from NVRTC's output.
 pub fn stamped(name: &str, source: &str, ptx: &str) -> String {
     let mut text = stamp(name, source);
     for line in ptx.trim_end_matches(['\0', '\n']).lines() {

@@ -1,9 +1,9 @@
-//! Every catalog kernel again, on the CPU, in plain safe Rust: what results are compared with.
+//! References for all catalog kernels, in plain safe Rust on the CPU. Results are compared with them.
 //!
-//! These are written to be obviously right, not fast, and share nothing with the CUDA sources but the definition. Where a kernel
-//! rounds in a way that can be repeated exactly (integers, fused operations in a fixed order), the reference does the same and results
-//! are equal bit for bit; everywhere else the reference computes in double precision, and the manifest's tolerance says how far
-//! single precision may be from it.
+//! The references are simple rather than fast, and share only the definition with the CUDA sources. If a kernel's
+//! rounding can be repeated exactly (integers, or fused operations in a fixed order), results must be equal bit for
+//! bit. Otherwise the reference computes in double precision, and the manifest's tolerance bounds the difference to
+//! single precision.
 
 mod arrays;
 mod images;

@@ -1,8 +1,8 @@
-//! From a task that names a catalog kernel to its plain form.
+//! Turns a task that names a catalog kernel into its plain form.
 //!
-//! The task's shapes and unsigned scalars give the manifest's symbols their values; everything else follows: outs, scratch,
-//! grids, and the kernels' parameters. Nothing in a task is believed before it was compared with the manifest, and every error
-//! names the field of the task that is to blame.
+//! The task's shapes and unsigned scalars give the manifest's symbols their values. The values determine outputs,
+//! scratch buffers, grids and the kernel's parameters. Everything in a task is compared with the manifest, and every
+//! error names the invalid field.
 
 use gpufleet_schema::{Program, Task};
 
@@ -18,11 +18,11 @@ pub use error::{Problem, ResolveError};
 
 use symbols::Symbols;
 
-/// Turns a catalog task into its plain form: buffers complete and in the manifest's order (outs and scratch added as zeros),
-/// launches and outputs filled in, arguments consumed. The program stays the catalog kernel. Tasks with other programs pass
-/// through unchanged.
+/// Turns a catalog task into its plain form. The result has all buffers in the manifest's order (outputs and scratch
+/// buffers are added as zeros), launches and outputs, and no arguments. The program is still the catalog kernel. Tasks
+/// with other programs are returned unchanged.
 ///
-/// `outputs` may name some of the kernel's outputs; left empty, all of them come back.
+/// `outputs` may name some of the kernel's outputs. If it is empty, the kernel returns all of them.
 pub fn resolve<'a>(task: Task<'a>) -> Result<Task<'a>, ResolveError> {
     match &task.program {
         Program::Catalog(name) => {

@@ -1,7 +1,7 @@
-//! Inputs for every catalog kernel, with the results that are expected of them.
+//! Inputs and expected results for every catalog kernel.
 //!
-//! Sizes are small but not trivial, and most are no multiple of a block or a tile, for that is where kernels go wrong. The
-//! inputs are the same at every call.
+//! Sizes are small but not trivial. Most are not a multiple of a block or a tile, because kernels tend to fail there.
+//! The inputs are the same at every call.
 
 use gpufleet_schema::Task;
 
@@ -14,12 +14,12 @@ mod models;
 mod noise;
 mod sums;
 
-/// A task for a catalog kernel, and what it must give.
+/// A task for a catalog kernel, and its expected outputs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sample {
-    /// As a producer would write it: no launches, no outputs, no scratch.
+    /// The task as a producer writes it: without launches, outputs and scratch buffers.
     pub task: Task<'static>,
-    /// One per output, in the manifest's order.
+    /// The expected outputs, in the manifest's order.
     pub expected: Vec<Expected>,
 }
 

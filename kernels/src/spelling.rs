@@ -1,11 +1,11 @@
-//! Which known name someone probably meant.
+//! Finds the known name that is most similar to a mistyped one.
 
-/// Names longer than any we have: not worth comparing.
+/// Longer texts are not compared, because no known name is as long.
 const NAME_CHARS_MAX: usize = 64;
-/// A part this short could begin anything.
+/// Shorter texts are the prefix of too many names.
 const PREFIX_CHARS_MIN: usize = 3;
 
-/// The name of `known` nearest to `typed`, if one is near enough to be worth suggesting.
+/// The name of `known` that is most similar to `typed`, if one is similar enough to suggest.
 pub fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     if typed.len() > NAME_CHARS_MAX {
         return None;
@@ -21,12 +21,12 @@ pub fn closest<'a>(typed: &str, known: impl Iterator<Item = &'a str>) -> Option<
     }
 }
 
-/// Whether one word is the beginning of the other.
+/// Whether one word is a prefix of the other.
 fn begins(one: &str, other: &str) -> bool {
     one.starts_with(other) || other.starts_with(one)
 }
 
-/// Letters to insert, remove or replace on the way from one word to the other.
+/// The edit distance: how many letters to insert, remove or replace to get from one word to the other.
 fn slips(from: &str, to: &str) -> usize {
     let to: Vec<char> = to.chars().collect();
     let mut row: Vec<usize> = (0..=to.len()).collect();

@@ -1,7 +1,8 @@
 //! A private RabbitMQ node on loopback, from the installed package.
 //!
-//! It has its own data, ports, password, Erlang cookie and Erlang port mapper (epmd), so that the system's broker and other private
-//! ones are not touched. This crate starts epmd itself, in the foreground, because the one that Erlang starts would keep running.
+//! The node has its own data, ports, password, Erlang cookie and Erlang port mapper (epmd), so it does not affect the
+//! system's broker or other private nodes. This crate starts epmd itself, in the foreground, because an epmd that
+//! Erlang starts would keep running.
 
 use std::{
     fmt,
@@ -35,17 +36,17 @@ pub use config::DEFAULT_VHOST;
 
 const NAME: &str = "broker";
 const EPMD: &str = "epmd";
-/// About four seconds on two idle cores; a loaded machine takes its time.
+/// A start takes about four seconds on two idle cores, and much longer on a loaded machine.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// A clean stop closes connections and writes what is in memory.
+/// A clean stop closes connections and writes messages to disk.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
-/// epmd keeps nothing.
+/// epmd has no data to write.
 const EPMD_STOP_WITHIN: Duration = Duration::from_secs(2);
 /// Another process can take a port between the check and Erlang's start. Twice in a row is already unlikely.
 const PORT_TRIES: u32 = 5;
 /// The limit for one check whether the broker answers; the caller repeats it.
 const HANDSHAKE_WITHIN: Duration = Duration::from_millis(500);
-/// A command through `rabbitmqctl` boots an Erlang of its own.
+/// `rabbitmqctl` starts an Erlang VM, which takes a second or more.
 const CTL_WITHIN: Duration = Duration::from_secs(60);
 
 /// The broker, running or not. All methods may be called from several tasks.
@@ -88,7 +89,7 @@ impl Broker {
         Ok(broker)
     }
 
-    /// Where AMQP clients connect, to the vhost that the broker has from the start.
+    /// The AMQP URL of the vhost that the broker has from the start.
     pub fn url(&self) -> String {
         self.vhost_url(DEFAULT_VHOST)
     }
@@ -102,12 +103,12 @@ impl Broker {
         self.ports().amqp
     }
 
-    /// The process id of the Erlang machine, while it runs.
+    /// The process id of the Erlang VM, while it runs.
     pub fn pid(&self) -> Option<u32> {
         self.node().filter(Process::is_alive).map(|node| node.pid())
     }
 
-    /// Makes a vhost where the broker's user may do everything.
+    /// Creates a vhost in which the broker's user has all permissions.
     pub async fn create_vhost(&self, vhost: &str) -> Result<(), LocalError> {
         let vhost = checked_name(vhost)?;
         let expression = format!(
@@ -117,7 +118,7 @@ impl Broker {
         self.control("create a vhost", &expression).await.map(drop)
     }
 
-    /// Removes a vhost with all queues in it; its connections are closed.
+    /// Deletes a vhost with all of its queues, and closes its connections.
     pub async fn delete_vhost(&self, vhost: &str) -> Result<(), LocalError> {
         let vhost = checked_name(vhost)?;
         self.control("delete a vhost", &format!("ok=rabbit_vhost:delete(<<\"{vhost}\">>,<<\"{USER}\">>)."))
@@ -125,13 +126,13 @@ impl Broker {
             .map(drop)
     }
 
-    /// Evaluates an Erlang expression (with its full stop) inside the broker and gives its value as Erlang prints it. Takes a
-    /// millisecond, where `rabbitmqctl eval` takes a second.
+    /// Evaluates an Erlang expression (with its full stop) inside the broker. Returns the value as Erlang prints it.
+    /// This takes a millisecond; `rabbitmqctl eval` takes a second.
     pub async fn eval(&self, expression: &str) -> Result<String, LocalError> {
         self.control("evaluate an expression", expression).await
     }
 
-    /// Runs `rabbitmqctl` against this broker and gives what it prints.
+    /// Runs `rabbitmqctl` against this broker and returns its output.
     pub async fn ctl(&self, arguments: &[&str]) -> Result<String, LocalError> {
         let program = programs::rabbitmq("rabbitmqctl")?;
         let mut command = tokio::process::Command::new(program);
@@ -155,7 +156,7 @@ impl Broker {
         }
     }
 
-    /// Stops it cleanly, its port mapper too. Fine when it does not run.
+    /// Stops the broker and its port mapper cleanly. Does nothing if the broker does not run.
     pub async fn stop(&self) -> Result<(), LocalError> {
         let Some(Processes { node, epmd }) = self.take() else { return Ok(()) };
         node.resume();
@@ -163,7 +164,7 @@ impl Broker {
         epmd.stop(Signal::Terminate, EPMD_STOP_WITHIN).await.map(drop)
     }
 
-    /// Ends it as a crash of the machine's process would. [`Broker::restart`] brings it back.
+    /// Kills the broker with SIGKILL. [`Broker::restart`] starts it again.
     pub async fn kill9(&self) -> Result<(), LocalError> {
         match self.node() {
             Some(node) => node.kill9().await,
@@ -171,13 +172,14 @@ impl Broker {
         }
     }
 
-    /// Starts it again on the same ports with the same data; stops it before where it still runs. Returns when it answers.
+    /// Stops the broker if it runs, and starts it on the same ports with the same data. Returns when the broker is
+    /// ready.
     pub async fn restart(&self) -> Result<(), LocalError> {
         self.stop().await?;
         self.launch().await
     }
 
-    /// Freezes it: connections stay open and nothing answers.
+    /// Suspends the broker: connections stay open, and no request is answered.
     pub fn pause(&self) {
         if let Some(node) = self.node() {
             node.pause();
@@ -190,8 +192,9 @@ impl Broker {
         }
     }
 
-    /// Attaches to a running broker and waits until it is ready, because the command that started it may have been interrupted. A port mapper
-    /// that died is replaced; the node registers with the new one by itself. `false` if there is no node, or if it has ended.
+    /// Attaches to a running broker and waits until it is ready, because the command that started it may have been
+    /// interrupted. A port mapper that died is replaced; the node registers with the new one by itself. `false` if
+    /// there is no node, or if it has ended.
     async fn attach(&self) -> Result<bool, LocalError> {
         let Some(node) = Process::attach(&self.state, NAME) else { return Ok(false) };
         let epmd = match Process::attach(&self.state, EPMD) {
@@ -211,7 +214,7 @@ impl Broker {
         async move || control.exists() && answers(port).await
     }
 
-    /// Ends the node or the port mapper that a crash has left running alone.
+    /// Stops a node or a port mapper that a crash of the other has left running.
     async fn end_leftovers(&self) -> Result<(), LocalError> {
         for name in [NAME, EPMD] {
             if let Some(leftover) = Process::attach(&self.state, name) {
@@ -317,7 +320,8 @@ impl fmt::Debug for Broker {
     }
 }
 
-/// Whether an AMQP server responds: it answers the protocol header with a method frame, which a listening port alone does not.
+/// Whether an AMQP server responds: it answers the protocol header with a method frame, which a listening port alone
+/// does not.
 async fn answers(port: u16) -> bool {
     const HEADER: &[u8] = b"AMQP\x00\x00\x09\x01";
     const METHOD_FRAME: u8 = 1;

@@ -53,7 +53,7 @@ pub struct LogTail {
 impl LogTail {
     /// Enough to hold a Postgres or Erlang start error.
     const LINES: usize = 15;
-    /// Logs can be large; their end is read, not the whole.
+    /// Only the end of a log is read, because logs can be large.
     const BYTES: u64 = 16 << 10;
 
     pub fn read(path: &Path) -> Self {
@@ -90,7 +90,7 @@ impl fmt::Debug for LogTail {
     }
 }
 
-/// Adds what was being done to which file.
+/// Adds the action and the file to an I/O error.
 pub(crate) trait FileContext<T> {
     fn at(self, action: &'static str, path: &Path) -> Result<T, LocalError>;
 }

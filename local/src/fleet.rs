@@ -1,4 +1,4 @@
-//! A fleet that lives as long as its owner: services, ledger and workers.
+//! A fleet that runs as long as its owner: services, ledger and workers.
 
 use std::{
     ffi::OsString,
@@ -28,11 +28,11 @@ pub enum Cuda {
     /// The CPU emulator.
     #[default]
     Emulated,
-    /// The system's driver, where it finds a device, else the emulator.
+    /// The system's driver if it finds a device, else the emulator.
     Auto,
-    /// The system's driver, or nothing.
+    /// The system's driver.
     System,
-    /// A driver library by its path.
+    /// The driver library at this path.
     Library(PathBuf),
 }
 
@@ -59,7 +59,7 @@ pub struct FleetBuilder {
     options: WorkerOptions,
 }
 
-/// A running fleet. When its owner goes away without [`Fleet::stop`], the guard of its state directory ends its processes.
+/// A running fleet. If its owner exits without [`Fleet::stop`], the guard of the state directory stops the processes.
 #[derive(Debug)]
 pub struct Fleet {
     services: Arc<Services>,
@@ -94,7 +94,7 @@ impl QueueKind {
     }
 }
 
-/// As a person types it: `emulated`, `auto`, `system`, or a path.
+/// Parses `emulated`, `auto`, `system`, or a path.
 impl std::str::FromStr for Cuda {
     type Err = std::convert::Infallible;
 
@@ -124,13 +124,13 @@ impl Default for FleetBuilder {
 }
 
 impl FleetBuilder {
-    /// How many workers start with the fleet; more can follow. One by default.
+    /// The number of workers that start with the fleet, by default 1. [`Fleet::add_worker`] starts more.
     pub fn workers(mut self, workers: u32) -> Self {
         self.workers = workers;
         self
     }
 
-    /// The pools that each worker serves. `default` by default.
+    /// The pools that each worker serves, by default the pool `default`.
     pub fn pools<I: IntoIterator<Item = S>, S: Into<String>>(mut self, pools: I) -> Self {
         self.options.pools = pools.into_iter().map(Into::into).collect();
         self
@@ -141,13 +141,13 @@ impl FleetBuilder {
         self
     }
 
-    /// What task queues are made of. Quorum by default.
+    /// The kind of the task queues, by default quorum queues.
     pub fn queue_kind(mut self, kind: QueueKind) -> Self {
         self.options.queue_kind = kind;
         self
     }
 
-    /// Further arguments of every `gpufleet-worker run`.
+    /// Further arguments for every `gpufleet-worker run`.
     pub fn worker_args<I: IntoIterator<Item = S>, S: Into<OsString>>(mut self, arguments: I) -> Self {
         self.options.arguments.extend(arguments.into_iter().map(Into::into));
         self
@@ -171,25 +171,27 @@ impl FleetBuilder {
         self
     }
 
-    /// Uses shared services, with a vhost and a database of the fleet's own.
+    /// Uses shared services, on which the fleet gets its own vhost and database.
     pub fn on(mut self, services: &Arc<Services>) -> Self {
         self.services = Some(Arc::clone(services));
         self
     }
 
-    /// Keeps the logs there. Without this they go with the fleet. Of no effect with [`FleetBuilder::on`].
+    /// Keeps the logs in this directory. By default they are deleted with the fleet. Has no effect with
+    /// [`FleetBuilder::on`].
     pub fn logs(mut self, directory: impl Into<PathBuf>) -> Self {
         self.logs = Some(directory.into());
         self
     }
 
-    /// Where `gpufleet-worker` and `gpufleet-ledger` lie, unless they are to be found as [`crate::programs::ours`] does.
+    /// The folder of `gpufleet-worker` and `gpufleet-ledger`. By default, [`crate::programs::ours`] finds them.
     pub fn bin_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.bin_dir = Some(directory.into());
         self
     }
 
-    /// The existing folder of the blob store, which the workers use and [`Endpoints::blobs`] names. None by default.
+    /// The folder of the blob store, which must exist. Workers use it and [`Endpoints::blobs`] names it. By default
+    /// there is none.
     pub fn blobs(mut self, folder: impl Into<PathBuf>) -> Self {
         self.blobs = Some(folder.into());
         self
@@ -200,7 +202,7 @@ impl FleetBuilder {
         self.start_with(&Silent).await
     }
 
-    /// The same, step by step for a person.
+    /// Starts everything like [`FleetBuilder::start`], and reports each step.
     pub async fn start_with(self, progress: &dyn Progress) -> Result<Fleet, LocalError> {
         let programs = Programs::find(self.bin_dir.as_deref())?;
         let owns_services = self.services.is_none();
@@ -252,7 +254,7 @@ impl Fleet {
         &self.services
     }
 
-    /// The fleet's own part of the services: the name of its vhost and of its database.
+    /// The name of the fleet's vhost and of its database.
     pub fn space(&self) -> &str {
         &self.name
     }
@@ -261,7 +263,7 @@ impl Fleet {
         self.services.state().logs()
     }
 
-    /// The worker that was started as number `index`, counted from 0, whether it still runs or not.
+    /// The worker with this index, in the order of their starts from 0. It may have ended.
     pub fn worker(&self, index: usize) -> Arc<Worker> {
         Arc::clone(&self.workers.lock().expect("no panic happens under this lock")[index])
     }
@@ -270,19 +272,19 @@ impl Fleet {
         self.workers.lock().expect("no panic happens under this lock").clone()
     }
 
-    /// Starts one more worker like the others, and returns when it takes jobs.
+    /// Starts one more worker with the fleet's options, and returns when the worker takes jobs.
     pub async fn add_worker(&self) -> Result<Arc<Worker>, LocalError> {
         let worker = self.launch_worker(&[])?;
         worker.wait_ready().await?;
         Ok(worker)
     }
 
-    /// The recorder's process, if the fleet has one and it was not stopped.
+    /// The process of the recorder. `None` if the fleet has no ledger, or after [`Fleet::stop_ledger`].
     pub fn ledger(&self) -> Option<Process> {
         self.ledger.lock().expect("no panic happens under this lock").clone()
     }
 
-    /// Starts the recorder, and returns when it records.
+    /// Starts the recorder, and returns when it is ready.
     pub async fn start_ledger(&self) -> Result<(), LocalError> {
         let process = self
             .programs
@@ -292,14 +294,15 @@ impl Fleet {
         Ok(())
     }
 
-    /// Stops the recorder cleanly; events then wait in the broker.
+    /// Stops the recorder cleanly. Meanwhile, events wait in the broker.
     pub async fn stop_ledger(&self) -> Result<(), LocalError> {
         let Some(process) = self.ledger.lock().expect("no panic happens under this lock").take() else { return Ok(()) };
         roles::stop_recorder(&process).await.map(drop)
     }
 
-    /// Stops everything that the fleet started: workers first, side by side, then the ledger, then services of its own. Names the
-    /// processes that had to be killed. Cancelling leaves the rest to the guard.
+    /// Stops all processes of the fleet: first the workers, in parallel, then the ledger, then the services if they are
+    /// not shared. Returns the names of the processes that had to be killed. If the future is cancelled, the guard
+    /// stops the rest.
     pub async fn stop(&self) -> Result<Vec<String>, LocalError> {
         let workers = self.workers();
         let mut stopping = tokio::task::JoinSet::new();
@@ -328,12 +331,12 @@ impl Fleet {
         failure.map_or(Ok(forced), Err)
     }
 
-    /// Starts one more worker with further arguments, and does not wait until it takes jobs.
+    /// Starts one more worker with further arguments, without waiting until it takes jobs.
     pub fn launch_worker(&self, arguments: &[&str]) -> Result<Arc<Worker>, LocalError> {
         self.launch_worker_in(arguments, &[])
     }
 
-    /// The same with further variables in its environment.
+    /// Like [`Fleet::launch_worker`], with further variables in the worker's environment.
     pub fn launch_worker_in(
         &self,
         arguments: &[&str],
@@ -350,7 +353,7 @@ impl Fleet {
         Ok(worker)
     }
 
-    /// Starts all at once, then waits for each.
+    /// Starts the workers at once, and waits until each is ready.
     async fn start_workers(&self, count: u32) -> Result<(), LocalError> {
         let workers: Vec<_> = (0..count).map(|_| self.launch_worker(&[])).collect::<Result<_, _>>()?;
         for worker in workers {

@@ -1,9 +1,10 @@
-//! Nothing stays behind: a tiny process that outlives the owner of an ephemeral state directory by a second or two.
+//! A small process that stops the processes of an ephemeral state directory after the owner has ended.
 //!
-//! The guard sits in a session of its own, so that neither Ctrl-C nor a closed terminal reaches it, and waits on a pipe whose other
-//! end only the owner holds. However the owner ends (a return, a panic, `kill -9`), the pipe closes. Then the guard signals every
-//! recorded process that is still the same one (a process id alone may have been used again), gives them a moment, kills what
-//! remains, also every process that carries the directory's marker in its environment, and removes the directory.
+//! The guard has its own session, so that neither Ctrl-C nor a closed terminal reaches it. It waits on a pipe whose
+//! other end only the owner holds. The pipe closes whenever the owner ends: by a return, a panic or `kill -9`. Then the
+//! guard sends a signal to every recorded process. It compares start times, because the kernel reuses process ids.
+//! After a moment it kills the remaining processes, and every process with the directory's marker in its environment.
+//! At the end it deletes the directory.
 
 use std::{
     path::Path,
@@ -16,7 +17,7 @@ use crate::{error::LocalError, state::MARKER};
 /// The guard itself takes at most about five seconds.
 const FINISH_WITHIN: Duration = Duration::from_secs(20);
 
-/// Written for any POSIX shell, so that no binary of ours has to be found when the owner is a test.
+/// The guard is a script for any POSIX shell, so that a test need not find one of gpufleet's programs.
 const SCRIPT: &str = r#"
 directory=$1 marker=$2
 started() { # the start time of a process: a process id alone may have been used again
@@ -45,14 +46,14 @@ done
 rm -rf "$directory"
 "#;
 
-/// Holds the pipe. Dropping it lets the guard act, without waiting for it.
+/// The owner's end of the pipe. Dropping it starts the guard's work without waiting for it.
 #[derive(Debug)]
 pub struct Guard {
     child: Child,
 }
 
 impl Guard {
-    /// Watches over `directory` from now on.
+    /// Starts a guard for `directory`.
     pub fn watch(directory: &Path) -> Result<Self, LocalError> {
         let marker = format!("{MARKER}={}", directory.display());
         let child = Command::new("setsid")
@@ -69,7 +70,8 @@ impl Guard {
         Ok(Self { child })
     }
 
-    /// Closes the pipe and waits until the guard has done its work. Cancelling this leaves the work to go on by itself.
+    /// Closes the pipe and waits until the guard has finished. If the future is cancelled, the guard still does its
+    /// work.
     pub async fn finish(mut self) -> Result<(), LocalError> {
         drop(self.child.stdin.take());
         let deadline = Instant::now() + FINISH_WITHIN;

@@ -1,12 +1,13 @@
-//! A whole gpufleet on one machine: a private RabbitMQ and Postgres on free loopback ports, the ledger and workers, in one state
-//! directory. `gpufleet local`, the demo, the tests and the benchmarks run on it.
+//! A whole gpufleet on one machine: a private RabbitMQ and Postgres on free loopback ports, the ledger and workers, in
+//! one state directory. `gpufleet local`, the demo, the tests and the benchmarks run on it.
 //!
-//! The services come from the installed packages, but never touch the system's own instances: they have their own data, ports,
-//! passwords and Erlang port mapper. Everything works as root and as an ordinary user.
+//! The services come from the installed packages, but never touch the system's own instances: they have their own data,
+//! ports, passwords and Erlang port mapper. Everything works as root and as an ordinary user.
 //!
-//! Two ways to own a fleet:
-//! - [`Fleet`] lives as long as its owner. A [`guard::Guard`] stops every process when the owner goes away, also by `kill -9`.
-//! - [`persistent`] keeps a fleet beyond the command that started it, until `down`.
+//! There are two kinds of fleets:
+//! - A [`Fleet`] runs as long as its owner. A [`guard::Guard`] stops every process when the owner ends, even by `kill
+//!   -9`.
+//! - A [`persistent`] fleet keeps running after the command that started it, until `down`.
 //!
 //! This crate knows neither AMQP nor SQL: it starts programs, waits until they are ready, and stops them.
 

@@ -1,4 +1,4 @@
-//! A fleet that outlives the command that started it: `gpufleet local up`, `down` and `status`.
+//! A fleet that keeps running after the command that started it: `gpufleet local up`, `down` and `status`.
 //!
 //! The state directory identifies everything: processes by their records, addresses by [`ENDPOINTS`]. Starting and
 //! stopping are serialised by a lock file; [`status`] only reads.
@@ -29,45 +29,46 @@ mod differences;
 
 pub use differences::differences;
 
-/// Written when the whole fleet is up, readable by its owner only.
+/// The file with the fleet's addresses, which is written when the whole fleet is up. Only its owner can read it.
 pub const ENDPOINTS: &str = "endpoints.json";
 const LOCK: &str = "lock";
-/// The folder for arrays that are too large for messages. It stays when the fleet is stopped, for jobs that wait in the broker.
+/// The folder for arrays that are too large for messages. It stays when the fleet is stopped, because jobs may wait in
+/// the broker.
 const BLOBS: &str = "blobs";
-/// The database and the prefix of process names.
+/// The name of the database, and the prefix of process names.
 const SPACE: &str = "gpufleet";
 /// A concurrent start takes ten seconds, and a stop with running jobs up to a minute and a half.
 const LOCK_WITHIN: Duration = Duration::from_secs(180);
-/// As long as the start of a worker may take; a draining worker has ended by then.
+/// The time that the start of a worker may take. A draining worker has ended by then.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// A start that was interrupted may have left its migration running; that takes a fraction of a second.
+/// An interrupted start may have left its migration running, which takes a fraction of a second.
 const MIGRATED_WITHIN: Duration = Duration::from_secs(120);
-/// As the worker's own grace and a little more.
+/// A little more than the worker's grace period.
 const WORKER_STOP_WITHIN: Duration = Duration::from_secs(40);
 const SERVICE_STOP_WITHIN: Duration = Duration::from_secs(30);
 
 /// Options of `up`. An option that is not set has its default for a new process and does not affect a running one.
 #[derive(Debug, Clone)]
 pub struct UpOptions {
-    /// Where it keeps its data; [`crate::state::default_dir`] is the usual place.
+    /// The state directory. [`crate::state::default_dir`] is the usual one.
     pub dir: PathBuf,
-    /// If left open, as many as there were, and one at first.
+    /// The number of workers. By default, as many as the last start had, or one.
     pub workers: Option<u32>,
-    /// The default pool, if left empty.
+    /// The pools that new workers serve. If empty, the pool `default`.
     pub pools: Vec<String>,
-    /// A GPU where there is one, if left open.
+    /// The device of new workers. By default a GPU if there is one, else the emulator.
     pub cuda: Option<Cuda>,
     pub queue_kind: Option<QueueKind>,
 }
 
-/// What runs in a state directory.
+/// The state of the fleet in a state directory.
 #[derive(Debug, Clone, Serialize)]
 pub struct Status {
     pub dir: PathBuf,
     pub logs: PathBuf,
     pub state: FleetState,
     pub processes: Vec<ProcessStatus>,
-    /// Where the fleet is reached; the last known address when parts of it are dead. Contains passwords.
+    /// The addresses of the fleet, with passwords. If processes have died, these are the last known addresses.
     #[serde(skip)]
     pub endpoints: Option<Endpoints>,
 }
@@ -79,7 +80,7 @@ pub enum FleetState {
     Down,
     /// Every process runs.
     Up,
-    /// Some process has died, or a start did not come to its end.
+    /// A process has died, or a start was interrupted.
     Degraded,
 }
 
@@ -88,7 +89,7 @@ pub struct ProcessStatus {
     pub name: String,
     pub pid: u32,
     pub alive: bool,
-    /// For how many seconds it has run.
+    /// The time for which the process has run, in seconds. `None` if it is dead.
     pub seconds: Option<u64>,
     #[serde(skip)]
     pub since: Option<SystemTime>,
@@ -96,19 +97,21 @@ pub struct ProcessStatus {
 }
 
 impl UpOptions {
-    /// All else is left open.
+    /// Options with this state directory and no other choices.
     pub fn in_dir(dir: impl Into<PathBuf>) -> Self {
         Self { dir: dir.into(), workers: None, pools: Vec::new(), cuda: None, queue_kind: None }
     }
 }
 
-/// Starts what does not run yet, so that afterwards the whole fleet does: it also repairs one that has lost parts. Workers are only
-/// ever added; [`differences`] tells what runs otherwise than asked for. Cancelling leaves what was started; `down` stops it.
+/// Starts all processes of the fleet that do not run, so it also repairs a fleet after a crash. It adds workers and
+/// never removes any; [`differences`] lists the options that running processes do not have. If the future is cancelled,
+/// started processes keep running, and `down` stops them.
 pub async fn up(options: &UpOptions, progress: &dyn Progress) -> Result<Status, LocalError> {
     up_from(None, options, progress).await
 }
 
-/// The same with `gpufleet-worker` and `gpufleet-ledger` from a directory, instead of where [`crate::programs::ours`] finds them.
+/// Like [`up`], with `gpufleet-worker` and `gpufleet-ledger` from a directory. By default, [`crate::programs::ours`]
+/// finds them.
 pub async fn up_from(
     bin_dir: Option<&Path>,
     options: &UpOptions,
@@ -163,18 +166,19 @@ pub async fn up_from(
         progress.step_async(&format!("start worker {number}"), start).await?;
     }
     let file = state.path().join(ENDPOINTS);
-    // A path need not be text.
+    // Serializing fails for a path that is not UTF-8.
     let text = serde_json::to_string(&endpoints).map_err(io::Error::from).at("write", &file)?;
     secret::write_private(&file, &text)?;
     status(&options.dir)
 }
 
-/// Stops everything that runs in the directory; data and logs stay. Names the processes that had to be killed. Fine when nothing runs.
+/// Stops all processes of the directory; data and logs stay. Returns the names of the processes that had to be killed.
+/// Does nothing if no process runs.
 pub async fn down(dir: &Path, progress: &dyn Progress) -> Result<Vec<String>, LocalError> {
     let Some(state) = StateDir::existing(dir)? else { return Ok(Vec::new()) };
     let _lock = lock(&state).await?;
     let mut forced = Vec::new();
-    // Workers hand back and reply, the ledger writes what they said, then the services have nothing left to do.
+    // Workers requeue and answer their jobs, then the recorder writes their events, then the services can stop.
     for role in [Role::Worker, Role::Ledger, Role::Service, Role::PortMapper] {
         let names: Vec<String> = state.recorded()?.into_iter().filter(|name| Role::of(name) == role).collect();
         if !names.is_empty() {
@@ -213,7 +217,7 @@ pub fn status(dir: &Path) -> Result<Status, LocalError> {
     Ok(Status { dir: state.path().to_owned(), logs: state.logs().to_owned(), state: fleet, processes, endpoints })
 }
 
-/// How to reach the fleet in the directory, if its broker and database run.
+/// The addresses of the fleet in the directory, if its broker and database run.
 pub fn running(dir: &Path) -> Option<Endpoints> {
     let status = status(dir).ok()?;
     let is_up = |role| status.processes.iter().any(|process| Role::of(&process.name) == role && process.alive);
@@ -273,7 +277,7 @@ fn workers_run(state: &Arc<StateDir>) -> Result<bool, LocalError> {
     Ok(names.iter().any(|name| Role::of(name) == Role::Worker && Process::attach(state, name).is_some()))
 }
 
-/// Whether the worker or ledger of that name runs and takes work. One that drains has removed its file already.
+/// Whether the worker or recorder of this name runs and is ready. A draining worker has already removed its ready file.
 fn is_ready(state: &Arc<StateDir>, name: &str) -> bool {
     Process::attach(state, name).is_some() && ready_file(state, name).exists()
 }
@@ -285,8 +289,8 @@ async fn becomes_ready(state: &Arc<StateDir>, name: &str) -> Result<bool, LocalE
     process.ready_or_ended(READY_WITHIN, async || file.exists()).await
 }
 
-/// Waits for migrations that an interrupted start has left running, and removes their records, because a fleet with a record of a dead
-/// process counts as degraded.
+/// Waits for migrations that an interrupted start has left running, and removes their records, because a fleet with a
+/// record of a dead process counts as degraded.
 async fn end_migrations(state: &Arc<StateDir>) -> Result<(), LocalError> {
     for name in state.recorded()?.into_iter().filter(|name| name.starts_with(MIGRATE)) {
         if let Some(process) = Process::attach(state, &name)

@@ -1,4 +1,4 @@
-//! Ports on the loopback interface: free ones for a new service, and a service's own when it comes back.
+//! Ports on the loopback interface: free ports for a new service, and the old port of a restarted service.
 
 use std::{
     hash::{BuildHasher as _, Hasher as _, RandomState},
@@ -13,12 +13,13 @@ use crate::{
     state::StateDir,
 };
 
-/// Below Linux' ephemeral range (from 32768): an outgoing connection never takes the port of a service that is being restarted.
+/// Below Linux' ephemeral range (from 32768), so that no outgoing connection takes the port of a service while it
+/// restarts.
 const FIRST: u16 = 20_000;
 const LAST: u16 = 32_000;
 /// Far more than needed: the range has 12 000 ports.
 const TRIES: u32 = 200;
-/// A killed process closes its sockets while the kernel takes it apart, which takes a moment for gigabytes of memory.
+/// The kernel closes the sockets of a killed process while it frees its memory, which takes a moment for gigabytes.
 const RECLAIMED_WITHIN: Duration = Duration::from_secs(10);
 
 /// A free port. Another process may take it before the caller does, so the caller must retry its start.
@@ -37,9 +38,9 @@ pub(crate) fn is_free(port: u16) -> bool {
     TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
 
-/// Frees a port that `service` used before, because the rest of the fleet still uses it. Kills a process of the fleet that still listens
-/// there, such as the port mapper that RabbitMQ starts if it finds none. A process outside the fleet is an error. `record` is the
-/// file that holds the port.
+/// Frees a port that `service` used before, because the rest of the fleet still uses it. Kills a process of the fleet
+/// that still listens there, such as the port mapper that RabbitMQ starts if it finds none. A process outside the fleet
+/// is an error. `record` is the file that holds the port.
 pub(crate) async fn reclaim(state: &StateDir, service: &str, port: u16, record: &Path) -> Result<(), LocalError> {
     let deadline = Instant::now() + RECLAIMED_WITHIN;
     while !is_free(port) {
@@ -47,7 +48,7 @@ pub(crate) async fn reclaim(state: &StateDir, service: &str, port: u16, record: 
         let is_ours = listener.is_some_and(|listener| process::of_state(state.path()).contains(&listener));
         match listener {
             Some(leftover) if is_ours => leftover.signal(Signal::Kill),
-            // While a process exits, its socket has no owner.
+            // The socket of an exiting process has no owner.
             None if Instant::now() < deadline => {}
             holder => {
                 let (service, record) = (service.to_owned(), record.to_owned());

@@ -1,6 +1,6 @@
 //! A private Postgres server on loopback and on a Unix socket, from the installed package.
 //!
-//! Postgres refuses to run as root. There it runs as the package's user `postgres`, through `setpriv`: no login shell, no password.
+//! Postgres refuses to run as root. If root starts the fleet, `setpriv` runs Postgres as the package's user `postgres`.
 
 use std::{
     fmt, fs, io,
@@ -22,19 +22,19 @@ use crate::{
 
 const NAME: &str = "postgres";
 const SUPERUSER: &str = "gpufleet";
-/// Below the data: the server's process id, and more.
+/// The file in the data directory with the server's process id and state.
 const LOCK_FILE: &str = "postmaster.pid";
-/// Half a second when nothing has to be recovered.
+/// A start takes half a second if Postgres has nothing to recover.
 const READY_WITHIN: Duration = Duration::from_secs(120);
 /// A fast stop ends sessions and writes a checkpoint.
 const STOP_WITHIN: Duration = Duration::from_secs(30);
 /// `initdb`, `createdb` and `psql`; none takes more than a second or two.
 const COMMAND_WITHIN: Duration = Duration::from_secs(60);
-/// A port can be taken between our look and Postgres'.
+/// Another process can take a port between the check and Postgres' start.
 const START_TRIES: u32 = 5;
-/// Sessions that were killed are gone at once unless the kernel is busy with them.
+/// Killed sessions end at once, unless the kernel is still freeing their memory.
 const SESSIONS_END_WITHIN: Duration = Duration::from_secs(10);
-/// Tests run side by side, each with a ledger and clients of its own.
+/// Tests run in parallel, each with its own ledger and clients.
 const CONNECTIONS_MAX: u32 = 400;
 
 /// The server, running or not. All methods may be called from several tasks.
@@ -48,11 +48,11 @@ pub struct Postgres {
 }
 
 impl Postgres {
-    /// Ends sessions and stops: what Postgres calls a fast shutdown.
+    /// The signal for a fast shutdown, which ends all sessions.
     pub(crate) const STOP_SIGNAL: Signal = Signal::Interrupt;
 
-    /// Starts a server in this state directory, or attaches to the one that runs there. Data of an earlier run is kept. Under an
-    /// ephemeral directory nothing is synced to disk: the data would not survive anyway.
+    /// Starts a server in this state directory, or attaches to a running one. Data of an earlier run is kept. In an
+    /// ephemeral directory Postgres does not sync to disk, because the data is deleted anyway.
     pub async fn start(state: &Arc<StateDir>) -> Result<Self, LocalError> {
         let user = server_user()?;
         let directory = state.path().join(NAME);
@@ -71,7 +71,7 @@ impl Postgres {
             postgres.initialise(&secrets).await?;
             match recorded {
                 Some(port) => ports::reclaim(state, "Postgres", port, &record).await?,
-                // Written before the launch, so that a later command finds the port if this one is interrupted.
+                // The port is written before the start, so that a later command finds it if this one is interrupted.
                 None => secret::write_private(&record, &port.to_string())?,
             }
             postgres.launch_repeatedly().await?;
@@ -85,7 +85,7 @@ impl Postgres {
         format!("postgres://{SUPERUSER}:{}@localhost:{}/{database}?host={socket}", self.password, self.port())
     }
 
-    /// The same over TCP, for clients that cannot use a Unix socket and for proxies in between.
+    /// The URL of a database over TCP, for proxies and for clients that can't use a Unix socket.
     pub fn tcp_url(&self, database: &str) -> String {
         format!("postgres://{SUPERUSER}:{}@127.0.0.1:{}/{database}", self.password, self.port())
     }
@@ -103,19 +103,19 @@ impl Postgres {
         self.client("createdb", &[checked_name(name)?]).await.map(drop)
     }
 
-    /// Makes the database where it is missing.
+    /// Creates the database if it does not exist.
     pub async fn ensure_database(&self, name: &str) -> Result<(), LocalError> {
         let name = checked_name(name)?;
         let found = self.psql("postgres", &format!("SELECT 1 FROM pg_database WHERE datname = '{name}'")).await?;
         if found.trim().is_empty() { self.create_database(name).await } else { Ok(()) }
     }
 
-    /// Removes a database; sessions in it are ended.
+    /// Deletes a database and ends its sessions.
     pub async fn drop_database(&self, name: &str) -> Result<(), LocalError> {
         self.client("dropdb", &["--force", "--if-exists", checked_name(name)?]).await.map(drop)
     }
 
-    /// Runs one SQL statement and gives the rows, unaligned and without headings.
+    /// Runs one SQL statement and returns the rows, unaligned and without headings.
     pub async fn psql(&self, database: &str, sql: &str) -> Result<String, LocalError> {
         self.client(
             "psql",
@@ -132,7 +132,7 @@ impl Postgres {
         .await
     }
 
-    /// Stops it: sessions are ended, nothing is lost. Fine when it does not run.
+    /// Stops the server with a fast shutdown. Does nothing if the server does not run.
     pub async fn stop(&self) -> Result<(), LocalError> {
         let Some(process) = self.process.lock().expect("no panic happens under this lock").take() else {
             return Ok(());
@@ -141,7 +141,7 @@ impl Postgres {
         process.stop(Self::STOP_SIGNAL, STOP_WITHIN).await.map(drop)
     }
 
-    /// Ends the server and all its sessions as a crash would.
+    /// Kills the server and all of its sessions with SIGKILL.
     pub async fn kill9(&self) -> Result<(), LocalError> {
         match self.process() {
             Some(process) => process.kill_tree().await,
@@ -149,13 +149,13 @@ impl Postgres {
         }
     }
 
-    /// Starts it again on the same port with the same data; stops it before where it still runs.
+    /// Stops the server if it runs, and starts it on the same port with the same data.
     pub async fn restart(&self) -> Result<(), LocalError> {
         self.stop().await?;
         self.launch_repeatedly().await
     }
 
-    /// Freezes it and all its sessions: connections stay open and nothing answers.
+    /// Suspends the server and all of its sessions: connections stay open, and no query is answered.
     pub fn pause(&self) {
         if let Some(process) = self.process() {
             process.pause();
@@ -168,8 +168,8 @@ impl Postgres {
         }
     }
 
-    /// Waits until a running server is ready, because the command that started it may have been interrupted. `false` if there
-    /// is none, or if it has ended.
+    /// Waits until a running server is ready, because the command that started it may have been interrupted. `false` if
+    /// there is none, or if it has ended.
     async fn is_ready_already(&self) -> Result<bool, LocalError> {
         match self.process() {
             Some(process) => process.ready_or_ended(READY_WITHIN, self.readiness(&process)).await,
@@ -183,7 +183,7 @@ impl Postgres {
         async move || says_ready(&data, pid)
     }
 
-    /// Makes the data directory, all or nothing.
+    /// Creates the data directory completely or not at all.
     async fn initialise(&self, secrets: &Path) -> Result<(), LocalError> {
         let data = self.data_dir();
         if data.join("PG_VERSION").exists() {
@@ -227,8 +227,8 @@ impl Postgres {
         self.launch().await
     }
 
-    /// Kills the sessions that a killed server has left: they hold its memory until their query ends, and no other server starts
-    /// beside them.
+    /// Kills the sessions that a killed server has left. They hold its shared memory until their query ends, and no new
+    /// server can start meanwhile.
     async fn end_sessions(&self) -> Result<(), LocalError> {
         let data = self.data_dir();
         let data = fs::canonicalize(&data).at("resolve", &data)?;
@@ -243,7 +243,8 @@ impl Postgres {
         Ok(())
     }
 
-    /// Removes the lock files of a killed server whose parent has not collected it: Postgres takes a zombie for a running server.
+    /// Removes the lock files of a killed server whose parent has not collected it: Postgres takes a zombie for a
+    /// running server.
     fn remove_stale_locks(&self) -> Result<(), LocalError> {
         let socket_lock = self.socket_dir().join(format!(".s.PGSQL.{}.lock", self.port()));
         for lock in [self.data_dir().join(LOCK_FILE), socket_lock] {
@@ -265,7 +266,7 @@ impl Postgres {
             "log_min_messages=warning".to_owned(),
         ];
         if self.state.is_ephemeral() {
-            // Commits stay synchronous: what is not handed to the kernel yet would be lost when a test kills the server.
+            // Commits stay synchronous, because an asynchronous commit could be lost when a test kills the server.
             settings.extend(["fsync=off", "full_page_writes=off", "autovacuum=off"].map(str::to_owned));
         }
         let process = Launch::new(NAME, &programs::postgres("postgres")?)
@@ -274,7 +275,7 @@ impl Postgres {
             .env("HOME", &self.directory)
             .directory(&self.directory)
             .user(self.user.as_ref())
-            // An immediate stop gives shared memory back, a kill does not.
+            // An immediate shutdown frees the shared memory; SIGKILL does not.
             .abandon(Signal::Quit)
             .spawn(&self.state)?;
         *self.process.lock().expect("no panic happens under this lock") = Some(process.clone());
@@ -346,8 +347,8 @@ impl fmt::Debug for Postgres {
     }
 }
 
-/// The port of the earlier run, if there was one. An unreadable file is an error, because clients that know the old port would not find
-/// the server at a new one.
+/// The port of the earlier run, if there was one. An unreadable file is an error, because clients that know the old
+/// port would not find the server at a new one.
 fn recorded_port(record: &Path) -> Result<Option<u16>, LocalError> {
     match fs::read_to_string(record) {
         Ok(text) => text.parse().map(Some).map_err(io::Error::other).at("read", record),
@@ -367,7 +368,7 @@ fn server_user() -> Result<Option<User>, LocalError> {
     })
 }
 
-/// Postgres opens its data by the whole path: its user has to pass through every directory above.
+/// Checks that the server's user may enter every directory above, because Postgres opens its data by the whole path.
 fn check_passage(directory: &Path, user: &User) -> Result<(), LocalError> {
     for above in directory.ancestors() {
         let metadata = fs::metadata(above).at("look at", above)?;
@@ -406,7 +407,7 @@ async fn output(mut command: Command, name: &str) -> Result<String, LocalError> 
     }
 }
 
-/// A path as the value of a URL's query.
+/// A path, encoded as a value in the query of a URL.
 fn percent_encoded(path: &Path) -> String {
     use std::os::unix::ffi::OsStrExt as _;
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.');

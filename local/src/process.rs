@@ -1,5 +1,5 @@
-//! One process of the fleet: started in a session of its own with a log file, recorded by id and start time, and stopped only through
-//! that record. A reused process id is never signalled.
+//! One process of the fleet: started in a session of its own with a log file, recorded by id and start time, and
+//! stopped only through that record. A reused process id is never signalled.
 
 use std::{
     ffi::{OsStr, OsString},
@@ -22,11 +22,11 @@ pub(crate) use table::{listener, of_state, working_in};
 
 /// The interval at which a condition is checked.
 pub(crate) const POLL: Duration = Duration::from_millis(20);
-/// A killed process is gone at once unless the kernel is busy with it.
+/// A killed process ends at once, unless the kernel is still freeing its memory.
 const KILLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// Writes the record, then becomes the program. The record is there before the program runs, so a guard cannot miss it. Limits of
-/// open files vary from 1024 to a billion, and Erlang is slow with either.
+/// Writes the record and then replaces itself by the program, so that the guard sees the record before the program
+/// runs. It also sets the limit of open files, because Erlang is slow with very low and very high limits.
 const LAUNCH: &str = r#"
 record=$1 signal=$2; shift 2
 started() { shift 19; echo "$1"; }
@@ -65,7 +65,7 @@ pub struct User {
     pub gid: u32,
 }
 
-/// A running or ended process, started by this process or an earlier command.
+/// A process that was started by this process or by an earlier command. It may have ended.
 #[derive(Debug, Clone)]
 pub struct Process(Arc<Inner>);
 
@@ -74,7 +74,7 @@ struct Inner {
     name: String,
     identity: Identity,
     state: Arc<StateDir>,
-    /// Only where this process is the parent; others are watched through `/proc`.
+    /// The child, if this process is its parent. Other processes are watched through `/proc`.
     child: Mutex<Option<Child>>,
     status: Mutex<Option<ExitStatus>>,
 }
@@ -124,7 +124,7 @@ impl Launch {
         self
     }
 
-    /// Starts it. Its output is appended to the log of its name.
+    /// Starts the program. Its output is appended to the log of its name.
     pub fn spawn(self, state: &Arc<StateDir>) -> Result<Process, LocalError> {
         let log_path = state.log(&self.name);
         let log = fs::OpenOptions::new().create(true).append(true).open(&log_path).at("open", &log_path)?;
@@ -162,7 +162,7 @@ impl Launch {
     }
 }
 
-/// The environment's values may be passwords.
+/// `Debug` leaves out the values of the environment, because they may be passwords.
 impl fmt::Debug for Launch {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.environment.iter().map(|(name, _)| name).collect();
@@ -226,7 +226,7 @@ impl Process {
         LogTail::read(&self.log())
     }
 
-    /// Whether it still runs; one that ended but was not collected by its parent does not.
+    /// Whether the process runs. A zombie does not.
     pub fn is_alive(&self) -> bool {
         let mut child = self.0.child.lock().expect("no panic happens under this lock");
         if let Some(owned) = child.as_mut() {
@@ -241,7 +241,7 @@ impl Process {
         self.0.identity.is_alive()
     }
 
-    /// How it ended, where this process is its parent and it has.
+    /// The exit status, if the process has ended and this process is its parent.
     pub fn exit_status(&self) -> Option<ExitStatus> {
         self.is_alive();
         *self.0.status.lock().expect("no panic happens under this lock")
@@ -254,7 +254,7 @@ impl Process {
         }
     }
 
-    /// Freezes the process and its descendants.
+    /// Suspends the process and its descendants.
     pub fn pause(&self) {
         self.signal_tree(Signal::Stop);
     }
@@ -263,7 +263,7 @@ impl Process {
         self.signal_tree(Signal::Continue);
     }
 
-    /// Ends it as a crash would: no clean-up, and nothing else is touched. Waits until it is gone.
+    /// Kills the process with SIGKILL, but not its descendants, and waits until it has ended.
     pub async fn kill9(&self) -> Result<(), LocalError> {
         self.signal(Signal::Kill);
         self.gone(KILLED_WITHIN).await
@@ -275,7 +275,8 @@ impl Process {
         self.gone(KILLED_WITHIN).await
     }
 
-    /// Asks it to end, and kills it with its descendants when it has not after `grace`. Tells whether it ended by itself.
+    /// Sends `signal` and waits for `grace`. Then kills the process with its descendants. Returns `false` if it had to
+    /// be killed.
     pub async fn stop(&self, signal: Signal, grace: Duration) -> Result<bool, LocalError> {
         self.signal(signal);
         if self.wait(grace).await {
@@ -285,7 +286,7 @@ impl Process {
         self.kill_tree().await.map(|()| false)
     }
 
-    /// Waits until it has ended, at most this long; tells whether it has. Cancelling is harmless.
+    /// Waits at most this long until the process has ended. Returns whether it has. Cancelling the future is harmless.
     pub async fn wait(&self, within: Duration) -> bool {
         let deadline = Instant::now() + within;
         while self.is_alive() {
@@ -298,7 +299,7 @@ impl Process {
         true
     }
 
-    /// Waits for `ready`, unless the process ends or the time is over first.
+    /// Waits until `ready` returns true. It is an error if the process ends or the time passes first.
     pub(crate) async fn ready(&self, within: Duration, mut ready: impl AsyncFnMut() -> bool) -> Result<(), LocalError> {
         let deadline = Instant::now() + within;
         loop {
@@ -321,7 +322,8 @@ impl Process {
         }
     }
 
-    /// The same for a process of an earlier command: `false` if it ends before it is ready.
+    /// Like [`Process::ready`], for a process of an earlier command: returns `false` if the process ends before it is
+    /// ready.
     pub(crate) async fn ready_or_ended(
         &self,
         within: Duration,
@@ -348,11 +350,11 @@ impl Process {
         descendants.iter().for_each(|identity| identity.signal(signal));
     }
 
-    /// Drops the record, unless a successor has written its own meanwhile.
+    /// Deletes the record, unless a new process of this name has replaced it.
     fn forget(&self) {
         let record = self.0.state.record(&self.0.name);
         if Identity::recorded(&record).as_ref() == Some(&self.0.identity) {
-            // A record that stays behind is harmless: its process is not alive.
+            // A record that can't be deleted is harmless, because its process is not alive.
             let _ = fs::remove_file(record);
         }
     }
@@ -371,7 +373,7 @@ impl Signal {
         }
     }
 
-    /// As `kill -s` wants it.
+    /// The name for `kill -s`.
     const fn name(self) -> &'static str {
         match self {
             Self::Terminate => "TERM",

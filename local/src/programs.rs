@@ -1,17 +1,18 @@
-//! Where programs lie: ours next to the running one, the services' where their packages put them.
+//! The paths of programs: gpufleet's programs are next to the running one, the services' programs where their packages
+//! put them.
 
 use std::path::{Path, PathBuf};
 
 use crate::error::LocalError;
 
-/// Overrides where our own programs are looked for.
+/// The variable for the folder of gpufleet's programs.
 pub const BIN_DIR_VARIABLE: &str = "GPUFLEET_BIN_DIR";
 const RABBITMQ: &str = "/usr/lib/rabbitmq/bin";
 const POSTGRES: &str = "/usr/lib/postgresql";
 const INSTALL_HINT: &str = "run `cargo xtask setup`, or install the packages rabbitmq-server and postgresql";
 
-/// One of our own programs. Looked for in the chosen directory or in `GPUFLEET_BIN_DIR`, and only there; without either beside the
-/// running program (a test runs in `deps/` below the others), then on the path.
+/// The path of one of gpufleet's programs. With a chosen directory or `GPUFLEET_BIN_DIR`, the program must be there.
+/// Otherwise it is found beside the running program (tests run in `deps/`, one level below) or on the path.
 pub fn ours(chosen: Option<&Path>, name: &str) -> Result<PathBuf, LocalError> {
     let set = std::env::var_os(BIN_DIR_VARIABLE).filter(|value| !value.is_empty()).map(PathBuf::from);
     let directories = match chosen.map(Path::to_owned).or(set) {
@@ -28,7 +29,8 @@ pub fn ours(chosen: Option<&Path>, name: &str) -> Result<PathBuf, LocalError> {
     })
 }
 
-/// One of the broker's own scripts. Those in `/usr/sbin` are wrappers that change user and drop the environment.
+/// One of the broker's own scripts. The scripts in `/usr/sbin` are wrappers that change the user and drop the
+/// environment.
 pub fn rabbitmq(name: &str) -> Result<PathBuf, LocalError> {
     existing(Path::new(RABBITMQ).join(name), name)
 }
@@ -46,7 +48,7 @@ pub fn postgres(name: &str) -> Result<PathBuf, LocalError> {
             let path = entry.ok()?.path();
             let version: u32 = path.file_name()?.to_str()?.parse().ok()?;
             let program = path.join("bin").join(name);
-            // A client package alone makes the directory too.
+            // The client package alone also creates the directory.
             path.join("bin/initdb").is_file().then_some((version, program))
         })
         .max();

@@ -1,11 +1,11 @@
-//! How long steps are told to a person. The callers differ (a bar on a terminal, plain lines in a log), the steps do not.
+//! Reports the steps of a long command, as a bar on a terminal or as lines in a log.
 
 use std::time::{Duration, Instant};
 
-/// Hears of each step. Steps do not overlap.
+/// Receives each step. Steps do not overlap.
 pub trait Progress: Send + Sync {
     fn begin(&self, what: &str);
-    /// Something that happened within the step and may interest a person who waits.
+    /// A line about the current step.
     fn detail(&self, line: &str);
     fn end(&self, what: &str, took: Duration, succeeded: bool);
 }
@@ -30,7 +30,7 @@ impl dyn Progress + '_ {
     }
 }
 
-/// Says nothing: for tests.
+/// Reports nothing, for tests.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -40,7 +40,7 @@ impl Progress for Silent {
     fn end(&self, _what: &str, _took: Duration, _succeeded: bool) {}
 }
 
-/// One line on stderr when a step begins and one when it ends, for logs and for commands without a terminal.
+/// Prints a line on stderr when a step begins and when it ends, for logs and for commands without a terminal.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Lines;
 

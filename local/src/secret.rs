@@ -17,7 +17,7 @@ pub(crate) fn random() -> Result<String, LocalError> {
     Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The secret in `path`, made at the first call and the same ever after.
+/// The secret in `path`. The first call generates it.
 pub(crate) fn kept_in(path: &Path) -> Result<String, LocalError> {
     match fs::read_to_string(path) {
         Ok(text) if !text.is_empty() => return Ok(text),
@@ -30,7 +30,7 @@ pub(crate) fn kept_in(path: &Path) -> Result<String, LocalError> {
     Ok(secret)
 }
 
-/// Writes a file that only its owner may read, whole or not at all.
+/// Writes a file that only its owner may read, completely or not at all.
 pub(crate) fn write_private(path: &Path, text: &str) -> Result<(), LocalError> {
     let partial = path.with_extension("partial");
     fs::remove_file(&partial)

@@ -1,4 +1,4 @@
-//! The two services together, and room in them for many fleets: each gets a vhost and a database of its own.
+//! The broker and the database together. Many fleets can share them: each gets its own vhost and database.
 
 use std::{
     fmt,
@@ -22,28 +22,28 @@ pub struct Services {
     spaces: AtomicU32,
 }
 
-/// How clients reach a fleet. The passwords in the URLs do not show in `Debug`.
+/// The addresses of a fleet. `Debug` hides the passwords in the URLs.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Endpoints {
     pub amqp_url: String,
     pub database_url: String,
-    /// The folder of its blob store, if its workers have one.
+    /// The folder of the blob store, if the workers have one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub blobs: Option<PathBuf>,
 }
 
 impl Services {
-    /// Services that end with their owner.
+    /// Starts services that stop when their owner ends.
     pub async fn ephemeral() -> Result<Arc<Self>, LocalError> {
         Self::start(StateDir::ephemeral()?).await
     }
 
-    /// The same with logs that stay.
+    /// Like [`Services::ephemeral`], but keeps the logs in `logs`.
     pub async fn ephemeral_with_logs(logs: &Path) -> Result<Arc<Self>, LocalError> {
         Self::start(StateDir::ephemeral_with_logs(logs)?).await
     }
 
-    /// Starts what does not run in the state directory yet. Both start side by side.
+    /// Starts the services that do not run in the state directory yet, in parallel.
     pub async fn start(state: Arc<StateDir>) -> Result<Arc<Self>, LocalError> {
         let (broker, postgres) = tokio::join!(Broker::start(&state), Postgres::start(&state));
         Ok(Arc::new(Self { broker: broker?, postgres: postgres?, state, spaces: AtomicU32::new(0) }))
@@ -61,7 +61,7 @@ impl Services {
         &self.postgres
     }
 
-    /// A new vhost and a new database, for one fleet. The name starts with `label` and is not used twice.
+    /// Creates a vhost and a database for one fleet. Their unique name starts with `label`.
     pub async fn space(&self, label: &str) -> Result<(String, Endpoints), LocalError> {
         let name = format!("{label}-{}", self.spaces.fetch_add(1, Ordering::Relaxed));
         tokio::try_join!(self.broker.create_vhost(&name), self.postgres.create_database(&name))?;
@@ -69,12 +69,12 @@ impl Services {
         Ok((name, endpoints))
     }
 
-    /// How to reach the vhost and the database of that name.
+    /// The addresses of the vhost and the database with this name.
     pub fn endpoints(&self, name: &str) -> Endpoints {
         Endpoints { amqp_url: self.broker.vhost_url(name), database_url: self.postgres.url(name), blobs: None }
     }
 
-    /// Stops both, side by side, and lets the guard of an ephemeral directory clean up.
+    /// Stops both services in parallel, and lets the guard of an ephemeral directory clean up.
     pub async fn stop(&self) -> Result<(), LocalError> {
         let (broker, postgres) = tokio::join!(self.broker.stop(), self.postgres.stop());
         self.state.close().await?;
@@ -92,7 +92,7 @@ impl fmt::Debug for Endpoints {
     }
 }
 
-/// A URL as it may be shown: without the password.
+/// A URL without its password, for display.
 pub fn redacted(url: &str) -> String {
     let Some((scheme, rest)) = url.split_once("://") else { return url.to_owned() };
     match rest.split_once('@') {
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn endpoints_without_a_blob_store_have_the_form_that_they_always_had() {
+    fn endpoints_without_a_blob_store_keep_their_old_form() {
         let text = r#"{"amqp_url":"amqp://h","database_url":"postgres://h"}"#;
         let endpoints: Endpoints = serde_json::from_str(text).unwrap();
         assert_eq!(endpoints.blobs, None);

@@ -1,7 +1,9 @@
-//! What a fresh Debian or Ubuntu machine lacks, found and installed: RabbitMQ, Postgres, NVRTC, and for the tests Python's `pika`.
+//! Finds and installs the packages that a fresh Debian or Ubuntu machine lacks: RabbitMQ, Postgres, NVRTC, and Python's
+//! `pika` for the tests.
 //!
-//! The checks look at files only, so that a second run costs milliseconds. Python packages go into a folder of our own in the user's
-//! cache, all or nothing: they are installed beside it and renamed into place, so that an interrupted run is repaired by the next.
+//! The checks look at files only, so a second run takes milliseconds. Python packages go into gpufleet's folder in the
+//! user's cache. They are installed beside that folder and then renamed, so that the next run repairs an interrupted
+//! one.
 
 use std::{
     collections::VecDeque,
@@ -17,16 +19,16 @@ use crate::{programs, progress::Progress};
 mod apt;
 mod python;
 
-/// Something that the project needs from outside.
+/// A group of packages that the project needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Part {
     /// RabbitMQ and Postgres.
     Services,
     /// NVRTC and the CUDA headers, which compile CUDA C without a GPU.
     Compiler,
-    /// Another AMQP client than ours, for tests of the wire contract.
+    /// An AMQP client for Python, for tests of the wire contract.
     Pika,
-    /// `ptxas`, for checking case files. Large, and only one command's need.
+    /// `ptxas`, for checking case files. It is large, and only one command needs it.
     Assembler,
     /// Celery and Ray, for the comparison with them.
     Comparison,
@@ -34,7 +36,7 @@ pub enum Part {
     Slurm,
 }
 
-/// Why the machine could not be set up. The message says what to do by hand.
+/// Why the machine could not be set up. The message says what to do manually.
 #[derive(Debug, thiserror::Error)]
 pub enum SetupError {
     #[error("{action} {}: {source}", path.display())]
@@ -56,10 +58,10 @@ pub enum SetupError {
 }
 
 impl Part {
-    /// What a machine needs for building, running and testing.
+    /// The parts that a machine needs to build, run and test.
     pub const ALL: [Self; 3] = [Self::Services, Self::Compiler, Self::Pika];
 
-    /// Whether it is there already. Looks at files only.
+    /// Whether the part is installed. Looks at files only.
     pub fn is_installed(self) -> bool {
         match self {
             Self::Services => apt::missing_services().is_empty(),
@@ -83,18 +85,18 @@ impl Part {
     }
 }
 
-/// Which of `parts` are not there.
+/// The parts that are not installed.
 pub fn missing(parts: &[Part]) -> Vec<Part> {
     parts.iter().copied().filter(|part| !part.is_installed()).collect()
 }
 
-/// Installs what is missing; tells what that was. Two runs at once wait for each other.
+/// Installs the missing parts and returns them. A second run waits for the first.
 pub fn install(parts: &[Part], progress: &dyn Progress) -> Result<Vec<Part>, SetupError> {
     if missing(parts).is_empty() {
         return Ok(Vec::new());
     }
     let _lock = lock(progress)?;
-    // The one that we waited for may have done it.
+    // The run that this one waited for may have installed them.
     let missing = missing(parts);
     missing.iter().try_for_each(|part| part.install(progress))?;
     Ok(missing)
@@ -125,7 +127,7 @@ pub fn python() -> Option<PathBuf> {
     programs::system("python3")
 }
 
-/// `${XDG_CACHE_HOME:-~/.cache}/gpufleet`. Elsewhere the worker would not look.
+/// `${XDG_CACHE_HOME:-~/.cache}/gpufleet`, the only folder in which the worker looks.
 pub fn cache_folder() -> Result<PathBuf, SetupError> {
     cache_folder_of(|name| std::env::var_os(name))
 }
@@ -155,7 +157,7 @@ fn failed(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> SetupE
 /// Lines of a failed command that an error shows.
 const TAIL_LINES: usize = 15;
 
-/// Runs a command to its end, telling its output line by line.
+/// Runs a command to its end, and reports its output line by line.
 fn run(mut command: Command, described: &str, progress: &dyn Progress) -> Result<(), SetupError> {
     let ended = |outcome: String, tail: VecDeque<String>| SetupError::Command {
         command: described.to_owned(),
@@ -165,7 +167,7 @@ fn run(mut command: Command, described: &str, progress: &dyn Progress) -> Result
     let (reader, writer) = io::pipe().map_err(|error| ended(error.to_string(), VecDeque::new()))?;
     let spawned = writer.try_clone().and_then(|twin| command.stdin(Stdio::null()).stdout(writer).stderr(twin).spawn());
     let mut child = spawned.map_err(|error| ended(error.to_string(), VecDeque::new()))?;
-    // It holds the writing ends; the loop below would never end.
+    // The command holds the pipes' writing ends, so the loop below would not end.
     drop(command);
     let mut tail = VecDeque::with_capacity(TAIL_LINES);
     for line in io::BufReader::new(reader).lines().map_while(Result::ok).filter(|line| !line.trim().is_empty()) {
@@ -201,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_command_shows_its_last_words() {
+    fn a_failed_command_shows_the_end_of_its_output() {
         let mut command = Command::new("sh");
         command.args(["-c", "echo one; echo two >&2; exit 3"]);
         let error = run(command, "the thing", &Silent).unwrap_err().to_string();

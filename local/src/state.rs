@@ -1,6 +1,6 @@
-//! The state directory: everything that a fleet on this machine keeps, and the list of its processes.
+//! The state directory: the data of a fleet on this machine, and the list of its processes.
 //!
-//! `processes/<name>` holds process id, start time and last signal of each process that was started; `log/<name>.log` what it said.
+//! `processes/<name>` has the process id, start time and last signal of each process; `log/<name>.log` has its output.
 
 use std::{
     ffi::OsString,
@@ -15,10 +15,10 @@ use crate::{
     guard::Guard,
 };
 
-/// The variable that marks every process of a state directory, so that none of them can hide.
+/// The environment variable that marks every process of a state directory, so that all of them can be found.
 pub const MARKER: &str = "GPUFLEET_LOCAL_STATE";
 
-/// Unix socket names end at 107 bytes; ours are at most 25 bytes below the state directory.
+/// Paths of Unix sockets have at most 107 bytes. gpufleet's are at most 25 bytes longer than the state directory.
 const PATH_BYTES_MAX: usize = 80;
 
 /// A directory with processes. The processes of an ephemeral one end when their owner ends, even if it is killed.
@@ -31,8 +31,8 @@ pub struct StateDir {
 }
 
 impl StateDir {
-    /// A new directory under the system's temporary one. Its processes are stopped and it is removed when the owner ends or calls
-    /// [`StateDir::close`].
+    /// Creates a directory under the system's temporary one. When the owner ends or calls [`StateDir::close`], its
+    /// processes are stopped and it is deleted.
     pub fn ephemeral() -> Result<Arc<Self>, LocalError> {
         Self::new_ephemeral(&std::env::temp_dir(), None)
     }
@@ -42,7 +42,7 @@ impl StateDir {
         Self::new_ephemeral(&std::env::temp_dir(), Some(logs))
     }
 
-    /// `path` itself, created where missing. Nothing in it ends with the caller.
+    /// The directory `path`, which is created if it does not exist. Its processes keep running when the caller ends.
     pub fn persistent(path: &Path) -> Result<Arc<Self>, LocalError> {
         create_dir(path, directory_mode())?;
         let path = fs::canonicalize(path).at("resolve", path)?;
@@ -50,7 +50,7 @@ impl StateDir {
         Self::prepare(path, logs, false)
     }
 
-    /// An existing persistent directory; `None` where there is none. Creates nothing.
+    /// The persistent directory `path`; `None` if it does not exist. Creates nothing.
     pub fn existing(path: &Path) -> Result<Option<Arc<Self>>, LocalError> {
         if !path.join("processes").is_dir() {
             return Ok(None);
@@ -66,7 +66,7 @@ impl StateDir {
             .at("create a directory in", parent)?;
         let logs = logs.map_or_else(|| directory.path().join("log"), Path::to_owned);
         let state = Self::prepare(directory.path().to_owned(), logs, true)?;
-        // From here on the guard removes the directory; before, an error removed it.
+        // From here on the guard deletes the directory. Until here, an error would delete it.
         let _ = directory.keep();
         Ok(state)
     }
@@ -102,7 +102,7 @@ impl StateDir {
         self.path.join("processes").join(name)
     }
 
-    /// Names of all processes that were started and not seen to end, in the order of their names.
+    /// The sorted names of the recorded processes: they were started, and no command has seen them end.
     pub fn recorded(&self) -> Result<Vec<String>, LocalError> {
         let directory = self.path.join("processes");
         let mut names = Vec::new();
@@ -120,7 +120,8 @@ impl StateDir {
         Ok(path)
     }
 
-    /// Lets the guard of an ephemeral directory do its work now, and waits for it. Nothing happens for others, or twice.
+    /// Starts the guard of an ephemeral directory and waits for it. Does nothing for a persistent directory, or at a
+    /// second call.
     pub async fn close(&self) -> Result<(), LocalError> {
         let guard = self.guard.lock().expect("no panic happens under this lock").take();
         match guard {
@@ -129,13 +130,14 @@ impl StateDir {
         }
     }
 
-    /// What marks a process as belonging here, for programs that are run beside the fleet and must end with it.
+    /// The environment variable that marks a process of this directory, for other programs that must end with the
+    /// fleet.
     pub fn marker(&self) -> (&'static str, &Path) {
         (MARKER, &self.path)
     }
 }
 
-/// Root's Postgres runs as another user, who has to pass through.
+/// If root starts the fleet, Postgres runs as another user, which must be able to enter the directory.
 fn directory_mode() -> u32 {
     if is_root() { 0o711 } else { 0o700 }
 }
@@ -148,8 +150,8 @@ pub(crate) fn create_dir(path: &Path, mode: u32) -> Result<(), LocalError> {
     fs::DirBuilder::new().recursive(true).mode(mode).create(path).at("create", path)
 }
 
-/// Where `gpufleet local` keeps its fleet: below the user's state folder, and for root, whose home others may not enter, in `/var/lib`.
-/// Never in a folder that others can write to: passwords are read from there.
+/// The directory of `gpufleet local`: below the user's state folder, or for root in `/var/lib`, because other users may
+/// not enter root's home. Other users must not be able to write to it, because commands read passwords from it.
 pub fn default_dir() -> Result<PathBuf, LocalError> {
     default_dir_of(is_root(), |name| std::env::var_os(name))
 }
@@ -176,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn a_directory_that_can_not_be_used_does_not_stay() {
+    fn an_unusable_directory_is_deleted() {
         let scratch = tempfile::tempdir().unwrap();
         let deep = scratch.path().join("d".repeat(PATH_BYTES_MAX));
         create_dir(&deep, 0o700).unwrap();

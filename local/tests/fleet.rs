@@ -1,4 +1,5 @@
-//! Fleets of real services with stand-ins for our own programs: what is started is stopped, and what has died is said to be dead.
+//! Fleets of real services with substitutes for gpufleet's programs: started processes are stopped, and dead ones are
+//! reported.
 
 use std::{
     fs,
@@ -16,13 +17,14 @@ use self::poll::poll_until;
 
 mod poll;
 
-/// What follows from something that has happened takes no longer.
+/// The time within which a process reacts to an event.
 const WITHIN: Duration = Duration::from_secs(10);
-/// The services' own bounds are shorter.
+/// Longer than the services' own limits.
 const START_WITHIN: Duration = Duration::from_secs(120);
 
-/// Does what the fleet expects of a worker and a ledger: makes the ready file, and ends at SIGTERM. Its child is an executor's stand-in.
-const STAND_IN: &str = r#"#!/bin/sh
+/// Behaves like a worker or recorder for the fleet: it creates the ready file and exits at SIGTERM. Its child
+/// substitutes an executor.
+const SUBSTITUTE: &str = r#"#!/bin/sh
 echo "$@"
 echo "blobs: $GPUFLEET_BLOBS"
 [ "$1" = migrate ] && exit "${FAIL_MIGRATION:-0}"
@@ -33,25 +35,25 @@ trap 'kill "$child"; exit 0' TERM
 wait "$child"
 "#;
 
-fn stand_ins(directory: &Path, script: &str) -> PathBuf {
+fn substitutes(directory: &Path, script: &str) -> PathBuf {
     let bin = directory.join("bin");
-    fs::create_dir(&bin).expect("the scratch directory is ours");
+    fs::create_dir(&bin).expect("the test owns the scratch directory");
     for name in ["gpufleet-worker", "gpufleet-ledger"] {
-        fs::write(bin.join(name), script).expect("the directory was just made");
-        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).expect("the file is ours");
+        fs::write(bin.join(name), script).expect("the directory was just created");
+        fs::set_permissions(bin.join(name), fs::Permissions::from_mode(0o755)).expect("the test owns the file");
     }
     bin
 }
 
-/// The same, but slow to become ready, so that a start can be interrupted before.
-fn slow_stand_in() -> String {
-    STAND_IN.replace(": > \"$ready\"", "sleep 0.5; : > \"$ready\"")
+/// A substitute that becomes ready slowly, so that a start can be interrupted before.
+fn slow_substitute() -> String {
+    SUBSTITUTE.replace(": > \"$ready\"", "sleep 0.5; : > \"$ready\"")
 }
 
-/// A persistent fleet outlives its owner: this ends what is left of it when an assertion fails.
-struct Ends(PathBuf);
+/// Kills the processes of a persistent fleet when it is dropped, so that none is left after a failed assertion.
+struct KillOnDrop(PathBuf);
 
-impl Drop for Ends {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         for identity in marked(MARKER, &self.0.to_string_lossy()) {
             identity.signal(Signal::Kill);
@@ -63,21 +65,25 @@ fn processes_of(state: &Path) -> usize {
     marked(MARKER, &state.to_string_lossy()).len()
 }
 
-/// The blob store that a stand-in was told of.
+/// The blob store in the arguments of a substitute.
 fn blobs_of(process: &Process) -> String {
-    let words = fs::read_to_string(process.log()).expect("it has said something");
-    words.lines().find_map(|line| line.strip_prefix("blobs: ")).expect("it says what it was told").to_owned()
+    let words = fs::read_to_string(process.log()).expect("the substitute has a log");
+    words
+        .lines()
+        .find_map(|line| line.strip_prefix("blobs: "))
+        .expect("the substitute prints its blob store")
+        .to_owned()
 }
 
-/// A stand-in ends when it has signalled its child, which then takes a moment longer.
+/// Waits until no process is left. The child of a substitute ends a moment later than the substitute.
 async fn none_is_left_of(state: &Path) {
-    poll_until("the last process' end", WITHIN, async || processes_of(state) == 0).await;
+    poll_until("the end of the last process", WITHIN, async || processes_of(state) == 0).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn fleets_share_services_and_stop_apart() {
     let scratch = tempfile::tempdir().unwrap();
-    let bin = stand_ins(scratch.path(), STAND_IN);
+    let bin = substitutes(scratch.path(), SUBSTITUTE);
     let services = Services::ephemeral_with_logs(&scratch.path().join("log")).await.unwrap();
     let path = services.state().path().to_owned();
     let builder = Fleet::builder().on(&services).bin_dir(&bin);
@@ -102,7 +108,7 @@ async fn fleets_share_services_and_stop_apart() {
     assert_eq!(two.endpoints().blobs.as_deref(), Some(scratch.path()));
     assert_eq!((blobs_of(&one.worker(0).process()).as_str(), &one.endpoints().blobs), ("", &None));
 
-    // The stand-in whose parent was killed is left to the guard.
+    // The guard kills the child whose parent was killed.
     services.stop().await.unwrap();
     none_is_left_of(&path).await;
     assert!(!path.exists() && scratch.path().join("log/broker.log").exists());
@@ -111,7 +117,7 @@ async fn fleets_share_services_and_stop_apart() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_start_that_fails_says_why_and_leaves_nothing() {
     let scratch = tempfile::tempdir().unwrap();
-    let bin = stand_ins(scratch.path(), "#!/bin/sh\n[ $1 = migrate ] && exit 0\necho no such device >&2\nexit 10\n");
+    let bin = substitutes(scratch.path(), "#!/bin/sh\n[ $1 = migrate ] && exit 0\necho no such device >&2\nexit 10\n");
     let services = Services::ephemeral().await.unwrap();
     let path = services.state().path().to_owned();
     let error = Fleet::builder().on(&services).bin_dir(&bin).start().await.unwrap_err();
@@ -127,17 +133,17 @@ async fn a_start_that_fails_says_why_and_leaves_nothing() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     let scratch = tempfile::tempdir().unwrap();
-    // Root's Postgres, another user, has to pass through.
+    // If root runs the test, Postgres runs as another user, which must be able to enter the folder.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
-    let bin_dir = stand_ins(scratch.path(), STAND_IN);
+    let bin_dir = substitutes(scratch.path(), SUBSTITUTE);
     let start = async |options: &UpOptions| up_from(Some(&bin_dir), options, &Silent).await;
     let dir = fs::canonicalize(scratch.path()).unwrap().join("fleet");
-    let _ends = Ends(dir.clone());
+    let _kill_on_drop = KillOnDrop(dir.clone());
     assert_eq!(status(&dir).unwrap().state, FleetState::Down);
-    assert!(!dir.exists(), "looking creates nothing");
+    assert!(!dir.exists(), "`status` creates no directory");
 
     let options = UpOptions { workers: Some(2), cuda: Some(Cuda::Emulated), ..UpOptions::in_dir(&dir) };
-    // Two at once are serialised, and the second finds everything there.
+    // Two starts at once are serialized, and the second finds all processes running.
     let (first, second) = tokio::try_join!(start(&options), start(&options)).unwrap();
     let pids = |status: &gpufleet_local::Status| status.processes.iter().map(|process| process.pid).collect::<Vec<_>>();
     assert_eq!((pids(&first), first.state), (pids(&second), FleetState::Up));
@@ -151,7 +157,7 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
 
     assert_eq!(differences(&options).unwrap(), Vec::<String>::new());
     let other = UpOptions { workers: Some(1), pools: vec!["a".to_owned()], ..options.clone() };
-    assert_eq!(pids(&start(&other).await.unwrap()), pids(&first), "what runs stays as it is");
+    assert_eq!(pids(&start(&other).await.unwrap()), pids(&first), "running processes do not change");
     let otherwise = "runs with --pool default, not with --pool a";
     let told = [
         "2 workers are running, not 1".to_owned(),
@@ -165,11 +171,11 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
     poll_until("the worker's death", WITHIN, async || status(&dir).unwrap().state == FleetState::Degraded).await;
     assert!(status(&dir).unwrap().processes.iter().any(|process| process.name == "gpufleet-w2" && !process.alive));
     assert!(running(&dir).is_some(), "the services still run");
-    // The fleet remembers the number of workers.
+    // A repair restores the number of workers.
     let repaired = start(&UpOptions { workers: None, ..options.clone() }).await.unwrap();
     assert_eq!((repaired.state, repaired.processes.len()), (FleetState::Up, 6));
 
-    // As if the workers had been started by a version without blob stores: they have none, so the endpoints name none.
+    // As if a version without blob stores had started the workers: then the endpoints name no blob store.
     let endpoints = dir.join("endpoints.json");
     let with_store = fs::read_to_string(&endpoints).unwrap();
     let (without, _) = with_store.split_once(",\"blobs\"").unwrap();
@@ -193,13 +199,13 @@ async fn a_persistent_fleet_is_found_repaired_and_stopped() {
 async fn an_interrupted_start_is_completed_by_the_next() {
     let scratch = tempfile::tempdir().unwrap();
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
-    let bin_dir = stand_ins(scratch.path(), &slow_stand_in());
+    let bin_dir = substitutes(scratch.path(), &slow_substitute());
     let dir = fs::canonicalize(scratch.path()).unwrap().join("fleet");
-    let _ends = Ends(dir.clone());
+    let _kill_on_drop = KillOnDrop(dir.clone());
     let options = UpOptions { cuda: Some(Cuda::Emulated), ..UpOptions::in_dir(&dir) };
     let start = || up_from(Some(&bin_dir), &options, &Silent);
 
-    // Each time at the moment when one more process is there and not ready yet.
+    // Each start is interrupted when one more process runs and is not ready yet.
     let mut before = Vec::new();
     for name in ["postgres", "gpufleet-ledger", "gpufleet-w1"] {
         let record = dir.join("processes").join(name);
@@ -216,7 +222,7 @@ async fn an_interrupted_start_is_completed_by_the_next() {
         assert_eq!(fs::read_to_string(dir.join("processes").join(name)).unwrap(), record, "{name} is still the same");
     }
     for name in ["gpufleet-ledger", "gpufleet-w1"] {
-        assert!(dir.join(format!("{name}.ready")).exists(), "{name} was waited for");
+        assert!(dir.join(format!("{name}.ready")).exists(), "{name} is ready");
     }
     down(&dir, &Silent).await.unwrap();
     none_is_left_of(&dir).await;

@@ -1,4 +1,4 @@
-//! The real services, started privately: they come up beside each other, survive what a test does to them, and leave nothing behind.
+//! Private services: they start in parallel, survive crashes, and leave no process or file behind.
 
 use std::{
     process::{Command, Stdio},
@@ -13,7 +13,7 @@ use self::poll::poll_until;
 
 mod poll;
 
-/// Far more than the guard's own bounds.
+/// Much longer than the guard's own limits.
 const CLEAN_WITHIN: Duration = Duration::from_secs(30);
 const OWNER_VARIABLE: &str = "GPUFLEET_LOCAL_TEST_OWNER";
 
@@ -36,7 +36,7 @@ async fn services_start_serve_survive_crashes_and_stop() {
     let (broker, postgres) = (services.broker(), services.postgres());
     let path = services.state().path().to_owned();
 
-    // Spaces are separate and can be made side by side.
+    // Spaces are separate and can be created in parallel.
     let ((first, _), (second, _)) = tokio::try_join!(services.space("a"), services.space("a")).unwrap();
     assert_ne!(first, second);
     assert!(broker.eval("rabbit_vhost:list_names().").await.unwrap().contains(&first));
@@ -62,11 +62,11 @@ async fn services_start_serve_survive_crashes_and_stop() {
     assert_eq!(postgres.port(), postgres_port);
     postgres.psql(&first, "INSERT INTO kept VALUES (1)").await.unwrap();
 
-    // A frozen service is silent and wakes up.
+    // A suspended service is silent and continues afterwards.
     broker.pause();
     assert!(!greets(broker.port()).await);
     broker.resume();
-    poll_until("the broker's waking up", CLEAN_WITHIN, async || greets(broker.port()).await).await;
+    poll_until("an answer of the resumed broker", CLEAN_WITHIN, async || greets(broker.port()).await).await;
 
     services.stop().await.unwrap();
     assert_eq!(processes_of(&path.to_string_lossy()), Vec::<u32>::new());
@@ -105,7 +105,7 @@ async fn nothing_stays_behind_when_the_owner_is_killed() {
     .await;
 }
 
-/// The owner in the test above; alone it does nothing.
+/// The owner in the test above, which runs this test as a process of its own. By itself it does nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn owner_that_never_returns() {
     if std::env::var_os(OWNER_VARIABLE).is_none() {

@@ -1,4 +1,5 @@
-//! Claim checks: an array that is too large for a message is stored in a blob store, and the message names it by its digest.
+//! Claim checks: an array that is too large for a message is stored in a blob store, and the message names it by its
+//! digest.
 //!
 //! A digest is written as `sha256:` and 64 hexadecimal digits. A reader checks the content against the digest, so a
 //! damaged or modified blob is detected. A client that knows a digest may read the blob.
@@ -10,7 +11,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 const PREFIX: &str = "sha256:";
 
-/// What a blob contains, in 32 bytes. Prints as `sha256:…`.
+/// The SHA-256 digest of a blob's contents, in 32 bytes. Prints as `sha256:…`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct BlobDigest([u8; SHA256_OUTPUT_LEN]);
 

@@ -1,8 +1,10 @@
 //! Every bound of a message, with its reason.
 
-/// RabbitMQ 4 refuses larger messages unless configured otherwise (3.x: 128 MiB). One bound for all keeps a fleet portable.
+/// RabbitMQ 4 refuses larger messages unless configured otherwise (3.x: 128 MiB). One bound for all keeps a fleet
+/// portable.
 pub const MESSAGE_BYTES_MAX: usize = 16 << 20;
-/// Arrays from this size on travel through the blob store if producer and worker have one. Smaller ones are faster in a message.
+/// Arrays from this size on travel through the blob store if producer and worker have one. Smaller ones are faster in a
+/// message.
 pub const BLOB_BYTES_MIN: u64 = 1 << 20;
 /// All blobs of one job, inputs and outputs, which the worker holds in memory while it has the job.
 pub const BLOBS_BYTES_MAX: u64 = 1 << 30;
@@ -16,7 +18,7 @@ pub const TEXT_BYTES_MAX: usize = 256;
 pub const TASKS_PER_MESSAGE_MAX: usize = 1024;
 pub const LABELS_MAX: usize = 32;
 pub const BUFFERS_MAX: usize = 256;
-/// As NumPy had it for long (32); no kernel here wants more than 8.
+/// NumPy's limit was 32 for a long time. No kernel here needs more than 8.
 pub const DIMENSIONS_MAX: usize = 8;
 pub const LAUNCHES_MAX: usize = 1024;
 pub const REPEAT_MAX: u32 = 1_000_000;
@@ -41,8 +43,8 @@ pub const PRINTF_OUTPUT_BYTES_MAX: usize = 64 << 10;
 pub const BUFFER_BYTES_MAX: u64 = 1 << 40;
 pub const TIME_LIMIT_MS_MAX: u64 = 7 * 24 * 3600 * 1000;
 pub const ATTEMPTS_MAX: u32 = 20;
-/// Deliveries of one message after which a worker treats it as poison. The broker dead-letters a message after 20 by itself; a
-/// worker acts first, so that the job gets a reply.
+/// Deliveries of one message after which a worker treats it as poison. The broker dead-letters a message after 20 by
+/// itself; a worker acts first, so that the job gets a reply.
 pub const DELIVERIES_MAX: u64 = 15;
 
 /// CUDA's launch bounds, the same for every device since compute capability 3.0.

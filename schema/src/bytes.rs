@@ -13,8 +13,8 @@ use crate::{
     numbers::{List, Numbers},
 };
 
-/// Bytes in a message: MessagePack `bin`, or base64 in JSON. People may also write a plain list of numbers, which becomes bytes
-/// when the buffer's dtype is known ([`Inline::resolve`], [`Inline::copy_to`]).
+/// Bytes in a message: MessagePack `bin`, or base64 in JSON. People may also write a plain list of numbers, which
+/// becomes bytes when the buffer's dtype is known ([`Inline::resolve`], [`Inline::copy_to`]).
 ///
 /// Decoding borrows from the message: nothing is copied but base64, which is decoded.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,8 +24,8 @@ pub enum Inline<'a> {
 }
 
 impl<'a> Inline<'a> {
-    /// The elements as little-endian bytes of `dtype`. Compare [`Inline::resolved_len`] with what is wanted first: of a list of numbers
-    /// they can be eight times what it takes in a message.
+    /// The elements as little-endian bytes of `dtype`. Check [`Inline::resolved_len`] first, because the bytes of a
+    /// list of numbers can take eight times the list's size in the message.
     pub fn resolve(&self, dtype: Dtype) -> Result<Cow<'_, [u8]>, DoesNotFit> {
         match self {
             Self::Bytes(bytes) => Ok(Cow::Borrowed(bytes)),
@@ -37,7 +37,8 @@ impl<'a> Inline<'a> {
         }
     }
 
-    /// Copies the elements as little-endian bytes of `dtype` to where they are wanted, which must be [`Inline::resolved_len`] bytes long.
+    /// Copies the elements as little-endian bytes of `dtype` into `out`, which must be [`Inline::resolved_len`] bytes
+    /// long.
     pub fn copy_to(&self, dtype: Dtype, out: &mut [u8]) -> Result<(), DoesNotFit> {
         match self {
             Self::Bytes(bytes) => out.copy_from_slice(bytes),
@@ -46,7 +47,7 @@ impl<'a> Inline<'a> {
         Ok(())
     }
 
-    /// Whether `dtype` can hold what a list of numbers has. Makes no bytes.
+    /// Checks that `dtype` can hold every number of a list, without allocating.
     pub fn check(&self, dtype: Dtype) -> Result<(), DoesNotFit> {
         match self {
             Self::Bytes(_) => Ok(()),
@@ -54,7 +55,7 @@ impl<'a> Inline<'a> {
         }
     }
 
-    /// How many bytes [`Inline::resolve`] will give, without making them.
+    /// The length of the bytes that [`Inline::resolve`] returns.
     pub fn resolved_len(&self, dtype: Dtype) -> usize {
         match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -62,7 +63,7 @@ impl<'a> Inline<'a> {
         }
     }
 
-    /// The same, its bytes borrowed.
+    /// A copy that borrows the bytes.
     pub fn borrowed(&self) -> Inline<'_> {
         match self {
             Self::Bytes(bytes) => Inline::Bytes(Cow::Borrowed(bytes)),
@@ -113,7 +114,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for Inline<'a> {
     }
 }
 
-/// A value as it stands in the message, to be read with a visitor that may keep it so.
+/// A value in its encoded form. A visitor that reads it may keep this form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Source<'a> {
     MessagePack(&'a [u8]),
@@ -150,7 +151,8 @@ impl<'a> Source<'a> {
     }
 }
 
-/// Drops the line and column, because they count from the start of the value. The decoder of the whole body adds its own.
+/// Drops the line and column, because they count from the start of the value. The decoder of the whole body adds its
+/// own.
 fn unplaced(problem: &serde_json::Error) -> String {
     let mut text = problem.to_string();
     let place = format!(" at line {} column {}", problem.line(), problem.column());

@@ -1,7 +1,7 @@
 //! Checks a decoded task, and names the first invalid field.
 //!
-//! These checks need no device and no catalog: products do not overflow, names resolve, bounds hold. The worker checks the limits of a
-//! device (memory, shared memory, compute capability).
+//! These checks need no device and no catalog: products do not overflow, names resolve, bounds hold. The worker checks
+//! the limits of a device (memory, shared memory, compute capability).
 
 use std::collections::HashSet;
 
@@ -39,18 +39,18 @@ impl Task<'_> {
         self.check_outputs()
     }
 
-    /// Bytes that travel inside this task's buffers, decoded.
+    /// The decoded bytes of all buffer contents in this task.
     pub fn inline_bytes(&self) -> u64 {
         self.buffers.iter().map(Buffer::inline_bytes).sum()
     }
 
-    /// Bytes that this task names in the blob store, as its shapes say.
+    /// The bytes of this task's inputs in the blob store, according to their shapes.
     pub fn blob_bytes(&self) -> u64 {
         let blobs = self.buffers.iter().filter(|buffer| matches!(buffer.data, Data::Blob(_)));
         blobs.filter_map(Buffer::bytes).fold(0, u64::saturating_add)
     }
 
-    /// Bytes of all buffers on the device, unless that overflows.
+    /// The bytes of all buffers on the device; `None` if the sum overflows.
     pub fn device_bytes(&self) -> Option<u64> {
         self.buffers.iter().try_fold(0_u64, |sum, buffer| sum.checked_add(buffer.bytes()?))
     }
@@ -182,7 +182,7 @@ impl Task<'_> {
         for (index, name) in self.outputs.iter().enumerate() {
             let field = format!("outputs[{index}]");
             check_name(&field, name)?;
-            // A catalog kernel's own outputs need not be listed as buffers.
+            // The task need not list the output buffers of a catalog kernel.
             if self.buffer(name).is_none() && !matches!(self.program, Program::Catalog(_)) {
                 return invalid(field, format!("the task has no buffer named {name:?}"));
             }
@@ -239,7 +239,7 @@ impl Buffer<'_> {
 }
 
 impl Output<'_> {
-    /// Checks that a reply's bytes are as many as its shape says.
+    /// Checks that the number of bytes matches the shape.
     pub fn check(&self) -> Result<(), Invalid> {
         // The client checks a blob when it fetches the blob.
         let OutputData::Inline(data) = &self.data else { return Ok(()) };

@@ -1,7 +1,7 @@
 //! Device classes: devices that are alike in everything that decides whether a job can run on them.
 //!
-//! Workers announce the classes that they have, and consume a queue for each ([`crate::topology::forwarded_queue`]). A class is named by a
-//! key, so that queue names are short, and the same on every worker that has such a device.
+//! Workers announce their classes, and consume a queue for each ([`crate::topology::forwarded_queue`]). A key names the
+//! class, so that queue names are short and every worker with such a device uses the same queue.
 
 use std::{fmt, str::FromStr};
 
@@ -13,16 +13,17 @@ use crate::{PoolName, Requires};
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClassKey(u64);
 
-/// What the devices of a class have in common, and what their worker has.
+/// The properties of the devices of a class, and of their worker.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct DeviceClass {
-    /// Written by the announcing worker. Readers do not derive it from the other fields, for a later version may have more of them.
+    /// The announcing worker writes the key. Readers do not derive it from the other fields, because a later version
+    /// may have more fields.
     pub key: ClassKey,
     pub name: String,
     pub compute_capability: [u32; 2],
     pub memory_bytes: u64,
-    /// The worker has a blob store.
+    /// Whether the worker has a blob store.
     #[serde(default)]
     pub blob_store: bool,
 }
@@ -53,7 +54,7 @@ impl DeviceClass {
         Self { key, name: name.to_owned(), compute_capability, memory_bytes, blob_store }
     }
 
-    /// Whether its devices have what a job requires.
+    /// Whether the devices meet a job's requirements.
     pub fn meets(&self, requires: &Requires) -> bool {
         requires.compute_capability_min.is_none_or(|least| self.compute_capability >= least)
             && requires.memory_bytes_min.is_none_or(|least| self.memory_bytes >= least)
@@ -112,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_stable_and_differs_with_everything_that_a_job_may_ask_for() {
+    fn a_key_is_stable_and_differs_with_each_property_that_a_job_may_require() {
         assert_eq!(h200().key.to_string(), "611a0730ed78397f", "queue names depend on it");
         let others = [
             DeviceClass::new("NVIDIA H100", [9, 0], 141 << 30, false),
@@ -124,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_parses_back_and_nothing_else_is_one() {
+    fn a_key_parses_back_and_other_texts_are_refused() {
         assert_eq!(h200().key.to_string().parse(), Ok(h200().key));
         for text in ["", "0123", "0123456789ABCDEF", "+123456789abcdef", "0123456789abcdef0"] {
             assert!(text.parse::<ClassKey>().is_err(), "{text:?}");
@@ -132,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_meets_requirements_up_to_what_it_has() {
+    fn a_class_meets_requirements_up_to_its_own_properties() {
         let requires = |compute_capability_min, memory_bytes_min, device: Option<&str>| Requires {
             compute_capability_min,
             memory_bytes_min,

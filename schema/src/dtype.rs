@@ -76,7 +76,7 @@ impl fmt::Display for Dtype {
     }
 }
 
-/// A word that names no dtype.
+/// A text that is not a dtype.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a dtype; use bool, i8, i16, i32, i64, u8, u16, u32, u64, f16, bf16, f32 or f64")]
 pub struct UnknownDtype(String);

@@ -1,7 +1,8 @@
 //! Two encodings with one meaning: MessagePack for programs, JSON for people and small producers.
 //!
-//! A body is one item or a list of items; which of the two stands in its first byte. Decoding borrows inline bytes and lists of numbers
-//! from the body, and allocates at most three times the body's size whatever lengths it claims and however its lists multiply.
+//! A body is one item or a list of items; its first byte shows which. Decoding borrows inline bytes and lists of
+//! numbers from the body. It allocates at most three times the size of the body, even if the body claims large lengths
+//! or nests lists.
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
@@ -18,14 +19,14 @@ use head::Heads;
 
 pub use self::head::Head;
 
-/// How a body is written.
+/// The encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
     MessagePack,
     Json,
 }
 
-/// One item or a list, as it stood in the message. A reply message has the form of the message that it answers.
+/// One item or a list, as in the message. A reply message has the form of the message that it answers.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Batch<T> {
     One(T),
@@ -45,7 +46,7 @@ pub enum DecodeError {
     TooMany { found: usize },
 }
 
-/// A value that could not be written.
+/// Why a value could not be encoded.
 #[derive(Debug, thiserror::Error)]
 #[error("failed to encode as {encoding}: {problem}")]
 pub struct EncodeError {
@@ -72,7 +73,7 @@ impl Encoding {
 
     fn encode<T: Serialize>(self, value: &T) -> Result<Vec<u8>, EncodeError> {
         let encoded = match self {
-            // Named fields, so that a reader of another minor version finds its way.
+            // Fields have names, so that a reader of another minor version finds them.
             Self::MessagePack => rmp_serde::to_vec_named(value).map_err(|source| source.to_string()),
             Self::Json => serde_json::to_vec(value).map_err(|source| source.to_string()),
         };
@@ -92,7 +93,7 @@ impl Encoding {
 
     fn malformed(self, problem: impl Into<String>) -> DecodeError {
         let mut problem = problem.into();
-        // An unknown field or string of a hostile body must not come back whole in logs and replies.
+        // The error may quote a hostile body, so it is cut for logs and replies.
         problem.truncate(problem.floor_char_boundary(400));
         DecodeError::Malformed { encoding: self, problem }
     }
@@ -148,8 +149,8 @@ impl Encoding {
         if found > TASKS_PER_MESSAGE_MAX { Err(DecodeError::TooMany { found }) } else { Ok(Batch::Many(items)) }
     }
 
-    /// Versions, ids and clients of a body that could not be decoded otherwise, as far as they can be read, and no more of them than a
-    /// message may carry.
+    /// The versions, ids and clients in an undecodable body, as far as they can be read. The result has at most as many
+    /// heads as a message may have tasks.
     pub fn decode_heads(self, body: &[u8]) -> Vec<Head> {
         let heads = match self.is_list(body) {
             Ok(true) => self.decode::<Heads>(body).map(|heads| heads.0),
@@ -159,7 +160,7 @@ impl Encoding {
         heads.unwrap_or_default()
     }
 
-    /// A body of another version fails to decode for reasons that would mislead; its version is the reason to name.
+    /// Replaces the error by the version, if the body has another version. The decoder's own error would mislead then.
     fn blame_version(self, body: &[u8], error: DecodeError) -> DecodeError {
         self.decode_heads(body)
             .into_iter()
@@ -168,7 +169,7 @@ impl Encoding {
     }
 }
 
-/// Events are between our own programs: always MessagePack, always a list.
+/// Events are always a MessagePack list, because only gpufleet's programs exchange them.
 pub fn encode_events(events: &[Event]) -> Result<Vec<u8>, EncodeError> {
     Encoding::MessagePack.encode(&events)
 }
@@ -180,7 +181,7 @@ pub fn decode_events(body: &[u8]) -> Result<Vec<Event>, DecodeError> {
     Encoding::MessagePack.decode(body)
 }
 
-/// Orders are few and people look at them: always JSON.
+/// Orders are always JSON, because they are few and people read them.
 pub fn encode_order(order: &Order) -> Result<Vec<u8>, EncodeError> {
     Encoding::Json.encode(order)
 }
@@ -193,7 +194,7 @@ pub fn decode_order(body: &[u8]) -> Result<Order, DecodeError> {
     }
 }
 
-/// One person-readable document, such as a task file.
+/// Decodes one JSON document, such as a task file.
 pub fn decode_json<T: DeserializeOwned>(text: &[u8]) -> Result<T, DecodeError> {
     Encoding::Json.decode(text)
 }

@@ -20,8 +20,8 @@ pub enum Event {
     WorkerSeen(WorkerSeen),
 }
 
-/// What the ledger keeps of a task. It travels with every event of a job, so that jobs from producers that send no events are
-/// recorded just as fully.
+/// The ledger's description of a task. It travels with every event of a job, so that jobs from producers that send no
+/// events are recorded just as fully.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct JobInfo {
@@ -161,21 +161,21 @@ pub struct PoolUse {
     pub memory_bytes: u64,
 }
 
-/// Who measured how busy a device is.
+/// The source of a device's utilization.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UtilizationBy {
-    /// The device's own counters: the time in which a kernel of anybody ran, in the last second or less.
+    /// NVML: the share of the last second or less in which any process ran a kernel.
     Nvml,
-    /// The worker: the time in which a job of its own was on the device, since its last heartbeat.
+    /// The worker: the share of time since its last heartbeat in which one of its jobs was on the device.
     Worker,
-    /// A sender of a later version.
+    /// A source that a later version has added.
     #[serde(other)]
     Unknown,
 }
 
 impl JobInfo {
-    /// What history keeps of a task, be it one that was refused for what is in it.
+    /// The description of a task for the ledger. The task may be invalid.
     pub fn of(task: &Task<'_>, pool: PoolName, priority: Priority, client: Option<String>) -> Self {
         let kernel = match &task.program {
             Program::Catalog(name) => recordable(name),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_history_keeps_of_a_refused_task_is_small() {
+    fn the_description_of_a_refused_task_is_small() {
         let text = || "\u{1b}".repeat(5 << 20);
         let launch = Launch::new(text(), Grid::Cover(vec![1]));
         for program in [Program::Catalog(text()), Program::Ptx("x".into())] {
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn what_history_keeps_of_a_good_task_is_what_it_says() {
+    fn the_description_of_a_valid_task_has_its_values() {
         let task = Task {
             name: Some("x".repeat(TEXT_BYTES_MAX)),
             labels: (0..32).map(|i| (format!("{i}"), "ü".repeat(TEXT_BYTES_MAX / 2))).collect(),

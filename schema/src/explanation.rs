@@ -1,11 +1,11 @@
-//! What each failure code means and what to do about it: the text of the reference page, beside the codes themselves.
+//! The meaning of each failure code and what to do about it. The reference page is generated from these texts.
 
 use crate::{
     FailureCode,
     Verdict::{self, Infrastructure, OutOfMemory, Timeout, User},
 };
 
-/// What a person should know about a failure code.
+/// The explanation of a failure code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Explanation {
     /// The verdicts that come with the code. Empty for a code that this release never reports.
@@ -16,7 +16,7 @@ pub struct Explanation {
     pub advice: &'static str,
 }
 
-/// Declares the list of codes and the exhaustive match over them at once: a code without an entry does not compile.
+/// Declares the list of codes and the exhaustive match over them, so that a code without an entry does not compile.
 macro_rules! explanations {
     ($($code:ident { verdicts: $verdicts:expr, retried: $retried:literal, meaning: $meaning:literal, advice: $advice:literal })*) => {
         impl FailureCode {

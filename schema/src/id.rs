@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use crate::bounds::NAME_BYTES_MAX;
 
-/// A string that is not a valid identifier of its kind.
+/// Why a text is not a valid identifier of its kind.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{what} {text:?} {problem}")]
 pub struct InvalidId {
@@ -23,7 +23,7 @@ macro_rules! uuid_id {
         pub struct $name(Uuid);
 
         impl $name {
-            /// A fresh id: UUIDv7, so ids sort by the time at which they were made.
+            /// A new id. It is a UUIDv7, so ids sort by the time of their creation.
             #[expect(clippy::new_without_default, reason = "an id that appears by default would hide a mistake")]
             pub fn new() -> Self {
                 Self(Uuid::now_v7())
@@ -62,8 +62,8 @@ macro_rules! uuid_id {
             }
         }
 
-        // Written as text in both encodings, so that a person can grep for an id in a message of either kind. MessagePack may also
-        // have the 16 bytes as `bin`, which is what most libraries make of a UUID.
+        // Ids are text in both encodings, so that a person can grep for an id in any message. Readers of MessagePack
+        // also accept the 16 bytes as `bin`, because most libraries write a UUID so.
         impl Serialize for $name {
             fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
                 serializer.collect_str(&self.0.hyphenated())
@@ -99,12 +99,12 @@ uuid_id! {
     JobId, "job id"
 }
 
-/// An id with a time outside these years (2020 to 2099) counts as having no time. The bounds never change, because the ledger's keys
-/// are derived from the id alone.
+/// An id with a time outside these years (2020 to 2099) counts as having no time. The bounds never change, because the
+/// ledger's keys are derived from the id alone.
 const YEARS_MS: Range<i64> = 1_577_836_800_000..4_102_444_800_000;
 
 impl JobId {
-    /// When the id says that the job was made, in milliseconds since 1970. Only a UUIDv7 says so.
+    /// The time in the id, in milliseconds since 1970. Only a UUIDv7 has one.
     pub fn made_ms(&self) -> Option<i64> {
         if self.0.get_version_num() != 7 {
             return None;
@@ -182,13 +182,13 @@ name_id! {
 }
 
 impl ClientName {
-    /// A name that no other client has: the user's name, a dash, and sixteen hexadecimal digits. What follows the last dash has none
-    /// itself, so that RabbitMQ's permissions can confine a user to its own names. A user whose name is no part of a client name gets
-    /// `cli`.
+    /// A new unique name: the user's name, a dash, and sixteen hexadecimal digits. The part after the last dash has no
+    /// dash, so that RabbitMQ's permissions can confine a user to names of their own. If the user's name is not valid
+    /// in a client name, it is replaced by `cli`.
     pub fn fresh(user: &str) -> Self {
         let id = JobId::new().as_uuid().simple().to_string();
         let named = |prefix: &str| format!("{prefix}-{}", &id[16..]).parse();
-        named(user).unwrap_or_else(|_| named("cli").expect("letters and digits make a name"))
+        named(user).unwrap_or_else(|_| named("cli").expect("letters, digits and a dash are a valid name"))
     }
 }
 
@@ -198,7 +198,8 @@ impl Default for PoolName {
     }
 }
 
-/// Names become parts of queue names and routing keys, so a dot (the broker's word separator) is not among the letters.
+/// Names are parts of queue names and routing keys, so they may not contain a dot, which separates words in a routing
+/// key.
 fn name_problem(text: &str) -> Option<String> {
     if text.is_empty() {
         return Some("is empty".to_owned());
@@ -216,7 +217,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ids_sort_by_the_time_they_were_made() {
+    fn ids_sort_by_the_time_of_their_creation() {
         let ids: Vec<JobId> = (0..1000).map(|_| JobId::new()).collect();
         assert!(ids.is_sorted());
     }
@@ -254,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_uuid_of_version_7_says_when_it_was_made() {
+    fn only_a_uuid_of_version_7_has_a_time() {
         let made_ms = |text: &str| text.parse::<JobId>().unwrap().made_ms();
         assert_eq!(made_ms("0190a5b8-7c00-7000-8000-000000000001"), Some(0x0190_a5b8_7c00));
         for text in [

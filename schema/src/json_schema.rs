@@ -1,8 +1,8 @@
 //! The wire types as JSON Schema (draft 2020-12), for producers in other languages and for tools.
 //!
-//! Most of it is derived from the types. The types that read more than one form are described by hand here; `gpufleet-docs` tests all of it
-//! against the golden files. The schemas describe what a reader accepts: fields of later minor versions are allowed, and fields with
-//! a default may be left out.
+//! Most schemas are derived from the types. The schemas of types that have more than one form are written here, and
+//! `gpufleet-docs` tests all schemas against the golden files. A schema describes what a reader accepts: it allows
+//! fields of later minor versions, and fields with a default may be missing.
 
 use std::borrow::Cow;
 
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn every_reference_within_a_schema_leads_to_a_definition() {
+    fn every_reference_within_a_schema_has_a_definition() {
         for schema in [task(), reply(), events(), order()] {
             let text = schema.as_value().to_string();
             let definitions = schema.get("$defs").unwrap().as_object().unwrap();

@@ -1,4 +1,4 @@
-//! How a kernel is launched: the grid, the block, and its arguments in order.
+//! The launch of a kernel: the grid, the block, and the arguments in order.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,8 +12,8 @@ mod wire;
 
 /// One kernel launch. The launches of a task run in order on one stream and share its buffers.
 ///
-/// On the wire `cooperative` and `cluster` belong to the grid: `{"blocks": [8], "cluster": [2], "cooperative": true}`. A worker that is too old
-/// to know them then refuses the task instead of running it without.
+/// On the wire `cooperative` and `cluster` belong to the grid: `{"blocks": [8], "cluster": [2], "cooperative": true}`.
+/// So a worker that is too old for them refuses the task. It would otherwise run the launch without them.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(try_from = "wire::Launch", into = "wire::Launch")]
@@ -28,12 +28,13 @@ pub struct Launch {
     pub repeat: u32,
     /// All blocks run at once, so that they can wait for each other.
     pub cooperative: bool,
-    /// Blocks of one cluster, in one to three dimensions, x first. Empty: the kernel says, or there are none.
+    /// Blocks of one cluster, in one to three dimensions, x first. If empty, the kernel's own attribute applies, if it
+    /// has one.
     pub cluster: Vec<u32>,
 }
 
 impl Launch {
-    /// A launch without arguments, once, of blocks as large as the driver likes.
+    /// A launch without arguments that runs once. The driver chooses the block size.
     pub fn new(entry: impl Into<String>, grid: Grid) -> Self {
         Self {
             entry: entry.into(),
@@ -47,13 +48,13 @@ impl Launch {
         }
     }
 
-    /// Blocks of one cluster; one is what a launch without clusters has.
+    /// The number of blocks in one cluster. It is 1 for a launch without clusters.
     pub fn cluster_blocks(&self) -> u64 {
         self.cluster.iter().map(|extent| u64::from(*extent)).product()
     }
 }
 
-/// Whether an entry is a symbol of the module, as PTX writes names. Any other is a C++ name expression.
+/// Whether an entry is a symbol of the module, in PTX's form of names. Every other entry is a C++ name expression.
 pub fn is_symbol(entry: &str) -> bool {
     let is_letter = |byte: u8| byte.is_ascii_alphabetic() || matches!(byte, b'_' | b'$' | b'%');
     entry.bytes().next().is_some_and(is_letter) && entry.bytes().all(|byte| is_letter(byte) || byte.is_ascii_digit())
@@ -73,7 +74,7 @@ pub enum Grid {
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Block {
-    /// By the driver's occupancy calculator.
+    /// The driver's occupancy calculator chooses the block.
     #[default]
     Auto,
     Threads(#[serde(deserialize_with = "bounded::list::<_, _, EXTENTS_MAX>")] Vec<u32>),

@@ -1,7 +1,7 @@
 //! The wire contract of gpufleet: the messages between producers, workers and the ledger.
 //!
-//! Everything here is data and its checks, without I/O. A reader decodes bytes with [`encoding`] and checks a decoded [`Task`] with
-//! [`Task::check`] before it uses the task.
+//! Everything here is data and its checks, without I/O. A reader decodes bytes with [`encoding`] and checks a decoded
+//! [`Task`] with [`Task::check`] before it uses the task.
 
 pub mod blob;
 pub mod bounds;

@@ -1,4 +1,4 @@
-//! What a job may use, and what it needs.
+//! A job's limits and requirements.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,8 @@ pub struct Limits {
     /// Time on the device. When it is over, the worker kills the executor and the verdict is `timeout`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time_limit_ms: Option<u64>,
-    /// Time in the queue. A job that starts later than this after its submission is `expired` instead, unless it may have started before.
+    /// Time in the queue. A job that starts later than this after its submission is `expired` instead, unless it may
+    /// have started before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub queue_limit_ms: Option<u64>,
     /// How many executors the job may lose before it is dead-lettered.
@@ -33,7 +34,7 @@ impl Limits {
     }
 }
 
-/// What a device must have to run a job.
+/// The properties that a device must have to run a job.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Requires {

@@ -1,4 +1,4 @@
-//! A number as a person writes it, before a dtype says how it is stored.
+//! A number as a person writes it, before a dtype determines its bytes.
 
 use std::fmt;
 
@@ -7,18 +7,18 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
 use crate::Dtype;
 
-/// An integer, a float or a boolean. JSON has no word for the special floats: they are the strings `"NaN"`, `"Infinity"` and
-/// `"-Infinity"` there.
+/// An integer, a float or a boolean. JSON has no word for the special floats: they are the strings `"NaN"`,
+/// `"Infinity"` and `"-Infinity"` there.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Number {
     Signed(i64),
-    /// Only for what does not fit [`Number::Signed`], so that equal numbers compare equal.
+    /// Only for integers that do not fit [`Number::Signed`], so that equal numbers compare equal.
     Unsigned(u64),
     Float(f64),
     Bool(bool),
 }
 
-/// A number that the wanted dtype can't hold.
+/// A number that the dtype can't hold.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{number} does not fit {dtype}")]
 pub struct DoesNotFit {
@@ -27,8 +27,8 @@ pub struct DoesNotFit {
 }
 
 impl Number {
-    /// Appends the little-endian bytes of this number as `dtype`. Integers must be exact; a float is rounded to the nearest
-    /// of its type, and an integer is accepted where a float is wanted.
+    /// Appends the little-endian bytes of this number as `dtype`. Integers must be exact. For a float dtype, integers
+    /// are accepted and numbers are rounded to the nearest float.
     pub fn write(self, dtype: Dtype, out: &mut Vec<u8>) -> Result<(), DoesNotFit> {
         let misfit = || DoesNotFit { number: self, dtype };
         macro_rules! int {
@@ -63,7 +63,7 @@ impl Number {
             Self::Signed(value) => Some(value.into()),
             Self::Unsigned(value) => Some(value.into()),
             Self::Bool(value) => Some(value.into()),
-            // Beyond 2^53 a float no longer says which integer was meant.
+            // Beyond 2^53 several integers have the same float.
             Self::Float(value) if value.fract() == 0.0 && value.abs() <= 9_007_199_254_740_992.0 => Some(value as i128),
             Self::Float(_) => None,
         }
@@ -132,7 +132,7 @@ impl From<bool> for Number {
     }
 }
 
-/// A text that is no number.
+/// A text that is not a number.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a number")]
 pub struct NotANumber(String);

@@ -1,7 +1,7 @@
 //! A list of numbers in its encoded form.
 //!
-//! The list stays encoded, because decoded it could take many times as much, and its dtype may come after it. Every list here was read
-//! once, so every item is a number and reading it again gives the same numbers.
+//! The list stays encoded, because decoded it could take many times the memory, and its dtype may follow it in the
+//! message. The list was checked once, so every item is a number.
 
 use std::borrow::Cow;
 
@@ -55,27 +55,27 @@ impl<'a> Numbers<'a> {
                 items.enter();
                 Source::MessagePack(items)
             }
-            // No number has a comma in it, nor has one of the texts that stand for special floats.
+            // Neither a number nor the text of a special float contains a comma.
             List::Json(list) => Source::Json(list[1..list.len() - 1].split(',')),
         };
         Iter { source, left: self.len }
     }
 
-    /// Whether the dtype can hold all of them.
+    /// Checks that the dtype can hold all numbers.
     pub(crate) fn check(&self, dtype: Dtype) -> Result<(), DoesNotFit> {
         self.write_each(dtype, |_| {})
     }
 
-    /// Appends them as little-endian elements of a dtype.
+    /// Appends the numbers as little-endian elements of a dtype.
     pub(crate) fn write(&self, dtype: Dtype, out: &mut Vec<u8>) -> Result<(), DoesNotFit> {
         self.write_each(dtype, |element| out.extend_from_slice(element))
     }
 
-    /// Puts them as little-endian elements of a dtype where there is room for just so many.
+    /// Copies the numbers as little-endian elements of a dtype into `out`, which has room for exactly these elements.
     pub(crate) fn copy_to(&self, dtype: Dtype, out: &mut [u8]) -> Result<(), DoesNotFit> {
         let mut places = out.chunks_exact_mut(dtype.size());
         self.write_each(dtype, |element| {
-            places.next().expect("there is room for each of them").copy_from_slice(element);
+            places.next().expect("`out` has room for every element").copy_from_slice(element);
         })
     }
 
@@ -147,7 +147,7 @@ impl From<Vec<Number>> for Numbers<'_> {
     }
 }
 
-/// Equal if the numbers are, however they are written.
+/// Lists are equal if their numbers are equal, in any encoding.
 impl PartialEq for Numbers<'_> {
     fn eq(&self, other: &Self) -> bool {
         self.len == other.len && self.iter().eq(other)

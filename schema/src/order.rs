@@ -1,5 +1,5 @@
-//! Orders to the whole fleet. They are kept in a log that every worker reads from its beginning, so that one that starts later
-//! honours them too. Always JSON, one order a message.
+//! Orders to the whole fleet. A stream keeps them, and every worker reads it from its beginning, so that workers that
+//! start later obey them too. A message has one order in JSON.
 
 use std::collections::BTreeMap;
 
@@ -7,40 +7,41 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Announcement, JobId, MessageId, VERSION, WorkerName};
 
-/// Something that workers are to do.
+/// An order to the workers.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Order {
     #[cfg_attr(feature = "json-schema", schemars(extend("const" = crate::VERSION)))]
     pub version: u32,
-    /// When it was given, in milliseconds since 1970 by the sender's clock. Which jobs a label means depends on it; whether an order comes
-    /// before another, or before a worker's start, is told by their places in the log.
+    /// The time of the order, in milliseconds since 1970 by the sender's clock. A label selects jobs that were
+    /// submitted before it. The sequence of orders and of workers' starts is that of the stream.
     pub at_ms: i64,
-    /// Who gave it, for people to read.
+    /// The name of the sender, for people.
     #[serde(default)]
     pub by: Option<String>,
     pub command: Command,
 }
 
-/// What is to be done.
+/// The action of an order.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
 pub enum Command {
     Cancel(Selection),
-    /// The worker of this name, if its mark is in the log before the order, takes no more jobs, finishes what runs, and leaves.
+    /// The worker with this name takes no more jobs, finishes the running ones and exits. The order applies only to a
+    /// worker whose mark precedes it in the stream.
     Drain {
         worker: WorkerName,
     },
-    /// Has no effect: a worker that writes it and reads it again has read every earlier order.
+    /// A worker writes this mark before it reads orders. When it reads the mark, it has read every earlier order.
     Mark {
         id: MessageId,
     },
-    /// Asks for nothing: a worker tells what it has, so that others can forward to it what they can't run.
+    /// A worker announces its devices, so that other workers can forward jobs to it.
     Announce(Announcement),
 }
 
-/// Jobs: those named, and those that carry all of the labels and were submitted before the order.
+/// A selection of jobs: the listed jobs, and the jobs that have all of the labels and were submitted before the order.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(default)]

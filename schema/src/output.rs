@@ -1,4 +1,4 @@
-//! What a job returns.
+//! The outputs of a job.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use crate::{
     bytes::{InlineVisitor, Source},
 };
 
-/// A buffer that came back.
+/// A returned buffer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Output<'a> {
@@ -20,7 +20,8 @@ pub struct Output<'a> {
     pub data: OutputData<'a>,
 }
 
-/// Where an output's bytes are. On the wire it is the bytes themselves, or what a task says of a blob: `{"blob": "sha256:…"}`.
+/// The bytes of an output, or the name of a blob that has them. On the wire a blob has the same form as in a task:
+/// `{"blob": "sha256:…"}`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum OutputData<'a> {
     Inline(Inline<'a>),
@@ -38,7 +39,7 @@ impl Output<'_> {
         Output { name: self.name, dtype: self.dtype, shape: self.shape, data }
     }
 
-    /// The same, its bytes borrowed.
+    /// A copy that borrows the bytes.
     pub fn borrowed(&self) -> Output<'_> {
         let data = match &self.data {
             OutputData::Inline(inline) => OutputData::Inline(inline.borrowed()),
@@ -47,7 +48,7 @@ impl Output<'_> {
         Output { name: self.name.clone(), dtype: self.dtype, shape: self.shape.clone(), data }
     }
 
-    /// Bytes that it takes in a message, decoded.
+    /// The number of decoded bytes in the message.
     pub fn inline_bytes(&self) -> usize {
         match &self.data {
             OutputData::Inline(inline) => inline.resolved_len(self.dtype),

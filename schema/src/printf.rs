@@ -1,6 +1,6 @@
-//! What the kernels of an attempt printed with `printf`.
+//! The `printf` output of an attempt's kernels.
 //!
-//! The text is the producer's: it is bounded, it is UTF-8, and it has no control characters that would steer a terminal.
+//! The text is untrusted. So it is bounded, it is UTF-8, and it has no control characters that could change a terminal.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,13 +12,14 @@ use crate::bounds::PRINTF_OUTPUT_BYTES_MAX;
 pub struct PrintfOutput {
     /// At most [`PRINTF_OUTPUT_BYTES_MAX`] bytes.
     pub text: String,
-    /// Bytes that were printed after the text and are not in it.
+    /// The number of bytes that were printed after the text and dropped.
     #[serde(default)]
     pub dropped_bytes: u64,
 }
 
 impl PrintfOutput {
-    /// Of printed bytes, after which `dropped` more were printed and not kept. `None` if nothing was printed.
+    /// Makes the output from printed bytes, after which `dropped` more bytes were printed. `None` if nothing was
+    /// printed.
     ///
     /// Bytes that are not UTF-8, and control characters other than newlines and tabs, become U+FFFD.
     pub fn of(bytes: &[u8], dropped: u64) -> Option<Self> {
@@ -30,7 +31,7 @@ impl PrintfOutput {
         Some(Self { text, dropped_bytes: dropped.saturating_add((bytes.len() - taken) as u64) })
     }
 
-    /// The same within its bounds, if it came from elsewhere.
+    /// The output within its bounds, for output from an untrusted event or reply.
     pub fn recordable(&self) -> Option<Self> {
         Self::of(self.text.as_bytes(), self.dropped_bytes)
     }
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_within_its_bounds_stays_as_it_is() {
+    fn a_text_within_its_bounds_does_not_change() {
         let text = "thread 0:\tx=1.5 µm\n".repeat(100);
         let printed = PrintfOutput::of(text.as_bytes(), 0).unwrap();
         assert_eq!(printed, PrintfOutput { text, dropped_bytes: 0 });
@@ -71,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_steers_no_terminal_and_is_utf_8() {
+    fn control_characters_are_replaced_and_the_text_is_utf_8() {
         let printed = PrintfOutput::of(b"a\x1b[2J\0b\r\xff\xc3\n", 0).unwrap();
         assert_eq!(printed.text, "a\u{fffd}[2J\u{fffd}b\u{fffd}\u{fffd}\u{fffd}\n");
         assert_eq!(printed.dropped_bytes, 0);

@@ -13,7 +13,8 @@ use crate::{
 pub struct Reply<'a> {
     #[cfg_attr(feature = "json-schema", schemars(extend("const" = crate::VERSION)))]
     pub version: u32,
-    /// Null if the worker could not read the task's id. Such a reply can be matched only by the message's `correlation_id`.
+    /// Null if the worker could not read the task's id. Such a reply can be matched only by the message's
+    /// `correlation_id`.
     pub job_id: Option<JobId>,
     pub attempt: u32,
     pub state: AttemptState,
@@ -46,7 +47,7 @@ pub struct Failure {
     pub line: Option<u32>,
 }
 
-/// Who is responsible for a failure.
+/// The party that is responsible for a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -58,7 +59,7 @@ pub enum Verdict {
     Infrastructure,
 }
 
-/// What went wrong, for programs to match on.
+/// The kind of a failure, for programs to match on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "snake_case")]
@@ -91,7 +92,7 @@ pub enum FailureCode {
     Internal,
 }
 
-/// Where an attempt ran.
+/// The worker and the device that ran an attempt.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct RanOn {
@@ -102,8 +103,8 @@ pub struct RanOn {
     pub emulated: bool,
 }
 
-/// How long each step of an attempt took, in microseconds. Everything but `queue_us` is from one monotonic clock of the worker
-/// or from device events; `queue_us` compares the producer's clock with the worker's and is never negative.
+/// How long each step of an attempt took, in microseconds. Everything but `queue_us` is from one monotonic clock of the
+/// worker or from device events; `queue_us` compares the producer's clock with the worker's and is never negative.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 #[serde(default)]
@@ -168,7 +169,7 @@ fn cut(mut text: String, bytes_max: usize) -> String {
 impl Verdict {
     pub const ALL: [Self; 5] = [Self::User, Self::Timeout, Self::OutOfMemory, Self::Device, Self::Infrastructure];
 
-    /// What the reference says about it.
+    /// The meaning of the verdict, for the reference page.
     pub const fn meaning(self) -> &'static str {
         match self {
             Self::User => "The job itself is at fault, or it was cancelled. It would fail again.",

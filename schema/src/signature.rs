@@ -1,8 +1,9 @@
-//! Signatures: who vouches for the code of a task.
+//! Signatures of a task's program.
 //!
-//! Signed is the program alone, not its data or its launches: SHA-256 over the parts of the program, each after its length as eight bytes
-//! (little endian), the first of them the text `gpufleet.v1.program`, then the kind, then the code, then each compile option. The signature is
-//! ed25519 over that digest, as in RFC 8032. Keys are what `openssl genpkey -algorithm ed25519` and `openssl pkey -pubout` write.
+//! A signature covers only the program, not the data or the launches. The digest is SHA-256 over these parts: the text
+//! `gpufleet.v1.program`, the kind, the code, and each compile option. Each part follows its length as eight bytes
+//! (little endian). The signature is ed25519 over that digest, as in RFC 8032. Keys have the form that `openssl genpkey
+//! -algorithm ed25519` and `openssl pkey -pubout` write.
 
 use std::{fmt, str::FromStr, sync::Arc};
 
@@ -16,18 +17,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Inline, Program};
 
-/// The first part of what is hashed, so that no signature of another kind passes for this one.
+/// The first part of the hashed data, so that a signature of other data is never valid for a program.
 const DOMAIN: &[u8] = b"gpufleet.v1.program";
 const KEY_BYTES: usize = 32;
 const SIGNATURE_BYTES: usize = 64;
-/// What stands before an ed25519 key in DER (RFC 8410): of a public one, and of a private one without its public half.
+/// The bytes before an ed25519 key in DER (RFC 8410): before a public key, and before a private key without its public
+/// half.
 const PUBLIC_PREFIX: [u8; 12] = [0x30, 0x2a, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x03, 0x21, 0x00];
 const PRIVATE_PREFIX: [u8; 16] =
     [0x30, 0x2e, 0x02, 0x01, 0x00, 0x30, 0x05, 0x06, 0x03, 0x2b, 0x65, 0x70, 0x04, 0x22, 0x04, 0x20];
 const PUBLIC_LABEL: &str = "PUBLIC KEY";
 const PRIVATE_LABEL: &str = "PRIVATE KEY";
 
-/// A signature as a task carries it; both parts in base64.
+/// A signature in a task. Both parts are base64.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Signature {
@@ -36,18 +38,18 @@ pub struct Signature {
     pub value: String,
 }
 
-/// A key that may be trusted. Prints as base64.
+/// A public key. Prints as base64.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PublicKey([u8; KEY_BYTES]);
 
-/// A key that signs. It never shows in `Debug`.
+/// A private key. `Debug` does not show it.
 #[derive(Clone)]
 pub struct SigningKey {
     seed: [u8; KEY_BYTES],
     pair: Arc<Ed25519KeyPair>,
 }
 
-/// A text that holds no such key. The text itself is not repeated.
+/// Why a text has no key. The error does not repeat the text, which may be secret.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidKey {
     #[error("no ed25519 public key found; expected PEM or one line of base64")]
@@ -70,7 +72,7 @@ pub enum Untrusted {
 }
 
 impl Program<'_> {
-    /// What is signed. None for a cubin that is written as numbers, because workers refuse it.
+    /// The signed digest. `None` for a cubin in the form of numbers, because workers refuse it.
     pub fn digest(&self) -> Option<[u8; 32]> {
         let mut context = digest::Context::new(&digest::SHA256);
         let mut part = |bytes: &[u8]| {
@@ -94,7 +96,7 @@ impl Program<'_> {
 }
 
 impl Signature {
-    /// Whether one of these keys vouches for the program.
+    /// Checks that one of the trusted keys has signed the program.
     pub fn verify(&self, program: &Program<'_>, trusted: &[PublicKey]) -> Result<(), Untrusted> {
         let key = trusted.iter().find(|key| key.to_string() == self.key);
         let key = key.ok_or_else(|| Untrusted::Key(self.key.clone()))?;
@@ -103,7 +105,7 @@ impl Signature {
         UnparsedPublicKey::new(&ED25519, key.0).verify(&digest, &value).map_err(|_| Untrusted::Program)
     }
 
-    /// Whether both parts have the form of what they should be.
+    /// Whether both parts are base64 of the right length.
     pub fn is_well_formed(&self) -> bool {
         let has = |text: &str, bytes: usize| {
             text.len() <= 2 * bytes && BASE64_STANDARD.decode(text).is_ok_and(|decoded| decoded.len() == bytes)
@@ -113,7 +115,7 @@ impl Signature {
 }
 
 impl SigningKey {
-    /// A new one.
+    /// A new key from the operating system's random numbers.
     pub fn generate() -> Result<Self, InvalidKey> {
         let mut seed = [0; KEY_BYTES];
         SystemRandom::new().fill(&mut seed).map_err(|_| InvalidKey::Random)?;
@@ -140,7 +142,7 @@ impl SigningKey {
         PublicKey(self.pair.public_key().as_ref().try_into().expect("an ed25519 key has 32 bytes"))
     }
 
-    /// None for a cubin that is written as numbers, because workers refuse it.
+    /// Signs a program. `None` for a cubin in the form of numbers, because workers refuse it.
     pub fn sign(&self, program: &Program<'_>) -> Option<Signature> {
         let value = self.pair.sign(&program.digest()?);
         Some(Signature { key: self.public().to_string(), value: BASE64_STANDARD.encode(value) })
@@ -148,7 +150,7 @@ impl SigningKey {
 }
 
 impl PublicKey {
-    /// All keys of a text: PEM blocks, or lines of base64 with comments after `#`.
+    /// Reads all keys of a text: PEM blocks, or lines of base64 with comments after `#`.
     pub fn read_all(text: &str) -> Result<Vec<Self>, InvalidKey> {
         let keys: Vec<Self> = if text.contains("-----BEGIN") {
             blocks(text, PUBLIC_LABEL)
@@ -199,7 +201,7 @@ fn pem(label: &str, der: &[u8]) -> String {
     format!("-----BEGIN {label}-----\n{}\n-----END {label}-----\n", BASE64_STANDARD.encode(der))
 }
 
-/// The contents of the blocks with this label. One that is no base64 comes out empty.
+/// The contents of the blocks with this label. A block that is not base64 is empty.
 fn blocks(text: &str, label: &str) -> impl Iterator<Item = Vec<u8>> {
     let (begin, end) = (format!("-----BEGIN {label}-----"), format!("-----END {label}-----"));
     let blocks: Vec<Vec<u8>> = text
@@ -227,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signature_is_of_one_program_and_by_one_key() {
+    fn a_signature_is_valid_for_one_program_and_one_key() {
         let program = source("a", &["-DX"]);
         let signature = key().sign(&program).unwrap();
         assert!(signature.is_well_formed());

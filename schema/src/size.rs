@@ -21,11 +21,11 @@ pub struct TooLarge {
 const LARGEST_SHOWN: usize = 2;
 
 impl TooLarge {
-    /// What the producer can do.
+    /// The advice for the producer.
     pub const ADVICE: &str = "send large arrays by claim check through a blob store (--blobs FOLDER or GPUFLEET_BLOBS, a folder shared with \
         the workers); or split the job, use a smaller dtype (f16, u8), or create the data on the device with zeros or fill";
 
-    /// `bytes`: its length on the wire.
+    /// A task whose encoded form has `bytes` bytes.
     pub fn task(task: &Task<'_>, bytes: u64) -> Self {
         let inline = task.buffers.iter().filter_map(|buffer| match &buffer.data {
             Data::Inline(inline) => Some((buffer.name.clone(), inline.resolved_len(buffer.dtype) as u64)),
@@ -37,7 +37,7 @@ impl TooLarge {
         Self { what: "task", bytes, largest }
     }
 
-    /// A message of which only the length is known.
+    /// A message of this length with unknown contents.
     pub const fn message(bytes: u64) -> Self {
         Self { what: "message", bytes, largest: Vec::new() }
     }
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn a_task_that_is_too_large_is_told_with_what_makes_it_so() {
+    fn the_error_of_an_oversized_task_names_its_largest_buffers() {
         let buffer = |name: &str, mib: u64, inline: bool| Buffer {
             name: name.to_owned(),
             dtype: Dtype::U8,

@@ -43,7 +43,7 @@ macro_rules! states {
     };
 }
 
-/// A word that names no state.
+/// A text that is not a state.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a state; use one of {known}")]
 pub struct UnknownState {
@@ -52,33 +52,33 @@ pub struct UnknownState {
 }
 
 states! {
-    /// Where a job stands. The last five are final: the first one recorded is never changed.
+    /// The state of a job. The last five are final: the first final state in the ledger never changes.
     JobState {
         /// Confirmed by the broker, or lost its executor and waits for the next attempt.
         Queued = "queued",
         Running = "running",
         Succeeded = "succeeded",
-        /// It ran, or could never run, and the failure says whose fault it was.
+        /// The job ran and failed, or could never run. The failure has a verdict.
         Failed = "failed",
         Cancelled = "cancelled",
-        /// Its queue limit passed before it started.
+        /// The job's queue limit passed before it started.
         Expired = "expired",
-        /// It lost its executor too often, or its message is malformed. The message is in the dead-letter queue.
+        /// The job lost its executor too often, or its message is malformed. The message is in the dead-letter queue.
         Dead = "dead",
     }
 }
 
 states! {
-    /// How one attempt at a job stands.
+    /// The state of one attempt at a job.
     AttemptState {
         Running = "running",
         Succeeded = "succeeded",
         Failed = "failed",
         Cancelled = "cancelled",
         Expired = "expired",
-        /// The executor or its device went away under it; the job is tried again.
+        /// The attempt lost its executor or its device. The job is retried.
         Lost = "lost",
-        /// The last of too many losses, or a malformed message.
+        /// The attempt was the last of too many losses, or the message is malformed.
         Dead = "dead",
     }
 }
@@ -90,7 +90,7 @@ impl JobState {
 }
 
 impl AttemptState {
-    /// What the job becomes when its attempt stands like this.
+    /// The state of a job whose last attempt has this state.
     pub const fn job_state(self) -> JobState {
         match self {
             Self::Running => JobState::Running,

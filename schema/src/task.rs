@@ -18,8 +18,8 @@ use crate::{
 
 /// One job as a producer describes it. It is a pure function of its contents: running it twice is harmless.
 ///
-/// For a catalog program the kernel's manifest supplies launches, outputs and missing buffers; `arguments` carries its scalars by
-/// name. For every other program `launches` and `outputs` say it all and `arguments` stays empty.
+/// For a catalog program the kernel's manifest supplies launches, outputs and missing buffers; `arguments` carries its
+/// scalars by name. For every other program `launches` and `outputs` say it all and `arguments` stays empty.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "json-schema", derive(schemars::JsonSchema))]
 pub struct Task<'a> {
@@ -62,7 +62,8 @@ pub struct Task<'a> {
     pub limits: Limits,
     #[serde(default)]
     pub requires: Requires,
-    /// The client that gets the reply. Without it the reply goes to the message's `reply_to`; without both, no reply is sent.
+    /// The client that gets the reply. Without it the reply goes to the message's `reply_to`; without both, no reply is
+    /// sent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reply: Option<ClientName>,
     /// When it was submitted, in milliseconds since 1970 by the producer's clock.
@@ -143,7 +144,7 @@ impl LargeOutputs {
 }
 
 impl<'a> Task<'a> {
-    /// A task that runs `program`, with nothing else said yet.
+    /// A task that runs `program`. All other fields have their defaults.
     pub fn new(program: Program<'a>) -> Self {
         Self {
             version: crate::VERSION,
@@ -174,7 +175,7 @@ impl<'a> Task<'a> {
         expressions.into_iter().map(str::to_owned).collect()
     }
 
-    /// What the device must have: what the task says, and what its launches need.
+    /// The requirements of the task together with those of its launches.
     pub fn needs(&self) -> Requires {
         let mut needs = self.requires.clone();
         if self.launches.iter().any(|launch| launch.cluster_blocks() > 1) {
@@ -183,7 +184,7 @@ impl<'a> Task<'a> {
         needs
     }
 
-    /// The same task, its code and the contents of its buffers borrowed.
+    /// A copy that borrows the code and the contents of the buffers.
     pub fn borrowed(&self) -> Task<'_> {
         Task {
             program: self.program.borrowed(),
@@ -204,7 +205,7 @@ impl<'a> Task<'a> {
         }
     }
 
-    /// The same task, free of the message that it was decoded from.
+    /// The task without borrows from the message that it was decoded from.
     pub fn into_owned(self) -> Task<'static> {
         Task {
             program: self.program.into_owned(),
@@ -257,12 +258,12 @@ impl Program<'_> {
 }
 
 impl Buffer<'_> {
-    /// Number of elements, unless that overflows.
+    /// The number of elements; `None` if it overflows.
     pub fn elements(&self) -> Option<u64> {
         elements(&self.shape)
     }
 
-    /// Bytes on the device, unless that overflows.
+    /// The number of bytes on the device; `None` if it overflows.
     pub fn bytes(&self) -> Option<u64> {
         self.elements()?.checked_mul(self.dtype.size() as u64)
     }
@@ -296,7 +297,7 @@ impl Buffer<'_> {
     }
 }
 
-/// The product of the extents, unless it overflows. A shape without dimensions is one element, as in NumPy.
+/// The product of the extents; `None` if it overflows. A shape without dimensions has one element, as in NumPy.
 pub fn elements(shape: &[u64]) -> Option<u64> {
     shape.iter().try_fold(1_u64, |product, extent| product.checked_mul(*extent))
 }

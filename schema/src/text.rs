@@ -1,7 +1,8 @@
-//! Cuts texts of untrusted tasks for the history.
+//! Cuts texts of untrusted tasks for the ledger.
 //!
-//! A task whose texts exceed their bounds is refused and recorded. Its texts are cut, so that an event stays small beside the
-//! others of its message and fits an index. Control characters are replaced, because a terminal would obey them.
+//! A task whose texts exceed their bounds is refused and recorded. Its texts are cut, so that an event stays small
+//! beside the others of its message and fits an index. Control characters are replaced, because a terminal would obey
+//! them.
 
 use std::collections::BTreeMap;
 
@@ -33,14 +34,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_text_in_its_bounds_stays_as_it_is() {
+    fn a_text_within_its_bounds_does_not_change() {
         for text in ["", "saxpy", "Größe in µm 🦀", &"x".repeat(TEXT_BYTES_MAX)] {
             assert_eq!(recordable(text), text);
         }
     }
 
     #[test]
-    fn a_text_is_cut_between_characters_and_steers_no_terminal() {
+    fn a_text_is_cut_between_characters_and_has_no_control_characters() {
         assert_eq!(recordable("a\x1b[2J\r\n\0b\u{9b}"), "a\u{fffd}[2J\u{fffd}\u{fffd}\u{fffd}b\u{fffd}");
         for text in ["ä".repeat(9 << 20), format!("x{}", "🦀".repeat(100)), "\x07".repeat(1000)] {
             let kept = recordable(&text);
@@ -49,7 +50,7 @@ mod tests {
     }
 
     #[test]
-    fn labels_are_no_more_and_no_larger_than_a_task_may_have() {
+    fn labels_are_cut_to_the_bounds_of_a_task() {
         let many: BTreeMap<_, _> =
             (0..1000).map(|i| (format!("{i:03}{}", "k".repeat(500)), "v".repeat(5000))).collect();
         let kept = recordable_labels(&many);

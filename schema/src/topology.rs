@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::{ClassKey, ClientName, PoolName};
 
-/// Topic: routes a task by pool and priority. RabbitMQ checks routing keys on topic exchanges alone, and so can confine a producer
-/// to its pools.
+/// Topic: routes a task by pool and priority. RabbitMQ checks routing keys on topic exchanges alone, and so can confine
+/// a producer to its pools.
 pub const TASKS: &str = "gpufleet.v1.tasks";
 /// Topic: routes a reply by client, so that a client can bind nothing but its own name. A reply without a queue goes to
 /// [`UNCLAIMED_EXCHANGE`].
@@ -18,50 +18,52 @@ pub const EVENTS_CLIENT: &str = "gpufleet.v1.events.client";
 pub const EVENTS_WORKER: &str = "gpufleet.v1.events.worker";
 /// Direct: dead-lettered jobs.
 pub const DEAD: &str = "gpufleet.v1.dead";
-/// Fanout: operators' orders, into [`CONTROL_QUEUE`]. None of the exchanges has the queue's name: to bind a queue, a worker needs write
-/// permission on that name.
+/// Fanout: operators' orders, into [`CONTROL_QUEUE`]. None of the exchanges has the queue's name: to bind a queue, a
+/// worker needs write permission on that name.
 pub const CONTROL_OPERATOR: &str = "gpufleet.v1.control.operator";
 /// Fanout: clients' cancellations of their own jobs, into [`CONTROL_QUEUE`].
 pub const CONTROL_CLIENT: &str = "gpufleet.v1.control.client";
 /// Fanout: workers' marks, into [`CONTROL_QUEUE`].
 pub const CONTROL_WORKER: &str = "gpufleet.v1.control.worker";
-/// A stream that every worker reads from its beginning: what is cancelled stays so for workers that start later.
+/// A stream of orders. Every worker reads it from its beginning, so that cancellations also apply to workers that start
+/// later.
 pub const CONTROL_QUEUE: &str = "gpufleet.v1.control";
 /// Fanout: the alternate exchange of [`REPLIES`].
 pub const UNCLAIMED_EXCHANGE: &str = "gpufleet.v1.unclaimed";
-/// Replies whose client had left, kept for [`UNCLAIMED_TTL_MS`].
+/// Replies to clients whose queue does not exist any more, kept for [`UNCLAIMED_TTL_MS`].
 pub const UNCLAIMED_QUEUE: &str = "gpufleet.v1.unclaimed";
-/// Fanout: replies that [`UNCLAIMED_QUEUE`] dropped, because they were too many or too old.
+/// Fanout: replies that [`UNCLAIMED_QUEUE`] dropped, because it was full or they were too old.
 pub const DROPPED_EXCHANGE: &str = "gpufleet.v1.dropped";
 /// Dropped replies on their way to the recorder, which counts them.
 pub const DROPPED_QUEUE: &str = "gpufleet.v1.dropped";
 pub const LEDGER_QUEUE: &str = "gpufleet.v1.ledger";
 pub const DEAD_QUEUE: &str = "gpufleet.v1.dead";
-/// Routing key of event batches, and what the ledger binds.
+/// The routing key of event batches, and the binding of the ledger's queue.
 pub const EVENTS_KEY: &str = "batch";
 pub const EVENTS_BINDING: &str = "#";
 pub const DEAD_KEY: &str = "dead";
 
-/// A day: long enough to come back for a result, short enough not to fill a disk.
+/// A day: long enough to fetch a result later, short enough not to fill a disk.
 pub const UNCLAIMED_TTL_MS: u32 = 24 * 3600 * 1000;
-/// Sixty-four of the largest replies. The broker drops the oldest beyond that: a publisher of replies must never wait for
-/// clients that have left.
+/// Sixty-four of the largest replies. Beyond that the broker drops the oldest ones, because a worker must never wait
+/// for clients that have left.
 pub const UNCLAIMED_BYTES_MAX: u32 = 1 << 30;
-/// Four of the largest replies. What the recorder does not count in time is dropped uncounted.
+/// Four of the largest replies. Further replies are dropped uncounted if the recorder is late.
 pub const DROPPED_BYTES_MAX: u32 = 64 << 20;
-/// Events of about four million jobs. Beyond that the broker refuses events, workers keep their messages unacknowledged and try
-/// again, and nothing is lost. A full disk would block every publisher instead, those of replies included.
+/// Events of about four million jobs. Beyond that the broker refuses events, workers keep their messages unacknowledged
+/// and try again, and nothing is lost. A full disk would block every publisher instead, those of replies included.
 pub const LEDGER_BYTES_MAX: i64 = 4 << 30;
 
-/// A queue in which a job waits before its retry. Its name is also that of the fanout exchange in front of it, so that a
-/// message keeps the routing key with which it returns to the exchange of tasks.
+/// A queue in which a job waits before its retry. Its name is also that of the fanout exchange in front of it, so that
+/// a message keeps the routing key with which it returns to the exchange of tasks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Rung {
     pub seconds: u32,
     pub name: &'static str,
 }
 
-/// Longer waits for jobs that lost more attempts. The times are fixed, because a quorum queue expires only the message at its head.
+/// Longer waits for jobs that lost more attempts. The times are fixed, because a quorum queue expires only the message
+/// at its head.
 pub const RETRY_LADDER: [Rung; 5] = [
     Rung { seconds: 1, name: "gpufleet.v1.retry.1" },
     Rung { seconds: 5, name: "gpufleet.v1.retry.5" },
@@ -76,7 +78,7 @@ pub fn retry_rung(losses: u32) -> Rung {
     RETRY_LADDER[index]
 }
 
-/// How long orders are kept. Jobs that wait longer than this in a queue outlive their cancellation.
+/// The time for which the stream keeps orders. A job that waits longer in a queue is not cancelled any more.
 pub const CONTROL_MAX_AGE: &str = "7D";
 /// [`CONTROL_MAX_AGE`] in days.
 pub const CONTROL_MAX_AGE_DAYS: u64 = 7;
@@ -87,17 +89,17 @@ pub const CONTROL_BYTES_MAX: u32 = 64 << 20;
 /// A reply queue without a consumer goes away after this long.
 pub const REPLY_QUEUE_EXPIRES_MS: u32 = 10 * 60 * 1000;
 
-/// Header with the number that the next attempt at this message's jobs has, less the broker's own delivery count.
+/// Header with the number of the next attempt at this message's jobs, minus the broker's own delivery count.
 pub const HEADER_ATTEMPT: &str = "gpufleet-attempt";
 /// Header with the number of executors that the job has lost.
 pub const HEADER_LOSSES: &str = "gpufleet-losses";
 /// Header with the number of attempts that could not read or write the blob store.
 pub const HEADER_UNAVAILABLE: &str = "gpufleet-unavailable";
-/// Header with the number of deliveries that the broker did not count: classic queues only say that there was an earlier one.
+/// Header with the number of deliveries that the broker did not count, because classic queues do not count deliveries.
 pub const HEADER_DELIVERIES: &str = "gpufleet-deliveries";
-/// Header with how often workers without a fitting device forwarded the job to others.
+/// Header with the number of times that workers forwarded the job because none of their devices met its requirements.
 pub const HEADER_FORWARDS: &str = "gpufleet-forwards";
-/// Header with how often the job waited because no worker with a fitting device was there.
+/// Header with the number of times that the job waited because no worker met its requirements.
 pub const HEADER_FORWARDING_WAITS: &str = "gpufleet-forwarding-waits";
 /// Header of a dead-lettered message: the reason.
 pub const HEADER_REASON: &str = "gpufleet-reason";
@@ -105,15 +107,15 @@ pub const HEADER_REASON: &str = "gpufleet-reason";
 pub const HEADER_ORIGIN: &str = "gpufleet-origin";
 /// Header of a dead-lettered message of which only the beginning is kept: its original length in bytes.
 pub const HEADER_BODY_BYTES: &str = "gpufleet-body-bytes";
-/// The user that the broker validated when the message was first published. It is trusted only in a message that, by the broker's
-/// validation, comes from a worker's own user.
+/// The user that the broker validated when the message was first published. It is trusted only in a message that, by
+/// the broker's validation, comes from a worker's own user.
 pub const HEADER_USER: &str = "gpufleet-user";
 pub const HEADER_TRACEPARENT: &str = "traceparent";
 
 /// Topic: routes a forwarded job by pool, device class and priority ([`forwarded_key`]).
 pub const FORWARDED: &str = "gpufleet.v1.forwarded";
-/// After this time a forwarded job returns to its task queue. Workers take jobs out of class queues without consumers within minutes; this
-/// limit is for classes that no worker knows any more.
+/// After this time a forwarded job returns to its task queue. Workers requeue the jobs of a class without workers
+/// within minutes, so this limit only applies to classes that no worker knows any more.
 pub const FORWARDED_TTL_MS: u32 = 24 * 3600 * 1000;
 
 /// The AMQP `type` of each kind of body.
@@ -151,7 +153,7 @@ impl fmt::Display for Priority {
     }
 }
 
-/// A word that names no priority.
+/// A text that is not a priority.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} is not a priority; use high, normal or low")]
 pub struct UnknownPriority(String);
@@ -198,7 +200,8 @@ pub fn reply_queue(client: &ClientName) -> String {
     format!("{REPLIES}.{client}")
 }
 
-/// The role that published a message. Its exchange identifies the role, because RabbitMQ's permissions restrict who writes to which exchange.
+/// The role that published a message. Its exchange identifies the role, because RabbitMQ's permissions restrict who
+/// writes to which exchange.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Speaker {
     Client,
@@ -207,8 +210,8 @@ pub enum Speaker {
 }
 
 impl Speaker {
-    /// The role that published a batch of events, by its exchange. The default exchange stands for the operator, who moves
-    /// messages by hand, because no role's permissions include it.
+    /// The role that published a batch of events, by its exchange. The default exchange stands for the operator, who
+    /// moves messages by hand, because no role's permissions include it.
     pub fn of_events(exchange: &str) -> Option<Self> {
         match exchange {
             EVENTS_CLIENT => Some(Self::Client),
@@ -264,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_forwarded_key_parses_back_and_is_no_task_key() {
+    fn a_forwarded_key_parses_back_and_is_not_a_task_key() {
         let (pool, class) = ("team-a".parse::<PoolName>().unwrap(), "0123456789abcdef".parse().unwrap());
         let key = forwarded_key(&pool, class, Priority::High);
         assert_eq!(parse_forwarded_key(&key), Some((pool.clone(), class, Priority::High)));

@@ -25,7 +25,7 @@ fn refused(change: impl FnOnce(&mut Task<'static>), field: &str, problem: &str) 
 }
 
 #[test]
-fn a_sound_task_passes() {
+fn a_valid_task_passes() {
     good().check().unwrap();
 }
 
@@ -60,14 +60,14 @@ fn shapes_and_bytes_must_agree() {
     );
 }
 
-/// A blob of so many bytes.
+/// A buffer whose contents are a blob of this many bytes.
 fn blob(name: &str, bytes: u64) -> Buffer<'static> {
     let data = Data::Blob(BlobDigest::of(name.as_bytes()));
     Buffer { name: name.into(), dtype: Dtype::F32, shape: vec![bytes / 4], data }
 }
 
 #[test]
-fn a_blob_passes_where_its_shape_does() {
+fn a_blob_is_valid_if_its_shape_is() {
     let mut task = good();
     task.buffers = vec![blob("x", 16)];
     task.check().unwrap();
@@ -77,10 +77,10 @@ fn a_blob_passes_where_its_shape_does() {
 }
 
 #[test]
-fn blobs_together_are_bounded_and_the_refusal_tells_the_sizes() {
+fn the_total_of_blobs_is_bounded_and_the_error_has_the_sizes() {
     let half = BLOBS_BYTES_MAX / 2;
     let mut most = good();
-    // Zeros are made on the device, however many there are.
+    // Zeros don't count, because the device creates them.
     most.buffers[0].shape = vec![BLOBS_BYTES_MAX];
     most.buffers.extend([blob("a", half), blob("b", half)]);
     most.check().unwrap();
@@ -94,7 +94,7 @@ fn blobs_together_are_bounded_and_the_refusal_tells_the_sizes() {
 }
 
 #[test]
-fn grids_and_blocks_keep_cudas_bounds() {
+fn grids_and_blocks_must_be_within_cudas_bounds() {
     let grid = "launches[0].grid";
     let block = "launches[0].block";
     refused(|task| task.launches[0].grid = Grid::Cover(vec![]), grid, "0 dimensions");
@@ -195,13 +195,13 @@ fn a_grid_consists_of_whole_clusters() {
     assert_eq!(task.needs().compute_capability_min, Some([10, 0]));
     change(&[8, 2], &[1, 1])(&mut task);
     task.requires.compute_capability_min = None;
-    assert_eq!(task.needs().compute_capability_min, None, "one block is a cluster everywhere");
+    assert_eq!(task.needs().compute_capability_min, None, "every device can run a cluster of one block");
     refused(change(&[7], &[2]), field, "the grid has 7 blocks in x, which is not a multiple of the cluster size 2");
     refused(change(&[8], &[2, 2]), field, "the grid has 1 blocks in y");
     refused(change(&[64], &[32]), field, "exceeds 16 blocks");
     refused(change(&[8], &[0]), field, "x extent is zero");
     refused(change(&[8], &[1, 1, 1, 1]), field, "4 dimensions");
-    // Threads that are covered are rounded up to whole clusters by the worker.
+    // The worker rounds covered threads up to whole clusters.
     task.launches[0].grid = Grid::Cover(vec![1000]);
     task.launches[0].cluster = vec![2];
     task.check().unwrap();

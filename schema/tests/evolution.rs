@@ -73,7 +73,7 @@ fn a_field_of_a_later_release_is_ignored_in_an_order() {
     assert_eq!(decode(&later), decode(&body));
 }
 
-/// Why clients and recorders are upgraded before the workers that say something new.
+/// So clients and recorders must be upgraded before workers.
 #[test]
 fn a_failure_code_or_an_event_of_a_later_release_makes_its_message_unreadable() {
     let mut reply = golden("reply-failed.json");

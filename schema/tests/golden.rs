@@ -1,4 +1,4 @@
-//! Examples of every kind of body, kept for ever. Other languages test against the same files.
+//! Examples of every kind of body, which are kept for ever. Programs in other languages test against the same files.
 //!
 //! Each example must decode to the value in this file. `GPUFLEET_GOLDEN=write` adds the files of new examples; a file
 //! that exists is never rewritten, because released producers send such messages.
@@ -22,7 +22,7 @@ fn file(name: &str, extension: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("golden/v1").join(format!("{name}.{extension}"))
 }
 
-/// The bytes of a golden file, made first if it is new and writing was asked for.
+/// The bytes of a golden file. `GPUFLEET_GOLDEN=write` creates a missing file.
 fn golden(name: &str, extension: &str, make: impl FnOnce() -> Vec<u8>) -> Vec<u8> {
     let path = file(name, extension);
     if !path.exists() && std::env::var("GPUFLEET_GOLDEN").as_deref() == Ok("write") {
@@ -97,7 +97,7 @@ fn ptx_task() -> Task<'static> {
     }
 }
 
-/// What a kernel of one array and some scalars does not need.
+/// A task with offsets, structures, clusters and cooperative launches.
 fn launches_task() -> Task<'static> {
     let point = [1.5_f32, -2.0].iter().flat_map(|value| value.to_le_bytes()).collect();
     let args = vec![
@@ -128,7 +128,7 @@ fn signed_task() -> Task<'static> {
     Task { signature: key.sign(&task.program), ..task }
 }
 
-/// One of its arrays waits in the blob store, where what it returns may go.
+/// A task with one input in the blob store, which may return outputs through the store.
 fn blob_task() -> Task<'static> {
     let buffer = |name: &str, data| Buffer { name: name.into(), dtype: Dtype::F32, shape: vec![3], data };
     Task {
@@ -196,7 +196,7 @@ fn failed() -> Reply<'static> {
     }
 }
 
-/// What [`blob_task`] is answered with: one output is in the blob store, the other came along.
+/// The reply to [`blob_task`]: one output is in the blob store, and one in the reply.
 fn blob_reply() -> Reply<'static> {
     let output =
         |name: &str, data: OutputData<'static>| Output { name: name.into(), dtype: Dtype::F32, shape: vec![3], data };
@@ -215,12 +215,12 @@ fn printed() -> PrintfOutput {
     PrintfOutput { text: "thread 0:\tx=1.5 µm\nthread 1:\n".into(), dropped_bytes: 70_000 }
 }
 
-/// Its kernels printed.
+/// The reply to a job whose kernels printed.
 fn printed_reply() -> Reply<'static> {
     Reply { printf_output: Some(printed()), ..succeeded() }
 }
 
-/// The answer to a body that ended early.
+/// The reply to a truncated body.
 fn unreadable() -> Reply<'static> {
     let message = "the body is not JSON: EOF while parsing a string at line 1 column 40";
     Reply {
@@ -306,7 +306,7 @@ fn events() -> Vec<Event> {
     ]
 }
 
-/// The same from a worker that tells what its device is.
+/// Events of a worker that reports its device with each attempt.
 fn events_ran_on() -> Vec<Event> {
     let mut events = events();
     for event in &mut events {
@@ -319,7 +319,7 @@ fn events_ran_on() -> Vec<Event> {
     events
 }
 
-/// The same with the user for whom the broker vouched.
+/// Events with the user that the broker validated.
 fn events_user() -> Vec<Event> {
     let mut events = events_ran_on();
     for event in &mut events {
@@ -330,7 +330,7 @@ fn events_user() -> Vec<Event> {
     events
 }
 
-/// From a worker that tells how its devices fare, and what a job was that never started.
+/// Events of a worker that reports the state of its devices, and the description of a job that never started.
 fn events_devices() -> Vec<Event> {
     let mut events = events_user();
     for event in &mut events {
@@ -369,7 +369,7 @@ fn events_devices() -> Vec<Event> {
     events
 }
 
-/// From a worker that tells what an attempt's kernels printed.
+/// Events of a worker that reports the `printf` output of an attempt.
 fn events_printf() -> Vec<Event> {
     let mut events = events_devices();
     for event in &mut events {
@@ -380,7 +380,7 @@ fn events_printf() -> Vec<Event> {
     events
 }
 
-/// From a worker that tells the start and the description of a job with its end.
+/// Events of a worker that reports the start and the description of a job in its final event.
 fn events_started_ms() -> Vec<Event> {
     let mut events = events_printf();
     events.retain(|event| !matches!(event, Event::Started(_)));
@@ -396,7 +396,7 @@ fn events_started_ms() -> Vec<Event> {
 fn check_tasks(name: &str, tasks: &Batch<Task<'static>>) {
     for (encoding, extension) in [(Encoding::Json, "json"), (Encoding::MessagePack, "msgpack")] {
         let body = golden(name, extension, || match encoding {
-            // For people: one field a line.
+            // One field on each line, for people.
             Encoding::Json => serde_json::to_vec_pretty(tasks).unwrap(),
             Encoding::MessagePack => encoding.encode_tasks(tasks).unwrap(),
         });
@@ -419,7 +419,7 @@ fn check_replies(name: &str, replies: &Batch<Reply<'static>>) {
 }
 
 #[test]
-fn tasks_of_version_1_read_as_they_always_did() {
+fn golden_tasks_of_version_1_decode_to_their_values() {
     check_tasks("task-catalog", &Batch::One(catalog_task()));
     check_tasks("task-source", &Batch::One(source_task()));
     check_tasks("task-ptx", &Batch::One(ptx_task()));
@@ -429,9 +429,9 @@ fn tasks_of_version_1_read_as_they_always_did() {
     check_tasks("task-list", &Batch::Many(vec![catalog_task(), ptx_task()]));
 }
 
-/// [`Grid`] alone is what a grid was before it could have clusters or be cooperative.
+/// An old reader has [`Grid`] alone, without clusters and cooperative launches.
 #[test]
-fn a_reader_that_knows_no_clusters_refuses_them_instead_of_leaving_them_out() {
+fn an_old_reader_refuses_clusters_and_does_not_ignore_them() {
     for more in [r#""cluster": [2]"#, r#""cooperative": true"#] {
         let whole: serde_json::Value = serde_json::from_str(&format!(r#"{{"blocks": [8], {more}}}"#)).unwrap();
         assert!(serde_json::from_value::<Grid>(whole.clone()).is_err(), "{whole}");
@@ -442,7 +442,7 @@ fn a_reader_that_knows_no_clusters_refuses_them_instead_of_leaving_them_out() {
 }
 
 #[test]
-fn replies_of_version_1_read_as_they_always_did() {
+fn golden_replies_of_version_1_decode_to_their_values() {
     check_replies("reply-succeeded", &Batch::One(succeeded()));
     check_replies("reply-failed", &Batch::One(failed()));
     check_replies("reply-blob", &Batch::One(blob_reply()));
@@ -451,7 +451,7 @@ fn replies_of_version_1_read_as_they_always_did() {
     check_replies("reply-list", &Batch::Many(vec![succeeded(), failed()]));
 }
 
-/// What most MessagePack libraries make of a UUID: the id's text replaced by its 16 bytes.
+/// The body with an id as 16 bytes in place of text, as most MessagePack libraries write a UUID.
 fn with_binary_id(body: &[u8], id: JobId) -> Vec<u8> {
     let text = [&[0xd9, 36], id.to_string().as_bytes()].concat();
     let at = body.windows(text.len()).position(|window| window == text).expect("ids are written as text");
@@ -472,7 +472,7 @@ fn messagepack_ids_of_sixteen_bytes_are_read_like_text() {
 }
 
 #[test]
-fn events_of_version_1_read_as_they_always_did() {
+fn golden_events_of_version_1_decode_to_their_values() {
     for (name, events) in [
         ("events", events()),
         ("events-ran-on", events_ran_on()),
@@ -487,7 +487,7 @@ fn events_of_version_1_read_as_they_always_did() {
 }
 
 #[test]
-fn a_person_may_write_numbers_and_leave_out_what_has_a_default() {
+fn a_task_by_hand_may_have_numbers_and_leave_out_defaults() {
     let body = golden("task-by-hand", "json", || panic!("this one is written by hand"));
     let batch = Encoding::Json.decode_tasks(&body).unwrap();
     let task = &batch.as_slice()[0];
@@ -508,7 +508,7 @@ fn announcement() -> Announcement {
 }
 
 #[test]
-fn orders_of_version_1_read_as_they_always_did() {
+fn golden_orders_of_version_1_decode_to_their_values() {
     let labels = BTreeMap::from([("team".to_owned(), "vision".to_owned())]);
     let orders = [
         ("order-cancel", Command::Cancel(Selection { jobs: vec![id(1), id(2)], labels })),

@@ -11,9 +11,9 @@ use proptest::prelude::*;
 
 use allocation::peak_of;
 
-/// What error texts and a handful of small fields may take, whatever the body.
+/// The memory for error texts and a few small fields.
 const SLACK_BYTES: isize = 64 << 10;
-/// A body is at most decoded to three times its size.
+/// Decoding takes at most three times the size of the body.
 const FACTOR: isize = 3;
 
 fn decode_everything(body: &[u8]) {
@@ -36,7 +36,7 @@ fn decode_everything(body: &[u8]) {
     }
 }
 
-/// A body that is written as JSON, in every encoding.
+/// A JSON body in every encoding.
 fn in_each_encoding(json: &str) -> [(Encoding, Vec<u8>); 2] {
     let packed = rmp_serde::to_vec_named(&serde_json::from_str::<serde_json::Value>(json).unwrap()).unwrap();
     [(Encoding::Json, json.as_bytes().to_vec()), (Encoding::MessagePack, packed)]
@@ -48,7 +48,7 @@ fn golden_bodies() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn every_cut_of_every_golden_body_is_refused_or_read_without_harm() {
+fn every_prefix_of_every_golden_body_is_refused_or_read_without_harm() {
     for body in golden_bodies() {
         for end in 0..body.len() {
             decode_everything(&body[..end]);
@@ -71,7 +71,7 @@ fn claimed_lengths_beyond_the_body_take_no_memory() {
 }
 
 #[test]
-fn a_body_of_another_version_is_named_as_such() {
+fn the_error_of_a_body_of_another_version_names_the_version() {
     let json = r#"{"version": 7, "job_id": "0190a5b8-7c00-7000-8000-000000000001", "program": 3}"#;
     for (encoding, body) in in_each_encoding(json) {
         assert!(matches!(encoding.decode_tasks(&body), Err(DecodeError::UnsupportedVersion { found: 7 })));
@@ -81,7 +81,7 @@ fn a_body_of_another_version_is_named_as_such() {
 }
 
 #[test]
-fn of_a_list_of_millions_only_so_many_heads_are_kept_as_a_message_may_carry() {
+fn a_list_of_millions_yields_at_most_as_many_heads_as_a_message_may_have_tasks() {
     let mut body = vec![0xdd];
     body.extend(1_000_000_u32.to_be_bytes());
     body.resize(body.len() + 1_000_000, 0x80);
@@ -89,7 +89,7 @@ fn of_a_list_of_millions_only_so_many_heads_are_kept_as_a_message_may_carry() {
 }
 
 #[test]
-fn the_client_to_answer_is_read_from_any_version_and_invalid_fields_hide_nothing() {
+fn the_client_is_read_from_any_version_despite_invalid_fields() {
     let id = "0190a5b8-7c00-7000-8000-000000000001";
     let reply = |value: &str| {
         let json = format!(r#"[{{"version": 7, "reply": {value}, "job_id": "{id}"}}]"#);
@@ -102,13 +102,13 @@ fn the_client_to_answer_is_read_from_any_version_and_invalid_fields_hide_nothing
         clients.into_iter().next().unwrap()
     };
     assert_eq!(reply(r#""anna""#).as_deref(), Some("anna"));
-    for nobody in ["null", "true", "5", "-5", "0.5", r#""a b/c""#, r#"["anna", [1]]"#, r#"{"anna": {"b": 1}}"#] {
-        assert_eq!(reply(nobody), None, "{nobody}");
+    for no_client in ["null", "true", "5", "-5", "0.5", r#""a b/c""#, r#"["anna", [1]]"#, r#"{"anna": {"b": 1}}"#] {
+        assert_eq!(reply(no_client), None, "{no_client}");
     }
 }
 
 #[test]
-fn a_head_keeps_what_can_be_read_whatever_stands_beside_it() {
+fn a_head_has_all_readable_fields_despite_invalid_ones() {
     let id = "0190a5b8-7c00-7000-8000-000000000001";
     for broken in ["null", "true", "-5", "0.5", r#""no UUID""#, "[1, [2]]", r#"{"a": {"b": 1}}"#] {
         let json = format!(r#"{{"version": 7, "job_id": {broken}, "reply": "anna"}}"#);
@@ -125,7 +125,7 @@ fn a_head_keeps_what_can_be_read_whatever_stands_beside_it() {
     }
 }
 
-/// Where a reply's output says that its bytes are, and what every encoding makes of it.
+/// The decoded form of an output's `data` in every encoding.
 fn output_data(data: &str) -> [Result<OutputData<'static>, String>; 2] {
     let id = "0190a5b8-7c00-7000-8000-000000000001";
     let output = format!(r#"{{"name": "y", "dtype": "u8", "shape": [3], "data": {data}}}"#);
@@ -138,7 +138,7 @@ fn output_data(data: &str) -> [Result<OutputData<'static>, String>; 2] {
 }
 
 #[test]
-fn an_output_is_bytes_or_a_map_that_names_a_blob_beside_whatever_else() {
+fn an_output_is_bytes_or_a_map_with_a_blob_and_perhaps_other_keys() {
     let digest = BlobDigest::of(b"abc");
     let deep = format!("{}{}", "[".repeat(20), "]".repeat(20));
     for data in [
@@ -153,7 +153,7 @@ fn an_output_is_bytes_or_a_map_that_names_a_blob_beside_whatever_else() {
 }
 
 #[test]
-fn an_output_that_names_no_blob_is_refused_with_what_is_missing() {
+fn the_error_of_an_output_without_a_blob_names_the_missing_field() {
     for data in ["{}", r#"{"inline": "YWJj"}"#, r#"{"Blob": 1, "blobs": []}"#] {
         for refusal in output_data(data) {
             let problem = refusal.unwrap_err();
@@ -168,7 +168,7 @@ fn an_output_that_names_no_blob_is_refused_with_what_is_missing() {
     }
 }
 
-/// What stands where a digest should, in JSON.
+/// Malformed digests in JSON.
 fn malformed_digests() -> Vec<String> {
     let good = BlobDigest::of(b"abc").to_string();
     let texts = [
@@ -189,7 +189,7 @@ fn malformed_digests() -> Vec<String> {
 const DIGEST_LOOKS: &str = "sha256: followed by 64 lower-case hexadecimal digits";
 
 #[test]
-fn a_malformed_digest_of_an_output_is_refused_with_what_one_looks_like() {
+fn the_error_of_a_malformed_digest_in_an_output_shows_the_form_of_a_digest() {
     for digest in malformed_digests() {
         for refusal in output_data(&format!(r#"{{"blob": {digest}}}"#)) {
             let problem = refusal.unwrap_err();
@@ -204,7 +204,7 @@ fn a_malformed_digest_of_an_output_is_refused_with_what_one_looks_like() {
 }
 
 #[test]
-fn a_malformed_digest_of_a_task_is_refused_with_what_one_looks_like() {
+fn the_error_of_a_malformed_digest_in_a_task_shows_the_form_of_a_digest() {
     let id = "0190a5b8-7c00-7000-8000-000000000001";
     let decode = |digest: &str| {
         let buffer = format!(r#"{{"name": "x", "dtype": "u8", "shape": [3], "data": {{"blob": {digest}}}}}"#);
@@ -220,7 +220,7 @@ fn a_malformed_digest_of_a_task_is_refused_with_what_one_looks_like() {
     for digest in malformed_digests() {
         for refusal in decode(&digest) {
             let (whom, problem) = refusal.unwrap_err();
-            assert_eq!(whom, id, "its producer can be answered");
+            assert_eq!(whom, id, "the reply can name the job and its client");
             assert!(problem.contains(DIGEST_LOOKS), "{digest}: {problem}");
         }
     }
@@ -262,7 +262,7 @@ proptest! {
 }
 
 #[test]
-fn a_task_survives_being_made_owned() {
+fn an_owned_task_equals_the_borrowed_one() {
     for body in golden_bodies() {
         if let Ok(Batch::One(task)) = Encoding::MessagePack.decode_tasks(&body) {
             let owned: Task<'static> = task.clone().into_owned();

@@ -1,10 +1,10 @@
-//! An array in memory: a dtype, a shape, and bytes that agree with both.
+//! An array in memory: a dtype, a shape, and bytes of the matching length.
 
 use gpufleet_schema::{Buffer, Data, Dtype, Inline, task::elements};
 
 use crate::Element;
 
-/// What goes into a job's buffer and what comes back from it, in C order.
+/// An input or output of a job: elements in C order, as little-endian bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Array {
     dtype: Dtype,
@@ -12,7 +12,7 @@ pub struct Array {
     bytes: Vec<u8>,
 }
 
-/// An array that is not what it was taken for.
+/// Why bytes can't be an array, or an array can't be read as elements of a type.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum ArrayError {
     #[error("{dtype}{} takes {wanted} bytes, but there are {given}", brackets(shape))]
@@ -23,18 +23,19 @@ pub enum ArrayError {
     WrongDtype { held: Dtype, wanted: Dtype },
 }
 
-/// A shape as people write it: `[480, 640]`.
+/// A shape in brackets: `[480, 640]`.
 pub(crate) fn brackets(shape: &[u64]) -> String {
     format!("{shape:?}")
 }
 
-/// How long an array is, unless that overflows.
+/// The length of an array in bytes; `None` if it overflows.
 pub(crate) fn bytes(dtype: Dtype, shape: &[u64]) -> Option<u64> {
     elements(shape)?.checked_mul(dtype.size() as u64)
 }
 
 impl Array {
-    /// Takes bytes that are little endian and in C order.
+    /// An array of little-endian elements in C order, with the slowest dimension first in `shape`. Their length must
+    /// match.
     pub fn new(dtype: Dtype, shape: Vec<u64>, bytes: Vec<u8>) -> Result<Self, ArrayError> {
         match self::bytes(dtype, &shape) {
             Some(wanted) if wanted == bytes.len() as u64 => Ok(Self { dtype, shape, bytes }),
@@ -48,7 +49,7 @@ impl Array {
         Self { dtype: T::DTYPE, shape: vec![elements.len() as u64], bytes: T::to_bytes(elements) }
     }
 
-    /// The same elements in another shape.
+    /// The same elements in another shape, which must have as many elements.
     pub fn reshape(self, shape: Vec<u64>) -> Result<Self, ArrayError> {
         Self::new(self.dtype, shape, self.bytes)
     }
@@ -57,11 +58,12 @@ impl Array {
         self.dtype
     }
 
-    /// Extents, slowest dimension first.
+    /// The length of each dimension, slowest first.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
+    /// The elements as little-endian bytes in C order.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -70,7 +72,7 @@ impl Array {
         self.bytes
     }
 
-    /// The elements, if `T` is what the array holds.
+    /// The elements in C order. `T` must be the type of the array's dtype.
     pub fn to_vec<T: Element>(&self) -> Result<Vec<T>, ArrayError> {
         if self.dtype == T::DTYPE {
             Ok(T::from_bytes(&self.bytes))

@@ -1,4 +1,4 @@
-//! Claim checks: a task names its large arrays, which wait in the blob store.
+//! Claim checks: a task names its large arrays by digest, and the arrays are in the blob store.
 
 use std::sync::LazyLock;
 
@@ -8,16 +8,16 @@ use gpufleet_transport::BlobStore;
 
 use crate::{InvalidJob, SubmitError};
 
-/// Enough to hash one array while another is brought to the disk.
+/// Arrays that are stored at once: one is hashed while the other is written to disk.
 const STORED_AT_ONCE: usize = 2;
 
-/// What stands in a task for an array that is not stored yet.
+/// The digest of an array that is not stored yet.
 static PENDING: LazyLock<BlobDigest> = LazyLock::new(|| BlobDigest::of(&[]));
 
-/// Stores every large array and leaves its name in the task; large outputs are to come back the same way. Nothing of a task is stored
-/// that would be invalid then.
+/// Stores every large array, replaces it in the task by its digest, and asks for large outputs the same way. Nothing is
+/// stored if the resulting task is invalid.
 ///
-/// Cancelled, some of the arrays may be in the store, and nothing else has happened.
+/// If the future is cancelled, some of the arrays may be in the store; nothing else has happened.
 pub(crate) async fn check_in(task: &mut Task<'_>, store: &BlobStore) -> Result<(), SubmitError> {
     task.large_outputs = LargeOutputs::Blob;
     let large = take_large(task).map_err(InvalidJob::from)?;
@@ -34,7 +34,7 @@ pub(crate) async fn check_in(task: &mut Task<'_>, store: &BlobStore) -> Result<(
     Ok(())
 }
 
-/// The bytes of the large arrays, each with its buffer's place.
+/// Takes the bytes of the large arrays out of the task, each with the index of its buffer.
 fn take_large(task: &mut Task<'_>) -> Result<Vec<(usize, Vec<u8>)>, Invalid> {
     let mut large = Vec::new();
     for (index, buffer) in task.buffers.iter_mut().enumerate() {
@@ -50,7 +50,7 @@ fn take_large(task: &mut Task<'_>) -> Result<Vec<(usize, Vec<u8>)>, Invalid> {
                     problem: problem.to_string(),
                 })?
                 .into_owned(),
-            Data::Zeros | Data::Fill(_) | Data::Blob(_) => unreachable!("only inline contents have inline bytes"),
+            Data::Zeros | Data::Fill(_) | Data::Blob(_) => unreachable!("only inline data has inline bytes"),
         };
         large.push((index, bytes));
     }
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn large_arrays_are_stored_and_the_rest_stays() {
+    async fn large_arrays_are_stored_and_small_ones_stay_in_the_task() {
         let (folder, store) = store().await;
         let kept = StoredArray::new(BlobDigest::of(b"elsewhere"), Dtype::U8, vec![LARGE as u64]).unwrap();
         let before = task(
@@ -101,13 +101,13 @@ mod tests {
         assert_eq!(store.read(large, LARGE as u64).await.unwrap(), vec![2; LARGE]);
         let bytes = |task: &Task<'_>| task.inline_bytes() + task.blob_bytes();
         assert_eq!(bytes(&checked), bytes(&before));
-        // All else is as it was.
+        // Nothing else has changed.
         checked.buffers[1].data = before.buffers[1].data.clone();
         assert_eq!(Task { large_outputs: LargeOutputs::Inline, ..checked }, before);
     }
 
     #[tokio::test]
-    async fn a_list_of_numbers_counts_and_is_stored_as_the_bytes_that_it_stands_for() {
+    async fn a_list_of_numbers_is_measured_and_stored_as_its_bytes() {
         let (_folder, store) = store().await;
         let mut checked = task(Job::source("code").zeros("x", Dtype::U32, [LARGE as u64 / 4]));
         checked.buffers[0].data = Data::Inline(Inline::from(vec![Number::Signed(258); LARGE / 4]));
@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_job_whose_blobs_are_too_much_stores_none_of_them() {
+    async fn a_job_with_too_many_bytes_of_blobs_stores_none_of_them() {
         let (folder, store) = store().await;
         let kept = StoredArray::new(BlobDigest::of(b""), Dtype::U8, vec![BLOBS_BYTES_MAX]).unwrap();
         let mut checked = task(Job::source("code").input("x", &vec![1_u8; LARGE]).input_stored("kept", &kept));
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_store_that_is_gone_is_told_with_the_job_and_the_buffer() {
+    async fn the_error_of_a_deleted_store_names_the_job_and_the_buffer() {
         let (folder, store) = store().await;
         folder.close().unwrap();
         let mut checked = task(Job::source("code").input_array("x", Array::from_slice(&vec![1_u8; LARGE])));

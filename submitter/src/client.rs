@@ -15,20 +15,20 @@ use crate::{
     gathering::Gatherings,
     inbox::Inbox,
     submission::{self, Gathered, Submission},
-    unreported::Reports,
+    unreported::Reporter,
 };
 
-/// Replies that may wait undispatched in this process. Each is acknowledged as soon as it is copied out, so the bound costs no
-/// throughput; it keeps a burst of 16 MiB replies from filling the memory.
+/// Unacknowledged replies that the broker may send ahead. Each reply is acknowledged as soon as it is copied, so the
+/// bound costs no throughput. It limits the memory that a burst of 16 MiB replies can take.
 const REPLIES_PREFETCH: u16 = 64;
 
-/// A connection to a fleet. Clones share it, and handles of open jobs keep it alive.
+/// A connection to a fleet. Clones share the connection, and the handles of open jobs keep it alive.
 #[derive(Debug, Clone)]
 pub struct Fleet {
     pub(crate) connection: Arc<Connection>,
 }
 
-/// What a fleet is reached by.
+/// The options of a connection to a fleet.
 #[derive(Debug, Clone)]
 pub struct FleetBuilder {
     client: Option<String>,
@@ -39,12 +39,12 @@ pub struct FleetBuilder {
     blobs: Option<PathBuf>,
 }
 
-/// What a pool's queues hold at a moment.
+/// The load of a pool's queues at one moment.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct PoolDepth {
-    /// Messages that no worker has taken yet. A message may carry several jobs.
+    /// Messages that the broker has not delivered to a worker yet. A message may carry several jobs.
     pub messages: u64,
-    /// Workers that take jobs from the pool. None: jobs wait until one comes.
+    /// Workers that take jobs from the pool. With 0, jobs wait until a worker starts.
     pub consumers: u32,
 }
 
@@ -52,63 +52,68 @@ pub struct PoolDepth {
 pub(crate) struct Connection {
     broker: Broker,
     client: ClientName,
-    /// Nobody else has the name, so nobody comes back for replies that it missed.
+    /// The client name was made for this connection, so no later connection asks for replies that this one missed.
     is_fresh: bool,
     inbox: Arc<Inbox>,
     gatherings: Gatherings<Gathered>,
-    reports: Reports,
+    reporter: Reporter,
     wait_deadline: Duration,
     user_id: bool,
     blobs: Option<BlobStore>,
-    /// Reads the reply queue, from the first job on.
+    /// The task that reads the reply queue. The first job starts it.
     replies: OnceCell<AbortHandle>,
 }
 
 impl Fleet {
-    /// Connects under a client name of its own. See [`Fleet::builder`] for everything that can be chosen.
+    /// Connects with the default options and a new client name. [`Fleet::builder`] has all options.
+    ///
+    /// `url` is an AMQP URL such as `amqp://user:password@host:5672/vhost`. Cancelling the future gives up.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder().connect(url).await
     }
 
+    /// The options of a connection, with their defaults.
     pub fn builder() -> FleetBuilder {
         FleetBuilder::default()
     }
 
-    /// The name that replies come to.
+    /// The client name: workers send the replies to the queue of this name.
     pub fn client(&self) -> &ClientName {
         &self.connection.client
     }
 
     /// Checks a job, sends it, and returns when the broker has it on disk.
     ///
-    /// Short jobs that are submitted at the same time share messages: while one message is unconfirmed, later jobs for the same pool and
-    /// priority gather and leave with its confirmation. How many share one depends on their run times, as earlier replies gave them.
+    /// Short jobs that are submitted at the same time share messages. While one message is unconfirmed, later jobs for
+    /// the same pool and priority gather, and the broker's confirm sends them. The run times in earlier replies decide
+    /// how many jobs share a message.
     ///
-    /// Cancelling before the return leaves it open whether the job runs; submitting the same [`Job`] again is harmless.
+    /// If the future is cancelled, the job may or may not run. Submitting the same [`Job`] again is harmless.
     pub async fn submit(&self, job: Job) -> Result<JobHandle, SubmitError> {
         Submission::prepare(&self.connection, job).await?.send(&self.connection).await
     }
 
-    /// Submits many jobs at once: small ones of the same pool and priority share messages, and messages are pipelined. The
-    /// results stand in the order of the jobs; one that fails leaves the others alone. Jobs are taken from the iterator as messages
-    /// are confirmed, so one that makes them as it goes holds few at a time. They start in any order.
+    /// Submits many jobs. Small jobs of the same pool and priority share messages, and messages are pipelined.
     ///
-    /// Cancelling leaves it open which of the jobs run.
+    /// The results are in the order of the jobs, and one refused job does not affect the others. The iterator advances
+    /// as messages are confirmed, so a lazy iterator keeps few jobs in memory. Jobs may start in any order.
+    ///
+    /// If the future is cancelled, any of the jobs may or may not run.
     pub async fn submit_many(&self, jobs: impl IntoIterator<Item = Job>) -> Vec<Result<JobHandle, SubmitError>> {
         submission::send_many(&self.connection, jobs).await
     }
 
-    /// Puts an array into the blob store, for jobs to take it by [`Job::input_stored`]: once, however many there are.
+    /// Stores an array in the blob store once, so that any number of jobs can use it through [`Job::input_stored`].
     ///
-    /// It stays there until somebody prunes the store (`gpufleet blobs prune`). To store it again makes it as good as new.
+    /// The array stays there until `gpufleet blobs prune` deletes it. Storing it again resets its age.
     ///
-    /// Cancelling leaves it open whether it is there.
+    /// If the future is cancelled, the array may or may not be stored. That is harmless.
     pub async fn store(&self, array: Array) -> Result<StoredArray, StoreError> {
         StoredArray::put(array, self.connection.blobs().ok_or(StoreError::NoStore)?).await
     }
 
-    /// What waits in a pool and how many workers serve it: zeros if no worker has served it yet. Jobs that one worker has forwarded to
-    /// another kind of device are not counted.
+    /// The messages that wait in a pool and the workers that serve it. Both are 0 if no worker has served the pool yet.
+    /// Jobs that wait in a queue of one device class are not counted. Cancelling the future is harmless.
     pub async fn pool_depth(&self, pool: &PoolName) -> Result<PoolDepth, PoolError> {
         let mut sum = PoolDepth::default();
         for priority in Priority::ALL {
@@ -122,13 +127,14 @@ impl Fleet {
         Ok(sum)
     }
 
-    /// Resolves with what it is, once something keeps jobs from going out: the broker takes no messages, or can't be reached. Jobs that are
-    /// being submitted wait for it, as long as they are told to. Cancelling is harmless.
+    /// Resolves once the client can't publish, with the reason: the broker is unreachable, or blocks publishers because
+    /// of an alarm. Meanwhile, calls of [`Fleet::submit`] wait until [`FleetBuilder::confirm_deadline`]. Cancelling the
+    /// future is harmless.
     pub async fn held_up(&self) -> String {
         let broker = &self.connection.broker;
         let mut state = broker.state();
         loop {
-            // The connection has the other end.
+            // An error would mean that the sender is gone, but the connection owns it.
             drop(state.wait_for(|state| *state != State::Connected).await);
             if let Some(trouble) = broker.trouble() {
                 return trouble;
@@ -136,16 +142,17 @@ impl Fleet {
         }
     }
 
-    /// What was counted since the connection was made.
+    /// The replies that were counted since the connection was made.
     pub fn counts(&self) -> Counts {
         self.connection.inbox.counts()
     }
 
-    /// Sends what is left to send and closes the connection. Waits that are still open end with
-    /// [`JobError::Closed`](crate::JobError::Closed); their jobs go on. Every step has a deadline of its own.
+    /// Publishes the jobs that still gather, reports submissions to the ledger and closes the connection. Open waits
+    /// end with [`JobError::Closed`](crate::JobError::Closed); their jobs still run. Every step has a deadline of its
+    /// own.
     pub async fn close(&self) {
         submission::send_all_gathered(&self.connection).await;
-        if let Err(error) = self.connection.reports.finish().await {
+        if let Err(error) = self.connection.reporter.finish().await {
             warn!(%error, "could not report submissions to the ledger; the workers' events will add them");
         }
         self.connection.stop_listening().await;
@@ -168,21 +175,21 @@ impl Default for FleetBuilder {
 }
 
 impl FleetBuilder {
-    /// A job's default time limit is ten minutes; five more for the queue.
+    /// Fifteen minutes: a job's default time limit of ten minutes, and five minutes in the queue.
     pub const WAIT_DEADLINE_DEFAULT: Duration = Duration::from_secs(15 * 60);
-    /// Longer than anybody waits, and within what every clock can hold.
+    /// One year: longer than any useful wait, and short enough that adding it to a clock's time does not overflow.
     pub const CONFIRM_DEADLINE_MAX: Duration = Duration::from_secs(365 * 24 * 3600);
 
-    /// The client's name on the replies exchange, for producers that want a fixed one. Two connections with one name take each
-    /// other's replies, so give one only where it is unique. A user whom RabbitMQ confines to names of its own (`gpufleet permissions`)
-    /// needs one of these: the user's name, a dash, and a word without dashes.
+    /// Sets the client name, for programs that want a fixed one. It must be unique, because two connections with one
+    /// name take each other's replies. Some users may only use names of their own (`gpufleet permissions`): the user's
+    /// name, a dash, and a word without dashes.
     #[must_use]
     pub fn client(mut self, name: impl Into<String>) -> Self {
         self.client = Some(name.into());
         self
     }
 
-    /// How long `handle.await` waits for a reply.
+    /// How long `handle.await` waits for a reply. The default is [`FleetBuilder::WAIT_DEADLINE_DEFAULT`].
     #[must_use]
     pub fn wait_deadline(mut self, deadline: Duration) -> Self {
         self.wait_deadline = deadline;
@@ -196,32 +203,35 @@ impl FleetBuilder {
         self
     }
 
-    /// How long a message waits for the broker's confirmation, outages in between included: at most a year. A job that gathers with others
-    /// waits for the message before its own, too.
+    /// How long a message waits for the broker's confirm, including outages: at most
+    /// [`FleetBuilder::CONFIRM_DEADLINE_MAX`]. A job that gathers with others first waits for the message before its
+    /// own.
     #[must_use]
     pub fn confirm_deadline(mut self, deadline: Duration) -> Self {
         self.confirm_deadline = deadline.min(Self::CONFIRM_DEADLINE_MAX);
         self
     }
 
-    /// Whether jobs carry the URL's user, for whom the broker then vouches and whom the ledger records; they do unless told otherwise. A
-    /// broker that knows its users by another name than the URL's, as with OAuth 2 tokens, refuses such jobs.
+    /// Whether messages carry the URL's user in `user-id`; by default they do. The broker checks the name and the
+    /// ledger records it. Turn it off if the broker knows the user by another name than the URL does, as with OAuth 2
+    /// tokens: such a broker refuses the messages.
     #[must_use]
     pub fn user_id(mut self, carried: bool) -> Self {
         self.user_id = carried;
         self
     }
 
-    /// The folder of the blob store, which the workers see as well. Arrays from 1 MiB on, into jobs and out of them, then wait there, and
-    /// messages only name them. Without it a job with its arrays has to fit into a message of 16 MiB, and so have its outputs.
+    /// The folder of the blob store, which the client shares with the workers. Inputs and outputs of 1 MiB or more then
+    /// go through the store, and messages carry only their digests. Without a store, a job with its inputs must fit
+    /// into one message of 16 MiB, and so must its outputs.
     #[must_use]
     pub fn blobs(mut self, folder: impl Into<PathBuf>) -> Self {
         self.blobs = Some(folder.into());
         self
     }
 
-    /// Connects. Nothing is declared before the first job is submitted, and then only a queue for replies: workers declare the rest.
-    /// Cancelling gives up.
+    /// Connects to the broker at an AMQP URL. The first job declares the reply queue; workers declare everything else.
+    /// Cancelling the future gives up.
     pub async fn connect(self, url: &str) -> Result<Fleet, ConnectError> {
         let url: BrokerUrl = url.parse()?;
         let is_fresh = self.client.is_none();
@@ -242,14 +252,14 @@ impl FleetBuilder {
         let broker = Broker::connect(options).await?;
         let events = EventSink::of_client(broker.clone(), user_id);
         let inbox = Arc::new(Inbox::default());
-        let reports = Reports::new(inbox.unreported().clone(), events, self.confirm_deadline);
+        let reporter = Reporter::new(inbox.unreported().clone(), events, self.confirm_deadline);
         let connection = Connection {
             broker,
             client,
             is_fresh,
             inbox,
             gatherings: Gatherings::default(),
-            reports,
+            reporter,
             wait_deadline: self.wait_deadline,
             user_id: self.user_id,
             blobs,
@@ -268,7 +278,7 @@ impl Connection {
         &self.client
     }
 
-    /// What jobs carry for the broker to vouch for.
+    /// The `user-id` of messages, which the broker checks.
     pub(crate) fn user_id(&self) -> Option<String> {
         self.user_id.then(|| self.broker.url().user().to_owned())
     }
@@ -289,7 +299,8 @@ impl Connection {
         self.wait_deadline
     }
 
-    /// Makes the reply queue, once. A connection that submits nothing leaves none behind.
+    /// Declares the reply queue and subscribes to it, at the first call. A connection that submits nothing has no reply
+    /// queue.
     pub(crate) async fn listen(&self) -> Result<(), DeclareError> {
         let listening = self.replies.get_or_try_init(async || {
             self.broker.declare_reply_queue(&self.client).await?;
@@ -299,8 +310,8 @@ impl Connection {
         listening.await.map(drop)
     }
 
-    /// Later replies go to the queue of unclaimed ones. The queue of a name that was given stays for ten minutes, for whoever comes back
-    /// under it.
+    /// Deletes the reply queue of a generated name, so that later replies go to the queue of unclaimed replies. The
+    /// queue of a fixed name stays for ten minutes, in case the client connects again.
     async fn stop_listening(&self) {
         let Some(replies) = self.replies.get() else { return };
         replies.abort();
@@ -312,20 +323,20 @@ impl Connection {
         }
     }
 
-    /// Tells the ledger of confirmed jobs that are not answered soon. Their replies are awaited by handles that exist.
+    /// Reports confirmed jobs to the ledger unless they are answered soon. The handles of the jobs must still exist.
     pub(crate) async fn record(&self, submitted: Vec<Submitted>) {
-        self.reports.tell_later(self.inbox.unanswered(submitted)).await;
+        self.reporter.report_later(self.inbox.unanswered(submitted)).await;
     }
 
-    /// Tells the ledger of confirmed jobs whose replies are not awaited here.
+    /// Reports confirmed jobs to the ledger at once, because this client does not await their replies.
     pub(crate) async fn record_now(&self, submitted: impl IntoIterator<Item = Submitted>) {
-        self.reports.tell(submitted).await;
+        self.reporter.report(submitted).await;
     }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        self.reports.tell_rest();
+        self.reporter.report_rest();
         if let Some(replies) = self.replies.get() {
             replies.abort();
         }
@@ -339,7 +350,7 @@ async fn receive(mut replies: Consumer, inbox: Arc<Inbox>) {
             Incoming::Interrupted { reason } => warn!(reason, "reply subscription interrupted; subscribing again"),
         }
     }
-    // Nothing can come any more, so nobody should go on waiting.
+    // No more replies can arrive, so every open wait ends.
     inbox.close();
 }
 
@@ -357,7 +368,7 @@ async fn accept(delivery: Delivery, inbox: &Inbox) {
             warn!(content_type, "dropped a reply of unknown content type");
         }
     }
-    // An unacknowledged reply comes again and is dropped then, as its job is answered.
+    // The broker redelivers an unacknowledged reply, and the inbox drops it because its job is answered.
     if let Err(error) = acker.ack().await {
         debug!(%error, "could not acknowledge a reply");
     }

@@ -1,6 +1,7 @@
-//! The dead: jobs that nobody will try again, kept in a queue with the reason for a person to judge.
+//! Dead-lettered messages: jobs that are not tried again. A queue keeps them, with the reason, for an operator.
 //!
-//! Looking takes the letters out one after the other and gives them back in the end; in between another look finds fewer.
+//! Reading takes the messages from the queue one after the other and requeues them at the end. Meanwhile, another
+//! reader finds fewer of them.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -33,22 +34,24 @@ use bodies::Bodies;
 pub use letter::DeadLetter;
 pub use renewal::REPLAY_LABEL;
 
-/// Letters in hand at most, their bodies forgotten: some kilobytes each, here and in the broker. Where there are more, giving back
-/// changes their order: the broker puts them behind those that somebody had in hand before.
+/// The most letters that are fetched at once; without their bodies they take some kilobytes each, here and in the
+/// broker. If the queue has more, requeueing changes the order: the broker puts these letters behind those that were
+/// delivered before.
 pub const LETTERS_MAX: usize = 20_000;
 
-/// Bodies of letters in hand at most.
+/// The most bytes of bodies that are kept of the fetched letters.
 pub const BODIES_BYTES_MAX: usize = 256 << 20;
 
-/// Letters that may be on their way with their bodies, of 16 MiB each at most. More than these are in hand by subscribing again,
-/// which costs some round trips.
+/// Letters that the broker may send ahead, with bodies of up to 16 MiB each. To fetch more than these, the client
+/// subscribes again, which costs some round trips.
 const WINDOW: u16 = 16;
 
-/// What the queue said it has comes at once, but for 16 MiB over a thin line.
+/// How long to wait for the next letter. A letter that is in the queue arrives at once, except for 16 MiB over a slow
+/// link.
 const NEXT_LETTER: Duration = Duration::from_secs(30);
 
-/// Headers that tell of a job's way so far.
-const FORGOTTEN: [&str; 9] = [
+/// Headers about earlier attempts and deliveries, which a new job does not inherit.
+const HISTORY_HEADERS: [&str; 9] = [
     HEADER_ATTEMPT,
     HEADER_LOSSES,
     HEADER_UNAVAILABLE,
@@ -60,28 +63,30 @@ const FORGOTTEN: [&str; 9] = [
     HEADER_USER,
 ];
 
-/// Dead letters, taken in hand one after the other, the oldest first. Dropping it gives back what is left, in any order;
-/// [`DeadBox::give_back`] does so in theirs.
+/// The dead-lettered messages, which are fetched one after the other, the oldest first.
+///
+/// [`DeadLetters::requeue`] returns the rest to the queue in their order. Dropping this returns them in any order.
 #[derive(Debug)]
-pub struct DeadBox {
+pub struct DeadLetters {
     fleet: Fleet,
-    /// By their order. What was settled has gone.
-    letters: Vec<Option<InHand>>,
+    /// The fetched letters in their order; `None` after one was replayed or discarded.
+    letters: Vec<Option<FetchedLetter>>,
     unseen: usize,
-    has_company: bool,
-    in_hand: usize,
+    has_other_consumers: bool,
+    /// Letters that are not settled.
+    fetched: usize,
     bodies: Bodies,
     /// Jobs that were submitted again.
     replayed: HashSet<JobId>,
     consumer: Consumer,
-    /// Counts subscriptions.
+    /// The number of the current subscription.
     window: usize,
-    /// Letters in hand that came with the present subscription.
+    /// Letters of the current subscription that are not settled.
     in_window: u16,
 }
 
 #[derive(Debug)]
-struct InHand {
+struct FetchedLetter {
     letter: DeadLetter,
     body: Option<Vec<u8>>,
     properties: Properties,
@@ -89,25 +94,25 @@ struct InHand {
     window: usize,
 }
 
-/// What was submitted for a letter.
+/// The result of replaying a letter.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Replayed {
-    /// These new jobs.
+    /// New jobs with these ids.
     As(Vec<JobId>),
-    /// A body that can't be read went back as it is, for a worker that can.
-    AsItWas,
-    /// Nothing: the jobs lay there twice, and were submitted for another letter.
-    Before,
+    /// The same body, because the client can't read it. A newer worker may be able to.
+    Unchanged,
+    /// Nothing, because the jobs were already submitted for another letter.
+    Duplicate,
 }
 
-/// Why something could not be done about the dead.
+/// Why dead letters could not be fetched, replayed or discarded.
 #[derive(Debug, thiserror::Error)]
 pub enum DeadError {
     #[error(transparent)]
     Queue(#[from] QueueError),
     #[error("the other {missing} dead-lettered messages did not arrive within {} s", NEXT_LETTER.as_secs())]
     Silent { missing: usize },
-    /// What was in hand went back.
+    /// The subscription broke, and the broker requeued the fetched letters.
     #[error("the dead-lettered messages returned to their queue: {reason}")]
     Interrupted { reason: String },
     #[error("queue {DEAD_QUEUE} does not exist; workers and the recorder declare it")]
@@ -116,14 +121,14 @@ pub enum DeadError {
     NoQueue { pool: PoolName },
     #[error(transparent)]
     Publish(#[from] PublishError),
-    /// The letter is still there, and what was to be its replacement may be submitted.
+    /// The broker did not confirm the new jobs, so they may or may not have been submitted. The letter is still there.
     #[error("the message is still in the dead-letter queue, and may have been submitted as {}", ids(.jobs))]
     Unknown { jobs: Vec<JobId>, source: PublishError },
     #[error(transparent)]
     Settle(#[from] SettleError),
     #[error("the connection broke; the message is still in the dead-letter queue")]
     Stale,
-    /// It was submitted, and could not be taken out.
+    /// The new jobs were submitted, but the letter could not be removed.
     #[error("the message was submitted as {}, but is still in the dead-letter queue", ids(.jobs))]
     StillThere { jobs: Vec<JobId> },
     #[error("the message has been replayed or dropped already")]
@@ -146,16 +151,18 @@ pub enum DeadError {
 }
 
 impl Fleet {
-    /// Looks at the dead letters, the oldest first. Cancelling is harmless.
-    pub async fn dead(&self) -> Result<DeadBox, DeadError> {
+    /// Subscribes to the dead-letter queue. The result yields the letters that the queue has now, the oldest first.
+    ///
+    /// Cancelling the future is harmless.
+    pub async fn dead(&self) -> Result<DeadLetters, DeadError> {
         let broker = self.connection.broker();
         let depth = broker.queue_depth(DEAD_QUEUE).await?.ok_or(DeadError::NoDeadQueue)?;
-        Ok(DeadBox {
+        Ok(DeadLetters {
             fleet: self.clone(),
             letters: Vec::new(),
             unseen: depth.messages as usize,
-            has_company: depth.consumers > 0,
-            in_hand: 0,
+            has_other_consumers: depth.consumers > 0,
+            fetched: 0,
             bodies: Bodies::at_most(BODIES_BYTES_MAX),
             replayed: HashSet::new(),
             consumer: broker.consume(DEAD_QUEUE.to_owned(), WINDOW),
@@ -165,16 +172,18 @@ impl Fleet {
     }
 }
 
-impl DeadBox {
-    /// Keeps at most so many bytes of bodies, not [`BODIES_BYTES_MAX`], of the letters that come.
-    pub fn keep_at_most(&mut self, bytes_max: usize) {
-        self.bodies.bound(bytes_max);
+impl DeadLetters {
+    /// Sets how many bytes of bodies are kept of further letters. The default is [`BODIES_BYTES_MAX`].
+    pub fn limit_body_bytes(&mut self, bytes_max: usize) {
+        self.bodies.limit(bytes_max);
     }
 
-    /// Takes the next letter in hand and tells its index. `None` when all have been in hand that were there at first, or
-    /// [`LETTERS_MAX`] are. Cancelled, a letter may be in hand that nobody can name.
+    /// Fetches the next letter and returns its index. `None` after the last letter that was there at first, or while
+    /// [`LETTERS_MAX`] letters are fetched.
+    ///
+    /// If the future is cancelled, a letter may have been fetched whose index the caller does not know.
     pub async fn next(&mut self) -> Result<Option<usize>, DeadError> {
-        if self.unseen == 0 || self.in_hand == LETTERS_MAX {
+        if self.unseen == 0 || self.fetched == LETTERS_MAX {
             return Ok(None);
         }
         if self.in_window == WINDOW {
@@ -184,54 +193,55 @@ impl DeadBox {
         }
         let delivery = self.delivery().await?;
         self.unseen -= 1;
-        self.take(delivery);
+        self.keep(delivery);
         Ok(Some(self.letters.len() - 1))
     }
 
-    /// Letters that were there at first and have not been in hand.
+    /// How many of the letters that were there at first have not been fetched.
     pub fn unseen(&self) -> usize {
         self.unseen
     }
 
-    /// Whether somebody else had letters in hand, or might have, when this look began.
-    pub fn has_company(&self) -> bool {
-        self.has_company
+    /// Whether the queue had another consumer at first, which may have fetched letters.
+    pub fn has_other_consumers(&self) -> bool {
+        self.has_other_consumers
     }
 
-    /// The letters in hand.
+    /// The fetched letters, without those that were replayed or discarded.
     pub fn letters(&self) -> impl Iterator<Item = &DeadLetter> {
-        self.letters.iter().flatten().map(|held| &held.letter)
+        self.letters.iter().flatten().map(|fetched| &fetched.letter)
     }
 
-    /// A letter in hand.
+    /// A fetched letter; `None` after it was replayed or discarded.
     pub fn letter(&self, index: usize) -> Option<&DeadLetter> {
-        self.held(index).map(|held| &held.letter)
+        self.fetched(index).map(|fetched| &fetched.letter)
     }
 
-    /// The body of a letter, and its content type.
+    /// The body of a letter and its content type; `None` if the body was not kept.
     pub fn body(&self, index: usize) -> Option<(&[u8], Option<&str>)> {
-        let held = self.held(index)?;
-        Some((held.body.as_deref()?, held.properties.content_type.as_deref()))
+        let fetched = self.fetched(index)?;
+        Some((fetched.body.as_deref()?, fetched.properties.content_type.as_deref()))
     }
 
-    /// Makes room for other bodies. A letter without its body can be thrown away and not replayed.
+    /// Drops the body of a letter, to make room for others. A letter without its body can be discarded but not
+    /// replayed.
     pub fn forget_body(&mut self, index: usize) {
-        if let Some(held) = self.letters.get_mut(index).and_then(Option::as_mut) {
-            self.bodies.forget(held.body.take());
+        if let Some(fetched) = self.letters.get_mut(index).and_then(Option::as_mut) {
+            self.bodies.forget(fetched.body.take());
         }
     }
 
-    /// Submits the letter's tasks again, as new jobs that carry the old one's id in the label [`REPLAY_LABEL`]: the outcome of a
-    /// job never changes, and dead is one. The letter is gone then. Jobs that were submitted for another letter are left out.
-    /// A letter that is refused stays in hand.
+    /// Submits the letter's tasks again and removes the letter. The tasks become new jobs, because dead is a final
+    /// outcome; the label [`REPLAY_LABEL`] has the old job's id. Jobs that were already submitted for another letter
+    /// are left out. After an error that [`DeadError::concerns_one_letter`], the letter can still be discarded.
     ///
-    /// Cancelled, the letter may be both submitted and still there.
+    /// If the future is cancelled, the tasks may have been submitted although the letter is still there.
     pub async fn replay(&mut self, index: usize) -> Result<Replayed, DeadError> {
         let (message, infos) = match self.renewal(index)? {
             Some(renewal) => renewal,
             None => {
                 self.settle(index).await?;
-                return Ok(Replayed::Before);
+                return Ok(Replayed::Duplicate);
             }
         };
         let old = self.letter(index).map(|letter| letter.jobs.clone()).unwrap_or_default();
@@ -241,22 +251,23 @@ impl DeadBox {
         let at_ms = now_ms();
         self.fleet.connection.record_now(infos.into_iter().map(|job| Submitted { job, at_ms })).await;
         match self.settle(index).await {
-            Ok(()) if jobs.is_empty() => Ok(Replayed::AsItWas),
+            Ok(()) if jobs.is_empty() => Ok(Replayed::Unchanged),
             Ok(()) => Ok(Replayed::As(jobs)),
             Err(_) => Err(DeadError::StillThere { jobs }),
         }
     }
 
-    /// Throws a letter away. Cancelled, it may still be there.
+    /// Removes a letter from the queue. If the future is cancelled, the letter may still be there.
     pub async fn discard(&mut self, index: usize) -> Result<(), DeadError> {
         self.settle(index).await
     }
 
-    /// Gives the letters back, in their order. What breaks here gives them back as well. Cancelled, they go back in any order.
-    pub async fn give_back(mut self) {
+    /// Returns the letters to the queue in their order. If the connection breaks or the future is cancelled, the broker
+    /// requeues them in any order.
+    pub async fn requeue(mut self) {
         self.consumer.stop().await;
-        let mut ackers: VecDeque<Acker> = self.letters.into_iter().flatten().map(|held| held.acker).collect();
-        // What came in the meantime was behind them.
+        let mut ackers: VecDeque<Acker> = self.letters.into_iter().flatten().map(|fetched| fetched.acker).collect();
+        // Deliveries that were not fetched yet come after the fetched letters.
         while let Some(incoming) = self.consumer.next().await {
             if let Incoming::Delivery(delivery) = incoming {
                 ackers.push_back(delivery.acker);
@@ -269,7 +280,7 @@ impl DeadBox {
         }
     }
 
-    fn held(&self, index: usize) -> Option<&InHand> {
+    fn fetched(&self, index: usize) -> Option<&FetchedLetter> {
         self.letters.get(index)?.as_ref()
     }
 
@@ -277,7 +288,7 @@ impl DeadBox {
         loop {
             match tokio::time::timeout(NEXT_LETTER, self.consumer.next()).await {
                 Ok(Some(Incoming::Delivery(delivery))) => return Ok(delivery),
-                // Nothing was in hand yet, and the subscription mends itself.
+                // No letter was fetched yet, and the consumer subscribes again by itself.
                 Ok(Some(Incoming::Interrupted { .. })) if self.letters.is_empty() => {}
                 Ok(Some(Incoming::Interrupted { reason })) => return Err(DeadError::Interrupted { reason }),
                 Ok(None) => return Err(DeadError::Interrupted { reason: "the connection was closed".to_owned() }),
@@ -286,29 +297,30 @@ impl DeadBox {
         }
     }
 
-    fn take(&mut self, delivery: Delivery) {
+    fn keep(&mut self, delivery: Delivery) {
         let letter = DeadLetter::of(&delivery);
         let (body, properties, acker) = delivery.into_parts();
         let body = self.bodies.keep(body);
-        self.in_hand += 1;
+        self.fetched += 1;
         self.in_window += 1;
-        self.letters.push(Some(InHand { letter, body, properties, acker, window: self.window }));
+        self.letters.push(Some(FetchedLetter { letter, body, properties, acker, window: self.window }));
     }
 
-    /// The letter's message as new jobs; `None` where all were submitted before.
+    /// The message with the letter's tasks as new jobs; `None` if all of them were already submitted for another
+    /// letter.
     fn renewal(&self, index: usize) -> Result<Option<(Message, Vec<JobInfo>)>, DeadError> {
-        let held = self.held(index).ok_or(DeadError::Gone)?;
-        let letter = &held.letter;
+        let fetched = self.fetched(index).ok_or(DeadError::Gone)?;
+        let letter = &fetched.letter;
         let (pool, priority) =
             letter.destination().ok_or_else(|| DeadError::NoTask { origin: letter.origin.clone() })?;
         if letter.is_cut() {
             return Err(DeadError::Cut { bytes: letter.bytes, kept_bytes: letter.kept_bytes });
         }
-        let body = held.body.as_deref().ok_or(DeadError::NotKept)?;
-        // Whoever replays a job is its user.
+        let body = fetched.body.as_deref().ok_or(DeadError::NotKept)?;
+        // The new jobs belong to the user who replays them.
         let user_id = self.fleet.connection.user_id();
-        let mut properties = Properties { user_id, ..held.properties.clone() };
-        properties.headers.retain(|name, _| !name.starts_with("x-") && !FORGOTTEN.contains(&name.as_str()));
+        let mut properties = Properties { user_id, ..fetched.properties.clone() };
+        properties.headers.retain(|name, _| !name.starts_with("x-") && !HISTORY_HEADERS.contains(&name.as_str()));
         let encoding = properties.content_type.as_deref().and_then(Encoding::of_content_type);
         let renewed = encoding.and_then(|encoding| Some((encoding, renewal::renewed(encoding, body, &self.replayed)?)));
         let (body, infos) = match renewed {
@@ -338,7 +350,7 @@ impl DeadBox {
         let published = self.fleet.connection.broker().publish(message).await;
         published.map_err(|source| match source {
             PublishError::Unroutable { .. } => {
-                DeadError::NoQueue { pool: pool.expect("the key was made of a pool's name") }
+                DeadError::NoQueue { pool: pool.expect("the key was made from a pool's name") }
             }
             PublishError::Unknown { .. } => {
                 DeadError::Unknown { jobs: infos.iter().map(|info| info.job_id).collect(), source }
@@ -347,15 +359,15 @@ impl DeadBox {
         })
     }
 
-    /// Has the broker forget a letter.
+    /// Acknowledges a letter, which removes it from the queue.
     async fn settle(&mut self, index: usize) -> Result<(), DeadError> {
-        let held = self.letters.get_mut(index).and_then(Option::take).ok_or(DeadError::Gone)?;
-        self.in_hand -= 1;
-        self.bodies.forget(held.body);
-        if held.window == self.window {
+        let fetched = self.letters.get_mut(index).and_then(Option::take).ok_or(DeadError::Gone)?;
+        self.fetched -= 1;
+        self.bodies.forget(fetched.body);
+        if fetched.window == self.window {
             self.in_window -= 1;
         }
-        match held.acker.ack().await? {
+        match fetched.acker.ack().await? {
             Settled::Sent => Ok(()),
             Settled::Stale => Err(DeadError::Stale),
         }
@@ -363,8 +375,8 @@ impl DeadBox {
 }
 
 impl DeadError {
-    /// Whether it is this letter's own fault, and the next one may fare better.
-    pub fn is_of_the_letter(&self) -> bool {
+    /// Whether the error concerns one letter only, so that other letters may still succeed.
+    pub fn concerns_one_letter(&self) -> bool {
         match self {
             Self::NoTask { .. }
             | Self::Cut { .. }

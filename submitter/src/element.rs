@@ -1,4 +1,4 @@
-//! Which Rust types an element of a buffer can be.
+//! The Rust types of a buffer's elements.
 
 use gpufleet_schema::{Dtype, Number};
 use half::{bf16, f16};
@@ -7,17 +7,19 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// A type that a buffer or a scalar can hold. The set is the schema's dtypes and closed.
+/// The type of a buffer's elements or of a scalar. There is one for each dtype of the schema, and no other crate can
+/// add one.
 pub trait Element: sealed::Sealed + Copy + Send + Sync + 'static {
     const DTYPE: Dtype;
 
-    /// The value as a task writes it for a scalar.
+    /// The value as a number of the wire format.
     fn number(self) -> Number;
 
-    /// Little-endian bytes, as CUDA lays the elements out.
+    /// The elements as little-endian bytes, in CUDA's layout.
     fn to_bytes(elements: &[Self]) -> Vec<u8>;
 
-    /// The elements again. Bytes after the last whole element are ignored: callers have compared the lengths before.
+    /// The elements of little-endian bytes. Bytes after the last whole element are ignored, because callers check the
+    /// length.
     fn from_bytes(bytes: &[u8]) -> Vec<Self>;
 }
 
@@ -89,11 +91,11 @@ mod tests {
         assert_eq!(T::from_bytes(&bytes), elements);
         let mut scalar = Vec::new();
         elements[0].number().write(T::DTYPE, &mut scalar).unwrap();
-        assert_eq!(scalar, bytes[..T::DTYPE.size()], "a scalar is written as the element is");
+        assert_eq!(scalar, bytes[..T::DTYPE.size()], "a scalar has the bytes of an element");
     }
 
     #[test]
-    fn every_dtype_has_an_element_that_comes_back_from_its_bytes() {
+    fn elements_of_every_dtype_survive_the_way_through_bytes() {
         comes_back(&[true, false]);
         comes_back(&[i8::MIN, 7]);
         comes_back(&[i16::MIN, 7]);

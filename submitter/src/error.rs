@@ -1,4 +1,4 @@
-//! What can go wrong between a producer and the fleet.
+//! Errors of connecting, submitting and looking at pools.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use gpufleet_transport::{BlobError, DeclareError, InvalidBrokerUrl, PublishError
 
 use crate::InvalidJob;
 
-/// The fleet can't be reached.
+/// Why a client could not connect to the fleet.
 #[derive(Debug, thiserror::Error)]
 pub enum ConnectError {
     #[error(transparent)]
@@ -21,14 +21,14 @@ pub enum ConnectError {
     Broker(#[from] gpufleet_transport::ConnectError),
 }
 
-/// A job that was not handed over. Only [`SubmitError::Unknown`] leaves it open whether the broker has the job.
+/// Why a job was not submitted. Only after [`SubmitError::Unknown`] may the broker have the job.
 #[derive(Debug, thiserror::Error)]
 pub enum SubmitError {
     #[error(transparent)]
     Invalid(#[from] InvalidJob),
     #[error("{problem}: {}", TooLarge::ADVICE)]
     TooLarge { job_id: JobId, problem: TooLarge },
-    /// Nobody has the job. Arrays of it may be in the store.
+    /// The job was not sent. Some of its arrays may be in the store.
     #[error("store buffer {buffer:?} of job {job_id}: failed to {source}")]
     Blob { job_id: JobId, buffer: String, source: BlobError },
     #[error("encode job {job_id}: {problem}")]
@@ -37,34 +37,37 @@ pub enum SubmitError {
     AlreadySubmitted { job_id: JobId },
     #[error(transparent)]
     Declare(#[from] DeclareError),
-    /// Workers declare the queues of the pools that they serve. Where one serves this pool, its queue was deleted a moment ago and comes back.
+    /// Workers declare the queues of the pools that they serve. If a worker serves this pool, its queue was just
+    /// deleted, and the worker declares it again.
     #[error("pool {pool} has no queue for priority {priority}: no worker has ever served it, or its queue was deleted")]
     NoQueue { pool: PoolName, priority: Priority },
-    /// Nobody has the job. There is room again when workers have taken from the queue: [`SubmitError::retry_after`].
+    /// The broker refused the job. The queue has room again when workers have taken jobs from it: see
+    /// [`SubmitError::retry_after`].
     #[error(
         "the queue of pool {pool} for priority {priority} is full or unavailable; submit again after {}",
         humantime::format_duration(RETRY_AFTER)
     )]
     Refused { pool: PoolName, priority: Priority },
-    /// The confirm did not come in time. The broker may have the job; submitting it again under its id is harmless.
+    /// The confirm did not arrive in time. The broker may have the job; submitting it again with the same id is
+    /// harmless.
     #[error("the broker did not confirm job {job_id}; it may or may not have arrived")]
     Unknown { job_id: JobId, source: PublishError },
     #[error(transparent)]
     Publish(#[from] PublishError),
 }
 
-/// Why a look at a pool did not succeed.
+/// Why the depth of a pool could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum PoolError {
     #[error(transparent)]
     Queue(#[from] QueueError),
 }
 
-/// Long enough that a thousand producers who are refused do not keep the broker busy with refusals.
+/// Long enough that a thousand refused producers do not keep the broker busy with refusals.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 impl SubmitError {
-    /// How long to wait before the same job is submitted again; `None` where that would not help.
+    /// How long to wait before submitting the same job again; `None` if that would not help.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Refused { .. } => Some(RETRY_AFTER),

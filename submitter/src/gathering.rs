@@ -1,7 +1,8 @@
-//! Jobs that are submitted one by one and leave together.
+//! Lets jobs that are submitted one by one share messages.
 //!
-//! While a message to a queue is unconfirmed, jobs for that queue gather, and leave in one message when the confirm comes or when the
-//! message is full. No timer is involved: a job that finds nothing unconfirmed leaves at once.
+//! While a message to a queue is unconfirmed, later jobs for that queue gather in a packet. The packet is published
+//! when the confirm arrives, or earlier if it is full. There is no timer: a job is published at once if nothing is
+//! unconfirmed.
 
 use std::{
     collections::HashMap,
@@ -10,15 +11,15 @@ use std::{
 
 use crate::{packing::Packet, submission::Destination};
 
-/// The jobs of one queue that wait for company.
+/// The jobs that gather for one queue.
 #[derive(Debug)]
 struct Gathering<T> {
     waiting: Packet<T>,
-    /// Messages that have left and are not confirmed.
+    /// Messages that were published and are not confirmed yet.
     unconfirmed: u32,
 }
 
-/// All queues that a connection submits to.
+/// The queues with unconfirmed messages of one connection.
 #[derive(Debug)]
 pub(crate) struct Gatherings<T>(Mutex<HashMap<Destination, Gathering<T>>>);
 
@@ -27,23 +28,23 @@ impl<T> Gathering<T> {
         Self { waiting: Packet::new(), unconfirmed: 0 }
     }
 
-    /// What leaves now that this job has come.
+    /// Adds a job. Returns the packet to publish now, if there is one.
     fn add(&mut self, body: Vec<u8>, run_us: u64, member: T) -> Option<Packet<T>> {
         let full = self.waiting.add(body, run_us, member);
         if full.is_some() {
             self.unconfirmed += 1;
             return full;
         }
-        if self.unconfirmed == 0 { self.leave() } else { None }
+        if self.unconfirmed == 0 { self.take_packet() } else { None }
     }
 
-    /// What leaves now that the broker has answered a message.
-    fn answered(&mut self) -> Option<Packet<T>> {
+    /// Counts a message that the broker has confirmed or refused. Returns the packet to publish next, if there is one.
+    fn settled(&mut self) -> Option<Packet<T>> {
         self.unconfirmed -= 1;
-        self.leave()
+        self.take_packet()
     }
 
-    fn leave(&mut self) -> Option<Packet<T>> {
+    fn take_packet(&mut self) -> Option<Packet<T>> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -59,7 +60,7 @@ impl<T> Default for Gatherings<T> {
 }
 
 impl<T> Gatherings<T> {
-    /// Adds a job. Whoever is given a packet publishes it and then calls [`Gatherings::answered`].
+    /// Adds a job. The caller publishes the packet that this returns, and then calls [`Gatherings::settled`].
     pub(crate) fn add(&self, to: &Destination, body: Vec<u8>, run_us: u64, member: T) -> Option<Packet<T>> {
         let mut all = self.lock();
         match all.get_mut(to) {
@@ -68,21 +69,21 @@ impl<T> Gatherings<T> {
         }
     }
 
-    /// The broker has confirmed or refused a packet. The caller publishes the next one, if there is one.
-    pub(crate) fn answered(&self, to: &Destination) -> Option<Packet<T>> {
+    /// Counts a packet that the broker has confirmed or refused. The caller publishes the packet that this returns.
+    pub(crate) fn settled(&self, to: &Destination) -> Option<Packet<T>> {
         let mut all = self.lock();
-        let gathering = all.get_mut(to).expect("a queue with an unconfirmed message is remembered");
-        let next = gathering.answered();
+        let gathering = all.get_mut(to).expect("a queue with an unconfirmed message stays in the map");
+        let next = gathering.settled();
         if gathering.unconfirmed == 0 {
             all.remove(to);
         }
         next
     }
 
-    /// Everything that waits, to leave at once.
-    pub(crate) fn leave_all(&self) -> Vec<(Destination, Packet<T>)> {
+    /// The packets of all queues. The caller publishes them, and then calls [`Gatherings::settled`] for each.
+    pub(crate) fn take_all(&self) -> Vec<(Destination, Packet<T>)> {
         let mut all = self.lock();
-        all.iter_mut().filter_map(|(to, gathering)| Some((to.clone(), gathering.leave()?))).collect()
+        all.iter_mut().filter_map(|(to, gathering)| Some((to.clone(), gathering.take_packet()?))).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, HashMap<Destination, Gathering<T>>> {
@@ -107,19 +108,19 @@ mod tests {
     }
 
     #[test]
-    fn jobs_gather_while_a_message_is_unconfirmed_and_leave_with_its_confirm() {
+    fn jobs_gather_while_a_message_is_unconfirmed_and_its_confirm_sends_them() {
         let (jobs, to) = (Gatherings::default(), queue());
-        assert_eq!(members(jobs.add(&to, vec![0], 1, 0)), Some(vec![0]), "the first does not wait");
+        assert_eq!(members(jobs.add(&to, vec![0], 1, 0)), Some(vec![0]), "the first job does not wait");
         assert_eq!(members(jobs.add(&to, vec![0], 1, 1)), None);
         assert_eq!(members(jobs.add(&to, vec![0], 1, 2)), None);
-        assert_eq!(members(jobs.answered(&to)), Some(vec![1, 2]));
-        assert_eq!(members(jobs.answered(&to)), None);
-        assert!(jobs.lock().is_empty(), "an idle queue is forgotten");
+        assert_eq!(members(jobs.settled(&to)), Some(vec![1, 2]));
+        assert_eq!(members(jobs.settled(&to)), None);
+        assert!(jobs.lock().is_empty(), "an idle queue is removed");
         assert_eq!(members(jobs.add(&to, vec![0], 1, 3)), Some(vec![3]));
     }
 
     #[test]
-    fn a_full_message_waits_for_no_confirm() {
+    fn a_full_message_does_not_wait_for_a_confirm() {
         let (jobs, to) = (Gatherings::default(), queue());
         jobs.add(&to, vec![0], 1, 0).unwrap();
         for job in 1..=PACKED_TASKS_MAX as u32 {
@@ -139,48 +140,48 @@ mod tests {
     #[derive(Debug, Clone)]
     enum Step {
         Add(u64),
-        Answer,
-        LeaveAll,
+        Settle,
+        TakeAll,
     }
 
     fn steps() -> impl Strategy<Value = Vec<Step>> {
         let step = prop_oneof![
             6 => (0..2 * PACKED_RUN_US_MAX).prop_map(Step::Add),
-            3 => any::<bool>().prop_map(|_| Step::Answer),
-            1 => any::<bool>().prop_map(|_| Step::LeaveAll),
+            3 => any::<bool>().prop_map(|_| Step::Settle),
+            1 => any::<bool>().prop_map(|_| Step::TakeAll),
         ];
         prop::collection::vec(step, 0..200)
     }
 
     proptest! {
         #[test]
-        fn every_job_leaves_once_and_in_order(steps in steps()) {
+        fn every_job_is_published_once_and_in_order(steps in steps()) {
             let (jobs, to) = (Gatherings::default(), queue());
-            let (mut count, mut unconfirmed, mut gone) = (0_u32, 0_u32, Vec::new());
+            let (mut count, mut unconfirmed, mut published) = (0_u32, 0_u32, Vec::new());
             for step in steps {
-                let left = match step {
+                let packet = match step {
                     Step::Add(run_us) => {
                         count += 1;
                         members(jobs.add(&to, vec![0], run_us, count))
                     }
-                    Step::Answer if unconfirmed > 0 => {
+                    Step::Settle if unconfirmed > 0 => {
                         unconfirmed -= 1;
-                        members(jobs.answered(&to))
+                        members(jobs.settled(&to))
                     }
-                    Step::Answer => None,
-                    Step::LeaveAll => jobs.leave_all().pop().map(|(_, packet)| packet.into_message().1),
+                    Step::Settle => None,
+                    Step::TakeAll => jobs.take_all().pop().map(|(_, packet)| packet.into_message().1),
                 };
-                unconfirmed += u32::from(left.is_some());
-                gone.extend(left.into_iter().flatten());
-                prop_assert!(unconfirmed > 0 || gone.len() == count as usize, "jobs wait though nothing is unconfirmed");
+                unconfirmed += u32::from(packet.is_some());
+                published.extend(packet.into_iter().flatten());
+                prop_assert!(unconfirmed > 0 || published.len() == count as usize, "jobs wait though nothing is unconfirmed");
             }
             while unconfirmed > 0 {
                 unconfirmed -= 1;
-                let left = members(jobs.answered(&to));
-                unconfirmed += u32::from(left.is_some());
-                gone.extend(left.into_iter().flatten());
+                let packet = members(jobs.settled(&to));
+                unconfirmed += u32::from(packet.is_some());
+                published.extend(packet.into_iter().flatten());
             }
-            prop_assert_eq!(gone, (1..=count).collect::<Vec<_>>());
+            prop_assert_eq!(published, (1..=count).collect::<Vec<_>>());
             prop_assert!(jobs.lock().is_empty());
         }
     }

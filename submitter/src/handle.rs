@@ -9,64 +9,75 @@ use std::{
 
 use gpufleet_schema::{AttemptState, Failure, JobId, PrintfOutput, RanOn, Timings};
 
-use crate::{Array, ArrayError, Element, client::Connection, inbox::Awaited, receipt::Receipt};
+use crate::{Array, ArrayError, Element, client::Connection, inbox::PendingReply, pending_result::PendingResult};
 
-/// A job that the broker has confirmed. Await it, or [`JobHandle::wait`] with a deadline of your own.
+/// A job that the broker has confirmed. Await the handle, or call [`JobHandle::wait`] with a deadline of your own.
 ///
-/// Dropping the handle does not cancel the job: it runs, its outcome is recorded, and its reply is dropped when it comes.
+/// Dropping the handle does not cancel the job. The job runs, the ledger records its outcome, and the client drops its
+/// reply.
 #[derive(Debug)]
 pub struct JobHandle {
-    receipt: Receipt,
-    /// Keeps the connection open while somebody waits.
+    pending: PendingResult,
+    /// Keeps the connection open as long as the handle exists.
     connection: Arc<Connection>,
 }
 
-/// What a job gave back.
+/// The outputs of a job that succeeded, and what the worker measured.
 #[derive(Debug, Clone, PartialEq)]
 pub struct JobResult {
     pub job_id: JobId,
+    /// [`AttemptState::Succeeded`].
     pub state: AttemptState,
+    /// The number of the attempt that succeeded, from 1.
     pub attempt: u32,
     pub timings: Timings,
+    /// The worker and device that ran the job.
     pub ran_on: Option<RanOn>,
-    /// What its kernels printed; none if they printed nothing.
+    /// The text that the kernels printed; `None` if they printed nothing.
     pub printf_output: Option<PrintfOutput>,
-    /// From the call of `submit` to the reply's arrival, by this process's clock.
+    /// From the call of `submit` to the arrival of the reply, by this process's clock.
     pub round_trip: Duration,
+    /// The outputs by name, in the order in which the job lists them.
     pub outputs: Vec<(String, Array)>,
 }
 
-/// A job's final outcome, if that is not a success.
+/// The final outcome of a job that did not succeed.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FailedJob {
     pub job_id: JobId,
+    /// How the job ended, such as failed, expired, cancelled or dead.
     pub state: AttemptState,
+    /// The number of the last attempt, from 1.
     pub attempt: u32,
     pub failure: Option<Failure>,
     pub timings: Timings,
+    /// The worker and device that ran the job.
     pub ran_on: Option<RanOn>,
-    /// What its kernels printed before it ended.
+    /// The text that the kernels printed before the job ended.
     pub printf_output: Option<PrintfOutput>,
+    /// From the call of `submit` to the arrival of the reply, by this process's clock.
     pub round_trip: Duration,
 }
 
-/// Why a wait did not end with a result.
+/// Why a wait ended without a result.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum JobError {
     #[error("job {} {}{}", .0.job_id, .0.state, .0.failure.as_ref().map(|failure| format!(": {}", failure.message)).unwrap_or_default())]
     Failed(Box<FailedJob>),
-    /// The job goes on, or its large outputs are still being read. Wait again, or look its outcome up in the history by its id.
+    /// The job has not ended, or the client still reads its large outputs. Wait again, or find the outcome in the
+    /// ledger by id.
     #[error("no result for job {job_id} arrived within {}", humantime::format_duration(*waited))]
     DeadlinePassed { job_id: JobId, waited: Duration },
-    /// What it says can't be right, or what it names in the blob store can't be read. A store may be mended: wait again to read again.
+    /// The reply contradicts itself, or an output could not be read from the blob store. After the store is repaired,
+    /// waiting again reads the output again.
     #[error("the reply to job {job_id} is unusable: {problem}")]
     BadReply { job_id: JobId, problem: String },
-    /// The fleet connection was closed. The job goes on.
+    /// The connection to the fleet was closed. The job still runs.
     #[error("the connection was closed before the reply to job {job_id} arrived")]
     Closed { job_id: JobId },
 }
 
-/// An output that can't be given as asked.
+/// Why an output can't be returned as the caller asked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum OutputError {
     #[error("job {job_id} has no output {name:?}; its outputs are {returned:?}")]
@@ -76,22 +87,23 @@ pub enum OutputError {
 }
 
 impl JobHandle {
-    pub(crate) fn new(awaited: Awaited, connection: Arc<Connection>, submitted: Instant) -> Self {
-        Self { receipt: Receipt::new(awaited, submitted), connection }
+    pub(crate) fn new(awaited: PendingReply, connection: Arc<Connection>, submitted: Instant) -> Self {
+        Self { pending: PendingResult::new(awaited, submitted), connection }
     }
 
     pub fn id(&self) -> JobId {
-        self.receipt.job_id()
+        self.pending.job_id()
     }
 
-    /// Waits for the reply and for what it names in the blob store, at most this long. After [`JobError::DeadlinePassed`] it may be called
-    /// again, and after [`JobError::BadReply`] if the store has been mended meanwhile; after any other outcome the handle has given all
-    /// that it had.
+    /// Waits for the reply, and reads the outputs that are in the blob store, until `deadline` has passed.
     ///
-    /// Cancelling the future loses nothing: what comes meanwhile is there for the next call.
+    /// Call it again after [`JobError::DeadlinePassed`], or after [`JobError::BadReply`] once the store is repaired.
+    /// After any other outcome, further calls return [`JobError::Closed`], because a job has one reply.
+    ///
+    /// Cancelling the future loses nothing: the next call returns a reply that arrived in between.
     pub async fn wait(&mut self, deadline: Duration) -> Result<JobResult, JobError> {
         let job_id = self.id();
-        let result = self.receipt.result(self.connection.blobs());
+        let result = self.pending.result(self.connection.blobs());
         match tokio::time::timeout(deadline, result).await {
             Err(_) => Err(JobError::DeadlinePassed { job_id, waited: deadline }),
             Ok(result) => result,
@@ -99,7 +111,7 @@ impl JobHandle {
     }
 }
 
-/// Waits as long as the fleet's default deadline says.
+/// Waits as long as [`FleetBuilder::wait_deadline`](crate::FleetBuilder::wait_deadline) says.
 impl IntoFuture for JobHandle {
     type Output = Result<JobResult, JobError>;
     type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
@@ -113,7 +125,7 @@ impl IntoFuture for JobHandle {
 }
 
 impl JobResult {
-    /// An output with its dtype and shape.
+    /// An output with its dtype and shape. A name that the job did not return is [`OutputError::Missing`].
     pub fn array(&self, name: &str) -> Result<&Array, OutputError> {
         let found = self.outputs.iter().find(|(output, _)| output == name);
         found.map(|(_, array)| array).ok_or_else(|| OutputError::Missing {
@@ -123,14 +135,14 @@ impl JobResult {
         })
     }
 
-    /// The elements of an output.
+    /// The elements of an output, in C order. `T` must be the output's own type.
     pub fn output<T: Element>(&self, name: &str) -> Result<Vec<T>, OutputError> {
         self.array(name)?.to_vec().map_err(|source| OutputError::Unfit { name: name.to_owned(), source })
     }
 }
 
 impl JobError {
-    /// The failure as the worker told it, if the job came to one.
+    /// The failure that the worker reported, if the job has ended.
     pub fn failure(&self) -> Option<&Failure> {
         match self {
             Self::Failed(failed) => failed.failure.as_ref(),
@@ -138,7 +150,7 @@ impl JobError {
         }
     }
 
-    /// What the job's kernels printed before it failed.
+    /// The text that the job's kernels printed before it failed.
     pub fn printf_output(&self) -> Option<&PrintfOutput> {
         match self {
             Self::Failed(failed) => failed.printf_output.as_ref(),

@@ -1,7 +1,7 @@
-//! Who waits for which reply.
+//! Hands each reply to the handle that waits for it.
 //!
-//! A reply can come twice (the worker's acknowledgement was lost) or for a handle that was dropped. Both are dropped here and
-//! counted: the first reply of a job is the only one that anybody sees.
+//! A reply can arrive twice, if the worker's acknowledgement was lost, or after its handle was dropped. The inbox drops
+//! and counts such replies, so a handle sees only the first reply of its job.
 
 use std::{
     collections::HashMap,
@@ -22,38 +22,40 @@ use crate::{
     unreported::Unreported,
 };
 
-/// A reply and when it came. The outputs stand beside it, checked, or with what is wrong about them.
+/// A reply that has arrived.
 #[derive(Debug)]
-pub(crate) struct Arrived {
+pub(crate) struct ArrivedReply {
+    /// The reply without its outputs.
     pub(crate) reply: Reply<'static>,
+    /// The checked outputs, or why they are invalid.
     pub(crate) outputs: Result<Vec<(String, ReplyOutput)>, String>,
     pub(crate) at: Instant,
 }
 
-/// What a client has counted since it connected.
+/// Replies that a client has received since it connected.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Replies that reached their handle.
+    /// Replies that the client handed to their handles.
     pub replies: u64,
-    /// Replies for a job that was answered before, or whose handle was dropped.
+    /// Replies to jobs that had a reply before, or whose handle was dropped.
     pub replies_dropped: u64,
-    /// Bodies on the reply queue that are no replies.
+    /// Messages in the reply queue that are not readable replies.
     pub replies_unreadable: u64,
 }
 
-/// The right to one job's reply. Dropping it gives up the wait, at whatever point of a submission that happens.
+/// The reply to one job, before it has arrived. Dropping this ends the wait.
 #[derive(Debug)]
-pub(crate) struct Awaited {
+pub(crate) struct PendingReply {
     job_id: JobId,
-    arrival: oneshot::Receiver<Arrived>,
+    arrival: oneshot::Receiver<ArrivedReply>,
     inbox: Arc<Inbox>,
 }
 
-/// The other end of an [`Awaited`].
+/// The sender of a [`PendingReply`].
 #[derive(Debug)]
 struct Waiter {
-    sender: oneshot::Sender<Arrived>,
-    /// What its run time tells something about.
+    sender: oneshot::Sender<ArrivedReply>,
+    /// The kind of job whose run time the reply shows.
     kind: Option<JobKind>,
 }
 
@@ -68,25 +70,26 @@ pub(crate) struct Inbox {
 }
 
 impl Inbox {
-    /// Begins to wait. This comes before the publish, because the reply can be faster than the confirm. `None`: somebody already
-    /// waits for this job.
-    pub(crate) fn expect(self: &Arc<Self>, job_id: JobId, kind: Option<JobKind>) -> Option<Awaited> {
+    /// Starts to wait for the reply to a job. The caller publishes the job afterwards, because the reply can arrive
+    /// before the confirm. Returns `None` if another wait for this job is open.
+    pub(crate) fn expect(self: &Arc<Self>, job_id: JobId, kind: Option<JobKind>) -> Option<PendingReply> {
         let mut waiting = self.waiting();
         if waiting.get(&job_id).is_some_and(|waiter| !waiter.sender.is_closed()) {
             return None;
         }
         let (sender, arrival) = oneshot::channel();
         waiting.insert(job_id, Waiter { sender, kind });
-        Some(Awaited { job_id, arrival, inbox: self.clone() })
+        Some(PendingReply { job_id, arrival, inbox: self.clone() })
     }
 
-    /// Ends every wait: nothing will come any more.
+    /// Ends every open wait, because no more replies will arrive.
     pub(crate) fn close(&self) {
         self.waiting().clear();
     }
 
-    /// Hands the replies of one message to their handles. A reply without a job id answers a task that no worker could read; its message
-    /// then has the task message's correlation id or message id, which is the job's id if that message carried one task.
+    /// Hands the replies of one message to their handles. A reply without a job id answers a task that the worker could
+    /// not read. Its correlation id is then the correlation id or message id of the task message, which is the job's id
+    /// if that message carried one task.
     pub(crate) fn deliver(
         &self,
         encoding: Encoding,
@@ -97,9 +100,10 @@ impl Inbox {
         let at = Instant::now();
         for reply in replies.into_vec() {
             let job_id = reply.job_id.or_else(|| correlation_id?.parse().ok());
-            // The waiter is taken out first: copying a large output happens outside the lock.
+            // Removing the waiter first releases the lock before large outputs are copied.
             let waiter = job_id.and_then(|job_id| self.waiting().remove(&job_id));
-            // A worker that gives up on a message may not have been able to read what the job is.
+            // A worker that dead-letters a message may have been unable to read the job, so its event may not describe
+            // it.
             if let Some(job_id) = job_id.filter(|_| reply.state != AttemptState::Dead) {
                 self.unreported.forget(job_id);
             }
@@ -119,12 +123,12 @@ impl Inbox {
         &self.run_times
     }
 
-    /// Jobs that the ledger is told of unless their replies come first.
+    /// Submissions that the client reports to the ledger unless the replies arrive first.
     pub(crate) fn unreported(&self) -> &Arc<Unreported> {
         &self.unreported
     }
 
-    /// Leaves out the submissions whose jobs are answered already. Their handles still have to exist.
+    /// Drops the submissions whose jobs are answered already. The handles of all of the jobs must still exist.
     pub(crate) fn unanswered(&self, mut submitted: Vec<Submitted>) -> Vec<Submitted> {
         let waiting = self.waiting();
         submitted.retain(|submitted| waiting.contains_key(&submitted.job.job_id));
@@ -153,31 +157,32 @@ impl Inbox {
     }
 }
 
-impl Awaited {
+impl PendingReply {
     pub(crate) fn job_id(&self) -> JobId {
         self.job_id
     }
 
-    /// The reply, or `None` if none can come any more. Once it was given there is nothing more to come. Cancelling loses nothing.
-    pub(crate) async fn next(&mut self) -> Option<Arrived> {
+    /// The reply, or `None` if no reply can arrive any more; that includes a reply that was returned before. Cancelling
+    /// the future loses nothing.
+    pub(crate) async fn next(&mut self) -> Option<ArrivedReply> {
         if self.arrival.is_terminated() { None } else { (&mut self.arrival).await.ok() }
     }
 }
 
-impl Drop for Awaited {
+impl Drop for PendingReply {
     fn drop(&mut self) {
         self.arrival.close();
         let mut waiting = self.inbox.waiting();
-        // After this job was answered, somebody else may wait for it again: that wait is not ours to end.
+        // An open sender belongs to a later wait for the same job, which must continue.
         if waiting.get(&self.job_id).is_some_and(|waiter| waiter.sender.is_closed()) {
             waiting.remove(&self.job_id);
         }
     }
 }
 
-fn arrived(mut reply: Reply<'_>, at: Instant) -> Arrived {
+fn arrived(mut reply: Reply<'_>, at: Instant) -> ArrivedReply {
     let outputs = output::checked(std::mem::take(&mut reply.outputs));
-    Arrived { reply: reply.into_owned(), outputs, at }
+    ArrivedReply { reply: reply.into_owned(), outputs, at }
 }
 
 #[cfg(test)]
@@ -201,11 +206,11 @@ mod tests {
         }
     }
 
-    /// The bytes of its first output.
-    fn bytes(arrived: Arrived) -> Vec<u8> {
+    /// The bytes of the first output.
+    fn bytes(arrived: ArrivedReply) -> Vec<u8> {
         match arrived.outputs.unwrap().remove(0) {
             (_, ReplyOutput::Array(array)) => array.into_bytes(),
-            other => panic!("{other:?} is no array"),
+            other => panic!("{other:?} is not an array"),
         }
     }
 
@@ -231,7 +236,7 @@ mod tests {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
         let mut awaited = inbox.expect(job_id, None).unwrap();
-        assert!(inbox.expect(job_id, None).is_none(), "one handle a job");
+        assert!(inbox.expect(job_id, None).is_none(), "a job has one handle");
         let message = body(vec![reply(job_id, &[1, 2]), reply(job_id, &[9, 9]), reply(JobId::new(), &[0, 0])]);
         inbox.deliver(Encoding::MessagePack, None, &message).unwrap();
         assert_eq!(bytes(awaited.next().await.unwrap()), [1, 2]);
@@ -244,7 +249,7 @@ mod tests {
         let job_id = JobId::new();
         let mut awaited = inbox.expect(job_id, None).unwrap();
         let unknown = body(vec![Reply { job_id: None, ..reply(job_id, &[1, 2]) }]);
-        for correlation_id in [None, Some("no UUID"), Some(&*JobId::new().to_string())] {
+        for correlation_id in [None, Some("not a UUID"), Some(&*JobId::new().to_string())] {
             inbox.deliver(Encoding::MessagePack, correlation_id, &unknown).unwrap();
         }
         assert_eq!(inbox.counts(), Counts { replies: 0, replies_dropped: 3, replies_unreadable: 0 });
@@ -253,7 +258,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_wait_that_was_given_up_can_be_taken_up_again() {
+    async fn a_client_can_wait_again_for_a_job_whose_handle_was_dropped() {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
         drop(inbox.expect(job_id, None).unwrap());
@@ -262,14 +267,14 @@ mod tests {
         inbox.deliver(Encoding::MessagePack, None, &body(vec![reply(job_id, &[1, 2])])).unwrap();
         let second = inbox.expect(job_id, None).expect("the first wait has its reply");
         assert!(first.next().await.is_some());
-        assert!(first.next().await.is_none(), "there is one reply");
+        assert!(first.next().await.is_none(), "a job has one reply");
         drop(first);
         assert!(inbox.expect(job_id, None).is_none(), "the second wait goes on");
         drop(second);
     }
 
     #[tokio::test]
-    async fn outputs_that_contradict_their_shape_are_told_and_garbage_is_counted() {
+    async fn outputs_that_contradict_their_shape_are_an_error_and_garbage_is_counted() {
         let inbox = Arc::new(Inbox::default());
         let job_id = JobId::new();
         let mut awaited = inbox.expect(job_id, None).unwrap();

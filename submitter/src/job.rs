@@ -1,4 +1,4 @@
-//! Describing a job.
+//! The description of a job.
 
 use std::{borrow::Cow, time::Duration};
 
@@ -10,9 +10,10 @@ use gpufleet_schema::{
 
 use crate::{Array, Element, StoredArray};
 
-/// A job being described: a catalog kernel, or a program of your own with its launches.
+/// The description of a job: a catalog kernel, or a program of your own with its launches.
 ///
-/// Nothing is checked until [`Job::build`] or [`Fleet::submit`](crate::Fleet::submit), which then name the field that is wrong.
+/// [`Job::build`] and [`Fleet::submit`](crate::Fleet::submit) check the description; their errors name the invalid
+/// field.
 ///
 /// ```
 /// use gpufleet::Job;
@@ -40,24 +41,24 @@ pub struct Job {
     problem: Option<Invalid>,
 }
 
-/// A launch whose grid may still be missing.
+/// A launch that may still lack its grid.
 #[derive(Debug, Clone)]
 struct Draft {
     launch: Launch,
     has_grid: bool,
 }
 
-/// A description that can't become a job.
+/// Why a description is not a valid job.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum InvalidJob {
     #[error(transparent)]
     Task(#[from] Invalid),
-    /// The catalog's own word on a catalog kernel's arguments.
+    /// The arguments do not match the signature of the catalog kernel.
     #[error(transparent)]
     Catalog(#[from] ResolveError),
 }
 
-/// A job that passed the checks: what is sent, and to which queue.
+/// A job that passed the checks, with the pool and priority that decide its queue.
 #[derive(Debug, Clone, PartialEq)]
 pub struct CheckedJob {
     pub task: Task<'static>,
@@ -66,22 +67,23 @@ pub struct CheckedJob {
 }
 
 impl Job {
-    /// A kernel that every worker has, by its name.
+    /// A job that runs a catalog kernel. Every worker has the catalog.
     pub fn catalog(kernel: impl Into<String>) -> Self {
         Self::of(Program::Catalog(kernel.into()))
     }
 
-    /// CUDA C. The worker compiles it with NVRTC; entries are found by name, so declare them `extern "C"`.
+    /// A job that runs CUDA C++, which the worker compiles with NVRTC. Declare kernels `extern "C"`, because C++
+    /// mangles other names; or name them by a C++ name expression, see [`Job::entry`].
     pub fn source(code: impl Into<String>) -> Self {
         Self::of(Program::Source { code: Cow::Owned(code.into()), options: Vec::new() })
     }
 
-    /// PTX text.
+    /// A job that runs PTX.
     pub fn ptx(text: impl Into<String>) -> Self {
         Self::of(Program::Ptx(Cow::Owned(text.into())))
     }
 
-    /// A binary for one device architecture.
+    /// A job that runs a cubin: a binary for one device architecture.
     pub fn cubin(image: Vec<u8>) -> Self {
         Self::of(Program::Cubin(Inline::from(image)))
     }
@@ -90,54 +92,57 @@ impl Job {
         Self::from_task(Task::new(program))
     }
 
-    /// A job from a task that was made elsewhere, such as a task file.
+    /// A job from a task, such as the task of a task file.
     pub fn from_task(mut task: Task<'static>) -> Self {
         let launches = std::mem::take(&mut task.launches);
         let launches = launches.into_iter().map(|launch| Draft { launch, has_grid: true }).collect();
         Self { task, pool: PoolName::default(), priority: Priority::default(), launches, signer: None, problem: None }
     }
 
-    /// The job's id. It is chosen here, so that submitting the same description twice makes one job.
+    /// The job's id. It belongs to the description, so that submitting the same description twice makes one job.
     pub fn id(&self) -> JobId {
         self.task.job_id
     }
 
+    /// The program that the job runs.
     pub fn program(&self) -> &Program<'static> {
         &self.task.program
     }
 
-    /// The buffers that were named to come back.
+    /// The buffers that the job returns, as named by [`Job::output`].
     pub fn outputs(&self) -> &[String] {
         &self.task.outputs
     }
 
+    /// The pool whose workers run the job; by default the pool `default`.
     #[must_use]
     pub fn pool(mut self, pool: PoolName) -> Self {
         self.pool = pool;
         self
     }
 
+    /// The priority within the pool; by default normal.
     #[must_use]
     pub fn priority(mut self, priority: Priority) -> Self {
         self.priority = priority;
         self
     }
 
-    /// A name for people, shown in the history.
+    /// A name that the ledger shows to people.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.task.name = Some(name.into());
         self
     }
 
-    /// A label to find the job by.
+    /// A label, by which jobs can be found and cancelled. A second value for a key replaces the first.
     #[must_use]
     pub fn label(mut self, key: impl Into<String>, value: impl Into<String>) -> Self {
         self.task.labels.insert(key.into(), value.into());
         self
     }
 
-    /// An option for NVRTC. Only CUDA C takes any.
+    /// An option for NVRTC, such as `--use_fast_math`. Only CUDA C++ takes options.
     #[must_use]
     pub fn compile_option(mut self, option: impl Into<String>) -> Self {
         match &mut self.task.program {
@@ -150,53 +155,52 @@ impl Job {
         self
     }
 
-    /// Signs the program, as pools with `allow=signed` want it. What is signed is the code and its compile options as [`Job::build`] finds
-    /// them.
+    /// Signs the program, as pools with `allow=signed` require. [`Job::build`] signs the code and its compile options.
     #[must_use]
     pub fn signed_by(mut self, key: &SigningKey) -> Self {
         self.signer = Some(key.clone());
         self
     }
 
-    /// A scalar of a catalog kernel, by its name.
+    /// A scalar argument of a catalog kernel, by name.
     #[must_use]
     pub fn scalar(mut self, name: impl Into<String>, value: impl Into<Number>) -> Self {
         self.task.arguments.insert(name.into(), value.into());
         self
     }
 
-    /// A one-dimensional buffer with these contents.
+    /// A one-dimensional input buffer with these elements.
     #[must_use]
     pub fn input<T: Element>(self, name: impl Into<String>, elements: &[T]) -> Self {
         self.input_array(name, Array::from_slice(elements))
     }
 
-    /// A buffer with these contents, in the array's shape.
+    /// An input buffer with the array's elements and shape.
     #[must_use]
     pub fn input_array(self, name: impl Into<String>, array: Array) -> Self {
         self.buffer(array.into_buffer(name.into()))
     }
 
-    /// A buffer of several dimensions, slowest first.
+    /// An input buffer of several dimensions, slowest first. The elements are in C order and must fill the shape.
     #[must_use]
     pub fn input_shaped<T: Element>(self, name: impl Into<String>, shape: impl Into<Vec<u64>>, elements: &[T]) -> Self {
         let data = Data::Inline(Inline::from(T::to_bytes(elements)));
         self.buffer(Buffer { name: name.into(), dtype: T::DTYPE, shape: shape.into(), data })
     }
 
-    /// A buffer whose contents wait in the blob store.
+    /// An input buffer whose contents are in the blob store.
     #[must_use]
     pub fn input_stored(self, name: impl Into<String>, array: &StoredArray) -> Self {
         self.buffer(array.to_buffer(name.into()))
     }
 
-    /// A buffer that starts as zeros, which cost nothing to send.
+    /// A buffer that starts as zeros. The message does not carry them.
     #[must_use]
     pub fn zeros(self, name: impl Into<String>, dtype: Dtype, shape: impl Into<Vec<u64>>) -> Self {
         self.buffer(Buffer { name: name.into(), dtype, shape: shape.into(), data: Data::Zeros })
     }
 
-    /// A buffer with one value everywhere.
+    /// A buffer whose elements all start with one value. The message carries it once.
     #[must_use]
     pub fn fill<T: Element>(self, name: impl Into<String>, shape: impl Into<Vec<u64>>, value: T) -> Self {
         self.buffer(Buffer {
@@ -207,38 +211,42 @@ impl Job {
         })
     }
 
+    /// A buffer in the form of the wire format.
     #[must_use]
     pub fn buffer(mut self, buffer: Buffer<'static>) -> Self {
         self.task.buffers.push(buffer);
         self
     }
 
-    /// Names a buffer that comes back. A catalog kernel returns all its outputs when none is named.
+    /// Returns a buffer in the reply. If no buffer is named, a catalog kernel returns all of its outputs.
     #[must_use]
     pub fn output(mut self, name: impl Into<String>) -> Self {
         self.task.outputs.push(name.into());
         self
     }
 
-    /// Begins a launch of this entry: a kernel's symbol, or in CUDA C++ a name expression such as `kernel<float>` or `::kernel`. The grid, block and arguments that follow are its own, up to the next `entry`.
+    /// Starts the description of a launch. `entry` is a kernel's symbol, or in CUDA C++ also a name expression such as
+    /// `kernel<float>` or `::kernel`. The following calls for grid, block and arguments belong to this launch, up to
+    /// the next `entry`.
     #[must_use]
     pub fn entry(mut self, entry: impl Into<String>) -> Self {
         self.launches.push(Draft { launch: Launch::new(entry, Grid::Blocks(vec![1])), has_grid: false });
         self
     }
 
-    /// As many blocks as give at least this many threads in x, y and z.
+    /// Launches enough blocks for at least this many threads in x, y and z.
     #[must_use]
     pub fn cover(self, threads: impl Into<Vec<u64>>) -> Self {
         self.grid(Grid::Cover(threads.into()))
     }
 
-    /// This many blocks in x, y and z.
+    /// Launches this many blocks in x, y and z.
     #[must_use]
     pub fn blocks(self, blocks: impl Into<Vec<u32>>) -> Self {
         self.grid(Grid::Blocks(blocks.into()))
     }
 
+    /// The grid of the launch, in either form.
     #[must_use]
     pub fn grid(self, grid: Grid) -> Self {
         self.draft("grid", |draft| {
@@ -247,34 +255,35 @@ impl Job {
         })
     }
 
-    /// Threads of one block in x, y and z. Without it the driver's occupancy calculator decides.
+    /// Threads of one block in x, y and z. By default the driver's occupancy calculator chooses them.
     #[must_use]
     pub fn block(self, threads: impl Into<Vec<u32>>) -> Self {
         let threads = threads.into();
         self.draft("block", |draft| draft.launch.block = Block::Threads(threads))
     }
 
-    /// Dynamic shared memory of one block.
+    /// Dynamic shared memory of one block, in bytes.
     #[must_use]
     pub fn shared_bytes(self, bytes: u32) -> Self {
         self.draft("shared_bytes", |draft| draft.launch.shared_bytes = bytes)
     }
 
-    /// Runs all blocks at once, so that they can wait for each other (`cooperative_groups::this_grid().sync()`). More blocks than the device
-    /// runs at once are refused.
+    /// Makes the launch cooperative: all blocks run at once, so that they can wait for each other
+    /// (`cooperative_groups::this_grid().sync()`). The job fails if the device can't run all blocks at once.
     #[must_use]
     pub fn cooperative(self) -> Self {
         self.draft("cooperative", |draft| draft.launch.cooperative = true)
     }
 
-    /// Blocks of a cluster in x, y and z, for devices of compute capability 9.0 or higher. The grid has to consist of whole clusters.
+    /// Blocks of one cluster in x, y and z. Clusters need a device of compute capability 9.0 or higher, and a grid of
+    /// whole clusters.
     #[must_use]
     pub fn cluster(self, blocks: impl Into<Vec<u32>>) -> Self {
         let blocks = blocks.into();
         self.draft("cluster", |draft| draft.launch.cluster = blocks)
     }
 
-    /// Launches this many times in a row.
+    /// Runs the launch this many times in a row.
     #[must_use]
     pub fn repeat(self, times: u32) -> Self {
         self.draft("repeat", |draft| draft.launch.repeat = times)
@@ -287,7 +296,7 @@ impl Job {
         self.draft("args", |draft| draft.launch.args.push(arg))
     }
 
-    /// The next kernel parameter: the address of an element of a buffer.
+    /// The next kernel parameter: the address of one element of a buffer, by its index.
     #[must_use]
     pub fn arg_buffer_at(self, name: impl Into<String>, element: u64) -> Self {
         let name = name.into();
@@ -295,63 +304,65 @@ impl Job {
         self.draft("args", |draft| draft.launch.args.push(arg))
     }
 
-    /// The next kernel parameter: a structure by value, as bytes laid out as the device lays it out (little endian, with padding), and its
-    /// alignment.
+    /// The next kernel parameter: a structure by value. `bytes` has the device's layout (little endian, with padding),
+    /// and `align` is the structure's alignment in bytes.
     #[must_use]
     pub fn arg_bytes(self, bytes: impl Into<Vec<u8>>, align: u32) -> Self {
         let bytes = bytes.into();
         self.draft("args", |draft| draft.launch.args.push(Arg::Bytes { bytes, align }))
     }
 
-    /// The next kernel parameter: a scalar of exactly this type.
+    /// The next kernel parameter: a scalar of the type `T`.
     #[must_use]
     pub fn arg<T: Element>(self, value: T) -> Self {
         self.arg_scalar(T::DTYPE, value.number())
     }
 
-    /// The next kernel parameter: a scalar whose type is known at run time only.
+    /// The next kernel parameter: a scalar whose type is only known at run time.
     #[must_use]
     pub fn arg_scalar(self, dtype: Dtype, number: Number) -> Self {
         self.draft("args", |draft| draft.launch.args.push(Arg::Scalar(dtype, number)))
     }
 
-    /// Time on the device before the job is stopped.
+    /// The time limit of one attempt on the device, in whole milliseconds. The worker stops a job that runs longer, and
+    /// it fails.
     #[must_use]
     pub fn time_limit(mut self, limit: Duration) -> Self {
         self.task.limits.time_limit_ms = Some(milliseconds(limit));
         self
     }
 
-    /// Time in the queue before the job expires.
+    /// The time that the job may wait in the queue before it expires, in whole milliseconds.
     #[must_use]
     pub fn queue_limit(mut self, limit: Duration) -> Self {
         self.task.limits.queue_limit_ms = Some(milliseconds(limit));
         self
     }
 
-    /// How often the job may lose its executor.
+    /// How many executors the job may lose. The loss that reaches this number dead-letters the job.
     #[must_use]
     pub fn attempts_max(mut self, attempts: u32) -> Self {
         self.task.limits.attempts_max = Some(attempts);
         self
     }
 
-    /// A part of the name that the device must have, such as `H200`.
+    /// Requires a device whose name contains this text, such as `H200`.
     #[must_use]
     pub fn requires_device(mut self, name: impl Into<String>) -> Self {
         self.task.requires.device = Some(name.into());
         self
     }
 
-    /// The lowest compute capability that the device may have.
+    /// Requires a device of at least this compute capability.
     #[must_use]
     pub fn requires_compute_capability(mut self, major: u32, minor: u32) -> Self {
         self.task.requires.compute_capability_min = Some([major, minor]);
         self
     }
 
-    /// Checks everything that can be checked without a device. A catalog kernel's arguments are compared with its signature
-    /// here, so that a slip is told before anything is sent; what is sent stays short, and the worker fills it in again.
+    /// Checks everything that can be checked without a device. The arguments of a catalog kernel are compared with its
+    /// signature, so that mistakes show before anything is sent. The task does not contain the catalog kernel's
+    /// launches, because the worker derives them again.
     pub fn build(mut self) -> Result<CheckedJob, InvalidJob> {
         if let Some(problem) = self.problem.take() {
             return Err(problem.into());
@@ -381,7 +392,7 @@ impl Job {
         self
     }
 
-    /// Keeps the first thing that went wrong: later ones often follow from it.
+    /// Keeps only the first problem, because later ones often follow from it.
     fn reject(&mut self, field: &str, problem: String) {
         self.problem.get_or_insert(Invalid { field: field.to_owned(), problem });
     }
@@ -391,7 +402,7 @@ fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// A copy that borrows the contents of all buffers: resolving needs shapes only, and inputs can be large.
+/// A copy that borrows the contents of all buffers. Inputs can be large, and resolving only needs their shapes.
 fn shallow<'a>(kernel: &str, task: &'a Task<'static>) -> Task<'a> {
     let data = |data: &'a Data<'static>| match data {
         Data::Inline(inline) => Data::Inline(inline.borrowed()),

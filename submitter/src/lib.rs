@@ -1,4 +1,4 @@
-//! The client of gpufleet: describe a GPU job, submit it from a machine without a GPU, await its outputs.
+//! The client of gpufleet: describe a GPU job, submit it from a machine without a GPU and await its outputs.
 //!
 //! ```no_run
 //! use gpufleet::{Fleet, Job};
@@ -16,11 +16,11 @@
 //! # }
 //! ```
 //!
-//! One [`Fleet`] carries any number of jobs at once over a few connections. Every wait has a deadline. A job whose `submit`
-//! returned is on the broker's disk; it runs whether or not anybody still waits. Arrays that are too large for a message wait in a blob
-//! store: [`FleetBuilder::blobs`].
+//! One [`Fleet`] carries any number of jobs at once over a few connections. Every wait has a deadline. When `submit`
+//! returns, the job is on the broker's disk; it runs even if the client has gone. Arrays that are too large for a
+//! message go through a blob store: [`FleetBuilder::blobs`].
 
-// The command line names the client library by its crate's name.
+// The command line imports the client library under the name of the crate.
 extern crate self as gpufleet;
 
 mod array;
@@ -38,7 +38,7 @@ mod job;
 mod orders;
 mod output;
 mod packing;
-mod receipt;
+mod pending_result;
 mod run_times;
 mod stored;
 mod submission;
@@ -46,10 +46,10 @@ mod unreported;
 
 pub use array::{Array, ArrayError};
 pub use client::{Fleet, FleetBuilder, PoolDepth};
-pub use dead::{DeadBox, DeadError, DeadLetter, LETTERS_MAX, REPLAY_LABEL, Replayed};
+pub use dead::{DeadError, DeadLetter, DeadLetters, LETTERS_MAX, REPLAY_LABEL, Replayed};
 pub use element::Element;
 pub use error::{ConnectError, PoolError, SubmitError};
-/// The contract's own types, for whoever reads replies or writes tasks.
+/// The types of the wire format, for programs that read replies or write tasks themselves.
 pub use gpufleet_schema as schema;
 pub use gpufleet_transport::{BlobError, QueueKind};
 pub use half;
@@ -59,7 +59,7 @@ pub use job::{CheckedJob, InvalidJob, Job};
 pub use orders::CancelScope;
 pub use stored::{StoreError, StoredArray};
 
-/// Keeps the Rust of the README and of the guides compiling.
+/// Compiles the Rust examples of the README and of the guides.
 #[cfg(doctest)]
 #[doc = include_str!("../../README.md")]
 #[doc = include_str!("../../docs/src/clients/rust.md")]

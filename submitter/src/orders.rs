@@ -1,28 +1,29 @@
-//! Orders to the fleet: cancel jobs, drain a worker. They go into a log that every worker reads from its beginning.
+//! Orders to the fleet: cancel jobs, drain a worker. Orders go to a stream that every worker reads from its beginning.
 
 use gpufleet_schema::{Command, JobId, MessageId, Order, Selection, WorkerName, topology::Speaker};
 use gpufleet_transport::PublishError;
 
 use crate::{Fleet, submission::now_ms};
 
-/// Jobs in one order at most: some hundred kilobytes.
+/// The most jobs in one order, which then has some hundred kilobytes.
 const JOBS_PER_ORDER: usize = 10_000;
 
-/// Whose jobs a cancellation means. RabbitMQ's permissions decide: operators may write to one exchange, clients to another.
+/// Whose jobs an order to cancel applies to. RabbitMQ's permissions decide: operators publish to one exchange, clients
+/// to another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum CancelScope {
-    /// Any job: the user is an operator.
+    /// All jobs, because the user is an operator.
     All,
-    /// The jobs that the broker vouches this user submitted. Others go on.
+    /// The jobs that this user submitted, as the broker checked. Other jobs are not affected.
     Own,
 }
 
 impl Fleet {
-    /// Cancels jobs: those that wait never run, those that run are ended. Returns when the broker has the order on disk; a worker
-    /// that has one of the jobs, or gets it later, answers it as cancelled. A job that has an outcome keeps it. A user who is no operator
-    /// cancels its own jobs alone.
+    /// Cancels jobs: waiting jobs never run, and running jobs are stopped. Returns when the broker has the order on
+    /// disk. A worker that has one of the jobs, or receives it later, replies that it was cancelled. A job that has
+    /// ended keeps its outcome. A user who is not an operator cancels only jobs of their own.
     ///
-    /// `by` is told to the jobs' owners. Cancelling the call leaves it open which of the orders were given.
+    /// The replies name `by`. If the future is cancelled, a part of the jobs may have been cancelled.
     pub async fn cancel(&self, selection: Selection, by: Option<String>) -> Result<CancelScope, PublishError> {
         let mut scope = CancelScope::All;
         for part in parts(selection) {
@@ -31,7 +32,10 @@ impl Fleet {
         Ok(scope)
     }
 
-    /// Tells a worker to take no more jobs, finish what runs, and leave. Returns when the broker has the order on disk. Operators alone may.
+    /// Tells a worker to take no more jobs, finish the running ones and exit. Returns when the broker has the order on
+    /// disk. Only operators may do this: for others, the error is [`PublishError::Forbidden`].
+    ///
+    /// If the future is cancelled, the order may or may not have been given.
     pub async fn drain_worker(&self, worker: WorkerName, by: Option<String>) -> Result<(), PublishError> {
         self.order(Command::Drain { worker }, by, Speaker::Operator).await
     }
@@ -56,7 +60,7 @@ impl Fleet {
     }
 }
 
-/// One order for so many jobs, and one for the labels.
+/// Splits a selection: one part for every [`JOBS_PER_ORDER`] jobs, and one for the labels.
 fn parts(selection: Selection) -> Vec<Selection> {
     let Selection { jobs, labels } = selection;
     let named = |jobs: &[JobId]| Selection { jobs: jobs.to_vec(), ..Selection::default() };

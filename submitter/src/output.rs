@@ -1,13 +1,13 @@
 //! The outputs in a reply: arrays, or references to arrays in the blob store.
 //!
-//! A reply is untrusted until it is checked: its shapes are compared with the bounds before any array is read.
+//! A reply is untrusted, so its shapes are compared with the bounds before any array is read.
 
 use gpufleet_schema::{Output, OutputData, Size, bounds::BLOBS_BYTES_MAX};
 use gpufleet_transport::{BlobError, BlobStore};
 
 use crate::{Array, StoredArray};
 
-/// An output that came with the reply, or its reference into the blob store.
+/// An output that the reply contained, or its reference into the blob store.
 #[derive(Debug)]
 pub(crate) enum ReplyOutput {
     Array(Array),
@@ -15,7 +15,7 @@ pub(crate) enum ReplyOutput {
 }
 
 impl ReplyOutput {
-    /// Copies a reply's output, which may borrow from the message.
+    /// Copies an output out of the reply, which may borrow from the message.
     fn of(output: Output<'_>) -> Result<Self, String> {
         let data = match output.data {
             OutputData::Inline(data) => data,
@@ -47,7 +47,7 @@ pub(crate) fn checked(outputs: Vec<Output<'_>>) -> Result<Vec<(String, ReplyOutp
     match all.iter().map(|(_, output)| output.stored_bytes()).fold(0, u64::saturating_add) {
         0..=BLOBS_BYTES_MAX => Ok(all),
         bytes => Err(format!(
-            "its outputs in the blob store are {} together, at most {} are allowed; return fewer or smaller outputs",
+            "its outputs in the blob store have {} in total, but at most {} are allowed; return fewer or smaller outputs",
             Size(bytes),
             Size(BLOBS_BYTES_MAX)
         )),
@@ -58,7 +58,7 @@ pub(crate) fn checked(outputs: Vec<Output<'_>>) -> Result<Vec<(String, ReplyOutp
 pub(crate) async fn read(name: String, stored: StoredArray, store: Option<BlobStore>) -> Result<Array, String> {
     let Some(store) = store else {
         return Err(format!(
-            "output {name:?} waits in a blob store as {}, and this client has none; name the folder that the workers use \
+            "output {name:?} is in a blob store as {}, but this client has no store; set the folder that the workers use \
              (FleetBuilder::blobs, --blobs or GPUFLEET_BLOBS) and submit the job again",
             stored.digest()
         ));

@@ -1,25 +1,27 @@
-//! Several small tasks in one message.
+//! Packs several small tasks into one message.
 //!
-//! A message costs the broker nearly the same whether it carries one tiny task or a hundred, so tasks that go to the same queue
-//! share messages, bounded in bytes, number and expected run time. A body of several tasks is a MessagePack list: its header, then the
-//! tasks as they would stand alone. Each task is therefore encoded once, and its length decides where it goes.
+//! A message costs the broker nearly the same whether it carries one tiny task or a hundred. So tasks for the same
+//! queue share messages, which have bounds on bytes, number of tasks and expected run time. The body of several tasks
+//! is a MessagePack list: a header, then each task encoded as it would be alone. So each task is encoded once, before
+//! its message is chosen.
 
 use gpufleet_schema::bounds::{MESSAGE_BYTES_MAX, TASKS_PER_MESSAGE_MAX};
 
-/// When a message is full. 64 KiB is where the broker's cost a byte begins to outweigh its cost a message, and where sharing out
-/// the tasks over several workers matters more than saving messages.
+/// The most bytes of tasks that share a message. From 64 KiB on, the broker's cost per byte exceeds its cost per
+/// message, and spreading the tasks over several workers gains more than saving messages.
 pub(crate) const PACKED_BYTES_MAX: usize = 64 << 10;
-/// Tasks of one message are acknowledged together and run on one worker, so a message should not hold a large part of a batch.
+/// The most tasks in one message. They run on one worker and are acknowledged together, so a message should not hold a
+/// large part of a batch.
 pub(crate) const PACKED_TASKS_MAX: usize = 64;
-/// The run time that tasks of one message may add up to. With more, other workers would have nothing to do in the meantime.
+/// The expected run time of one message's tasks together. With longer messages, other workers would be idle meanwhile.
 pub(crate) const PACKED_RUN_US_MAX: u64 = 4_000;
-/// An array header for up to 2^16 items.
+/// Length of MessagePack's `array 16` header, for fewer than 2^16 items.
 const LIST_HEADER_BYTES: usize = 3;
 
 const _: () = assert!(PACKED_TASKS_MAX <= TASKS_PER_MESSAGE_MAX && PACKED_TASKS_MAX <= u16::MAX as usize);
 const _: () = assert!(PACKED_BYTES_MAX + LIST_HEADER_BYTES <= MESSAGE_BYTES_MAX);
 
-/// Encoded tasks for one message, each with what the caller needs to find it again.
+/// Encoded tasks for one message, each with a value of the caller's.
 #[derive(Debug)]
 pub(crate) struct Packet<T> {
     bodies: Vec<Vec<u8>>,
@@ -37,8 +39,8 @@ impl<T> Packet<T> {
         self.bodies.is_empty()
     }
 
-    /// Adds a task that is expected to run for `run_us`. If it does not fit, the tasks that were collected so far are returned, ready to be
-    /// sent, and a new packet begins with this task.
+    /// Adds a task that is expected to run for `run_us`. If the task does not fit, this returns the packet as it was,
+    /// which is ready to send, and starts a new packet with the task.
     pub(crate) fn add(&mut self, body: Vec<u8>, run_us: u64, member: T) -> Option<Self> {
         let fits = self.is_empty()
             || (self.bodies.len() < PACKED_TASKS_MAX
@@ -52,7 +54,8 @@ impl<T> Packet<T> {
         full
     }
 
-    /// The message's body and the members in the order of their tasks. A single task is not made a list.
+    /// The body of the message, and the callers' values in the order of the tasks. A single task is not wrapped in a
+    /// list.
     pub(crate) fn into_message(mut self) -> (Vec<u8>, Vec<T>) {
         if self.bodies.len() == 1 {
             return (self.bodies.remove(0), self.members);

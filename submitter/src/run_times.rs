@@ -1,4 +1,4 @@
-//! How long jobs of a kind run on a device, as their replies say.
+//! Expected run times of jobs, learned from the replies to similar jobs.
 
 use std::{
     collections::hash_map::DefaultHasher,
@@ -10,12 +10,13 @@ use std::{
 use gpufleet_schema::{Arg, AttemptState, Grid, Inline, Number, Program, Reply, Task};
 use lru::LruCache;
 
-/// Kinds that are remembered. The kind that was used least recently is forgotten first.
+/// Kinds that are remembered. The least recently used kind is evicted first.
 const KINDS_MAX: NonZero<usize> = NonZero::new(1024).expect("the constant is not zero");
 /// The weight of a new value in the moving average.
 const NEWEST: f64 = 0.125;
 
-/// Jobs that run the same program with arguments, launches and buffers of about the same size: within a factor of two.
+/// A hash of the program and of the magnitudes of its arguments, launches and buffers. Jobs of one kind run the same
+/// program on sizes within a factor of two.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct JobKind(u64);
 
@@ -30,7 +31,7 @@ impl JobKind {
             Program::Source { code, options } => (code, options).hash(&mut hasher),
             Program::Ptx(text) => text.hash(&mut hasher),
             Program::Cubin(Inline::Bytes(bytes)) => bytes.hash(&mut hasher),
-            // A worker refuses such a cubin.
+            // Workers refuse a cubin that is not bytes.
             Program::Cubin(_) => {}
         }
         for (name, number) in &task.arguments {
@@ -53,7 +54,8 @@ impl JobKind {
     }
 }
 
-/// The binary exponent. A number of iterations decides how long a job runs, and a seed has few magnitudes.
+/// The binary exponent. An argument such as an iteration count changes the run time, so its magnitude belongs to the
+/// kind. A random seed changes nothing, but its magnitudes are few.
 fn magnitude(number: Number) -> u64 {
     let value = match number {
         Number::Signed(value) => value as f64,
@@ -71,12 +73,13 @@ impl Default for RunTimes {
 }
 
 impl RunTimes {
-    /// The time for which a job of this kind is expected to use the device, in microseconds. `None` until one has succeeded.
+    /// The expected device time of a job of this kind, in microseconds. `None` until a job of this kind has succeeded.
     pub(crate) fn expected_us(&self, kind: JobKind) -> Option<u64> {
         self.lock().get(&kind).map(|us| *us as u64)
     }
 
-    /// Only a success tells how long a job takes. Copies and kernels count; compiling and loading happen once for many jobs.
+    /// Learns from a reply, if the job succeeded. Copies and kernels count; compiling and loading don't, because many
+    /// jobs share them.
     pub(crate) fn learn(&self, kind: JobKind, reply: &Reply<'_>) {
         if reply.state != AttemptState::Succeeded {
             return;
@@ -124,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_of_one_program_and_about_one_size_are_of_one_kind() {
+    fn jobs_of_one_program_and_similar_size_have_one_kind() {
         assert_eq!(kind(saxpy(100)), kind(saxpy(101)));
         assert_ne!(kind(saxpy(100)), kind(saxpy(1000)));
         let repeated = |times: u32| kind(Job::source("code").entry("f").cover([1]).arg(times));

@@ -1,11 +1,12 @@
-//! Arrays in the blob store: put there once, and named by what they contain.
+//! Arrays in the blob store, which are named by the digest of their contents.
 
 use gpufleet_schema::{BlobDigest, Buffer, Data, Dtype, Size, bounds::BLOBS_BYTES_MAX};
 use gpufleet_transport::{BlobError, BlobStore};
 
 use crate::{Array, ArrayError, array};
 
-/// An array that waits in the blob store. Jobs that take it by [`Job::input_stored`](crate::Job::input_stored) carry its name alone.
+/// An array in the blob store. Jobs that use it by [`Job::input_stored`](crate::Job::input_stored) carry only its
+/// digest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredArray {
     digest: BlobDigest,
@@ -14,7 +15,7 @@ pub struct StoredArray {
     bytes: u64,
 }
 
-/// Why an array is not in the blob store.
+/// Why an array could not be stored.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     #[error("store an array: this client has no blob store; set its folder with FleetBuilder::blobs")]
@@ -26,7 +27,8 @@ pub enum StoreError {
 }
 
 impl StoredArray {
-    /// An array that somebody else has stored, such as `gpufleet blobs put`. Whether it is there is found out by whoever reads it.
+    /// An array that another program has stored, such as `gpufleet blobs put`. This does not look into the store: if
+    /// the array is missing, the job that uses it fails.
     pub fn new(digest: BlobDigest, dtype: Dtype, shape: Vec<u64>) -> Result<Self, ArrayError> {
         match array::bytes(dtype, &shape) {
             Some(bytes) => Ok(Self { digest, dtype, shape, bytes }),
@@ -42,12 +44,12 @@ impl StoredArray {
         self.dtype
     }
 
-    /// Extents, slowest dimension first.
+    /// The length of each dimension, slowest first.
     pub fn shape(&self) -> &[u64] {
         &self.shape
     }
 
-    /// How long it is.
+    /// The length of the array in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -61,7 +63,7 @@ impl StoredArray {
         Ok(Self { digest: store.put(array.into_bytes()).await?, dtype, shape, bytes })
     }
 
-    /// Reads it, if it is no longer than it says it is.
+    /// Reads the array. A blob of another length is an error.
     pub(crate) async fn read(self, store: BlobStore) -> Result<Array, BlobError> {
         let bytes = store.read(self.digest, self.bytes).await?;
         Ok(Array::new(self.dtype, self.shape, bytes).expect("a blob is read at the length that the shape says"))
@@ -78,7 +80,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn an_array_is_stored_once_and_comes_back() {
+    async fn an_array_is_stored_once_and_read_again() {
         let folder = tempfile::tempdir().unwrap();
         let store = BlobStore::open(folder.path()).await.unwrap();
         let array = Array::from_slice(&[1.5_f32, 2.5]).reshape(vec![2, 1]).unwrap();

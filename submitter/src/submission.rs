@@ -1,4 +1,4 @@
-//! From checked jobs to confirmed messages.
+//! Turns jobs into messages, publishes them and waits for the broker's confirm.
 
 use std::{
     collections::HashMap,
@@ -18,36 +18,37 @@ use tokio::sync::oneshot;
 use crate::{
     CheckedJob, Job, JobHandle, SubmitError, claims,
     client::Connection,
-    inbox::Awaited,
+    inbox::PendingReply,
     packing::{PACKED_BYTES_MAX, PACKED_RUN_US_MAX, PACKED_TASKS_MAX, Packet},
     run_times::JobKind,
 };
 
-/// Messages of one `submit_many` that may be unconfirmed at once: enough to keep the broker busy, few enough that encoded copies of
-/// large tasks stay within half a gigabyte, and one more message for each queue that they go to.
+/// Messages of one `submit_many` that may be unconfirmed at once. This is enough to keep the broker busy, and it limits
+/// encoded copies of large tasks to half a gigabyte, plus one message for each queue.
 const MESSAGES_IN_FLIGHT_MAX: usize = 32;
 
-/// In `submit_many` a job of unknown run time counts as one of which a message may carry as many as of any.
+/// The run time that `submit_many` assumes for a job of unknown run time: a message may carry [`PACKED_TASKS_MAX`] of
+/// them.
 const UNKNOWN_RUN_US: u64 = PACKED_RUN_US_MAX / PACKED_TASKS_MAX as u64;
 
-/// A job that is encoded, and whose reply is awaited already: it can come before the confirm.
+/// An encoded job. Its reply is awaited already, because the reply can arrive before the confirm.
 pub(crate) struct Submission {
     body: Vec<u8>,
     member: Member,
     destination: Destination,
-    /// `None`: unknown, or the job is too large to share a message.
+    /// The expected run time. `None` if it is unknown, or if the job is too large to share a message.
     run_us: Option<u64>,
 }
 
-/// What is left of a job once it is encoded.
+/// A job in a message. Its task is encoded and not kept.
 #[derive(Debug)]
 pub(crate) struct Member {
     info: JobInfo,
-    awaited: Awaited,
+    awaited: PendingReply,
     started: Instant,
 }
 
-/// A job that gathers with others. Its call of `submit` waits at the other end.
+/// A job that gathers with others. Its call of `submit` waits for the outcome.
 pub(crate) type Gathered = (oneshot::Sender<Outcome>, Member);
 
 type Outcome = Result<JobHandle, SubmitError>;
@@ -55,8 +56,8 @@ type Outcome = Result<JobHandle, SubmitError>;
 pub(crate) type Destination = (PoolName, Priority);
 
 impl Submission {
-    /// Checks and encodes a job. The reply queue is made and the job's large arrays are stored before the job is stamped, so that its
-    /// wait in the queue does not include that.
+    /// Checks and encodes a job. The time of submission is taken after the reply queue is declared and large arrays are
+    /// stored, so that the queue time does not include them.
     pub(crate) async fn prepare(connection: &Connection, job: Job) -> Result<Self, SubmitError> {
         let started = Instant::now();
         let CheckedJob { mut task, pool, priority } = job.build()?;
@@ -82,7 +83,7 @@ impl Submission {
         Ok(Self { body, member: Member { info, awaited, started }, destination: (pool, priority), run_us })
     }
 
-    /// Short jobs gather with others; all else has a message of its own.
+    /// Short jobs share messages. Every other job has its own message.
     pub(crate) async fn send(self, connection: &Arc<Connection>) -> Outcome {
         match self.run_us {
             Some(run_us) if run_us <= PACKED_RUN_US_MAX / 2 => self.send_gathered(connection, run_us).await,
@@ -97,7 +98,7 @@ impl Submission {
         outcomes.pop().expect("a packet has an outcome for each of its members").1
     }
 
-    /// The message belongs to several callers, so a task of its own publishes it.
+    /// A separate task publishes the message, because cancelling one caller must not affect the others.
     async fn send_gathered(self, connection: &Arc<Connection>, run_us: u64) -> Outcome {
         let Self { body, member, destination, .. } = self;
         let (caller, outcome) = oneshot::channel();
@@ -108,21 +109,21 @@ impl Submission {
     }
 }
 
-/// Publishes what has gathered, until nothing has.
+/// Publishes the packet, and then the jobs that gathered in the meantime, until none are left.
 pub(crate) async fn send_gathered(connection: Arc<Connection>, destination: Destination, packet: Packet<Gathered>) {
     let mut next = Some(packet);
     while let Some(packet) = next {
         for (caller, outcome) in send_packet(&connection, &destination, packet).await {
-            // An error means that the call was cancelled.
+            // An error means that the call of `submit` was cancelled.
             let _cancelled = caller.send(outcome);
         }
-        next = connection.gatherings().answered(&destination);
+        next = connection.gatherings().settled(&destination);
     }
 }
 
-/// Publishes everything that still gathers, and waits for its outcome.
+/// Publishes all jobs that still gather, and waits for the outcomes.
 pub(crate) async fn send_all_gathered(connection: &Arc<Connection>) {
-    let packets = connection.gatherings().leave_all();
+    let packets = connection.gatherings().take_all();
     join_all(packets.into_iter().map(|(destination, packet)| send_gathered(connection.clone(), destination, packet)))
         .await;
 }
@@ -134,22 +135,22 @@ pub(crate) async fn send_many(connection: &Arc<Connection>, jobs: impl IntoItera
         Step::Full(destination, packet) => send_packet(connection, &destination, packet).await,
         Step::Refused(index, error) => vec![(index, Err(error))],
     });
-    // Jobs are taken from their source, and encoded, as fast as messages are confirmed and no faster.
+    // The buffer limits messages in flight, so jobs are taken and encoded only as fast as messages are confirmed.
     let outcomes = outcomes.buffer_unordered(MESSAGES_IN_FLIGHT_MAX).flat_map(stream::iter);
     let mut outcomes: Vec<(usize, Outcome)> = outcomes.collect().await;
     outcomes.sort_by_key(|(index, _)| *index);
     outcomes.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
-/// Jobs on their way into messages.
+/// Packs the jobs of one `submit_many` into messages.
 struct Packing<I> {
     jobs: Enumerate<I>,
-    /// What is not full yet: one for each queue.
+    /// The message of each queue that is not full yet.
     packets: HashMap<Destination, Packet<(usize, Member)>>,
 }
 
 enum Step {
-    /// A message that holds all it can, or the last one for its queue.
+    /// A full message, or the last one for its queue.
     Full(Destination, Packet<(usize, Member)>),
     Refused(usize, SubmitError),
 }
@@ -171,7 +172,7 @@ impl<I: Iterator<Item = Job>> Packing<I> {
     }
 }
 
-/// Publishes one message. Its members share its fate.
+/// Publishes one message. All of its jobs have the same outcome.
 async fn send_packet<T>(
     connection: &Arc<Connection>,
     (pool, priority): &Destination,
@@ -217,7 +218,7 @@ impl Member {
     }
 }
 
-/// By this machine's clock; workers compare it with theirs and never believe a negative wait.
+/// The time by this machine's clock, in milliseconds since 1970. Workers treat a time in their future as now.
 pub(crate) fn now_ms() -> i64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)

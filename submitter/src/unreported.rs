@@ -1,4 +1,5 @@
-//! Telling the ledger of confirmed jobs. One that is answered soon needs no `submitted` event, because its worker's event tells as much.
+//! Reports confirmed jobs to the ledger. A job that is answered soon needs no `submitted` event, because the worker's
+//! event describes it too.
 
 use std::{
     collections::HashMap,
@@ -12,52 +13,52 @@ use gpufleet_transport::{EventSink, PublishError};
 use tokio::time::{sleep, timeout};
 use tracing::debug;
 
-/// A submission is told after one to two of these: most short jobs are answered by then.
+/// The time between sweeps. A submission is reported after one to two of them; most short jobs are answered by then.
 const PAUSE: Duration = Duration::from_millis(100);
-/// So many submissions stay here if their jobs are not answered and the broker takes no events. Callers of further ones wait until there
-/// is room for their events. With labels as long as they may be, these are 64 MiB.
+/// The most unreported submissions. Beyond this, a caller waits until the event buffer has room for its events. With
+/// labels of maximum length, these submissions take 64 MiB.
 const UNREPORTED_MAX: usize = 4096;
 
-/// Tells the ledger of submissions. Clones share them.
+/// Reports submissions to the ledger. Clones share the unreported submissions.
 #[derive(Debug, Clone)]
-pub(crate) struct Reports {
+pub(crate) struct Reporter {
     unreported: Arc<Unreported>,
     events: EventSink,
     deadline: Duration,
 }
 
-/// Submissions that the ledger has not been told of.
+/// Submissions that were not reported to the ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Unreported(Mutex<Generations>);
 
 #[derive(Debug, Default)]
 struct Generations {
-    /// Since the last sweep.
+    /// Added since the last sweep.
     young: HashMap<JobId, Submitted>,
-    /// From before it.
+    /// Added before the last sweep.
     old: HashMap<JobId, Submitted>,
-    /// A task sweeps until nothing is left.
+    /// Whether a task sweeps. It ends when nothing is left.
     is_swept: bool,
 }
 
-impl Reports {
-    /// Waits at most `deadline` for room among the events in [`Reports::finish`].
+impl Reporter {
+    /// [`Reporter::finish`] waits at most `deadline` for room in the event buffer.
     pub(crate) fn new(unreported: Arc<Unreported>, events: EventSink, deadline: Duration) -> Self {
         Self { unreported, events, deadline }
     }
 
-    /// Tells of these submissions unless their jobs are answered soon. The event of one that is forgotten when the process ends without
-    /// [`Reports::finish`] costs only the time at which the job was confirmed, once a worker has run it.
-    pub(crate) async fn tell_later(&self, submitted: Vec<Submitted>) {
+    /// Reports these submissions unless their jobs are answered soon. If the process ends without [`Reporter::finish`],
+    /// some events are lost. The ledger then learns of the job from its worker, and lacks only the time of submission.
+    pub(crate) async fn report_later(&self, submitted: Vec<Submitted>) {
         match self.unreported.add(submitted) {
             Ok(true) => drop(tokio::spawn(self.clone().sweep())),
             Ok(false) => {}
-            Err(too_many) => self.tell(too_many).await,
+            Err(too_many) => self.report(too_many).await,
         }
     }
 
-    /// Tells of these submissions now.
-    pub(crate) async fn tell(&self, submitted: impl IntoIterator<Item = Submitted>) {
+    /// Reports these submissions now.
+    pub(crate) async fn report(&self, submitted: impl IntoIterator<Item = Submitted>) {
         for event in submitted {
             if let Err(error) = self.events.send(Event::Submitted(event)).await {
                 debug!(%error, "could not report a submission to the ledger");
@@ -65,16 +66,17 @@ impl Reports {
         }
     }
 
-    /// Tells of all that are left, and resolves when the broker has them.
+    /// Reports all submissions that are left, and returns when the broker has confirmed them.
     pub(crate) async fn finish(&self) -> Result<(), PublishError> {
-        if timeout(self.deadline, self.tell(self.unreported.take())).await.is_err() {
+        if timeout(self.deadline, self.report(self.unreported.take())).await.is_err() {
             debug!("could not report all submissions to the ledger: the broker takes no events");
         }
         self.events.flush().await
     }
 
-    /// Tells of all that are left and find room at once. The events leave as long as the runtime goes on.
-    pub(crate) fn tell_rest(&self) {
+    /// Reports the submissions that are left, as far as the event buffer has room. The events are published while the
+    /// runtime still runs.
+    pub(crate) fn report_rest(&self) {
         for submitted in self.unreported.take() {
             if self.offer(submitted).is_some() {
                 debug!("could not report a submission to the ledger: the broker takes no events");
@@ -91,7 +93,7 @@ impl Reports {
         }
     }
 
-    /// Gives back what finds no room.
+    /// Returns the submission if the event buffer has no room.
     fn offer(&self, submitted: Submitted) -> Option<Submitted> {
         match self.events.offer(Event::Submitted(submitted)) {
             Ok(Some(Event::Submitted(submitted))) => Some(submitted),
@@ -105,7 +107,7 @@ impl Reports {
 }
 
 impl Unreported {
-    /// The job is answered, so its worker tells the ledger.
+    /// Drops the submission of an answered job, because its worker reports the job.
     pub(crate) fn forget(&self, job_id: JobId) {
         let mut kept = self.generations();
         if kept.young.remove(&job_id).is_none() {
@@ -113,7 +115,8 @@ impl Unreported {
         }
     }
 
-    /// Keeps submissions, and says whether sweeping has to begin. Gives them back if there are too many already.
+    /// Adds submissions, and returns whether the caller must start to sweep. Returns the submissions if there are too
+    /// many.
     fn add(&self, submitted: Vec<Submitted>) -> Result<bool, Vec<Submitted>> {
         let mut kept = self.generations();
         if kept.young.len() + kept.old.len() >= UNREPORTED_MAX {
@@ -123,7 +126,8 @@ impl Unreported {
         Ok(!kept.young.is_empty() && !mem::replace(&mut kept.is_swept, true))
     }
 
-    /// Hands over what was here at the sweep before this one; `offer` gives back what finds no room. False if nothing is left.
+    /// Offers the submissions that the previous sweep found; `offer` returns one that finds no room. Returns whether
+    /// any submissions are left.
     fn sweep(&self, offer: impl FnMut(Submitted) -> Option<Submitted>) -> bool {
         let mut kept = self.generations();
         let no_room: Vec<Submitted> = mem::take(&mut kept.old).into_values().filter_map(offer).collect();
@@ -133,7 +137,7 @@ impl Unreported {
         kept.is_swept
     }
 
-    /// Everything, however new.
+    /// Takes all submissions, the older ones first.
     fn take(&self) -> Vec<Submitted> {
         let mut kept = self.generations();
         let (young, old) = (mem::take(&mut kept.young), mem::take(&mut kept.old));
@@ -163,34 +167,34 @@ mod tests {
         Submitted { job: JobInfo::of(&task, PoolName::default(), Priority::Normal, None), at_ms: 1 }
     }
 
-    /// What a sweep hands over, and whether anything is left.
+    /// The jobs that a sweep reports, and whether any are left.
     fn swept(unreported: &Unreported) -> (Vec<JobId>, bool) {
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let is_left = unreported.sweep(|submitted| {
-            told.push(submitted.job.job_id);
+            reported.push(submitted.job.job_id);
             None
         });
-        (told, is_left)
+        (reported, is_left)
     }
 
     #[test]
-    fn a_job_is_told_of_at_the_second_sweep_unless_it_was_answered() {
+    fn the_second_sweep_reports_a_job_unless_it_was_answered() {
         let unreported = Unreported::default();
         let jobs: Vec<Submitted> = (0..3).map(|_| submitted()).collect();
         let [slow, soon, later] = [0, 1, 2].map(|index: usize| jobs[index].job.job_id);
-        assert_eq!(unreported.add(jobs), Ok(true), "sweeping begins");
-        assert_eq!(unreported.add(vec![submitted()]), Ok(false), "once");
+        assert_eq!(unreported.add(jobs), Ok(true), "the caller sweeps");
+        assert_eq!(unreported.add(vec![submitted()]), Ok(false), "one task sweeps");
         unreported.forget(soon);
         assert_eq!(swept(&unreported), (vec![], true));
         unreported.forget(later);
-        let (told, is_left) = swept(&unreported);
-        assert!(told.contains(&slow) && told.len() == 2 && !is_left, "{told:?}");
+        let (reported, is_left) = swept(&unreported);
+        assert!(reported.contains(&slow) && reported.len() == 2 && !is_left, "{reported:?}");
         assert_eq!(unreported.add(Vec::new()), Ok(false), "nothing to sweep");
-        assert_eq!(unreported.add(vec![submitted()]), Ok(true), "sweeping begins again");
+        assert_eq!(unreported.add(vec![submitted()]), Ok(true), "the caller sweeps again");
     }
 
     #[test]
-    fn a_reply_spares_the_event_unless_the_worker_gave_up_on_the_message() {
+    fn a_reply_saves_the_event_unless_the_worker_dead_lettered_the_message() {
         let inbox = Inbox::default();
         let (done, dead) = (submitted(), submitted());
         let reply = |job: &Submitted, state| Reply {
@@ -212,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_offered_again() {
+    fn a_submission_without_room_is_offered_again() {
         let unreported = Unreported::default();
         let job = submitted();
         unreported.add(vec![job.clone()]).unwrap();
@@ -222,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_is_left_is_taken_at_the_end_however_new() {
+    fn old_and_new_submissions_are_taken_at_the_end() {
         let unreported = Unreported::default();
         let (old, new) = (submitted(), submitted());
         unreported.add(vec![old.clone()]).unwrap();
@@ -233,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn submissions_that_are_too_many_are_given_back() {
+    fn submissions_beyond_the_maximum_are_returned() {
         let unreported = Unreported::default();
         unreported.add((0..UNREPORTED_MAX).map(|_| submitted()).collect()).unwrap();
         let more = vec![submitted()];

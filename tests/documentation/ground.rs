@@ -17,16 +17,16 @@ use crate::{
     shell::{Outcome, Shell},
 };
 
-/// Where the demo leaves its sample files, as the pages say.
+/// The folder of the demo's sample files, as the pages name it.
 const SAMPLES: &str = ".gpufleet/demo";
-/// What the pages use of the repository.
+/// The parts of the repository that the pages use.
 const COPIED: [&str; 4] = ["deploy", "schema/golden", "tests/foreign", "kernels"];
 
 /// Shared by all pages.
 #[derive(Debug)]
 pub struct Ground {
     services: OnceCell<Arc<Services>>,
-    /// Looks like a clone of the repository after `cargo xtask demo`, as far as the pages use it.
+    /// A copy of the parts of the repository that the pages use, as they are after `cargo xtask demo`.
     template: TempDir,
 }
 
@@ -35,7 +35,7 @@ pub struct Ground {
 pub struct Place {
     pub shell: Shell,
     fleet: Option<Fleet>,
-    /// The page runs `gpufleet local up`.
+    /// Whether the page runs `gpufleet local up`.
     has_its_own: bool,
     label: String,
     folder: TempDir,
@@ -59,7 +59,7 @@ impl Ground {
 
     pub fn place(&self, page: &Page) -> Place {
         let folder = tempfile::tempdir().unwrap();
-        // Root's Postgres, another user, has to pass through on its way to the data of `gpufleet local up`.
+        // If root runs `gpufleet local up`, Postgres runs as another user, which must be able to enter the folder.
         fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o711)).unwrap();
         let (clone, notes) = (folder.path().join("gpufleet"), folder.path().join("notes"));
         copy(self.template.path(), &clone);
@@ -93,7 +93,7 @@ impl Place {
         self.fleet = Some(fleet);
     }
 
-    /// What does not end well, with its line.
+    /// Stops the commands in the background. Returns those that failed, with their lines.
     pub async fn stop(mut self) -> Vec<(usize, Outcome)> {
         let bad = self.shell.stop().await;
         if self.has_its_own {
@@ -106,7 +106,7 @@ impl Place {
     }
 }
 
-/// Not even a failed test leaves a fleet behind.
+/// Stops the local fleet even after a failed test.
 impl Drop for Place {
     fn drop(&mut self) {
         let local = self.folder.path().join("state/gpufleet/local");
@@ -114,8 +114,8 @@ impl Drop for Place {
     }
 }
 
-/// What a user's terminal has besides the fleet: the built programs on the path, and pika for Python. Workers that a page starts itself
-/// use the emulated device.
+/// The environment of a user's terminal: the built programs on the path, and pika for Python. Workers that a page
+/// starts use the emulated device.
 fn environment(folder: &Path) -> Vec<(String, String)> {
     let programs = programs::ours(None, "gpufleet").unwrap();
     let bin = programs.parent().expect("a program lies in a folder").to_str().unwrap();
@@ -129,7 +129,7 @@ fn environment(folder: &Path) -> Vec<(String, String)> {
         ("XDG_STATE_HOME", state),
         ("GPUFLEET_CUDA", "emulated".into()),
     ];
-    variables.map(|(name, value)| (name.to_owned(), value.to_str().expect("our paths are text").to_owned())).into()
+    variables.map(|(name, value)| (name.to_owned(), value.to_str().expect("the paths are UTF-8").to_owned())).into()
 }
 
 /// Copies a folder and all in it.

@@ -23,7 +23,7 @@ use ground::Ground;
 use page::Page;
 use report::Report;
 
-/// A part of the paths of the pages that are executed; all without it.
+/// If set, only pages whose path contains this text are executed.
 const PAGES_VARIABLE: &str = "DOCUMENTATION_PAGES";
 /// Most of a page's time is spent waiting for programs to start.
 const PAGES_AT_ONCE: usize = 3;
@@ -38,7 +38,7 @@ async fn every_example_of_readme_and_site_does_what_its_page_says() {
     reports.sort_by_key(|(index, _)| *index);
     let mut all = Report::default();
     reports.into_iter().for_each(|(_, report)| all.add(report));
-    // Not through a macro: the counts are shown also when the test succeeds.
+    // `print!` would hide the counts when the test succeeds.
     writeln!(stderr(), "{} pages, {all}", pages.len()).unwrap();
     assert!(all.faults.is_empty(), "{} examples are wrong", all.faults.len());
 }

@@ -1,6 +1,6 @@
 //! Marks of code blocks: HTML comments directly before them.
 
-/// Readers of the rendered page don't see it.
+/// A mark, which readers of the rendered page don't see.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Mark {
     /// `<!-- not executed: REASON -->`
@@ -11,12 +11,13 @@ pub enum Mark {
     Type(String),
     /// `<!-- exits with: CODE -->`: the command, or the last one of several, fails as the page says.
     ExitsWith(i32),
-    /// `<!-- runs until stopped: TEXT -->`: the command stays in the background once it has printed the text, and ends with the page.
+    /// `<!-- runs until stopped: TEXT -->`: once it has printed the text, the command stays in the background until the
+    /// page ends.
     RunsUntilStopped(String),
 }
 
 impl Mark {
-    /// None for every other comment.
+    /// `None` for every other comment.
     pub fn parse(comment: &str) -> Option<Self> {
         let inner = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
         let (name, value) = inner.split_once(':')?;
@@ -35,7 +36,7 @@ impl Mark {
 /// How the first line of a generated page begins: `cargo xtask docs` compares the page with the code.
 const GENERATED: &str = "Generated from the code by";
 
-/// `<!-- page not executed: REASON -->` speaks for all blocks of its page.
+/// The reason in `<!-- page not executed: REASON -->`, which applies to all blocks of the page.
 pub fn page_reason(comment: &str) -> Option<String> {
     let inner = comment.trim().strip_prefix("<!--")?.strip_suffix("-->")?;
     if inner.trim().starts_with(GENERATED) {

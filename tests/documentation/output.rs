@@ -8,7 +8,8 @@ use serde_json::Value;
 /// A line of a page that stands for any number of lines; at the end of a line, for the rest of it.
 const ELISION: &str = "…";
 
-/// What differs in every run, and what it is replaced with on both sides. The order matters: a UUID holds digits that look like others.
+/// Patterns of texts that differ in every run, and their replacements on both sides. The order matters, because a UUID
+/// contains digits that match later patterns.
 static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     [
         ("\x1b\\[[0-9;]*m", ""),
@@ -30,10 +31,10 @@ static VOLATILE: LazyLock<Vec<(Regex, &str)>> = LazyLock::new(|| {
     .into()
 });
 
-/// Which stages of a job have a bar depends on caches; how long they are, on the machine.
+/// Bars are not compared: their stages depend on caches, and their lengths on the machine.
 const BAR: char = '█';
 
-/// Whether what came out is what the page shows.
+/// Whether the output matches the page.
 pub fn fits(shown: &str, got: &str, language: &str) -> bool {
     if language == "json" {
         let (Ok(shown), Ok(got)) = (serde_json::from_str(shown), serde_json::from_str(got)) else { return false };
@@ -65,7 +66,7 @@ fn line_fits(shown: &str, got: &str) -> bool {
     shown == got || shown.strip_suffix(ELISION).is_some_and(|beginning| got.starts_with(beginning.trim_end()))
 }
 
-/// The same keys and the same kinds of values; a null fits everything. The values themselves differ in every run.
+/// Whether both have the same keys and the same kinds of values. A null matches every value. The values may differ.
 fn has_shape(shown: &Value, got: &Value) -> bool {
     match (shown, got) {
         (Value::Null, _) | (_, Value::Null) => true,
@@ -79,7 +80,7 @@ fn has_shape(shown: &Value, got: &Value) -> bool {
 }
 
 #[test]
-fn what_differs_in_every_run_is_not_compared_and_the_rest_is() {
+fn texts_that_differ_in_every_run_are_not_compared_and_others_are() {
     let shown = "job 01a20400-0b90-71cc-952e-7d6002819b6b succeeded on demo-0-w2\n  queue  29.0 ms  ████\n…\nlast …";
     let got =
         "job 01a20400-0b90-71cc-952e-000000000000 succeeded on fleet-3-w1\n  queue   352 µs  █\na\nb\nlast of all\n";

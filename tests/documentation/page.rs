@@ -8,7 +8,7 @@ use crate::mark::{Mark, page_reason};
 
 #[derive(Debug)]
 pub struct Page {
-    /// Below the repository's root.
+    /// Relative to the repository's root.
     pub path: String,
     pub blocks: Vec<Block>,
     /// Why no block of this page is executed.
@@ -17,12 +17,12 @@ pub struct Page {
 
 #[derive(Debug)]
 pub struct Block {
-    /// Where its fence is.
+    /// The line of the opening fence.
     pub line: usize,
     pub language: String,
     pub text: String,
     pub mark: Option<Mark>,
-    /// How many headings come before it.
+    /// The number of headings before the block.
     section: usize,
 }
 
@@ -58,7 +58,8 @@ impl Page {
         page
     }
 
-    /// The block after this one, if it is what the commands of this one print: `text` or `json` in the same section, and unmarked.
+    /// The next block, if it is the output of this block's commands: an unmarked `text` or `json` block in the same
+    /// section.
     pub fn printed_by(&self, index: usize) -> Option<&Block> {
         let (block, next) = (&self.blocks[index], self.blocks.get(index + 1)?);
         let is_output = matches!(next.language.as_str(), "text" | "json") && next.mark.is_none();
@@ -67,7 +68,7 @@ impl Page {
 }
 
 impl Block {
-    /// What a command of this block prints, by the same block.
+    /// The output of a command in this block, as a block of its own.
     pub fn output(&self, text: &str) -> Self {
         Self { line: self.line, language: "text".to_owned(), text: text.to_owned(), mark: None, section: self.section }
     }
@@ -76,7 +77,7 @@ impl Block {
         if let Some(Mark::ExitsWith(code)) = self.mark { code } else { 0 }
     }
 
-    /// Whether a program runs it.
+    /// Whether the block is executed by a program.
     pub fn is_run(&self) -> bool {
         let by_program = matches!(self.language.as_str(), "sh" | "bash" | "console" | "python" | "sql");
         by_program && !matches!(self.mark, Some(Mark::NotExecuted(_) | Mark::File(_)))

@@ -7,9 +7,9 @@ use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// Where the programs' logs are written.
+/// The sources that write logs.
 const PROGRAMS: [&str; 4] = ["worker/src", "ledger/src", "transport/src", "submitter/src"];
-/// The message lies between the module and the first field.
+/// Captures the message, which is between the module and the first field.
 static LOG_LINE: LazyLock<Regex> = LazyLock::new(|| {
     let line = r"\b(?:TRACE|DEBUG|INFO|WARN|ERROR) [a-z_:]+: (.+?)(?: …| [a-z_.]+=.*)?$";
     Regex::new(line).expect("the pattern is correct")
@@ -33,7 +33,7 @@ pub fn json(text: &str, name: &str) -> Result<(), String> {
     }
 }
 
-/// A worker would take it.
+/// Checks that a worker would accept the task.
 fn task(text: &str) -> Result<(), String> {
     let tasks = Encoding::Json.decode_tasks(text.as_bytes()).map_err(|error| error.to_string())?;
     let tasks: Batch<Task<'_>> = tasks;
@@ -46,14 +46,14 @@ fn item<'a, T: Deserialize<'a> + Serialize>(text: &'a str) -> Result<(), String>
     complete(text, &item)
 }
 
-/// Readers ignore unknown fields; a page must not have any.
+/// Checks that the page has no unknown fields, which readers would ignore.
 fn complete<T: Serialize>(text: &str, item: &T) -> Result<(), String> {
     let shown: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let read = serde_json::to_value(item).map_err(|error| error.to_string())?;
     unknown(&shown, &read, "").map_or(Ok(()), |field| Err(format!("the type has no field {field}")))
 }
 
-/// The first key that was not read. A list may be written anew in another form, such as base64.
+/// The first key that was not read. A list may be serialized in another form, such as base64.
 fn unknown(shown: &Value, read: &Value, path: &str) -> Option<String> {
     match (shown, read) {
         (Value::Object(shown), Value::Object(read)) => shown.iter().find_map(|(key, value)| {
@@ -75,8 +75,8 @@ pub fn toml(text: &str) -> Result<(), String> {
     text.parse::<::toml::Table>().map(drop).map_err(|error| error.to_string())
 }
 
-/// Log lines, as in `WARN gpufleet_worker::supervisor: message key=value`: the programs write these messages, or longer ones that begin
-/// with them.
+/// Checks log lines such as `WARN gpufleet_worker::supervisor: message key=value`: the sources must contain the
+/// message, or a longer one that begins with it.
 pub fn log(text: &str, root: &Path) -> Result<(), String> {
     let sources: Vec<String> = PROGRAMS.iter().flat_map(|folder| sources(&root.join(folder))).collect();
     text.lines().try_for_each(|line| {

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, fmt};
 #[derive(Debug, Default)]
 pub struct Report {
     blocks: usize,
-    /// What was done how often.
+    /// The number of blocks by how they were checked.
     counts: BTreeMap<&'static str, usize>,
     not_executed: BTreeMap<String, usize>,
     pub faults: Vec<Fault>,

@@ -15,7 +15,8 @@ use crate::{
     shell::Outcome,
 };
 
-/// The recorder may be a moment behind a reply, and a job takes its time to be given up: what only reads is asked again for so long.
+/// How long a command that only reads is repeated. The recorder may be a moment behind a reply, and dead-lettering a
+/// job takes time.
 const RECORDED_WITHIN: Duration = Duration::from_secs(30);
 const ASK_AGAIN_AFTER: Duration = Duration::from_millis(100);
 /// Commands that only read.
@@ -128,7 +129,8 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Commands after `$ `, each with what it prints below it. An exit code is that of the last.
+    /// Runs the commands after `$ `, each of which has its output below it. The expected exit code applies to the last
+    /// one.
     async fn console(&mut self, block: &Block) -> Result<(), String> {
         let commands = console_commands(&block.text);
         for (index, (command, shown)) in commands.iter().enumerate() {
@@ -216,7 +218,7 @@ fn console_commands(text: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_console_block_is_commands_with_their_outputs() {
+fn a_console_block_consists_of_commands_with_their_outputs() {
     let commands = console_commands("$ one \\\n    two\nout\n\nput\\\nmore\n$ three\n");
     let one = ("one \\\n    two\n".to_owned(), "out\n\nput\\\nmore\n".to_owned());
     assert_eq!(commands, [one, ("three\n".to_owned(), String::new())]);

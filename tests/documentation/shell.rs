@@ -1,4 +1,5 @@
-//! Runs a page's commands one after the other, as in one terminal: variables and the working folder are kept between blocks.
+//! Runs a page's commands one after the other, as in one terminal: variables and the working folder last from block to
+//! block.
 
 use std::{
     fs::{self, File},
@@ -11,11 +12,11 @@ use gpufleet_local::{Signal, process::Group};
 use gpufleet_tests::WAIT;
 use tokio::process::{Child, Command};
 
-/// Our programs stop within their own grace periods, which are shorter.
+/// Longer than the grace periods of gpufleet's programs.
 const STOPS_WITHIN: Duration = Duration::from_secs(40);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// Every assigned variable is exported, so that the next block has it. A program that is told to stop tells the shell how it ended.
+/// The beginning of every script. It exports every assigned variable, so that the next block has it.
 const PROLOGUE: &str = r#"set -aeu -o pipefail
 trap : TERM
 notes="$1"
@@ -26,16 +27,16 @@ trap 'export -p > "$notes/variables"; pwd > "$notes/folder"' EXIT
 
 #[derive(Debug)]
 pub struct Shell {
-    /// Where the page starts.
+    /// The working folder of the first block.
     folder: PathBuf,
-    /// Scripts, outputs and what the last block left.
+    /// The folder for scripts, outputs, and the variables and working folder of the last block.
     notes: PathBuf,
     environment: Vec<(String, String)>,
     running: Vec<BackgroundCommand>,
     blocks: usize,
 }
 
-/// A command that stays until the page ends.
+/// A command that runs until the page ends.
 #[derive(Debug)]
 struct BackgroundCommand {
     line: usize,
@@ -44,7 +45,7 @@ struct BackgroundCommand {
     output: PathBuf,
 }
 
-/// What a block did: its exit code and all that it printed, in order. There is no code if it had to be ended.
+/// The exit code of a block and its output, with both streams in order. There is no code if the block had to be killed.
 #[derive(Debug)]
 pub struct Outcome {
     pub code: Option<i32>,
@@ -56,7 +57,7 @@ impl Shell {
         Self { folder, notes, environment, running: Vec::new(), blocks: 0 }
     }
 
-    /// The folder that the commands so far have gone to.
+    /// The current working folder.
     pub fn here(&self) -> PathBuf {
         let noted = fs::read_to_string(self.notes.join("folder"));
         noted.map_or_else(|_| self.folder.clone(), |folder| folder.trim_end().into())
@@ -66,20 +67,20 @@ impl Shell {
         self.environment.push((name.to_owned(), value.into()));
     }
 
-    /// What the block left in the background ends with it.
+    /// Runs a block. Processes that it leaves in the background are killed.
     pub async fn run(&mut self, script: &str) -> Outcome {
         let (mut child, _group, output) = self.start(script);
         let status = tokio::time::timeout(WAIT, child.wait()).await;
-        let code = status.ok().and_then(|status| status.expect("it is our child").code());
+        let code = status.ok().and_then(|status| status.expect("the child was not waited for").code());
         Outcome { code, output: read(&output) }
     }
 
-    /// Starts what runs until it is stopped, and waits for this text of its.
+    /// Starts a command that runs until it is stopped, and waits until it prints this text.
     pub async fn run_until_stopped(&mut self, line: usize, script: &str, text: &str) -> Result<(), Outcome> {
         let (mut child, group, output) = self.start(script);
         let deadline = tokio::time::Instant::now() + WAIT;
         while !read(&output).contains(text) {
-            let ended = child.try_wait().expect("it is our child");
+            let ended = child.try_wait().expect("the child was not waited for");
             if ended.is_some() || tokio::time::Instant::now() > deadline {
                 return Err(Outcome { code: ended.and_then(|status| status.code()), output: read(&output) });
             }
@@ -89,13 +90,13 @@ impl Shell {
         Ok(())
     }
 
-    /// Stops what still runs, the latest first; tells of what does not end well.
+    /// Stops the commands in the background, the latest first. Returns those that failed.
     pub async fn stop(&mut self) -> Vec<(usize, Outcome)> {
         let mut bad = Vec::new();
         while let Some(mut running) = self.running.pop() {
             running.group.signal(Signal::Terminate);
             let status = tokio::time::timeout(STOPS_WITHIN, running.child.wait()).await;
-            let code = status.ok().and_then(|status| status.expect("it is our child").code());
+            let code = status.ok().and_then(|status| status.expect("the child was not waited for").code());
             if code != Some(0) {
                 bad.push((running.line, Outcome { code, output: read(&running.output) }));
             }
@@ -117,7 +118,7 @@ impl Shell {
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command.stdin(Stdio::null()).stdout(both.try_clone().expect("a file can be shared")).stderr(both);
         let child = command.process_group(0).kill_on_drop(true).spawn().expect("bash is installed");
-        let group = Group::led_by(child.id().expect("it was not waited for"));
+        let group = Group::led_by(child.id().expect("the child was not waited for"));
         (child, group, output)
     }
 }

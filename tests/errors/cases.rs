@@ -10,7 +10,7 @@ use tokio::process::Command;
 /// Lines with `$` are commands, all others are copied.
 pub struct Cases<'a>(&'a str);
 
-/// What differs from run to run, and what the snapshot has in its place.
+/// Texts that differ between runs, and their replacements in the snapshot.
 #[derive(Debug, Clone, Default)]
 pub struct Masks(Vec<(String, String)>);
 
@@ -19,7 +19,8 @@ impl<'a> Cases<'a> {
         Self(text)
     }
 
-    /// Runs the commands in a folder. `environment` is that of every command; a command may begin with more, as in a shell.
+    /// Runs the commands in a folder. `environment` applies to every command. A command may begin with further
+    /// variables, as in a shell.
     pub async fn run(&self, folder: &Path, environment: &[(&str, &str)], masks: &Masks) -> String {
         let mut text = String::new();
         for line in self.0.lines() {
@@ -41,7 +42,7 @@ async fn run(line: &str, folder: &Path, environment: &[(&str, &str)]) -> String 
     for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("GPUFLEET_")) {
         command.env_remove(name);
     }
-    // Log lines carry times. A fleet that the developer has up must not be found.
+    // Log lines contain times. The programs must not find a local fleet of the developer.
     command.env("RUST_LOG", "off").env("XDG_STATE_HOME", folder).env("COLUMNS", "100");
     command.envs(environment.iter().copied()).envs(variables);
     command.args(words).current_dir(folder).stdin(Stdio::null()).kill_on_drop(true);
@@ -51,7 +52,7 @@ async fn run(line: &str, folder: &Path, environment: &[(&str, &str)]) -> String 
     format!("{}exit {code}\n", String::from_utf8(output.stderr).unwrap())
 }
 
-/// The permissions of files hold for root too: without this capability, and nothing changes for any other user.
+/// Drops the capability by which root ignores the permissions of files.
 fn respect_permissions(command: &mut Command) {
     const CAP_DAC_OVERRIDE: libc::c_ulong = 1;
     // SAFETY: between fork and exec, prctl is a system call without memory effects.
@@ -84,13 +85,13 @@ impl Masks {
         without_measures(&without_ids(&text))
     }
 
-    /// A line of the file as it is run.
+    /// Replaces the masks in a line of the file by the real texts.
     fn reveal(&self, line: &str) -> String {
         self.0.iter().fold(line.to_owned(), |line, (secret, shown)| line.replace(shown, secret))
     }
 }
 
-/// How long a job waited, the second at which a quarantine ends, and the machine of a person.
+/// Masks measured times, the end of a quarantine, and the name of the machine.
 fn without_measures(text: &str) -> String {
     let measures = [
         (r"waited \d+ ms", "waited <count> ms"),
@@ -101,7 +102,7 @@ fn without_measures(text: &str) -> String {
     measures.into_iter().fold(text.to_owned(), replace)
 }
 
-/// Ids, addresses and the names of reply queues are new in each run.
+/// Masks ids, addresses and the names of reply queues, which are new in each run.
 fn without_ids(text: &str) -> String {
     let is_of_word = |letter: char| letter.is_ascii_alphanumeric() || letter == '-';
     let mut shown = String::new();
@@ -122,7 +123,7 @@ fn without_id(word: &str) -> String {
     let is_id =
         groups.len() == 5 && groups.iter().zip([8, 4, 4, 4, 12]).all(|(group, digits)| is_hexadecimal(group, digits));
     match word.rsplit_once('-') {
-        // The cases and a hint name such ids.
+        // The cases and one hint contain these ids.
         _ if is_id && !word.starts_with("0190") && !word.starts_with("01990f3e") => "<id>".to_owned(),
         _ if word.strip_prefix("0x").is_some_and(|digits| is_hexadecimal(digits, 12)) => "<address>".to_owned(),
         Some((client, digits)) if is_hexadecimal(digits, 16) => format!("{client}-<client>"),

@@ -1,4 +1,5 @@
-//! Jobs that a fleet refuses, and jobs that die in it: each function brings the fleet into a state and submits as a user would.
+//! Jobs that a fleet refuses or dead-letters. Each function puts the fleet into a state and runs the command as a user
+//! does.
 
 use std::path::Path;
 
@@ -9,7 +10,7 @@ use tokio::join;
 
 use crate::{cases::Masks, stage::Stage};
 
-/// A program is quarantined after so many executors that it has killed.
+/// The number of killed executors after which a program is quarantined.
 const DEATHS: usize = 3;
 
 pub async fn run(folder: &Path, masks: Masks) -> String {
@@ -48,7 +49,7 @@ async fn full_queue(stage: &Stage<'_>) -> String {
     stage.ground.declare_pools(&["full"]).await;
     stage.ground.set_policy(&task_queue(&pool, Priority::Normal), "{<<\"max-length\">>, 1}").await;
     let fleet = stage.ground.client().await;
-    // A quorum queue counts a little late.
+    // A quorum queue notices late that it is full.
     let refused = loop {
         if let Err(error) = fleet.submit(kernels::doubles(&[1.0]).pool(pool.clone())).await {
             break error;
@@ -74,7 +75,7 @@ const EXPIRES: &str = "
 $ gpufleet submit saxpy --arg a=2 --zeros x=f32[3] --zeros y=f32[3] --queue-limit 1ms --label case=expired
 ";
 
-/// The worker stands still until the job has waited too long.
+/// The worker is suspended until the job has waited too long.
 async fn expired(stage: &Stage<'_>, worker: &TestWorker) -> String {
     worker.process().pause();
     let resume = async {
@@ -95,7 +96,7 @@ async fn cancelled(stage: &Stage<'_>) -> String {
     join!(stage.run(CANCELLED), cancel).0
 }
 
-/// Its label is `case=killed`, and it allows one attempt.
+/// A task file with the label `case=killed` and one attempt at most.
 const KILLED: &str = "$ gpufleet submit -f killed.json";
 
 async fn without_executor(stage: &Stage<'_>, worker: &TestWorker) -> String {

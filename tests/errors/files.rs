@@ -1,4 +1,4 @@
-//! The files that the commands name.
+//! The files that the commands read.
 
 use std::{
     fs::{self, Permissions},
@@ -50,7 +50,7 @@ pub fn write_all(folder: &Path) {
     fs::set_permissions(folder.join("locked"), Permissions::from_mode(0o555)).unwrap();
 }
 
-/// Of nothing that is there.
+/// The digest of a blob that does not exist.
 const DIGEST: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 
 const KILLED: &[u8] = br#"{ "program": { "ptx": { "file": "endless.ptx" } }, "labels": { "case": "killed" },

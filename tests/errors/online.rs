@@ -22,7 +22,7 @@ pub async fn run(folder: &Path, masks: Masks) -> String {
     let environment = [("GPUFLEET_AMQP_URL", amqp_url.as_str()), ("GPUFLEET_DATABASE_URL", database_url.as_str())];
     let job = finished_job(&ground, folder, &environment).await;
     let masks = masks
-        .hiding(broker.url().rsplit_once('/').expect("it has a vhost").0, "<broker>")
+        .hiding(broker.url().rsplit_once('/').expect("the URL has a vhost").0, "<broker>")
         .hiding(postgres.tcp_url("").trim_end_matches('/'), "<postgres>")
         .hiding(&format!("127.0.0.1:{}", broker.port()), "<broker-address>")
         .hiding(&format!("127.0.0.1:{}", postgres.port()), "<postgres-address>")
@@ -34,7 +34,7 @@ pub async fn run(folder: &Path, masks: Masks) -> String {
     text
 }
 
-/// A user of the broker who may do nothing.
+/// Creates a broker user without any permission.
 async fn confine_a_user(ground: &Ground, vhost: &str) {
     let added =
         format!("rabbit_auth_backend_internal:add_user(<<\"guest-of-{vhost}\">>, <<\"{PASSWORD}\">>, <<\"test\">>)");
@@ -43,7 +43,7 @@ async fn confine_a_user(ground: &Ground, vhost: &str) {
     ground.services().broker().ctl(&["set_permissions", "--vhost", vhost, &user, "^$", "^$", "^$"]).await.unwrap();
 }
 
-/// The id of a job that is in the ledger. A second one makes the beginning of an id ambiguous.
+/// Runs two jobs and returns the id of one of them. The second makes a short prefix of the id ambiguous.
 async fn finished_job(ground: &Ground, folder: &Path, environment: &[(&str, &str)]) -> String {
     let saxpy = ["submit", "saxpy", "--arg=a=2", "--zeros=x=f32[3]", "--zeros=y=f32[3]", "--detach"];
     let mut job = String::new();

@@ -1,4 +1,4 @@
-//! A fleet that the commands of a section meet.
+//! The fleet of one section's commands.
 
 use std::path::Path;
 
@@ -25,12 +25,12 @@ impl<'a> Stage<'a> {
         Self { masks: self.masks.hiding(secret, shown), ..self }
     }
 
-    /// Runs lines as they are in a file of cases.
+    /// Runs lines in the form of a file of cases.
     pub async fn run(&self, lines: &str) -> String {
         Cases::read(lines).run(self.folder, &self.environment(), &self.masks).await
     }
 
-    /// Runs a command that belongs to no case, and has to succeed.
+    /// Runs a command that is not a case and must succeed.
     pub async fn prepare(&self, arguments: &[&str]) -> Ended {
         let ended = gpufleet_command(self.folder, &self.environment(), arguments).await;
         assert_eq!(ended.code, 0, "{ended:?}");

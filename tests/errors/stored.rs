@@ -1,5 +1,5 @@
-//! Jobs whose arrays the workers do not find in their blob store. The fleet tries them again for half a minute before it gives up, so
-//! they run beside all other cases.
+//! Jobs whose arrays the workers do not find in their blob store. The fleet retries them for half a minute, so they run
+//! while the other cases run.
 
 use std::{fs, path::Path};
 
@@ -12,9 +12,9 @@ const LOCKED: &str =
     "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool stored --blobs locked\n";
 const MISSING: &str =
     "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool stored --blobs elsewhere\n";
-/// It names a blob whose file in the store has other bytes.
+/// The task file names a blob whose file in the store has other bytes.
 const DAMAGED: &str = "$ gpufleet submit -f damaged.json\n";
-/// The store of its worker is gone.
+/// The store of the worker was deleted.
 const UNPLUGGED: &str = "$ gpufleet submit saxpy --arg a=2 --in x=big.npy --zeros y=f32[262144] --pool unplugged \
     --blobs elsewhere --queue-limit 5s\n";
 

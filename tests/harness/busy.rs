@@ -22,7 +22,7 @@ pub fn for_seconds(seconds: u64) -> Job {
     for_millis(seconds * 1000)
 }
 
-/// Long enough for a scenario to see it run in the ledger, on a machine that is busy with all the others.
+/// A job that is long enough to be seen running in the ledger, on a machine that runs all scenarios at once.
 pub fn for_all_to_see() -> Job {
     for_seconds(6)
 }
@@ -33,5 +33,5 @@ pub fn is_done(outputs: &[(String, Array)]) -> bool {
 }
 
 pub fn assert_done(outputs: &[(String, Array)]) {
-    assert!(is_done(outputs), "a job that waits was answered with {outputs:?}");
+    assert!(is_done(outputs), "the waiting job did not run to its end: {outputs:?}");
 }

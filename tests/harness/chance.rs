@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_seed_gives_the_same_numbers_and_each_choice_comes() {
+    fn a_seed_determines_the_numbers_and_each_choice_occurs() {
         let numbers = |seed| {
             let mut chance = Chance::of_seed(seed);
             (0..100).map(|_| chance.between(3, 7)).collect::<Vec<_>>()

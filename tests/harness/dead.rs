@@ -10,7 +10,7 @@ use crate::{Ground, WAIT};
 pub struct DeadLetter {
     pub body: Vec<u8>,
     pub reason: String,
-    /// Its original routing key.
+    /// The original routing key.
     pub origin: String,
 }
 
@@ -27,7 +27,7 @@ pub async fn dead_letters(ground: &Ground, count: usize) -> Vec<DeadLetter> {
     let mut letters = Vec::new();
     while letters.len() < count {
         let incoming = tokio::time::timeout(WAIT, consumer.next()).await;
-        let Some(Incoming::Delivery(delivery)) = incoming.expect("a dead letter comes in time") else { continue };
+        let Some(Incoming::Delivery(delivery)) = incoming.expect("a dead letter arrives in time") else { continue };
         let header = |name| delivery.properties.header_text(name).unwrap_or_default().to_owned();
         letters.push(DeadLetter {
             reason: header(HEADER_REASON),

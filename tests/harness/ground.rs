@@ -14,7 +14,7 @@ use tokio::sync::{Mutex, OnceCell, OwnedMutexGuard};
 
 use crate::{WAIT, history::Sightings, node, poll_until, producer::Kept, witness::Witness};
 
-/// The services that most scenarios share. Their guard ends them with this process.
+/// The services that most scenarios share. They end with this process.
 static SERVICES: OnceCell<Arc<Services>> = OnceCell::const_new();
 
 /// The services that scenarios may break, one scenario at a time.
@@ -43,31 +43,31 @@ impl Ground {
         Self::shared_with(label, QueueKind::default()).await
     }
 
-    /// The same, with workers that declare task queues of this kind.
+    /// A fleet on the shared services, with workers that declare task queues of this kind.
     pub async fn shared_with(label: &str, kind: QueueKind) -> Self {
         let services = SERVICES.get_or_init(start_services).await;
         Self::on(services, label, kind).await
     }
 
-    /// With a broker and a database that the scenario may break and leave broken, because it uses them exclusively.
+    /// A fleet with exclusive use of a broker and a database, which the scenario may break and leave broken.
     pub async fn breakable(label: &str) -> Self {
         let mut held = Arc::clone(&BREAKABLE).lock_owned().await;
         match &*held {
-            Some(services) => mend(services).await,
+            Some(services) => repair(services).await,
             None => *held = Some(start_services().await),
         }
-        let services = Arc::clone(held.as_ref().expect("they were started"));
+        let services = Arc::clone(held.as_ref().expect("the services were started above"));
         let mut ground = Self::on(&services, label, QueueKind::default()).await;
         ground._held = Some(held);
         ground
     }
 
-    /// With a broker and a database of its own, for a scenario that breaks them for long.
+    /// A fleet with its own broker and database, for a scenario that breaks them for a long time.
     pub async fn alone(label: &str) -> Self {
         Self::on(&start_services().await, label, QueueKind::default()).await
     }
 
-    /// With further variables in the environment of its workers.
+    /// A fleet whose workers have further environment variables.
     pub async fn with_environment(label: &str, environment: &[(&str, &str)]) -> Self {
         let services = SERVICES.get_or_init(start_services).await;
         let builder = Fleet::builder().label(label).on(services);
@@ -183,17 +183,17 @@ impl Deref for TestWorker {
 }
 
 impl TestWorker {
-    /// The process ids of its executors.
+    /// The process ids of the worker's executors.
     pub fn executors(&self) -> Vec<u32> {
         children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("executor")).collect()
     }
 
-    /// The process ids of its compilers.
+    /// The process ids of the worker's compilers.
     pub fn compilers(&self) -> Vec<u32> {
         children(self.pid()).into_iter().filter(|pid| command_line(*pid).contains("compile-child")).collect()
     }
 
-    /// Kills its current executors, as a crash would.
+    /// Kills the worker's current executors with SIGKILL.
     pub async fn kill_executor(&self) {
         let executors = self.executors();
         assert!(!executors.is_empty(), "worker {} has no executor", self.name());
@@ -203,7 +203,7 @@ impl TestWorker {
         }
     }
 
-    /// Suspends its executors with their jobs.
+    /// Suspends the worker's executors with their jobs.
     pub fn pause_executors(&self) {
         self.executors().into_iter().for_each(|pid| signal(pid, libc::SIGSTOP));
     }
@@ -212,20 +212,20 @@ impl TestWorker {
         self.executors().into_iter().for_each(|pid| signal(pid, libc::SIGCONT));
     }
 
-    /// Sends the signal and waits for the end; returns the exit code.
+    /// Sends the signal and waits until the worker exits. Returns the exit code; `None` if a signal ended the worker.
     pub async fn stop(&self, signal: Signal) -> Option<i32> {
         self.process().signal(signal);
         self.ended().await
     }
 
-    /// Waits for the end; returns the exit code.
+    /// Waits until the worker exits. Returns the exit code; `None` if a signal ended the worker.
     pub async fn ended(&self) -> Option<i32> {
         assert!(self.process().wait(WAIT).await, "worker {} did not stop", self.name());
         self.process().exit_status().and_then(|status| status.code())
     }
 }
 
-/// A signal to a child of a worker that this test started.
+/// Sends a signal to a child of a worker that this test started.
 pub fn signal(pid: u32, signal: libc::c_int) {
     // SAFETY: kill has no memory effects.
     unsafe { libc::kill(pid as libc::pid_t, signal) };
@@ -236,7 +236,7 @@ async fn start_services() -> Arc<Services> {
 }
 
 /// Repairs the services after the last scenario, which may have failed.
-async fn mend(services: &Services) {
+async fn repair(services: &Services) {
     let (broker, postgres) = (services.broker(), services.postgres());
     broker.resume();
     if broker.pid().is_none() {
@@ -245,7 +245,7 @@ async fn mend(services: &Services) {
     if postgres.pid().is_none() {
         postgres.restart().await.unwrap();
     }
-    node::mend(services).await;
+    node::restore_defaults(services).await;
 }
 
 /// Whether a process runs. A zombie does not.

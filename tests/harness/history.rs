@@ -1,9 +1,9 @@
-//! The history checker compares the confirmations and outcomes that producers received, every event and reply on the broker,
-//! and the final state of the ledger.
+//! The history checker compares the confirmations and outcomes that producers received, every event and reply on the
+//! broker, and the final state of the ledger.
 //!
-//! The rules: no confirmed job is lost; each has exactly one final outcome, which is that of one of its attempts and which every
-//! reader received; a final outcome never changes and never precedes a start; every wait ends. An empty history breaks
-//! a rule of its own, so that no violation is missed.
+//! The rules: no confirmed job is lost; each has exactly one final outcome, which is that of one of its attempts and
+//! which every reader received; a final outcome never changes and never precedes a start; every wait ends. An empty
+//! history breaks a rule of its own, so that no violation is missed.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -57,12 +57,12 @@ pub struct Wait {
     /// Waits that have not ended.
     pub open: u32,
     /// Outcomes that the waits returned.
-    pub told: Vec<Told>,
+    pub outcomes: Vec<ReplyOutcome>,
 }
 
 /// An outcome of a job that a producer received.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Told {
+pub struct ReplyOutcome {
     pub state: AttemptState,
     pub attempt: u32,
 }
@@ -71,7 +71,7 @@ pub struct Told {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SeenReply {
     pub job_id: JobId,
-    pub told: Told,
+    pub outcome: ReplyOutcome,
 }
 
 /// A final outcome in the ledger.
@@ -88,19 +88,19 @@ pub struct Outcome {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Violation {
     /// The history is empty, so it proves nothing.
-    NothingSeen { what: &'static str },
+    EmptyHistory { what: &'static str },
     /// There are more or fewer jobs than expected.
-    Count { expected: usize, known: usize },
+    JobCount { expected: usize, known: usize },
     /// A confirmed job has no final outcome.
     Lost { job: JobId },
     /// Not exactly one attempt decides the job.
-    Finals { job: JobId, deciding: usize },
+    DecidingAttempts { job: JobId, deciding: usize },
     /// The job's row and its deciding attempt differ.
-    Torn { job: JobId },
+    RowMismatch { job: JobId },
     /// The ledger has an end without an event.
-    Invented { job: JobId, attempt: u32 },
+    EndWithoutEvent { job: JobId, attempt: u32 },
     /// An event reported an end that the ledger does not have, neither as the outcome nor as superseded.
-    Forgotten { job: JobId, attempt: u32 },
+    UnrecordedEnd { job: JobId, attempt: u32 },
     /// One worker reported two ends of one attempt.
     TwoEnds { job: JobId, attempt: u32 },
     /// The ledger showed two final outcomes.
@@ -108,15 +108,15 @@ pub enum Violation {
     /// An attempt ended before it started, or ran without a start.
     EndBeforeStart { job: JobId, attempt: u32 },
     /// A wait did not end, or ended without an outcome.
-    Unended { job: JobId },
+    UnfinishedWait { job: JobId },
     /// A producer received two outcomes of one job.
-    ToldTwice { job: JobId },
+    TwoOutcomes { job: JobId },
     /// A reply or a wait differs from the ledger.
-    ToldOtherwise { job: JobId },
+    ReplyMismatch { job: JobId },
     /// The producer received no reply.
-    Unanswered { job: JobId },
+    NoReply { job: JobId },
     /// An attempt on the emulated device is not marked as emulated.
-    Unlabelled { job: JobId, attempt: u32 },
+    NotMarkedEmulated { job: JobId, attempt: u32 },
 }
 
 /// The final outcomes that queries of the ledger showed.
@@ -163,8 +163,8 @@ impl Sightings {
 }
 
 impl Ground {
-    /// Waits until exactly this many jobs are known and final, and checks their history. A later call also checks that earlier final
-    /// outcomes have not changed.
+    /// Waits until exactly this many jobs are known and final, and checks their history. A later call also checks that
+    /// earlier final outcomes have not changed.
     pub async fn check_history(&self, jobs: usize) {
         self.history(jobs).await.assert_holds();
     }
@@ -205,24 +205,26 @@ impl Ground {
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::NothingSeen { what } => write!(f, "no {what}: nothing is proven"),
-            Self::Count { expected, known } => write!(f, "{expected} jobs were asked for, {known} are known"),
-            Self::Lost { job } => write!(f, "{job} was confirmed and is lost"),
-            Self::Finals { job, deciding } => write!(f, "{job} has {deciding} attempts that decide it"),
-            Self::Torn { job } => write!(f, "{job} stands otherwise than the attempt that decided it"),
-            Self::Invented { job, attempt } => write!(f, "{job}: no event told how attempt {attempt} ended"),
-            Self::Forgotten { job, attempt } => {
-                write!(f, "{job}: the ledger does not know how attempt {attempt} ended")
+            Self::EmptyHistory { what } => write!(f, "the history has no {what}, so it proves nothing"),
+            Self::JobCount { expected, known } => write!(f, "{expected} jobs were expected, the ledger has {known}"),
+            Self::Lost { job } => write!(f, "{job} was confirmed and has no final outcome"),
+            Self::DecidingAttempts { job, deciding } => write!(f, "{job} has {deciding} attempts that decide it"),
+            Self::RowMismatch { job } => write!(f, "{job} differs from the attempt that decided it"),
+            Self::EndWithoutEvent { job, attempt } => {
+                write!(f, "{job}: no event reported the end of attempt {attempt}")
             }
-            Self::TwoEnds { job, attempt } => write!(f, "{job}: one worker told two ends of attempt {attempt}"),
-            Self::Changed { job } => write!(f, "{job} had a final outcome, and then another"),
-            Self::EndBeforeStart { job, attempt } => write!(f, "{job}: attempt {attempt} ended before it began"),
-            Self::Unended { job } => write!(f, "a wait for {job} has not come to an outcome"),
-            Self::ToldTwice { job } => write!(f, "{job} was answered twice"),
-            Self::ToldOtherwise { job } => write!(f, "{job}: its producer was told otherwise than the ledger"),
-            Self::Unanswered { job } => write!(f, "{job} was never answered"),
-            Self::Unlabelled { job, attempt } => {
-                write!(f, "{job}: attempt {attempt} does not say that its device is emulated")
+            Self::UnrecordedEnd { job, attempt } => {
+                write!(f, "{job}: the ledger lacks the end of attempt {attempt}")
+            }
+            Self::TwoEnds { job, attempt } => write!(f, "{job}: one worker reported two ends of attempt {attempt}"),
+            Self::Changed { job } => write!(f, "the final outcome of {job} changed"),
+            Self::EndBeforeStart { job, attempt } => write!(f, "{job}: attempt {attempt} ended before it started"),
+            Self::UnfinishedWait { job } => write!(f, "a wait for {job} has no outcome"),
+            Self::TwoOutcomes { job } => write!(f, "the producer received two outcomes of {job}"),
+            Self::ReplyMismatch { job } => write!(f, "{job}: the reply differs from the ledger"),
+            Self::NoReply { job } => write!(f, "{job} has no reply"),
+            Self::NotMarkedEmulated { job, attempt } => {
+                write!(f, "{job}: attempt {attempt} is not marked as emulated")
             }
         }
     }

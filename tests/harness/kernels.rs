@@ -1,4 +1,4 @@
-//! Jobs with known behaviour, as PTX, so that no scenario but those about compiling needs a compiler.
+//! Jobs with known behaviour, as PTX, so that only the scenarios about compiling need a compiler.
 
 use std::collections::BTreeMap;
 
@@ -66,7 +66,7 @@ pub fn writes_beyond_its_buffer() -> Job {
     wild_write(WILD_WRITE.to_owned())
 }
 
-/// The same as a separate program, so that faults of other programs do not count against it.
+/// The same kernel as a separate program, so that faults of the others do not count against it.
 pub fn writes_beyond_its_buffer_as(number: usize) -> Job {
     wild_write(format!("{WILD_WRITE}// {number}\n"))
 }
@@ -75,7 +75,7 @@ fn wild_write(ptx: String) -> Job {
     Job::ptx(ptx).zeros("y", Dtype::U32, [4]).entry("wild_write").blocks([1]).block([1]).arg_buffer("y").output("y")
 }
 
-/// A job with one buffer of this many bytes on the device, none of which it sends.
+/// A job with one buffer of this many bytes on the device. The message does not contain them.
 pub fn with_buffer_of(bytes: u64) -> Job {
     Job::ptx(ENDLESS).zeros("y", Dtype::U8, [bytes]).entry("endless").blocks([1]).block([1]).arg_buffer("y")
 }
@@ -93,10 +93,10 @@ pub fn doubles_zeros(n: u64) -> Job {
         .output("y")
 }
 
-/// The same on one number, with unused memory so that the job takes exactly this many bytes of an emulated device.
+/// The same on one number, with an unused buffer so that the job takes exactly this many bytes of an emulated device.
 ///
 /// # Panics
-/// If its module alone needs more.
+/// If the module alone needs more.
 pub fn doubles_in(bytes: u64) -> Job {
     let module = DOUBLES.len() as u64;
     let scratch = bytes.checked_sub(module + 8).expect("the module and two numbers fit");

@@ -27,7 +27,7 @@ impl Ground {
         poll_until(what, async || self.look(job_id).await.is_some_and(|detail| like(&detail))).await;
     }
 
-    /// The job in the ledger now. The history checker records it too.
+    /// The job in the ledger now. The history checker records its outcome.
     async fn look(&self, job_id: JobId) -> Option<JobDetail> {
         let detail = self.ledger.job(job_id).await.unwrap();
         detail.inspect(|detail| self.sightings.saw(&detail.job))
@@ -70,7 +70,7 @@ impl Ground {
     pub(crate) async fn all_details(&self) -> Vec<JobDetail> {
         let mut details = Vec::new();
         for job in self.all_jobs().await.unwrap() {
-            details.push(self.ledger.job(job.job_id).await.unwrap().expect("it was just listed"));
+            details.push(self.ledger.job(job.job_id).await.unwrap().expect("the job was listed above"));
         }
         details
     }

@@ -33,7 +33,7 @@ struct Sample {
 impl TestWorker {
     /// Scrapes the worker.
     pub async fn metrics(&self) -> Metrics {
-        let address = poll_some("an address of metrics", async || self.metrics_address()).await;
+        let address = poll_some("the address of the metrics", async || self.metrics_address()).await;
         let (head, body) = get(&address, "/metrics").await;
         assert!(head.starts_with("HTTP/1.1 200 OK"), "{head}");
         assert!(head.to_lowercase().contains("content-type: application/openmetrics-text; version=1.0.0"), "{head}");

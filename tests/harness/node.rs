@@ -6,15 +6,15 @@ use gpufleet_local::{Broker, Fleet, Services};
 
 use crate::Ground;
 
-/// What a broker of ours has from the start.
+/// The default of the fleet's broker.
 const WATERMARK: &str = "0.4";
-/// Longer than any job takes.
+/// The default of the fleet's broker, which is longer than any job.
 const CONSUMER_TIMEOUT: Duration = Duration::from_secs(8 * 24 * 3600);
 const CHANNEL_TICK: Duration = Duration::from_secs(60);
 
-/// Has a broker write what it writes half a second late: the names of its queues' Raft members, without which a broker that is killed
-/// does not bring up its streams again, and bindings, of which the witness's is not made again. Scenarios kill brokers that have had
-/// that half second.
+/// Makes a broker write the names of its queues' Raft members and its bindings to disk. It normally does so half a
+/// second late. A broker that is killed earlier does not restart its streams, and loses the witness's binding, which no
+/// process declares again.
 pub async fn write_queue_names(broker: &Broker) {
     let names = "maps:get(directory_rev, maps:get(names, ra_system:fetch(System)))";
     let written =
@@ -101,7 +101,7 @@ impl Ground {
         self.erlang(&format!("{limit}, {set}")).await;
     }
 
-    /// Sets the part of memory at which the broker accepts no more messages; almost zero raises an alarm.
+    /// Sets the fraction of memory from which the broker blocks publishers. Almost zero raises the alarm at once.
     pub async fn watermark(&self, part: &str) {
         set_watermark(self.services(), part).await;
     }
@@ -116,8 +116,8 @@ fn process_of(queue: &str) -> String {
     format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{queue}\">>)), P = amqqueue:get_pid(Q)")
 }
 
-/// What a broker of ours has from the start.
-pub(crate) async fn mend(services: &Services) {
+/// Restores the settings that a broker of the fleet has from the start.
+pub(crate) async fn restore_defaults(services: &Services) {
     set_watermark(services, WATERMARK).await;
     set_consumer_timeout(services, CONSUMER_TIMEOUT, CHANNEL_TICK).await;
 }

@@ -15,7 +15,7 @@ use gpufleet_transport::{Message, Properties};
 
 use crate::{
     Ground,
-    history::{Promises, Told},
+    history::{Promises, ReplyOutcome},
     node,
     poll::poll_some,
     witness,
@@ -117,7 +117,7 @@ impl Promise {
     pub async fn wait(&mut self, deadline: Duration) -> Result<JobResult, JobError> {
         let wait = OpenWait::begin(&self.kept, self.handle.id());
         let outcome = self.handle.wait(deadline).await;
-        wait.told(&outcome);
+        wait.record(&outcome);
         outcome
     }
 }
@@ -138,13 +138,13 @@ impl<'a> OpenWait<'a> {
         Self { kept, job }
     }
 
-    fn told(&self, outcome: &Result<JobResult, JobError>) {
-        let told = match outcome {
-            Ok(result) => Told { state: result.state, attempt: result.attempt },
-            Err(JobError::Failed(failed)) => Told { state: failed.state, attempt: failed.attempt },
+    fn record(&self, outcome: &Result<JobResult, JobError>) {
+        let outcome = match outcome {
+            Ok(result) => ReplyOutcome { state: result.state, attempt: result.attempt },
+            Err(JobError::Failed(failed)) => ReplyOutcome { state: failed.state, attempt: failed.attempt },
             Err(JobError::DeadlinePassed { .. } | JobError::BadReply { .. } | JobError::Closed { .. }) => return,
         };
-        self.kept.change(|promises| promises.waits.entry(self.job).or_default().told.push(told));
+        self.kept.change(|promises| promises.waits.entry(self.job).or_default().outcomes.push(outcome));
     }
 }
 

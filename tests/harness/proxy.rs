@@ -1,5 +1,5 @@
-//! A TCP proxy between a part of the fleet and the broker, with network faults: delay, silence on connections that stay
-//! open (half-open links), connections that break, and connections that break after a number of bytes.
+//! A TCP proxy between a process of the fleet and the broker, which causes network faults: delay, silence on
+//! connections that stay open (half-open links), and connections that break at once or after a number of bytes.
 
 use std::{
     io,
@@ -19,17 +19,17 @@ use tokio::{
 
 use crate::Ground;
 
-/// What the proxy does with the traffic.
+/// The faults that the proxy applies to the traffic.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Weather {
+pub struct Conditions {
     /// Delays each piece.
     pub delay: Duration,
-    /// The same on consuming connections only.
+    /// Delays each piece on consuming connections.
     pub delay_consuming: Duration,
     /// Holds back all traffic of these connections without closing them.
     pub silence: Option<Silence>,
     /// A change breaks the existing connections.
-    era: u64,
+    generation: u64,
 }
 
 /// Which connections are silent.
@@ -46,7 +46,7 @@ pub enum Silence {
 #[derive(Debug)]
 pub struct Proxy {
     url: String,
-    weather: Arc<watch::Sender<Weather>>,
+    conditions: Arc<watch::Sender<Conditions>>,
     /// Bytes to the broker until all connections break.
     budget: Arc<AtomicI64>,
     listening: AbortHandle,
@@ -54,10 +54,10 @@ pub struct Proxy {
 
 /// One connection through the proxy.
 #[derive(Clone)]
-struct Passage {
-    weather: watch::Receiver<Weather>,
+struct ProxiedConnection {
+    conditions: watch::Receiver<Conditions>,
     budget: Arc<AtomicI64>,
-    breaks: Arc<watch::Sender<Weather>>,
+    breaks: Arc<watch::Sender<Conditions>>,
     /// Whether the client consumes on it; known once it has sent its name.
     consuming: Arc<OnceLock<bool>>,
 }
@@ -85,10 +85,10 @@ impl Proxy {
         let (broker, vhost) = place.split_once('/').unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("{login}@{}/{vhost}", listener.local_addr().unwrap());
-        let weather = Arc::new(watch::Sender::new(Weather::default()));
+        let conditions = Arc::new(watch::Sender::new(Conditions::default()));
         let budget = Arc::new(AtomicI64::new(i64::MAX));
-        let listening = tokio::spawn(listen(listener, broker.to_owned(), Arc::clone(&weather), Arc::clone(&budget)));
-        Self { url, weather, budget, listening: listening.abort_handle() }
+        let listening = tokio::spawn(listen(listener, broker.to_owned(), Arc::clone(&conditions), Arc::clone(&budget)));
+        Self { url, conditions, budget, listening: listening.abort_handle() }
     }
 
     pub fn url(&self) -> &str {
@@ -96,21 +96,21 @@ impl Proxy {
     }
 
     pub fn delay(&self, delay: Duration) {
-        self.weather.send_modify(|weather| weather.delay = delay);
+        self.conditions.send_modify(|conditions| conditions.delay = delay);
     }
 
-    /// Only on consuming connections.
+    /// Delays each piece on consuming connections.
     pub fn delay_consuming(&self, delay: Duration) {
-        self.weather.send_modify(|weather| weather.delay_consuming = delay);
+        self.conditions.send_modify(|conditions| conditions.delay_consuming = delay);
     }
 
     pub fn silence(&self, silence: Silence) {
-        self.weather.send_modify(|weather| weather.silence = Some(silence));
+        self.conditions.send_modify(|conditions| conditions.silence = Some(silence));
     }
 
     /// Breaks all connections. New ones pass.
     pub fn cut(&self) {
-        self.weather.send_modify(|weather| weather.era += 1);
+        self.conditions.send_modify(|conditions| conditions.generation += 1);
     }
 
     /// Breaks all connections after this many more bytes to the broker, even within a frame.
@@ -120,13 +120,15 @@ impl Proxy {
 
     /// How often all connections have broken.
     pub fn breaks(&self) -> u64 {
-        self.weather.borrow().era
+        self.conditions.borrow().generation
     }
 
-    /// Restores all traffic, including held data.
+    /// Ends all faults. Data that was held back is delivered.
     pub fn clear(&self) {
         self.budget.store(i64::MAX, Ordering::Relaxed);
-        self.weather.send_modify(|weather| *weather = Weather { era: weather.era, ..Weather::default() });
+        self.conditions.send_modify(|conditions| {
+            *conditions = Conditions { generation: conditions.generation, ..Conditions::default() }
+        });
     }
 }
 
@@ -137,13 +139,18 @@ impl Drop for Proxy {
     }
 }
 
-async fn listen(listener: TcpListener, broker: String, weather: Arc<watch::Sender<Weather>>, budget: Arc<AtomicI64>) {
+async fn listen(
+    listener: TcpListener,
+    broker: String,
+    conditions: Arc<watch::Sender<Conditions>>,
+    budget: Arc<AtomicI64>,
+) {
     loop {
         let Ok((client, _)) = listener.accept().await else { return };
-        let passage = Passage {
-            weather: weather.subscribe(),
+        let passage = ProxiedConnection {
+            conditions: conditions.subscribe(),
             budget: Arc::clone(&budget),
-            breaks: Arc::clone(&weather),
+            breaks: Arc::clone(&conditions),
             consuming: Arc::default(),
         };
         let broker = broker.clone();
@@ -155,7 +162,7 @@ async fn listen(listener: TcpListener, broker: String, weather: Arc<watch::Sende
     }
 }
 
-impl Passage {
+impl ProxiedConnection {
     /// Forwards until one side closes or a fault breaks the connection; then closes both sides.
     async fn carry(self, mut client: TcpStream, mut broker: TcpStream) {
         for stream in [&client, &broker] {
@@ -164,12 +171,12 @@ impl Passage {
         }
         let (mut from_client, mut to_client) = client.split();
         let (mut from_broker, mut to_broker) = broker.split();
-        let mut weather = self.weather.clone();
-        let era = weather.borrow().era;
+        let mut conditions = self.conditions.clone();
+        let generation = conditions.borrow().generation;
         tokio::select! {
             // Held data of a broken connection is lost.
             biased;
-            _ = weather.wait_for(|weather| weather.era != era) => {}
+            _ = conditions.wait_for(|conditions| conditions.generation != generation) => {}
             _ = self.pump(Direction::ToBroker, &mut from_client, &mut to_broker) => {}
             _ = self.pump(Direction::FromBroker, &mut from_broker, &mut to_client) => {}
         }
@@ -182,7 +189,7 @@ impl Passage {
         to: &mut (impl AsyncWrite + Unpin),
     ) -> io::Result<()> {
         let mut piece = vec![0; PIECE_BYTES];
-        let mut weather = self.weather.clone();
+        let mut conditions = self.conditions.clone();
         loop {
             let bytes = from.read(&mut piece).await?;
             if bytes == 0 {
@@ -190,7 +197,8 @@ impl Passage {
             }
             self.learn(&piece[..bytes]);
             // An error means that the proxy has been dropped.
-            let now = *weather.wait_for(|weather| !self.is_silent(*weather)).await.map_err(io::Error::other)?;
+            let now =
+                *conditions.wait_for(|conditions| !self.is_silent(*conditions)).await.map_err(io::Error::other)?;
             let delay = if self.is_consuming() { now.delay.max(now.delay_consuming) } else { now.delay };
             if !delay.is_zero() {
                 tokio::time::sleep(delay).await;
@@ -199,13 +207,13 @@ impl Passage {
             to.write_all(&piece[..allowed]).await?;
             if allowed < bytes {
                 self.budget.store(i64::MAX, Ordering::Relaxed);
-                self.breaks.send_modify(|weather| weather.era += 1);
+                self.breaks.send_modify(|conditions| conditions.generation += 1);
             }
         }
     }
 
-    fn is_silent(&self, weather: Weather) -> bool {
-        match weather.silence {
+    fn is_silent(&self, conditions: Conditions) -> bool {
+        match conditions.silence {
             None => false,
             Some(Silence::All) => true,
             Some(Silence::Consuming) => self.is_consuming(),
@@ -228,7 +236,7 @@ impl Passage {
         }
     }
 
-    /// How many of so many bytes may still go.
+    /// Counts bytes to the broker, and returns how many of them may pass before the connections break.
     fn spend(&self, bytes: usize) -> usize {
         let before = self.budget.fetch_sub(bytes as i64, Ordering::Relaxed);
         usize::try_from(before).unwrap_or(0).min(bytes)

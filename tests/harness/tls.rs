@@ -18,7 +18,7 @@ use crate::Ground;
 
 /// The proxy. Dropping it ends new connections.
 #[derive(Debug)]
-pub struct TlsDoor {
+pub struct TlsProxy {
     url: String,
     certificate: NamedTempFile,
     listening: AbortHandle,
@@ -26,7 +26,7 @@ pub struct TlsDoor {
 
 impl Ground {
     /// The URL of this ground's vhost through TLS.
-    pub async fn tls_door(&self) -> TlsDoor {
+    pub async fn tls_proxy(&self) -> TlsProxy {
         let amqp_url = &self.endpoints().amqp_url;
         let (login, place) = amqp_url.strip_prefix("amqp://").unwrap().split_once('@').unwrap();
         let (broker, vhost) = place.split_once('/').unwrap();
@@ -43,11 +43,11 @@ impl Ground {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("amqps://{login}@localhost:{}/{vhost}", listener.local_addr().unwrap().port());
         let listening = tokio::spawn(listen(listener, TlsAcceptor::from(Arc::new(config)), broker.to_owned()));
-        TlsDoor { url, certificate, listening: listening.abort_handle() }
+        TlsProxy { url, certificate, listening: listening.abort_handle() }
     }
 }
 
-impl TlsDoor {
+impl TlsProxy {
     pub fn url(&self) -> &str {
         &self.url
     }
@@ -58,7 +58,7 @@ impl TlsDoor {
     }
 }
 
-impl Drop for TlsDoor {
+impl Drop for TlsProxy {
     fn drop(&mut self) {
         self.listening.abort();
     }
@@ -68,7 +68,7 @@ async fn listen(listener: TcpListener, acceptor: TlsAcceptor, broker: String) {
     while let Ok((client, _)) = listener.accept().await {
         let (acceptor, broker) = (acceptor.clone(), broker.clone());
         tokio::spawn(async move {
-            // Either side may break off, as those do that don't trust us.
+            // A client that does not trust the certificate breaks the connection off.
             if let (Ok(mut client), Ok(mut broker)) = (acceptor.accept(client).await, TcpStream::connect(broker).await)
             {
                 drop(copy_bidirectional(&mut client, &mut broker).await);

@@ -12,7 +12,7 @@ use tokio::task::AbortHandle;
 
 use crate::{
     Ground,
-    history::{SeenReply, Told},
+    history::{ReplyOutcome, SeenReply},
     node,
 };
 
@@ -57,7 +57,7 @@ impl Witness {
 }
 
 impl Ground {
-    /// Every event that the broker has taken so far, some of them perhaps twice.
+    /// The events that the broker has accepted so far. Some may be duplicates.
     pub fn seen_events(&self) -> Vec<Event> {
         self.witness.seen().0
     }
@@ -74,7 +74,7 @@ async fn look(broker: Broker, seen: Arc<Mutex<Seen>>) {
     while let Some(incoming) = consumer.next().await {
         let Incoming::Delivery(delivery) = incoming else { continue };
         seen.lock().unwrap().take(&delivery);
-        // Deliveries are not acknowledged, so a message may be recorded twice.
+        // An acknowledgement may be lost, so a message may be recorded twice.
         let _settled = delivery.ack().await;
     }
 }
@@ -97,8 +97,8 @@ fn replies(delivery: &Delivery) -> Vec<SeenReply> {
     let replies = encoding.decode_replies(&delivery.body).expect("replies can be read");
     // A reply without an id answers a message that names no job.
     let seen = |reply: &gpufleet_schema::Reply<'_>| {
-        let told = Told { state: reply.state, attempt: reply.attempt };
-        Some(SeenReply { job_id: reply.job_id?, told })
+        let outcome = ReplyOutcome { state: reply.state, attempt: reply.attempt };
+        Some(SeenReply { job_id: reply.job_id?, outcome })
     };
     replies.as_slice().iter().filter_map(seen).collect()
 }

@@ -1,5 +1,5 @@
-//! Headers that nest as deep as one frame holds, and texts that are not UTF-8, published by an AMQP client in another language: whichever
-//! process reads them keeps working. (fault 34)
+//! An AMQP client in another language publishes headers that nest as deep as one frame holds, and texts that are not
+//! UTF-8. Every process that reads them keeps working. (fault 34)
 
 use std::{
     ffi::OsStr,
@@ -25,13 +25,13 @@ use tokio::process::Command;
 const PRODUCER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/awkward_headers.py");
 const SHAPES: [&str; 4] = ["tables", "arrays", "mixed", "texts"];
 
-/// The producer, with a folder for the bodies that it sends.
+/// The Python producer, with a folder for the bodies that it sends.
 struct Producer<'a> {
     ground: &'a Ground,
     folder: TempDir,
 }
 
-/// A message, as far as its headers leave a choice.
+/// The properties of a message apart from its awkward headers.
 struct Sent<'a> {
     exchange: &'a str,
     routing_key: &'a [u8],
@@ -80,7 +80,7 @@ impl<'a> Producer<'a> {
     }
 }
 
-/// What the catalog runs, as another language would write it.
+/// A JSON task for a catalog kernel.
 fn task(job_id: JobId) -> String {
     let array = r#""dtype": "f32", "shape": [2], "data": {"inline": "AACAPwAAAEA="}"#;
     format!(
@@ -109,7 +109,7 @@ async fn a_worker_runs_the_task_and_answers() {
         let (body, id) = (task(job_id), job_id.to_string());
         let reply_to = reply_queue(&client);
         producer.publish(Sent { message_id: &id, reply_to: &reply_to, ..Sent::to_queue(&queue, shape, &body) }).await;
-        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("a reply comes");
+        let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("a reply arrives");
         let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{shape}: {incoming:?}") };
         let replies = Encoding::Json.decode_replies(&delivery.body).unwrap();
         assert_eq!(replies.as_slice()[0].job_id, Some(job_id));
@@ -119,19 +119,23 @@ async fn a_worker_runs_the_task_and_answers() {
         delivery.ack().await.unwrap();
     }
     assert!(worker.is_alive());
-    ground.poll_log("the worker says so", &worker, "dropped header tables").await;
+    ground.poll_log("the warning", &worker, "dropped header tables").await;
     ground.check_history(SHAPES.len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_recorder_goes_on_recording() {
+async fn the_recorder_keeps_recording() {
     let ground = Ground::shared("awkward-events").await;
     let _worker = ground.worker().await;
     let producer = Producer::new(&ground);
     for shape in SHAPES {
         producer.publish(Sent::to_queue(LEDGER_QUEUE, shape, "no events")).await;
     }
-    assert_eq!(dead_letters(&ground, SHAPES.len()).await.len(), SHAPES.len(), "it has taken each of them");
+    assert_eq!(
+        dead_letters(&ground, SHAPES.len()).await.len(),
+        SHAPES.len(),
+        "the recorder has dead-lettered each message"
+    );
     assert_runs(&ground).await;
     ground.check_history(1).await;
 }
@@ -154,8 +158,8 @@ async fn a_client_gets_its_other_replies() {
     ground.check_history(1 + SHAPES.len()).await;
 }
 
-/// Each command looks at a letter that was not delivered before: RabbitMQ writes the number of deliveries into the headers and takes
-/// 11 s to encode 21,000 tables again, because it counts each one's bytes anew.
+/// Each command reads a letter that was not delivered before. RabbitMQ writes the number of deliveries into the
+/// headers, and takes 11 s to encode 21,000 tables again because it measures every table again at each level.
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_letters_are_listed_shown_and_submitted_again() {
     let ground = Ground::shared("awkward-dead").await;
@@ -169,13 +173,13 @@ async fn dead_letters_are_listed_shown_and_submitted_again() {
         producer.publish(letter()).await;
         let list = ground.gpufleet(producer.folder(), &["dead", "list"]).await;
         assert!(list.stdout.contains(&id), "{shape}: {list:?}");
-        throw_letters_away(&ground).await;
+        purge_letters(&ground).await;
 
         producer.publish(letter()).await;
         let shown = ground.gpufleet(producer.folder(), &["dead", "show", &id, "-o", "json"]).await;
         let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
         assert_eq!(shown["reason"], "it was awkward", "{shape}");
-        throw_letters_away(&ground).await;
+        purge_letters(&ground).await;
 
         producer.publish(letter()).await;
         let again = ground.gpufleet(producer.folder(), &["retry", &id]).await;
@@ -186,8 +190,9 @@ async fn dead_letters_are_listed_shown_and_submitted_again() {
     ground.check_history(SHAPES.len()).await;
 }
 
-/// A command gives its letters back as it ends, perhaps a moment later.
-async fn throw_letters_away(ground: &Ground) {
+/// Purges the dead-letter queue until it is empty. The broker may requeue letters a moment after the command that
+/// fetched them has ended.
+async fn purge_letters(ground: &Ground) {
     let found = format!("{{ok, Q}} = rabbit_amqqueue:lookup(rabbit_misc:r(@, queue, <<\"{DEAD_QUEUE}\">>))");
     poll_until("no letters", async || {
         ground.erlang(&format!("{found}, {{ok, _}} = rabbit_amqqueue:purge(Q), ok.")).await;
@@ -196,9 +201,9 @@ async fn throw_letters_away(ground: &Ground) {
     .await;
 }
 
-/// What stands in the stream of orders is read by every worker that ever starts.
+/// Every worker that starts reads the stream of orders from its beginning.
 #[tokio::test(flavor = "multi_thread")]
-async fn workers_start_and_live_beside_awkward_orders() {
+async fn workers_start_and_run_despite_awkward_orders() {
     let ground = Ground::shared("awkward-orders").await;
     let (early, producer) = (ground.worker().await, Producer::new(&ground));
     for shape in SHAPES {

@@ -6,7 +6,7 @@ use gpufleet_schema::JobState;
 use gpufleet_tests::{Ground, WAIT, busy};
 
 const JOBS: usize = 1000;
-/// Eight run at a time: together they take seconds, and the crash comes after the first of them.
+/// Eight jobs run at a time, so all of them take seconds, and the broker crashes after the first ones.
 const JOB_MILLIS: u64 = 20;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -18,13 +18,13 @@ async fn a_thousand_jobs_in_flight_survive_a_crash_of_the_broker() {
 
     let submissions = join_all((0..JOBS).map(|_| fleet.submit(busy::for_millis(JOB_MILLIS))));
     let crash = async {
-        ground.poll_count("some answered, most in flight", JobState::Succeeded, 20).await;
-        assert!(fleet.counts().replies < JOBS as u64 / 2, "the crash comes in the middle");
+        ground.poll_count("the first jobs have succeeded", JobState::Succeeded, 20).await;
+        assert!(fleet.counts().replies < JOBS as u64 / 2, "most jobs are in flight");
         ground.crash_broker().await;
     };
     let (handles, ()) = tokio::join!(submissions, crash);
 
-    // A submission whose confirmation was lost is published again under the same id, so every one of them returns.
+    // The client publishes a job again under its id if the confirm was lost, so every submission returns a handle.
     let mut handles: Vec<_> = handles.into_iter().map(|handle| handle.unwrap()).collect();
     let results = join_all(handles.iter_mut().map(|handle| handle.wait(WAIT))).await;
     for (index, result) in results.into_iter().enumerate() {

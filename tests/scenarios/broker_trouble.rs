@@ -1,5 +1,5 @@
-//! A broker that is frozen, short of memory, or past its acknowledgement timeout: submissions return the correct result within their
-//! deadline, running jobs continue, and every confirmed job ends once. (faults 10, 11, 13 and 18)
+//! A broker that is frozen, short of memory, or past its acknowledgement timeout: submissions return the correct result
+//! within their deadline, running jobs continue, and every confirmed job ends once. (faults 10, 11, 13 and 18)
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use gpufleet_transport::{Message, Options, Properties, PublishError};
 use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 const CONFIRM_DEADLINE: Duration = Duration::from_secs(2);
-/// More than the deadline, and far less than any other of ours.
+/// More than the confirm deadline, and far less than any other deadline.
 const TOLD_WITHIN: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_broker_leaves_a_submission_unknown_and_the_same_id_is_tried_again() {
+async fn a_submission_to_a_frozen_broker_is_unknown_and_can_be_repeated() {
     let ground = Ground::breakable("frozen-broker").await;
     let _worker = ground.worker().await;
     let fleet = ground.client_with(Fleet::builder().confirm_deadline(CONFIRM_DEADLINE)).await;
-    // The queues are declared by now.
+    // The first job declares the queues.
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     let job = kernels::doubles(&[2.0]);
     ground.services().broker().pause();
@@ -33,15 +33,15 @@ async fn a_frozen_broker_leaves_a_submission_unknown_and_the_same_id_is_tried_ag
     assert_eq!(*job_id, job.id());
     assert!(told >= CONFIRM_DEADLINE && told < TOLD_WITHIN, "{told:?}");
 
-    // Whether or not the first one arrived, this is the same job: one outcome, one reply.
-    // The broker catches up with what it missed; until then it may not confirm in time either.
+    // The first message may have arrived. This is the same job, so it has one outcome and one reply. The broker may
+    // still be too slow to confirm in time, because it processes the backlog first.
     let mut handle = fleet.submit_until_confirmed(&job).await;
     assert_eq!(handle.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [4.0]);
     ground.check_history(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on() {
+async fn a_memory_alarm_pauses_publishing_but_not_consuming() {
     const JOBS: usize = 8;
     let ground = Ground::breakable("memory-alarm").await;
     let worker = ground.worker_with(&[&["--jobs-per-device", "1"], &METRICS[..]].concat()).await;
@@ -65,19 +65,19 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
     let (job, error) = refused;
     let reason = std::error::Error::source(&error).map_or_else(|| error.to_string(), ToString::to_string);
     assert!(reason.contains("the broker blocks publishing") && reason.contains("memory"), "{error:?}");
-    ground.poll_log("the worker knows", &worker, "broker blocks publishing").await;
+    ground.poll_log("the alarm", &worker, "broker blocks publishing").await;
     worker.poll_metric("and tells", "gpufleet_publishing_blocked", &[], 1.0).await;
     assert_eq!(worker.metrics().await.sum("gpufleet_broker_connected", &[]), 1.0);
     let attempts = async || worker.metrics().await.sum("gpufleet_attempts_total", &[("state", "succeeded")]);
-    poll_until("what it has runs on", async || attempts().await >= JOBS as f64).await;
+    poll_until("the worker has run its jobs", async || attempts().await >= JOBS as f64).await;
 
     let letters = gpufleet_tests::dead_letters(&ground, 1).await;
-    assert_eq!(letters[0].body, LETTER, "consuming goes on");
-    poll_until("acknowledging goes on", async || ground.messages_in(DEAD_QUEUE).await == 0).await;
+    assert_eq!(letters[0].body, LETTER, "consuming continues");
+    poll_until("acknowledging continues", async || ground.messages_in(DEAD_QUEUE).await == 0).await;
 
     ground.watermark("0.4").await;
-    worker.poll_metric("it is over", "gpufleet_publishing_blocked", &[], 0.0).await;
-    // Whether it had arrived or not, it is the same job.
+    worker.poll_metric("the alarm is over", "gpufleet_publishing_blocked", &[], 0.0).await;
+    // The job has the same id, so it runs once even if the first message arrived.
     handles.push(Ok(fleet.submit_until_confirmed(&job).await));
     for handle in &mut handles {
         busy::assert_done(&handle.as_mut().unwrap().wait(WAIT).await.unwrap().outputs);
@@ -86,7 +86,7 @@ async fn a_memory_alarm_pauses_publishing_with_its_reason_and_consuming_goes_on(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_long_alarm_has_no_job_run_twice() {
+async fn no_job_runs_twice_because_of_a_long_alarm() {
     let ground = Ground::alone("long-alarm").await;
     let worker = ground.worker_with(&METRICS).await;
     let fleet = ground.client().await;
@@ -96,17 +96,20 @@ async fn a_long_alarm_has_no_job_run_twice() {
     ground.watermark("0.0000001").await;
     worker.poll_metric("the alarm", "gpufleet_publishing_blocked", &[], 1.0).await;
     worker.resume_executors();
-    // So long a producer waits for a confirmation.
+    // Longer than a producer waits for a confirm.
     tokio::time::sleep(Options::CONFIRM_DEADLINE_DEFAULT + Duration::from_secs(5)).await;
     ground.watermark("0.4").await;
     handle.wait(WAIT).await.unwrap();
-    poll_until("it is acknowledged", async || worker.metrics().await.sum("gpufleet_messages_held", &[]) == 0.0).await;
+    poll_until("the message is acknowledged", async || {
+        worker.metrics().await.sum("gpufleet_messages_held", &[]) == 0.0
+    })
+    .await;
     assert_eq!(worker.metrics().await.sum("gpufleet_attempts_total", &[]), 1.0);
     ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_an_alarm_holds_up_says_why_and_goes_on_after_it() {
+async fn a_command_blocked_by_an_alarm_says_why_and_continues_after_it() {
     let ground = Ground::breakable("held-up").await;
     let folder = tempfile::tempdir().unwrap();
     ground.watermark("0.0000001").await;
@@ -115,7 +118,7 @@ async fn a_command_that_an_alarm_holds_up_says_why_and_goes_on_after_it() {
     let mut submit = ground.start_gpufleet(folder.path(), &[&job[..], &more].concat());
     let mut told = BufReader::new(submit.stderr.take().unwrap());
     let mut line = String::new();
-    tokio::time::timeout(WAIT, told.read_line(&mut line)).await.expect("it says what holds it up").unwrap();
+    tokio::time::timeout(WAIT, told.read_line(&mut line)).await.expect("the command says what blocks it").unwrap();
     assert!(line.contains("the broker blocks publishing: low on memory; the job is sent"), "{line}");
 
     ground.watermark("0.4").await;
@@ -135,7 +138,7 @@ fn letter() -> Message {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_makes_its_deleted_queues_again() {
+async fn a_worker_redeclares_its_deleted_queues() {
     let ground = Ground::shared("worker-queue-deleted").await;
     let worker = ground.worker().await;
     let broker = ground.broker().await;
@@ -143,7 +146,7 @@ async fn a_worker_makes_its_deleted_queues_again() {
         broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();
     }
     ground.poll_log("it notices", &worker, "consumer interrupted").await;
-    poll_until("it takes from all of them again", async || {
+    poll_until("the worker consumes from all queues again", async || {
         for priority in Priority::ALL {
             let depth = broker.queue_depth(&task_queue(&PoolName::default(), priority)).await.unwrap();
             if depth.is_none_or(|depth| depth.consumers == 0) {
@@ -158,24 +161,24 @@ async fn a_worker_makes_its_deleted_queues_again() {
     ground.check_history(1).await;
 }
 
-/// The broker closes a channel whose message was not acknowledged in time, and gives the message out again: also to the worker
-/// whose job goes on.
+/// The broker closes a channel whose message was not acknowledged in time, and delivers the message again, also to the
+/// worker that still runs the job.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_longer_than_the_brokers_patience_ends_once_and_does_not_run_for_ever() {
+async fn a_job_longer_than_the_acknowledgement_timeout_ends_once() {
     let ground = Ground::breakable("consumer-timeout").await;
     ground.consumer_timeout(Duration::from_secs(2), Duration::from_millis(250)).await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::for_seconds(6)).await.unwrap();
     let result = handle.wait(WAIT).await.unwrap();
-    assert_eq!(result.attempt, 1, "the first one went on to its end");
+    assert_eq!(result.attempt, 1, "the first attempt ran to its end");
     busy::assert_done(&result.outputs);
     let queue = task_queue(&PoolName::default(), Priority::Normal);
-    poll_until("nothing comes again", async || ground.messages_in(&queue).await == 0).await;
+    poll_until("the queue is empty", async || ground.messages_in(&queue).await == 0).await;
     let detail = ground.final_job(handle.id()).await;
     assert_eq!((detail.job.state, detail.job.attempt), (JobState::Succeeded, Some(1)));
-    assert_eq!(detail.attempts.len(), 1, "what came again waited for it: {:?}", detail.attempts);
-    ground.poll_log("it is acknowledged when it comes again", &worker, "duplicate of an answered message").await;
+    assert_eq!(detail.attempts.len(), 1, "the redelivered message did not run: {:?}", detail.attempts);
+    ground.poll_log("the redelivery is acknowledged", &worker, "duplicate of an answered message").await;
     assert!(worker.is_alive());
     ground.check_history(1).await;
 }

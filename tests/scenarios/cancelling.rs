@@ -6,7 +6,7 @@ use gpufleet::{FailedJob, Job, JobError};
 use gpufleet_schema::{AttemptState, FailureCode, JobId, JobState, Selection, topology::CONTROL_QUEUE};
 use gpufleet_tests::{Ground, Promise, Silence, WAIT, busy};
 
-/// Orders that are all as large as they get, and take a moment to read.
+/// Orders of the maximum size, which a worker takes a moment to read.
 const LARGE_ORDERS: usize = 10;
 const JOBS_PER_ORDER: usize = 10_000;
 
@@ -27,7 +27,7 @@ async fn cancelled(handle: &mut Promise) -> FailedJob {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_running_job_is_ended_and_its_neighbour_loses_no_attempt() {
+async fn a_cancelled_running_job_ends_and_its_neighbour_loses_no_attempt() {
     let ground = Ground::shared("cancel-running").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -45,7 +45,7 @@ async fn a_running_job_is_ended_and_its_neighbour_loses_no_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queued_job_never_runs_not_even_on_a_worker_that_comes_later() {
+async fn a_cancelled_queued_job_never_runs_even_on_a_later_worker() {
     let ground = Ground::shared("cancel-queued").await;
     let fleet = ground.client().await;
     let mut unwanted = fleet.submit(busy::for_seconds(600)).await.unwrap();
@@ -56,14 +56,14 @@ async fn a_queued_job_never_runs_not_even_on_a_worker_that_comes_later() {
     wanted.wait(WAIT).await.unwrap();
     let detail = ground.final_job(unwanted.id()).await;
     assert_eq!(detail.job.state, JobState::Cancelled);
-    assert!(detail.job.started_at.is_none(), "it never reached a device");
-    // Once more changes nothing: finals stand.
+    assert!(detail.job.started_at.is_none(), "the job never reached a device");
+    // A second cancellation changes nothing, because the first outcome is final.
     fleet.cancel(only(&unwanted), None).await.unwrap();
     ground.check_history(2).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_label_cancels_what_was_submitted_with_it_and_nothing_that_comes_after() {
+async fn a_label_cancels_earlier_jobs_and_no_later_ones() {
     let ground = Ground::shared("cancel-label").await;
     let fleet = ground.client().await;
     let sweep = |run: &str| busy::for_millis(1).label("run", run);
@@ -83,7 +83,7 @@ async fn a_label_cancels_what_was_submitted_with_it_and_nothing_that_comes_after
     ground.check_history(4).await;
 }
 
-/// Published by a client that does not tell the time of submission.
+/// Publishes a task without a time of submission, as other clients may.
 async fn publish_untimed(ground: &Ground, job: Job) -> JobId {
     let mut task = job.build().unwrap().task;
     task.submitted_ms = None;
@@ -92,7 +92,7 @@ async fn publish_untimed(ground: &Ground, job: Job) -> JobId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_label_cancels_what_waits_also_where_its_producer_told_no_time() {
+async fn a_label_cancels_waiting_jobs_without_a_time_of_submission() {
     let ground = Ground::shared("cancel-untimed").await;
     let fleet = ground.client().await;
     let sweep = || busy::for_millis(1).label("run", "7");
@@ -105,9 +105,9 @@ async fn a_label_cancels_what_waits_also_where_its_producer_told_no_time() {
     ground.check_history(2).await;
 }
 
-/// When its worker is back, the job is there at once, and the cancellation behind many other orders.
+/// After the worker has reconnected, it receives the job at once, but the cancellation only after many other orders.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_is_cancelled_while_its_worker_is_cut_off_never_runs() {
+async fn a_job_cancelled_while_its_worker_is_disconnected_never_runs() {
     let ground = Ground::shared("cancel-cut-off").await;
     let (proxy, fleet) = (ground.proxy().await, ground.client().await);
     for _ in 0..LARGE_ORDERS {
@@ -124,15 +124,15 @@ async fn a_job_that_is_cancelled_while_its_worker_is_cut_off_never_runs() {
     proxy.clear();
     cancelled(&mut unwanted).await;
     wanted.wait(WAIT).await.unwrap();
-    assert!(ground.final_job(unwanted.id()).await.job.started_at.is_none(), "it never reached a device");
-    // One cancellation and the worker's own mark: what it had read before the interruption does not come again.
+    assert!(ground.final_job(unwanted.id()).await.job.started_at.is_none(), "the job never reached a device");
+    // The cancellation and the worker's own marker. The worker does not read orders again that it read before.
     ground.poll_log("the orders since the interruption", &worker, "all orders read orders=2").await;
     ground.check_history(2).await;
 }
 
-/// Its old place in the log says nothing about the new log.
+/// The worker's offset in the old stream means nothing in the new one.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_was_made_anew_while_a_worker_was_cut_off_is_read_from_its_beginning() {
+async fn a_worker_reads_a_recreated_order_stream_from_its_beginning() {
     let ground = Ground::shared("cancel-new-log").await;
     let (proxy, fleet) = (ground.proxy().await, ground.client().await);
     for _ in 0..LARGE_ORDERS {
@@ -148,7 +148,7 @@ async fn a_log_that_was_made_anew_while_a_worker_was_cut_off_is_read_from_its_be
     fleet.cancel(only(&unwanted), None).await.unwrap();
     proxy.clear();
     cancelled(&mut unwanted).await;
-    ground.poll_log("why it begins anew", &worker, "the stream was recreated").await;
+    ground.poll_log("the reason for a new start", &worker, "the stream was recreated").await;
     let mut wanted = fleet.submit(busy::for_millis(1)).await.unwrap();
     wanted.wait(WAIT).await.unwrap();
     assert!(worker.is_alive());
@@ -156,7 +156,7 @@ async fn a_log_that_was_made_anew_while_a_worker_was_cut_off_is_read_from_its_be
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_command_cancels_waits_and_tells_the_outcome() {
+async fn the_command_cancels_waits_and_prints_the_outcome() {
     let ground = Ground::shared("cancel-command").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -164,7 +164,7 @@ async fn the_command_cancels_waits_and_tells_the_outcome() {
     ground.poll_job("running", job.id(), |job| job.state == JobState::Running).await;
     let folder = tempfile::tempdir().unwrap();
     let id = job.id().to_string();
-    // Longer than any clock can hold.
+    // A time that overflows every clock.
     let ended = ground.gpufleet(folder.path(), &["cancel", &id, "--wait", "--timeout", "500000000000years"]).await;
     assert_eq!((ended.code, ended.stdout.as_str()), (0, format!("{id}  cancelled\n").as_str()), "{}", ended.stderr);
     cancelled(&mut job).await;
@@ -177,7 +177,7 @@ async fn the_command_cancels_waits_and_tells_the_outcome() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_can_not_do_as_told_cancels_nothing_and_one_that_has_cancelled_says_so() {
+async fn a_bad_cancel_command_cancels_nothing_and_a_good_one_reports_success() {
     let ground = Ground::shared("cancel-doubts").await;
     let fleet = ground.client().await;
     let mut job = fleet.submit(busy::for_millis(1).label("run", "7")).await.unwrap();
@@ -188,7 +188,7 @@ async fn a_command_that_can_not_do_as_told_cancels_nothing_and_one_that_has_canc
     let run = async |arguments: &[&str]| ground.gpufleet(folder.path(), arguments).await;
 
     let ended = run(&["cancel", "--label", "run=7", "--label", "run=8"]).await;
-    assert_eq!(ended.code, 2, "no job carries both: {}{}", ended.stdout, ended.stderr);
+    assert_eq!(ended.code, 2, "no job has both labels: {}{}", ended.stdout, ended.stderr);
     let nowhere = "postgres://nobody@127.0.0.1:1/nothing";
     let ended = run(&["cancel", &job.id().to_string(), "--wait", "--database-url", nowhere]).await;
     assert_eq!(ended.code, 8, "{}", ended.stderr);
@@ -199,7 +199,7 @@ async fn a_command_that_can_not_do_as_told_cancels_nothing_and_one_that_has_canc
         (0, "requested cancellation of the jobs with labels run=8 and try=1\n")
     );
     let ended = run(&["cancel", &id, "--wait", "--timeout", "1ms"]).await;
-    assert_eq!(ended.code, 6, "no worker answers it: {}", ended.stderr);
+    assert_eq!(ended.code, 6, "no worker answers the job: {}", ended.stderr);
     assert!(ended.stderr.contains("the cancellation stays in force"), "{}", ended.stderr);
 
     let _worker = ground.worker().await;
@@ -210,7 +210,7 @@ async fn a_command_that_can_not_do_as_told_cancels_nothing_and_one_that_has_canc
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_is_listed_and_leaves_when_it_is_told_to_drain() {
+async fn a_listed_worker_exits_after_a_drain_order() {
     let ground = Ground::shared("drain-order").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -227,7 +227,7 @@ async fn a_worker_is_listed_and_leaves_when_it_is_told_to_drain() {
     busy::assert_done(&running.wait(WAIT).await.unwrap().outputs);
     assert_eq!(worker.ended().await, Some(0));
 
-    // The next one of its name reads the order too, and stays.
+    // The next worker of this name also reads the order, and keeps running.
     worker.restart().await.unwrap();
     fleet.submit(busy::for_millis(1)).await.unwrap().wait(WAIT).await.unwrap();
     assert!(worker.is_alive());

@@ -8,7 +8,7 @@ use gpufleet_kernels::{
 use gpufleet_tests::{Ground, WAIT};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_catalog_kernel_gives_what_the_cpu_gives() {
+async fn every_catalog_kernel_returns_the_result_of_its_cpu_reference() {
     let ground = Ground::shared("catalog").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -27,6 +27,6 @@ async fn every_catalog_kernel_gives_what_the_cpu_gives() {
             checked += 1;
         }
     }
-    assert!(checked >= catalog().iter().count(), "each kernel has at least one sample");
+    assert!(checked >= catalog().iter().count(), "every kernel has a sample");
     ground.check_history(checked).await;
 }

@@ -1,5 +1,5 @@
-//! Arrays that are too large for a message travel through a shared blob store in both directions, also when the store fails.
-//! (fault 42)
+//! Arrays that are too large for a message travel through a shared blob store in both directions, even if the store
+//! fails for a while. (fault 42)
 
 use std::{
     fs,
@@ -13,12 +13,12 @@ use gpufleet_schema::{AttemptState, Dtype, FailureCode, JobState, Verdict, bound
 use gpufleet_tests::{Ground, Producer, WAIT, busy, kernels};
 use tempfile::TempDir;
 
-/// As many floats as no message carries.
+/// More floats than fit into a message.
 const LARGE: u32 = 5 << 20;
-/// As few as go by the store.
+/// The fewest floats that go through the store.
 const ENOUGH: u32 = BLOB_BYTES_MIN as u32 / 4;
 
-/// A fleet whose workers have a store.
+/// A ground with a folder for a blob store.
 async fn ground(label: &str) -> (Ground, TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let ground = Ground::with_environment(label, &[("GPUFLEET_BLOBS", folder.path().to_str().unwrap())]).await;
@@ -42,7 +42,7 @@ fn blobs(folder: &Path) -> usize {
     fs::read_dir(folder).unwrap().count()
 }
 
-/// The file in which the only blob of a store is.
+/// The file of the only blob in a store.
 fn only_blob(folder: &TempDir) -> PathBuf {
     let mut files: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
     assert_eq!(files.len(), 1, "{files:?}");
@@ -54,21 +54,21 @@ fn states(detail: &JobDetail) -> Vec<AttemptState> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_array_that_no_message_carries_comes_and_goes_by_claim_check() {
+async fn an_array_larger_than_a_message_travels_by_claim_check_both_ways() {
     let (ground, folder) = ground("claim-check").await;
     let _worker = ground.worker().await;
     let fleet = client(&ground, &folder).await;
     let mut handle = fleet.submit(kernels::doubles(&floats(LARGE))).await.unwrap();
     let result = handle.wait(WAIT).await.unwrap();
     assert_doubled(&result.output("y").unwrap(), LARGE);
-    assert_eq!(blobs(folder.path()), 2, "what it brought, and what it returned");
+    assert_eq!(blobs(folder.path()), 2, "one input and one output");
     assert!(result.timings.fetch_us > 0);
     let detail = ground.final_job(handle.id()).await;
     assert_eq!(detail.job.input_bytes, Some(u64::from(LARGE) * 4));
     let attempt = detail.attempts.last().unwrap();
     assert_eq!(attempt.output_bytes, Some(u64::from(LARGE) * 4));
     assert_eq!(attempt.timings.as_ref().unwrap().fetch_us, result.timings.fetch_us);
-    // The same arrays again cost no more room, and small ones travel as ever.
+    // The same arrays take no more space the second time, and small arrays travel in the message.
     let again = fleet.submit(kernels::doubles(&floats(LARGE))).await.unwrap().wait(WAIT).await.unwrap();
     assert_doubled(&again.output("y").unwrap(), LARGE);
     let small = fleet.submit(kernels::doubles(&floats(ENOUGH - 1))).await.unwrap().wait(WAIT).await.unwrap();
@@ -78,7 +78,7 @@ async fn an_array_that_no_message_carries_comes_and_goes_by_claim_check() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_of_a_list_return_their_large_outputs_each_its_own() {
+async fn each_job_of_a_list_returns_its_own_large_output() {
     const JOBS: usize = 24;
     let (ground, folder) = ground("claim-check-list").await;
     let _worker = ground.worker().await;
@@ -96,23 +96,23 @@ async fn jobs_of_a_list_return_their_large_outputs_each_its_own() {
         let scale = index as f32 + 1.0;
         assert!(y.iter().zip(floats(ENOUGH)).all(|(y, x)| (y - scale * x).abs() <= x * 1e-3), "job {index}");
     }
-    assert_eq!(blobs(folder.path()), JOBS, "one array for all of them, and what each but the first returned");
+    assert_eq!(blobs(folder.path()), JOBS, "one input for all jobs, and one output for each but the first");
     ground.check_history(JOBS).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_whose_blob_is_not_there_is_tried_again_and_runs_once_it_is() {
+async fn a_job_with_a_missing_blob_is_retried_and_runs_once_the_blob_is_there() {
     let (ground, folder) = ground("late-blob").await;
     let worker = ground.worker().await;
     let fleet = client(&ground, &folder).await;
-    // Not before the blob is away.
+    // The worker must not take the job before the blob is deleted.
     worker.process().pause();
     let mut handle = fleet.submit(kernels::doubles(&floats(ENOUGH))).await.unwrap();
     let blob = only_blob(&folder);
     let elsewhere = folder.path().with_extension("away");
     fs::rename(&blob, &elsewhere).unwrap();
     worker.process().resume();
-    ground.poll_attempts("tried in vain", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
+    ground.poll_attempts("one lost attempt", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
     fs::rename(&elsewhere, &blob).unwrap();
     assert_doubled(&handle.wait(WAIT).await.unwrap().output("y").unwrap(), ENOUGH);
     let detail = ground.final_job(handle.id()).await;
@@ -124,13 +124,13 @@ async fn a_job_whose_blob_is_not_there_is_tried_again_and_runs_once_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submitted_again() {
+async fn a_job_whose_blob_stays_missing_is_dead_lettered_and_can_be_replayed() {
     let (ground, folder) = ground("lost-blob").await;
     let _worker = ground.worker().await;
     let fleet = client(&ground, &folder).await;
     let array = Array::from_slice(&floats(ENOUGH));
     let stored = fleet.store(array.clone()).await.unwrap();
-    // Another process has written to it.
+    // Another process overwrites the blob.
     fs::write(only_blob(&folder), vec![1; BLOB_BYTES_MIN as usize]).unwrap();
     let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
     let mut handle = fleet.submit(job).await.unwrap();
@@ -151,7 +151,7 @@ async fn a_job_whose_blob_stays_away_is_kept_with_its_reason_and_runs_when_submi
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_shape_that_does_not_fit_its_blob_is_its_producers_mistake_and_is_told_at_once() {
+async fn a_shape_that_does_not_fit_its_blob_fails_the_job_at_once() {
     let (ground, folder) = ground("other-length").await;
     let _worker = ground.worker().await;
     let fleet = client(&ground, &folder).await;
@@ -168,7 +168,7 @@ async fn a_shape_that_does_not_fit_its_blob_is_its_producers_mistake_and_is_told
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_without_a_store_forwards_such_jobs_and_they_fail_if_no_worker_has_one() {
+async fn a_worker_without_a_store_forwards_jobs_with_blobs_and_they_fail_if_no_worker_has_one() {
     const JOBS: usize = 10;
     let folder = tempfile::tempdir().unwrap();
     let ground = Ground::shared("no-store").await;
@@ -186,13 +186,17 @@ async fn a_worker_without_a_store_forwards_such_jobs_and_they_fail_if_no_worker_
         let result = handle.wait(WAIT).await.unwrap();
         assert_doubled(&result.output("y").unwrap(), ENOUGH);
         assert_eq!(result.ran_on.unwrap().worker.as_str(), with.name());
-        assert_eq!(states(&ground.final_job(handle.id()).await), [AttemptState::Succeeded], "no attempt is lost by it");
+        assert_eq!(
+            states(&ground.final_job(handle.id()).await),
+            [AttemptState::Succeeded],
+            "forwarding costs no attempt"
+        );
     }
     ground.check_history(JOBS + 1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_whose_blob_is_not_there_keeps_its_queue_limit() {
+async fn a_job_with_a_missing_blob_keeps_its_queue_limit() {
     let (ground, folder) = ground("late-blob-limit").await;
     let _worker = ground.worker().await;
     let fleet = client(&ground, &folder).await;
@@ -209,7 +213,7 @@ async fn a_job_whose_blob_is_not_there_keeps_its_queue_limit() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_output_that_the_store_does_not_take_is_computed_again_once_it_does() {
+async fn an_output_that_can_not_be_stored_is_computed_again_later() {
     let (ground, folder) = ground("store-away").await;
     let _worker = ground.worker().await;
     let fleet = client(&ground, &folder).await;
@@ -235,7 +239,7 @@ async fn a_job_that_waits_for_its_blob_can_be_cancelled() {
     fs::remove_file(only_blob(&folder)).unwrap();
     let job = Job::catalog("saxpy").scalar("a", 1.0).input_stored("x", &stored).input_stored("y", &stored);
     let mut handle = fleet.submit(job).await.unwrap();
-    ground.poll_attempts("tried in vain", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
+    ground.poll_attempts("one lost attempt", handle.id(), |detail| states(detail).contains(&AttemptState::Lost)).await;
     let home = tempfile::tempdir().unwrap();
     let cancelled = ground.gpufleet(home.path(), &["cancel", &handle.id().to_string()]).await;
     assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
@@ -245,7 +249,7 @@ async fn a_job_that_waits_for_its_blob_can_be_cancelled() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_whose_store_is_not_there_says_so_and_does_not_start() {
+async fn a_worker_with_a_missing_store_says_so_and_does_not_start() {
     let ground = Ground::shared("no-such-store").await;
     let folder = tempfile::tempdir().unwrap();
     let missing = folder.path().join("missing");
@@ -267,7 +271,7 @@ fn write_npy(path: &Path, count: u32) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_that_has_no_store_is_told_of_it_and_one_that_has_is_served() {
+async fn a_command_without_a_store_is_refused_with_advice_and_one_with_a_store_succeeds() {
     let (ground, folder) = ground("claim-check-command").await;
     let _worker = ground.worker().await;
     let home = tempfile::tempdir().unwrap();
@@ -276,7 +280,7 @@ async fn a_command_that_has_no_store_is_told_of_it_and_one_that_has_is_served() 
     let refused = ground.gpufleet(home.path(), &submit).await;
     assert_eq!(refused.code, 3, "{}", refused.stderr);
     for part in ["16.0 MiB", "claim check", "--blobs FOLDER", "GPUFLEET_BLOBS"] {
-        assert!(refused.stderr.contains(part), "it should say {part:?}: {}", refused.stderr);
+        assert!(refused.stderr.contains(part), "{part:?} is missing: {}", refused.stderr);
     }
     let store = folder.path().to_str().unwrap();
     let served = ground.gpufleet(home.path(), &[&submit[..], &["--blobs", store]].concat()).await;

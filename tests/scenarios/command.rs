@@ -37,7 +37,7 @@ fn folder_with_vectors() -> tempfile::TempDir {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_goes_from_file_to_file_and_into_the_history() {
+async fn a_job_reads_and_writes_files_and_appears_in_the_history() {
     let ground = Ground::shared("command").await;
     let _worker = ground.worker().await;
     let folder = folder_with_vectors();
@@ -53,7 +53,7 @@ async fn a_job_goes_from_file_to_file_and_into_the_history() {
     let detached = ground.gpufleet(folder.path(), &detached).await;
     assert_eq!(detached.code, 0, "{detached:?}");
     let id = detached.stdout.trim();
-    assert_eq!(id.len(), 36, "only the id: {detached:?}");
+    assert_eq!(id.len(), 36, "stdout has only the id: {detached:?}");
     ground.final_job(id.parse().unwrap()).await;
     ground.check_history(2).await;
 
@@ -73,7 +73,7 @@ async fn a_job_goes_from_file_to_file_and_into_the_history() {
     assert_eq!(shown["attempts"].as_array().unwrap().len(), 1, "{shown}");
 }
 
-/// What a bad input has to say, and how the command then ends.
+/// Runs the command with a bad input, and checks its exit code and the texts in its error.
 async fn complains(ground: &Ground, folder: &Path, arguments: &[&str], code: i32, says: &[&str]) {
     let ended = ground.gpufleet(folder, arguments).await;
     assert_eq!(ended.code, code, "{arguments:?}: {ended:?}");
@@ -125,19 +125,19 @@ async fn every_bad_input_gets_one_clear_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_without_a_worker_is_named_and_the_wait_has_an_end() {
+async fn a_wait_for_a_pool_without_workers_names_the_pool_and_times_out() {
     let ground = Ground::shared("no-worker").await;
     let folder = folder_with_vectors();
     ground.declare_pools(&["empty"]).await;
     let ended = ground.gpufleet(folder.path(), &submit(&["--pool", "empty", "--timeout", "1s"])).await;
     assert_eq!(ended.code, 6, "{ended:?}");
     assert!(ended.stderr.contains("empty") && ended.stderr.contains("worker"), "{ended:?}");
-    assert!(ended.stderr.contains("gpufleet show"), "it says how to come back: {ended:?}");
+    assert!(ended.stderr.contains("gpufleet show"), "the error says how to find the job: {ended:?}");
 }
 
 /// Workers declare the queues of their pools, and producers declare none.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_that_no_worker_ever_served_is_refused_with_the_way_out() {
+async fn a_job_for_a_pool_without_queues_is_refused_with_advice() {
     let ground = Ground::shared("no-queue").await;
     let folder = folder_with_vectors();
     let ended = ground.gpufleet(folder.path(), &submit(&["--pool", "mistyped"])).await;
@@ -148,9 +148,9 @@ async fn a_pool_that_no_worker_ever_served_is_refused_with_the_way_out() {
     ground.check_no_reply_queue().await;
 }
 
-/// A broker that has never seen a worker.
+/// On this broker no worker has declared anything.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_command_before_the_first_worker_names_what_is_missing_and_who_declares_it() {
+async fn a_command_before_the_first_worker_names_the_missing_exchange_or_queue() {
     let ground = Ground::shared("bare-vhost").await;
     let vhost = format!("{}-bare", ground.fleet().space());
     ground.services().broker().create_vhost(&vhost).await.unwrap();
@@ -188,7 +188,7 @@ async fn short_commands_and_detached_jobs_leave_no_reply_queue_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_absent_broker_and_a_wrong_password_are_told_apart() {
+async fn the_command_distinguishes_an_absent_broker_from_a_wrong_password() {
     let ground = Ground::shared("refused").await;
     let folder = folder_with_vectors();
     let absent = [("GPUFLEET_AMQP_URL", "amqp://guest:guest@127.0.0.1:1/x")];
@@ -221,7 +221,7 @@ async fn a_compile_error_shows_the_line_of_the_users_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_carries_its_user_unless_it_is_told_not_to() {
+async fn a_job_carries_its_user_unless_an_option_turns_it_off() {
     let ground = Ground::shared("no-user").await;
     let _worker = ground.worker_with(&["--no-user-id"]).await;
     let folder = folder_with_vectors();

@@ -55,7 +55,7 @@ async fn cuda_c_is_compiled_once_and_its_errors_name_the_line() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_hosts_file_does_not_come_back_in_a_compile_log() {
+async fn a_compile_log_never_contains_a_file_of_the_host() {
     let ground = Ground::shared("include").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -69,7 +69,7 @@ async fn a_hosts_file_does_not_come_back_in_a_compile_log() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_out_of_bounds_comes_back_with_its_line_in_cuda_c() {
+async fn an_out_of_bounds_store_is_reported_with_its_line_in_cuda_c() {
     let ground = Ground::shared("lines").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -89,18 +89,18 @@ async fn a_store_out_of_bounds_comes_back_with_its_line_in_cuda_c() {
     ground.check_history(1).await;
 }
 
-/// Each exceeds the compiler's limits, or produces an endless log.
+/// Programs that exceed the compiler's limits or produce an endless log.
 fn bombs() -> [(&'static str, String); 4] {
     let undefined = (0..20_000).map(|n| format!("int x{n} = undefined_{n};\n")).collect();
     [
         (
-            "templates that double",
+            "templates with exponential instances",
             "template<int N, int M> struct T { static constexpr int v = T<N - 1, 2 * M>::v + T<N - 1, 2 * M + 1>::v; };\n\
              template<int M> struct T<0, M> { static constexpr int v = M; };\n__device__ int bomb = T<40, 1>::v;\n"
                 .to_owned(),
         ),
         (
-            "templates without end",
+            "templates with endless recursion",
             "template<int N> struct E { static constexpr int v = E<N + 1>::v; };\n__device__ int bomb = E<0>::v;\n"
                 .to_owned(),
         ),
@@ -109,11 +109,11 @@ fn bombs() -> [(&'static str, String); 4] {
     ]
 }
 
-/// More than any test waits for, one after the other.
+/// So many that compiling them one after the other would take longer than any test waits.
 const BOMBS: usize = 400;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_full_of_compile_bombs_keeps_no_other_pool_from_compiling_and_no_worker_from_leaving() {
+async fn compile_bombs_in_one_pool_block_neither_other_pools_nor_the_workers_exit() {
     let ground = Ground::shared("bombed-pool").await;
     let worker = ground.worker_with(&["--compile-limit", "2s", "--pool", "a", "--pool", "b"]).await;
     let fleet = ground.client().await;
@@ -121,15 +121,16 @@ async fn a_pool_full_of_compile_bombs_keeps_no_other_pool_from_compiling_and_no_
     let [(_, bomb), ..] = bombs();
     let mut bombs = (0..BOMBS).map(|n| squares(&format!("// {n}\n{bomb}{SQUARES}")).pool(a.clone()));
     let hasty = squares(&format!("// hasty\n{bomb}{SQUARES}")).pool(a.clone()).queue_limit(Duration::from_secs(1));
-    // Messages of one call may overtake each other. This one is confirmed first, so the worker has it in hand when it leaves.
+    // Messages of one call may overtake each other. This message is confirmed first, so the worker has it when it
+    // stops.
     let mut first_message = fleet.submit_many(iter::once(hasty).chain(bombs.by_ref().take(8))).await.into_iter();
     let _others = fleet.submit_many(bombs).await;
-    poll_until("they have all compilers but one", async || worker.compilers().len() == 3).await;
+    poll_until("the bombs occupy all compilers but one", async || worker.compilers().len() == 3).await;
     let first = worker.compilers();
 
     fleet.submit(squares(SQUARES).pool(b)).await.unwrap().wait(WAIT).await.unwrap();
-    // By then each of them has had its two seconds.
-    poll_until("others have their turn", async || worker.compilers().iter().all(|pid| !first.contains(pid))).await;
+    // Each compiler has two seconds for a bomb.
+    poll_until("the next bombs are compiled", async || worker.compilers().iter().all(|pid| !first.contains(pid))).await;
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
     let log = std::fs::read_to_string(worker.process().log()).unwrap();
     assert!(log.contains("draining") && !log.contains("grace period is over"), "{log}");
@@ -138,11 +139,11 @@ async fn a_pool_full_of_compile_bombs_keeps_no_other_pool_from_compiling_and_no_
     };
     assert_eq!(failed.state, AttemptState::Expired);
     let waiting = ground.broker().await.queue_depth(&task_queue(&a, Priority::Normal)).await.unwrap().unwrap();
-    assert!(waiting.messages > 0, "they were not handed back");
+    assert!(waiting.messages > 0, "the worker did not requeue the bombs");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_compile_bomb_costs_its_own_job_and_nothing_else() {
+async fn a_compile_bomb_fails_only_its_own_job() {
     let ground = Ground::shared("compile-bombs").await;
     let worker = ground.worker_with(&["--compile-limit", "2s"]).await;
     let executors = worker.executors();
@@ -151,7 +152,7 @@ async fn a_compile_bomb_costs_its_own_job_and_nothing_else() {
     for (what, bomb) in bombs() {
         explosions.push((what, fleet.submit(squares(&format!("{bomb}{SQUARES}"))).await.unwrap()));
     }
-    // Neither the device nor the next compiler waits for them.
+    // The bombs block neither the device nor the next compiler.
     let mut neighbour = fleet.submit(gpufleet_tests::busy::for_millis(10)).await.unwrap();
     gpufleet_tests::busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
     for (what, handle) in &mut explosions {
@@ -162,6 +163,6 @@ async fn a_compile_bomb_costs_its_own_job_and_nothing_else() {
         assert!(told <= FAILURE_MESSAGE_BYTES_MAX + FAILURE_DETAIL_BYTES_MAX, "{what}: {told} bytes");
     }
     fleet.submit(squares(SQUARES)).await.unwrap().wait(WAIT).await.unwrap();
-    assert_eq!(worker.executors(), executors, "no executor had anything to do with it");
+    assert_eq!(worker.executors(), executors, "the same executors still run");
     ground.check_history(6).await;
 }

@@ -1,9 +1,9 @@
-//! An operator handles dead-lettered jobs: listing changes nothing, each job can be named, a job that can't be requeued stays and
-//! blocks no other, and the command reports only what it has done. (fault 19)
+//! An operator handles dead-lettered jobs: listing changes nothing, each job can be named, a job that can't be requeued
+//! stays and blocks no other, and the command reports only what it has done. (fault 19)
 
 use std::time::Duration;
 
-use gpufleet::{DeadBox, DeadError, Fleet};
+use gpufleet::{DeadError, DeadLetters, Fleet};
 use gpufleet_schema::{
     Batch, Encoding, JobId, MessageId, PoolName, Priority, Task,
     bounds::{LABELS_MAX, MESSAGE_BYTES_MAX},
@@ -17,17 +17,17 @@ use gpufleet_tests::{Ended, Ground, Proxy, kernels, poll_until};
 use gpufleet_transport::{Broker, HeaderValue, Incoming, Message, Properties};
 use serde_json::Value;
 
-/// More than come with one subscription, twice over.
+/// More than two subscriptions deliver.
 const MANY: usize = 40;
 
-/// Between looks at whether the broker has buried a message.
+/// The time between two checks whether the broker has dead-lettered a message.
 const QUIET: Duration = Duration::from_millis(200);
 
 fn body(task: &Task<'_>) -> Vec<u8> {
     Encoding::MessagePack.encode_tasks(&Batch::One(task.clone())).unwrap()
 }
 
-/// As producers have it that are not ours: without a type.
+/// The properties of another producer's message, which has no type.
 fn properties(origin: &str) -> Properties {
     let header = |name: &str, value: &str| (name.to_owned(), HeaderValue::from(value));
     Properties {
@@ -42,21 +42,21 @@ fn default_queue() -> String {
     task_queue(&PoolName::default(), Priority::Normal)
 }
 
-async fn bury(broker: &Broker, body: Vec<u8>, properties: Properties) {
+async fn dead_letter(broker: &Broker, body: Vec<u8>, properties: Properties) {
     let routing_key = DEAD_KEY.to_owned();
     broker.publish(Message { exchange: DEAD, routing_key, body, properties, mandatory: true }).await.unwrap();
 }
 
-async fn bury_task(broker: &Broker, task: &Task<'_>) {
-    bury(broker, body(task), properties("default.normal")).await;
+async fn dead_letter_task(broker: &Broker, task: &Task<'_>) {
+    dead_letter(broker, body(task), properties("default.normal")).await;
 }
 
-/// So many tasks, and their ids.
-async fn bury_many(broker: &Broker, count: usize) -> Vec<String> {
+/// Dead-letters `count` tasks and returns their ids.
+async fn dead_letter_many(broker: &Broker, count: usize) -> Vec<String> {
     let mut ids = Vec::new();
     for _ in 0..count {
         let task = kernels::saxpy();
-        bury_task(broker, &task).await;
+        dead_letter_task(broker, &task).await;
         ids.push(task.job_id.to_string());
     }
     ids
@@ -72,21 +72,21 @@ async fn dead(ground: &Ground, arguments: &[&str]) -> Ended {
     ground.gpufleet(folder.path(), &[&["dead"], arguments].concat()).await
 }
 
-/// Until all that was given back is there again.
+/// Waits until all letters have been requeued.
 async fn poll_letters(broker: &Broker, count: usize) {
     poll_ready(broker, DEAD_QUEUE, count).await;
 }
 
 async fn poll_ready(broker: &Broker, queue: &str, count: usize) {
     let ready = async || broker.queue_depth(queue).await.unwrap().unwrap().messages as usize;
-    poll_until("so many messages wait", async || ready().await == count).await;
+    poll_until("the messages are in the queue", async || ready().await == count).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn looking_at_the_dead_leaves_them_in_their_order() {
+async fn reading_dead_letters_keeps_their_order() {
     let ground = Ground::shared("dead-order").await;
     let broker = ground.broker().await;
-    let ids = bury_many(&broker, MANY).await;
+    let ids = dead_letter_many(&broker, MANY).await;
     let looks: [&[&str]; 3] =
         [&["list", "-o", "json"], &["show", &ids[MANY / 2], "-o", "json"], &["drop", "nothing-like-it"]];
     for look in looks {
@@ -105,27 +105,27 @@ async fn looking_at_the_dead_leaves_them_in_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_letter_whose_body_is_not_kept_can_be_thrown_away_and_not_submitted_again() {
+async fn a_letter_without_its_body_can_be_discarded_but_not_replayed() {
     let ground = Ground::shared("dead-bodies").await;
     let broker = ground.broker().await;
     let tasks: Vec<_> = (0..6).map(|_| kernels::saxpy()).collect();
     for task in &tasks {
-        bury_task(&broker, task).await;
+        dead_letter_task(&broker, task).await;
     }
     let fleet = ground.client().await;
     let mut letters = fleet.dead().await.unwrap();
-    // All bodies are of one length.
-    letters.keep_at_most(2 * body(&tasks[0]).len());
+    // All bodies have the same length.
+    letters.limit_body_bytes(2 * body(&tasks[0]).len());
     for index in 0..3 {
         assert_eq!(letters.next().await.unwrap(), Some(index));
     }
-    let kept = |letters: &DeadBox, index| letters.body(index).map(|(body, _)| body.to_vec());
+    let kept = |letters: &DeadLetters, index| letters.body(index).map(|(body, _)| body.to_vec());
     assert_eq!((kept(&letters, 1), kept(&letters, 2)), (Some(body(&tasks[1])), None));
-    assert_eq!(letters.letter(2).unwrap().jobs, [tasks[2].job_id], "what was in it is known");
+    assert_eq!(letters.letter(2).unwrap().jobs, [tasks[2].job_id], "its job is known");
     let refused = letters.replay(2).await.unwrap_err();
-    assert!(matches!(refused, DeadError::NotKept) && refused.is_of_the_letter(), "{refused}");
+    assert!(matches!(refused, DeadError::NotKept) && refused.concerns_one_letter(), "{refused}");
 
-    // Each way for a body to go makes room for another: forgotten, submitted again, and thrown away.
+    // A body makes room for another when it is forgotten, replayed or discarded.
     letters.forget_body(0);
     assert_eq!(letters.next().await.unwrap(), Some(3));
     letters.replay(1).await.unwrap();
@@ -136,27 +136,27 @@ async fn a_letter_whose_body_is_not_kept_can_be_thrown_away_and_not_submitted_ag
         assert_eq!(kept(&letters, index), Some(body(&tasks[index])));
     }
     letters.discard(2).await.unwrap();
-    letters.give_back().await;
+    letters.requeue().await;
     poll_letters(&broker, 3).await;
     let left = [0, 4, 5].map(|index| tasks[index].job_id.to_string());
     assert_eq!(ids_in(&dead(&ground, &["list", "-o", "json"]).await), left);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_submitted_again_stays_and_does_not_hold_up_the_rest() {
+async fn letters_that_can_not_be_replayed_stay_and_do_not_block_the_others() {
     let ground = Ground::shared("dead-rest").await;
     let broker = ground.broker().await;
     let events = Properties { kind: Some(TYPE_EVENTS.to_owned()), ..properties(LEDGER_QUEUE) };
     let events_id = events.message_id.clone().unwrap();
-    bury(&broker, encode_events(&[]).unwrap(), events).await;
+    dead_letter(&broker, encode_events(&[]).unwrap(), events).await;
     let labels = (0..LABELS_MAX).map(|index| (format!("label-{index}"), String::new())).collect();
     let full = Task { labels, ..kernels::saxpy() };
-    bury_task(&broker, &full).await;
+    dead_letter_task(&broker, &full).await;
     let mut cut = properties("default.normal");
     cut.headers.insert(HEADER_BODY_BYTES.to_owned(), i64::try_from(MESSAGE_BYTES_MAX + 1).unwrap().into());
     let cut_id = cut.message_id.clone().unwrap();
-    bury(&broker, body(&kernels::saxpy())[..100].to_vec(), cut).await;
-    let ids = bury_many(&broker, MANY).await;
+    dead_letter(&broker, body(&kernels::saxpy())[..100].to_vec(), cut).await;
+    let ids = dead_letter_many(&broker, MANY).await;
 
     let replayed = dead(&ground, &["replay", "--all"]).await;
     assert_eq!(replayed.code, 3, "{}", replayed.stderr);
@@ -172,7 +172,7 @@ async fn what_cannot_be_submitted_again_stays_and_does_not_hold_up_the_rest() {
     poll_ready(&broker, &default_queue(), MANY).await;
     poll_letters(&broker, 3).await;
 
-    // By name each of them is told why.
+    // For each id the command says why it refuses.
     let full_id = full.job_id.to_string();
     let refusals = [
         (&events_id, LEDGER_QUEUE),
@@ -189,10 +189,10 @@ async fn what_cannot_be_submitted_again_stays_and_does_not_hold_up_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_id_that_says_nothing_drops_nothing_not_even_the_only_letter() {
+async fn a_malformed_or_unknown_id_drops_no_letter() {
     let ground = Ground::shared("dead-ids").await;
     let broker = ground.broker().await;
-    let id = bury_many(&broker, 1).await.remove(0);
+    let id = dead_letter_many(&broker, 1).await.remove(0);
     for (typed, code) in [("", 2), (" ", 2), ("-", 2), (&id[..3], 9), ("ffff", 9)] {
         let refused = dead(&ground, &["drop", "--", typed]).await;
         assert_eq!(refused.code, code, "{typed:?}: {}{}", refused.stdout, refused.stderr);
@@ -204,13 +204,13 @@ async fn an_id_that_says_nothing_drops_nothing_not_even_the_only_letter() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_lies_there_twice_is_submitted_once() {
+async fn a_job_with_two_letters_is_replayed_once() {
     let ground = Ground::shared("dead-twice").await;
     let broker = ground.broker().await;
     for (index, replay) in [["replay", "--all"], ["replay", "ID"]].iter().enumerate() {
         let task = kernels::saxpy();
-        bury_task(&broker, &task).await;
-        bury_task(&broker, &task).await;
+        dead_letter_task(&broker, &task).await;
+        dead_letter_task(&broker, &task).await;
         let id = task.job_id.to_string();
         let arguments: Vec<&str> = replay.iter().map(|word| if *word == "ID" { id.as_str() } else { word }).collect();
         let replayed = dead(&ground, &arguments).await;
@@ -221,9 +221,9 @@ async fn a_job_that_lies_there_twice_is_submitted_once() {
     }
 }
 
-/// The broker's own account then begins with the rung.
+/// The broker's list of deaths then begins with the retry queue.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_broker_buried_after_a_wait_on_the_ladder_can_be_submitted_again() {
+async fn a_job_that_the_broker_dead_letters_after_a_retry_wait_can_be_replayed() {
     let ground = Ground::shared("dead-rung").await;
     let broker = ground.broker().await;
     let task = kernels::saxpy();
@@ -236,9 +236,9 @@ async fn what_the_broker_buried_after_a_wait_on_the_ladder_can_be_submitted_agai
         mandatory: true,
     };
     broker.publish(rung).await.unwrap();
-    // Delivered repeatedly without being settled.
+    // The message reaches its delivery limit without being settled.
     let mut consumer = broker.consume(default_queue(), 1);
-    poll_until("the broker has buried it", async || {
+    poll_until("the broker has dead-lettered the message", async || {
         while let Ok(Some(incoming)) = tokio::time::timeout(QUIET, consumer.next()).await {
             let Incoming::Delivery(delivery) = incoming else { continue };
             delivery.requeue().await.unwrap();
@@ -264,7 +264,7 @@ async fn what_the_broker_buried_after_a_wait_on_the_ladder_can_be_submitted_agai
 async fn a_letter_of_a_pool_without_queues_stays_until_a_worker_has_declared_them() {
     let ground = Ground::shared("dead-pool").await;
     let broker = ground.broker().await;
-    bury(&broker, body(&kernels::saxpy()), properties("nobodys.low")).await;
+    dead_letter(&broker, body(&kernels::saxpy()), properties("nobodys.low")).await;
     let refused = dead(&ground, &["replay", "--all"]).await;
     assert_eq!(refused.code, 7, "{}", refused.stderr);
     assert!(refused.stderr.contains("gpufleet-worker run --pool nobodys"), "{}", refused.stderr);
@@ -275,18 +275,18 @@ async fn a_letter_of_a_pool_without_queues_stays_until_a_worker_has_declared_the
     poll_ready(&broker, &task_queue(&"nobodys".parse().unwrap(), Priority::Low), 1).await;
 }
 
-/// Letters in hand whose connection broke. They have gone back.
-async fn broken_off(ground: &Ground, broker: &Broker) -> (DeadBox, Proxy) {
+/// Fetched letters whose connection broke, so that the broker requeued them.
+async fn broken_off(ground: &Ground, broker: &Broker) -> (DeadLetters, Proxy) {
     let proxy = ground.proxy().await;
-    bury_many(broker, MANY).await;
+    dead_letter_many(broker, MANY).await;
     let fleet = Fleet::builder().connect(proxy.url()).await.unwrap();
     let mut dead = fleet.dead().await.unwrap();
     dead.next().await.unwrap();
     proxy.cut();
-    // Some may have been on their way already.
+    // Some letters may have been delivered before the connection broke.
     let broken = loop {
         match dead.next().await {
-            Ok(letter) => assert!(letter.is_some(), "all came, though the connection broke"),
+            Ok(letter) => assert!(letter.is_some(), "all letters arrived although the connection broke"),
             Err(broken) => break broken,
         }
     };
@@ -295,7 +295,7 @@ async fn broken_off(ground: &Ground, broker: &Broker) -> (DeadBox, Proxy) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_letter_that_went_back_is_not_told_as_dropped() {
+async fn a_requeued_letter_is_not_reported_as_dropped() {
     let ground = Ground::shared("dead-stale-drop").await;
     let broker = ground.broker().await;
     let (mut dead, _proxy) = broken_off(&ground, &broker).await;
@@ -306,7 +306,7 @@ async fn a_letter_that_went_back_is_not_told_as_dropped() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_letter_that_went_back_is_told_as_submitted_and_still_there() {
+async fn a_requeued_letter_is_reported_as_submitted_but_still_there() {
     let ground = Ground::shared("dead-stale-replay").await;
     let broker = ground.broker().await;
     let (mut dead, _proxy) = broken_off(&ground, &broker).await;

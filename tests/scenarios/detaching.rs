@@ -6,19 +6,19 @@ use serde_json::Value;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_interrupted_wait_names_the_job_and_the_job_goes_on() {
+async fn an_interrupted_wait_names_the_job_and_the_job_continues() {
     let ground = Ground::shared("detaching").await;
     let folder = tempfile::tempdir().unwrap();
     let job = ["submit", "mandelbrot", "--arg", "width=8", "--arg", "height=8", "--arg", "centre_x=-0.5"];
     let more = ["--arg", "centre_y=0.0", "--arg", "step=0.3", "--arg", "max_iterations=50", "-o", "json"];
     let mut submit = ground.start_gpufleet(folder.path(), &[&job[..], &more].concat());
-    let pid = submit.id().expect("it was not waited for");
-    // It says so once it waits: no worker is there yet.
+    let pid = submit.id().expect("the command still runs");
+    // The command prints this line once it waits, because there is no worker yet.
     let mut told = BufReader::new(submit.stderr.take().unwrap());
     let mut line = String::new();
     tokio::time::timeout(WAIT, told.read_line(&mut line))
         .await
-        .expect("it reports that no worker serves the pool")
+        .expect("the command reports that no worker serves the pool")
         .unwrap();
     assert!(line.contains("no worker serves pool default"), "{line}");
     // SAFETY: kill has no memory effects; the process was started here and not waited for.

@@ -1,5 +1,5 @@
-//! The worker probes a lost device: a working one stays in service, a failed one is taken out of service, and a worker without any
-//! device reports it and exits. (fault 40)
+//! The worker probes a lost device: a working one stays in service, a failed one is taken out of service, and a worker
+//! without any device reports it and exits. (fault 40)
 
 use std::time::Duration;
 
@@ -9,13 +9,13 @@ use gpufleet_tests::{Ground, WAIT, kernels};
 const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_whose_only_device_is_sick_ends_and_another_runs_its_jobs() {
+async fn a_worker_whose_only_device_fails_exits_and_another_runs_its_jobs() {
     let ground = Ground::shared("sick-device").await;
     let sick = ground.worker_in(&[], &[(FAULTS, "launch:1+=device-lost")]).await;
     let fleet = ground.client().await;
     let mut handle = fleet.submit(kernels::doubles(&[1.0, 2.0])).await.unwrap();
     assert_eq!(sick.ended().await, Some(11));
-    ground.poll_log("why", &sick, "device out of service").await;
+    ground.poll_log("the failed device", &sick, "device out of service").await;
     ground.poll_log("the probe", &sick, "probe kernel failed").await;
 
     let _healthy = ground.worker().await;
@@ -27,12 +27,12 @@ async fn a_worker_whose_only_device_is_sick_ends_and_another_runs_its_jobs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_that_come_while_the_last_device_is_lost_go_on_to_another_worker() {
+async fn jobs_delivered_while_the_last_device_is_lost_run_on_another_worker() {
     let ground = Ground::shared("sick-late").await;
     let proxy = ground.proxy().await;
     let sick = ground.worker_in(&["--amqp-url", proxy.url()], &[(FAULTS, "launch:1+=device-lost")]).await;
     let fleet = ground.client().await;
-    // It takes the worker so long to be no consumer any more.
+    // The delay keeps the worker subscribed for a while after it has lost the device.
     proxy.delay(Duration::from_millis(300));
     let submitting = async {
         let mut handles = Vec::new();
@@ -51,16 +51,16 @@ async fn jobs_that_come_while_the_last_device_is_lost_go_on_to_another_worker() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_that_is_lost_while_the_worker_is_idle_is_noticed() {
+async fn a_worker_notices_that_an_idle_device_is_lost() {
     let ground = Ground::shared("lost-at-night").await;
-    // The executor's start makes the first query and its restarter the second; then the device is lost, for the next executor too once it
-    // has run the probe.
+    // The executor's start makes the first query and its restarter the second. The third one finds the device lost. So
+    // does the next executor, once it has run the probe.
     let worker = ground.start_worker_in(&[], &[(FAULTS, "info:3+=device-lost")]);
     assert_eq!(worker.ended().await, Some(11));
     for (what, text) in [
-        ("a start like any other", "device opened"),
+        ("the start", "device opened"),
         ("the loss", "the CUDA context was lost"),
-        ("why", "device out of service"),
+        ("the failed device", "device out of service"),
         ("the probe", "probe kernel failed"),
     ] {
         ground.poll_log(what, &worker, text).await;
@@ -68,7 +68,7 @@ async fn a_device_that_is_lost_while_the_worker_is_idle_is_noticed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_device_that_passes_the_probe_goes_on() {
+async fn a_device_that_passes_the_probe_stays_in_service() {
     let ground = Ground::shared("device-blip").await;
     let worker = ground.worker_in(&[], &[(FAULTS, "launch:3=device-lost")]).await;
     let fleet = ground.client().await;
@@ -81,12 +81,12 @@ async fn a_device_that_passes_the_probe_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_goes_on_with_its_other_devices() {
+async fn a_worker_keeps_working_with_its_other_devices() {
     let ground = Ground::shared("half-sick").await;
     let environment = [(FAULTS, "1/launch:1+=device-lost"), ("GPUFLEET_EMULATOR_DEVICES", "2")];
     let worker = ground.worker_in(&["--devices", "0,1"], &environment).await;
     let fleet = ground.client().await;
-    // Both devices are asked: the one that is sick may be the second choice.
+    // Enough jobs to use both devices, because the worker may prefer the working one.
     let mut handles = Vec::new();
     for _ in 0..8 {
         handles.push(fleet.submit(gpufleet_tests::busy::for_millis(100)).await.unwrap());

@@ -1,9 +1,10 @@
-//! Which events a job takes: the end of a short one tells everything, and a long one can be seen waiting and running.
+//! A short job needs one event, which describes the job, its start and its end. A longer job is reported when it waits
+//! and when it runs.
 
 use gpufleet_schema::{AttemptFinished, Event, JobId, JobState, Started};
 use gpufleet_tests::{Ground, Producer, WAIT, busy, kernels, poll_until};
 
-/// A worker tells the start of a job that has run for so long.
+/// A worker reports the start of a job that has run for this long.
 const START_TOLD_AFTER_MS: i64 = 100;
 
 fn starts(events: &[Event], job_id: JobId) -> Vec<&Started> {
@@ -22,12 +23,13 @@ fn end(events: &[Event], job_id: JobId) -> &AttemptFinished {
     told.next().expect("the job has ended")
 }
 
-/// How long the executor had the job, and a little more.
+/// An upper bound of the time for which the executor had the job.
 fn lasted_ms(end: &AttemptFinished) -> i64 {
-    end.at_ms - end.started_ms.expect("it reached a device")
+    end.at_ms - end.started_ms.expect("the job reached a device")
 }
 
-/// Runs jobs until one ends so soon that its start need not be told: the first ones load their module, and the machine may be busy.
+/// Runs jobs until one ends before its start is reported. The first jobs load their module, and the machine may be
+/// busy.
 async fn a_job_that_ends_soon(ground: &Ground, fleet: &Producer) -> (JobId, usize) {
     let mut jobs = 0;
     let soon = async {
@@ -46,7 +48,7 @@ async fn a_job_that_ends_soon(ground: &Ground, fleet: &Producer) -> (JobId, usiz
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_end_of_a_short_job_tells_its_start_and_all_about_the_job() {
+async fn the_final_event_of_a_short_job_has_its_start_and_description() {
     let ground = Ground::shared("short-job").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -66,7 +68,7 @@ async fn the_end_of_a_short_job_tells_its_start_and_all_about_the_job() {
         if let Event::AttemptFinished(end) = event
             && !starts(&history.events, end.job_id).is_empty()
         {
-            assert!(lasted_ms(end) >= START_TOLD_AFTER_MS, "its start was told too soon: {end:?}");
+            assert!(lasted_ms(end) >= START_TOLD_AFTER_MS, "its start was reported too soon: {end:?}");
         }
     }
 }
@@ -76,21 +78,21 @@ fn is_submitted(event: &Event, job_id: JobId) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_job_that_is_answered_soon_its_client_tells_nothing() {
+async fn a_client_sends_no_event_for_a_job_that_is_answered_soon() {
     let ground = Ground::shared("answered-soon").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
     let mut handles = Vec::new();
-    // The first job loads its module, and the machine may be busy.
+    // The first jobs may take longer, because they load their module and the machine may be busy.
     let spared = async {
         loop {
             let mut handle = fleet.submit(kernels::doubles(&[1.0])).await.unwrap();
             handle.wait(WAIT).await.unwrap();
             let job_id = handle.id();
-            // Its client would have told of the first job before it tells of this one, which takes long enough.
+            // The client reports this longer job. It would have reported the first job before this one.
             let later = fleet.submit(busy::for_seconds(3)).await.unwrap();
             let told = async || ground.seen_events().iter().any(|event| is_submitted(event, later.id()));
-            poll_until("the client tells of a job that takes longer", told).await;
+            poll_until("the client reports the longer job", told).await;
             handles.push(later);
             if !ground.seen_events().iter().any(|event| is_submitted(event, job_id)) {
                 break job_id;
@@ -108,18 +110,18 @@ async fn of_a_job_that_is_answered_soon_its_client_tells_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_closes_at_once_has_told_of_a_job_that_waits() {
+async fn a_closing_client_reports_a_job_that_still_waits() {
     let ground = Ground::shared("closes-at-once").await;
     let fleet = ground.client().await;
     let handle = fleet.submit(kernels::doubles(&[1.0]).name("waits")).await.unwrap();
     fleet.close().await;
     let told = async || ground.seen_events().iter().any(|event| is_submitted(event, handle.id()));
-    poll_until("the client has told of the job", told).await;
+    poll_until("the client has reported the job", told).await;
     ground.poll_job("waiting", handle.id(), |job| job.name.as_deref() == Some("waits")).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_runs_longer_is_seen_running_and_its_end_tells_the_same_start() {
+async fn a_longer_job_is_shown_running_and_its_final_event_has_the_same_start() {
     let ground = Ground::shared("long-job").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;

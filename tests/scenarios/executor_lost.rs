@@ -1,5 +1,5 @@
-//! The death of an executor costs its job one attempt and nothing else: the job is retried a bounded number of times, and the
-//! worker keeps running. (faults 19 and 38)
+//! The death of an executor costs its job one attempt and nothing else: the job is retried a bounded number of times,
+//! and the worker keeps running. (faults 19 and 38)
 
 use gpufleet_schema::{
     AttemptState, FailureCode, JobId, JobState, PoolName, Priority, Verdict,
@@ -9,7 +9,7 @@ use gpufleet_tests::{Ground, WAIT, busy, dead_letters, kernels, poll_until};
 use gpufleet_transport::{Message, Properties};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_whose_executor_is_killed_is_tried_again_by_the_same_worker() {
+async fn a_job_whose_executor_is_killed_is_retried_by_the_same_worker() {
     let ground = Ground::shared("executor-lost").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -43,7 +43,7 @@ async fn a_job_is_retried_although_an_operator_deleted_its_retry_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_loses_every_executor_is_given_up_with_a_reason_and_kept() {
+async fn a_job_that_loses_every_executor_is_dead_lettered_with_its_reason() {
     let ground = Ground::shared("poison").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -66,9 +66,9 @@ async fn a_job_that_loses_every_executor_is_given_up_with_a_reason_and_kept() {
     ground.check_history(1).await;
 }
 
-/// A number can be written in many ways. Written anew, these would no longer fit a message.
+/// Encoding these numbers again would make the message too large, so the worker must publish the same bytes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_comes_again_as_it_came_and_not_written_anew() {
+async fn a_retried_message_keeps_its_bytes() {
     const NUMBERS: usize = 3_000_000;
     let ground = Ground::shared("as-it-came").await;
     let worker = ground.worker().await;
@@ -100,7 +100,7 @@ async fn a_job_comes_again_as_it_came_and_not_written_anew() {
     }
     let dead = dead_letters(&ground, 1).await;
     assert!(dead[0].reason.contains("2 attempts that lost their executor"), "{}", dead[0].reason);
-    assert!(dead[0].body == body, "{} bytes came and {} are kept", body.len(), dead[0].body.len());
+    assert!(dead[0].body == body, "{} bytes were published and {} are kept", body.len(), dead[0].body.len());
     ground.check_history(1).await;
 }
 

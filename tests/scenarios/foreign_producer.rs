@@ -36,8 +36,8 @@ async fn python(ground: &Ground, deadline: Duration, arguments: &[&str]) -> Stri
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Runs the Python producer: it publishes the file's bytes under the content type and prints the reply's content type and body, in
-/// hexadecimal.
+/// Runs the Python producer: it publishes the file's bytes under the content type and prints the reply's content type
+/// and body, in hexadecimal.
 async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) -> (String, Vec<u8>) {
     let text = python(ground, WAIT, &[PRODUCER, task.to_str().unwrap(), content_type, &job_id.to_string()]).await;
     let (content_type, body) = text.trim().split_once(' ').expect("a content type and a body");
@@ -45,7 +45,7 @@ async fn ask(ground: &Ground, task: &Path, content_type: &str, job_id: JobId) ->
     (content_type.to_owned(), bytes.collect())
 }
 
-/// A copy of a golden task that is a job apart. Its id is text, or the bytes of the UUID.
+/// A copy of a golden task with a new job id. The golden task has its id as text or as the bytes of the UUID.
 fn with_an_id_of_its_own(file: &str, folder: &Path) -> (JobId, PathBuf) {
     let mut body = fs::read(Path::new(GOLDEN).join(file)).unwrap();
     let job_id = JobId::new();
@@ -65,7 +65,7 @@ fn with_an_id_of_its_own(file: &str, folder: &Path) -> (JobId, PathBuf) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn pika_is_answered_in_the_encoding_of_its_task() {
+async fn pika_gets_its_reply_in_the_encoding_of_its_task() {
     let ground = Ground::shared("pika").await;
     let _worker = ground.worker().await;
     let folder = tempfile::tempdir().unwrap();
@@ -89,9 +89,9 @@ async fn pika_is_answered_in_the_encoding_of_its_task() {
     ground.check_history(3).await;
 }
 
-/// What the README tells other languages to do about large arrays: write a file, and name it.
+/// The documentation tells other languages to pass large arrays as files in the blob store.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_array_goes_both_ways_by_a_file_that_is_named_by_its_digest() {
+async fn pika_passes_large_arrays_as_files_named_by_their_digest() {
     const COUNT: u64 = BLOB_BYTES_MIN / 4;
     let store = tempfile::tempdir().unwrap();
     let ground = Ground::with_environment("pika-blobs", &[("GPUFLEET_BLOBS", store.path().to_str().unwrap())]).await;
@@ -117,9 +117,9 @@ async fn an_array_goes_both_ways_by_a_file_that_is_named_by_its_digest() {
     ground.check_history(1).await;
 }
 
-/// The broker takes far larger messages than the contract allows, and our own client would not send one.
+/// The broker accepts larger messages than the contract allows. gpufleet's own client never sends one.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_oversized_task_is_answered_and_its_beginning_kept() {
+async fn an_oversized_task_gets_a_reply_and_its_beginning_is_dead_lettered() {
     let ground = Ground::shared("oversized").await;
     let _worker = ground.worker().await;
     let folder = tempfile::tempdir().unwrap();
@@ -134,7 +134,7 @@ async fn an_oversized_task_is_answered_and_its_beginning_kept() {
     let failure = reply.failure.as_ref().unwrap();
     assert_eq!(failure.code, FailureCode::MalformedTask);
     assert!(failure.message.contains("the message limit of 16 MiB"), "{}", failure.message);
-    // What is left of it says so, and is not submitted again as if it were all.
+    // The letter says that it was cut, and can't be replayed.
     let id = job_id.to_string();
     let shown = ground.gpufleet(folder.path(), &["dead", "show", &id, "-o", "json"]).await;
     let letter: serde_json::Value = serde_json::from_str(&shown.stdout).expect(&shown.stderr);
@@ -149,7 +149,7 @@ async fn an_oversized_task_is_answered_and_its_beginning_kept() {
     ground.check_history(1).await;
 }
 
-/// As Python's `json` writes a dictionary: keys in any order, and bytes as a list of numbers.
+/// The task is a dictionary that Python's `json` wrote: keys in any order, and bytes as a list of numbers.
 #[tokio::test(flavor = "multi_thread")]
 async fn pika_launches_a_template_with_a_structure_and_a_part_of_a_buffer() {
     let ground = Ground::shared("pika-launches").await;
@@ -177,7 +177,7 @@ async fn pika_launches_a_template_with_a_structure_and_a_part_of_a_buffer() {
     ground.check_history(1).await;
 }
 
-/// A foreign producer has nothing but the reply to know that its task came to nothing.
+/// A foreign producer learns only from the reply that its task is unreadable.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_damaged_task_gets_exactly_one_reply_under_its_correlation_id() {
     const COUNT: u64 = 2000;
@@ -190,29 +190,29 @@ async fn every_damaged_task_gets_exactly_one_reply_under_its_correlation_id() {
     let tally: serde_json::Value = serde_json::from_str(&told).expect(&told);
     assert_eq!(tally["answered"], COUNT, "{tally}");
     for kind in ["with_id", "without_id", "empty"] {
-        assert_ne!(tally[kind], 0, "the damage is of every kind: {tally}");
+        assert_ne!(tally[kind], 0, "every kind of damage occurs: {tally}");
     }
     assert!(worker.is_alive());
 }
 
-/// The most memory that a process has had, and what it has now.
+/// A field of `/proc/PID/status` in bytes, such as the resident memory or its peak.
 fn memory_bytes(pid: u32, what: &str) -> u64 {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("the kernel tells it");
+    let line = status.lines().find_map(|line| line.strip_prefix(what)).expect("the kernel reports this field");
     line.trim_start_matches(':').trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
 }
 
-/// A list of numbers could make the worker grow by thirty times its message before anything was decided about it.
+/// A decoder that builds a value for each number would need thirty times the memory of the message.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_of_numbers_takes_a_worker_at_most_three_times_its_message() {
-    /// Buffers of the connection, which stay.
+async fn decoding_a_list_of_numbers_takes_at_most_three_times_its_message() {
+    /// Buffers that the connection keeps.
     const SLACK_BYTES: u64 = 16 << 20;
     const COUNT: usize = 15 << 20;
     let ground = Ground::shared("pika-numbers").await;
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("task");
     for encoding in [Encoding::MessagePack, Encoding::Json] {
-        // One of its own for each: what a process once had does not go down.
+        // A new worker for each message, because the peak memory of a process never decreases.
         let worker = ground.worker().await;
         let job_id = JobId::new();
         let count = if encoding == Encoding::Json { COUNT / 2 } else { COUNT };
@@ -226,7 +226,7 @@ async fn a_list_of_numbers_takes_a_worker_at_most_three_times_its_message() {
         let replies = encoding.decode_replies(&reply).unwrap();
         let reply = &replies.as_slice()[0];
         assert_eq!(reply.job_id, Some(job_id));
-        // All numbers were looked at, and no place was asked for.
+        // The worker read all numbers, and did not allocate memory for them.
         assert_eq!(reply.failure.as_ref().unwrap().code, FailureCode::UnknownKernel);
         println!("{encoding}: {grown} bytes for a message of {bytes}");
         assert!(grown <= 3 * bytes + SLACK_BYTES, "{encoding}: grew by {grown} bytes for a message of {bytes}");
@@ -235,7 +235,7 @@ async fn a_list_of_numbers_takes_a_worker_at_most_three_times_its_message() {
     ground.check_history(2).await;
 }
 
-/// A buffer of so many ones, whose dtype and shape come after them.
+/// A task with a buffer of `count` ones, whose dtype and shape follow the numbers.
 fn task_with_ones(encoding: Encoding, job_id: JobId, count: usize) -> Vec<u8> {
     let head = format!(
         r#"{{"version":1,"job_id":"{job_id}","program":{{"catalog":"no-such-kernel"}},"buffers":[{{"data":{{"inline":["#

@@ -1,5 +1,5 @@
-//! Half-open and slow links, and frozen workers: the broker redelivers the job to another worker, and later messages of the
-//! first one have no effect. (faults 5, 6 and 7)
+//! A worker's link is half-open or slow, or the worker is frozen: the broker redelivers the job to another worker, and
+//! later messages of the first worker have no effect. (faults 5, 6 and 7)
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use gpufleet_tests::{Ground, METRICS, Proxy, Silence, TestWorker, WAIT, busy, po
 use gpufleet_transport::{Broker, Consumer, Delivery, Incoming, Message, Options, Properties};
 use tokio::time::timeout;
 
-/// The broker gives a silent connection up after two to three of these.
+/// The broker closes a silent connection after two to three heartbeats.
 const HEARTBEAT: [&str; 2] = ["--heartbeat", "4s"];
 
 const STALE: &str = "gpufleet_stale_settlements_total";
@@ -29,14 +29,14 @@ async fn poll_attempts(ground: &Ground, job_id: JobId, wanted: [(&TestWorker, At
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledgement_that_is_lost_on_a_half_open_link_changes_nothing() {
+async fn an_acknowledgement_lost_on_a_half_open_link_does_not_change_the_outcome() {
     let ground = Ground::shared("half-open").await;
     let proxy = ground.proxy().await;
     let first = ground.worker_with(&[&["--amqp-url", proxy.url()], &HEARTBEAT[..]].concat()).await;
     let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::for_all_to_see()).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
-    // Reply and record go over another connection, and arrive; the acknowledgement does not.
+    // The acknowledgement is lost. Reply and events arrive, because they use another connection.
     proxy.silence(Silence::Consuming);
     assert_eq!(handle.wait(WAIT).await.unwrap().attempt, 1);
     assert_eq!(ground.final_job(handle.id()).await.job.worker.as_deref(), Some(first.name()));
@@ -46,8 +46,8 @@ async fn an_acknowledgement_that_is_lost_on_a_half_open_link_changes_nothing() {
     poll_attempts(&ground, handle.id(), finals).await;
     poll_until("the second reply is dropped", async || fleet.counts().replies_dropped == 1).await;
 
-    // The first worker notices by itself, and is of use again.
-    ground.poll_log("its loss", &first, "broker connection lost").await;
+    // The first worker notices the loss by itself, and works again.
+    ground.poll_log("the loss of the link", &first, "broker connection lost").await;
     proxy.clear();
     assert_eq!(second.stop(Signal::Terminate).await, Some(0));
     let mut next = fleet.submit(busy::for_millis(1)).await.unwrap();
@@ -56,7 +56,7 @@ async fn an_acknowledgement_that_is_lost_on_a_half_open_link_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_acknowledgement_that_comes_too_late_is_noticed_and_counted() {
+async fn a_stale_acknowledgement_is_logged_and_counted() {
     let ground = Ground::shared("stale-ack").await;
     let proxy = ground.proxy().await;
     let worker = ground.worker_with(&[&["--amqp-url", proxy.url()], &HEARTBEAT[..], &METRICS].concat()).await;
@@ -66,26 +66,26 @@ async fn an_acknowledgement_that_comes_too_late_is_noticed_and_counted() {
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     proxy.silence(Silence::Consuming);
     ground.poll_log("the loss of the link", &worker, "broker connection lost").await;
-    worker.poll_metric("it is seen from outside", "gpufleet_broker_connected", &[], 0.0).await;
+    worker.poll_metric("the metric shows the loss", "gpufleet_broker_connected", &[], 0.0).await;
     assert_eq!(worker.metrics().await.sum(STALE, &[]), 0.0);
 
-    // The job has gone on meanwhile, and belongs to a delivery of before.
+    // The job has continued meanwhile, and its delivery belongs to the lost connection.
     proxy.clear();
     worker.resume_executors();
     handle.wait(WAIT).await.unwrap();
     worker.poll_metric("the stale acknowledgement", STALE, &[], 1.0).await;
-    ground.poll_log("what comes again is acknowledged", &worker, "duplicate of an answered message").await;
+    ground.poll_log("the redelivery is acknowledged", &worker, "duplicate of an answered message").await;
     let detail = ground.final_job(handle.id()).await;
     assert_eq!(detail.job.state, JobState::Succeeded);
     let metrics = worker.metrics().await;
-    assert_eq!(metrics.sum(STALE, &[]), 1.0, "the second delivery's was in time");
+    assert_eq!(metrics.sum(STALE, &[]), 1.0, "the second delivery was acknowledged in time");
     assert_eq!(metrics.sum("gpufleet_attempts_total", &[]), 1.0);
     ground.check_history(1).await;
 }
 
-/// What comes again after an executor is lost has the name and the body of the message that it came from.
+/// A retry has the message id and the body of the original message.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_to_be_tried_again_is_not_taken_for_answered_where_its_acknowledgement_was_lost() {
+async fn a_retry_is_not_mistaken_for_a_duplicate_after_a_lost_acknowledgement() {
     let ground = Ground::shared("stale-again").await;
     let proxy = ground.proxy().await;
     let worker = ground.worker_with(&[&["--amqp-url", proxy.url()], &METRICS[..]].concat()).await;
@@ -103,25 +103,25 @@ async fn a_job_to_be_tried_again_is_not_taken_for_answered_where_its_acknowledge
     worker.poll_metric("a new link", "gpufleet_broker_connected", &[], 1.0).await;
     poll_until("the job is delivered again", all_out).await;
 
-    // Both the job and its next try get lost on their way, so that the broker says of both that they come again.
+    // The acknowledgements of the job and of its retry are both lost, so the broker redelivers both.
     proxy.silence(Silence::Consuming);
     worker.kill_executor().await;
     ground.poll_log("the stale acknowledgement", &worker, "connection lost before the message was settled").await;
-    poll_until("the next try is there", async || ground.messages_in(&queue).await >= 2).await;
-    poll_until("it is delivered", all_out).await;
+    poll_until("the retry is in the queue", async || ground.messages_in(&queue).await >= 2).await;
+    poll_until("the retry is delivered", all_out).await;
     proxy.cut();
     proxy.clear();
     handle.wait(WAIT).await.unwrap();
-    poll_until("nothing is left", async || ground.messages_in(&queue).await == 0).await;
+    poll_until("the queue is empty", async || ground.messages_in(&queue).await == 0).await;
     ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_frozen_worker_that_wakes_after_its_job_ran_elsewhere_changes_nothing() {
+async fn a_frozen_worker_that_wakes_after_its_job_ran_elsewhere_does_not_change_the_outcome() {
     let ground = Ground::shared("frozen").await;
     let first = ground.worker_with(&HEARTBEAT).await;
     let fleet = ground.client().await;
-    // Its job ends, and then its time limit, long before the broker has given the worker up.
+    // The job's end and then its time limit pass long before the broker closes the worker's connection.
     let job = busy::for_seconds(4).time_limit(Duration::from_secs(6));
     let mut handle = fleet.submit(job).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
@@ -139,14 +139,15 @@ async fn a_frozen_worker_that_wakes_after_its_job_ran_elsewhere_changes_nothing(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn publishes_that_break_off_in_the_middle_arrive_once() {
+async fn a_worker_whose_connection_breaks_while_it_publishes_answers_each_job_once() {
     const JOBS: usize = 60;
     let ground = Ground::shared("cut-off").await;
     let proxy = ground.proxy().await;
     proxy.delay(Duration::from_millis(2));
     let _worker = ground.worker_with(&["--amqp-url", proxy.url()]).await;
     let fleet = ground.client().await;
-    // In a frame's head, in a body, between two messages: wherever it falls. The replies alone are more than that.
+    // The connection breaks in a frame header, in a body or between messages. The replies alone have more bytes than
+    // this.
     for bytes in [1, 700, 3_000, 4_321] {
         let breaks = proxy.breaks();
         proxy.cut_after(bytes);
@@ -168,11 +169,12 @@ async fn delivered(consumer: &mut Consumer) -> Delivery {
             }
         }
     };
-    timeout(WAIT, delivery).await.expect("a message is kept from its reader")
+    timeout(WAIT, delivery).await.expect("a delivery arrives")
 }
 
-/// A reader changes its prefetch while a delivery is in work, which holds its channel open, and gives up waiting for the broker.
-async fn an_unanswered_subscription_keeps_no_messages(label: &str, weather: impl FnOnce(&Proxy)) {
+/// A consumer changes its prefetch while an unsettled delivery holds its channel open, and stops waiting for the
+/// broker's answer.
+async fn an_unanswered_subscription_holds_no_messages(label: &str, disturb: impl FnOnce(&Proxy)) {
     const MESSAGES: u8 = 5;
     let ground = Ground::shared(label).await;
     let (proxy, direct) = (ground.proxy().await, ground.broker().await);
@@ -191,9 +193,9 @@ async fn an_unanswered_subscription_keeps_no_messages(label: &str, weather: impl
     let reader = Broker::connect(options).await.unwrap();
     let mut consumer = reader.consume(task_queue(&PoolName::default(), Priority::Normal), 2);
     publish(0).await;
-    let in_work = delivered(&mut consumer).await;
+    let unsettled = delivered(&mut consumer).await;
 
-    weather(&proxy);
+    disturb(&proxy);
     consumer.set_prefetch(u16::from(MESSAGES)).await;
     for number in 1..=MESSAGES {
         publish(number).await;
@@ -207,18 +209,18 @@ async fn an_unanswered_subscription_keeps_no_messages(label: &str, weather: impl
     }
     numbers.sort_unstable();
     assert_eq!(numbers, (1..=MESSAGES).collect::<Vec<_>>());
-    in_work.ack().await.unwrap();
+    unsettled.ack().await.unwrap();
 }
 
-/// The end of the old subscription is answered in time, the new one is not.
+/// The broker confirms the end of the old subscription in time, and the new subscription too late.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_that_comes_too_late_keeps_no_messages() {
+async fn a_subscription_that_is_confirmed_late_holds_no_messages() {
     let slowly = |proxy: &Proxy| proxy.delay_consuming(Duration::from_secs(3));
-    an_unanswered_subscription_keeps_no_messages("late-subscription", slowly).await;
+    an_unanswered_subscription_holds_no_messages("late-subscription", slowly).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_subscription_whose_end_comes_too_late_keeps_no_messages() {
+async fn a_subscription_that_is_cancelled_late_holds_no_messages() {
     let silent = |proxy: &Proxy| proxy.silence(Silence::Consuming);
-    an_unanswered_subscription_keeps_no_messages("late-end", silent).await;
+    an_unanswered_subscription_holds_no_messages("late-end", silent).await;
 }

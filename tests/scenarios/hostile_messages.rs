@@ -1,5 +1,5 @@
-//! Every message in a task queue is answered or dead-lettered with its reason, and the next job runs: no body, property or header
-//! makes a worker stop, loop or publish to a forbidden queue. (faults 23, 34, 36, 42)
+//! Every message in a task queue is answered or dead-lettered with its reason, and the next job runs: no body, property
+//! or header makes a worker stop, loop or publish to a forbidden queue. (faults 23, 34, 36, 42)
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use gpufleet_schema::{
 use gpufleet_tests::{Ground, WAIT, dead_letters, kernels, poll_until};
 use gpufleet_transport::{Broker, HeaderValue, Incoming, Message, Properties};
 
-/// A message that should not be there, and a word of the reason for which it is kept.
+/// An unreadable message, and a part of the reason with which it is dead-lettered.
 struct Hostile {
     what: &'static str,
     body: Vec<u8>,
@@ -64,7 +64,7 @@ async fn publish(broker: &Broker, body: Vec<u8>, properties: Properties) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unreadable_messages_are_kept_with_their_reason_and_the_next_job_runs() {
+async fn unreadable_messages_are_dead_lettered_with_their_reason_and_the_next_job_runs() {
     let ground = Ground::shared("hostile").await;
     let worker = ground.worker().await;
     let broker = ground.broker().await;
@@ -85,7 +85,7 @@ async fn unreadable_messages_are_kept_with_their_reason_and_the_next_job_runs() 
     assert!(worker.is_alive());
     let queue = task_queue(&PoolName::default(), Priority::Normal);
     poll_until("the queue is empty", async || broker.queue_depth(&queue).await.unwrap().unwrap().messages == 0).await;
-    // What names no job is recorded by its message, but for the two lists: nothing is known of their jobs.
+    // A message without a job id is recorded under its message id, except for the two lists, whose jobs are unknown.
     ground.check_history(hostiles.len() - 2 + 1).await;
 }
 
@@ -97,7 +97,7 @@ async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
     let client: ClientName = "version-asker".parse().unwrap();
     broker.declare_reply_queue(&client).await.unwrap();
     let mut consumer = broker.consume(reply_queue(&client), 1);
-    // Whom to answer stands on the message, or in the task, which wins.
+    // The reply goes to the client that the task names, or else to the message's `reply_to`.
     for (reply_to, named) in [(Some(client.to_string()), ""), (None, r#""reply": "version-asker", "#)] {
         let job_id = JobId::new();
         let body = format!(r#"{{"version": 99, {named}"job_id": "{job_id}", "program": {{"quantum": 1}}}}"#);
@@ -122,7 +122,7 @@ async fn a_task_of_another_version_is_answered_in_its_own_encoding() {
     ground.check_history(2).await;
 }
 
-/// Each of these can be decoded, makes no sense, and fails with the field's name.
+/// Tasks that can be decoded but are invalid: what is wrong, the task, and a part of the error.
 fn senseless() -> Vec<(&'static str, Task<'static>, &'static str)> {
     let with = |change: &dyn Fn(&mut Task<'static>)| {
         let mut task = kernels::saxpy();
@@ -154,7 +154,7 @@ fn senseless() -> Vec<(&'static str, Task<'static>, &'static str)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_senseless_task_fails_with_the_name_of_its_field() {
+async fn an_invalid_task_fails_with_the_name_of_its_field() {
     let ground = Ground::shared("senseless").await;
     let _worker = ground.worker().await;
     let broker = ground.broker().await;
@@ -177,18 +177,22 @@ async fn a_senseless_task_fails_with_the_name_of_its_field() {
 
 type Absurdity = (&'static str, fn(&mut Launch), &'static str);
 
-/// Launches that no device can do, or that only overflow makes look small.
+/// Launches that exceed every device, or whose sizes overflow.
 const ABSURD: [Absurdity; 14] = [
     ("no blocks", |launch| launch.grid = Grid::Blocks(vec![0]), "launches[0].grid"),
     ("too many blocks", |launch| launch.grid = Grid::Blocks(vec![1, 65_536]), "launches[0].grid"),
     ("four dimensions", |launch| launch.grid = Grid::Blocks(vec![1; 4]), "launches[0].grid"),
     ("no dimension", |launch| launch.grid = Grid::Blocks(vec![]), "launches[0].grid"),
     ("no thread to cover", |launch| launch.grid = Grid::Cover(vec![0]), "launches[0].grid"),
-    ("all threads there can be", |launch| launch.grid = Grid::Cover(vec![u64::MAX]), "launches[0]"),
-    ("their product overflows", |launch| launch.grid = Grid::Cover(vec![u64::MAX; 3]), "launches[0]"),
+    ("the largest number of threads", |launch| launch.grid = Grid::Cover(vec![u64::MAX]), "launches[0]"),
+    ("a product that overflows", |launch| launch.grid = Grid::Cover(vec![u64::MAX; 3]), "launches[0]"),
     ("no threads", |launch| launch.block = Block::Threads(vec![0]), "launches[0].block"),
     ("too many threads", |launch| launch.block = Block::Threads(vec![1025]), "launches[0].block"),
-    ("too many threads together", |launch| launch.block = Block::Threads(vec![1024, 1024]), "launches[0].block"),
+    (
+        "too many threads in two dimensions",
+        |launch| launch.block = Block::Threads(vec![1024, 1024]),
+        "launches[0].block",
+    ),
     ("threads that overflow", |launch| launch.block = Block::Threads(vec![u32::MAX; 3]), "launches[0].block"),
     ("more shared memory than there is", |launch| launch.shared_bytes = u32::MAX, "launches[0].shared_bytes"),
     ("never", |launch| launch.repeat = 0, "launches[0].repeat"),
@@ -196,7 +200,7 @@ const ABSURD: [Absurdity; 14] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_absurd_launch_fails_with_its_field_before_anything_runs() {
+async fn an_impossible_launch_fails_with_the_name_of_its_field_before_it_runs() {
     let ground = Ground::shared("absurd").await;
     let worker = ground.worker().await;
     let executors = worker.executors();
@@ -222,11 +226,11 @@ async fn an_absurd_launch_fails_with_its_field_before_anything_runs() {
     }
     let fleet = ground.client().await;
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
-    assert_eq!(worker.executors(), executors, "none of it cost an executor");
+    assert_eq!(worker.executors(), executors, "no executor was lost");
     ground.check_history(ABSURD.len() + 1).await;
 }
 
-/// A message whose jobs have to be recorded, whatever its producer wrote.
+/// A message whose jobs the ledger must record.
 struct Written {
     what: &'static str,
     tasks: Batch<Task<'static>>,
@@ -242,7 +246,7 @@ fn doubles(change: impl FnOnce(&mut Task<'static>)) -> Task<'static> {
 fn overlong() -> Vec<Written> {
     let one = |what, task| Written { what, tasks: Batch::One(task), headers: BTreeMap::new() };
     let label = |bytes: usize| BTreeMap::from([("note".to_owned(), "x".repeat(bytes))]);
-    // It leaves its neighbours little room in a batch of events.
+    // The large label leaves little room for other jobs in a batch of events.
     let fourth_is_large = |index: usize| match index {
         3 => doubles(|task| task.labels = label(15 << 20)),
         _ => doubles(|_| {}),
@@ -250,9 +254,12 @@ fn overlong() -> Vec<Written> {
     vec![
         one("a label as large as a message", doubles(|task| task.labels = label((16 << 20) - 8192))),
         one("a name of 9 MiB", doubles(|task| task.name = Some("x".repeat(9 << 20)))),
-        one("another, which steers a terminal", doubles(|task| task.name = Some("\x1b[2J".repeat(9 << 18)))),
-        one("an entry that no index takes", doubles(|task| task.launches[0].entry = random_text(20_000))),
-        one("a kernel that no index takes", doubles(|task| task.program = Program::Catalog(random_text(20_000)))),
+        one("a name of terminal control sequences", doubles(|task| task.name = Some("\x1b[2J".repeat(9 << 18)))),
+        one("an entry too long for a database index", doubles(|task| task.launches[0].entry = random_text(20_000))),
+        one(
+            "a kernel name too long for a database index",
+            doubles(|task| task.program = Program::Catalog(random_text(20_000))),
+        ),
         one(
             "a submission in nanoseconds, refused",
             doubles(|task| {
@@ -260,11 +267,11 @@ fn overlong() -> Vec<Written> {
                 task.launches.clear();
             }),
         ),
-        one("a submission before all time", doubles(|task| task.submitted_ms = Some(i64::MIN))),
+        one("a submission at the smallest time", doubles(|task| task.submitted_ms = Some(i64::MIN))),
         one("a submission before 1970", doubles(|task| task.submitted_ms = Some(-1))),
         Written {
             headers: [(HEADER_ATTEMPT.to_owned(), 3_000_000_000_i64.into())].into(),
-            ..one("an attempt beyond all counting", doubles(|_| {}))
+            ..one("an attempt number that is too large", doubles(|_| {}))
         },
         Written {
             tasks: Batch::Many((0..8).map(fourth_is_large).collect()),
@@ -279,7 +286,7 @@ fn random_text(bytes: usize) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_a_producer_wrote_costs_no_job_its_record() {
+async fn every_job_is_recorded_whatever_its_names_labels_and_times() {
     const INNOCENTS: usize = 40;
     let ground = Ground::shared("overlong").await;
     let _worker = ground.worker().await;

@@ -1,5 +1,5 @@
-//! Launches from a task file: instances of C++ templates, structures by value, parts of buffers, grids whose blocks wait for
-//! each other, and clusters.
+//! A task file launches instances of C++ templates, passes structures by value and parts of buffers, and starts
+//! cooperative grids and clusters.
 
 use std::fs;
 
@@ -83,7 +83,7 @@ async fn a_task_file_launches_templates_structures_offsets_and_cooperative_grids
     let integers: Vec<i32> = words("integers.bin").into_iter().map(i32::from_le_bytes).collect();
     assert_eq!(integers, [10, 10, 11, 11, 12, 12, 13, 13]);
 
-    // On the command line, with a slip in the expression.
+    // On the command line, with a mistake in the name expression.
     let line = "submit --source shapes.cu --entry shapes::ramp<Half> --grid 1 --block 8 --zeros x=f32[12] \
                 --args ramp:bytes=0000003f00002041@4,x@4";
     let line: Vec<&str> = line.split_whitespace().collect();
@@ -109,7 +109,7 @@ fn pairs() -> Job {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_launch_of_clusters_asks_for_a_device_that_has_them() {
+async fn a_launch_of_clusters_requires_a_device_that_supports_them() {
     let ground = Ground::shared("clusters").await;
     let _old = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
     let fleet = ground.client().await;

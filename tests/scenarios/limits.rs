@@ -1,5 +1,5 @@
-//! Limits are enforced: an endless kernel ends at its time limit, a job that waited too long does not start, and a job that can never
-//! fit fails with the numbers. A wrong clock makes no time negative. (faults 33, 37 and 39)
+//! Limits are enforced: an endless kernel ends at its time limit, a job that waited too long does not start, and a job
+//! that can never fit fails with the numbers. A wrong clock makes no time negative. (faults 33, 37 and 39)
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -45,7 +45,7 @@ async fn a_job_expires_while_it_waits_behind_another() {
     ground.poll_job("running", long.id(), |job| job.state == JobState::Running).await;
     let mut waiting = fleet.submit(kernels::doubles(&[1.0]).queue_limit(Duration::from_millis(500))).await.unwrap();
     let gpufleet::JobError::Failed(failed) = waiting.wait(WAIT).await.unwrap_err() else { panic!("no outcome") };
-    assert_eq!(failed.state, AttemptState::Expired, "it is told while the other still runs");
+    assert_eq!(failed.state, AttemptState::Expired, "the reply arrives while the other job still runs");
     let all = Selection { jobs: vec![long.id()], ..Selection::default() };
     fleet.cancel(all, None).await.unwrap();
     long.wait(WAIT).await.unwrap_err();
@@ -53,7 +53,7 @@ async fn a_job_expires_while_it_waits_behind_another() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_decides_how_long_its_jobs_may_run() {
+async fn a_pool_sets_the_default_and_the_maximum_of_its_time_limits() {
     let ground = Ground::shared("time-allowed").await;
     let _worker = ground.worker_with(&["--pool", "brisk:time-default=1s,time-max=1m"]).await;
     let fleet = ground.client().await;
@@ -61,7 +61,7 @@ async fn a_pool_decides_how_long_its_jobs_may_run() {
     let greedy = kernels::doubles(&[1.0]).pool("brisk".parse().unwrap()).time_limit(Duration::from_secs(61));
     let mut greedy = fleet.submit(greedy).await.unwrap();
     let failure = silent.wait(WAIT).await.unwrap_err().failure().unwrap().clone();
-    assert_eq!(failure.code, FailureCode::TimeLimit, "it said nothing and got the pool's default");
+    assert_eq!(failure.code, FailureCode::TimeLimit, "a job without a limit gets the pool's default");
     let failure = greedy.wait(WAIT).await.unwrap_err().failure().unwrap().clone();
     assert_eq!((failure.verdict, failure.code), (Verdict::User, FailureCode::Policy));
     assert!(failure.message.contains("1m 1s, but its pool allows at most 1m"), "{}", failure.message);
@@ -81,7 +81,7 @@ async fn a_job_that_can_never_fit_fails_at_once_with_the_numbers() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_beyond_its_own_memory_limit_fails_at_once_and_is_not_tried_again() {
+async fn a_job_beyond_its_own_memory_limit_fails_at_once_and_is_not_retried() {
     let ground = Ground::shared("own-limit").await;
     let _worker = ground.worker().await;
     let mut task = kernels::doubles(&[1.0]).build().unwrap().task;
@@ -108,7 +108,7 @@ async fn a_producer_whose_clock_is_an_hour_ahead_is_served_and_no_time_is_negati
     ground.poll_job("recorded", task.job_id, |_| true).await;
     let detail = ground.final_job(task.job_id).await;
     assert_eq!((detail.job.state, detail.job.queue_us), (JobState::Succeeded, Some(0)));
-    // The history checker would find that it ran before it was submitted, by the producer's clock.
+    // The history checker is not used, because by the producer's clock the job ran before it was submitted.
     let [attempt] = detail.attempts.as_slice() else { panic!("{:?}", detail.attempts) };
     assert!(attempt.started_at <= attempt.finished_at);
 }
@@ -116,7 +116,7 @@ async fn a_producer_whose_clock_is_an_hour_ahead_is_served_and_no_time_is_negati
 const FAULTS: &str = "GPUFLEET_EMULATOR_FAULTS";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_that_was_short_once_is_there_after_the_caches_are_freed() {
+async fn a_job_that_found_memory_short_succeeds_after_the_caches_are_freed() {
     let ground = Ground::shared("short-once").await;
     let worker = ground.worker_in(&[], &[(FAULTS, "alloc:1=out-of-memory")]).await;
     let fleet = ground.client().await;
@@ -127,7 +127,7 @@ async fn memory_that_was_short_once_is_there_after_the_caches_are_freed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn memory_that_stays_short_fails_the_job_with_the_numbers_and_the_worker_lives() {
+async fn a_job_fails_with_the_numbers_if_memory_stays_short_and_the_worker_lives() {
     let ground = Ground::shared("short-for-ever").await;
     let worker = ground.worker_in(&[], &[(FAULTS, "alloc:1+=out-of-memory")]).await;
     let executors = worker.executors();
@@ -138,8 +138,12 @@ async fn memory_that_stays_short_fails_the_job_with_the_numbers_and_the_worker_l
     assert_eq!((failure.verdict, failure.code), (Verdict::OutOfMemory, FailureCode::OutOfMemory), "{failure:?}");
     assert!(failure.message.contains("bytes") && failure.message.contains("free"), "{}", failure.message);
     let states: Vec<_> = ground.final_job(handle.id()).await.attempts.iter().map(|row| row.state).collect();
-    assert_eq!(states, [AttemptState::Lost, AttemptState::Failed], "once more, alone, and that is that");
-    assert_eq!(worker.executors(), executors, "no executor ended over it");
+    assert_eq!(
+        states,
+        [AttemptState::Lost, AttemptState::Failed],
+        "the worker retries once, with the device to itself"
+    );
+    assert_eq!(worker.executors(), executors, "the same executors still run");
     ground.check_history(1).await;
 }
 

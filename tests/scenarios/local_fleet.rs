@@ -1,5 +1,5 @@
-//! `gpufleet local`: a fleet that outlives its command, that other commands find, that `up` repairs in place, and that `down` removes without a
-//! trace.
+//! `gpufleet local up` starts a fleet that keeps running after the command, that other commands find, and that `up`
+//! repairs in place. `down` removes all of it.
 
 use std::{
     fs,
@@ -17,16 +17,16 @@ use gpufleet_local::{
 use gpufleet_tests::{gpufleet_command, poll_until, write_queue_names};
 use serde_json::Value;
 
-/// Ends what is left of the fleet in this folder when an assertion fails.
-struct Ends(PathBuf);
+/// Kills the processes of the fleet in this folder when it is dropped, so that none is left after a failed assertion.
+struct KillOnDrop(PathBuf);
 
-impl Ends {
+impl KillOnDrop {
     fn left(&self) -> Vec<Identity> {
         marked(state::MARKER, &self.0.to_string_lossy())
     }
 }
 
-impl Drop for Ends {
+impl Drop for KillOnDrop {
     fn drop(&mut self) {
         for identity in self.left() {
             identity.signal(Signal::Kill);
@@ -34,7 +34,7 @@ impl Drop for Ends {
     }
 }
 
-/// Settings of workers elsewhere, none of which would let one start here.
+/// Settings for workers elsewhere. Each of them would prevent the start of a local worker.
 const ELSEWHERE: [(&str, &str); 7] = [
     ("GPUFLEET_POOLS", "not a pool"),
     ("GPUFLEET_DEVICES", "none such"),
@@ -48,10 +48,10 @@ const ELSEWHERE: [(&str, &str); 7] = [
 #[tokio::test(flavor = "multi_thread")]
 async fn a_local_fleet_is_started_found_and_stopped() {
     let scratch = tempfile::tempdir().unwrap();
-    // Root's Postgres, another user, has to pass through.
+    // If root starts the fleet, Postgres runs as another user, which must be able to enter the folder.
     fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
     let dir = fs::canonicalize(scratch.path()).unwrap().join("fleet");
-    let ends = Ends(dir.clone());
+    let kill_on_drop = KillOnDrop(dir.clone());
     let dir = dir.to_str().unwrap();
     let worker = programs::ours(None, "gpufleet-worker").unwrap();
     let found = [("GPUFLEET_LOCAL_DIR", dir), ("GPUFLEET_BIN_DIR", worker.parent().unwrap().to_str().unwrap())];
@@ -72,20 +72,21 @@ async fn a_local_fleet_is_started_found_and_stopped() {
     assert!(scratch.path().join("m.npy").exists());
 
     assert!(
-        ends.left().len() >= 4,
-        "broker, port mapper, Postgres, ledger; who is not root does not see into a worker"
+        kill_on_drop.left().len() >= 4,
+        "broker, port mapper, Postgres, ledger; only root sees a worker's environment"
     );
     gpufleet(&["local", "down"]).await;
-    assert_eq!(ends.left(), []);
+    assert_eq!(kill_on_drop.left(), []);
     assert!(gpufleet(&["local", "status"]).await.contains("no fleet is running"));
 }
 
-/// Whatever was killed, the fleet takes jobs again by then.
+/// The time within which `up` repairs a fleet.
 const REPAIRED_WITHIN: Duration = Duration::from_secs(30);
-/// Has all pairs of services killed instead of those that depend on each other: minutes instead of one.
+/// If set, the test kills all pairs of services, which takes minutes. By default it kills the pairs that depend on each
+/// other, in one minute.
 const ALL_PAIRS: &str = "GPUFLEET_LOCAL_PAIRS";
 const SERVICES: [&str; 6] = ["broker", "epmd", "postgres", "gpufleet-ledger", "gpufleet-w1", "gpufleet-w2"];
-/// A client and what it can't do without, or two that share a node's ports.
+/// Pairs of a service and one that it needs, or that share the ports of a node.
 const DEPENDENT: [(&str, &str); 5] = [
     ("broker", "epmd"),
     ("broker", "postgres"),
@@ -98,7 +99,7 @@ const DEPENDENT: [(&str, &str); 5] = [
 struct LocalFleet {
     scratch: tempfile::TempDir,
     dir: PathBuf,
-    _ends: Ends,
+    _kill_on_drop: KillOnDrop,
 }
 
 impl LocalFleet {
@@ -106,7 +107,7 @@ impl LocalFleet {
         let scratch = tempfile::tempdir().unwrap();
         fs::set_permissions(scratch.path(), fs::Permissions::from_mode(0o711)).unwrap();
         let dir = fs::canonicalize(scratch.path()).unwrap().join("fleet");
-        let fleet = Self { _ends: Ends(dir.clone()), scratch, dir };
+        let fleet = Self { _kill_on_drop: KillOnDrop(dir.clone()), scratch, dir };
         fleet.command(&[&UP[..], &["--workers", "2"]].concat()).await;
         fleet
     }
@@ -128,7 +129,7 @@ impl LocalFleet {
         fs::read_to_string(self.dir.join(name)).unwrap()
     }
 
-    /// Every address that a client may have stored.
+    /// The addresses that a client may have stored.
     fn addresses(&self) -> [String; 3] {
         ["endpoints.json", "broker/ports", "secrets/postgres-port"].map(|name| self.file(name))
     }
@@ -142,7 +143,7 @@ impl LocalFleet {
         Broker::start(&StateDir::persistent(&self.dir).unwrap()).await.unwrap()
     }
 
-    /// As a crash would end them, and nothing else of theirs.
+    /// Kills these processes with SIGKILL, but not their children.
     async fn kill(&self, names: &[&str]) {
         if names.contains(&"broker") {
             write_queue_names(&self.broker().await).await;
@@ -153,11 +154,11 @@ impl LocalFleet {
         }
     }
 
-    /// `up` brings back what was killed where it was, and leaves alone what was not.
+    /// Kills the services and checks that `up` restarts them at their addresses and leaves the others running.
     async fn assert_repaired_after_killing(&self, names: &[&str]) {
         let before = self.addresses();
         let spared: Vec<&str> = SERVICES.into_iter().filter(|name| !names.contains(name)).collect();
-        // Without its node, a port mapper has to go.
+        // Restarting the broker also replaces its port mapper.
         let spared = spared.into_iter().filter(|name| *name != "epmd" || !names.contains(&"broker"));
         let spared: Vec<(&str, Identity)> = spared.map(|name| (name, self.process(name))).collect();
         let begun = Instant::now();
@@ -165,7 +166,7 @@ impl LocalFleet {
         self.command(&UP).await;
         assert_eq!(self.addresses(), before, "{names:?}");
         for (name, identity) in spared {
-            assert_eq!(self.process(name), identity, "{name} was spared when {names:?} were killed");
+            assert_eq!(self.process(name), identity, "{name} was restarted although only {names:?} were killed");
         }
         self.command(&JOB).await;
         let took = begun.elapsed();
@@ -195,7 +196,7 @@ const JOB: [&str; 14] = [
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whichever_services_are_killed_up_brings_them_back_at_their_addresses() {
+async fn local_up_restarts_killed_services_at_their_addresses() {
     let fleet = LocalFleet::up().await;
     let begun = Instant::now();
     for name in SERVICES {
@@ -206,13 +207,13 @@ async fn whichever_services_are_killed_up_brings_them_back_at_their_addresses() 
     for (one, other) in pairs {
         fleet.assert_repaired_after_killing(&[one, other]).await;
     }
-    println!("all of it: {:.1} s", begun.elapsed().as_secs_f64());
+    println!("total: {:.1} s", begun.elapsed().as_secs_f64());
 }
 
-/// RabbitMQ looks every minute whether it is registered, and starts a port mapper of its own if there is none. Nothing records that
-/// one, and it outlives its node with the port in its hands.
+/// Every minute RabbitMQ checks that it is registered, and starts a port mapper if there is none. The fleet does not
+/// record that process, which keeps running, and keeps the port, after its node has ended.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_mapper_that_the_broker_started_by_itself_changes_no_port() {
+async fn a_port_mapper_started_by_the_broker_changes_no_port() {
     let fleet = LocalFleet::up().await;
     let before = fleet.addresses();
     let broker = fleet.broker().await;
@@ -234,7 +235,7 @@ fn is_epmd(pid: u32) -> bool {
         .is_ok_and(|name| name.trim_end() == "epmd")
 }
 
-/// A port that a process which is about to be gone may still hold.
+/// Binds a port that an ending process may still hold.
 async fn bound(port: u16) -> TcpListener {
     let bind = || TcpListener::bind(("127.0.0.1", port));
     poll_until("the port is free", async || bind().is_ok()).await;
@@ -242,10 +243,10 @@ async fn bound(port: u16) -> TcpListener {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_port_in_strange_hands_is_named_and_the_fleet_stays_where_it_was() {
+async fn local_up_names_a_port_that_another_process_took_and_keeps_the_addresses() {
     let fleet = LocalFleet::up().await;
     let before = fleet.addresses();
-    // The broker last: while its port is taken, `up` brings back Postgres.
+    // The broker is last, because `up` restarts Postgres although the broker's port is taken.
     for (record, service, process) in
         [("secrets/postgres-port", "Postgres", "postgres"), ("broker/ports", "RabbitMQ", "broker")]
     {
@@ -267,9 +268,9 @@ async fn a_port_in_strange_hands_is_named_and_the_fleet_stays_where_it_was() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_idle_fleet_is_stopped_as_fast_without_its_broker() {
-    /// How long stopping an idle worker may take. With the broker it takes a fraction of a second; before, a worker without it waited
-    /// five seconds for confirms, and with outcomes in hand its whole grace of 30 s.
+async fn an_idle_fleet_stops_as_fast_without_its_broker() {
+    /// How much longer stopping may take without the broker. With the broker it takes a fraction of a second. A worker
+    /// that waited for confirms would take five seconds longer.
     const IDLE_STOP: Duration = Duration::from_secs(3);
     let fleet = LocalFleet::up().await;
     fleet.command(&JOB).await;
@@ -282,7 +283,7 @@ async fn an_idle_fleet_is_stopped_as_fast_without_its_broker() {
     let with_broker = stop("gpufleet-w1").await;
     fleet.kill(&["broker"]).await;
     let log = fleet.dir.join("log/gpufleet-w2.log");
-    poll_until("the worker misses it", async || {
+    poll_until("the worker has lost its broker", async || {
         fs::read_to_string(&log).is_ok_and(|log| log.contains("broker connection lost"))
     })
     .await;
@@ -292,7 +293,7 @@ async fn an_idle_fleet_is_stopped_as_fast_without_its_broker() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_can_not_become_a_fleet_is_bad_input() {
+async fn missing_programs_are_bad_input() {
     let scratch = tempfile::tempdir().unwrap();
     let nothing = scratch.path().to_str().unwrap();
     let environment = [("GPUFLEET_BIN_DIR", nothing)];

@@ -1,7 +1,7 @@
 //! Tests gpufleet's guarantees on a real broker, a real database and real processes, with the emulated device.
 //!
-//! Each file begins with the behaviour that it tests. Each test has a vhost and a database of its own, so all run at once; tests that
-//! break a service have services of their own.
+//! Each file begins with the behaviour that it tests. Each test has a vhost and a database of its own, so all run at
+//! once; tests that break a service have services of their own.
 
 #![expect(clippy::unwrap_used, reason = "a test may panic")]
 
@@ -54,9 +54,9 @@ mod worker_dies_at;
 mod worker_lost;
 mod worker_start;
 
-/// The table of faults in the README is worth what it names.
+/// Every test that the table of faults in the README names is in a scenario file.
 #[test]
-fn every_scenario_that_the_readme_names_is_there() {
+fn every_scenario_that_the_readme_names_exists() {
     let readme = include_str!("../README.md");
     let (_, table) = readme.split_once("| # | fault | scenario |").expect("the README has the table of faults");
     let named: Vec<_> = table.split('`').filter_map(|word| word.split_once("::")).collect();

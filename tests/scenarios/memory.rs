@@ -1,5 +1,5 @@
-//! Device memory is assigned once: exactly within a guarantee, beside the caches of other pools' executors, and never with another job's data in
-//! it. (fault 39)
+//! A pool gets its memory budget to the byte, jobs get memory that other pools' executors cache, and no job sees data
+//! of another job. (fault 39)
 
 use std::{
     fs::{self, Permissions},
@@ -13,7 +13,7 @@ use gpufleet_tests::{Ground, Producer, TestWorker, WAIT, kernels, poll_until};
 
 const MEMORY: (&str, &str) = ("GPUFLEET_EMULATOR_MEMORY", "128MiB");
 
-/// A worker whose device has little memory; its pools come on top of the default one.
+/// A worker whose device has little memory. It serves these pools and the default pool.
 async fn small_worker(ground: &Ground, pools: &[&str]) -> TestWorker {
     let arguments: Vec<&str> = pools.iter().flat_map(|pool| ["--pool", pool]).collect();
     ground.worker_in(&arguments, &[MEMORY]).await
@@ -23,7 +23,7 @@ fn in_pool(job: Job, pool: &str) -> Job {
     job.pool(pool.parse().unwrap())
 }
 
-/// What jobs can have of the device together: it is in the refusal of one that wants more.
+/// The device memory for jobs, as the refusal of a larger job states it.
 async fn device_bytes(fleet: &Producer) -> u64 {
     let error = fleet.submit(kernels::doubles_in(1 << 30)).await.unwrap().wait(WAIT).await.unwrap_err();
     let failure = error.failure().unwrap();
@@ -34,12 +34,12 @@ async fn device_bytes(fleet: &Producer) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_gets_what_an_idle_pools_executor_keeps() {
+async fn a_job_gets_the_memory_that_an_idle_pools_executor_caches() {
     let ground = Ground::shared("memory-kept").await;
     let worker = small_worker(&ground, &["team-a", "team-b"]).await;
     let fleet = ground.client().await;
     let all = device_bytes(&fleet).await;
-    // Each wants more than half of the device, and its executor keeps it.
+    // Each job needs more than half of the device, and its executor caches that memory.
     for pool in ["team-a", "team-b", "team-a"] {
         let mut job = fleet.submit(in_pool(kernels::doubles_in(all / 4 * 3), pool)).await.unwrap();
         assert_eq!(job.wait(WAIT).await.unwrap().attempt, 1);
@@ -49,29 +49,29 @@ async fn a_job_gets_what_an_idle_pools_executor_keeps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_budget_is_there_to_the_byte_and_what_is_lent_is_bounded_to_the_byte() {
+async fn a_pool_gets_its_budget_to_the_byte_and_lends_memory_only_while_idle() {
     let ground = Ground::shared("memory-budget").await;
     let _worker = small_worker(&ground, &["team-a:memory=50%", "team-b:memory=50%"]).await;
     let fleet = ground.client().await;
     let own = device_bytes(&fleet).await / 2;
     let endless = fleet.submit(in_pool(kernels::endless(), "team-b")).await.unwrap();
-    ground.poll_job("team-b at work", endless.id(), |job| job.state == JobState::Running).await;
+    ground.poll_job("the job of team-b running", endless.id(), |job| job.state == JobState::Running).await;
 
     let mut over = fleet.submit(in_pool(kernels::doubles_in(own + 1), "team-a")).await.unwrap();
     let mut exact = fleet.submit(in_pool(kernels::doubles_in(own), "team-a")).await.unwrap();
     exact.wait(WAIT).await.unwrap();
-    // The ledger has come that far: had the other started before, it would know.
+    // The ledger has recorded this job. It would have recorded an earlier start of the other.
     ground.final_job(exact.id()).await;
-    // A byte of it would be team-b's.
-    ground.poll_job("the other still waiting", over.id(), |job| job.state == JobState::Queued).await;
+    // The other job needs one byte of team-b's memory.
+    ground.poll_job("the other job still waiting", over.id(), |job| job.state == JobState::Queued).await;
 
     fleet.cancel(Selection { jobs: vec![endless.id()], ..Selection::default() }, None).await.unwrap();
-    assert_eq!(over.wait(WAIT).await.unwrap().attempt, 1, "what has no work is lent");
+    assert_eq!(over.wait(WAIT).await.unwrap().attempt, 1, "a pool lends its memory while it has no jobs");
     ground.check_history(4).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_job_finds_what_another_left_in_memory() {
+async fn no_job_sees_data_of_another_job_in_memory() {
     const COUNT: u64 = 4096;
     let ground = Ground::shared("memory-zeros").await;
     let _worker = small_worker(&ground, &["team-a", "team-b"]).await;
@@ -80,7 +80,8 @@ async fn no_job_finds_what_another_left_in_memory() {
     for pool in ["team-a", "team-a", "team-b"] {
         let left = fleet.submit(in_pool(kernels::doubles(&pattern), "team-a")).await.unwrap().wait(WAIT).await.unwrap();
         assert_eq!(left.output::<f32>("y").unwrap(), vec![3.0; COUNT as usize]);
-        // As large as what was just left: it reads memory that it did not write, and returns some that it does not touch.
+        // Buffers of the size that the first job freed: the job reads one that it did not write, and returns one that
+        // it does not touch.
         let reads = kernels::doubles_zeros(COUNT).zeros("untouched", Dtype::F32, [COUNT]).output("untouched");
         let found = fleet.submit(in_pool(reads, pool)).await.unwrap().wait(WAIT).await.unwrap();
         for output in ["y", "untouched"] {
@@ -91,11 +92,11 @@ async fn no_job_finds_what_another_left_in_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_executor_that_finds_no_room_beside_others_is_tried_again_while_its_jobs_wait() {
+async fn an_executor_without_room_is_started_again_while_its_jobs_wait() {
     const REFUSED: &str = "not enough device memory to start an executor";
     let ground = Ground::shared("memory-context").await;
     let rules = tempfile::NamedTempFile::new().unwrap();
-    // Executors of a worker that runs as root have another user.
+    // The executors of a worker that runs as root have another user, which must be able to read the file.
     fs::set_permissions(rules.path(), Permissions::from_mode(0o644)).unwrap();
     let faults = format!("@{}", rules.path().display());
     let arguments = ["--pool", "team-a", "--spare-executors", "0"];
@@ -108,9 +109,9 @@ async fn an_executor_that_finds_no_room_beside_others_is_tried_again_while_its_j
     let ended = fleet.submit(endless).await.unwrap().wait(WAIT).await.unwrap_err();
     assert_eq!(ended.failure().unwrap().code, FailureCode::TimeLimit);
     let refusals = || fs::read_to_string(worker.process().log()).unwrap().matches(REFUSED).count();
-    poll_until("there is no executor", async || refusals() > 0).await;
+    poll_until("the first executor is refused", async || refusals() > 0).await;
     let mut waits = fleet.submit(in_pool(kernels::doubles(&[1.0]), "team-a")).await.unwrap();
-    poll_until("it is tried again and again", async || refusals() > 2).await;
+    poll_until("the worker tries repeatedly", async || refusals() > 2).await;
     ground.poll_log("the request", &worker, "another pool needs cached device memory").await;
     let neighbour = fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     assert_eq!(neighbour.attempt, 1);
@@ -120,6 +121,6 @@ async fn an_executor_that_finds_no_room_beside_others_is_tried_again_while_its_j
     assert_eq!(waits.wait(WAIT).await.unwrap().attempt, 1);
     assert_eq!(ground.final_job(waits.id()).await.attempts.len(), 1);
     let log = fs::read_to_string(worker.process().log()).unwrap();
-    assert!(!log.contains("executor failed to start"), "that would count against the device: {log}");
+    assert!(!log.contains("executor failed to start"), "the refusal must not count as a failure of the device: {log}");
     ground.check_history(4).await;
 }

@@ -6,15 +6,15 @@ use gpufleet_tests::{Ground, METRICS, WAIT, busy, kernels};
 
 const DOCUMENTED: &str = include_str!("../../docs/src/operate/metrics.md");
 
-/// The first column of the table of metrics, without labels.
+/// The names in the first column of the table of metrics, without labels.
 fn documented_names() -> BTreeSet<&'static str> {
     let cells = DOCUMENTED.lines().filter_map(|line| line.strip_prefix("| `"));
     let names = cells.filter(|cell| cell.starts_with("gpufleet_")).map(|cell| cell.split(['{', '`']).next());
-    names.map(|name| name.expect("a first part is always there")).collect()
+    names.map(|name| name.expect("a split has a first part")).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_tells_its_jobs_its_devices_and_its_broker_by_documented_names() {
+async fn a_workers_metrics_have_the_documented_names() {
     let ground = Ground::shared("metrics").await;
     let worker = ground.worker_with(&[&METRICS[..], &["--jobs-per-device", "1"]].concat()).await;
     let fleet = ground.client().await;
@@ -52,8 +52,8 @@ async fn a_worker_tells_its_jobs_its_devices_and_its_broker_by_documented_names(
     for handle in &mut handles {
         busy::assert_done(&handle.as_mut().unwrap().wait(WAIT).await.unwrap().outputs);
     }
-    worker.poll_metric("nothing is held", "gpufleet_messages_held", &pool, 0.0).await;
-    worker.poll_metric("all is recorded", "gpufleet_events_unconfirmed_bytes", &[], 0.0).await;
+    worker.poll_metric("all messages are settled", "gpufleet_messages_held", &pool, 0.0).await;
+    worker.poll_metric("all events are confirmed", "gpufleet_events_unconfirmed_bytes", &[], 0.0).await;
     let metrics = worker.metrics().await;
     assert_eq!(metrics.sum("gpufleet_attempts_total", &[("state", "succeeded")]), 4.0);
     assert_eq!(metrics.sum("gpufleet_jobs_running", &device) + metrics.sum("gpufleet_jobs_waiting", &pool), 0.0);
@@ -61,11 +61,11 @@ async fn a_worker_tells_its_jobs_its_devices_and_its_broker_by_documented_names(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_waits_for_its_broker_says_so() {
+async fn a_worker_that_waits_for_its_broker_serves_metrics() {
     let ground = Ground::shared("metrics-no-broker").await;
-    let nobody = ["--amqp-url", "amqp://gpufleet:secret@127.0.0.1:1/gpufleet"];
-    let worker = ground.start_worker(&[&METRICS[..], &nobody].concat());
-    ground.poll_log("it waits", &worker, "broker unreachable").await;
+    let absent = ["--amqp-url", "amqp://gpufleet:secret@127.0.0.1:1/gpufleet"];
+    let worker = ground.start_worker(&[&METRICS[..], &absent].concat());
+    ground.poll_log("the worker waits", &worker, "broker unreachable").await;
     let metrics = worker.metrics().await;
     assert_eq!(metrics.sum("gpufleet_broker_connected", &[]), 0.0);
     assert_eq!(metrics.sum("gpufleet_ready", &[]), 0.0);

@@ -7,7 +7,7 @@ use gpufleet_local::Signal;
 use gpufleet_schema::{Dtype, JobId, PoolName};
 use gpufleet_tests::{Ground, TestWorker, WAIT};
 
-/// Adds `step` to an integer.
+/// A job in CUDA C that adds `step` to an integer.
 fn adds(step: u32) -> Job {
     let source = format!("extern \"C\" __global__ void adds(unsigned* y) {{ y[threadIdx.x] += {step}u; }}\n");
     Job::source(source).zeros("y", Dtype::U32, [32]).entry("adds").blocks([1]).block([32]).arg_buffer("y").output("y")
@@ -17,18 +17,18 @@ fn assert_added(result: &JobResult, step: u32) {
     assert_eq!(result.output::<u32>("y").unwrap(), [step; 32]);
 }
 
-/// Microseconds that the job's only attempt took to compile, by the ledger.
+/// The compile time of the job's only attempt in microseconds, from the ledger.
 async fn compile_us(ground: &Ground, job_id: JobId) -> u64 {
     let detail = ground.final_job(job_id).await;
     assert_eq!(detail.attempts.len(), 1);
     detail.attempts[0].timings.as_ref().expect("it ran").compile_us
 }
 
-/// Stops the worker and gives what it says at its end about programs.
+/// Stops the worker, and returns the line of its log with the counts of programs.
 async fn counts(worker: &TestWorker) -> String {
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
     let log = fs::read_to_string(worker.process().log()).unwrap();
-    let line = log.lines().rev().find(|line| line.contains("stopped")).expect("a worker says that it stopped");
+    let line = log.lines().rev().find(|line| line.contains("stopped")).expect("a worker logs that it stopped");
     line[line.find("compiled=").unwrap()..].to_owned()
 }
 
@@ -37,7 +37,7 @@ fn bytes_in(folder: &Path) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_starts_again_compiles_nothing() {
+async fn a_restarted_worker_compiles_nothing() {
     let ground = Ground::shared("modules-restart").await;
     let fleet = ground.client().await;
     let folder = tempfile::tempdir().unwrap();
@@ -66,7 +66,7 @@ async fn a_worker_that_starts_again_compiles_nothing() {
     let third = ground.worker_with(&arguments).await;
     let mut again = fleet.submit(adds(1)).await.unwrap();
     assert_added(&again.wait(WAIT).await.unwrap(), 1);
-    assert!(compile_us(&ground, again.id()).await > 0, "what is damaged is not run");
+    assert!(compile_us(&ground, again.id()).await > 0, "a damaged program is compiled again");
     ground.poll_log("the damage", &third, "cached program unusable").await;
     ground.check_history(3).await;
 }
@@ -88,7 +88,7 @@ async fn programs_on_disk_stay_within_their_cap() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_pools_that_want_the_same_program_at_once_have_it_compiled_once() {
+async fn two_pools_that_need_the_same_program_at_once_compile_it_once() {
     let ground = Ground::shared("modules-pools").await;
     ground.declare_pools(&["team-a", "team-b"]).await;
     let fleet = ground.client().await;
@@ -107,7 +107,7 @@ async fn two_pools_that_want_the_same_program_at_once_have_it_compiled_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pool_runs_no_program_that_it_forbids_though_another_has_compiled_it() {
+async fn a_pool_refuses_a_forbidden_program_that_another_pool_has_compiled() {
     let ground = Ground::shared("modules-policy").await;
     let _worker = ground.worker_with(&["--pool", "open", "--pool", "closed:allow=catalog"]).await;
     let fleet = ground.client().await;
@@ -119,7 +119,7 @@ async fn a_pool_runs_no_program_that_it_forbids_though_another_has_compiled_it()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_folder_that_others_can_write_to_is_refused_by_name() {
+async fn a_cache_folder_that_others_can_write_to_is_refused_by_name() {
     let ground = Ground::shared("modules-folder").await;
     let folder = tempfile::tempdir().unwrap();
     fs::set_permissions(folder.path(), fs::Permissions::from_mode(0o777)).unwrap();

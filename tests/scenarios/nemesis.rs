@@ -1,4 +1,4 @@
-//! Faults in an order from a seed, while jobs of all kinds run: every job has its correct outcome, once.
+//! Every job has one correct outcome while faults strike in a random order, which a seed decides.
 //! (faults 1 to 8, 10, 11, 24, 37, 38, 39 and 44, together)
 //!
 //! The test prints the seed and each fault. `GPUFLEET_NEMESIS_SEED=N` runs only that seed.
@@ -11,16 +11,16 @@ use gpufleet_schema::{AttemptState, JobId};
 use gpufleet_tests::{Chance, Ground, Promise, Proxy, Silence, TestWorker, WAIT, busy, kernels};
 
 const SEED_VARIABLE: &str = "GPUFLEET_NEMESIS_SEED";
-/// Faults of each seed, no two alike.
+/// Faults of each seed, all different.
 const ROUNDS: usize = 6;
 const JOBS_EACH: usize = 12;
-/// What a trap costs its executor's other jobs is not theirs to die of, however often it happens.
+/// So many that no job is dead-lettered because other jobs' traps kill its executor.
 const ATTEMPTS_MAX: u32 = 20;
 
 #[derive(Debug, Clone, Copy)]
 enum Fault {
     WorkerKilled,
-    /// Dies where it is told, in builds that have such places.
+    /// The worker dies at this failpoint, which only debug builds have.
     WorkerDies(&'static str),
     WorkerFrozen,
     WorkerDrained,
@@ -57,7 +57,7 @@ const FAULTS: [Fault; 18] = [
     Fault::PostgresKilled,
 ];
 
-/// What the faults strike: one worker behind a proxy, one with nothing between it and the broker.
+/// The target of the faults: a worker behind a proxy, and a worker with a direct connection.
 struct Target {
     ground: Ground,
     proxy: Proxy,
@@ -67,7 +67,7 @@ struct Target {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn whatever_strikes_every_job_comes_to_its_outcome_once() {
+async fn every_job_has_one_correct_outcome_despite_random_faults() {
     match std::env::var(SEED_VARIABLE) {
         Ok(seed) => survive(seed.parse().expect("a seed is a number")).await,
         Err(_) => {
@@ -90,7 +90,7 @@ async fn survive(seed: u64) {
         let submitting = async {
             let mut promised = Vec::new();
             for (job, state) in jobs {
-                // Unconfirmed within its deadline it is the same job all the same.
+                // After a missed confirm the client submits the same job again.
                 let promise = fleet.submit_until_confirmed(&job).await;
                 promised.push((promise, state));
             }
@@ -104,7 +104,7 @@ async fn survive(seed: u64) {
         }
     }
     for promise in &mut promises {
-        // Whatever the outcome, the wait ends; which outcome it is stands in the ledger as well.
+        // The wait must end with an outcome. The history check compares it with the ledger.
         if let Err(error) = promise.wait(WAIT).await {
             assert!(error.failure().is_some(), "seed {seed}: {error}");
         }
@@ -125,7 +125,7 @@ impl Target {
         Self { ground, proxy, behind, plain, chance: Chance::of_seed(seed) }
     }
 
-    /// A job, and how it has to end.
+    /// A random job, and its expected outcome.
     fn job(&mut self) -> (Job, AttemptState) {
         let millis = self.chance.between(1, 400);
         match self.chance.between(1, 20) {
@@ -143,7 +143,7 @@ impl Target {
         tokio::time::sleep(Duration::from_millis(self.chance.between(low_ms, high_ms))).await;
     }
 
-    /// Lets the fault strike at some moment, and mends it.
+    /// Causes the fault after a random time, and repairs it.
     async fn strike(&mut self, fault: Fault) {
         self.a_while(0, 300).await;
         let services = std::sync::Arc::clone(self.ground.fleet().services());
@@ -156,7 +156,7 @@ impl Target {
             Fault::WorkerDies(place) => {
                 let doomed = self.ground.start_worker_in(&[], &[("GPUFLEET_WORKER_DIES", place)]);
                 self.a_while(500, 2000).await;
-                // In case nothing came its way.
+                // The worker may not have reached the failpoint.
                 doomed.process().signal(Signal::Kill);
             }
             Fault::WorkerFrozen => {

@@ -48,11 +48,11 @@ async fn a_thousand_jobs_with_256_in_flight_are_all_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn packed_jobs_are_answered_each_by_its_own_outcome() {
+async fn each_packed_job_gets_its_own_outcome() {
     let ground = Ground::shared("packed").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
-    // One job in ten names an entry that its program does not have, which only the worker finds out.
+    // One job in ten names an entry that its program does not have. Only the worker detects that.
     let jobs = (0..JOBS).map(|index| match index % 10 {
         7 => Job::ptx(".version 8.0\n.target sm_80\n.address_size 64\n").entry("missing").cover([1]),
         _ => saxpy(index),
@@ -70,12 +70,12 @@ async fn packed_jobs_are_answered_each_by_its_own_outcome() {
     ground.check_history(JOBS).await;
 }
 
-/// Replies have told the client how long such jobs run, and no worker takes messages while they are counted.
+/// The client knows the run times from earlier replies. No worker takes messages while the test counts them.
 #[tokio::test(flavor = "multi_thread")]
 async fn short_jobs_that_are_submitted_at_the_same_time_share_messages_and_long_ones_do_not() {
     const SHORT_JOBS: usize = 200;
     const LONG_JOBS: usize = 4;
-    /// The mean of so many does not follow a job that a busy machine made wait.
+    /// So many that one slow run on a busy machine does not change the mean much.
     const KNOWN: usize = 32;
     let ground = Ground::shared("gathered").await;
     let worker = ground.worker().await;
@@ -92,7 +92,7 @@ async fn short_jobs_that_are_submitted_at_the_same_time_share_messages_and_long_
     assert_eq!(messages().await, LONG_JOBS as u64);
     let short = future::try_join_all((0..SHORT_JOBS).map(|index| fleet.submit(saxpy(index)))).await.unwrap();
     let shared = messages().await - LONG_JOBS as u64;
-    assert!(shared <= SHORT_JOBS as u64 / 2, "{SHORT_JOBS} jobs left in {shared} messages");
+    assert!(shared <= SHORT_JOBS as u64 / 2, "{SHORT_JOBS} jobs took {shared} messages");
 
     let _worker = ground.worker().await;
     for mut handle in long {
@@ -104,7 +104,7 @@ async fn short_jobs_that_are_submitted_at_the_same_time_share_messages_and_long_
     ground.check_history(KNOWN + 1 + LONG_JOBS + SHORT_JOBS).await;
 }
 
-/// One message whose jobs return more than an executor can stage at once: answered portion by portion, or not at all.
+/// The outputs of one message exceed what an executor can stage at once, so the worker must reply in portions.
 #[tokio::test(flavor = "multi_thread")]
 async fn packed_jobs_with_large_outputs_do_not_wait_for_each_other() {
     const OUTPUT_BYTES: u64 = 8 << 20;
@@ -120,15 +120,15 @@ async fn packed_jobs_with_large_outputs_do_not_wait_for_each_other() {
     ground.check_history(LARGE_JOBS).await;
 }
 
-/// The broker confirms no reply of a list, and then slowly: the list holds no more outputs than it may, others run past it, and in the end
-/// everything is there.
+/// The broker confirms no reply of a list, and later confirms slowly. The list holds no more outputs than its bound,
+/// other jobs run meanwhile, and in the end all replies arrive.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_whose_replies_are_confirmed_slowly_holds_what_it_may_and_keeps_nobody_from_running() {
+async fn a_list_with_slowly_confirmed_replies_is_bounded_and_blocks_no_other_job() {
     const OUTPUT_BYTES: u64 = 8 << 20;
     const LARGE_JOBS: usize = 12;
-    /// What fits into the 64 MiB that a list's outputs may take, each with a number beside its 8 MiB.
+    /// The jobs whose outputs fit into a list's 64 MiB: each returns 8 MiB and a number.
     const HELD: usize = 7;
-    /// Each runs after the one before it: ample for running the rest of the list as well, were there no bound.
+    /// They run one after the other. Without the bound, the rest of the list would run in that time.
     const SMALL_JOBS: usize = 20;
     let ground = Ground::shared("slow-list").await;
     let (proxy, fleet) = (ground.proxy().await, ground.client().await);
@@ -140,14 +140,14 @@ async fn a_list_whose_replies_are_confirmed_slowly_holds_what_it_may_and_keeps_n
     let list = fleet.submit_many((0..LARGE_JOBS).map(large)).await;
     let attempts = ("gpufleet_attempts_total", [("state", "succeeded")]);
     worker.poll_metric("outputs fill their room", attempts.0, &attempts.1, HELD as f64).await;
-    assert_eq!(worker.metrics().await.sum("gpufleet_messages_held", &[]), 1.0, "they came as one list");
+    assert_eq!(worker.metrics().await.sum("gpufleet_messages_held", &[]), 1.0, "the jobs arrived as one list");
     let mut small = Vec::new();
     for number in 1..=SMALL_JOBS {
         small.push(fleet.submit(kernels::doubles(&[0.5])).await.unwrap());
-        // One more of the list would be one too many.
+        // The metric would be higher if one more job of the list ran.
         worker.poll_metric("a small job runs past the list", attempts.0, &attempts.1, (HELD + number) as f64).await;
     }
-    assert_eq!(fleet.counts().replies, 0, "none was confirmed");
+    assert_eq!(fleet.counts().replies, 0, "no reply was confirmed");
 
     proxy.clear();
     proxy.delay(Duration::from_millis(1));
@@ -164,23 +164,23 @@ async fn a_list_whose_replies_are_confirmed_slowly_holds_what_it_may_and_keeps_n
     assert_eq!(
         worker.metrics().await.sum("gpufleet_attempts_total", &[]),
         (LARGE_JOBS + SMALL_JOBS) as f64,
-        "each ran once"
+        "each job ran once"
     );
     assert_eq!(fleet.counts().replies_dropped, 0);
     ground.check_history(LARGE_JOBS + SMALL_JOBS).await;
 }
 
-/// Encoded copies of a hundred thousand large tasks would fill any memory.
+/// Otherwise the encoded copies of many large tasks would fill the memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_are_taken_from_their_source_as_messages_are_confirmed() {
+async fn submit_many_takes_jobs_as_messages_are_confirmed() {
     const LARGE_JOBS: usize = 100;
-    /// The bound of what may be unconfirmed, and one that waits for company.
+    /// The bound of unconfirmed messages, and one message that is not full.
     const TAKEN: usize = 32 + 1;
-    /// Ample for taking them all, were there no bound.
+    /// Long enough to take all jobs if there were no bound.
     const HELD: Duration = Duration::from_secs(1);
     let ground = Ground::breakable("taken").await;
     let fleet = ground.client_with(Fleet::builder().confirm_deadline(Duration::MAX)).await;
-    // The queues are declared by now.
+    // The first job declares the reply queue.
     let first = fleet.submit(saxpy(0)).await.unwrap();
     let taken = AtomicUsize::new(0);
     let zeros = vec![0.0_f32; 32 << 10];
@@ -192,7 +192,7 @@ async fn jobs_are_taken_from_their_source_as_messages_are_confirmed() {
     let mut sending = pin!(fleet.submit_many(jobs));
     tokio::select! {
         _ = &mut sending => panic!("a frozen broker confirms nothing"),
-        () = poll_until("as many as may be are under way", async || taken.load(Ordering::Relaxed) >= TAKEN) => {}
+        () = poll_until("submit_many has taken as many jobs as it may", async || taken.load(Ordering::Relaxed) >= TAKEN) => {}
     }
     assert!(tokio::time::timeout(HELD, &mut sending).await.is_err());
     assert_eq!(taken.load(Ordering::Relaxed), TAKEN);

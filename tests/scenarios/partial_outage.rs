@@ -1,5 +1,5 @@
-//! A broker that has not started one of its queues: without it a worker still runs jobs, sends heartbeats, obeys orders or drains, as far as
-//! possible. The broker closes the whole connection of a subscriber to such a queue.
+//! The broker has not started one of its queues. It closes the whole connection of a subscriber to that queue, but a
+//! worker still runs jobs, sends heartbeats, obeys orders and drains as far as it can without that queue.
 
 use std::fs;
 
@@ -11,11 +11,11 @@ use gpufleet_schema::{
 };
 use gpufleet_tests::{Ground, METRICS, TestWorker, WAIT, busy, kernels, poll_until};
 
-/// Has a worker tell of every attempt to subscribe.
+/// Makes a worker log every attempt to subscribe.
 const TALKATIVE: [(&str, &str); 1] = [("RUST_LOG", "warn,gpufleet_worker=info,gpufleet_transport::consumer=debug")];
-/// Attempts to subscribe after which a connection that each of them costs would have been lost as often.
+/// Attempts to subscribe that the test waits for. If each of them broke the connection, it would be lost as often.
 const ATTEMPTS: usize = 4;
-/// The first attempt may cost the connection, and one that was under way when that happened.
+/// The first attempt may break the connection, and so may one more that was sent before the worker noticed.
 const LOSSES_MAX: usize = 2;
 
 fn lines_with(worker: &TestWorker, texts: &[&str]) -> usize {
@@ -23,10 +23,10 @@ fn lines_with(worker: &TestWorker, texts: &[&str]) -> usize {
     log.lines().filter(|line| texts.iter().all(|text| line.contains(text))).count()
 }
 
-/// Waits until the worker has tried again and again to subscribe, and checks that its connection survived that.
-async fn tries_in_vain(worker: &TestWorker, queue: &str) {
+/// Waits until the worker has tried several times to subscribe, and checks that its connection survived.
+async fn poll_failed_subscriptions(worker: &TestWorker, queue: &str) {
     let tried = ["still not subscribed", queue];
-    poll_until("it tries to subscribe", async || lines_with(worker, &tried) >= ATTEMPTS).await;
+    poll_until("the worker has tried to subscribe", async || lines_with(worker, &tried) >= ATTEMPTS).await;
     let losses = lines_with(worker, &["broker connection lost", "INTERNAL_ERROR"]);
     assert!(losses <= LOSSES_MAX, "the link was lost {losses} times");
 }
@@ -43,8 +43,8 @@ async fn a_queue_that_the_broker_does_not_start_does_not_block_the_others() {
 
     let arguments = [&["--pool", late.as_str()], &METRICS[..]].concat();
     let worker = ground.start_worker_in(&arguments, &TALKATIVE);
-    ground.poll_worker("it is heard of", worker.name(), |worker| !worker.has_left).await;
-    tries_in_vain(&worker, &queue).await;
+    ground.poll_worker("a heartbeat arrives", worker.name(), |worker| !worker.has_left).await;
+    poll_failed_subscriptions(&worker, &queue).await;
     for (index, handle) in
         fleet.submit_many((0..JOBS).map(|i| kernels::doubles(&[i as f32]))).await.iter_mut().enumerate()
     {
@@ -59,7 +59,7 @@ async fn a_queue_that_the_broker_does_not_start_does_not_block_the_others() {
     assert_eq!(failed.state, AttemptState::Cancelled);
 
     let other = ground.start_worker_in(&arguments, &TALKATIVE);
-    ground.poll_worker("another is heard of", other.name(), |worker| !worker.has_left).await;
+    ground.poll_worker("a heartbeat of the other worker arrives", other.name(), |worker| !worker.has_left).await;
     let folder = tempfile::tempdir().unwrap();
     let ended = ground.gpufleet(folder.path(), &["workers", "drain", other.name()]).await;
     assert_eq!(ended.code, 0, "{}", ended.stderr);
@@ -70,7 +70,7 @@ async fn a_queue_that_the_broker_does_not_start_does_not_block_the_others() {
     ground.start_queue(&queue).await;
     worker.wait_ready().await.unwrap();
     assert_eq!(waiting.wait(WAIT).await.unwrap().output::<f32>("y").unwrap(), [2.0]);
-    worker.poll_metric("it is ready", "gpufleet_ready", &[], 1.0).await;
+    worker.poll_metric("the worker is ready", "gpufleet_ready", &[], 1.0).await;
     ground.check_history(JOBS + 2).await;
 }
 
@@ -86,9 +86,12 @@ async fn sigterm_drains_a_worker_that_can_not_read_its_orders() {
     let mut waiting = fleet.submit(busy::for_millis(1)).await.unwrap();
     ground.suspend_queue(CONTROL_QUEUE).await;
     proxy.cut();
-    tries_in_vain(&first, CONTROL_QUEUE).await;
+    poll_failed_subscriptions(&first, CONTROL_QUEUE).await;
     let queue = task_queue(&PoolName::default(), Priority::Normal);
-    poll_until("it has both", async || broker.queue_depth(&queue).await.unwrap().unwrap().messages == 0).await;
+    poll_until("the worker has both messages", async || {
+        broker.queue_depth(&queue).await.unwrap().unwrap().messages == 0
+    })
+    .await;
 
     first.process().signal(Signal::Terminate);
     ground.poll_log("draining", &first, "draining").await;
@@ -99,7 +102,7 @@ async fn sigterm_drains_a_worker_that_can_not_read_its_orders() {
     assert_eq!(first.ended().await, Some(0));
     assert_eq!(lines_with(&first, &["grace period is over"]), 0);
     assert_eq!(ground.final_job(running.id()).await.job.state, JobState::Succeeded);
-    ground.poll_worker("its last word has arrived", first.name(), |worker| worker.has_left).await;
+    ground.poll_worker("the ledger shows that it stopped", first.name(), |worker| worker.has_left).await;
 
     ground.resume_queue(CONTROL_QUEUE).await;
     let second = ground.worker().await;
@@ -113,7 +116,7 @@ async fn sigterm_ends_a_worker_that_waits_for_its_first_orders() {
     let _declared = ground.broker().await;
     ground.suspend_queue(CONTROL_QUEUE).await;
     let worker = ground.start_worker_in(&[], &TALKATIVE);
-    tries_in_vain(&worker, CONTROL_QUEUE).await;
-    assert_eq!(lines_with(&worker, &["supervisor: ready"]), 0, "what was cancelled before may be waiting");
+    poll_failed_subscriptions(&worker, CONTROL_QUEUE).await;
+    assert_eq!(lines_with(&worker, &["supervisor: ready"]), 0, "a worker is not ready before it has read the orders");
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
 }

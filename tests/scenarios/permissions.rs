@@ -1,5 +1,5 @@
-//! Broker users with the permissions that `gpufleet permissions` prints can do their work and nothing else: no other pool,
-//! no other client's replies, no forged outcome, no order without the operator's role. (fault 23)
+//! Broker users with the permissions that `gpufleet permissions` prints can do their work and nothing else: no other
+//! pool, no other client's replies, no forged outcome, no order without the operator's role. (fault 23)
 
 use std::process::Stdio;
 
@@ -22,10 +22,11 @@ use tokio::{
 
 const INTRUDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/foreign/intruder.py");
 const PASSWORD: &str = "secret";
-/// Each boots an Erlang of its own, which keeps a core busy for a second; more at once run into their time limit.
+/// Bounds the `rabbitmqctl` commands that run at once. Each starts an Erlang VM, which keeps a core busy for a second,
+/// and more of them exceed their time limit.
 static COMMANDS: Semaphore = Semaphore::const_new(2);
 
-/// A vhost in which every part has a user with its role's permissions, from the first declaration on.
+/// A vhost in which each process has a user with only the permissions of its role.
 struct Confined {
     ground: Ground,
     vhost: String,
@@ -83,7 +84,7 @@ impl Confined {
     }
 }
 
-/// Users are the whole broker's, which other scenarios share.
+/// A user name that is unique on the broker, because scenarios share the broker and its users.
 fn user(ground: &Ground, name: &str) -> String {
     format!("{name}-{}", ground.fleet().space())
 }
@@ -93,7 +94,7 @@ fn url(ground: &Ground, vhost: &str, name: &str) -> String {
     format!("amqp://{}:{PASSWORD}@127.0.0.1:{}/{vhost}", user(ground, name), broker.port())
 }
 
-/// Makes a user, and runs the very commands that are printed for its role.
+/// Creates a user, and runs the commands that `gpufleet permissions` prints for its role.
 async fn allow(ground: &Ground, vhost: &str, name: &str, role: &[&str]) {
     let (broker, user, folder) = (ground.services().broker(), user(ground, name), tempfile::tempdir().unwrap());
     let added = format!("rabbit_auth_backend_internal:add_user(<<\"{user}\">>, <<\"{PASSWORD}\">>, <<\"scenario\">>)");
@@ -105,12 +106,12 @@ async fn allow(ground: &Ground, vhost: &str, name: &str, role: &[&str]) {
         let words = words(line).await;
         assert_eq!(words[0], "rabbitmqctl", "{line}");
         let arguments: Vec<&str> = words[1..].iter().map(String::as_str).collect();
-        let _turn = COMMANDS.acquire().await.expect("it is never closed");
+        let _turn = COMMANDS.acquire().await.expect("the semaphore is never closed");
         broker.ctl(&arguments).await.unwrap_or_else(|error| panic!("{line}: {error}"));
     }
 }
 
-/// What a shell makes of a line.
+/// Splits a line into words as a shell does.
 async fn words(line: &str) -> Vec<String> {
     let output = Command::new("sh").args(["-c", &format!("printf '%s\\n' {line}")]).output().await.unwrap();
     String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
@@ -137,7 +138,7 @@ fn failed(error: JobError) -> FailedJob {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_role_does_its_work_with_the_permissions_that_are_printed_for_it() {
+async fn every_role_works_with_its_printed_permissions() {
     let confined = Confined::start("roles").await;
     let (ground, anna) = (&confined.ground, confined.fleet("anna").await);
     let in_pool = |pool: &str| kernels::doubles(&[3.0]).pool(pool.parse().unwrap());
@@ -147,7 +148,7 @@ async fn every_role_does_its_work_with_the_permissions_that_are_printed_for_it()
     assert_eq!((recorded.state, recorded.user_id), (JobState::Succeeded, Some(confined.user("anna"))));
     anna.close().await;
 
-    // A job that loses its executor goes by way of the retry ladder, which no other permission covers.
+    // A job that loses its executor goes through a retry queue, which needs a permission of its own.
     let bert = confined.fleet("bert").await;
     let mut twice = bert.submit(busy::for_seconds(5).pool("team-b".parse().unwrap())).await.unwrap();
     ground.poll_job("running", twice.id(), |job| job.state == JobState::Running).await;
@@ -177,7 +178,7 @@ async fn a_producer_reaches_no_other_pool_and_no_other_clients_replies() {
         let error = anna.submit(in_pool(pool)).await.unwrap_err();
         assert!(matches!(error, SubmitError::Publish(PublishError::Forbidden { .. })), "{pool}: {error}");
     }
-    // Bert's reply queue is there.
+    // The first job declares bert's reply queue.
     bert.submit(in_pool("team-b")).await.unwrap().wait(WAIT).await.unwrap();
 
     let broker = confined.broker("anna").await;
@@ -215,7 +216,7 @@ async fn a_producer_reaches_no_other_pool_and_no_other_clients_replies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_outcome_that_a_producer_forges_is_refused_and_kept_and_the_true_one_recorded() {
+async fn a_forged_outcome_is_dead_lettered_and_the_true_one_recorded() {
     let confined = Confined::start("forged").await;
     let (ground, anna) = (&confined.ground, confined.fleet("anna").await);
     let mut job = anna.submit(busy::for_all_to_see().pool("team-a".parse().unwrap())).await.unwrap();
@@ -238,12 +239,12 @@ async fn an_outcome_that_a_producer_forges_is_refused_and_kept_and_the_true_one_
     let bert = confined.broker("bert").await;
     forbidden(bert.publish(events(EVENTS_WORKER, std::slice::from_ref(&forged))).await);
     forbidden(bert.publish(events("", std::slice::from_ref(&forged))).await);
-    // The broker can't look into it, and the recorder does.
+    // The broker does not check the contents of events; the recorder does.
     bert.publish(events(EVENTS_CLIENT, &[forged])).await.unwrap();
     let url = ground.services().broker().vhost_url(&confined.vhost);
     let admin = Broker::connect(Options::new(url.parse().unwrap(), "a scenario")).await.unwrap();
     let mut dead = admin.consume(DEAD_QUEUE.to_owned(), 1);
-    let incoming = tokio::time::timeout(WAIT, dead.next()).await.expect("the forged outcome is kept");
+    let incoming = tokio::time::timeout(WAIT, dead.next()).await.expect("the forged outcome is dead-lettered");
     let Some(Incoming::Delivery(letter)) = incoming else { panic!("{incoming:?}") };
     let reason = letter.properties.header_text(HEADER_REASON).unwrap();
     assert!(reason.contains("only workers may report"), "{reason}");
@@ -254,7 +255,7 @@ async fn an_outcome_that_a_producer_forges_is_refused_and_kept_and_the_true_one_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn only_the_operators_role_cancels_anothers_job_or_drains_a_worker() {
+async fn only_an_operator_cancels_the_jobs_of_others_or_drains_a_worker() {
     let confined = Confined::start("orders").await;
     let (ground, name) = (&confined.ground, confined.worker.name().parse::<WorkerName>().unwrap());
     let (anna, bert) = (confined.fleet("anna").await, confined.fleet("bert").await);
@@ -270,10 +271,10 @@ async fn only_the_operators_role_cancels_anothers_job_or_drains_a_worker() {
     let broker = confined.broker("bert").await;
     let drain = gpufleet_schema::Order::new(0, None, Order::Drain { worker: name });
     forbidden(broker.order(&drain, Speaker::Worker, MessageId::new()).await);
-    // The broker lets it through, and the worker does not honour it.
+    // The broker accepts the order, and the worker refuses it.
     broker.order(&drain, Speaker::Client, MessageId::new()).await.unwrap();
 
-    // Orders are read in turn: once anna's own has ended her job, the worker has read bert's.
+    // The worker reads orders in sequence: once anna's order has ended her job, it has also read bert's.
     assert_eq!(anna.cancel(only(first.id()), Some("anna".to_owned())).await.unwrap(), CancelScope::Own);
     let ended = failed(first.wait(WAIT).await.unwrap_err());
     assert_eq!((ended.state, ended.failure.unwrap().message.as_str()), (AttemptState::Cancelled, "cancelled by anna"));

@@ -1,5 +1,5 @@
-//! A pool runs only what it allows: the catalog, signed programs, or everything. The ledger records the user that the broker validated.
-//! (fault 23)
+//! A pool runs only what it allows: the catalog, signed programs, or everything. The ledger records the user that the
+//! broker validated. (fault 23)
 
 use std::fs;
 
@@ -45,7 +45,7 @@ async fn a_pool_runs_only_what_it_allows() {
         let pool: PoolName = pool.parse().unwrap();
         let mut handle = fleet.submit(job.pool(pool.clone())).await.unwrap();
         let ended = handle.wait(WAIT).await;
-        // Also of a job that came to no device.
+        // The ledger has the user even if the job reached no device.
         let recorded = ground.final_job(handle.id()).await.job;
         assert_eq!(recorded.user_id.as_deref(), Some(user.as_str()), "{pool}");
         match refusal {
@@ -111,7 +111,7 @@ async fn a_forged_user_is_refused_by_the_broker_and_nothing_runs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_goes_to_no_queue_but_a_clients() {
+async fn a_reply_goes_only_to_the_queue_of_a_client() {
     let ground = Ground::shared("evil-reply").await;
     let _worker = ground.worker().await;
     let broker = ground.broker().await;

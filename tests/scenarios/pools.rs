@@ -6,7 +6,7 @@ use gpufleet_schema::JobState;
 use gpufleet_tests::{Ground, WAIT, busy, kernels};
 use tokio::task::JoinSet;
 
-/// Jobs of each pool: enough that the first of them, which are charged by guess, don't count.
+/// Jobs of each pool. There are enough that the first ones don't matter, whose run time the scheduler guesses.
 const JOBS: usize = 60;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -25,11 +25,12 @@ async fn pools_with_work_share_the_device_by_weight() {
             order.lock().unwrap().push((pool, result.timings.total_us));
         });
     }
-    // Everything waits before the worker comes, so that no pool is without work while the other has some.
+    // All jobs wait before the worker starts, so that both pools have jobs from the beginning.
     let _worker = ground.worker_with(&["--pool", "heavy:weight=3", "--pool", "light"]).await;
     waits.join_all().await;
     let finished = std::mem::take(&mut *order.lock().unwrap());
-    // For as long as both have work. Time is what is shared: on a busy machine one job may take as long as ten others.
+    // Only the time while both pools had jobs counts. Pools share time, not jobs: on a busy machine one job may take as
+    // long as ten.
     let shared = finished.iter().rposition(|(pool, _)| *pool == "heavy").unwrap() + 1;
     let time = |wanted| finished[..shared].iter().filter(|(pool, _)| *pool == wanted).map(|(_, us)| us).sum::<u64>();
     let (heavy, light) = (time("heavy"), time("light"));
@@ -52,7 +53,7 @@ async fn a_fault_in_one_pool_leaves_the_jobs_of_another_running() {
     fleet.submit(wild).await.unwrap().wait(WAIT).await.unwrap_err();
 
     let result = steady.wait(WAIT).await.unwrap();
-    assert_eq!(result.attempt, 1, "the fault was in another process");
+    assert_eq!(result.attempt, 1, "a fault in another process costs no attempt");
     assert!(worker.is_alive());
     ground.check_history(2).await;
 }

@@ -22,7 +22,7 @@ async fn jobs_run_while_postgres_is_away_and_the_ledger_catches_up() {
     }
     ground.services().postgres().restart().await.unwrap();
 
-    ground.poll_count("all caught up", JobState::Succeeded, 101).await;
+    ground.poll_count("all jobs recorded", JobState::Succeeded, 101).await;
     for id in ids {
         let detail = ground.final_job(id).await;
         assert_eq!(detail.attempts.len(), 1);

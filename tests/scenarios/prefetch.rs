@@ -1,5 +1,5 @@
-//! A worker's prefetch follows the length and size of its jobs: no worker hoards long ones, tiny ones flow, and large ones
-//! stay within their bytes. (fault 45)
+//! A worker's prefetch follows the length and size of its jobs: few long jobs are prefetched, many short ones, and
+//! large messages only up to a number of bytes. (fault 45)
 
 use std::{
     collections::BTreeMap,
@@ -11,8 +11,8 @@ use gpufleet_schema::{Dtype, JobState, PoolName, Priority, Selection, topology::
 use gpufleet_tests::{Ground, Producer, Promise, WAIT, busy, kernels, poll_until};
 use gpufleet_transport::Broker;
 
-/// Four places, and one or two jobs more.
-const LONG_IN_HAND_MAX: u64 = 6;
+/// Four slots, and one or two prefetched jobs.
+const LONG_JOBS_HELD_MAX: u64 = 6;
 
 async fn submit_all(fleet: &Producer, jobs: impl IntoIterator<Item = Job>) -> Vec<Promise> {
     let mut handles = Vec::new();
@@ -22,7 +22,7 @@ async fn submit_all(fleet: &Producer, jobs: impl IntoIterator<Item = Job>) -> Ve
     handles
 }
 
-/// Waits for all and counts them by worker.
+/// Waits for all jobs, and counts them by worker.
 async fn shares(handles: &mut [Promise]) -> BTreeMap<String, usize> {
     let mut shares = BTreeMap::new();
     for handle in handles {
@@ -32,7 +32,7 @@ async fn shares(handles: &mut [Promise]) -> BTreeMap<String, usize> {
     shares
 }
 
-/// A job that needs nearly all that a message can carry, and time.
+/// A job that takes some time and nearly fills a message.
 fn large() -> Job {
     busy::for_seconds(600).input("x", &vec![0.0_f32; (15 << 20) / 4])
 }
@@ -45,11 +45,11 @@ async fn cancel(fleet: &Producer, handles: &mut [Promise]) {
     }
 }
 
-/// Looks for longer than a worker takes to change its mind.
+/// Checks the condition for longer than a worker takes to change its prefetch.
 async fn stays(mut holds: impl AsyncFnMut() -> bool) {
     let until = Instant::now() + Duration::from_secs(2);
     while Instant::now() < until {
-        assert!(holds().await, "it did not stay");
+        assert!(holds().await, "the condition must stay true");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -61,16 +61,16 @@ async fn ready(broker: &Broker) -> u64 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_comes_later_gets_its_share_of_long_jobs() {
+async fn a_worker_that_starts_later_gets_its_share_of_long_jobs() {
     let ground = Ground::shared("comes-later").await;
     let (broker, fleet) = (ground.broker().await, ground.client().await);
     let mut handles = submit_all(&fleet, (0..40).map(|_| busy::for_millis(700))).await;
     let _first = ground.worker().await;
     handles[0].wait(WAIT).await.unwrap();
     let second = ground.worker().await;
-    // Early checks see most of them still in the queue; no worker ever holds more than a few.
+    // At first most jobs are in the queue, because no worker holds more than a few.
     let shares = shares(&mut handles[1..]).await;
-    assert!(shares[second.name()] >= 8, "a fifth at least: {shares:?}");
+    assert!(shares[second.name()] >= 8, "each worker runs a fifth or more: {shares:?}");
     assert_eq!(ready(&broker).await, 0);
     ground.check_history(40).await;
 }
@@ -81,14 +81,14 @@ async fn a_busy_worker_leaves_long_jobs_in_the_queue() {
     let (broker, fleet) = (ground.broker().await, ground.client().await);
     let _worker = ground.worker().await;
     let mut handles = submit_all(&fleet, (0..40).map(|_| busy::for_seconds(600))).await;
-    ground.poll_count("all places taken", JobState::Running, 4).await;
-    stays(async || ready(&broker).await >= 40 - LONG_IN_HAND_MAX).await;
+    ground.poll_count("all slots used", JobState::Running, 4).await;
+    stays(async || ready(&broker).await >= 40 - LONG_JOBS_HELD_MAX).await;
     cancel(&fleet, &mut handles).await;
     ground.check_history(40).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn long_jobs_that_came_as_tiny_ones_go_back_and_are_run_by_others() {
+async fn jobs_that_turn_out_long_are_requeued_and_run_on_other_workers() {
     let ground = Ground::shared("tiny-then-long").await;
     let (broker, fleet) = (ground.broker().await, ground.client().await);
     let first = ground.worker().await;
@@ -98,8 +98,8 @@ async fn long_jobs_that_came_as_tiny_ones_go_back_and_are_run_by_others() {
         handle.wait(WAIT).await.unwrap();
     }
     let mut long = submit_all(&fleet, (0..40).map(|_| busy::for_seconds(1))).await;
-    // The workers had asked for hundreds.
-    poll_until("what waits goes back", async || ready(&broker).await > 0).await;
+    // The workers have prefetched hundreds of jobs.
+    poll_until("waiting jobs are requeued", async || ready(&broker).await > 0).await;
     second.wait_ready().await.unwrap();
     let shares = shares(&mut long).await;
     assert!(shares.len() == 2 && shares.values().all(|share| *share >= 8), "{shares:?}, first {}", first.name());
@@ -110,7 +110,7 @@ async fn long_jobs_that_came_as_tiny_ones_go_back_and_are_run_by_others() {
 async fn large_messages_are_bounded_by_their_bytes() {
     let ground = Ground::shared("prefetch-bytes").await;
     let (broker, fleet) = (ground.broker().await, ground.client().await);
-    // One message of the other five queues each, and up to three of this one.
+    // The worker subscribes with one message to each of the other five queues, and with up to three to this queue.
     let _worker = ground.worker_with(&["--prefetch-bytes", "128MiB"]).await;
     let mut handles = submit_all(&fleet, (0..8).map(|_| large())).await;
     ground.poll_count("work", JobState::Running, 2).await;
@@ -120,7 +120,7 @@ async fn large_messages_are_bounded_by_their_bytes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn large_messages_that_came_as_small_ones_go_back() {
+async fn messages_that_turn_out_large_are_requeued() {
     let ground = Ground::shared("small-then-large").await;
     let (broker, fleet) = (ground.broker().await, ground.client().await);
     let worker = ground.worker_with(&["--prefetch-bytes", "128MiB"]).await;
@@ -129,7 +129,7 @@ async fn large_messages_that_came_as_small_ones_go_back() {
     }
     let mut handles = submit_all(&fleet, (0..12).map(|_| large())).await;
     ground.poll_count("work", JobState::Running, 1).await;
-    poll_until("what waits goes back", async || ready(&broker).await >= 7).await;
+    poll_until("waiting messages are requeued", async || ready(&broker).await >= 7).await;
     stays(async || ready(&broker).await >= 7).await;
     assert!(worker.is_alive());
     cancel(&fleet, &mut handles).await;
@@ -137,13 +137,13 @@ async fn large_messages_that_came_as_small_ones_go_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_without_memory_let_those_behind_them_pass() {
+async fn later_jobs_pass_jobs_that_wait_for_memory() {
     let ground = Ground::shared("stuck-jobs").await;
     let fleet = ground.client().await;
     let environment = [("GPUFLEET_EMULATOR_MEMORY", "64MiB")];
     let _worker = ground.worker_in(&[], &environment).await;
     let holds = |job: Job, mib: u64| job.zeros("room", Dtype::U8, [mib << 20]);
-    // One holds most of the memory, and more wait for it than a worker asks for at first.
+    // One job holds most of the memory, and more jobs wait for it than a worker prefetches at first.
     let mut holder = fleet.submit(holds(kernels::endless(), 40)).await.unwrap();
     ground.poll_job("running", holder.id(), |job| job.state == JobState::Running).await;
     let mut large = submit_all(&fleet, (0..12).map(|_| holds(busy::for_millis(1), 40))).await;

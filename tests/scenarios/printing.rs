@@ -33,7 +33,7 @@ fn sorted_lines(text: &str) -> Vec<&str> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cuda_c_prints_is_told_by_submit_show_and_logs() {
+async fn submit_show_and_logs_print_what_cuda_c_printed() {
     let ground = Ground::shared("printf").await;
     let _worker = ground.worker().await;
     let folder = tempfile::tempdir().unwrap();
@@ -105,13 +105,13 @@ async fn a_catalog_job_prints_nothing_and_logs_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_of_a_list_that_print_and_others_beside_them_get_their_own_text() {
+async fn each_job_gets_its_own_printf_output_in_a_list_and_alone() {
     const LINES: u32 = 3;
     const TOO_MANY: u32 = 5_000;
     let ground = Ground::shared("printf-list").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
-    // Together they print more than one portion of a list's replies holds.
+    // Their output exceeds one portion of a list's replies.
     let lines = |mark: u32| if mark.is_multiple_of(2) { LINES } else { TOO_MANY };
     let jobs = (0..40).flat_map(|mark| [says(mark, lines(mark), Then::Return), doubles(&[mark as f32])]);
     let handles = fleet.submit_many(jobs).await;
@@ -133,7 +133,7 @@ async fn jobs_of_a_list_that_print_and_others_beside_them_get_their_own_text() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_that_fails_shows_what_it_printed_before() {
+async fn a_failed_job_shows_what_it_printed_before() {
     let ground = Ground::shared("printf-failing").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;

@@ -1,5 +1,6 @@
-//! Task queues are quorum queues unless a fleet chooses classic ones. Workers declare them, so workers must agree: a mismatch is an error that
-//! names the queue, both kinds and what to do. Producers accept either kind. (fault 17)
+//! Task queues are quorum queues unless a fleet chooses classic ones. Workers declare the queues, so they must agree on
+//! the kind: a mismatch is an error that names the queue, both kinds and what to do. Producers accept either kind.
+//! (fault 17)
 
 use std::process::Stdio;
 
@@ -12,7 +13,7 @@ const SAXPY: [&str; 7] =
     ["submit", "saxpy", "--arg=a=2", "--zeros=x=f32[4]", "--zeros=y=f32[4]", "--timeout=60s", "-ojson"];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fleet_with_classic_queues_runs_jobs_of_producers_who_know_nothing_of_it() {
+async fn a_fleet_with_classic_queues_runs_jobs_of_unchanged_producers() {
     let ground = Ground::shared_with("classic", QueueKind::Classic).await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -26,7 +27,7 @@ async fn a_fleet_with_classic_queues_runs_jobs_of_producers_who_know_nothing_of_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_disagrees_is_told_the_queue_both_kinds_and_the_remedy() {
+async fn a_queue_kind_mismatch_names_the_queue_both_kinds_and_the_remedy() {
     let ground = Ground::shared_with("classic-refused", QueueKind::Classic).await;
     let mut command = Command::new(programs::ours(None, "gpufleet-worker").unwrap());
     command.args(["run", "--cuda", "emulated"]).env("GPUFLEET_AMQP_URL", &ground.endpoints().amqp_url);
@@ -35,13 +36,14 @@ async fn a_worker_that_disagrees_is_told_the_queue_both_kinds_and_the_remedy() {
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
     for part in ["gpufleet.v1.tasks.default.", "queue kind = classic", "expects quorum", "--queue-kind"] {
-        assert!(said.contains(part), "it should say {part:?}: {said}");
+        assert!(said.contains(part), "{part:?} is missing: {said}");
     }
 }
 
-/// Classic queues do not count deliveries: a job that comes again does so as a copy with a number of its own.
+/// Classic queues do not count deliveries, so a worker requeues a job as a copy whose header has the number of the
+/// attempt.
 #[tokio::test(flavor = "multi_thread")]
-async fn on_classic_queues_every_attempt_has_a_number_of_its_own() {
+async fn every_attempt_on_a_classic_queue_has_its_own_number() {
     let ground = Ground::shared_with("classic-again", QueueKind::Classic).await;
     let fleet = ground.client().await;
     let mut handle = fleet.submit(busy::for_seconds(12)).await.unwrap();
@@ -60,9 +62,9 @@ async fn on_classic_queues_every_attempt_has_a_number_of_its_own() {
     ground.check_history(1).await;
 }
 
-/// A producer outlives its queues: the worker that serves them declares them again, and until then submissions are refused.
+/// Submissions are refused until the worker has declared the deleted queues again.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_producer_goes_on_when_a_worker_has_made_deleted_queues_again() {
+async fn a_producer_continues_once_a_worker_has_redeclared_deleted_queues() {
     let ground = Ground::shared("queue-deleted").await;
     let fleet = ground.client().await;
     let broker = ground.broker().await;
@@ -77,11 +79,11 @@ async fn a_producer_goes_on_when_a_worker_has_made_deleted_queues_again() {
         broker.delete_queue(&task_queue(&PoolName::default(), priority)).await.unwrap();
     }
     let mut again = None;
-    poll_until("the queue is there again", async || {
+    poll_until("the queue exists again", async || {
         again = fleet.submit(kernels::doubles(&[2.0])).await.ok();
         again.is_some()
     })
     .await;
-    again.expect("it was submitted").wait(WAIT).await.unwrap();
+    again.expect("the job was submitted").wait(WAIT).await.unwrap();
     ground.check_history(2).await;
 }

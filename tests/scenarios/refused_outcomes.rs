@@ -1,5 +1,6 @@
-//! The broker refuses a worker's replies or retries for a while: the worker keeps the message and tries again, no job runs
-//! again, and a reply that its client's queue keeps refusing goes to the unclaimed replies. (faults 16 and 20)
+//! The broker refuses a worker's replies, retries or dead letters for a while: the worker holds the message and tries
+//! again, and no job runs again. A reply that the client's queue still refuses goes to the unclaimed replies. (faults
+//! 16 and 20)
 
 use std::fs;
 
@@ -14,7 +15,7 @@ use gpufleet_transport::{Incoming, Message, Properties};
 
 const REFUSED: &str = "publish failed, trying again";
 
-/// From now on the queues of this name refuse every message beyond `room`.
+/// Makes the queues of this name refuse every message beyond `room`.
 async fn close_queues(ground: &Ground, pattern: &str, room: u32) {
     let full = format!("[{{<<\"max-length\">>, {room}}}, {{<<\"overflow\">>, <<\"reject-publish\">>}}]");
     let set = format!(
@@ -31,13 +32,14 @@ fn count_in_log(worker: &TestWorker, text: &str) -> usize {
     fs::read_to_string(worker.process().log()).unwrap().matches(text).count()
 }
 
-/// Waits until the broker has refused the worker's message several times, and says how often the delivery went back to its queue meanwhile.
+/// Waits until the broker has refused the worker's message several times. Returns how often the delivery was requeued
+/// meanwhile.
 async fn requeues_while_refused(worker: &TestWorker) -> usize {
     poll_until("several refusals", async || count_in_log(worker, REFUSED) >= 4).await;
     count_in_log(worker, "delivery requeued")
 }
 
-/// A task whose replies go to a queue that only this scenario reads.
+/// Publishes a task whose replies go to a queue that only this scenario reads.
 async fn ask(ground: &Ground, client: &ClientName) -> JobId {
     let mut task = kernels::doubles(&[1.0]).build().unwrap().task;
     task.reply = Some(client.clone());
@@ -46,7 +48,7 @@ async fn ask(ground: &Ground, client: &ClientName) -> JobId {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reply_that_is_nacked_for_a_while_arrives_afterwards() {
+async fn a_reply_arrives_after_its_queue_refused_it_for_a_while() {
     let ground = Ground::shared("reply-nacked").await;
     let worker = ground.worker().await;
     let broker = ground.broker().await;
@@ -58,7 +60,7 @@ async fn a_reply_that_is_nacked_for_a_while_arrives_afterwards() {
     open_queues(&ground).await;
 
     let mut consumer = broker.consume(reply_queue(&client), 1);
-    let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("the reply comes");
+    let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("the reply arrives");
     let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
     let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
     let reply = &replies.as_slice()[0];
@@ -68,9 +70,9 @@ async fn a_reply_that_is_nacked_for_a_while_arrives_afterwards() {
     ground.check_history(1).await;
 }
 
-/// It does not wait for the queue: its grace is for jobs.
+/// A stopping worker does not wait for the reply queue, because the grace period is for jobs.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_leaves_keeps_a_refused_reply_for_its_owner() {
+async fn a_stopping_worker_publishes_a_refused_reply_to_the_unclaimed_replies() {
     let ground = Ground::shared("reply-kept").await;
     let worker = ground.worker().await;
     let broker = ground.broker().await;
@@ -82,14 +84,14 @@ async fn a_worker_that_leaves_keeps_a_refused_reply_for_its_owner() {
     assert_eq!(worker.stop(Signal::Terminate).await, Some(0));
 
     let mut consumer = broker.consume(UNCLAIMED_QUEUE.to_owned(), 1);
-    let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("the reply is kept");
+    let incoming = tokio::time::timeout(WAIT, consumer.next()).await.expect("the reply is unclaimed");
     let Some(Incoming::Delivery(delivery)) = incoming else { panic!("{incoming:?}") };
-    assert_eq!(delivery.routing_key, client.as_str(), "it says whose it is");
+    assert_eq!(delivery.routing_key, client.as_str(), "the routing key names the client");
     let replies = Encoding::MessagePack.decode_replies(&delivery.body).unwrap();
     assert_eq!(replies.as_slice()[0].job_id, Some(job_id));
     assert!(!replies.as_slice()[0].outputs.is_empty(), "with its outputs");
     delivery.ack().await.unwrap();
-    // It was acknowledged: no other worker runs it again.
+    // The message was acknowledged, so a later worker does not run the job.
     let late = ground.worker().await;
     let queue = task_queue(&PoolName::default(), Priority::Normal);
     assert_eq!(ground.messages_in(&queue).await, 0);
@@ -99,7 +101,7 @@ async fn a_worker_that_leaves_keeps_a_refused_reply_for_its_owner() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_dead_letter_that_finds_no_room_waits_for_it_and_its_job_does_not_run_again() {
+async fn a_dead_letter_waits_for_room_and_its_job_does_not_run_again() {
     let ground = Ground::shared("dead-full").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -112,17 +114,17 @@ async fn a_dead_letter_that_finds_no_room_waits_for_it_and_its_job_does_not_run_
         properties: Properties::default(),
         mandatory: true,
     };
-    // A quorum queue counts a little late.
+    // A quorum queue notices late that it is full.
     let mut fillers = 0;
     while let Ok(()) = broker.publish(filler()).await {
         fillers += 1;
-        assert!(fillers < 1000, "the queue takes everything");
+        assert!(fillers < 1000, "the queue must refuse a message");
     }
     let mut handle = fleet.submit(kernels::endless().attempts_max(1)).await.unwrap();
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     worker.kill_executor().await;
     assert_eq!(requeues_while_refused(&worker).await, 0);
-    // A quorum queue tells its publishers to go on when something leaves it, and only while it has a bound.
+    // A quorum queue unblocks its publishers when a message leaves it, but only while it has a bound.
     close_queues(&ground, DEAD_QUEUE, 1000).await;
     dead_letters(&ground, fillers).await;
 
@@ -134,7 +136,7 @@ async fn a_dead_letter_that_finds_no_room_waits_for_it_and_its_job_does_not_run_
     ground.check_history(1).await;
 }
 
-/// A classic queue does not count, so the message goes back as a copy that does: here to a queue that refuses it.
+/// A worker requeues a message of a classic queue as a copy with a count. Here the queue refuses the copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_that_a_classic_queue_refuses_waits_for_room() {
     let ground = Ground::shared_with("copy-refused", FleetKind::Classic).await;
@@ -148,7 +150,7 @@ async fn a_copy_that_a_classic_queue_refuses_waits_for_room() {
     first.process().signal(Signal::Kill);
     assert_eq!(first.ended().await, None);
     let second = ground.worker().await;
-    assert_eq!(requeues_while_refused(&second).await, 0, "it is kept, and does not come again and again");
+    assert_eq!(requeues_while_refused(&second).await, 0, "the worker holds the message and does not requeue it");
     open_queues(&ground).await;
     let result = handle.wait(WAIT).await.unwrap();
     assert_eq!(result.attempt, 2);

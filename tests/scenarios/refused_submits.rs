@@ -1,5 +1,5 @@
-//! A submission that the broker or the client refuses fails at once with the reason, and leaves nothing behind: no lost job, and none in
-//! the ledger without a message on the broker. (faults 15, 16, 17 and 42)
+//! A submission that the broker or the client refuses fails at once with the reason, and leaves nothing behind: no lost
+//! job, and none in the ledger without a message on the broker. (faults 15, 16, 17 and 42)
 
 use std::{collections::BTreeSet, process::Stdio};
 
@@ -20,7 +20,7 @@ use gpufleet_transport::{Message, Properties, PublishError};
 use tokio::process::Command;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_a_pipelined_batch_exactly_the_unroutable_fail() {
+async fn exactly_the_unroutable_messages_of_a_pipelined_batch_fail() {
     const MESSAGES: usize = 3000;
     const IN_FLIGHT: usize = 500;
     let ground = Ground::shared("unroutable").await;
@@ -50,10 +50,10 @@ async fn of_a_pipelined_batch_exactly_the_unroutable_fail() {
     poll_until("all others", async || broker.queue_depth(&queue).await.unwrap().unwrap().messages == kept).await;
 }
 
-/// A queue without a majority confirms nothing for hours. Here it is one whose process stands still.
+/// A quorum queue without a majority confirms nothing for hours. Here the queue's process is suspended.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the_broker_refuses() {
-    /// More than a connection has channels for publishing.
+async fn a_queue_that_confirms_nothing_does_not_delay_the_search_for_a_refused_message() {
+    /// More messages than a connection has channels for publishing.
     const MESSAGES: usize = 16;
     const SEARCHES: usize = 20;
     let ground = Ground::shared("unconfirmed").await;
@@ -74,25 +74,25 @@ async fn a_queue_that_confirms_nothing_holds_up_no_search_for_a_message_that_the
     };
     let publish_all = |exchange, routing_key: &str| join_all((0..MESSAGES).map(|_| publish_one(exchange, routing_key)));
     let unconfirmed = tokio::spawn(publish_all("", "stuck"));
-    poll_until("them all at the queue", async || ground.unseen_by("stuck").await >= MESSAGES).await;
+    poll_until("the queue has all messages", async || ground.unseen_by("stuck").await >= MESSAGES).await;
     for refused in publish_all("nowhere", "x").await {
         assert!(matches!(refused, Err(PublishError::NoExchange { .. })), "{refused:?}");
     }
     publish_all(TASKS, &good).await.into_iter().for_each(|published| published.unwrap());
-    // Others come at any moment of a search.
+    // Other messages are published during a search.
     for _ in 0..SEARCHES {
         let others = stream::iter(0..10 * MESSAGES).map(|_| publish_one(TASKS, &good)).buffer_unordered(MESSAGES);
         let (refused, others) = join(publish_one("nowhere", "x"), others.collect::<Vec<_>>()).await;
         assert!(matches!(refused, Err(PublishError::NoExchange { .. })), "{refused:?}");
         others.into_iter().for_each(|published| published.unwrap());
     }
-    assert!(!unconfirmed.is_finished(), "its queue has not moved");
+    assert!(!unconfirmed.is_finished(), "the suspended queue confirms nothing");
     ground.resume_queue("stuck").await;
     unconfirmed.await.unwrap().into_iter().for_each(|published| published.unwrap());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_full_queue_pushes_back_and_the_ledger_has_no_refused_job() {
+async fn a_full_queue_refuses_jobs_and_the_ledger_has_no_refused_job() {
     const ROOM: usize = 3;
     let ground = Ground::shared("queue-full").await;
     let fleet = ground.client().await;
@@ -101,13 +101,13 @@ async fn a_full_queue_pushes_back_and_the_ledger_has_no_refused_job() {
         "ok = rabbit_policy:set(@, <<\"full\">>, <<\"^gpufleet.v1.tasks\">>, [{{<<\"max-length\">>, {ROOM}}}], 0, <<\"queues\">>, <<\"scenario\">>)."
     );
     ground.erlang(&policy).await;
-    // A quorum queue counts a little late.
+    // A quorum queue notices late that it is full.
     let refused = loop {
         match fleet.submit(kernels::doubles(&[1.0])).await {
             Ok(handle) => handles.push(handle),
             Err(error) => break error,
         }
-        assert!(handles.len() < 100 * ROOM, "the queue takes everything");
+        assert!(handles.len() < 100 * ROOM, "the queue must refuse a message");
     };
     assert!(matches!(refused, SubmitError::Refused { .. }), "{refused:?}");
     assert!(refused.to_string().contains("pool default") && refused.to_string().contains("full"), "{refused}");
@@ -119,7 +119,7 @@ async fn a_full_queue_pushes_back_and_the_ledger_has_no_refused_job() {
     assert_eq!(ended.code, 7, "{}", ended.stderr);
     assert!(ended.stderr.contains("full") && ended.stdout.is_empty(), "{ended:?}");
 
-    // There is room again as soon as a worker takes from it.
+    // The queue has room again when a worker takes messages from it.
     let _worker = ground.worker().await;
     poll_until("room for one more", async || match fleet.submit(kernels::doubles(&[2.0])).await {
         Ok(handle) => {
@@ -135,12 +135,12 @@ async fn a_full_queue_pushes_back_and_the_ledger_has_no_refused_job() {
     for handle in &mut handles {
         handle.wait(WAIT).await.unwrap();
     }
-    // Those that were refused are not among them.
+    // The ledger has only the accepted jobs.
     ground.check_history(handles.len()).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_names_the_queue_whose_arguments_have_drifted_both_values_and_the_remedy() {
+async fn a_worker_names_a_queue_with_other_arguments_both_values_and_the_remedy() {
     let ground = Ground::shared("drifted").await;
     let queue = task_queue(&PoolName::default(), Priority::Normal);
     let arguments = [
@@ -160,7 +160,7 @@ async fn a_worker_names_the_queue_whose_arguments_have_drifted_both_values_and_t
     let said = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
     for part in [queue.as_str(), "x-delivery-limit = 7", "expects 20", "delete it and start again"] {
-        assert!(said.contains(part), "it should say {part:?}: {said}");
+        assert!(said.contains(part), "{part:?} is missing: {said}");
     }
 }
 
@@ -179,12 +179,12 @@ async fn a_worker_names_an_exchange_of_an_earlier_version_and_how_to_delete_it()
     assert!(output.status.code().is_some_and(|code| code != 0), "{said}");
     let delete = format!("rabbitmqadmin --vhost={} delete exchange name=gpufleet.v1.tasks", ground.fleet().space());
     for part in ["exchange gpufleet.v1.tasks", "type = direct", "expects topic", delete.as_str()] {
-        assert!(said.contains(part), "it should say {part:?}: {said}");
+        assert!(said.contains(part), "{part:?} is missing: {said}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_or_header_that_is_too_large_never_leaves_its_producer() {
+async fn a_client_refuses_to_publish_an_oversized_message_or_header() {
     let ground = Ground::shared("oversize").await;
     let _worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -205,11 +205,11 @@ async fn a_message_or_header_that_is_too_large_never_leaves_its_producer() {
     let error = broker.publish(message(0, 200_000)).await.unwrap_err();
     assert!(matches!(error, PublishError::HeaderTooLarge { .. }), "{error:?}");
 
-    // An output that no reply can carry is refused before it is computed.
+    // A job is refused before it runs if its output does not fit into a reply.
     let large = kernels::doubles(&[1.0]).zeros("more", Dtype::U8, [MESSAGE_BYTES_MAX as u64]).output("more");
     let error = fleet.submit(large).await.unwrap().wait(WAIT).await.unwrap_err();
     assert!(error.failure().unwrap().message.contains("a reply carries at most"), "{error}");
-    // The connections have survived all of it.
+    // The connections are still open.
     fleet.submit(kernels::doubles(&[1.0])).await.unwrap().wait(WAIT).await.unwrap();
     ground.check_history(2).await;
 }

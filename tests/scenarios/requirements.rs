@@ -1,5 +1,5 @@
-//! A job whose requirements a worker's devices do not meet goes to a worker that meets them. Without one it fails with the requirements and
-//! the fleet's devices.
+//! A job whose requirements a worker's devices do not meet goes to a worker that meets them. Without one it fails with
+//! the requirements and the fleet's devices.
 
 use gpufleet_local::Signal;
 use gpufleet_schema::{Dtype, FailureCode, JobState, Verdict};
@@ -9,7 +9,7 @@ const CAPABILITY: &str = "GPUFLEET_EMULATOR_COMPUTE_CAPABILITY";
 const MEMORY: &str = "GPUFLEET_EMULATOR_MEMORY";
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_find_the_worker_that_fits() {
+async fn jobs_run_on_the_worker_that_meets_their_requirements() {
     let ground = Ground::shared("fits").await;
     let small = ground.worker_in(&METRICS, &[(CAPABILITY, "8.0"), (MEMORY, "512MiB")]).await;
     let large = ground.worker_in(&[], &[(CAPABILITY, "9.0"), (MEMORY, "1GiB")]).await;
@@ -24,12 +24,12 @@ async fn jobs_find_the_worker_that_fits() {
         assert_eq!((result.ran_on.unwrap().worker.as_str(), result.attempt), (large.name(), 1));
     }
     let forwarded = async || small.metrics().await.sum("gpufleet_jobs_forwarded_total", &[("pool", "default")]);
-    poll_until("the jobs that the small worker sent on are counted", async || forwarded().await >= 1.0).await;
+    poll_until("the small worker has counted its forwarded jobs", async || forwarded().await >= 1.0).await;
     ground.check_history(6).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn jobs_that_fit_nowhere_fail_with_what_the_workers_have() {
+async fn jobs_that_no_worker_can_run_fail_with_the_available_devices() {
     let ground = Ground::shared("fits-nowhere").await;
     let _small = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
     let _large = ground.worker_in(&[], &[(CAPABILITY, "9.0")]).await;
@@ -50,12 +50,12 @@ async fn jobs_that_fit_nowhere_fail_with_what_the_workers_have() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forwarded_job_waits_for_the_only_worker_that_fits_while_that_is_busy() {
+async fn a_forwarded_job_waits_for_the_only_suitable_worker_while_it_is_busy() {
     let ground = Ground::shared("fits-busy").await;
     let large = ground.worker_in(&["--prefetch", "1", "--jobs-per-device", "1"], &[(CAPABILITY, "9.0")]).await;
     let fleet = ground.client().await;
     large.pause_executors();
-    // One runs, and one lies with the worker from each of its two queues.
+    // One job runs, and the worker has prefetched one from each of its two queues.
     let (mut handles, mut requires) = (Vec::new(), None);
     for _ in 0..6 {
         let job = kernels::doubles(&[1.0]).requires_compute_capability(9, 0);
@@ -66,9 +66,13 @@ async fn a_forwarded_job_waits_for_the_only_worker_that_fits_while_that_is_busy(
             requires = Some(ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await);
         }
     }
-    let small = requires.expect("it was started with the first job");
-    ground.poll_log("a job that does not fit", &small, "requirements not met here, job forwarded").await;
-    assert_eq!(small.stop(Signal::Terminate).await, Some(0), "what it has forwarded does not need it");
+    let small = requires.expect("the worker was started with the first job");
+    ground.poll_log("a forwarded job", &small, "requirements not met here, job forwarded").await;
+    assert_eq!(
+        small.stop(Signal::Terminate).await,
+        Some(0),
+        "a forwarded job does not need the worker that forwarded it"
+    );
     large.resume_executors();
     for handle in &mut handles {
         assert_eq!(handle.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), large.name());
@@ -77,7 +81,7 @@ async fn a_forwarded_job_waits_for_the_only_worker_that_fits_while_that_is_busy(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_job_whose_class_has_lost_its_only_worker_comes_back_and_runs_on_a_later_one_that_fits() {
+async fn a_job_of_a_class_without_workers_is_requeued_and_runs_on_a_later_suitable_worker() {
     let ground = Ground::shared("fits-lost").await;
     let small = ground.worker_in(&[], &[(CAPABILITY, "8.0")]).await;
     let lost = ground.worker_in(&[], &[(CAPABILITY, "9.0")]).await;
@@ -94,10 +98,10 @@ async fn a_job_whose_class_has_lost_its_only_worker_comes_back_and_runs_on_a_lat
     }
     lost.kill9().await.unwrap();
     ground
-        .poll_log("that the class has no worker", &small, "stranded jobs requeued: their device class has no worker")
+        .poll_log("the class without workers", &small, "stranded jobs requeued: their device class has no worker")
         .await;
-    ground.poll_log("that the job waits", &small, "requirements not met by any worker, job delayed").await;
-    // Of another class: nothing that consumes the first one's queue.
+    ground.poll_log("the delayed job", &small, "requirements not met by any worker, job delayed").await;
+    // A worker of another class, which does not consume from the queue of the first class.
     let later = ground.worker_in(&[], &[(CAPABILITY, "9.0"), (MEMORY, "1GiB")]).await;
     for handle in &mut handles {
         let result = handle.wait(WAIT).await.unwrap();

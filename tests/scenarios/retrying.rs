@@ -1,11 +1,11 @@
-//! Temporary failures are retried after a delay that the history shows. Permanent ones are dead-lettered with their reason, to be listed,
-//! requeued or discarded. (fault 19)
+//! Temporary failures are retried after a delay that the history shows. Permanent ones are dead-lettered with their
+//! reason, to be listed, requeued or discarded. (fault 19)
 
 use gpufleet_schema::{AttemptState, JobState};
 use gpufleet_tests::{Ground, WAIT, busy, kernels, poll_until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_suspect_waits_before_it_is_tried_again_and_history_says_until_when() {
+async fn a_suspected_job_is_retried_after_a_delay_that_the_history_shows() {
     let ground = Ground::shared("retry-wait").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -17,15 +17,15 @@ async fn a_suspect_waits_before_it_is_tried_again_and_history_says_until_when() 
     let detail = ground.final_job(handle.id()).await;
     let [lost, done] = detail.attempts.as_slice() else { panic!("{:?}", detail.attempts) };
     assert_eq!((lost.state, done.state), (AttemptState::Lost, AttemptState::Succeeded));
-    let due = lost.retry_at.expect("the loss says when it is due again");
+    let due = lost.retry_at.expect("the lost attempt has the time of the retry");
     assert_eq!((due - lost.finished_at.unwrap()).num_seconds(), 1);
-    // One clock, that of this machine: the broker does not give it back early.
+    // All processes use the clock of this machine, so the retry can't start early.
     assert!((done.started_at.unwrap() - due).num_milliseconds() > -50, "{detail:?}");
     ground.check_history(1).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_dead_are_listed_shown_submitted_again_and_thrown_away() {
+async fn dead_letters_are_listed_shown_replayed_and_discarded() {
     let ground = Ground::shared("the-dead").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -41,7 +41,7 @@ async fn the_dead_are_listed_shown_submitted_again_and_thrown_away() {
     let [first, second] = [0, 1].map(|index| handles[index].id().to_string());
     let list = ground.gpufleet(folder.path(), &["dead", "list"]).await;
     assert!(list.stdout.contains(&first) && list.stdout.contains("default.normal"), "{}{}", list.stdout, list.stderr);
-    // Looking takes nothing away.
+    // Showing a letter does not remove it.
     let shown = ground.gpufleet(folder.path(), &["dead", "show", &first, "-o", "json"]).await;
     let json: serde_json::Value = serde_json::from_str(&shown.stdout).unwrap();
     assert_eq!(json["jobs"][0], first.as_str());
@@ -54,7 +54,7 @@ async fn the_dead_are_listed_shown_submitted_again_and_thrown_away() {
     let cancelled = ground.gpufleet(folder.path(), &["cancel", new]).await;
     assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
     let detail = ground.final_job(new.parse().unwrap()).await;
-    assert_eq!(detail.job.state, JobState::Cancelled, "it went the way of every job");
+    assert_eq!(detail.job.state, JobState::Cancelled, "the replayed job is cancelled like any other");
     assert_eq!(detail.job.labels["replay-of"], first);
     assert_eq!(ground.final_job(handles[0].id()).await.job.state, JobState::Dead, "an outcome never changes");
 

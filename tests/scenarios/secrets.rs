@@ -17,7 +17,7 @@ async fn no_log_line_shows_a_password() {
         .collect();
     assert!(
         !passwords.is_empty() && passwords.iter().all(|password| password.len() > 8),
-        "there is something to look for"
+        "the services have passwords to look for"
     );
     let mut looked_at = 0;
     for entry in fs::read_dir(ground.fleet().logs()).unwrap() {

@@ -1,4 +1,4 @@
-//! A killed executor delays its neighbours little, because a running spare executor takes over. (fault 37)
+//! When an executor is killed, a spare executor takes over at once, so the other jobs are delayed little. (fault 37)
 
 use std::{
     fs,
@@ -8,7 +8,7 @@ use std::{
 use gpufleet_schema::{AttemptState, FailureCode};
 use gpufleet_tests::{Ground, TestWorker, WAIT, busy, kernels, poll_until, signal};
 
-/// Far more than a spare takes, and less than a starved machine with all its scenarios at once.
+/// Far more than a spare needs, even on a machine that runs all scenarios at once.
 const TAKEOVER_MAX: Duration = Duration::from_secs(20);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -29,7 +29,7 @@ async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
     assert!(gap < TAKEOVER_MAX, "{gap:?}");
     busy::assert_done(&neighbour.wait(WAIT).await.unwrap().outputs);
 
-    // The log shows the gap: no executor had to be started within it.
+    // No executor was started before the takeover, as the log shows.
     ground.poll_log("the takeover", &worker, "another took over").await;
     let log = fs::read_to_string(worker.process().log()).unwrap();
     assert!(!log.contains("executor started"), "{log}");
@@ -39,12 +39,12 @@ async fn a_spare_takes_over_at_once_and_the_neighbours_lose_no_attempt() {
     let lost = ground.final_job(neighbour.id()).await;
     let states: Vec<_> = lost.attempts.iter().map(|attempt| attempt.state).collect();
     assert_eq!(states, [AttemptState::Lost, AttemptState::Succeeded]);
-    assert!(lost.attempts[0].retry_at.is_none(), "an innocent neighbour does not wait");
+    assert!(lost.attempts[0].retry_at.is_none(), "a job that is not the suspect is retried without delay");
     poll_until("another spare", async || worker.executors().len() == 2).await;
     ground.check_history(3).await;
 }
 
-/// The process id of the spare that waits, as the worker's log tells it.
+/// The process id of the current spare, from the worker's log.
 fn spare_of(worker: &TestWorker) -> u32 {
     let log = fs::read_to_string(worker.process().log()).unwrap();
     let line = log.lines().rfind(|line| line.contains("spare executor ready")).unwrap();
@@ -53,13 +53,13 @@ fn spare_of(worker: &TestWorker) -> u32 {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_spare_that_is_dead_when_it_is_needed_costs_no_job_an_attempt() {
-    // One that hangs is to the worker what one is that has died and was not heard of yet.
+async fn a_dead_spare_costs_no_job_an_attempt() {
+    // To the worker, a hung spare looks like one whose death it has not noticed yet.
     for dies in [true, false] {
         let ground = Ground::shared("dead-spare").await;
         let arguments = ["--spare-executors", "1", "--jobs-per-device", "1"];
         let worker = ground.worker_in(&arguments, &[("RUST_LOG", "gpufleet_worker=debug")]).await;
-        ground.poll_log("the spare waits", &worker, "spare executor ready").await;
+        ground.poll_log("the spare", &worker, "spare executor ready").await;
         let spare = spare_of(&worker);
         signal(spare, libc::SIGSTOP);
         let fleet = ground.client().await;
@@ -71,10 +71,10 @@ async fn a_spare_that_is_dead_when_it_is_needed_costs_no_job_an_attempt() {
         }
         next.wait(WAIT).await.unwrap();
         if !dies {
-            ground.poll_log("what became of it", &worker, "spare executor does not answer").await;
-            ground.poll_log("a fresh one", &worker, "executor started").await;
+            ground.poll_log("the dead spare", &worker, "spare executor does not answer").await;
+            ground.poll_log("a new executor", &worker, "executor started").await;
         }
-        // It may have come while there was no executor, which costs it nothing.
+        // The job may have arrived while there was no executor. That costs no attempt.
         let ran = ground.final_job(next.id()).await;
         assert!(ran.attempts.iter().all(|attempt| attempt.retry_at.is_none()), "a loss was counted: {ran:?}");
         poll_until("another spare", async || worker.executors().len() == 2).await;
@@ -83,7 +83,7 @@ async fn a_spare_that_is_dead_when_it_is_needed_costs_no_job_an_attempt() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_spare_an_executor_is_started() {
+async fn without_a_spare_the_worker_starts_an_executor() {
     let ground = Ground::shared("no-spare").await;
     let worker = ground.worker_with(&["--spare-executors", "0"]).await;
     assert_eq!(worker.executors().len(), 1);

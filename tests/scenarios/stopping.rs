@@ -5,7 +5,7 @@ use gpufleet_schema::{JobState, PoolName, Priority, topology::task_queue};
 use gpufleet_tests::{Ground, WAIT, busy, poll_until};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn sigterm_finishes_what_runs_and_hands_back_the_rest() {
+async fn sigterm_finishes_running_jobs_and_requeues_the_others() {
     let ground = Ground::shared("sigterm").await;
     let first = ground.worker_with(&["--jobs-per-device", "1"]).await;
     let fleet = ground.client().await;
@@ -14,7 +14,10 @@ async fn sigterm_finishes_what_runs_and_hands_back_the_rest() {
     let mut waiting = fleet.submit(busy::for_millis(10)).await.unwrap();
     let broker = ground.broker().await;
     let queue = task_queue(&PoolName::default(), Priority::Normal);
-    poll_until("the worker has both", async || broker.queue_depth(&queue).await.unwrap().unwrap().messages == 0).await;
+    poll_until("the worker has both messages", async || {
+        broker.queue_depth(&queue).await.unwrap().unwrap().messages == 0
+    })
+    .await;
 
     assert_eq!(first.stop(Signal::Terminate).await, Some(0));
     assert_eq!(running.wait(WAIT).await.unwrap().ran_on.unwrap().worker.as_str(), first.name());
@@ -28,7 +31,7 @@ async fn sigterm_finishes_what_runs_and_hands_back_the_rest() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_signal_does_not_wait_for_the_grace() {
+async fn a_second_signal_skips_the_grace_period() {
     let ground = Ground::shared("second-signal").await;
     let worker = ground.worker().await;
     let fleet = ground.client().await;
@@ -43,16 +46,16 @@ async fn a_second_signal_does_not_wait_for_the_grace() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_does_not_end_within_the_grace_goes_back_and_loses_no_attempt() {
+async fn a_job_that_outlasts_the_grace_period_is_requeued_and_loses_no_attempt() {
     let ground = Ground::shared("grace-over").await;
     let first = ground.worker_with(&["--grace", "1s", "--jobs-per-device", "1"]).await;
     let fleet = ground.client().await;
-    // With one attempt to lose, a lost one would end it.
+    // With one attempt at most, losing it would dead-letter the job.
     let mut running = fleet.submit(busy::for_all_to_see().attempts_max(1)).await.unwrap();
     ground.poll_job("running", running.id(), |job| job.state == JobState::Running).await;
     let mut waiting = fleet.submit(busy::for_millis(1).attempts_max(1)).await.unwrap();
     assert_eq!(first.stop(Signal::Terminate).await, Some(0));
-    ground.poll_log("why", &first, "grace period is over").await;
+    ground.poll_log("the end of the grace period", &first, "grace period is over").await;
     let second = ground.worker().await;
     for handle in [&mut running, &mut waiting] {
         let result = handle.wait(WAIT).await.unwrap();
@@ -63,9 +66,9 @@ async fn what_does_not_end_within_the_grace_goes_back_and_loses_no_attempt() {
     ground.check_history(2).await;
 }
 
-/// A service manager's last resort: SIGKILL in the middle of the drain.
+/// A service manager sends SIGKILL if a stop takes too long.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_that_is_killed_while_it_drains_loses_nothing() {
+async fn a_worker_that_is_killed_while_it_drains_loses_no_job() {
     let ground = Ground::shared("killed-draining").await;
     let first = ground.worker().await;
     let fleet = ground.client().await;
@@ -73,7 +76,7 @@ async fn a_worker_that_is_killed_while_it_drains_loses_nothing() {
     ground.poll_job("running", handle.id(), |job| job.state == JobState::Running).await;
     first.process().signal(Signal::Terminate);
     ground.poll_log("draining", &first, "draining").await;
-    assert_eq!(first.stop(Signal::Kill).await, None, "a signal ended it, which is no exit code");
+    assert_eq!(first.stop(Signal::Kill).await, None, "the signal ended the worker, so it has no exit code");
     let second = ground.worker().await;
     let result = handle.wait(WAIT).await.unwrap();
     assert_eq!((result.attempt, result.ran_on.unwrap().worker.as_str()), (2, second.name()));
@@ -81,7 +84,7 @@ async fn a_worker_that_is_killed_while_it_drains_loses_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_worker_waits_for_a_broker_that_is_not_there_yet_and_can_be_stopped_meanwhile() {
+async fn a_worker_that_waits_for_an_absent_broker_can_be_stopped() {
     let ground = Ground::breakable("late-broker").await;
     ground.services().broker().stop().await.unwrap();
     let worker = ground.start_worker(&[]);
@@ -93,7 +96,7 @@ async fn a_worker_waits_for_a_broker_that_is_not_there_yet_and_can_be_stopped_me
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_service_manager_is_told_of_readiness_of_life_and_of_the_end() {
+async fn a_worker_notifies_its_service_manager_of_start_liveness_and_stop() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("notify");
     let socket = tokio::net::UnixDatagram::bind(&path).unwrap();
@@ -101,7 +104,7 @@ async fn a_service_manager_is_told_of_readiness_of_life_and_of_the_end() {
     let ground = Ground::with_environment("systemd", &environment).await;
     let worker = ground.worker().await;
     let mut told = String::new();
-    // Twice alive: it is no single word at the start.
+    // Two watchdog messages show that the worker repeats them.
     while !(told.contains("READY=1") && told.matches("WATCHDOG=1").count() >= 2) {
         told.push_str(&datagram(&socket).await);
     }
@@ -113,6 +116,6 @@ async fn a_service_manager_is_told_of_readiness_of_life_and_of_the_end() {
 
 async fn datagram(socket: &tokio::net::UnixDatagram) -> String {
     let mut buffer = [0; 512];
-    let bytes = tokio::time::timeout(WAIT, socket.recv(&mut buffer)).await.expect("it is told in time").unwrap();
+    let bytes = tokio::time::timeout(WAIT, socket.recv(&mut buffer)).await.expect("a message arrives in time").unwrap();
     String::from_utf8_lossy(&buffer[..bytes]).into_owned()
 }

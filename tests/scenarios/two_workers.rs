@@ -21,7 +21,7 @@ async fn two_workers_share_a_queue() {
         *shares.entry(result.ran_on.unwrap().worker.to_string()).or_default() += 1;
     }
     assert_eq!(shares.len(), 2, "{shares:?}");
-    assert!(shares.values().all(|share| *share >= 8), "a fifth at least: {shares:?}");
+    assert!(shares.values().all(|share| *share >= 8), "each worker runs a fifth or more: {shares:?}");
     ground.check_history(40).await;
 }
 

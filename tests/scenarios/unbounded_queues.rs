@@ -1,5 +1,5 @@
-//! Queues without readers do not fill the disk: new unclaimed replies replace old ones, which are counted, and a full queue of events
-//! delays acknowledgements without losing a record.
+//! Queues without readers do not fill the disk: new unclaimed replies replace the oldest ones, which are counted, and a
+//! full event queue delays acknowledgements but loses no event.
 
 use gpufleet_schema::{
     bounds::MESSAGE_BYTES_MAX,
@@ -9,11 +9,11 @@ use gpufleet_tests::{Ground, WAIT, kernels, poll_until};
 use gpufleet_transport::{Message, Properties};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn unclaimed_replies_beyond_the_bound_give_way_to_younger_ones_and_are_counted() {
+async fn new_unclaimed_replies_replace_the_oldest_ones_which_are_counted() {
     const REPLIES_SENT: u64 = 6;
     const ROOM_BYTES: usize = 2 * MESSAGE_BYTES_MAX;
     let ground = Ground::shared("unclaimed").await;
-    // The real bound is as many gigabytes as the disk of a test should not have.
+    // The policy replaces the real bound, which is gigabytes.
     ground.set_policy(UNCLAIMED_QUEUE, &format!("{{<<\"max-length-bytes\">>, {ROOM_BYTES}}}")).await;
     let broker = ground.broker().await;
     for index in 0..REPLIES_SENT {
@@ -21,10 +21,10 @@ async fn unclaimed_replies_beyond_the_bound_give_way_to_younger_ones_and_are_cou
         let properties = Properties::default();
         broker.publish(Message { exchange: REPLIES, routing_key, body, properties, mandatory: true }).await.unwrap();
     }
-    poll_until("the older ones are gone", async || ground.messages_in(UNCLAIMED_QUEUE).await == 2).await;
+    poll_until("the oldest replies are gone", async || ground.messages_in(UNCLAIMED_QUEUE).await == 2).await;
     let log = ground.fleet().ledger().unwrap().log();
     let counted = format!("replies_total={}", REPLIES_SENT - 2);
-    poll_until("the recorder has counted them", async || {
+    poll_until("the recorder has counted the lost replies", async || {
         std::fs::read_to_string(&log).is_ok_and(|log| log.lines().any(|line| line.contains(&counted)))
     })
     .await;
@@ -48,7 +48,7 @@ async fn a_full_queue_of_events_delays_the_record_and_not_the_replies() {
     for handle in &mut handles {
         handle.wait(WAIT).await.unwrap();
     }
-    ground.poll_log("the worker says why it holds acknowledgements", &worker, "events not published yet").await;
+    ground.poll_log("the reason for delayed acknowledgements", &worker, "events not published yet").await;
     ground.fleet().start_ledger().await.unwrap();
     ground.check_history(JOBS).await;
 }

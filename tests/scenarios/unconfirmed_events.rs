@@ -1,4 +1,5 @@
-//! The broker refuses events for a while: jobs run and are answered in the meantime, and the ledger gets every event afterwards.
+//! The broker refuses events for a while: jobs run and are answered in the meantime, and the ledger gets every event
+//! afterwards.
 
 use std::time::{Duration, Instant};
 
@@ -10,14 +11,15 @@ use gpufleet_schema::{
 };
 use gpufleet_tests::{Ground, METRICS, WAIT, busy, poll_until};
 
-/// The ends of these tell 8 MiB of labels, and a worker keeps 16 MiB of events without a confirmation. They come in lists: a worker
-/// acknowledges no message before its events are confirmed, so its prefetch would end a flood of small messages early.
+/// Jobs whose final events fill the worker's buffer of 16 MiB with their labels. They are packed into lists, because a
+/// worker acknowledges no message before its events are confirmed, so its prefetch would stop many small messages
+/// early.
 const FILLERS: usize = 500;
 const LISTS: usize = 3;
 const FULL_BYTES: f64 = (16 << 20) as f64 * 0.99;
-/// Before, each start waited a second for room.
+/// Jobs that run while the buffer is full. If each start event waited for room, they would exceed `LATER_WITHIN`.
 const LATER_JOBS: u32 = 15;
-/// Longer than a job runs without an event of its start.
+/// Longer than a job may run without a start event.
 const LATER_MS: u64 = 200;
 const LATER_WITHIN: Duration = Duration::from_secs(LATER_JOBS as u64 - 5);
 const LARGE_BYTES: u64 = 2 << 20;
@@ -33,16 +35,20 @@ async fn a_full_buffer_of_events_delays_no_reply_and_loses_no_start() {
     ground.fleet().stop_ledger().await.unwrap();
     ground.set_policy(LEDGER_QUEUE, "{<<\"max-length\">>, 1}").await;
     let (jobs, later) = jobs_while_no_event_is_confirmed(&ground).await;
-    // A quorum queue tells its publishers to go on when something leaves it, and only while it has a bound.
+    // A quorum queue unblocks its publishers when a message leaves it, but only while it has a bound.
     ground.set_policy(LEDGER_QUEUE, "{<<\"max-length\">>, 1000}").await;
     ground.fleet().start_ledger().await.unwrap();
     let history = ground.history(jobs).await;
     history.assert_holds();
     let told = |event: &Event| matches!(event, Event::Started(start) if later.contains(&start.job.job_id));
-    assert!(!history.events.iter().any(told), "these starts found no room, and were told with the ends");
+    assert!(
+        !history.events.iter().any(told),
+        "the buffer had no room for start events, so the final events report the starts"
+    );
 }
 
-/// As when most nodes of the queue are away: it neither takes events nor refuses them, and RabbitMQ stops reading from their connection.
+/// As if most nodes of the queue were away: the queue neither accepts nor refuses events, and RabbitMQ stops reading
+/// from the connection for events.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_frozen_ledger_queue_delays_no_reply_and_loses_no_start() {
     let ground = Ground::shared("frozen-ledger").await;
@@ -59,13 +65,13 @@ async fn a_broker_that_allows_no_connection_for_events_delays_no_reply_and_loses
     ground.limit_connections(Some(2)).await;
     let worker = ground.worker().await;
     busy::assert_done(&client.submit(busy::for_millis(0)).await.unwrap().wait(WAIT).await.unwrap().outputs);
-    ground.poll_log("the worker says why its events wait", &worker, "no connection for events").await;
+    ground.poll_log("the reason for waiting events", &worker, "no connection for events").await;
     ground.limit_connections(None).await;
     ground.check_history(1).await;
 }
 
-/// Fills a worker's buffer of events, then runs jobs one after the other, and a list of large ones. Returns how many jobs there were, and
-/// those that ran one after the other.
+/// Fills a worker's event buffer, then runs jobs one after the other and a list of large jobs. Returns the number of
+/// all jobs, and the ids of the jobs that ran one after the other.
 async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> (usize, Vec<JobId>) {
     let worker = ground.worker_with(&METRICS).await;
     let client = ground.client().await;
@@ -87,11 +93,11 @@ async fn jobs_while_no_event_is_confirmed(ground: &Ground) -> (usize, Vec<JobId>
     println!("{LATER_JOBS} jobs one after the other in {took:?}");
     assert!(took < LATER_WITHIN, "{LATER_JOBS} jobs took {took:?}");
 
-    // Too much for one reply: later portions of a list don't wait for the record of the first.
+    // Their outputs need several replies. Later portions of the list don't wait until the first one is recorded.
     let large = || busy::for_millis(0).zeros("large", Dtype::U8, [LARGE_BYTES]).output("large");
     for promise in client.submit_many((0..4).map(|_| large())).await {
         promise.unwrap().wait(WAIT).await.unwrap();
     }
-    assert!(full().await, "nothing was confirmed meanwhile");
+    assert!(full().await, "no event was confirmed meanwhile");
     (LISTS * FILLERS + LATER_JOBS as usize + 4, later)
 }

@@ -1,5 +1,5 @@
-//! A worker may die between any two steps of handling a message: the job runs again elsewhere, its producer gets one reply, and the
-//! first outcome that was recorded stands. (faults 1 to 4 and 19)
+//! A worker may die between any two steps of handling a message: the job runs again elsewhere, its producer gets one
+//! reply, and the first outcome that was recorded stands. (faults 1 to 4 and 19)
 //!
 //! Release builds have no failpoints: see `worker/src/failpoint.rs`.
 #![cfg(debug_assertions)]
@@ -19,24 +19,25 @@ const DIES: &str = "GPUFLEET_WORKER_DIES";
 /// Seeds to run instead of the suite's: `1-200`, or `7` alone.
 const SEEDS: &str = "GPUFLEET_DEATH_SEEDS";
 const SEEDS_OF_SUITE: u64 = 5;
-/// Then a worker lives: a message that kills fifteen is given up, and all that these have left comes to the next of them.
+/// After so many deaths a worker survives. A message that kills fifteen workers is dead-lettered, and each worker
+/// receives the messages that the earlier ones left.
 const DEATHS_IN_A_ROW: usize = 10;
 const PLACES: [&str; 5] = ["before-decode", "before-kernel", "after-kernel", "after-reply", "after-events"];
 const POOLS: [&str; 2] = ["default", "second"];
 
-/// What became of a job whose first worker died.
+/// The attempts of a job whose first worker died.
 struct Survived {
-    /// The attempt that the producer was told of.
-    told: u32,
-    /// The one that decided the job in the ledger.
+    /// The attempt in the reply.
+    replied: u32,
+    /// The attempt that decided the job in the ledger.
     decided: u32,
     replies_dropped: u64,
 }
 
-/// What a seed decides.
+/// The death that a seed chooses.
 struct Death {
     place: &'static str,
-    /// The time at which the place kills. There are more messages than that.
+    /// The visit to the place at which the worker dies. There are more messages than that.
     count: u64,
     alone: Vec<Job>,
     in_lists: Vec<Job>,
@@ -52,7 +53,8 @@ impl Death {
         Self { place, count, alone: jobs(alone), in_lists: jobs(in_lists) }
     }
 
-    /// A worker that dies of these jobs, or already of what the last one left.
+    /// Starts a worker and submits jobs. The worker dies while it handles them, or the messages that the last worker
+    /// left.
     async fn strike(self, ground: &Ground, fleet: &Producer) -> Vec<Promise> {
         let dies = format!("{}:{}", self.place, self.count);
         let doomed = ground.start_worker_in(&["--pool", POOLS[1]], &[(DIES, &dies)]);
@@ -84,10 +86,10 @@ fn seeds() -> Vec<u64> {
 }
 
 async fn killed(worker: &TestWorker) {
-    assert_eq!(worker.ended().await, None, "a signal ended it");
+    assert_eq!(worker.ended().await, None, "a signal ended the worker");
 }
 
-/// One job; its first worker dies at this place. A second one comes when the first is dead.
+/// Runs one job. Its first worker dies at this place, and a second worker starts afterwards.
 async fn first_worker_dies(label: &str, place: &str, replies_dropped: u64) -> Survived {
     let ground = Ground::shared(label).await;
     let first = ground.worker_in(&[], &[(DIES, place)]).await;
@@ -98,7 +100,7 @@ async fn first_worker_dies(label: &str, place: &str, replies_dropped: u64) -> Su
 
     let result = handle.wait(WAIT).await.unwrap();
     assert_eq!(result.output::<f32>("y").unwrap(), [2.0, 4.0]);
-    // However little the first worker had told, the second ran it as attempt 2.
+    // The broker counts deliveries, so the second worker runs attempt 2 even if the first reported nothing.
     ground
         .poll_attempts("the second attempt", handle.id(), |detail| {
             let second_ran = |row: &gpufleet_ledger::AttemptRow| {
@@ -107,34 +109,35 @@ async fn first_worker_dies(label: &str, place: &str, replies_dropped: u64) -> Su
             detail.attempts.iter().any(second_ran)
         })
         .await;
-    poll_until("its replies have come", async || fleet.counts().replies_dropped == replies_dropped).await;
+    poll_until("all replies have arrived", async || fleet.counts().replies_dropped == replies_dropped).await;
     ground.check_history(1).await;
     let detail = ground.final_job(handle.id()).await;
     assert_eq!(detail.job.state, JobState::Succeeded);
     let counts = fleet.counts();
-    assert_eq!(counts.replies, 1, "the producer is answered once");
-    Survived { told: result.attempt, decided: detail.job.attempt.unwrap(), replies_dropped: counts.replies_dropped }
+    assert_eq!(counts.replies, 1, "the producer gets one reply");
+    Survived { replied: result.attempt, decided: detail.job.attempt.unwrap(), replies_dropped: counts.replies_dropped }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn before_the_kernel_the_job_runs_elsewhere() {
+async fn a_job_whose_worker_dies_before_the_kernel_runs_elsewhere() {
     let survived = first_worker_dies("dies-before-kernel", "before-kernel", 0).await;
-    assert_eq!((survived.told, survived.decided, survived.replies_dropped), (2, 2, 0));
+    assert_eq!((survived.replied, survived.decided, survived.replies_dropped), (2, 2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_kernel_and_before_the_reply_the_job_runs_again() {
+async fn a_job_whose_worker_dies_before_the_reply_runs_again() {
     let survived = first_worker_dies("dies-after-kernel", "after-kernel", 0).await;
-    assert_eq!((survived.told, survived.decided, survived.replies_dropped), (2, 2, 0));
+    assert_eq!((survived.replied, survived.decided, survived.replies_dropped), (2, 2, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_the_reply_and_before_the_record_the_second_reply_is_dropped() {
+async fn a_second_reply_is_dropped_when_the_worker_dies_before_its_final_event() {
     let survived = first_worker_dies("dies-after-reply", "after-reply", 1).await;
-    assert_eq!((survived.told, survived.decided, survived.replies_dropped), (1, 2, 1));
+    assert_eq!((survived.replied, survived.decided, survived.replies_dropped), (1, 2, 1));
 }
 
-/// Its queue limit ends while it runs. Its producer has an outcome already, and expired it would have another in the ledger.
+/// The queue limit passes while the job runs. The producer already has a reply, so the second attempt must not expire
+/// the job.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_job_that_started_in_time_does_not_expire_when_its_worker_dies() {
     let ground = Ground::shared("dies-in-time").await;
@@ -151,20 +154,20 @@ async fn a_job_that_started_in_time_does_not_expire_when_its_worker_dies() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn after_reply_and_record_the_first_outcome_stands() {
+async fn the_first_outcome_stands_when_the_worker_dies_before_its_acknowledgement() {
     let survived = first_worker_dies("dies-after-events", "after-events", 1).await;
-    assert_eq!((survived.told, survived.decided, survived.replies_dropped), (1, 1, 1));
+    assert_eq!((survived.replied, survived.decided, survived.replies_dropped), (1, 1, 1));
 }
 
-/// A list and single messages in flight: whatever else was in the dead worker's hands comes again too.
+/// A list and single messages are in flight. The broker redelivers all messages that the dead worker held.
 #[tokio::test(flavor = "multi_thread")]
-async fn at_any_place_all_that_it_had_in_hand_survives() {
+async fn all_messages_of_a_worker_survive_its_death_at_any_place() {
     const JOBS_EACH: usize = 12;
     let ground = Ground::shared("dies-anywhere").await;
     let fleet = ground.client().await;
     let mut handles = Vec::new();
     for place in ["before-kernel:3", "after-kernel:2", "after-reply:2", "after-events:2"] {
-        // It may be dead before it is ready: what the last one left comes at once.
+        // The worker may die before it is ready, because it receives the messages of the last worker at once.
         let doomed = ground.start_worker_in(&[], &[(DIES, place)]);
         handles.extend(fleet.submit_many((0..JOBS_EACH).map(|_| kernels::doubles(&[1.0]))).await);
         for _ in 0..JOBS_EACH {
@@ -180,7 +183,7 @@ async fn at_any_place_all_that_it_had_in_hand_survives() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn wherever_a_seed_lets_workers_die_every_job_succeeds_once() {
+async fn every_job_succeeds_once_wherever_a_seed_kills_its_workers() {
     let ground = Ground::shared("dies-by-seed").await;
     ground.declare_pools(&POOLS).await;
     let fleet = ground.client().await;
@@ -200,9 +203,9 @@ async fn wherever_a_seed_lets_workers_die_every_job_succeeds_once() {
     ground.check_history(jobs).await;
 }
 
-/// The message says of itself that it was delivered fourteen times, lest sixteen workers have to die for it.
+/// The message claims that it was delivered fourteen times, so that the test need not kill sixteen workers.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_that_kills_every_worker_is_given_up_and_can_be_replayed() {
+async fn a_message_that_kills_every_worker_is_dead_lettered_and_can_be_replayed() {
     let ground = Ground::shared("poison-message").await;
     let broker = ground.broker().await;
     let task = kernels::doubles(&[1.0]).build().unwrap().task;
@@ -230,17 +233,18 @@ async fn a_message_that_kills_every_worker_is_given_up_and_can_be_replayed() {
     let replayed = ground.gpufleet(folder.path(), &["dead", "replay", &id]).await;
     assert_eq!(replayed.code, 0, "{}", replayed.stderr);
     let new = replayed.stdout.trim().rsplit(' ').next().unwrap().parse().unwrap();
-    assert_eq!(ground.final_job(new).await.job.state, JobState::Succeeded, "the cause was gone");
+    assert_eq!(ground.final_job(new).await.job.state, JobState::Succeeded, "the replayed job runs on a healthy worker");
     assert!(worker.is_alive());
     ground.check_history(2).await;
 }
 
-/// A lock that the panic poisoned would have every message requeued at once, over and over, until all of them looked like poison.
+/// The worker must exit. With a poisoned lock it would requeue every message again and again, until each reached its
+/// delivery limit.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_scheduler_that_panics_ends_its_worker_and_costs_each_message_one_delivery() {
     const JOBS: usize = 12;
     let ground = Ground::shared("dies-scheduling").await;
-    // With as much as that from the start the prefetch never changes, which could cost a message that is on its way a delivery too.
+    // With a fixed prefetch, no change of the prefetch can cost a message a delivery.
     let first = ground.worker_in(&["--prefetch", "4"], &[(DIES, "scheduling:6")]).await;
     let fleet = ground.client().await;
     let mut handles = Vec::new();
@@ -248,7 +252,7 @@ async fn a_scheduler_that_panics_ends_its_worker_and_costs_each_message_one_deli
         handles.push(fleet.submit(kernels::doubles(&[1.0])).await.unwrap());
     }
     killed(&first).await;
-    ground.poll_log("it says why", &first, "state that all jobs share").await;
+    ground.poll_log("the reason", &first, "state that all jobs share").await;
     let _second = ground.worker().await;
     for handle in &mut handles {
         let result = handle.wait(WAIT).await.unwrap();
@@ -257,7 +261,7 @@ async fn a_scheduler_that_panics_ends_its_worker_and_costs_each_message_one_deli
     ground.check_history(JOBS).await;
 }
 
-/// The defect is one message's own: the worker lives, and the message comes again.
+/// The panic concerns one message: the worker keeps running, and the broker redelivers the message.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_panic_over_one_message_costs_it_one_delivery_and_the_worker_lives() {
     let ground = Ground::shared("panics-handling").await;

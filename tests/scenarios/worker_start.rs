@@ -12,14 +12,14 @@ fn worker(amqp_url: &str, arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs a worker until it ends by itself; gives its exit code and what it said.
+/// Runs a worker until it exits by itself. Returns its exit code and its output.
 async fn failing_worker(amqp_url: &str, arguments: &[&str]) -> (i32, String) {
     let output = tokio::time::timeout(WAIT, worker(amqp_url, arguments).output()).await.expect("it ends").unwrap();
     (output.status.code().unwrap(), String::from_utf8(output.stderr).unwrap())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_driver_is_named_with_the_way_out() {
+async fn a_missing_driver_is_named_with_advice() {
     let ground = Ground::shared("no-driver").await;
     let missing = ["--cuda", "/nonexistent/libcuda.so.1"];
     let (code, said) = failing_worker(&ground.endpoints().amqp_url, &missing).await;
@@ -27,7 +27,7 @@ async fn a_missing_driver_is_named_with_the_way_out() {
     assert!(said.contains("/nonexistent/libcuda.so.1"), "{said}");
 }
 
-/// A named pipe without a writer: the library loader waits for it for ever, as for a hanging driver.
+/// The driver is a named pipe without a writer, which blocks the library loader for ever, like a driver that hangs.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_worker_whose_driver_hangs_can_be_stopped() {
     let ground = Ground::shared("hung-driver").await;
@@ -43,11 +43,11 @@ async fn a_worker_whose_driver_hangs_can_be_stopped() {
         assert_eq!(unsafe { libc::kill(worker.id().unwrap() as libc::pid_t, signal) }, 0);
         let ended = tokio::time::timeout(WAIT, worker.wait()).await.expect("it ends").unwrap();
         assert_eq!(ended.code(), Some(0));
-        poll_until("the child has ended too", async || processes_with(driver).is_empty()).await;
+        poll_until("the child has exited too", async || processes_with(driver).is_empty()).await;
     }
 }
 
-/// Processes by an argument of theirs.
+/// The processes that have this argument.
 fn processes_with(argument: &str) -> Vec<u32> {
     let all = fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let has = |pid: &u32| fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(argument));
@@ -63,7 +63,7 @@ async fn a_device_that_is_not_there_is_named() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_wrong_password_ends_the_worker_at_once_and_is_not_shown() {
+async fn a_worker_with_a_wrong_password_exits_at_once_and_does_not_show_it() {
     let ground = Ground::shared("worker-refused").await;
     let (login, place) = ground.endpoints().amqp_url.split_once('@').unwrap();
     let url = format!("{}:wrong-password@{place}", login.rsplit_once(':').unwrap().0);
@@ -71,11 +71,11 @@ async fn a_wrong_password_ends_the_worker_at_once_and_is_not_shown() {
     let (code, said) = failing_worker(&url, &["--cuda", "emulated"]).await;
     assert_eq!(code, 7, "{said}");
     assert!(said.contains("wrong user or password") && !said.contains("wrong-password"), "{said}");
-    assert!(started.elapsed() < Duration::from_secs(60), "no retry storm");
+    assert!(started.elapsed() < Duration::from_secs(60), "the worker does not try again");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_address_for_metrics_that_is_taken_is_named_with_the_way_out() {
+async fn a_metrics_address_in_use_is_named_with_advice() {
     let ground = Ground::shared("metrics-taken").await;
     let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap().to_string();

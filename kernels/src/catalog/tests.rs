@@ -35,11 +35,11 @@ fn every_ptx_was_built_from_the_source_beside_it() {
     for kernel in catalog().iter() {
         let first_line = kernel.ptx().lines().next().unwrap();
         assert_eq!(first_line, stamp(&kernel.name, kernel.source()), "run `cargo xtask kernels` and commit the result");
-        assert!(kernel.ptx().contains("\n.target sm_80"), "{} is not for sm_80", kernel.name);
+        assert!(kernel.ptx().contains("\n.target sm_80"), "the PTX of {} does not target sm_80", kernel.name);
     }
 }
 
-/// Drivers refuse what says a newer version than they know.
+/// Drivers refuse PTX of a newer version than they know.
 #[test]
 fn no_ptx_asks_for_a_newer_driver_than_it_needs() {
     for kernel in catalog().iter() {
@@ -70,7 +70,7 @@ fn every_entry_in_the_ptx_is_launched() {
     }
 }
 
-/// How PTX declares a parameter for this argument.
+/// The PTX type of the parameter for this argument.
 fn parameter_type(kernel: &Kernel, arg: &ArgRule) -> &'static str {
     let dtype = match arg {
         ArgRule::Computed(dtype, _) => *dtype,
@@ -117,7 +117,7 @@ fn every_default_fits_its_dtype() {
 }
 
 #[test]
-fn the_promised_kernels_exist() {
+fn the_documented_kernels_exist() {
     let names: Vec<&str> = catalog().iter().map(|kernel| kernel.name.as_str()).collect();
     assert_eq!(
         names,
@@ -140,7 +140,7 @@ fn the_promised_kernels_exist() {
 }
 
 #[test]
-fn a_signature_says_what_goes_in_and_what_comes_back() {
+fn a_signature_lists_arguments_inputs_and_outputs() {
     let signature = |name: &str| catalog().get(name).unwrap().signature();
     assert_eq!(signature("saxpy"), "saxpy(a: f32, x: in f32[n], y: inout f32[n])");
     assert_eq!(signature("matmul_tiled"), "matmul_tiled(a: in f32[m, k], b: in f32[k, n], c: out f32[m, n])");
@@ -149,7 +149,7 @@ fn a_signature_says_what_goes_in_and_what_comes_back() {
 }
 
 #[test]
-fn a_misspelt_name_finds_the_kernel_that_was_meant() {
+fn a_misspelt_name_finds_the_most_similar_kernel() {
     assert_eq!(catalog().closest("sacpy"), Some("saxpy"));
     assert_eq!(catalog().closest("matmul"), Some("matmul_tiled"));
     assert_eq!(catalog().closest("black-scholes"), Some("black_scholes"));

@@ -14,7 +14,7 @@ fn bytes(values: &[f32]) -> Vec<u8> {
 }
 
 #[test]
-fn equal_bits_are_right_and_no_difference() {
+fn equal_bits_have_no_difference() {
     let values = [1.0, f32::NAN, f32::INFINITY, -0.0];
     let exact = expected(&values, &[4], Tolerance::default());
     assert_eq!(compare(&exact, &bytes(&values)), Ok(Difference::default()));
@@ -30,7 +30,7 @@ fn a_wrong_element_is_reported_with_its_place() {
 }
 
 #[test]
-fn each_kind_of_tolerance_allows_what_it_says() {
+fn each_kind_of_tolerance_allows_its_difference_and_no_more() {
     let one_up = 1.0 + f32::EPSILON;
     let within = |want: f32, got: f32, tolerance| compare(&expected(&[want], &[1], tolerance), &bytes(&[got])).is_ok();
     let none = Tolerance::default();
@@ -53,7 +53,7 @@ fn special_values_are_near_nothing_but_themselves() {
 }
 
 #[test]
-fn integers_are_compared_as_they_are() {
+fn integers_are_compared_as_integers() {
     let bytes = |value: u64| value.to_le_bytes().to_vec();
     let tolerance = Tolerance { ulp: 2, ..Tolerance::default() };
     let exact = Expected { name: "hits".into(), dtype: Dtype::U64, shape: vec![1], bytes: bytes(u64::MAX), tolerance };

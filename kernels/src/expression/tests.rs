@@ -24,7 +24,7 @@ fn arithmetic_has_the_usual_precedence_and_groups_to_the_left() {
 }
 
 #[test]
-fn what_has_no_value_is_an_error_that_quotes_the_expression() {
+fn the_error_of_an_expression_without_a_value_quotes_the_expression() {
     assert_eq!(value("huge + 1"), Err(EvaluateError::Overflow("huge + 1".into())));
     assert_eq!(value("huge * 2"), Err(EvaluateError::Overflow("huge * 2".into())));
     assert_eq!(value("zero - 1"), Err(EvaluateError::Negative("zero - 1".into())));
@@ -36,7 +36,7 @@ fn what_has_no_value_is_an_error_that_quotes_the_expression() {
 }
 
 #[test]
-fn a_text_that_is_no_expression_is_refused_with_the_place() {
+fn an_invalid_expression_is_refused_with_its_position() {
     for (text, problem) in [
         ("", "expected a number, a name or a parenthesis at byte 0"),
         ("n +", "expected a number, a name or a parenthesis at byte 3"),
@@ -56,7 +56,7 @@ fn a_text_that_is_no_expression_is_refused_with_the_place() {
 }
 
 #[test]
-fn symbols_are_listed_and_a_bare_one_is_known_as_such() {
+fn symbols_are_listed_and_an_expression_of_one_symbol_is_recognized() {
     let expression = Expression::parse("ceil_div(n, tile) * m").unwrap();
     assert_eq!(expression.symbols(), ["n", "tile", "m"]);
     assert_eq!(expression.symbol(), None);
@@ -64,7 +64,8 @@ fn symbols_are_listed_and_a_bare_one_is_known_as_such() {
     assert_eq!(expression.to_string(), "ceil_div(n, tile) * m");
 }
 
-/// A random expression as text, and its value computed without bounds; none where a step has no value in 64 bits.
+/// A random expression as text, and its value computed without bounds. The value is `None` if a step does not fit 64
+/// bits.
 fn known() -> impl Strategy<Value = (String, Option<i128>)> {
     let leaf = prop_oneof![any::<u64>(), 0_u64..4].prop_map(|value| (value.to_string(), Some(i128::from(value))));
     leaf.prop_recursive(4, 24, 2, |inner| {
@@ -96,7 +97,7 @@ fn apply(function: usize, (left_text, left): Known, (right_text, right): Known) 
 proptest! {
     #[test]
     fn evaluation_agrees_with_unbounded_arithmetic((text, value) in known()) {
-        // Long expressions are refused; that is not what is asked here.
+        // Some expressions are too long to parse.
         if let Ok(expression) = Expression::parse(&text) {
             prop_assert_eq!(expression.evaluate(&|_| None).ok().map(i128::from), value);
         }

@@ -1,4 +1,4 @@
-//! Element by element, and matrices.
+//! References for the kernels on vectors and matrices.
 
 /// `y ← a·x + y`, each element rounded once.
 pub fn saxpy(a: f32, x: &[f32], y: &mut [f32]) {

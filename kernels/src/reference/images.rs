@@ -1,4 +1,4 @@
-//! Pictures: rows of pixels, the top row first.
+//! References for the kernels on pictures: rows of pixels, the top row first.
 
 /// The convolution of an image with a filter of odd extents; pixels beyond the border are those at the border.
 pub fn convolve_2d(
@@ -28,7 +28,8 @@ fn clamped(from: usize, back: usize, extent: usize) -> usize {
     from.saturating_sub(back).min(extent - 1)
 }
 
-/// The magnitude of an image's gradient by Sobel's two filters, rounded to the nearest (halves to even) and at most 255.
+/// The magnitude of an image's gradient by Sobel's two filters, rounded to the nearest (halves to even) and at most
+/// 255.
 pub fn sobel(image: &[u8], [height, width]: [usize; 2]) -> Vec<u8> {
     assert_eq!(image.len(), height * width, "the image has the size said");
     let pixel = |y: usize, x: usize| {

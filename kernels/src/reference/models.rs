@@ -1,8 +1,8 @@
-//! Finance, chance and gravity.
+//! References for the kernels about option prices, random numbers and gravity.
 
 use super::philox;
 
-/// European options, priced.
+/// The prices of European options.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Priced {
     pub calls: Vec<f32>,
@@ -26,14 +26,15 @@ pub fn black_scholes(spot: &[f32], strike: &[f32], years: &[f32], rate: f32, vol
     priced
 }
 
-/// How likely a standard normal variable is below `bound`.
+/// The probability that a standard normal variable is below `bound`.
 fn normal_below(bound: f64) -> f64 {
     0.5 * libm::erfc(-bound / std::f64::consts::SQRT_2)
 }
 
-/// How many of `samples` random points of the unit square lie within the unit circle: a quarter of π of them, nearly.
+/// The number of `samples` random points of the unit square that lie within the unit circle: about π/4 of them.
 ///
-/// Each block of Philox makes two points. Coordinates are 31-bit integers, so that inside and outside are exact.
+/// Each block of Philox gives two points. Coordinates are 31-bit integers, so the test whether a point is inside is
+/// exact.
 pub fn monte_carlo_pi(samples: u64, seed: u64) -> u64 {
     let mut hits = 0;
     for index in 0..samples.div_ceil(2) {
@@ -53,8 +54,9 @@ fn is_inside(x: u32, y: u32) -> bool {
 
 /// One step of `dt` for bodies that attract each other, with the gravitational constant 1.
 ///
-/// A position is x, y, z and the mass; a velocity is x, y, z and a fourth number that is kept. First the velocities change, then
-/// the positions by the new velocities (semi-implicit Euler, which keeps orbits from growing). `softening` keeps close encounters finite.
+/// A position is x, y, z and the mass; a velocity is x, y, z and a fourth number that does not change. First the
+/// velocities change, then the positions by the new velocities (semi-implicit Euler, which keeps orbits from growing).
+/// `softening` bounds the acceleration of close bodies.
 pub fn nbody_step(
     positions: &[[f32; 4]],
     velocities: &[[f32; 4]],

@@ -1,12 +1,13 @@
-//! Philox 4x32-10, the counter-based random numbers of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3" (2011).
+//! Philox 4x32-10, the counter-based random numbers of Salmon et al., "Parallel random numbers: as easy as 1, 2, 3"
+//! (2011).
 //!
-//! A block of four numbers is a pure function of a counter and a key, so any thread can have any part of the stream.
+//! A block of four numbers is a pure function of a counter and a key, so any thread can compute any part of the stream.
 
 const MULTIPLIERS: [u32; 2] = [0xD251_1F53, 0xCD9E_8D57];
 const KEY_STEPS: [u32; 2] = [0x9E37_79B9, 0xBB67_AE85];
 const ROUNDS: usize = 10;
 
-/// The four numbers that belong to `counter` under `key`.
+/// The four numbers for `counter` and `key`.
 pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     for _ in 0..ROUNDS {
         let [a, b] = [0, 1].map(|lane| u64::from(MULTIPLIERS[lane]) * u64::from(counter[2 * lane]));
@@ -17,7 +18,7 @@ pub fn philox(mut counter: [u32; 4], mut key: [u32; 2]) -> [u32; 4] {
     counter
 }
 
-/// Block `index` of the stream that belongs to `seed`.
+/// Block `index` of the stream of `seed`.
 pub fn block(seed: u64, index: u64) -> [u32; 4] {
     philox([index as u32, (index >> 32) as u32, 0, 0], [seed as u32, (seed >> 32) as u32])
 }

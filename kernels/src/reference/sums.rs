@@ -1,11 +1,11 @@
-//! Everything that counts or adds up.
+//! References for the kernels that count or add.
 
 /// The sum of all elements.
 pub fn reduce_sum(values: &[f32]) -> f32 {
     values.iter().map(|value| f64::from(*value)).sum::<f64>() as f32
 }
 
-/// Each element with all before it added, modulo 2³².
+/// The sum of each element and all elements before it, modulo 2³².
 pub fn scan_inclusive(values: &[u32]) -> Vec<u32> {
     let mut sum = 0_u32;
     values

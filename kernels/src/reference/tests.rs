@@ -1,4 +1,4 @@
-//! The references against facts that do not come from this project, or that hold whatever the implementation.
+//! Compares the references with published values, and with facts that hold for every implementation.
 
 use proptest::prelude::{any, prop_assert_eq, proptest};
 
@@ -8,8 +8,8 @@ use super::{
 };
 
 #[test]
-fn philox_gives_the_published_known_answers() {
-    // The three answers for philox4x32 with 10 rounds in the Random123 distribution's file of known answers.
+fn philox_returns_the_published_known_answers() {
+    // The three known answers for philox4x32 with 10 rounds in the Random123 distribution.
     assert_eq!(philox([0; 4], [0; 2]), [0x6627_e8d5, 0xe169_c58d, 0xbc57_ac4c, 0x9b00_dbd8]);
     assert_eq!(philox([u32::MAX; 4], [u32::MAX; 2]), [0x408f_276d, 0x41c8_3b0e, 0xa20b_c7c6, 0x6d54_51fd]);
     let pi = ([0x243f_6a88, 0x85a3_08d3, 0x1319_8a2e, 0x0370_7344], [0xa409_3822, 0x299f_31d0]);
@@ -17,7 +17,7 @@ fn philox_gives_the_published_known_answers() {
 }
 
 #[test]
-fn monte_carlo_comes_near_pi_and_repeats_itself() {
+fn monte_carlo_approximates_pi_and_is_reproducible() {
     let samples = 1_000_000;
     let pi = 4.0 * monte_carlo_pi(samples, 42) as f64 / samples as f64;
     // Four standard deviations of the mean of a million points.
@@ -105,7 +105,7 @@ fn transpose_bytes(image: &[u8], extent: usize) -> Vec<u8> {
 }
 
 #[test]
-fn points_whose_fate_is_known_escape_when_they_should() {
+fn known_points_escape_after_the_right_number_of_iterations() {
     let at = |x: f32, y: f32| {
         let view = MandelbrotView { width: 1, height: 1, centre_x: x, centre_y: y, step: 1.0 };
         mandelbrot(view, 1000)[0]
@@ -153,7 +153,7 @@ impl<T: AsRef<[[f32; 4]]>> MapAxis for T {
 }
 
 #[test]
-fn a_body_falls_towards_another_as_newton_says() {
+fn a_body_falls_towards_another_by_newtons_law() {
     let positions = [[0.0, 0.0, 0.0, 0.0], [2.0, 0.0, 0.0, 8.0]];
     let (new_positions, new_velocities) = nbody_step(&positions, &[[0.0; 4]; 2], 0.5, 0.0001);
     // Mass over distance squared is 2; in half a time unit that makes a velocity of 1 and a way of 0.5.
@@ -163,7 +163,7 @@ fn a_body_falls_towards_another_as_newton_says() {
 
 proptest! {
     #[test]
-    fn a_scan_is_the_sum_of_each_beginning(values: Vec<u32>) {
+    fn a_scan_has_the_sum_of_every_prefix(values: Vec<u32>) {
         let sums = scan_inclusive(&values);
         let naive: Vec<u32> = (1..=values.len())
             .map(|end| values[..end].iter().map(|value| u64::from(*value)).sum::<u64>() as u32)

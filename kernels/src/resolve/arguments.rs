@@ -1,4 +1,4 @@
-//! The task's scalars.
+//! Checks the task's scalars.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use gpufleet_schema::{Dtype, Number};
 use super::{Problem, ResolveError};
 use crate::{catalog::Kernel, manifest::ScalarSpec, spelling};
 
-/// The kernel's scalars by name, each known to fit its dtype.
+/// The kernel's scalars by name. Each fits its dtype.
 pub(super) type Scalars = BTreeMap<String, (Dtype, Number)>;
 
 pub(super) fn take(kernel: &Kernel, mut given: BTreeMap<String, Number>) -> Result<Scalars, ResolveError> {
@@ -37,7 +37,7 @@ fn surplus(kernel: &Kernel, name: &str) -> ResolveError {
 
 fn check_fit(spec: &ScalarSpec, number: Number) -> Result<(), Problem> {
     number.write(spec.dtype, &mut Vec::with_capacity(spec.dtype.size()))?;
-    // Rounding to infinity is no rounding that anybody wants.
+    // A finite number must not become infinite.
     if spec.dtype == Dtype::F32 && number.float().is_finite() && (number.float() as f32).is_infinite() {
         return Err(Problem::OutOfRange { number, dtype: spec.dtype });
     }

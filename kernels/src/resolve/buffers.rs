@@ -1,4 +1,4 @@
-//! The task's buffers: those that were given, those that follow from them, and those that come back.
+//! Checks the task's buffers, adds the missing ones, and chooses the outputs.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use gpufleet_schema::{Buffer, Data, bounds::BUFFER_BYTES_MAX};
 use super::{Problem, ResolveError, Symbols};
 use crate::{catalog::Kernel, manifest::BufferSpec, spelling};
 
-/// The buffers that the task has, by name, each with the dtype and the rank that the kernel wants.
+/// The task's buffers by name. Each has the dtype and the number of dimensions that the kernel requires.
 pub(super) type Given<'a> = BTreeMap<String, Buffer<'a>>;
 
 pub(super) fn take<'a>(kernel: &Kernel, buffers: Vec<Buffer<'a>>) -> Result<Given<'a>, ResolveError> {
@@ -105,7 +105,7 @@ fn shape(spec: &BufferSpec, symbols: &Symbols) -> Result<Vec<u64>, Problem> {
     Ok(shape)
 }
 
-/// The outputs that were asked for; all of them if none was.
+/// The outputs that the task names, or all of them if it names none.
 pub(super) fn outputs(kernel: &Kernel, asked: Vec<String>) -> Result<Vec<String>, ResolveError> {
     if asked.is_empty() {
         return Ok(kernel.outputs().map(|spec| spec.name.clone()).collect());

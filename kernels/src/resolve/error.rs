@@ -1,10 +1,10 @@
-//! What can be wrong with a catalog task.
+//! The errors of a catalog task.
 
 use gpufleet_schema::{Dtype, Number, bounds::BUFFER_BYTES_MAX, number::DoesNotFit};
 
 use crate::expression::EvaluateError;
 
-/// A field of a catalog task that the kernel can't work with, and why.
+/// An invalid field of a catalog task, and why it is invalid.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 #[error("{field}: {problem}")]
 pub struct ResolveError {
@@ -13,7 +13,7 @@ pub struct ResolveError {
     problem: Box<Problem>,
 }
 
-/// Why. The author of the task reads these texts, so each says what to change.
+/// Why a field is invalid. The author of the task reads these texts, so each says what to change.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum Problem {
     #[error("the catalog has no kernel {kernel:?}{}", did_you_mean(.closest))]
@@ -61,7 +61,7 @@ impl ResolveError {
         Self { field: field.into(), problem: Box::new(problem.into()) }
     }
 
-    /// The field of the task that is to blame, such as `buffers.x.shape` or `arguments.a`.
+    /// The invalid field of the task, such as `buffers.x.shape` or `arguments.a`.
     pub fn field(&self) -> &str {
         &self.field
     }

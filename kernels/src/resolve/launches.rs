@@ -1,4 +1,4 @@
-//! The kernel's launches, their sizes worked out.
+//! Computes the sizes of the kernel's launches.
 
 use gpufleet_schema::{
     Arg, Dtype, Grid, Launch,
@@ -62,7 +62,8 @@ impl Plan<'_> {
         }
     }
 
-    /// The value of `expression`, if a launch can have it. What can't be is the fault of the field that gave the sizes.
+    /// The value of `expression`, if it is within a launch's bounds. Otherwise the error names the field that gave the
+    /// sizes.
     fn fitting<T: TryFrom<u64>>(
         &self,
         what: &'static str,

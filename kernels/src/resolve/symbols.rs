@@ -1,4 +1,4 @@
-//! The values of a manifest's symbols, and where each came from.
+//! The values of a manifest's symbols, and the field of the task that gave each.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::{
     manifest::{Comparison, Constraint},
 };
 
-/// What is known about a task's sizes so far.
+/// The symbols that have a value so far.
 pub(super) struct Symbols(BTreeMap<String, Bound>);
 
 struct Bound {
@@ -32,13 +32,13 @@ impl Symbols {
         expression.evaluate(&|symbol| self.0.get(symbol).map(|bound| bound.value))
     }
 
-    /// The field of the task that the value of `expression` comes from.
+    /// The field of the task that determines the value of `expression`.
     pub(super) fn blame(&self, expression: &Expression) -> &str {
         let bound = expression.symbols().into_iter().find_map(|symbol| self.0.get(symbol));
         bound.map_or("program.catalog", |bound| &bound.by)
     }
 
-    /// Gives `symbol` a value, or checks the one it has.
+    /// Gives `symbol` a value. If it has one already, both must be equal.
     pub(super) fn bind(&mut self, symbol: &str, value: u64, by: &str, shape: &[u64]) -> Result<(), ResolveError> {
         match self.0.get(symbol) {
             None => {

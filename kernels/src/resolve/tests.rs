@@ -48,7 +48,7 @@ fn a_saxpy_task_becomes_one_launch_with_its_buffers_in_order() {
 }
 
 #[test]
-fn outs_and_scratch_are_made_of_zeros_and_only_outs_come_back() {
+fn outputs_and_scratch_start_as_zeros_and_only_outputs_are_returned() {
     let plain = resolve(task("reduce_sum", &[], vec![buffer("values", Dtype::F32, &[5000])])).unwrap();
     let forms: Vec<_> =
         plain.buffers.iter().map(|b| (b.name.as_str(), b.shape.clone(), b.data == Data::Zeros)).collect();
@@ -61,7 +61,7 @@ fn outs_and_scratch_are_made_of_zeros_and_only_outs_come_back() {
 }
 
 #[test]
-fn defaults_stand_in_for_scalars_that_are_not_given() {
+fn missing_scalars_get_their_defaults() {
     let plain = resolve(task("mandelbrot", &[("width", 100.into())], Vec::new())).unwrap();
     assert_eq!(plain.buffers[0].shape, [512, 100]);
     assert_eq!(plain.launches[0].args[1], Arg::Scalar(Dtype::U32, 100.into()));
@@ -167,7 +167,7 @@ fn dtype_rank_and_extents_must_be_those_of_the_manifest() {
 }
 
 #[test]
-fn a_given_out_buffer_must_have_the_form_that_follows_and_no_contents() {
+fn a_given_output_must_have_the_computed_shape_and_no_contents() {
     let with_sum = |sum| {
         let buffers = vec![buffer("a", Dtype::F32, &[8]), buffer("b", Dtype::F32, &[8]), sum];
         task("vector_add", &[], buffers)
@@ -196,7 +196,7 @@ fn a_scalar_must_fit_its_dtype() {
 }
 
 #[test]
-fn results_beyond_all_measure_are_refused_before_anything_is_allocated() {
+fn giant_results_are_refused_before_anything_is_allocated() {
     let size =
         |width: u32, height: u32| task("mandelbrot", &[("width", width.into()), ("height", height.into())], Vec::new());
     let (field, message) = error(size(u32::MAX, u32::MAX));
@@ -228,7 +228,7 @@ fn a_filter_without_a_centre_is_refused() {
 }
 
 #[test]
-fn launches_of_ones_own_and_outputs_that_are_none_are_refused() {
+fn a_task_with_launches_or_unknown_outputs_is_refused() {
     let mut launched = saxpy();
     launched.launches = resolve(saxpy()).unwrap().launches;
     assert_refused(launched, "launches", "a catalog kernel defines its own launches; remove this field");
@@ -280,7 +280,7 @@ proptest! {
         scalars in proptest::collection::vec(numbers(), 6),
     ) {
         let kernel = catalog().iter().nth(which).expect("there are thirteen kernels");
-        // One size per symbol, so that shapes agree and the sizes themselves are what is tried.
+        // One size for each symbol, so that shapes agree and only the sizes vary.
         let mut symbols: Vec<&str> = Vec::new();
         let mut extent = |rule: &'static crate::expression::Expression| match rule.symbol() {
             None => rule.evaluate(&|_| None).expect("the given buffers' other extents are numbers"),

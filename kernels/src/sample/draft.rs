@@ -1,4 +1,4 @@
-//! A sample in the making.
+//! Builds a sample.
 
 use gpufleet_schema::{Buffer, Data, Dtype, Inline, Number, Program, Task};
 

@@ -1,4 +1,4 @@
-//! Samples for finance, chance and gravity.
+//! Samples for option prices, random numbers and gravity.
 
 use super::{Sample, draft::Draft, noise::Noise};
 use crate::reference;

@@ -1,4 +1,4 @@
-//! Made-up inputs that are the same everywhere, at every time.
+//! Pseudo-random inputs, which are the same on every machine.
 
 use crate::reference::philox;
 
@@ -25,7 +25,7 @@ impl Noise {
 
     /// Floats from `low` up to `high`.
     pub(super) fn uniform(&mut self, count: usize, low: f32, high: f32) -> Vec<f32> {
-        // 24 bits are what a float's fraction holds.
+        // The significand of a float has 24 bits.
         let unit = |word: u32| (word >> 8) as f32 / (1 << 24) as f32;
         self.words(count).into_iter().map(|word| unit(word).mul_add(high - low, low)).collect()
     }

@@ -1,4 +1,4 @@
-//! Samples for the kernels that count or add up.
+//! Samples for the kernels that count or add.
 
 use super::{Sample, draft::Draft, noise::Noise};
 use crate::reference;

@@ -1,4 +1,4 @@
-//! The files and variables by which a RabbitMQ node is private.
+//! The configuration files and environment variables of a private RabbitMQ node.
 
 use std::{
     ffi::OsString,
@@ -13,7 +13,8 @@ use crate::{
 };
 
 pub(super) const USER: &str = "gpufleet";
-/// A message is acknowledged when its job has ended, which may take seven days. By default the broker gives up after 30 minutes.
+/// A worker acknowledges a message when its job has ended, which may take seven days. By default the broker closes the
+/// channel after 30 minutes.
 const CONSUMER_TIMEOUT_MS: u64 = 8 * 24 * 3600 * 1000;
 pub const DEFAULT_VHOST: &str = "gpufleet";
 
@@ -50,8 +51,8 @@ impl Config<'_> {
         Ok(())
     }
 
-    /// The free space is lower than the default of RabbitMQ's documentation: a developer's disk is often nearly full, and an alarm
-    /// would stop every publisher.
+    /// The limit for free disk space is low, because a developer's disk is often nearly full and an alarm would block
+    /// every publisher.
     fn rabbitmq_conf(&self) -> String {
         format!(
             "listeners.tcp.default = 127.0.0.1:{port}\n\
@@ -72,7 +73,7 @@ impl Config<'_> {
 
     pub(super) fn environment(&self) -> Vec<(&'static str, OsString)> {
         let file = |name: &str| self.directory.join(name).into_os_string();
-        // The start script splits this at blanks and removes no quotes: no argument may hold a blank.
+        // The start script splits this at blanks and removes no quotes, so no argument may contain a blank.
         let boot = "{ok,_}=file:script(os:getenv(\"RABBITMQ_GPUFLEET_CONTROL\")).";
         let server_arguments =
             format!("-noinput -start_epmd false -kernel inet_dist_use_interface {{127,0,0,1}} -eval {boot}");
@@ -92,7 +93,8 @@ impl Config<'_> {
             ("RABBITMQ_CONFIG_FILE", file("rabbitmq.conf")),
             ("RABBITMQ_ADVANCED_CONFIG_FILE", file("advanced.config")),
             ("RABBITMQ_GENERATED_CONFIG_DIR", file("generated")),
-            // The start script then becomes the Erlang machine instead of waiting for it: the process we know is the broker itself.
+            // With this the start script replaces itself by the Erlang VM, so the recorded process is the broker
+            // itself.
             ("RABBITMQ_ALLOW_INPUT", "1".into()),
             ("RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS", server_arguments.into()),
             ("RABBITMQ_CTL_ERL_ARGS", "-kernel inet_dist_use_interface {127,0,0,1}".into()),
@@ -102,7 +104,7 @@ impl Config<'_> {
     }
 }
 
-/// Variables of the caller's that would change what the node does.
+/// Variables in the caller's environment that would change the node's configuration.
 pub(super) fn inherited() -> impl Iterator<Item = OsString> {
     std::env::vars_os().map(|(name, _)| name).filter(|name| {
         let name = name.to_string_lossy();

@@ -1,5 +1,6 @@
-//! A fast way to control the broker: it evaluates Erlang expressions that arrive on a Unix socket in its own directory, which only
-//! its user can enter. `rabbitmqctl` can do the same, but boots an Erlang machine each time, which takes a second of processor time.
+//! A fast way to control the broker: the node evaluates Erlang expressions from a Unix socket in its own directory,
+//! which only its user can enter. `rabbitmqctl` can do the same, but starts an Erlang VM each time, which takes a
+//! second of CPU time.
 
 use std::{path::Path, time::Duration};
 
@@ -12,11 +13,12 @@ use tokio::{
 pub(super) const SOCKET: &str = "control";
 /// Creating a vhost takes 25 ms on an idle machine.
 const ANSWER_WITHIN: Duration = Duration::from_secs(30);
-/// Values are short; a list of all queues of a test broker is not longer.
+/// Even the list of all queues of a test broker is shorter.
 const ANSWER_BYTES_MAX: u32 = 1 << 20;
 
-/// Evaluated inside the node when it has booted: the socket's existence says so. Frames have four bytes of length in front, in both
-/// directions; answers start with `ok ` or `error `. The socket's path is relative to the node's working directory.
+/// The node evaluates this once it has booted, which creates the socket. Each frame starts with four bytes of length,
+/// in both directions. Answers start with `ok ` or `error `. The socket's path is relative to the node's working
+/// directory.
 pub(super) const SERVER: &str = r#"
 Path = os:getenv("RABBITMQ_GPUFLEET_SOCKET"),
 _ = file:delete(Path),
@@ -50,7 +52,7 @@ HandOver(Listener, Accept),
 ok.
 "#;
 
-/// The value of `expression`, or what went wrong.
+/// The value of `expression`, or the broker's error.
 pub(super) async fn evaluate(socket: &Path, expression: &str) -> Result<String, String> {
     let answer = timeout(ANSWER_WITHIN, exchange(socket, expression))
         .await

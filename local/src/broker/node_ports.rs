@@ -1,4 +1,5 @@
-//! The three ports of a node, and the file that keeps them, so that clients find the restarted broker at the same address.
+//! The three ports of a node, and the file that keeps them, so that clients find the restarted broker at the same
+//! address.
 
 use std::{
     fs, io,
@@ -12,7 +13,7 @@ use crate::{
     ports, secret,
 };
 
-/// Where the node listens, on loopback only.
+/// The ports on which the node listens, on loopback only.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Ports {
     pub(super) amqp: u16,
@@ -33,8 +34,8 @@ impl Ports {
         self.all().into_iter().all(ports::is_free)
     }
 
-    /// The ports of the earlier run, if there was one. An unreadable file is an error, because clients that know the old ports would not find
-    /// the broker at new ones.
+    /// The ports of the earlier run, if there was one. An unreadable file is an error, because clients that know the
+    /// old ports would not find the broker at new ones.
     pub(super) fn recorded(directory: &Path) -> Result<Option<Self>, LocalError> {
         let record = Self::record(directory);
         match fs::read_to_string(&record) {

@@ -19,33 +19,33 @@ use crate::{
 };
 
 pub(crate) const LEDGER: &str = "ledger";
-/// What the names of migrations begin with.
+/// The prefix of the process names of migrations.
 pub(crate) const MIGRATE: &str = "migrate";
 const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
 const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
-/// What our programs read, and what a developer may have set for a fleet elsewhere.
+/// The prefix of the variables that gpufleet's programs read. A developer may have set them for another fleet.
 const OURS: &str = "GPUFLEET_";
 /// The variables that describe this machine instead of a fleet: the emulated devices and the location of NVRTC.
 const OF_THIS_MACHINE: [&str; 2] = ["GPUFLEET_EMULATOR", "GPUFLEET_NVRTC"];
-/// Where a worker keeps compiled programs: a folder of its own within the fleet's, so that no worker finds what another compiled, here
-/// or in another fleet, unless it is told to.
+/// The variable for the folder of compiled programs. Each worker has a folder of its own, so that it does not find
+/// programs that other workers compiled, unless its arguments say so.
 const CACHE_DIR: &str = "GPUFLEET_CACHE_DIR";
 const BLOBS: &str = "GPUFLEET_BLOBS";
-/// Connecting and declaring takes a moment; a loaded machine takes its time.
+/// Connecting and declaring takes a moment, and much longer on a loaded machine.
 const LEDGER_READY_WITHIN: Duration = Duration::from_secs(120);
 /// Migrations of an empty database take a fraction of a second.
 const MIGRATE_WITHIN: Duration = Duration::from_secs(120);
-/// Enough to write its current batch.
+/// Long enough to write the current batch.
 const LEDGER_STOP_WITHIN: Duration = Duration::from_secs(20);
 
-/// Where our programs lie.
+/// The paths of gpufleet's programs.
 #[derive(Debug, Clone)]
 pub(crate) struct Programs {
     worker: PathBuf,
     ledger: PathBuf,
 }
 
-/// What all workers of a fleet have in common.
+/// The settings that all workers of a fleet share.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkerOptions {
     pub(crate) pools: Vec<String>,
@@ -55,7 +55,7 @@ pub(crate) struct WorkerOptions {
     pub(crate) environment: Vec<(OsString, OsString)>,
 }
 
-/// How to start one worker, again and again.
+/// The settings to start one worker any number of times.
 pub(crate) struct WorkerLaunch {
     name: String,
     program: PathBuf,
@@ -76,7 +76,7 @@ impl Default for WorkerOptions {
     }
 }
 
-/// The environment holds a password.
+/// `Debug` leaves out the environment, because it contains a password.
 impl std::fmt::Debug for WorkerLaunch {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("WorkerLaunch")
@@ -90,7 +90,7 @@ pub(crate) fn worker_name(fleet: &str, number: u32) -> String {
     format!("{fleet}-w{number}")
 }
 
-/// Which worker of the fleet has that name.
+/// The number of the worker with this name, if the fleet has one.
 pub(crate) fn worker_number(fleet: &str, name: &str) -> Option<u32> {
     name.strip_prefix(fleet)?.strip_prefix("-w")?.parse().ok()
 }
@@ -140,7 +140,7 @@ impl Programs {
         }
     }
 
-    /// Starts the recorder, and returns when it records.
+    /// Starts the recorder, and returns when it is ready.
     pub(crate) async fn start_recorder(
         &self,
         state: &Arc<StateDir>,
@@ -168,13 +168,13 @@ impl WorkerLaunch {
     }
 }
 
-/// Stops the recorder; tells whether it ended by itself.
+/// Stops the recorder. Returns `false` if it had to be killed.
 pub(crate) async fn stop_recorder(process: &Process) -> Result<bool, LocalError> {
     process.resume();
     process.stop(Signal::Terminate, LEDGER_STOP_WITHIN).await
 }
 
-/// One of our programs, with nothing in its environment that was meant for another fleet.
+/// One of gpufleet's programs, without the variables in the environment that were set for another fleet.
 fn launch(name: &str, program: &Path) -> Launch {
     let inherited = env::vars_os().map(|(name, _)| name).filter(|name| is_foreign(&name.to_string_lossy()));
     inherited.fold(Launch::new(name, program), Launch::env_remove)
@@ -188,12 +188,12 @@ fn with_endpoints(launch: Launch, endpoints: &Endpoints) -> Launch {
     launch.env(AMQP_URL, &endpoints.amqp_url).env(DATABASE_URL, &endpoints.database_url)
 }
 
-/// There while the worker or ledger of that name takes work.
+/// The file that exists while the worker or recorder of this name is ready.
 pub(crate) fn ready_file(state: &StateDir, name: &str) -> PathBuf {
     state.path().join(format!("{name}.ready"))
 }
 
-/// A file of an earlier run would call the new one ready too soon.
+/// Deletes the ready file of an earlier run, which would make the new process look ready too soon.
 fn forget(ready_file: &Path) -> Result<(), LocalError> {
     match fs::remove_file(ready_file) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).at("remove", ready_file),
@@ -206,7 +206,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_fleet_inherits_what_is_true_of_the_machine_and_no_other_fleets_settings() {
+    fn a_fleet_inherits_the_machines_settings_and_not_another_fleets() {
         for foreign in ["GPUFLEET_AMQP_URL", "GPUFLEET_TRUSTED_KEYS", "GPUFLEET_EXECUTOR_USER", "GPUFLEET_WORKER_DIES"]
         {
             assert!(is_foreign(foreign), "{foreign}");

@@ -12,12 +12,12 @@ use crate::{
     state::StateDir,
 };
 
-/// Loading the driver, connecting and declaring takes a second; a loaded machine takes its time.
+/// Loading the driver, connecting and declaring takes a second, and much longer on a loaded machine.
 const READY_WITHIN: Duration = Duration::from_secs(120);
-/// A little more than the worker's own grace for what runs (30 s).
+/// A little more than the worker's grace period for running jobs (30 s).
 const STOP_WITHIN: Duration = Duration::from_secs(40);
 
-/// A worker that was started; it may have been killed since.
+/// A worker that was started. It may have ended.
 #[derive(Debug)]
 pub struct Worker {
     name: String,
@@ -44,7 +44,7 @@ impl Worker {
         self.process().is_alive()
     }
 
-    /// The process, for example to freeze it or to read its log.
+    /// The process, for example to suspend it or to read its log.
     pub fn process(&self) -> Process {
         self.process.lock().expect("no panic happens under this lock").clone()
     }
@@ -54,12 +54,13 @@ impl Worker {
         self.process().ready(READY_WITHIN, async || self.launch.ready_file.exists()).await
     }
 
-    /// Ends the supervisor as a crash would; its executors have to notice by themselves.
+    /// Kills the supervisor with SIGKILL. Its executors end by themselves when they notice.
     pub async fn kill9(&self) -> Result<(), LocalError> {
         self.process().kill9().await
     }
 
-    /// Asks it to drain and waits for its end; kills it after a grace period. Tells whether it ended by itself.
+    /// Asks the worker to drain and waits until it exits, but kills it after a grace period. Returns `false` if it had
+    /// to be killed.
     pub async fn terminate(&self) -> Result<bool, LocalError> {
         let process = self.process();
         process.resume();

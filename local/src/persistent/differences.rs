@@ -1,4 +1,5 @@
-//! Differences between the running fleet and the options of `up`, which adds missing processes but changes no running one.
+//! Differences between the running fleet and the options of `up`, which adds missing processes but changes no running
+//! one.
 
 use std::{fs, sync::Arc};
 
@@ -27,19 +28,19 @@ pub fn differences(options: &UpOptions) -> Result<Vec<String>, LocalError> {
     for name in workers {
         // A process that ends in the meantime has no differences.
         let Some(arguments) = arguments(&state, &name) else { continue };
-        found.extend(otherwise(&arguments, options).into_iter().map(|difference| format!("{name} {difference}")));
+        found.extend(different(&arguments, options).into_iter().map(|difference| format!("{name} {difference}")));
     }
     Ok(found)
 }
 
-/// What the process was started with.
+/// The arguments with which the process was started.
 fn arguments(state: &Arc<StateDir>, name: &str) -> Option<Vec<String>> {
     let process = Process::attach(state, name)?;
     let line = fs::read(format!("/proc/{}/cmdline", process.pid())).ok()?;
     Some(line.split(|byte| *byte == 0).map(|word| String::from_utf8_lossy(word).into_owned()).collect())
 }
 
-fn otherwise(arguments: &[String], options: &UpOptions) -> Vec<String> {
+fn different(arguments: &[String], options: &UpOptions) -> Vec<String> {
     let wanted = [
         ("--pool", options.pools.clone()),
         ("--cuda", options.cuda.iter().map(|cuda| cuda.argument().to_string_lossy().into_owned()).collect()),
@@ -71,18 +72,18 @@ mod tests {
     use crate::fleet::{Cuda, QueueKind};
 
     #[test]
-    fn what_was_not_asked_for_may_be_as_it_is() {
+    fn an_option_that_is_not_set_makes_no_difference() {
         let line = "gpufleet-worker run --name w1 --cuda emulated --pool a --pool b --queue-kind quorum";
         let arguments: Vec<String> = line.split(' ').map(str::to_owned).collect();
         let options = UpOptions::in_dir("/nowhere");
-        assert_eq!(otherwise(&arguments, &options), [""; 0]);
+        assert_eq!(different(&arguments, &options), [""; 0]);
         let same = UpOptions {
             pools: ["b", "a"].map(str::to_owned).to_vec(),
             cuda: Some(Cuda::Emulated),
             queue_kind: Some(QueueKind::Quorum),
             ..options.clone()
         };
-        assert_eq!(otherwise(&arguments, &same), [""; 0]);
+        assert_eq!(different(&arguments, &same), [""; 0]);
         let other = UpOptions {
             pools: vec!["c".to_owned()],
             cuda: Some(Cuda::System),
@@ -90,7 +91,7 @@ mod tests {
             ..options
         };
         assert_eq!(
-            otherwise(&arguments, &other),
+            different(&arguments, &other),
             [
                 "runs with --pool a --pool b, not with --pool c",
                 "runs with --cuda emulated, not with --cuda system",

@@ -36,7 +36,7 @@ impl Identity {
         row(pid).map(|row| Self { pid, started: row.started })
     }
 
-    /// What a record says: process id, start time, signal.
+    /// The process in a record, which has its process id, start time and signal.
     pub(crate) fn recorded(record: &Path) -> Option<Self> {
         let text = fs::read_to_string(record).ok()?;
         let mut words = text.split_whitespace();
@@ -47,7 +47,7 @@ impl Identity {
         row(self.pid).is_some_and(|row| row.started == self.started && row.is_alive())
     }
 
-    /// For an error message: the program's name, which any process may choose for itself, and the process id.
+    /// The program's name and the process id, for an error message. A process can choose its name.
     pub(crate) fn described(&self) -> String {
         match fs::read_to_string(format!("/proc/{}/comm", self.pid)) {
             Ok(name) => format!("{} (process {})", name.trim_end(), self.pid),
@@ -55,26 +55,26 @@ impl Identity {
         }
     }
 
-    /// Whether its environment has a variable of this name, as far as this user may see.
+    /// Whether the environment has a variable of this name. `false` if this user may not read it.
     pub fn has_variable(&self, name: &str) -> bool {
         let has_name =
             |entry: &[u8]| entry.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&b'='));
         fs::read(format!("/proc/{}/environ", self.pid)).is_ok_and(|bytes| bytes.split(|byte| *byte == 0).any(has_name))
     }
 
-    /// For how long it has run.
+    /// The time for which the process has run.
     pub fn age(&self) -> Option<Duration> {
         let uptime: f64 = fs::read_to_string("/proc/uptime").ok()?.split_whitespace().next()?.parse().ok()?;
         let started = self.started as f64 / clock_ticks_per_second() as f64;
         Some(Duration::from_secs_f64((uptime - started).max(0.0)))
     }
 
-    /// When it was started, by the wall clock.
+    /// The time of the start, by the wall clock.
     pub fn since(&self) -> Option<SystemTime> {
         SystemTime::now().checked_sub(self.age()?)
     }
 
-    /// Sends a signal, if it is still the same process.
+    /// Sends a signal, if the process id still belongs to this process.
     pub fn signal(&self, signal: Signal) {
         let Some(pid) = pid(self.pid) else { return };
         if self.is_alive() {
@@ -85,7 +85,7 @@ impl Identity {
 }
 
 impl Row {
-    /// A process whose first thread has ended is a zombie already, but keeps its sockets until its other threads have ended too.
+    /// A process whose first thread has ended is a zombie, but it keeps its sockets until its other threads have ended.
     fn is_alive(&self) -> bool {
         match self.state {
             'Z' => self.threads > 1,
@@ -94,12 +94,12 @@ impl Row {
     }
 }
 
-/// A process that leads a process group, and everything in that group, unless it was let go.
+/// A process group, with the process that leads it.
 #[derive(Debug)]
 pub struct Group(Option<Pid>);
 
 impl Group {
-    /// The group of a process that was just started as a leader, and whose end was not collected yet.
+    /// The group of a process that was started as a group leader and not waited for.
     pub fn led_by(pid: u32) -> Self {
         Self(self::pid(pid).filter(|pid| !pid.is_init()))
     }
@@ -111,7 +111,7 @@ impl Group {
         }
     }
 
-    /// Leaves the processes running.
+    /// Drops the group without killing its processes.
     pub fn release(mut self) {
         self.0 = None;
     }
@@ -161,7 +161,7 @@ pub(crate) fn of_state(directory: &Path) -> Vec<Identity> {
     marked(MARKER, &directory.to_string_lossy())
 }
 
-/// The process that listens on this TCP port of ours, as far as this user may see.
+/// The process that listens on this loopback TCP port. `None` also if this user may not see its sockets.
 pub(crate) fn listener(port: u16) -> Option<Identity> {
     let sockets: Vec<String> = ["tcp", "tcp6"].into_iter().flat_map(|family| listening_sockets(family, port)).collect();
     let holds_one = |pid: &u32| {
@@ -201,7 +201,7 @@ fn pids() -> impl Iterator<Item = u32> {
 
 fn row(pid: u32) -> Option<Row> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, parentheses included.
+    // The name in parentheses may contain parentheses.
     let rest = &text[text.rfind(')')? + 1..];
     let mut fields = rest.split_whitespace();
     let state = fields.next()?.chars().next()?;
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_known_by_its_start_time() {
+    fn a_process_is_identified_by_its_start_time() {
         let me = Identity::of(std::process::id()).unwrap();
         assert!(me.is_alive());
         assert!(!Identity { started: me.started + 1, ..me }.is_alive());
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zombie_with_threads_still_holds_what_it_had() {
+    fn a_zombie_with_threads_counts_as_alive() {
         let row = |state, threads| Row { state, parent: 1, threads, started: 0 };
         assert!(row('S', 1).is_alive() && row('Z', 2).is_alive());
         assert!(!row('Z', 1).is_alive() && !row('X', 1).is_alive());
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_ends_with_what_its_leader_has_started() {
+    fn dropping_a_group_kills_the_children_of_its_leader() {
         use std::{io::Read as _, os::unix::process::CommandExt as _, process::Stdio};
         let mut command = std::process::Command::new("sh");
         command.args(["-c", "sleep 60 & wait"]).process_group(0).stdout(Stdio::piped());

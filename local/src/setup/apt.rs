@@ -1,8 +1,8 @@
-//! Debian's and Ubuntu's packages.
+//! Installs Debian's and Ubuntu's packages.
 //!
-//! Installing a package must not start its service: it would take the ports of a service that the owner of the machine runs
-//! elsewhere. Debian's `policy-rc.d` prevents the start. The script's file exists only while it is needed, and a copy that
-//! a crash has left behind removes itself at its first use.
+//! Installing a package must not start its service, which could take the ports of another service on the machine.
+//! Debian's `policy-rc.d` prevents the start. That script exists only during the installation. A copy that a crash has
+//! left behind deletes itself at its first use.
 
 use std::process::Command;
 
@@ -12,7 +12,7 @@ use crate::{programs, progress::Progress, state};
 /// apt waits this long for another apt.
 const LOCK_SECONDS: u32 = 300;
 
-/// Installs the packages given as arguments; repairs and asks for fresh lists only where it has to.
+/// Installs the packages in its arguments. Repairs dpkg and updates the package lists only if needed.
 const SCRIPT: &str = r#"
 policy=/usr/sbin/policy-rc.d
 if [ ! -e "$policy" ]; then
@@ -36,7 +36,7 @@ echo "The package lists are out of date; updating them."
 apt-get update -o DPkg::Lock::Timeout=LOCK && install "$@"
 "#;
 
-/// Which packages the services lack.
+/// The missing packages of the services.
 pub(super) fn missing_services() -> Vec<&'static str> {
     let mut packages = Vec::new();
     if programs::rabbitmq("rabbitmq-server").is_err() || programs::epmd().is_err() {
@@ -48,14 +48,14 @@ pub(super) fn missing_services() -> Vec<&'static str> {
     packages
 }
 
-/// Which packages Slurm on one machine lacks.
+/// The missing packages of Slurm on one machine.
 pub(super) fn missing_slurm() -> Vec<&'static str> {
     let packages = [("slurmctld", "slurmctld"), ("slurmd", "slurmd"), ("srun", "slurm-client"), ("munged", "munge")];
     let missing = packages.into_iter().filter(|(program, _)| programs::system(program).is_none());
     missing.map(|(_, package)| package).collect()
 }
 
-/// Installs packages, as root or through a sudo that asks nothing.
+/// Installs packages, as root or through `sudo` without a password.
 pub(super) fn install(packages: &[&str], progress: &dyn Progress) -> Result<(), SetupError> {
     let listed = packages.join(" ");
     if programs::system("apt-get").is_none() {

@@ -1,4 +1,4 @@
-//! Python packages in folders of our own: no system package and no virtual environment is touched.
+//! Installs Python packages into gpufleet's own folders, without changing system packages or virtual environments.
 
 use std::{
     fs, io,
@@ -9,16 +9,16 @@ use std::{
 use super::{SetupError, apt, cache_folder, failed, run};
 use crate::progress::Progress;
 
-/// A folder and what lies in it.
+/// A folder and its packages.
 pub(super) struct Collection {
     folder: &'static str,
     title: &'static str,
-    /// Exact versions: the catalog's PTX is compared with what this NVRTC makes.
+    /// Exact versions, because the catalog's PTX is compared with the output of this NVRTC.
     packages: &'static [&'static str],
 }
 
-/// NVRTC 12.9: version 13 writes PTX that the drivers of 12.x refuse. The others hold headers: `cuda_fp16.h`, `cuda/std`, and those
-/// below `crt/` that `mma.h` is made of, which come with the assembler.
+/// NVRTC 12.9, because version 13 writes PTX that drivers of 12.x refuse. The other packages have headers:
+/// `cuda_fp16.h`, `cuda/std`, and the headers below `crt/` that `mma.h` includes, which come with the assembler.
 pub(super) const COMPILER: Collection = Collection {
     folder: "python",
     title: "NVRTC and CUDA headers (137 MB)",
@@ -30,7 +30,7 @@ pub(super) const COMPILER: Collection = Collection {
     ],
 };
 
-/// `ptxas` of the same release, which says of any PTX whether it is legal.
+/// `ptxas` of the same release, which checks whether PTX is legal.
 pub(super) const ASSEMBLER: Collection = Collection {
     folder: "python-nvcc",
     title: "NVIDIA's PTX assembler (94 MB)",
@@ -40,7 +40,7 @@ pub(super) const ASSEMBLER: Collection = Collection {
 pub(super) const PIKA: Collection =
     Collection { folder: "python-tests", title: "pika, an AMQP client for the tests", packages: &["pika==1.4.4"] };
 
-/// Celery, Ray, NumPy, and what these need: pip is not to choose, so that figures of two days compare.
+/// Celery, Ray, NumPy and their dependencies. All versions are fixed, so that figures of different days are comparable.
 pub(super) const COMPARISON: Collection = Collection {
     folder: "python-comparison",
     title: "Celery, Ray and NumPy (110 MB)",
@@ -111,11 +111,11 @@ impl Collection {
             "--target",
         ]);
         command.arg(&partial).args(self.packages);
-        // A developer's own settings that would send the packages elsewhere.
+        // These settings of a developer would install the packages elsewhere.
         for name in ["PIP_TARGET", "PIP_PREFIX", "PIP_USER", "PIP_REQUIRE_VIRTUALENV", "PYTHONPATH", "PYTHONHOME"] {
             command.env_remove(name);
         }
-        // A folder of our own can break nothing of root's.
+        // pip warns about installing as root, but this folder can't break system packages.
         command.env("PIP_ROOT_USER_ACTION", "ignore");
         let what = format!("install {} with pip", self.title);
         progress.step(&what, || run(command, "pip install", progress))?;

@@ -1,10 +1,10 @@
-//! Waiting for a condition instead of for a time.
+//! Waits for conditions instead of times.
 
 use std::time::{Duration, Instant};
 
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// Looks again and again until the condition holds. Fails, with its name, when it does not within this time.
+/// Polls until the condition holds. Fails with its name if it does not hold within this time.
 pub async fn poll_until(what: &str, within: Duration, mut holds: impl AsyncFnMut() -> bool) {
     let deadline = Instant::now() + within;
     while !holds().await {

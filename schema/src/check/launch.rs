@@ -11,7 +11,7 @@ use crate::{
 };
 
 impl Launch {
-    /// `buffer` answers how many elements a buffer has.
+    /// Checks the launch. `buffer` returns the number of elements of a buffer.
     pub(super) fn check(&self, field: &str, buffer: impl Fn(&str) -> Option<u64>) -> Result<(), Invalid> {
         self.grid.check(&format!("{field}.grid"))?;
         self.check_cluster(&format!("{field}.grid.cluster"))?;
@@ -81,7 +81,7 @@ impl Launch {
 }
 
 impl Arg {
-    /// Bytes of the kernel's parameter.
+    /// The size of the kernel's parameter in bytes.
     pub fn size(&self) -> u64 {
         match self {
             Self::Buffer(_) | Self::BufferAt { .. } => 8,
@@ -157,8 +157,8 @@ impl Block {
     }
 }
 
-/// Checks a symbol of the module, or in CUDA C++ a name expression. An expression selects from the code: without braces it adds no
-/// code of its own, which the program's signature would not cover.
+/// Checks a symbol of the module, or in CUDA C++ a name expression. An expression selects from the code: without braces
+/// it adds no code of its own, which the program's signature would not cover.
 pub(super) fn check_entry(field: &str, entry: &str, program: &Program<'_>) -> Result<(), Invalid> {
     const PUNCTUATION: &str = "_$:<>,()[]*&+-~!.' ";
     match entry.len() {

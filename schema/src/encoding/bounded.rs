@@ -1,7 +1,8 @@
 //! Lists and maps of a task, bounded while they are decoded.
 //!
-//! A launch can take ten bytes in a message and more than a hundred decoded, so decoding keeps one item beyond a list's bound: enough for
-//! `schema::check` to refuse it with the field's name. Nested lists multiply, so their total memory is bounded as well.
+//! A launch can take ten bytes in a message and more than a hundred decoded, so decoding keeps one item beyond a list's
+//! bound: enough for `schema::check` to refuse it with the field's name. Nested lists multiply, so their total memory
+//! is bounded as well.
 
 use std::{
     cell::Cell,
@@ -16,7 +17,8 @@ use serde::{
     de::{IgnoredAny, MapAccess, SeqAccess, Visitor},
 };
 
-/// The lists of a body may take this many times its size. Its texts take at most its size again, which makes three times in total.
+/// The lists of a body may take this many times its size. Its texts take at most its size again, which makes three
+/// times in total.
 const LISTS_FACTOR: usize = 2;
 /// The lists of any body may take this much, because 1024 small tasks need it and their body can be far smaller.
 const LISTS_BYTES_MIN: usize = 16 << 20;
@@ -24,7 +26,8 @@ const LISTS_BYTES_MIN: usize = 16 << 20;
 const ALLOCATION_BYTES_MIN: usize = 32;
 
 thread_local! {
-    /// The bytes left for the lists of the body that this thread decodes. Other bodies than tasks come from gpufleet itself and are unbounded.
+    /// The bytes left for the lists of the body that this thread decodes. Other bodies than tasks come from gpufleet
+    /// itself and are unbounded.
     static LEFT: Cell<usize> = const { Cell::new(usize::MAX) };
 }
 

@@ -26,7 +26,8 @@ pub struct Head {
     pub reply: Option<ClientName>,
 }
 
-/// The heads of a list, no more of them than a message may carry: each takes many times the one byte that it may have in the body.
+/// The heads of a list, at most as many as a message may have tasks. In memory a head takes many times the one byte
+/// that it may take in the body.
 pub(super) struct Heads(pub(super) Vec<Head>);
 
 impl<'de> Deserialize<'de> for Heads {
@@ -79,12 +80,12 @@ fn client<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<ClientNam
     })
 }
 
-/// What a field of a head may be.
+/// The value of a field of a head.
 enum Value {
     Unsigned(u64),
-    /// As long as a name may be.
+    /// At most as long as a name.
     Text(String),
-    /// As long as a UUID.
+    /// The length of a UUID.
     Bytes([u8; 16]),
     Other,
 }

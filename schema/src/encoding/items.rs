@@ -13,7 +13,7 @@ impl Encoding {
     }
 }
 
-/// Commas and brackets count where they are not in a string.
+/// Splits a JSON list at its commas and brackets, except those in strings.
 fn json_items(body: &[u8]) -> Vec<&[u8]> {
     let (mut items, mut start) = (Vec::new(), 0);
     let (mut depth, mut in_string, mut is_escaped) = (0_u32, false, false);

@@ -1,7 +1,8 @@
 //! A decoder for MessagePack that borrows from the body and can return a value in its encoded form.
 //!
-//! It reads what `rmp_serde` writes, and the other forms that libraries use for the same values: structs as lists, lists of small integers
-//! as `bin`. `scan::check` must run first: the bounds here hold without it, but only it limits the nesting.
+//! It reads what `rmp_serde` writes, and the other forms that libraries use for the same values: structs as lists,
+//! lists of small integers as `bin`. `scan::check` must run first: the bounds here hold without it, but only it limits
+//! the nesting.
 
 use serde::{
     Deserialize,
@@ -150,7 +151,7 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
         visitor.visit_borrowed_bytes(raw)
     }
 
-    /// A variant alone, or a map of one entry: the variant and its contents.
+    /// Reads a variant alone, or a map of one entry with the variant and its contents.
     fn deserialize_enum<V: Visitor<'de>>(
         self,
         _name: &'static str,
@@ -207,14 +208,14 @@ impl<'de> de::Deserializer<'de> for &mut Decoder<'de> {
     }
 }
 
-/// What is left of a list, or of a map.
+/// The remaining items of a list or a map.
 struct Items<'a, 'de> {
     decoder: &'a mut Decoder<'de>,
     left: u64,
 }
 
 impl<'de> Items<'_, 'de> {
-    /// The value made of the items, if all of them went into it.
+    /// Returns the value, if the visitor has read all items.
     fn end<T>(self, value: T) -> Result<T, Error> {
         match self.left {
             0 => Ok(value),

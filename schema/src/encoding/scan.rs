@@ -1,14 +1,14 @@
 //! Scans MessagePack's headers before anything is decoded.
 //!
-//! It proves that every claimed length fits into the body, and that no value nests deeper than a bound. A
-//! decoder that reserves memory by claimed lengths then never reserves more than the body's size.
+//! The scan checks that every claimed length fits into the body, and that no value nests deeper than a bound. After it,
+//! a decoder that reserves memory by claimed lengths never reserves more than the size of the body.
 
 /// The deepest type has seven levels; unknown fields, which are skipped, may have more.
 const DEPTH_MAX: usize = 32;
 
 pub(super) fn check(body: &[u8]) -> Result<(), String> {
     let mut rest = body;
-    // For each open array or map: how many items are still to come.
+    // The number of items that are still missing in each open array or map.
     let mut open: Vec<u64> = Vec::with_capacity(DEPTH_MAX);
     loop {
         let items = value(&mut rest)?;
@@ -53,7 +53,7 @@ pub(super) fn item<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     Some(&whole[..whole.len() - rest.len()])
 }
 
-/// Skips one value's header and flat contents; returns how many values it contains.
+/// Skips one value's header and flat contents. Returns the number of values that it contains.
 pub(super) fn value(rest: &mut &[u8]) -> Result<u64, String> {
     let marker = uint(rest, 1)?;
     let (flat, items) = match marker {

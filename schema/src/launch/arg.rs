@@ -1,4 +1,4 @@
-//! How an argument is written: a map whose keys say which kind it is.
+//! The wire form of an argument: a map whose keys show its kind.
 
 use std::fmt;
 
@@ -79,7 +79,7 @@ impl<'de> de::Visitor<'de> for ArgVisitor {
     }
 }
 
-/// The entry that says which kind of argument it is.
+/// Reads the entry that shows the kind of the argument.
 fn read_main<'de, A: de::MapAccess<'de>>(key: &str, map: &mut A) -> Result<Arg, A::Error> {
     match key {
         BUFFER => Ok(Arg::Buffer(map.next_value()?)),

@@ -1,4 +1,4 @@
-//! A launch as it is written: what concerns all blocks together stands in the grid.
+//! The wire form of a launch: properties of the whole grid are fields of the grid.
 
 use serde::{Deserialize, Deserializer, Serialize};
 
@@ -21,12 +21,12 @@ pub(super) struct Launch {
     #[serde(default, deserialize_with = "bounded::list::<_, _, ARGS_MAX>")]
     #[cfg_attr(feature = "json-schema", schemars(length(max = ARGS_MAX)))]
     args: Vec<Arg>,
-    /// How often the kernel is launched.
+    /// The number of times that the kernel is launched in a row.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     repeat: u32,
 }
 
-/// A property of the grid that is not known can't be left out: results would be wrong without a word.
+/// An unknown property of the grid is an error, because ignoring it would give wrong results.
 #[derive(Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct WholeGrid {

@@ -1,11 +1,11 @@
-//! A counting allocator, for tests of the memory that decoding takes.
+//! A counting allocator, for tests of the memory that decoding needs.
 
 use std::{
     alloc::{GlobalAlloc, Layout, System},
     cell::Cell,
 };
 
-/// Counts what the current thread holds, and the most it held. A block that grows counts twice while it is copied.
+/// Counts the current and the peak memory of the current thread. A block that grows counts twice while it is copied.
 struct Counting;
 
 thread_local! {
@@ -24,13 +24,13 @@ fn count(bytes: isize) {
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size() as isize);
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller meets the requirements of the system allocator.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
         count(-(layout.size() as isize));
-        // SAFETY: the caller's promise is passed on.
+        // SAFETY: the caller meets the requirements of the system allocator.
         unsafe { System.dealloc(pointer, layout) }
     }
 }
@@ -38,7 +38,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// What this thread held more at most than before, while it did this.
+/// Runs `work`. Returns the peak memory of this thread above the memory before, and the result.
 pub fn peak_of<T>(work: impl FnOnce() -> T) -> (isize, T) {
     let before = HELD.get();
     PEAK.set(before);

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use gpufleet::{
-    DeadBox, DeadError, Fleet, LETTERS_MAX,
+    DeadError, DeadLetters, Fleet, LETTERS_MAX,
     schema::{TooLarge, bounds::LABELS_MAX},
 };
 
@@ -130,13 +130,13 @@ pub async fn replay(options: &ReplayOptions) -> Result<Exit, Complaint> {
 async fn with_dead(
     fleet: impl Future<Output = Result<Fleet, Complaint>>,
     when_interrupted: &str,
-    act: impl AsyncFnOnce(&mut DeadBox) -> Result<Exit, Complaint>,
+    act: impl AsyncFnOnce(&mut DeadLetters) -> Result<Exit, Complaint>,
 ) -> Result<Exit, Complaint> {
     let work = Box::pin(async {
         let fleet = fleet.await?;
         let mut dead = fleet.dead().await.map_err(|error| complaint(&error))?;
         let outcome = act(&mut dead).await;
-        dead.give_back().await;
+        dead.requeue().await;
         fleet.close().await;
         outcome
     });
@@ -147,7 +147,7 @@ async fn with_dead(
 }
 
 /// After a failure it still shows the letters read before it.
-async fn list(dead: &mut DeadBox, options: &ListOptions) -> Result<Exit, Complaint> {
+async fn list(dead: &mut DeadLetters, options: &ListOptions) -> Result<Exit, Complaint> {
     let read = Spinner::new("reading the dead-letter queue").around(read(dead)).await;
     match options.output {
         Format::Json => output::emit_json(&dead.letters().map(rendering::to_json).collect::<Vec<_>>())?,
@@ -168,21 +168,21 @@ async fn list(dead: &mut DeadBox, options: &ListOptions) -> Result<Exit, Complai
 }
 
 /// Explains an empty list.
-fn none(dead: &DeadBox) -> &'static str {
-    match dead.has_company() {
+fn none(dead: &DeadLetters) -> &'static str {
+    match dead.has_other_consumers() {
         true => "no dead-lettered messages, but another `gpufleet dead` may hold some; try again in a moment",
         false => "no dead-lettered messages",
     }
 }
 
-async fn read(dead: &mut DeadBox) -> Result<(), DeadError> {
+async fn read(dead: &mut DeadLetters) -> Result<(), DeadError> {
     while let Some(index) = dead.next().await? {
         dead.forget_body(index);
     }
     Ok(())
 }
 
-async fn show(dead: &mut DeadBox, options: &ShowOptions) -> Result<Exit, Complaint> {
+async fn show(dead: &mut DeadLetters, options: &ShowOptions) -> Result<Exit, Complaint> {
     let found = find(dead, std::slice::from_ref(&options.id)).await?;
     let index = found[0];
     let letter = dead.letter(index).expect("it was found just now");
@@ -197,7 +197,7 @@ async fn show(dead: &mut DeadBox, options: &ShowOptions) -> Result<Exit, Complai
 }
 
 /// The letters that are meant, by their order. All are found before anything is done.
-async fn find(dead: &mut DeadBox, ids: &[String]) -> Result<Vec<usize>, Complaint> {
+async fn find(dead: &mut DeadLetters, ids: &[String]) -> Result<Vec<usize>, Complaint> {
     let mut wanted: Vec<Wanted> = ids.iter().map(|id| Wanted::new(id)).collect();
     let reading = Spinner::new("reading the dead-letter queue").around(look_for(dead, &mut wanted)).await;
     reading.map_err(|error| complaint(&error))?;
@@ -210,7 +210,7 @@ async fn find(dead: &mut DeadBox, ids: &[String]) -> Result<Vec<usize>, Complain
     Ok(found)
 }
 
-async fn look_for(dead: &mut DeadBox, wanted: &mut [Wanted]) -> Result<(), DeadError> {
+async fn look_for(dead: &mut DeadLetters, wanted: &mut [Wanted]) -> Result<(), DeadError> {
     while let Some(index) = dead.next().await? {
         let letter = dead.letter(index).expect("it is in hand");
         let mut is_meant = false;

@@ -1,24 +1,24 @@
 //! Every environment variable that the command reads, in one place.
 
-/// Where the broker is: `amqp://user:password@host:port/vhost`.
+/// The URL of the broker: `amqp://user:password@host:port/vhost`.
 pub const AMQP_URL: &str = "GPUFLEET_AMQP_URL";
-/// The folder of the blob store, which the workers see as well.
+/// The folder of the blob store, which is shared with the workers.
 pub const BLOBS: &str = "GPUFLEET_BLOBS";
-/// Where the ledger's database is: `postgres://user:password@host:port/database`.
+/// The URL of the ledger's database: `postgres://user:password@host:port/database`.
 pub const DATABASE_URL: &str = "GPUFLEET_DATABASE_URL";
-/// The pool that jobs go to when none is named.
+/// The default pool of jobs.
 pub const POOL: &str = "GPUFLEET_POOL";
-/// What the workers of the local fleet make task queues of.
+/// The kind of the local fleet's task queues.
 pub const QUEUE_KIND: &str = "GPUFLEET_QUEUE_KIND";
-/// Jobs do not carry the broker's user.
+/// If set, jobs do not carry the broker's user.
 pub const NO_USER_ID: &str = "GPUFLEET_NO_USER_ID";
 /// The state directory of the local fleet.
 pub const LOCAL_DIR: &str = "GPUFLEET_LOCAL_DIR";
-/// What is logged to stderr, as a tracing filter; nothing without it.
+/// The filter for logs on stderr. Without it there are no logs.
 pub const LOG: &str = "GPUFLEET_LOG";
-/// `dumb` for a terminal that can't go back on its line.
+/// `dumb` for a terminal that can't move its cursor back.
 pub const TERM: &str = "TERM";
-/// Set to anything but the empty text: no colours.
+/// If set to a text that is not empty, there are no colours.
 pub const NO_COLOR: &str = "NO_COLOR";
 
 /// The table as `--help` shows it.

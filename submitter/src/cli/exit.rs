@@ -1,36 +1,36 @@
-//! What the command's exit says. Scripts rely on these numbers: they are documented in `--help` and never reused.
+//! The exit codes of the command. Scripts rely on these numbers: they are documented in `--help` and never reused.
 
 use std::process::ExitCode;
 
 use gpufleet::schema::{AttemptState, Failure, Verdict};
 
-/// How a run of the command ended.
+/// The exit code of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Exit {
-    /// It did what was asked.
+    /// The command succeeded.
     Success = 0,
-    /// A fault of gpufleet itself.
+    /// A defect in gpufleet.
     Internal = 1,
-    /// The command line makes no sense (clap's own number).
+    /// The command line is invalid (clap's number).
     Usage = 2,
-    /// What was given can't be used: a file, a shape, an argument, a kernel that nobody knows.
+    /// An input is invalid: a file, a shape, an argument or the name of a kernel.
     BadInput = 3,
-    /// The job failed by its own fault: it did not compile, it was invalid, its kernel faulted.
+    /// The job failed by its own fault: it did not compile, it was invalid, or its kernel faulted.
     JobFailed = 4,
-    /// The job ran into a limit: time, queue, device memory; or it was cancelled.
+    /// The job reached a limit of time, queue or device memory, or it was cancelled.
     JobStopped = 5,
-    /// The wait's deadline passed. The job goes on, a cancellation stands.
+    /// The wait's deadline passed. The job keeps running, and a cancellation stays in force.
     DeadlinePassed = 6,
-    /// The broker can't be reached, or refused.
+    /// The broker can't be reached, or refused the client.
     Broker = 7,
-    /// The ledger can't be reached, or refused.
+    /// The ledger can't be reached, or refused the client.
     Ledger = 8,
-    /// There is no such job, attempt or worker, or what was given of an id stands for several jobs.
+    /// There is no such job, attempt or worker, or the prefix of an id is ambiguous.
     NotFound = 9,
-    /// The job failed by the fleet's fault: its device or executor was lost, too often.
+    /// The job failed by the fleet's fault: it lost its device or executor too often.
     FleetFailed = 10,
-    /// Ctrl-C. A job that was waited for goes on.
+    /// Ctrl-C. The job keeps running.
     Interrupted = 130,
 }
 
@@ -55,7 +55,7 @@ impl Exit {
         self as u8
     }
 
-    /// The exit for a job that ended otherwise than well.
+    /// The exit code for a job that did not succeed.
     pub fn of_outcome(state: AttemptState, failure: Option<&Failure>) -> Self {
         match (state, failure.map(|failure| failure.verdict)) {
             (AttemptState::Succeeded, _) => Self::Success,

@@ -1,9 +1,10 @@
-//! The shapes of `-o json`, as `--help` tells them. Scripts rely on the names: fields are added, never renamed or left out.
+//! The shapes of `-o json`, which `--help` shows. Scripts rely on the names: fields are added, never renamed or
+//! removed.
 
 /// What `gpufleet submit -o json` prints, also when the job fails.
 pub const SUBMIT: &str = "\
-JSON: one object, also when the job fails. What is not known is null. Fields may be added, none
-goes away.
+JSON: one object, also when the job fails. Unknown values are null. Fields may be added; none is
+removed.
   job_id         the id, for `gpufleet show`
   state          succeeded, failed, cancelled, expired or dead; null: the command did not wait
   attempt        the number of the attempt that ended the job, from 1; there may be gaps
@@ -75,7 +76,7 @@ JSON: a list of objects, in the order of the files. Fields may be added; none is
   dtype, shape (a list of extents, slowest first)
   bytes   size of the array";
 
-/// Every field of the value has to stand in the text.
+/// Checks that the text has every field of the value.
 #[cfg(test)]
 pub fn check(help: &str, value: &impl serde::Serialize) {
     fn names(value: &serde_json::Value, found: &mut Vec<String>) {

@@ -1,4 +1,4 @@
-//! `gpufleet kernels`: the catalog.
+//! `gpufleet kernels`: lists the catalog.
 
 use clap::Args;
 use gpufleet_kernels::{BufferSpec, Kernel, Role, catalog, manifest::ScalarSpec};
@@ -38,7 +38,7 @@ pub fn run(options: &Options) -> Result<Exit, Complaint> {
     Ok(Exit::Success)
 }
 
-/// A kernel by name, or a complaint with the name that was probably meant.
+/// A kernel by name, or a complaint with the most similar name.
 pub fn find(name: &str) -> Result<&'static Kernel, Complaint> {
     catalog().get(name).ok_or_else(|| {
         let hint = match catalog().closest(name) {
@@ -50,7 +50,7 @@ pub fn find(name: &str) -> Result<&'static Kernel, Complaint> {
     })
 }
 
-/// Signature and summary on lines of their own: side by side they would fit no terminal.
+/// Prints signature and summary on separate lines, because together they are too wide for a terminal.
 fn list() -> String {
     catalog().iter().map(|kernel| format!("{}\n    {}\n", kernel.signature(), kernel.summary)).collect()
 }
@@ -77,7 +77,7 @@ fn indented<'a>(items: impl Iterator<Item = (String, &'a Option<String>)>) -> St
     items.iter().map(line).collect()
 }
 
-/// A command line that fits the kernel.
+/// An example command line for the kernel.
 pub fn example(kernel: &Kernel) -> String {
     let mut words = vec![format!("gpufleet submit {}", kernel.name)];
     let required = kernel.scalars.iter().filter(|scalar| scalar.default.is_none());

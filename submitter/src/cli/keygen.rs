@@ -1,4 +1,4 @@
-//! `gpufleet keygen`: a key pair for signing programs.
+//! `gpufleet keygen`: creates a key pair for signing programs.
 
 use std::{
     fs::{self, OpenOptions},
@@ -20,7 +20,8 @@ use super::{
 /// Create a key pair for signing programs
 ///
 /// Writes the private key to FILE, which only its owner can read, and the public key to FILE.pub. Sign jobs with
-/// `gpufleet submit --sign-key FILE`. Workers trust the key if they run with `gpufleet-worker run --trusted-key FILE.pub`.
+/// `gpufleet submit --sign-key FILE`. Workers trust the key if they run with `gpufleet-worker run --trusted-key
+/// FILE.pub`.
 #[derive(Debug, Args)]
 pub struct Options {
     /// File for the private key; an existing file is never overwritten
@@ -32,7 +33,7 @@ pub fn run(options: &Options) -> Result<Exit, Complaint> {
     let mut public = options.file.clone().into_os_string();
     public.push(".pub");
     write_new(&options.file, &key.to_pem(), 0o600)?;
-    // Without its public half it would be of no use, and stand in the way of the next try.
+    // A private key without its public key is useless, and would block the next try.
     write_new(Path::new(&public), &key.public().to_pem(), 0o644)
         .map_err(|complaint| taking_back(&options.file, complaint))?;
     output::emit(&format!("{}\n", key.public()))?;
@@ -47,14 +48,14 @@ pub fn read(path: &Path) -> Result<SigningKey, Complaint> {
     })
 }
 
-/// Writes a file that was not there, or leaves none.
+/// Writes a new file completely, or leaves none.
 fn write_new(path: &Path, text: &str, mode: u32) -> Result<(), Complaint> {
     let failed = |error: io::Error| files::unwritable(path, &error);
     let mut file = OpenOptions::new().write(true).create_new(true).mode(mode).open(path).map_err(failed)?;
     file.write_all(text.as_bytes()).map_err(|error| taking_back(path, failed(error)))
 }
 
-/// Removes a file that this run made, for the reason that the complaint tells.
+/// Deletes a file that this run created, after the failure in the complaint.
 fn taking_back(path: &Path, complaint: Complaint) -> Complaint {
     match fs::remove_file(path) {
         Ok(()) => complaint,

@@ -1,8 +1,8 @@
-//! Durations and sizes as people read them.
+//! Durations and sizes for people.
 
 use gpufleet::schema::Size;
 
-/// Microseconds with three digits: `950 µs`, `1.23 ms`, `45.6 s`; from two minutes on, minutes.
+/// A time in microseconds with three digits: `950 µs`, `1.23 ms`, `45.6 s`. From two minutes on it is in minutes.
 pub fn micros(us: u64) -> String {
     match us {
         0..1_000 => format!("{us} µs"),

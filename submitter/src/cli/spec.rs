@@ -1,13 +1,13 @@
-//! The small languages of the command line: buffers, grids, kernel arguments.
+//! Parses the arguments of the command line: buffers, grids, kernel arguments.
 //!
-//! Everything here parses text to data and knows neither files nor jobs. Each `FromStr` is what clap calls, so its error
-//! is the whole message that a person sees: it says which form was expected.
+//! The parsers know neither files nor jobs. clap calls each `FromStr` and prints its error as the whole message, so the
+//! error says which form is expected.
 
 use std::{ops::RangeInclusive, path::PathBuf, str::FromStr};
 
 use gpufleet::schema::{Arg, Block, Dtype, Number, bounds::TIME_LIMIT_MS_MAX};
 
-/// `f32[480,640]`: what a buffer holds. `f32[]` is a single element.
+/// `f32[480,640]`: the dtype and shape of a buffer. `f32[]` is a single element.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Form {
     pub dtype: Dtype,
@@ -66,11 +66,12 @@ pub struct Extents<T>(pub Vec<T>);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct BlockSpec(pub Block);
 
-/// `x,y,n:u32=1000,a:f32=2.0`: kernel parameters in order. A bare name is a buffer, the others are scalars with their types.
+/// `x,y,n:u32=1000,a:f32=2.0`: kernel parameters in order. A name alone is a buffer; the others are scalars with their
+/// types.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ArgsSpec(pub Vec<Arg>);
 
-/// A text of the wrong form.
+/// Why a text does not have the expected form.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct SpecError(String);
@@ -127,7 +128,7 @@ impl FromStr for ArraySpec {
 }
 
 fn array(text: &str, expected: &str) -> Result<ArraySpec, SpecError> {
-    // A file's name may contain colons: only what looks like a form after the last one is taken for a form.
+    // A file's name may contain colons. The text after the last colon is a form only if it looks like one.
     let form = text.rsplit_once(':').filter(|(_, form)| form.contains('[') && form.ends_with(']'));
     let (path, form) = match form {
         Some((path, form)) => (path, Some(form.parse()?)),
@@ -249,7 +250,7 @@ fn buffer(text: &str) -> Result<Arg, SpecError> {
     }
 }
 
-/// `0000c03f000000c0@4`: bytes in the order in which they lie in memory, and their alignment.
+/// `0000c03f000000c0@4`: bytes in memory order, and their alignment.
 fn structure(text: &str) -> Option<Arg> {
     let (digits, align) = text.split_once('@')?;
     let digits: Vec<u32> = digits.chars().map(|digit| digit.to_digit(16)).collect::<Option<_>>()?;
@@ -263,7 +264,7 @@ fn structure(text: &str) -> Option<Arg> {
 
 fn number(text: &str) -> Result<Number, SpecError> {
     match text.parse::<Number>() {
-        // Infinity has to be written as such: 1e400 is a typing error.
+        // Infinity must be written as `inf`, because 1e400 is probably a mistake.
         Ok(Number::Float(value)) if value.is_infinite() && !text.to_ascii_lowercase().contains("inf") => {
             Err(SpecError(format!("{text} is too large for any dtype; for infinity, write inf")))
         }

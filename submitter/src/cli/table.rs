@@ -1,8 +1,8 @@
-//! Plain tables: columns apart by two blanks, no lines around them, so that they can be read and cut alike.
+//! Plain tables: columns are separated by two blanks and have no borders, so that people and `cut` can read them.
 
 use comfy_table::{Cell, CellAlignment, ContentArrangement, Table, presets};
 
-/// A column's heading, and on which side its cells stand.
+/// A column's heading and alignment.
 #[derive(Debug, Clone, Copy)]
 pub enum Column {
     Left(&'static str),
@@ -37,8 +37,8 @@ pub fn render(columns: &[Column], rows: impl IntoIterator<Item = Vec<String>>) -
     lines.collect()
 }
 
-/// Renders what fits in a width: columns are left out, in the order of `dispensable`, until every line does. A pipe has no width
-/// and gets them all.
+/// Renders a table within a width: columns are left out, in the order of `dispensable`, until every line fits. A pipe
+/// has no width and gets all columns.
 pub fn fit(columns: &[Column], rows: &[Vec<String>], width: Option<usize>, dispensable: &[&str]) -> String {
     let mut kept: Vec<usize> = (0..columns.len()).collect();
     let mut dispensable = dispensable.iter();

@@ -1,6 +1,6 @@
-//! How much of the letters' bodies is kept.
+//! Bounds the bytes of the bodies that are kept.
 
-/// Counts the bytes of bodies that somebody has.
+/// Counts the bytes of the bodies that are kept.
 #[derive(Debug)]
 pub(super) struct Bodies {
     bytes: usize,
@@ -12,19 +12,19 @@ impl Bodies {
         Self { bytes: 0, bytes_max }
     }
 
-    /// What is kept stays, even if it is more.
-    pub(super) fn bound(&mut self, bytes_max: usize) {
+    /// Changes the bound for further bodies. Bodies that are kept already stay, even beyond it.
+    pub(super) fn limit(&mut self, bytes_max: usize) {
         self.bytes_max = bytes_max;
     }
 
-    /// The body, if there is room for it.
+    /// Counts the body and returns it, if there is room for it.
     pub(super) fn keep(&mut self, body: Vec<u8>) -> Option<Vec<u8>> {
         let bytes = self.bytes.checked_add(body.len()).filter(|bytes| *bytes <= self.bytes_max)?;
         self.bytes = bytes;
         Some(body)
     }
 
-    /// Makes room again, if the body was kept.
+    /// Stops counting a body, if it was kept.
     pub(super) fn forget(&mut self, body: Option<Vec<u8>>) {
         self.bytes -= body.map_or(0, |body| body.len());
     }

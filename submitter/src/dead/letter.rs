@@ -1,4 +1,4 @@
-//! What can be told of a dead letter.
+//! The description of a dead letter.
 
 use gpufleet_schema::{
     Encoding, JobId,
@@ -6,22 +6,23 @@ use gpufleet_schema::{
 };
 use gpufleet_transport::{Death, Delivery, Properties};
 
-/// A dead letter, as far as it can be read.
+/// A description of a dead letter, as far as it can be read.
 #[derive(Debug, Clone, PartialEq)]
 pub struct DeadLetter {
-    /// The jobs in it; none where the body can't be read, or is no task.
+    /// The jobs in the message. Empty if the body can't be read or is not a task.
     pub jobs: Vec<JobId>,
     pub message_id: Option<String>,
+    /// Why a worker, the recorder or the broker dead-lettered the message.
     pub reason: String,
-    /// The routing key or the queue that it came from.
+    /// The routing key or the queue that the message came from. Empty if unknown.
     pub origin: String,
-    /// AMQP's `type`.
+    /// The AMQP property `type`.
     pub kind: Option<String>,
-    /// Of its body, when it came to whoever buried it.
+    /// The length of the original body.
     pub bytes: u64,
-    /// How many of them are kept: of a body that was too long, the beginning.
+    /// The length of the body that the letter has. It is smaller than `bytes` if only the beginning was kept.
     pub kept_bytes: u64,
-    /// When the message was made, in seconds since 1970, if it says so.
+    /// The AMQP property `timestamp`, in seconds since 1970.
     pub timestamp: Option<u64>,
 }
 
@@ -32,7 +33,7 @@ impl DeadLetter {
 
     pub(super) fn read(properties: &Properties, deaths: &[Death], body: &[u8]) -> Self {
         let encoding = properties.content_type.as_deref().and_then(Encoding::of_content_type);
-        // Producers that are not ours need not say what they send.
+        // Other producers may leave out the type.
         let is_task = properties.kind.as_deref() != Some(topology::TYPE_EVENTS);
         let heads = encoding.filter(|_| is_task).map(|encoding| encoding.decode_heads(body)).unwrap_or_default();
         let death = last_death(deaths);
@@ -53,24 +54,24 @@ impl DeadLetter {
         }
     }
 
-    /// Whether only the beginning of its body was kept.
+    /// Whether only the beginning of the body was kept.
     pub fn is_cut(&self) -> bool {
         self.kept_bytes < self.bytes
     }
 
-    /// The task queue that it came from, if it came from one.
+    /// The pool and priority of the task queue that the letter came from; `None` if it came from another queue.
     pub(super) fn destination(&self) -> Option<(gpufleet_schema::PoolName, gpufleet_schema::Priority)> {
         topology::parse_task_key(origin_key(&self.origin))
     }
 }
 
-/// Of what the broker buried, the latest death in a task queue: a job that waited on the retry ladder died on each rung, too.
+/// The latest death in a task queue. The deaths in retry queues don't count: each wait there ends with one.
 fn last_death(deaths: &[Death]) -> Option<&Death> {
     let in_a_task_queue = |death: &&Death| topology::parse_task_key(origin_key(&death.queue)).is_some();
     deaths.iter().find(in_a_task_queue).or_else(|| deaths.first())
 }
 
-/// The routing key of what workers and what the broker wrote as the origin.
+/// The routing key of an origin. Workers write a routing key, and the broker writes a queue name.
 fn origin_key(origin: &str) -> &str {
     origin.strip_prefix(topology::TASKS).and_then(|rest| rest.strip_prefix('.')).unwrap_or(origin)
 }

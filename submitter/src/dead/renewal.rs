@@ -1,4 +1,4 @@
-//! The tasks of a dead letter as new jobs.
+//! Turns the tasks of a dead letter into new jobs.
 
 use std::collections::HashSet;
 
@@ -10,10 +10,10 @@ use gpufleet_schema::{
 use super::DeadError;
 use crate::submission::now_ms;
 
-/// Label of a job that was made from a dead one.
+/// The label of a replayed job. Its value is the id of the dead-lettered job.
 pub const REPLAY_LABEL: &str = "replay-of";
 
-/// The tasks of a body as new jobs, without those that are `done`. `None`: there are none to be read.
+/// The tasks of a body as new jobs, without those that are `done`. `None` if the body contains no readable task.
 pub(super) fn renewed<'a>(
     encoding: Encoding,
     body: &'a [u8],
@@ -30,7 +30,7 @@ pub(super) fn renewed<'a>(
     })
 }
 
-/// The body of the new jobs' message, if one can carry it.
+/// The body of the new jobs' message, if it is not too large.
 pub(super) fn encode(encoding: Encoding, tasks: &Batch<Task<'_>>) -> Result<Vec<u8>, DeadError> {
     let body = encoding.encode_tasks(tasks).expect("a task that was decoded can be encoded");
     if body.len() > MESSAGE_BYTES_MAX {
@@ -39,7 +39,7 @@ pub(super) fn encode(encoding: Encoding, tasks: &Batch<Task<'_>>) -> Result<Vec<
     Ok(body)
 }
 
-/// Nobody keeps a task that a worker finds invalid, so it is found here.
+/// Renews one task. It is checked here, because a worker would fail an invalid task and its contents would be lost.
 fn renew(task: Task<'_>) -> Result<Task<'_>, DeadError> {
     let job_id = task.job_id;
     let mut labels = task.labels;

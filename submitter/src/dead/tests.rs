@@ -28,7 +28,7 @@ fn death(queue: &str, reason: &str) -> Death {
 fn renewed(body: &[u8], done: &[JobId]) -> Option<Result<Vec<Task<'static>>, DeadError>> {
     let done = done.iter().copied().collect();
     let tasks = renewal::renewed(Encoding::MessagePack, body, &done)?;
-    // Each test has one body, and leaving it to the end of the process lets its tasks outlive it.
+    // The body is leaked so that its tasks can borrow from it until the process ends.
     Some(tasks.map(|tasks| {
         let body: &'static [u8] = Vec::leak(self::body(&tasks));
         Encoding::MessagePack.decode_tasks(body).unwrap().into_vec()
@@ -36,7 +36,7 @@ fn renewed(body: &[u8], done: &[JobId]) -> Option<Result<Vec<Task<'static>>, Dea
 }
 
 #[test]
-fn the_jobs_of_a_producer_that_names_no_type_are_told_and_those_of_events_are_not() {
+fn a_letter_lists_the_jobs_of_a_message_without_a_type_and_none_of_an_event() {
     let task = task();
     let body = body(&Batch::One(task.clone()));
     assert_eq!(DeadLetter::read(&properties(), &[], &body).jobs, [task.job_id]);
@@ -45,7 +45,7 @@ fn the_jobs_of_a_producer_that_names_no_type_are_told_and_those_of_events_are_no
 }
 
 #[test]
-fn a_letter_came_from_the_task_queue_and_not_from_the_rungs_on_which_it_waited_before() {
+fn the_origin_of_a_letter_is_its_task_queue_and_not_a_retry_queue() {
     let task_queue = "gpufleet.v1.tasks.default.low";
     let deaths = [death(task_queue, "delivery_limit"), death("gpufleet.v1.retry.1", "expired")];
     let letter = DeadLetter::read(&properties(), &deaths, &[]);
@@ -56,7 +56,7 @@ fn a_letter_came_from_the_task_queue_and_not_from_the_rungs_on_which_it_waited_b
 }
 
 #[test]
-fn what_a_worker_wrote_counts_more_than_the_brokers_account() {
+fn a_workers_reason_and_origin_override_the_brokers() {
     let headers = [(HEADER_REASON.to_owned(), "r".into()), (HEADER_ORIGIN.to_owned(), "default.high".into())];
     let properties = Properties { headers: headers.into(), ..properties() };
     let letter = DeadLetter::read(&properties, &[death("gpufleet.v1.tasks.a.low", "rejected")], &[]);
@@ -64,7 +64,7 @@ fn what_a_worker_wrote_counts_more_than_the_brokers_account() {
 }
 
 #[test]
-fn a_letter_whose_body_was_cut_tells_the_whole_size() {
+fn a_letter_whose_body_was_cut_has_the_original_size() {
     let whole = i64::try_from(MESSAGE_BYTES_MAX + 1).unwrap();
     let headers = [(HEADER_BODY_BYTES.to_owned(), whole.into())];
     let cut = DeadLetter::read(&Properties { headers: headers.into(), ..properties() }, &[], &[0; 10]);
@@ -82,7 +82,7 @@ fn a_renewed_task_is_another_job_that_names_the_old_one() {
 }
 
 #[test]
-fn a_task_whose_labels_are_full_is_refused_unless_one_of_them_is_the_one_to_be_set() {
+fn a_task_with_all_labels_used_is_refused_unless_it_has_the_replay_label() {
     let mut old = task();
     old.labels = (0..LABELS_MAX).map(|index| (format!("label-{index}"), String::new())).collect();
     let refused = renewed(&body(&Batch::One(old.clone())), &[]).unwrap();
@@ -100,7 +100,7 @@ fn a_task_that_a_worker_would_find_invalid_is_refused() {
 }
 
 #[test]
-fn jobs_that_were_submitted_before_are_left_out() {
+fn jobs_that_were_already_replayed_are_left_out() {
     let (first, second) = (task(), task());
     let list = body(&Batch::Many(vec![first.clone(), second.clone()]));
     let rest = renewed(&list, &[first.job_id]).unwrap().unwrap();
@@ -110,13 +110,13 @@ fn jobs_that_were_submitted_before_are_left_out() {
 }
 
 #[test]
-fn a_body_without_tasks_is_none_to_be_renewed() {
+fn a_body_without_tasks_can_not_be_renewed() {
     assert!(renewed(&body(&Batch::Many(Vec::new())), &[]).is_none());
     assert!(renewed(b"nonsense", &[]).is_none());
 }
 
 #[test]
-fn a_task_that_grew_beyond_a_message_is_refused() {
+fn a_renewed_task_that_exceeds_a_message_is_refused() {
     let x = vec![0.0_f32; MESSAGE_BYTES_MAX / 8];
     let task = crate::Job::catalog("saxpy").scalar("a", 2.0).input("x", &x).input("y", &x).build().unwrap().task;
     let refused = renewal::encode(Encoding::MessagePack, &Batch::One(task));
@@ -124,7 +124,7 @@ fn a_task_that_grew_beyond_a_message_is_refused() {
 }
 
 #[test]
-fn bodies_are_kept_to_the_byte_and_one_that_goes_makes_room_for_others() {
+fn bodies_are_bounded_to_the_byte_and_a_dropped_body_makes_room() {
     let mut bodies = Bodies::at_most(10);
     let first = bodies.keep(vec![1; 6]);
     assert_eq!(first, Some(vec![1; 6]));
@@ -133,7 +133,7 @@ fn bodies_are_kept_to_the_byte_and_one_that_goes_makes_room_for_others() {
     assert_eq!(bodies.keep(vec![3; 4]), Some(vec![3; 4]));
     assert_eq!((bodies.keep(vec![4]), bodies.keep(Vec::new())), (None, Some(Vec::new())));
     bodies.forget(not_kept);
-    assert_eq!(bodies.keep(vec![5]), None, "what was not kept makes no room");
+    assert_eq!(bodies.keep(vec![5]), None, "a body that was not kept makes no room");
     bodies.forget(first);
     assert_eq!((bodies.keep(vec![6; 7]), bodies.keep(vec![7; 6])), (None, Some(vec![7; 6])));
 }

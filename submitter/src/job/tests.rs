@@ -35,7 +35,7 @@ fn a_source_job_becomes_the_task_that_was_described() {
 }
 
 #[test]
-fn a_launch_says_all_that_cuda_can_launch() {
+fn a_launch_can_be_cooperative_or_clustered_and_take_offsets_and_structures() {
     let job = Job::source("code")
         .zeros("x", Dtype::F32, [64])
         .entry("scale<float>")
@@ -59,17 +59,17 @@ fn a_launch_says_all_that_cuda_can_launch() {
 }
 
 #[test]
-fn a_catalog_job_is_sent_short_and_compared_with_the_signature_before() {
+fn a_catalog_job_is_checked_against_its_signature_and_sent_without_launches() {
     let job = |a: &str| Job::catalog("saxpy").scalar(a, 2.0).input("x", &[1.0_f32, 2.0]).input("y", &[1.0_f32, 2.0]);
     let checked = job("a").output("y").build().unwrap();
-    assert!(checked.task.launches.is_empty(), "the worker fills the launches in");
+    assert!(checked.task.launches.is_empty(), "the worker derives the launches");
     let signature = "saxpy(a: f32, x: in f32[n], y: inout f32[n])";
     assert_eq!(problem(job("b")), format!("arguments.a: is missing; the signature of the kernel is {signature}"));
     assert!(problem(Job::catalog("saxpi")).contains("saxpi"));
 }
 
 #[test]
-fn what_is_missing_or_misplaced_is_named() {
+fn errors_name_the_missing_or_misplaced_field() {
     assert_eq!(
         problem(Job::source("code").entry("k")),
         "launches[0].grid: is missing; say how many threads to cover, or how many blocks"

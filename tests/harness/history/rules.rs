@@ -9,7 +9,7 @@ use super::{History, Violation};
 
 /// The events of one job.
 #[derive(Default)]
-struct Told<'a> {
+struct JobEvents<'a> {
     starts: Vec<Start<'a>>,
     ends: Vec<&'a AttemptFinished>,
 }
@@ -19,33 +19,33 @@ struct Start<'a> {
     attempt: u32,
     worker: &'a WorkerName,
     at_ms: i64,
-    /// By the message that it came in: a job that was submitted again has another time in the ledger.
+    /// The time of submission in the task. The ledger has another time if the job was submitted again.
     submitted_ms: Option<i64>,
 }
 
 pub(super) fn violations(history: &History) -> Vec<Violation> {
     let mut found = Vec::new();
-    nothing_seen(history, &mut found);
+    empty(history, &mut found);
     lost(history, &mut found);
     changed(history, &mut found);
     waits(history, &mut found);
     replies(history, &mut found);
-    let told = by_job(&history.events);
+    let events = by_job(&history.events);
     for detail in &history.known {
-        let told = told.get(&detail.job.job_id);
+        let events = events.get(&detail.job.job_id);
         decided_once(detail, &mut found);
-        ends(detail, told, &mut found);
-        starts(detail, told, &mut found);
+        ends(detail, events, &mut found);
+        starts(detail, events, &mut found);
         labels(detail, &mut found);
     }
     let known: BTreeSet<JobId> = history.known.iter().map(|detail| detail.job.job_id).collect();
-    let strangers = told.iter().filter(|(job, _)| !known.contains(job)).flat_map(|(_, told)| told.ends.iter());
-    found.extend(strangers.map(|end| Violation::Forgotten { job: end.job_id, attempt: end.attempt }));
+    let unknown = events.iter().filter(|(job, _)| !known.contains(job)).flat_map(|(_, events)| events.ends.iter());
+    found.extend(unknown.map(|end| Violation::UnrecordedEnd { job: end.job_id, attempt: end.attempt }));
     found
 }
 
-fn by_job(events: &[Event]) -> BTreeMap<JobId, Told<'_>> {
-    let mut jobs: BTreeMap<JobId, Told<'_>> = BTreeMap::new();
+fn by_job(events: &[Event]) -> BTreeMap<JobId, JobEvents<'_>> {
+    let mut jobs: BTreeMap<JobId, JobEvents<'_>> = BTreeMap::new();
     for event in events {
         match event {
             Event::Started(start) => jobs.entry(start.job.job_id).or_default().starts.push(Start {
@@ -55,14 +55,14 @@ fn by_job(events: &[Event]) -> BTreeMap<JobId, Told<'_>> {
                 submitted_ms: start.job.submitted_ms,
             }),
             Event::AttemptFinished(end) => {
-                let told = jobs.entry(end.job_id).or_default();
-                told.starts.extend(end.started_ms.map(|at_ms| Start {
+                let events = jobs.entry(end.job_id).or_default();
+                events.starts.extend(end.started_ms.map(|at_ms| Start {
                     attempt: end.attempt,
                     worker: &end.worker,
                     at_ms,
                     submitted_ms: end.job.as_ref().and_then(|job| job.submitted_ms),
                 }));
-                told.ends.push(end);
+                events.ends.push(end);
             }
             Event::Submitted(_) | Event::WorkerSeen(_) => {}
         }
@@ -70,35 +70,35 @@ fn by_job(events: &[Event]) -> BTreeMap<JobId, Told<'_>> {
     jobs
 }
 
-fn nothing_seen(history: &History, found: &mut Vec<Violation>) {
-    let mut nothing = |what| found.push(Violation::NothingSeen { what });
+fn empty(history: &History, found: &mut Vec<Violation>) {
+    let mut missing = |what| found.push(Violation::EmptyHistory { what });
     if history.expected == 0 || history.known.is_empty() {
-        nothing("job");
+        missing("job");
     }
     if !history.events.iter().any(|event| matches!(event, Event::AttemptFinished(_))) {
-        nothing("event of an attempt's end");
+        missing("final event");
     }
     if !history.promises.confirmed.is_empty() && history.replies.is_empty() {
-        nothing("reply");
+        missing("reply");
     }
     if history.known.iter().any(|detail| !history.outcomes.contains_key(&detail.job.job_id)) {
-        nothing("look at an outcome");
+        missing("outcome");
     }
 }
 
-/// The jobs that a producer has a confirmation of, or sent a submitted event for.
+/// The jobs of which a producer has a confirm, or has sent a `submitted` event.
 fn confirmed(history: &History) -> BTreeSet<JobId> {
-    let told = history.events.iter().filter_map(|event| match event {
+    let reported = history.events.iter().filter_map(|event| match event {
         Event::Submitted(submitted) => Some(submitted.job.job_id),
         _ => None,
     });
-    told.chain(history.promises.confirmed.iter().copied()).collect()
+    reported.chain(history.promises.confirmed.iter().copied()).collect()
 }
 
 fn lost(history: &History, found: &mut Vec<Violation>) {
     let known = history.known.len();
     if known != history.expected {
-        found.push(Violation::Count { expected: history.expected, known });
+        found.push(Violation::JobCount { expected: history.expected, known });
     }
     let is_final = |detail: &&JobDetail| detail.job.state.is_final() && detail.job.finished_at.is_some();
     let ended: BTreeSet<JobId> = history.known.iter().filter(is_final).map(|detail| detail.job.job_id).collect();
@@ -114,11 +114,11 @@ fn changed(history: &History, found: &mut Vec<Violation>) {
 
 fn waits(history: &History, found: &mut Vec<Violation>) {
     for (job, wait) in &history.promises.waits {
-        if wait.open > 0 || wait.told.is_empty() {
-            found.push(Violation::Unended { job: *job });
+        if wait.open > 0 || wait.outcomes.is_empty() {
+            found.push(Violation::UnfinishedWait { job: *job });
         }
-        if wait.told.len() > 1 {
-            found.push(Violation::ToldTwice { job: *job });
+        if wait.outcomes.len() > 1 {
+            found.push(Violation::TwoOutcomes { job: *job });
         }
     }
 }
@@ -126,22 +126,23 @@ fn waits(history: &History, found: &mut Vec<Violation>) {
 /// Every outcome that a producer received equals the ledger's, and every confirmed job has an outcome.
 fn replies(history: &History, found: &mut Vec<Violation>) {
     let answered: BTreeSet<JobId> = history.replies.iter().map(|reply| reply.job_id).collect();
-    let silent = history.promises.confirmed.difference(&answered);
-    found.extend(silent.map(|job| Violation::Unanswered { job: *job }));
+    let unanswered = history.promises.confirmed.difference(&answered);
+    found.extend(unanswered.map(|job| Violation::NoReply { job: *job }));
     let jobs: BTreeMap<JobId, &JobDetail> = history.known.iter().map(|detail| (detail.job.job_id, detail)).collect();
-    let waits = history.promises.waits.iter().flat_map(|(job, wait)| wait.told.iter().map(|told| (*job, *told)));
-    let told: BTreeSet<_> = history.replies.iter().map(|reply| (reply.job_id, reply.told)).collect();
-    let fits = |job: &JobId, told: &super::Told| {
+    let waits = history.promises.waits.iter();
+    let waits = waits.flat_map(|(job, wait)| wait.outcomes.iter().map(|outcome| (*job, *outcome)));
+    let replies: BTreeSet<_> = history.replies.iter().map(|reply| (reply.job_id, reply.outcome)).collect();
+    let fits = |job: &JobId, outcome: &super::ReplyOutcome| {
         jobs.get(job).is_some_and(|detail| {
-            let is_known = detail.attempts.iter().any(|row| (1..=row.attempt).contains(&told.attempt));
-            told.state.job_state() == detail.job.state && is_known
+            let is_known = detail.attempts.iter().any(|row| (1..=row.attempt).contains(&outcome.attempt));
+            outcome.state.job_state() == detail.job.state && is_known
         })
     };
-    let mut otherwise: BTreeSet<JobId> =
-        told.iter().filter(|(job, told)| !fits(job, told)).map(|(job, _)| *job).collect();
-    // The outcome of a wait came in a reply.
-    otherwise.extend(waits.filter(|wait| !told.contains(wait)).map(|(job, _)| job));
-    found.extend(otherwise.into_iter().map(|job| Violation::ToldOtherwise { job }));
+    let mut different: BTreeSet<JobId> =
+        replies.iter().filter(|(job, outcome)| !fits(job, outcome)).map(|(job, _)| *job).collect();
+    // Every outcome of a wait arrived in a reply.
+    different.extend(waits.filter(|wait| !replies.contains(wait)).map(|(job, _)| job));
+    found.extend(different.into_iter().map(|job| Violation::ReplyMismatch { job }));
 }
 
 fn is_final(state: AttemptState) -> bool {
@@ -156,31 +157,31 @@ fn decided_once(detail: &JobDetail, found: &mut Vec<Violation>) {
     let job = detail.job.job_id;
     let deciding: Vec<_> = deciding(detail).collect();
     let [attempt] = deciding.as_slice() else {
-        found.push(Violation::Finals { job, deciding: deciding.len() });
+        found.push(Violation::DecidingAttempts { job, deciding: deciding.len() });
         return;
     };
     let of_attempt = (attempt.state.job_state(), Some(attempt.attempt), attempt.finished_at);
     if of_attempt != (detail.job.state, detail.job.attempt, detail.job.finished_at) {
-        found.push(Violation::Torn { job });
+        found.push(Violation::RowMismatch { job });
     }
 }
 
 /// The ledger has exactly the ends that events reported.
-fn ends(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation>) {
+fn ends(detail: &JobDetail, events: Option<&JobEvents<'_>>, found: &mut Vec<Violation>) {
     let job = detail.job.job_id;
-    let ends: &[&AttemptFinished] = told.map_or(&[], |told| &told.ends);
+    let ends: &[&AttemptFinished] = events.map_or(&[], |events| &events.ends);
     for row in detail.attempts.iter().filter(|row| row.state != AttemptState::Running) {
-        let tells = |end: &&&AttemptFinished| {
+        let matches = |end: &&&AttemptFinished| {
             end.attempt == row.attempt && end.state == row.state && end.worker.as_str() == row.worker
         };
-        if !ends.iter().any(|end| tells(&end)) {
-            found.push(Violation::Invented { job, attempt: row.attempt });
+        if !ends.iter().any(|end| matches(&end)) {
+            found.push(Violation::EndWithoutEvent { job, attempt: row.attempt });
         }
     }
     for (index, end) in ends.iter().enumerate().filter(|(_, end)| is_final(end.state)) {
         let attempt = end.attempt;
         if !detail.attempts.iter().any(|row| row.attempt == attempt && is_final(row.state)) {
-            found.push(Violation::Forgotten { job, attempt });
+            found.push(Violation::UnrecordedEnd { job, attempt });
         }
         let same = |other: &&&AttemptFinished| {
             is_final(other.state) && (other.attempt, &other.worker) == (attempt, &end.worker)
@@ -192,22 +193,21 @@ fn ends(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation>)
     }
 }
 
-/// All processes of a scenario share a clock.
-fn starts(detail: &JobDetail, told: Option<&Told<'_>>, found: &mut Vec<Violation>) {
+/// No attempt ends before it starts, by the clock that all processes of a scenario share.
+fn starts(detail: &JobDetail, events: Option<&JobEvents<'_>>, found: &mut Vec<Violation>) {
     let job = detail.job.job_id;
-    let starts: &[Start<'_>] = told.map_or(&[], |told| &told.starts);
+    let starts: &[Start<'_>] = events.map_or(&[], |events| &events.starts);
     let mut wrong = BTreeSet::new();
     for row in &detail.attempts {
         let began = starts.iter().any(|start| start.attempt == row.attempt);
-        let ran_from_nowhere = row.state == AttemptState::Succeeded && !(began && row.started_at.is_some());
+        let lacks_start = row.state == AttemptState::Succeeded && !(began && row.started_at.is_some());
         let backwards = row.started_at.zip(row.finished_at).is_some_and(|(started, finished)| started > finished);
-        if ran_from_nowhere || backwards {
+        if lacks_start || backwards {
             wrong.insert(row.attempt);
         }
     }
-    let ends: &[&AttemptFinished] = told.map_or(&[], |told| &told.ends);
+    let ends: &[&AttemptFinished] = events.map_or(&[], |events| &events.ends);
     for start in starts {
-        // By the time of its message, because a job that was submitted again has another time in the ledger.
         if start.submitted_ms.is_some_and(|submitted_ms| start.at_ms < submitted_ms) {
             wrong.insert(start.attempt);
         }
@@ -231,5 +231,5 @@ fn labels(detail: &JobDetail, found: &mut Vec<Violation>) {
     let unlabelled =
         |row: &&AttemptRow| row.device.is_some() && (row.device_name.is_none() || row.emulated != Some(true));
     let attempts = detail.attempts.iter().filter(unlabelled);
-    found.extend(attempts.map(|row| Violation::Unlabelled { job, attempt: row.attempt }));
+    found.extend(attempts.map(|row| Violation::NotMarkedEmulated { job, attempt: row.attempt }));
 }

@@ -132,15 +132,15 @@ fn sound() -> History {
         (eventful, 3, AttemptState::Succeeded),
     ];
     for (job, attempt, state) in ran {
-        // Events may come twice, and in any order.
+        // Events may arrive twice, and in any order.
         history.events.extend([finished(job, attempt, state), started(job, attempt), finished(job, attempt, state)]);
         if state == AttemptState::Succeeded {
-            history.replies.push(SeenReply { job_id: job, told: Told { state, attempt } });
+            history.replies.push(SeenReply { job_id: job, outcome: ReplyOutcome { state, attempt } });
         }
     }
     for (job, attempt) in [(plain, 1), (eventful, 2)] {
-        let told = vec![Told { state: AttemptState::Succeeded, attempt }];
-        history.promises.waits.insert(job, Wait { open: 0, told });
+        let outcomes = vec![ReplyOutcome { state: AttemptState::Succeeded, attempt }];
+        history.promises.waits.insert(job, Wait { open: 0, outcomes });
     }
     history.known = vec![
         detail(plain, vec![row(1, AttemptState::Succeeded, false)]),
@@ -157,7 +157,7 @@ fn sound() -> History {
     history
 }
 
-/// What the ledger shows is seen.
+/// Records the outcomes that the ledger shows.
 fn look(history: &mut History) {
     for known in &history.known {
         history.outcomes.entry(known.job.job_id).or_default().extend(Outcome::of(&known.job));
@@ -181,28 +181,28 @@ fn ends(event: &Event, job: JobId) -> bool {
 }
 
 #[test]
-fn a_sound_history_breaks_no_rule() {
+fn a_valid_history_violates_no_rule() {
     assert_eq!(sound().violations(), []);
 }
 
 #[test]
-fn a_history_of_nothing_does_not_hold() {
+fn an_empty_history_violates_a_rule() {
     let found = History::default().violations();
-    assert!(found.iter().any(|violation| matches!(violation, Violation::NothingSeen { what: "job" })), "{found:?}");
+    assert!(found.iter().any(|violation| matches!(violation, Violation::EmptyHistory { what: "job" })), "{found:?}");
     let found = doctored(|history, _| history.events.clear());
-    let what = "event of an attempt's end";
-    assert!(found.contains(&Violation::NothingSeen { what }), "{found:?}");
+    let what = "final event";
+    assert!(found.contains(&Violation::EmptyHistory { what }), "{found:?}");
     let found = doctored(|history, _| history.replies.clear());
-    assert!(found.contains(&Violation::NothingSeen { what: "reply" }), "{found:?}");
+    assert!(found.contains(&Violation::EmptyHistory { what: "reply" }), "{found:?}");
     let found = doctored(|history, _| history.outcomes.clear());
-    assert_eq!(found, [Violation::NothingSeen { what: "look at an outcome" }]);
+    assert_eq!(found, [Violation::EmptyHistory { what: "outcome" }]);
 }
 
 #[test]
-fn a_job_too_many_or_too_few_is_counted() {
-    assert_eq!(doctored(|history, _| history.expected = 3), [Violation::Count { expected: 3, known: 2 }]);
+fn too_many_and_too_few_jobs_are_violations() {
+    assert_eq!(doctored(|history, _| history.expected = 3), [Violation::JobCount { expected: 3, known: 2 }]);
     let found = doctored(|history, _| history.expected = 1);
-    assert_eq!(found, [Violation::Count { expected: 1, known: 2 }]);
+    assert_eq!(found, [Violation::JobCount { expected: 1, known: 2 }]);
 }
 
 #[test]
@@ -210,7 +210,7 @@ fn a_confirmed_job_without_a_record_is_lost() {
     let stranger = JobId::new();
     let found = doctored(|history, _| {
         history.promises.confirmed.insert(stranger);
-        history.replies.push(SeenReply { job_id: stranger, told: history.replies[0].told });
+        history.replies.push(SeenReply { job_id: stranger, outcome: history.replies[0].outcome });
     });
     assert!(found.contains(&Violation::Lost { job: stranger }), "{found:?}");
     // A producer's submitted event counts as a confirmation.
@@ -231,46 +231,46 @@ fn a_job_without_an_outcome_is_lost() {
         lost = Some(job);
     });
     assert!(found.contains(&Violation::Lost { job: lost.unwrap() }), "{found:?}");
-    assert!(found.contains(&Violation::Finals { job: lost.unwrap(), deciding: 0 }), "{found:?}");
+    assert!(found.contains(&Violation::DecidingAttempts { job: lost.unwrap(), deciding: 0 }), "{found:?}");
 }
 
 #[test]
-fn two_deciding_attempts_are_one_too_many() {
+fn two_deciding_attempts_are_a_violation() {
     let mut history = sound();
     history.known[1].attempts[2].superseded = false;
     let job = history.known[1].job.job_id;
-    assert_eq!(history.violations(), [Violation::Finals { job, deciding: 2 }]);
+    assert_eq!(history.violations(), [Violation::DecidingAttempts { job, deciding: 2 }]);
 }
 
 #[test]
-fn a_job_that_stands_otherwise_than_its_attempt_is_torn() {
+fn a_job_that_differs_from_its_deciding_attempt_is_a_violation() {
     let mut history = sound();
     history.known[1].job.attempt = Some(3);
     let job = history.known[1].job.job_id;
-    assert_eq!(history.violations(), [Violation::Torn { job }]);
+    assert_eq!(history.violations(), [Violation::RowMismatch { job }]);
 }
 
 #[test]
-fn an_outcome_of_which_no_event_told_is_invented() {
+fn an_end_without_an_event_is_a_violation() {
     let mut history = sound();
     let job = history.known[0].job.job_id;
     forget_event(&mut history, |event| ends(event, job));
-    assert_eq!(history.violations(), [Violation::Invented { job, attempt: 1 }]);
+    assert_eq!(history.violations(), [Violation::EndWithoutEvent { job, attempt: 1 }]);
 }
 
 #[test]
-fn an_end_that_the_ledger_does_not_hold_is_forgotten() {
+fn an_event_whose_end_the_ledger_lacks_is_a_violation() {
     let mut history = sound();
     let job = history.known[1].job.job_id;
     history.known[1].attempts.pop();
-    assert!(history.violations().contains(&Violation::Forgotten { job, attempt: 3 }));
+    assert!(history.violations().contains(&Violation::UnrecordedEnd { job, attempt: 3 }));
     let stranger = JobId::new();
     let found = doctored(|history, _| history.events.push(finished(stranger, 1, AttemptState::Failed)));
-    assert_eq!(found, [Violation::Forgotten { job: stranger, attempt: 1 }]);
+    assert_eq!(found, [Violation::UnrecordedEnd { job: stranger, attempt: 1 }]);
 }
 
 #[test]
-fn two_different_ends_of_one_attempt_are_one_too_many() {
+fn two_different_ends_of_one_attempt_are_a_violation() {
     let mut history = sound();
     let job = history.known[0].job.job_id;
     history.events.push(finished(job, 1, AttemptState::Failed));
@@ -278,7 +278,7 @@ fn two_different_ends_of_one_attempt_are_one_too_many() {
 }
 
 #[test]
-fn an_outcome_that_was_another_before_has_changed() {
+fn a_changed_outcome_is_a_violation() {
     let mut history = sound();
     let job = history.known[0].job.job_id;
     history.known[0].job.failure =
@@ -288,7 +288,7 @@ fn an_outcome_that_was_another_before_has_changed() {
 }
 
 #[test]
-fn an_end_before_its_start_is_seen_in_rows_and_in_events() {
+fn an_end_before_its_start_is_a_violation_in_rows_and_in_events() {
     let mut history = sound();
     let job = history.known[0].job.job_id;
     history.known[0].attempts[0].started_at = at(FINISHED_MS + 1);
@@ -308,7 +308,7 @@ fn an_end_before_its_start_is_seen_in_rows_and_in_events() {
 }
 
 #[test]
-fn an_end_that_tells_its_start_needs_no_event_of_it() {
+fn a_final_event_with_its_start_needs_no_start_event() {
     let sound = with_a_short_job(STARTED_MS);
     assert_eq!(sound.violations(), []);
     for started_ms in [FINISHED_MS + 1, SUBMITTED_MS - 1] {
@@ -318,7 +318,7 @@ fn an_end_that_tells_its_start_needs_no_event_of_it() {
     }
 }
 
-/// The first job's attempt has one event, which tells this start.
+/// A history in which the first job's attempt has one event, which has this start.
 fn with_a_short_job(started_ms: i64) -> History {
     let mut history = sound();
     let job = history.known[0].job.job_id;
@@ -335,7 +335,7 @@ fn with_a_short_job(started_ms: i64) -> History {
 }
 
 #[test]
-fn a_success_without_a_start_ran_from_nowhere() {
+fn a_success_without_a_start_is_a_violation() {
     let mut history = sound();
     let job = history.known[0].job.job_id;
     forget_event(&mut history, |event| matches!(event, Event::Started(start) if start.job.job_id == job));
@@ -343,48 +343,54 @@ fn a_success_without_a_start_ran_from_nowhere() {
 }
 
 #[test]
-fn a_wait_that_is_open_or_in_vain_does_not_count_as_ended() {
+fn an_open_wait_and_a_wait_without_an_outcome_are_violations() {
     let mut open = sound();
     let job = open.known[0].job.job_id;
     open.promises.waits.entry(job).or_default().open = 1;
-    assert_eq!(open.violations(), [Violation::Unended { job }]);
-    let mut vain = sound();
-    let job = vain.known[0].job.job_id;
-    vain.promises.waits.entry(job).or_default().told.clear();
-    assert_eq!(vain.violations(), [Violation::Unended { job }]);
+    assert_eq!(open.violations(), [Violation::UnfinishedWait { job }]);
+    let mut without_outcome = sound();
+    let job = without_outcome.known[0].job.job_id;
+    without_outcome.promises.waits.entry(job).or_default().outcomes.clear();
+    assert_eq!(without_outcome.violations(), [Violation::UnfinishedWait { job }]);
 }
 
 #[test]
-fn a_producer_is_told_once_and_what_the_ledger_says() {
+fn two_outcomes_and_an_outcome_that_differs_from_the_ledger_are_violations() {
     let mut history = sound();
     let job = history.known[1].job.job_id;
-    history.promises.waits.entry(job).or_default().told.push(Told { state: AttemptState::Succeeded, attempt: 3 });
-    assert_eq!(history.violations(), [Violation::ToldTwice { job }]);
+    history
+        .promises
+        .waits
+        .entry(job)
+        .or_default()
+        .outcomes
+        .push(ReplyOutcome { state: AttemptState::Succeeded, attempt: 3 });
+    assert_eq!(history.violations(), [Violation::TwoOutcomes { job }]);
 
     let mut history = sound();
     let job = history.known[1].job.job_id;
-    history.replies.push(SeenReply { job_id: job, told: Told { state: AttemptState::Failed, attempt: 3 } });
-    assert_eq!(history.violations(), [Violation::ToldOtherwise { job }]);
+    history.replies.push(SeenReply { job_id: job, outcome: ReplyOutcome { state: AttemptState::Failed, attempt: 3 } });
+    assert_eq!(history.violations(), [Violation::ReplyMismatch { job }]);
 
     let mut history = sound();
     let job = history.known[1].job.job_id;
-    history.promises.waits.entry(job).or_default().told[0].attempt = 1;
-    assert_eq!(history.violations(), [Violation::ToldOtherwise { job }]);
+    history.promises.waits.entry(job).or_default().outcomes[0].attempt = 1;
+    assert_eq!(history.violations(), [Violation::ReplyMismatch { job }]);
 }
 
 #[test]
-fn a_confirmed_job_without_a_reply_is_unanswered() {
+fn a_confirmed_job_without_a_reply_is_a_violation() {
     let mut history = sound();
     let job = history.known[0].job.job_id;
     history.promises.waits.remove(&job);
     history.replies.retain(|reply| reply.job_id != job);
-    assert_eq!(history.violations(), [Violation::Unanswered { job }]);
+    assert_eq!(history.violations(), [Violation::NoReply { job }]);
 }
 
 #[test]
-fn an_emulated_device_says_so() {
+fn an_attempt_that_is_not_marked_as_emulated_is_a_violation() {
     let mut history = sound();
     let job = history.known[0].job.job_id;
     history.known[0].attempts[0].emulated = None;
-    assert_eq!(history.violations(), [Violation::Unlabelled { job, attempt: 1 }]);
+    assert_eq!(history.violations(), [Violation::NotMarkedEmulated { job, attempt: 1 }]);
 }

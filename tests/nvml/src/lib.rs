@@ -1,8 +1,8 @@
 //! A substitute for NVIDIA's management library that reports the devices in `NVIDIA_FAKE_NVML`.
 //!
 //! GPUs are separated by `;`. A GPU is one device, or several with commas between, which are its slices. A device is
-//! `UUID=PERCENT/CELSIUS/MILLIWATTS/BYTES`, or its uuid alone without sensors. With `NVIDIA_FAKE_NVML_HANGS` set, a query
-//! for the utilization of a device never returns, as for a GPU that has fallen off its bus.
+//! `UUID=PERCENT/CELSIUS/MILLIWATTS/BYTES`, or its uuid alone without sensors. With `NVIDIA_FAKE_NVML_HANGS` set, a
+//! query for the utilization of a device never returns, as for a GPU that has fallen off its bus.
 
 #![expect(clippy::missing_safety_doc, reason = "the functions and their rules are those of nvml.h")]
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use gpufleet::{DeadBox, DeadError, Replayed};
+use gpufleet::{DeadError, DeadLetters, Replayed};
 
 use super::{ChoiceOptions, complaint, find, none, rendering};
 use crate::cli::{complaint::Complaint, exit::Exit, output};
@@ -18,14 +18,14 @@ struct Outcomes {
     hints: BTreeSet<String>,
 }
 
-pub async fn replay(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
+pub async fn replay(dead: &mut DeadLetters, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
     let outcomes = for_each(dead, choice, async |dead, index, name| match dead.replay(index).await? {
         Replayed::As(jobs) => {
             let new: Vec<String> = jobs.iter().map(ToString::to_string).collect();
             told(&format!("{name}  ->  {}\n", new.join(" ")))
         }
-        Replayed::AsItWas => told(&format!("{name}  ->  sent again unchanged\n")),
-        Replayed::Before => {
+        Replayed::Unchanged => told(&format!("{name}  ->  sent again unchanged\n")),
+        Replayed::Duplicate => {
             output::note(&format!("{name} was in the queue more than once; it was submitted once"));
             Ok(Ok(()))
         }
@@ -40,7 +40,7 @@ pub async fn replay(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, 
     outcomes.exit("submitted again")
 }
 
-pub async fn discard(dead: &mut DeadBox, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
+pub async fn discard(dead: &mut DeadLetters, choice: &ChoiceOptions) -> Result<Exit, Complaint> {
     let outcomes = for_each(dead, choice, async |dead, index, name| {
         dead.discard(index).await?;
         told(&format!("dropped {name}\n"))
@@ -57,9 +57,9 @@ fn told(line: &str) -> Result<Told, DeadError> {
 
 /// A letter at fault does not stop the others. A failure of the broker does.
 async fn for_each(
-    dead: &mut DeadBox,
+    dead: &mut DeadLetters,
     choice: &ChoiceOptions,
-    act: impl AsyncFn(&mut DeadBox, usize, &str) -> Result<Told, DeadError>,
+    act: impl AsyncFn(&mut DeadLetters, usize, &str) -> Result<Told, DeadError>,
 ) -> Result<Outcomes, Complaint> {
     let chosen = if choice.all { Vec::new() } else { find(dead, &choice.ids).await? };
     let is_alone = chosen.len() == 1;
@@ -76,7 +76,7 @@ async fn for_each(
             }
             Err(DeadError::NoTask { .. }) if choice.all => outcomes.passed_over += 1,
             Err(error) if is_alone => return Err(complaint(&error)),
-            Err(error) if error.is_of_the_letter() => outcomes.fail(about(&name, complaint(&error))),
+            Err(error) if error.concerns_one_letter() => outcomes.fail(about(&name, complaint(&error))),
             Err(error) => return Err(about(&name, complaint(&error))),
         }
         dead.forget_body(index);
@@ -94,7 +94,7 @@ impl Outcomes {
         output::note(complaint.render(output::stderr_has_colour()).trim_end());
     }
 
-    fn report_unseen(&mut self, dead: &DeadBox) {
+    fn report_unseen(&mut self, dead: &DeadLetters) {
         let unseen = dead.unseen();
         if unseen > 0 {
             let why = format!("{unseen} messages were not tried because too many others failed");

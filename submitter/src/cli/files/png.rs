@@ -8,7 +8,7 @@ use png::{BitDepth, ColorType, Decoder, DecodingError, Encoder, EncodingError, L
 use super::Remark;
 use crate::cli::quantity;
 
-/// Palettes and few-bit greys become plain bytes, 16-bit channels lose their low half.
+/// Reads a picture. Palettes and greys of fewer than 8 bits become bytes, and channels of 16 bits lose the lower byte.
 pub fn decode(bytes: &[u8], unpacked_bytes_max: usize) -> Result<Array, String> {
     let problem = |error| problem(error, unpacked_bytes_max);
     let mut decoder = Decoder::new_with_limits(Cursor::new(bytes), Limits { bytes: unpacked_bytes_max });
@@ -38,8 +38,8 @@ fn problem(error: DecodingError, unpacked_bytes_max: usize) -> String {
     }
 }
 
-/// `u8` pixels are written as they are. Other numbers in two dimensions become grey, their range stretched from black to white; the remark
-/// says so.
+/// Writes a picture. `u8` pixels are written unchanged. Other numbers in two dimensions become grey, with their range
+/// stretched from black to white; a note says so.
 pub fn encode(array: &Array) -> Result<(Vec<u8>, Remark), String> {
     let (height, width, colour) = match *array.shape() {
         [height, width] => (height, width, ColorType::Grayscale),

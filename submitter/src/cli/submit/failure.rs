@@ -1,4 +1,4 @@
-//! A job's failure as a person wants to read it: what, where in the source, whose fault, what next.
+//! Renders a job's failure: what failed, where in the source, whose fault it is, and what to do next.
 
 use gpufleet::{
     FailedJob,
@@ -8,9 +8,9 @@ use gpufleet::{
 use super::plan::SourceText;
 use crate::cli::{complaint::Complaint, exit::Exit};
 
-/// Lines shown before and after the one that is to blame.
+/// The number of lines before and after the failing line.
 const CONTEXT_LINES: usize = 2;
-/// Generated sources can have lines without end.
+/// The longest line that is shown whole, because generated sources can have very long lines.
 const LINE_CHARS_MAX: usize = 160;
 
 pub fn complaint(failed: &FailedJob, source: Option<&SourceText>) -> Complaint {
@@ -29,7 +29,7 @@ pub fn complaint(failed: &FailedJob, source: Option<&SourceText>) -> Complaint {
     }
 }
 
-/// The state and the reason. A reason that repeats the state, such as "cancelled by anna", stands alone.
+/// The state and the reason. The state is left out if the reason contains it, as in "cancelled by anna".
 fn what(state: &str, reason: &str) -> String {
     if reason.starts_with(state) { format!("was {reason}") } else { format!("{state}: {reason}") }
 }
@@ -41,7 +41,7 @@ fn detail(failure: &Failure, source: Option<&SourceText>) -> String {
     parts.join("\n\n")
 }
 
-/// The line that is to blame with its neighbours. Where the compiler's log points into the line, so do we.
+/// The failing line with its neighbours. If the compiler's log has a caret below the line, the result has it too.
 fn snippet(source: &SourceText, line: u32, log: &str) -> Option<String> {
     let lines: Vec<&str> = source.text.lines().collect();
     let index = usize::try_from(line).ok()?.checked_sub(1).filter(|index| *index < lines.len())?;
@@ -65,7 +65,7 @@ fn snippet(source: &SourceText, line: u32, log: &str) -> Option<String> {
     Some(text.trim_end().to_owned())
 }
 
-/// Where the log's caret stands below this line of source, counted from the line's first letter.
+/// The column of the log's caret below this line of source, counted from the line's first character.
 fn column(log: &str, source_line: &str) -> Option<usize> {
     let lines: Vec<&str> = log.lines().collect();
     let pair = lines.windows(2).find(|pair| pair[0].trim() == source_line && pair[1].trim() == "^")?;
@@ -99,7 +99,7 @@ fn hint(failure: &Failure, failed: &FailedJob) -> String {
             "`gpufleet show {id}` names the workers, whose logs have the cause; repair it, then replay the job: gpufleet retry {id}",
             id = failed.job_id
         ),
-        // The code says what did not work; such a verdict says that the job is not to blame for it.
+        // The verdict shows that the job is not at fault.
         _ if matches!(failure.verdict, Verdict::Device | Verdict::Infrastructure) => again(),
         FailureCode::CompileError => "correct the source and submit the job again".to_owned(),
         FailureCode::LoadError => {

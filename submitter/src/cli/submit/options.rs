@@ -1,4 +1,4 @@
-//! What can be typed after `gpufleet submit`.
+//! The options of `gpufleet submit`.
 
 use std::{path::PathBuf, time::Duration};
 
@@ -15,9 +15,9 @@ use crate::cli::{
 ///
 /// The program is a kernel of the catalog, CUDA C (--source), PTX (--ptx) or part of a task file (--file).
 ///
-/// The extension of a file decides how it is read and written. A .npy file has its own dtype and shape. A .png file is u8 of shape
-/// [height,width] in grey and [height,width,channels] in colour. Any other file is raw bytes and needs a dtype and a shape, as in
-/// x=x.bin:f32[1024,1024].
+/// The extension of a file decides how it is read and written. A .npy file has its own dtype and shape. A .png file is
+/// u8 of shape [height,width] in grey and [height,width,channels] in colour. Any other file is raw bytes and needs a
+/// dtype and a shape, as in x=x.bin:f32[1024,1024].
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}\n\n{}", json::SUBMIT, exit::TABLE))]
 #[command(group = ArgGroup::new("program").args(["kernel", "source", "ptx", "file"]).required(true))]
@@ -33,7 +33,8 @@ pub struct Options {
     /// Task file in TOML (extension .toml) or JSON. Its paths are relative to the file
     #[arg(short, long, value_name = "FILE", help_heading = "Program")]
     pub file: Option<PathBuf>,
-    /// Kernel function to launch: NAME if it is extern "C", else ::NAME; for a template an instance, such as 'scale<float>'
+    /// Kernel function to launch: NAME if it is extern "C", else ::NAME; for a template an instance, such as
+    /// 'scale<float>'
     #[arg(long, value_name = "NAME", help_heading = "Program", conflicts_with_all = ["kernel", "file"])]
     pub entry: Option<String>,
     /// Option for the CUDA C compiler, such as --use_fast_math. Repeatable
@@ -58,8 +59,8 @@ pub struct Options {
     /// Buffer filled with one value. Repeatable
     #[arg(long, value_name = "NAME=f32[8]:1.5", help_heading = "Data", conflicts_with = "file")]
     pub fill: Vec<FillSpec>,
-    /// File to write an output buffer to. With a dtype and a shape (y=y.bin:f32[1024]) also creates the buffer, filled with zeros.
-    /// Repeatable
+    /// File to write an output buffer to. With a dtype and a shape (y=y.bin:f32[1024]) also creates the buffer, filled
+    /// with zeros. Repeatable
     #[arg(long, value_name = "NAME=FILE", help_heading = "Data")]
     pub out: Vec<FileSpec>,
 
@@ -111,7 +112,8 @@ pub struct Options {
     /// Wait for the result (the default)
     #[arg(long, conflicts_with = "detach", help_heading = "Waiting")]
     pub wait: bool,
-    /// Print the job's id once the broker has stored the job, and exit. The outputs are discarded; `gpufleet show ID` shows the outcome
+    /// Print the job's id once the broker has stored the job, and exit. The outputs are discarded; `gpufleet show ID`
+    /// shows the outcome
     #[arg(long, conflicts_with = "out", help_heading = "Waiting")]
     pub detach: bool,
     /// Longest time to wait, such as 30s or 2h. After it the job keeps running, but its outputs are discarded

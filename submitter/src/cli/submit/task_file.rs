@@ -1,8 +1,9 @@
-//! Task files: a schema task in JSON or TOML, with files where data can stand.
+//! Task files: a schema task in JSON or TOML, which may name files in place of data.
 //!
-//! Besides the schema's fields it may say `pool`, `priority` and `save` (output name to file). `version` and `job_id` may be left out. A
-//! buffer's `data` may be `{"file": "x.npy"}`, which also supplies dtype and shape; a program's code may be `{"file": "edge.cu"}`. Paths are
-//! relative to the task file. `{"blob": "sha256:…"}` names what is in the blob store already. Unlike on the wire, an unknown field is an error here: it is a slip of the pen.
+//! Besides the schema's fields, a task file may have `pool`, `priority` and `save` (output name to file). `version` and
+//! `job_id` may be missing. A buffer's `data` may be `{"file": "x.npy"}`, which also supplies dtype and shape; a
+//! program's code may be `{"file": "edge.cu"}`. Paths are relative to the task file. `{"blob": "sha256:…"}` names an
+//! array in the blob store. Unlike on the wire, an unknown field is an error, because it is probably a typing mistake.
 
 use std::{
     collections::BTreeMap,
@@ -49,7 +50,7 @@ const LIMITS: &[&str] = &["time_limit_ms", "queue_limit_ms", "attempts_max", "me
 const REQUIRES: &[&str] = &["compute_capability_min", "memory_bytes_min", "device"];
 const SOURCE: &[&str] = &["code", "options", "file"];
 
-/// Reads a task file with every file that it names.
+/// Reads a task file and all files that it names.
 pub fn read(path: &Path, inputs: Purpose) -> Result<Plan, Complaint> {
     let text = files::read_text(path, Purpose::TaskFile)?;
     let folder = path.parent().unwrap_or(Path::new(""));
@@ -121,13 +122,13 @@ fn take<T: DeserializeOwned>(task: &mut Map<String, Value>, key: &str) -> Result
     value.map_err(|problem| bad(format!("{key}: {problem}")))
 }
 
-/// `{"file": NAME}`, if the value is that.
+/// The name, if the value is `{"file": NAME}`.
 fn file_of(value: &Value, folder: &Path) -> Option<PathBuf> {
     let object = value.as_object().filter(|object| object.len() == 1)?;
     object.get("file")?.as_str().map(|file| folder.join(file))
 }
 
-/// Puts the text of a named file in its place.
+/// Replaces `{"file": NAME}` by the text of the file.
 fn read_program(task: &mut Map<String, Value>, folder: &Path) -> Result<Option<SourceText>, Complaint> {
     let Some(program) = task.get_mut("program").and_then(Value::as_object_mut) else { return Ok(None) };
     let (slot, path) = if let Some(ptx) = program.get_mut("ptx") {
@@ -149,7 +150,8 @@ fn read_program(task: &mut Map<String, Value>, folder: &Path) -> Result<Option<S
     Ok(Some(SourceText { path, text }))
 }
 
-/// Reads the buffers' files. The contents are put into the decoded task: as text they would be made larger only to be made smaller.
+/// Reads the buffers' files. Their contents go into the decoded task, because encoding them as text would only cost
+/// memory.
 fn read_buffers(
     task: &mut Map<String, Value>,
     folder: &Path,
@@ -178,7 +180,7 @@ fn form_of(buffer: &Map<String, Value>, index: usize) -> Result<Option<Form>, Co
     }))
 }
 
-/// Decodes the task. If that fails, its parts are tried one by one, so that the message can name the one to blame.
+/// Decodes the task. If that fails, its parts are decoded one by one, so that the message names the invalid part.
 fn decode(task: Map<String, Value>) -> Result<Task<'static>, Complaint> {
     let task = Value::Object(task);
     let blame = |problem: serde_json::Error| {
@@ -192,7 +194,7 @@ fn decode(task: Map<String, Value>) -> Result<Task<'static>, Complaint> {
             ),
         }
     };
-    // A task is decoded from text, from which it borrows its lists of numbers.
+    // The task borrows its lists of numbers from this text.
     serde_json::from_str(&task.to_string()).map(Task::into_owned).map_err(blame)
 }
 
@@ -201,7 +203,7 @@ fn first_bad(task: &Value, name: &str, problem: fn(&str) -> Option<serde_json::E
     items.find_map(|(index, item)| Some(format!("{name}[{index}]: {}", unplaced(&problem(&item.to_string())?))))
 }
 
-/// Without its line and column: they are in a text that no person wrote.
+/// The message without line and column, which refer to a generated text.
 fn unplaced(problem: &serde_json::Error) -> String {
     let text = problem.to_string();
     let place = format!(" at line {} column {}", problem.line(), problem.column());

@@ -9,12 +9,12 @@ use gpufleet_schema::{
 use super::*;
 use crate::inbox::Inbox;
 
-/// A store, and a job whose reply can come.
+/// A blob store, and a job whose reply a test can deliver.
 struct Scene {
     folder: tempfile::TempDir,
     store: BlobStore,
     inbox: Arc<Inbox>,
-    receipt: Receipt,
+    pending: PendingResult,
 }
 
 const Y: [u8; 4] = [1, 2, 3, 4];
@@ -38,14 +38,14 @@ impl Scene {
         let folder = tempfile::tempdir().unwrap();
         let store = BlobStore::open(folder.path()).await.unwrap();
         let inbox = Arc::new(Inbox::default());
-        let receipt = Receipt::new(inbox.expect(JobId::new(), None).unwrap(), Instant::now());
-        Self { folder, store, inbox, receipt }
+        let pending = PendingResult::new(inbox.expect(JobId::new(), None).unwrap(), Instant::now());
+        Self { folder, store, inbox, pending }
     }
 
     fn reply(&self, outputs: Vec<Output<'static>>) -> Reply<'static> {
         Reply {
             version: VERSION,
-            job_id: Some(self.receipt.job_id()),
+            job_id: Some(self.pending.job_id()),
             attempt: 1,
             state: AttemptState::Succeeded,
             failure: None,
@@ -66,13 +66,13 @@ impl Scene {
     }
 
     async fn result(&mut self) -> Result<JobResult, JobError> {
-        self.receipt.result(Some(&self.store)).await
+        self.pending.result(Some(&self.store)).await
     }
 
     async fn problem(&mut self) -> String {
         match self.result().await {
             Err(JobError::BadReply { problem, .. }) => problem,
-            other => panic!("{other:?} is not refused"),
+            other => panic!("{other:?} is not a bad reply"),
         }
     }
 
@@ -82,7 +82,7 @@ impl Scene {
 }
 
 #[tokio::test]
-async fn outputs_in_the_store_are_read_and_stand_in_their_order() {
+async fn outputs_are_read_from_the_store_and_keep_their_order() {
     let mut scene = Scene::new().await;
     scene.store.put(Y).await.unwrap();
     scene.answer(vec![y(), inline("z", &[9]), stored("again", vec![4], &Y)]);
@@ -92,18 +92,18 @@ async fn outputs_in_the_store_are_read_and_stand_in_their_order() {
     assert_eq!(result.array("y").unwrap().shape(), [2, 2]);
     assert_eq!(result.output::<u8>("y").unwrap(), Y);
     assert_eq!(result.output::<u8>("z").unwrap(), [9]);
-    assert!(matches!(scene.result().await, Err(JobError::Closed { .. })), "there is one result");
+    assert!(matches!(scene.result().await, Err(JobError::Closed { .. })), "a job has one result");
 }
 
-/// On one thread: what has been begun goes on when somebody waits, and not before.
+/// The test has one thread, so the read continues only while the test waits.
 #[tokio::test]
 async fn a_wait_that_is_cancelled_while_it_reads_loses_nothing() {
     let mut scene = Scene::new().await;
     scene.store.put(Y).await.unwrap();
     scene.answer(vec![inline("z", &[9]), y()]);
     for _ in 0..2 {
-        assert!(poll!(std::pin::pin!(scene.result())).is_pending(), "it is cancelled while it reads");
-        assert_eq!(scene.receipt.reading.len(), 1, "the first reading goes on");
+        assert!(poll!(std::pin::pin!(scene.result())).is_pending(), "the wait is cancelled while it reads");
+        assert_eq!(scene.pending.reading.len(), 1, "the first read continues");
     }
     assert_eq!(scene.result().await.unwrap().output::<u8>("y").unwrap(), Y);
 }
@@ -117,7 +117,7 @@ async fn a_wait_that_is_cancelled_before_the_reply_loses_nothing() {
 }
 
 #[tokio::test]
-async fn what_can_not_be_read_is_told_and_read_again_once_it_is_there() {
+async fn an_unreadable_output_is_an_error_and_the_next_wait_reads_it_again() {
     let mut scene = Scene::new().await;
     scene.answer(vec![inline("z", &[9]), y()]);
     let (digest, folder) = (BlobDigest::of(&Y), scene.folder.path().display().to_string());
@@ -144,13 +144,16 @@ async fn what_can_not_be_read_is_told_and_read_again_once_it_is_there() {
 }
 
 #[tokio::test]
-async fn without_a_store_the_way_to_name_one_is_told() {
+async fn without_a_store_the_error_says_how_to_set_one() {
     let mut scene = Scene::new().await;
     scene.answer(vec![y()]);
-    let error = scene.receipt.result(None).await.unwrap_err();
+    let error = scene.pending.result(None).await.unwrap_err();
     let told = error.to_string();
     assert!(matches!(error, JobError::BadReply { .. }), "{told}");
-    assert!(told.contains("this client has none; name the folder") && told.contains("FleetBuilder::blobs"), "{told}");
+    assert!(
+        told.contains("this client has no store; set the folder") && told.contains("FleetBuilder::blobs"),
+        "{told}"
+    );
 }
 
 #[tokio::test]
@@ -163,23 +166,26 @@ async fn sizes_beyond_the_bound_are_refused_before_anything_is_read() {
         ),
         (
             vec![stored("y", vec![most + 1], &Y)],
-            "its outputs in the blob store are 1.00 GiB together, at most 1.00 GiB",
+            "its outputs in the blob store have 1.00 GiB in total, but at most 1.00 GiB",
         ),
-        (vec![stored("y", vec![1 << 60], &Y)], "its outputs in the blob store are 1.00 EiB together, at most 1.00 GiB"),
-        (vec![y(), stored("z", vec![most - 3], &Y)], "its outputs in the blob store are 1.00 GiB together, at most"),
-        (vec![stored("y", vec![u64::MAX], &Y), stored("z", vec![u64::MAX], &Y)], "are 16.0 EiB together, at most"),
+        (vec![stored("y", vec![1 << 60], &Y)], "blob store have 1.00 EiB in total, but at most 1.00 GiB"),
+        (
+            vec![y(), stored("z", vec![most - 3], &Y)],
+            "its outputs in the blob store have 1.00 GiB in total, but at most",
+        ),
+        (vec![stored("y", vec![u64::MAX], &Y), stored("z", vec![u64::MAX], &Y)], "have 16.0 EiB in total, but at most"),
     ];
     for (outputs, expected) in refused {
         let mut scene = Scene::new().await;
         scene.answer(outputs);
         let problem = scene.problem().await;
         assert!(problem.contains(expected), "{problem}");
-        assert!(scene.receipt.reading.is_empty());
+        assert!(scene.pending.reading.is_empty());
     }
 }
 
 #[tokio::test]
-async fn what_a_failed_job_names_is_not_read() {
+async fn outputs_of_a_failed_job_are_not_read() {
     let mut scene = Scene::new().await;
     let failure = Failure::new(Verdict::User, FailureCode::KernelFault, "m");
     let reply = Reply { state: AttemptState::Failed, failure: Some(failure), ..scene.reply(vec![y()]) };

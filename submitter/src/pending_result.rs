@@ -1,8 +1,9 @@
-//! From a job's reply to its result.
+//! Turns a job's reply into its result.
 //!
-//! The reply comes first, then the arrays that it only names are read, one after the other. Whatever has been reached stays here until all of it
-//! is given out at once: a wait may be cancelled anywhere, and the next one goes on from there. A reading that nobody waits for goes on too, so
-//! that short waits come to an end together. One that failed leaves the reply as it is, and the next wait reads again.
+//! [`PendingResult`] waits for the reply, and then reads the outputs that are in the blob store, one after the other.
+//! It keeps its progress, so a caller may cancel a wait anywhere and the next wait continues. A read also continues
+//! between two waits, so a series of short waits succeeds in the end. After a failed read, the next wait reads that
+//! output again.
 
 use std::time::Instant;
 
@@ -12,23 +13,23 @@ use tokio::task::JoinSet;
 
 use crate::{
     Array, FailedJob, JobError, JobResult,
-    inbox::{Arrived, Awaited},
+    inbox::{ArrivedReply, PendingReply},
     output::{self, ReplyOutput},
 };
 
-/// The right to one job's result.
+/// The result of one job, before it is complete.
 #[derive(Debug)]
-pub(crate) struct Receipt {
-    awaited: Awaited,
+pub(crate) struct PendingResult {
+    awaited: PendingReply,
     submitted: Instant,
-    /// The reply, until its result was given out.
-    arrived: Option<Arrived>,
-    /// What reads the first of the outputs that are not here yet; it ends with the receipt.
+    /// The reply, from its arrival until `result` returns the result.
+    arrived: Option<ArrivedReply>,
+    /// The task that reads the first missing output. Dropping this aborts it.
     reading: JoinSet<Result<Array, String>>,
 }
 
-impl Receipt {
-    pub(crate) fn new(awaited: Awaited, submitted: Instant) -> Self {
+impl PendingResult {
+    pub(crate) fn new(awaited: PendingReply, submitted: Instant) -> Self {
         Self { awaited, submitted, arrived: None, reading: JoinSet::new() }
     }
 
@@ -36,7 +37,7 @@ impl Receipt {
         self.awaited.job_id()
     }
 
-    /// The result, as long as that takes. Cancelling loses nothing.
+    /// Waits for the result without a deadline. Cancelling the future loses nothing.
     pub(crate) async fn result(&mut self, store: Option<&BlobStore>) -> Result<JobResult, JobError> {
         let job_id = self.job_id();
         if self.arrived.is_none() {
@@ -44,11 +45,11 @@ impl Receipt {
             self.arrived = Some(arrived);
         }
         self.fetch(store).await.map_err(|problem| JobError::BadReply { job_id, problem })?;
-        let arrived = self.arrived.take().expect("a reply that has arrived stays until here");
+        let arrived = self.arrived.take().expect("the reply was stored above");
         outcome(job_id, arrived, self.submitted)
     }
 
-    /// Reads what a reply of success has in the blob store.
+    /// Reads the outputs that a successful reply has in the blob store.
     async fn fetch(&mut self, store: Option<&BlobStore>) -> Result<(), String> {
         let arrived = self.arrived.as_mut().filter(|arrived| arrived.reply.state == AttemptState::Succeeded);
         let outputs = arrived.and_then(|arrived| arrived.outputs.as_mut().ok());
@@ -57,16 +58,16 @@ impl Receipt {
             if self.reading.is_empty() {
                 self.reading.spawn(output::read(name.clone(), stored.clone(), store.cloned()));
             }
-            let read = self.reading.join_next().await.expect("there is one, and nobody else takes it");
-            *output = ReplyOutput::Array(read.expect("reading does not panic, and ends with its receipt alone")?);
+            let read = self.reading.join_next().await.expect("a read was started above or by an earlier call");
+            *output = ReplyOutput::Array(read.expect("a read neither panics nor is aborted before this is dropped")?);
         }
         Ok(())
     }
 }
 
-/// What a reply means whose arrays are all here.
-fn outcome(job_id: JobId, arrived: Arrived, submitted: Instant) -> Result<JobResult, JobError> {
-    let Arrived { reply, outputs, at } = arrived;
+/// The outcome of a reply whose outputs have all been read.
+fn outcome(job_id: JobId, arrived: ArrivedReply, submitted: Instant) -> Result<JobResult, JobError> {
+    let ArrivedReply { reply, outputs, at } = arrived;
     let round_trip = at.duration_since(submitted);
     if reply.state != AttemptState::Succeeded {
         return Err(JobError::Failed(Box::new(FailedJob {
@@ -83,7 +84,7 @@ fn outcome(job_id: JobId, arrived: Arrived, submitted: Instant) -> Result<JobRes
     let outputs = outputs.map_err(|problem| JobError::BadReply { job_id, problem })?;
     let outputs = outputs.into_iter().map(|(name, output)| match output {
         ReplyOutput::Array(array) => (name, array),
-        ReplyOutput::Stored(_) => unreachable!("what waited in the store was read"),
+        ReplyOutput::Stored(_) => unreachable!("every stored output has been read"),
     });
     Ok(JobResult {
         job_id,
