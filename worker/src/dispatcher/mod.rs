@@ -29,6 +29,7 @@ use std::{
 };
 
 use gpufleet_schema::{MessageId, WorkerName};
+use tracing::info;
 
 use self::{credit::Credit, duplicates::Duplicates, message::Message, orders::Orders, timers::Timers};
 pub(crate) use self::{
@@ -164,8 +165,10 @@ impl Dispatcher {
             Input::Settled { message, unreached } => self.settled(message, unreached),
             Input::Lost(message) => self.lost(message),
             Input::Subscribed { queue, prefetch } => {
-                let shed = self.credit.hoard(queue, prefetch);
-                self.events.extend(shed.map(|(pool, priority)| Event::Shed(pool, priority)));
+                if let Some((pool, priority)) = self.credit.hoard(queue, prefetch) {
+                    info!(pool = pool.0, %priority, prefetch, "requeueing prefetched messages");
+                    self.events.push_back(Event::Shed(pool, priority));
+                }
             }
             Input::Devices(event) => self.events.push_back(event),
             Input::Order(order) => self.order(*order),

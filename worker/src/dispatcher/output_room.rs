@@ -54,7 +54,6 @@ impl OutputRoom {
         Some(job)
     }
 
-    #[cfg(test)]
     pub(super) fn is_unused(&self) -> bool {
         self.free == HELD_BYTES_MAX && self.waiting.is_empty()
     }

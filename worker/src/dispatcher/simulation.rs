@@ -384,7 +384,7 @@ fn simulate(seed: u64) {
     world.calm_down();
     let outcomes: u32 = world.jobs.iter().map(|job| job.outcomes).sum();
     println!("{} jobs, {outcomes} outcomes, {} deliveries", world.jobs.len(), world.deliveries);
-    assert!(world.jobs.len() > 5_000, "little happened");
+    assert!(world.jobs.len() > 2_000, "little happened");
 }
 
 #[test]

@@ -115,7 +115,9 @@ impl Shell {
     fn awaiting_idle_is_over(&mut self) {
         if !self.awaiting_idle.is_empty() && self.handle.dispatcher().is_idle() {
             // An error means that the supervisor no longer waits.
-            self.awaiting_idle.drain(..).for_each(|idle| drop(idle.send(())));
+            for idle in self.awaiting_idle.drain(..) {
+                let _gone = idle.send(());
+            }
         }
     }
 
@@ -146,7 +148,9 @@ impl Shell {
             }
             Mail::WhenIdle(idle) => self.awaiting_idle.push(idle),
             // An error means that the caller no longer waits.
-            Mail::Ping(alive) => drop(alive.send(())),
+            Mail::Ping(alive) => {
+                let _gone = alive.send(());
+            }
         }
     }
 
