@@ -271,7 +271,9 @@ impl Dispatcher {
         };
         let disposition = dispose(ending, past, job.attempts_max, delivery_count);
         tell(&disposition, &job.subject, attempt);
+        let state = disposition.attempt_state();
         job.state = State::Ended(disposition);
+        self.outputs.extend(state.map(|state| Output::Count(no.message, state)));
         self.job_ended(no);
     }
 

@@ -340,7 +340,10 @@ impl Dispatcher {
     pub(super) fn settled(&mut self, no: MessageNo, unreached: Option<blake3::Hash>) {
         let message = self.messages.remove(&no).expect("a message is settled once");
         let is_done = !matches!(message.stage, Stage::Settling(Settlement::Requeue));
-        debug_assert!(!is_done || message.room.as_ref().is_none_or(OutputRoom::is_unused), "answered jobs hold no room");
+        debug_assert!(
+            !is_done || message.room.as_ref().is_none_or(OutputRoom::is_unused),
+            "answered jobs hold no room"
+        );
         if message.stage == Stage::Settling(Settlement::Answered)
             && let Some(digest) = unreached
         {

@@ -1,6 +1,6 @@
 //! What the dispatcher wants done.
 
-use gpufleet_schema::Failure;
+use gpufleet_schema::{AttemptState, Failure};
 
 use super::{JobNo, MessageNo};
 use crate::{
@@ -22,6 +22,8 @@ pub(crate) enum Output {
     Cancel(JobNo),
     /// No device of this worker can run the job: find another worker, or the reason to fail.
     Forward(JobNo, Unfit),
+    /// Count an attempt of the message that has ended like this.
+    Count(MessageNo, AttemptState),
     /// Publish what became of these jobs, then record it. The answers are [`super::Input::Answered`] and, if that went well,
     /// [`super::Input::Recorded`].
     Answer {

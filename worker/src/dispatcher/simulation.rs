@@ -308,7 +308,7 @@ impl World {
             Output::AskBack(device, pool) => {
                 self.batch.push(Input::Devices(Event::Kept { device, pool, bytes: 0 }));
             }
-            Output::OrdersKnown(_) => {}
+            Output::Count(..) | Output::OrdersKnown(_) => {}
             Output::DrainOrdered => panic!("no operator orders that here"),
         }
     }

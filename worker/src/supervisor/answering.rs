@@ -88,9 +88,6 @@ impl Supervisor {
         failpoint::reach(Failpoint::AfterKernel);
         self.publish_replies(envelope, content.encoding, replies.collect(), content.is_list()).await?;
         failpoint::reach(Failpoint::AfterReply);
-        for state in jobs.iter().filter_map(|job| job.disposition.attempt_state()) {
-            self.metrics.attempt_ended(envelope.pool_id, state);
-        }
         Ok(jobs.iter().filter_map(|job| self.finished_event(job, &tasks[job.index], envelope)).collect())
     }
 

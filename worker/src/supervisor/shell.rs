@@ -211,6 +211,9 @@ impl Shell {
             Output::Start { job, device, kept_max } => self.start(job, device, kept_max),
             Output::Cancel(job) => self.with_job(job, |held| held.cancel.cancel()),
             Output::Forward(job, unfit) => self.forward(job, unfit),
+            Output::Count(message, state) => {
+                self.supervisor.metrics.attempt_ended(self.parcel(message).envelope.pool_id, state);
+            }
             Output::Answer { message, jobs } => self.answer(message, jobs),
             Output::AnswerNothing(message) => {
                 let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
