@@ -20,7 +20,7 @@ use crate::{
 const STEPS: u64 = 100_000;
 /// Seeds of every run, and the variable that names another.
 const SEEDS: [u64; 4] = [1, 2, 3, 4];
-const SEED: &str = "GPUFLEET_DISPATCHER_SEED";
+const SEED: &str = "DISPATCHER_SEED";
 
 const POOLS: u32 = 2;
 const DEVICES: u32 = 2;
