@@ -113,12 +113,12 @@ impl Death {
 
 impl Acker {
     /// Acknowledges the message. If cancelled, the ack may or may not have been sent.
-    pub async fn ack(self) -> Result<Settled, SettleError> {
+    pub async fn ack(&self) -> Result<Settled, SettleError> {
         self.settled(self.delivery.ack(BasicAckOptions { multiple: false })).await
     }
 
     /// Requeues the message. If cancelled, that may or may not have happened.
-    pub async fn requeue(self) -> Result<Settled, SettleError> {
+    pub async fn requeue(&self) -> Result<Settled, SettleError> {
         self.settled(self.delivery.nack(BasicNackOptions { multiple: false, requeue: true })).await
     }
 

@@ -8,6 +8,7 @@ mod blobs;
 pub mod command;
 pub mod compiler;
 pub mod config;
+mod dispatcher;
 pub mod disposition;
 pub mod executor;
 pub mod exit;

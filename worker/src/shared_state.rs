@@ -51,10 +51,26 @@ impl<T> DerefMut for Locked<'_, T> {
 impl<T> Drop for Locked<'_, T> {
     fn drop(&mut self) {
         if thread::panicking() && !self.panicked_before {
-            error!("a panic damaged state that all jobs share, aborting; the broker will redeliver their messages");
-            process::abort();
+            abort();
         }
     }
+}
+
+/// Dropped by a panic, it ends the process: for a task without which no message goes on.
+#[derive(Debug)]
+pub(crate) struct AbortOnPanic;
+
+impl Drop for AbortOnPanic {
+    fn drop(&mut self) {
+        if thread::panicking() {
+            abort();
+        }
+    }
+}
+
+fn abort() -> ! {
+    error!("a panic damaged state that all jobs share, aborting; the broker will redeliver their messages");
+    process::abort();
 }
 
 #[cfg(test)]

@@ -214,7 +214,7 @@ impl Recorder {
                 Published::Late(letter) => return Ok(Some(Pause::DeadLetters(letter))),
             }
         }
-        acknowledge(ackers).await;
+        acknowledge(&ackers).await;
         Ok(None)
     }
 
@@ -271,9 +271,9 @@ async fn gather(first: Incoming, consumer: &mut Consumer, stop: &CancellationTok
     batch
 }
 
-async fn acknowledge(ackers: Vec<Acker>) {
+async fn acknowledge(ackers: &[Acker]) {
     let mut stale = 0_usize;
-    for outcome in futures::future::join_all(ackers.into_iter().map(Acker::ack)).await {
+    for outcome in futures::future::join_all(ackers.iter().map(Acker::ack)).await {
         match outcome {
             Ok(Settled::Sent) => {}
             Ok(Settled::Stale) => stale += 1,

@@ -4,6 +4,8 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use gpufleet_schema::Task;
 
+use crate::dispatcher::QueueLimit;
+
 /// The time at which a message was delivered, on both clocks.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Received {
@@ -24,6 +26,11 @@ impl Received {
     pub(super) fn since_submission(&self, submitted_ms: Option<i64>) -> Duration {
         let queued_ms = submitted_ms.map_or(0, |submitted| self.unix_ms.saturating_sub(submitted).max(0));
         Duration::from_millis(queued_ms.unsigned_abs())
+    }
+
+    /// A limit for the time since the producer's `submitted_ms`.
+    pub(super) fn queue_limit(&self, limit: Duration, submitted_ms: Option<i64>) -> QueueLimit {
+        QueueLimit { limit, before: self.since_submission(submitted_ms), delivered: self.at }
     }
 
     /// The time of submission, from the first of these that has it: the task, its id, or its message's timestamp, which is in seconds. Without

@@ -1,52 +1,71 @@
-//! A decoded message: its tasks, and the encoded bytes of each.
+//! A message and its decoded tasks, which borrow from its body. Both travel as one, so that no body is copied.
 
-use std::{ptr, sync::OnceLock};
+use std::sync::Arc;
 
-use gpufleet_schema::{Batch, Encoding, Task};
+use gpufleet_schema::{Batch, DecodeError, Encoding, Task};
+use self_cell::self_cell;
 
+use super::envelope::Envelope;
+
+/// A message as it was delivered.
 #[derive(Debug)]
-pub(super) struct Content<'a, 'b> {
-    pub(super) encoding: Encoding,
-    pub(super) tasks: &'b Batch<Task<'a>>,
-    body: &'b [u8],
-    /// Computed on first use, because most messages have no job that is published again.
-    originals: OnceLock<Vec<&'b [u8]>>,
+pub(super) struct Parcel {
+    pub(super) envelope: Envelope,
+    pub(super) body: Vec<u8>,
 }
 
-impl<'a, 'b> Content<'a, 'b> {
-    pub(super) fn new(body: &'b [u8], encoding: Encoding, tasks: &'b Batch<Task<'a>>) -> Self {
-        Self { encoding, tasks, body, originals: OnceLock::new() }
+type Tasks<'a> = Batch<Task<'a>>;
+
+self_cell!(
+    struct Decoded {
+        owner: Arc<Parcel>,
+        #[covariant]
+        dependent: Tasks,
+    }
+);
+
+/// A decoded message.
+pub(super) struct Content {
+    pub(super) encoding: Encoding,
+    decoded: Decoded,
+}
+
+/// One job of a decoded message.
+pub(super) struct JobContent {
+    pub(super) message: Arc<Content>,
+    pub(super) index: usize,
+}
+
+impl Content {
+    pub(super) fn decode(parcel: Arc<Parcel>, encoding: Encoding) -> Result<Self, DecodeError> {
+        let decoded = Decoded::try_new(parcel, |parcel| encoding.decode_tasks(&parcel.body))?;
+        Ok(Self { encoding, decoded })
+    }
+
+    pub(super) fn envelope(&self) -> &Envelope {
+        &self.decoded.borrow_owner().envelope
+    }
+
+    pub(super) fn tasks(&self) -> &[Task<'_>] {
+        self.decoded.borrow_dependent().as_slice()
     }
 
     pub(super) fn is_list(&self) -> bool {
-        matches!(self.tasks, Batch::Many(_))
+        matches!(self.decoded.borrow_dependent(), Batch::Many(_))
     }
 
-    /// The original bytes of a task. Encoding it again could exceed the size of a message, because numbers have several encodings.
-    pub(super) fn of(&self, task: &Task<'_>) -> &'b [u8] {
-        let originals = self.originals.get_or_init(|| self.encoding.items(self.body));
-        let index = self.tasks.iter().position(|of_all| ptr::eq(ptr::from_ref(of_all).cast(), task));
-        originals[index.expect("it is one of the message's tasks")]
+    /// The original bytes of each task. Encoding it again could exceed the size of a message, because numbers have several encodings.
+    pub(super) fn originals(&self) -> Vec<&[u8]> {
+        self.encoding.items(&self.decoded.borrow_owner().body)
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+impl JobContent {
+    pub(super) fn task(&self) -> &Task<'_> {
+        &self.message.tasks()[self.index]
+    }
 
-    #[test]
-    fn a_task_is_as_it_came_alone_or_in_a_list() {
-        let task = |id: u32| {
-            format!(
-                r#"{{ "version": 1, "job_id": "0190a5b8-7c00-7000-8000-00000000000{id}", "program": {{"ptx": "],"}}, "new": [1e1] }}"#
-            )
-        };
-        let list = format!("[{},\n {}]", task(1), task(2));
-        for (body, expected) in [(task(1), vec![task(1)]), (list, vec![task(1), task(2)])] {
-            let tasks = Encoding::Json.decode_tasks(body.as_bytes()).unwrap();
-            let content = Content::new(body.as_bytes(), Encoding::Json, &tasks);
-            let found: Vec<_> = tasks.iter().map(|task| str::from_utf8(content.of(task)).unwrap()).collect();
-            assert_eq!(found, expected);
-        }
+    pub(super) fn envelope(&self) -> &Envelope {
+        self.message.envelope()
     }
 }

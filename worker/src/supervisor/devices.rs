@@ -22,7 +22,7 @@ use self::{
     spare::Spare,
 };
 pub(super) use self::{activity::Presence, monitor::Monitor};
-use super::admission::Admission;
+use super::handle::DispatcherHandle;
 use crate::{
     compiler::Compiler,
     config::Config,
@@ -53,7 +53,7 @@ impl DeviceSlot {
         info: DeviceInfo,
         config: &Config,
         compiler: &Arc<Compiler>,
-        admission: &Arc<Admission>,
+        dispatcher: &Arc<DispatcherHandle>,
         metrics: &Arc<Metrics>,
     ) -> Self {
         let id = DeviceId(info.ordinal);
@@ -65,13 +65,13 @@ impl DeviceSlot {
             user: config.executor_user.clone(),
             ..ExecutorOptions::new(info.ordinal, config.cuda.clone())
         };
-        let memory = Memory::new(id, places(config), info.memory_bytes, config.pools.len(), Arc::clone(admission));
+        let memory = Memory::new(id, places(config), info.memory_bytes, config.pools.len(), Arc::clone(dispatcher));
         let (currents, executors): (Vec<_>, Vec<_>) = config.pools.iter().map(|_| watch::channel(None)).unzip();
         let first: watch::Receiver<_> = executors.first().expect("a worker serves a pool").clone();
         let spare = has_spare(config, &info).then(|| Spare::keep(options.clone(), first, Arc::clone(&memory)));
         let sick = watch::Sender::new(None);
-        let (admission, metrics) = (Arc::clone(admission), Arc::clone(metrics));
-        let home = Arc::new(Home { options, admission, memory, metrics, spare, sick });
+        let (dispatcher, metrics) = (Arc::clone(dispatcher), Arc::clone(metrics));
+        let home = Arc::new(Home { options, dispatcher, memory, metrics, spare, sick });
         match mode::unfit(&info, config.pools.len()) {
             Some(reason) => home.take_out_of_service(reason),
             None => {

@@ -13,8 +13,13 @@ use gpufleet_schema::{
 use gpufleet_transport::{Acker, Death, Delivery, Properties};
 use tokio::time::Instant;
 
-use super::{clock::Received, intake::TaskQueue, load::PrefetchCredit};
-use crate::{disposition::RetryHistory, forwarding::ForwardingHistory, scheduler::PoolId};
+use super::{clock::Received, content::Parcel, intake::TaskQueue};
+use crate::{
+    dispatcher::{Key, Letter, digest},
+    disposition::RetryHistory,
+    forwarding::ForwardingHistory,
+    scheduler::PoolId,
+};
 
 /// The highest attempt number. Producers can write any number into a header, and one beyond the ledger's integers would make the job's
 /// events invalid.
@@ -45,13 +50,12 @@ pub(super) struct Envelope {
     pub(super) redelivered: bool,
     pub(super) received: Received,
     pub(super) acker: Acker,
-    pub(super) credit: PrefetchCredit,
     /// Since when the broker has refused a message that must be published for this delivery.
     pub(super) refused_since: OnceLock<Instant>,
 }
 
 impl Envelope {
-    pub(super) fn open(delivery: Delivery, queue: TaskQueue, credit: PrefetchCredit) -> (Self, Vec<u8>) {
+    pub(super) fn open(delivery: Delivery, queue: TaskQueue) -> Parcel {
         let received = Received::now();
         let (redeliveries, routing_key) = (delivery.delivery_count, delivery.routing_key.clone());
         let redelivered = delivery.redelivered;
@@ -74,7 +78,6 @@ impl Envelope {
             uncounted,
             redelivered,
             acker,
-            credit,
             refused_since: OnceLock::new(),
             pool,
             pool_id: queue.id,
@@ -82,7 +85,23 @@ impl Envelope {
             received,
             properties,
         };
-        (envelope, body)
+        Parcel { envelope, body }
+    }
+
+    /// What the dispatcher has to know of the message.
+    pub(super) fn letter(&self, queue: usize, body: &[u8]) -> Letter {
+        let readable = self.encoding().and_then(|_| self.reply_to());
+        Letter {
+            queue,
+            key: Key::of(self.properties.message_id.as_deref(), body),
+            digest: self.redelivered.then(|| digest(self.message_id(), body)),
+            redelivered: self.redelivered,
+            attempt: self.attempt,
+            delivery_count: self.delivery_count,
+            uncounted: self.uncounted,
+            past: self.past,
+            unreadable: readable.err(),
+        }
     }
 
     /// Whether settling would still reach the broker. If not, the message is redelivered and work on it is wasted.

@@ -51,8 +51,9 @@ impl Supervisor {
     fn show(&self, gauges: &Gauges) {
         gauges.set_broker(&self.broker.state().borrow());
         gauges.set_events_unconfirmed(self.events.unconfirmed_bytes());
-        for ((id, pool), waiting) in (0..).map(PoolId).zip(&self.config.pools).zip(self.admission.waiting()) {
-            gauges.set_pool(&pool.name, waiting, self.load.messages_of(id));
+        let waiting = self.dispatcher.dispatcher().waiting_by_pool();
+        for ((id, pool), waiting) in (0..).map(PoolId).zip(&self.config.pools).zip(waiting) {
+            gauges.set_pool(&pool.name, waiting, self.dispatcher.dispatcher().messages_of(id));
         }
         self.devices.iter().for_each(|slot| slot.show(&self.config, gauges));
     }

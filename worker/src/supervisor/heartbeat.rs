@@ -30,7 +30,7 @@ impl Supervisor {
             revision: env!("CARGO_PKG_VERSION").to_owned(),
             pools: self.config.pools.iter().map(|pool| pool.name.clone()).collect(),
             devices: self.devices.iter().map(|slot| slot.seen(&self.config, &self.monitor)).collect(),
-            jobs_running: u32::try_from(self.admission.running()).unwrap_or(u32::MAX),
+            jobs_running: u32::try_from(self.dispatcher.dispatcher().running()).unwrap_or(u32::MAX),
             leaving,
         }
     }

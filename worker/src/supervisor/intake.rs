@@ -8,14 +8,14 @@ use gpufleet_schema::{
 };
 use gpufleet_transport::{Consumer, Incoming};
 use tokio::sync::watch;
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
-use tracing::{info, warn};
+use tokio_util::sync::CancellationToken;
+use tracing::warn;
 
-use super::Supervisor;
-use crate::{
-    config::PoolSpec,
-    scheduler::{Event, PoolId, prefetch::is_hoard},
+use super::{
+    envelope::Envelope,
+    handle::{DispatcherHandle, Mail},
 };
+use crate::{config::PoolSpec, dispatcher::Input, scheduler::PoolId};
 
 /// A task queue that this worker consumes.
 #[derive(Debug, Clone)]
@@ -57,16 +57,16 @@ impl TaskQueue {
 
 /// Ends when `stop` is cancelled and every delivery already received has been passed on.
 pub(super) async fn take(
-    supervisor: Arc<Supervisor>,
+    dispatcher: Arc<DispatcherHandle>,
     mut consumer: Consumer,
     queue: TaskQueue,
     mut prefetch: watch::Receiver<u16>,
     stop: CancellationToken,
-    handling: TaskTracker,
 ) {
     let handle = |delivery| {
-        let credit = supervisor.load.take_credit(&queue);
-        handling.spawn(Arc::clone(&supervisor).handle(delivery, queue.clone(), credit));
+        let parcel = Envelope::open(delivery, queue.clone());
+        let letter = parcel.envelope.letter(queue.index, &parcel.body);
+        dispatcher.send(Mail::Delivered(Arc::new(parcel), Box::new(letter)));
     };
     loop {
         let incoming = tokio::select! {
@@ -74,7 +74,7 @@ pub(super) async fn take(
             Ok(()) = prefetch.changed() => {
                 let prefetch = *prefetch.borrow_and_update();
                 consumer.set_prefetch(prefetch).await;
-                supervisor.give_back_hoard(&queue, prefetch);
+                dispatcher.tell(Input::Subscribed { queue: queue.index, prefetch });
                 continue;
             }
             () = stop.cancelled() => break,
@@ -88,21 +88,10 @@ pub(super) async fn take(
         }
     }
     consumer.stop().await;
-    // The draining scheduler hands back deliveries that the broker had already sent.
+    // The draining dispatcher hands back deliveries that the broker had already sent.
     while let Some(incoming) = consumer.next().await {
         if let Incoming::Delivery(delivery) = incoming {
             handle(delivery);
-        }
-    }
-}
-
-impl Supervisor {
-    /// Requeues surplus messages after the prefetch has shrunk, because they would wait here while other workers may be idle.
-    fn give_back_hoard(&self, queue: &TaskQueue, prefetch: u16) {
-        let messages = self.load.messages(queue);
-        if is_hoard(messages, prefetch) {
-            info!(pool = %queue.pool, priority = %queue.priority, messages, prefetch, "requeueing prefetched messages");
-            self.admission.tell(Event::Shed(queue.id, queue.priority));
         }
     }
 }

@@ -1,67 +1,73 @@
 //! The supervisor: consumes task messages, schedules their jobs, replies and reports events. It never loads CUDA.
 
-mod admission;
 mod announcing;
+mod answering;
 mod arrays;
 mod census;
 mod clock;
-mod conclusion;
 mod content;
-mod dedup;
+mod decoding;
 mod devices;
 mod envelope;
 mod exposition;
 mod footprints;
 mod forwarding;
+mod handle;
 mod heartbeat;
 mod intake;
-mod job;
-mod load;
 mod orders;
 mod outbox;
-mod output_room;
 mod owed;
-mod parcel;
 mod preparing;
-mod queue_limit;
 mod ready;
 mod refusal;
+mod running;
 mod salvage;
 mod service;
+mod shell;
 mod signals;
 mod start;
 mod stranded;
 
-use std::{collections::HashSet, net::SocketAddr, pin::pin, sync::Arc, time::Duration};
+use std::{
+    collections::HashSet,
+    net::SocketAddr,
+    pin::pin,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use futures::future::{join_all, select_all};
-use gpufleet_schema::{ClassKey, Event};
+use gpufleet_schema::{ClassKey, Event, MessageId, bounds::MESSAGE_BYTES_MAX};
 use gpufleet_transport::{BlobError, BlobStore, Broker, ConnectError, DeclareError, EventSink, PublishError, State};
-use tokio::{sync::watch, task::JoinHandle};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio::{
+    sync::{mpsc, watch},
+    task::JoinHandle,
+};
+use tokio_util::sync::CancellationToken;
 use tracing::{info, warn};
 
 use self::{
-    admission::Admission,
     census::Census,
-    dedup::InFlightMessages,
     devices::{DeviceSlot, Monitor},
     exposition::Exposition,
     footprints::Footprints,
+    handle::{DispatcherHandle, Mail},
     intake::{TaskQueue, task_queues},
-    load::Load,
-    orders::Orders,
+    orders::OrderLog,
     ready::ReadyFile,
+    shell::Shell,
     signals::Signals,
 };
 use crate::{
     compiler::{Compiler, Counts, StoreError, Target},
     config::{ChoiceError, Config},
+    dispatcher::{Input, ServedQueue},
     inventory::InventoryError,
     metrics::Metrics,
     nvml,
     quarantine::Quarantine,
-    scheduler::{self, Allowed},
+    scheduler::{self, Allowed, prefetch::PrefetchLimits},
     shared_state::SharedState,
 };
 
@@ -98,16 +104,14 @@ pub(crate) struct Supervisor {
     config: Config,
     broker: Broker,
     events: EventSink,
-    admission: Arc<Admission>,
+    dispatcher: Arc<DispatcherHandle>,
     devices: Vec<DeviceSlot>,
     monitor: Monitor,
     compiler: Arc<Compiler>,
     /// The blob store, if one is configured.
     blobs: Option<BlobStore>,
-    orders: Arc<Orders>,
-    load: Arc<Load>,
+    orders: Arc<OrderLog>,
     quarantine: SharedState<Quarantine>,
-    dedup: InFlightMessages,
     footprints: Footprints,
     census: Census,
     metrics: Arc<Metrics>,
@@ -129,7 +133,8 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let metrics = Arc::new(Metrics::new(&config));
     let exposition = Exposition::begin(config.metrics, &metrics).await?;
     let promises: Vec<_> = config.pools.iter().map(|pool| pool.promise).collect();
-    let admission = Admission::new(&promises);
+    let mark = MessageId::new();
+    let (dispatcher, mail) = DispatcherHandle::new(config.name.clone(), mark, &promises);
     let store = start::store(&config.cache)?;
     let blobs = tokio::select! {
         blobs = start::blobs(config.blobs.as_deref()) => blobs?,
@@ -141,7 +146,7 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let compiler = Arc::new(compiler.with_store(store));
     tokio::spawn(start::prepare_compiler(Arc::clone(&compiler), config.sandbox));
     let devices = tokio::select! {
-        devices = start::devices(&config, &admission, &compiler, &metrics) => devices?,
+        devices = start::devices(&config, &dispatcher, &compiler, &metrics) => devices?,
         // A driver may be slow or hang. The processes that open devices end with this one.
         _ = signals.next() => return Ok(()),
     };
@@ -152,30 +157,27 @@ pub async fn run(config: Config) -> Result<(), WorkerError> {
     let classes = start::classes(&devices);
     let Some(broker) = start::broker(&config, &classes, &mut signals).await? else { return Ok(()) };
     let queues = task_queues(&config.pools, &classes);
-    let orders = Orders::new(config.name.clone());
+    let orders = OrderLog::new(config.name.clone(), mark, Arc::clone(&dispatcher));
     let events = EventSink::of_worker(broker.clone());
-    let load = Load::new(&config, &queues, admission.places());
-    let (quarantine, dedup, footprints, census) = Default::default();
+    let (quarantine, footprints, census) = Default::default();
     let supervisor = Arc::new(Supervisor {
         events,
         compiler,
         blobs,
         config,
         broker,
-        admission,
+        dispatcher,
         devices,
         monitor,
         orders,
-        load,
         quarantine,
-        dedup,
         footprints,
         census,
         metrics,
         leaving: CancellationToken::new(),
     });
     exposition.is_of(&supervisor);
-    supervisor.serve(&mut signals, ready, queues).await
+    supervisor.serve(&mut signals, ready, queues, mail).await
 }
 
 impl Supervisor {
@@ -184,8 +186,11 @@ impl Supervisor {
         signals: &mut Signals,
         ready: ReadyFile,
         queues: Vec<TaskQueue>,
+        mut mail: mpsc::UnboundedReceiver<Mail>,
     ) -> Result<(), WorkerError> {
-        let handling = TaskTracker::new();
+        let prefetch = self.first_prefetch(&queues, &mut mail);
+        let (followers, prefetch): (Vec<_>, Vec<_>) = prefetch.into_iter().map(watch::channel).unzip();
+        let dispatching = tokio::spawn(Shell::new(Arc::clone(&self), mail, followers).run());
         let following = tokio::spawn(Arc::clone(&self.orders).follow(self.broker.clone()));
         tokio::select! {
             // After this, every earlier order is known.
@@ -197,15 +202,13 @@ impl Supervisor {
         // The announcement reaches the log a moment later.
         self.orders.roster().hear(self.announcement(), 0);
         let task_queues = queues.iter().filter(|queue| queue.class.is_none()).cloned().collect();
-        let (intakes, subscribed) = self.open_intakes(queues, &handling);
+        let (intakes, subscribed) = self.open_intakes(queues, prefetch);
         let announcing = tokio::spawn(announcing::announce(Arc::clone(&self)));
         let collecting = stranded::collect(Arc::clone(&self), task_queues);
         let leaving = self.leaving.clone();
         let collecting = tokio::spawn(async move { leaving.run_until_cancelled(collecting).await });
         let heartbeat = tokio::spawn(heartbeat::beat(Arc::clone(&self), self.leaving.clone()));
-        let watchdog = tokio::spawn(service::feed_watchdog(Arc::clone(&self.admission)));
-        let admission = Arc::clone(&self.admission);
-        let ticking = tokio::spawn(async move { admission.tick().await });
+        let watchdog = tokio::spawn(service::feed_watchdog(Arc::clone(&self.dispatcher)));
 
         let end = tokio::select! {
             signal = signals.next() => {
@@ -224,12 +227,11 @@ impl Supervisor {
         self.metrics.set_ready(false);
         service::stopping();
         self.leaving.cancel();
-        self.admission.tell(scheduler::Event::Draining);
+        self.dispatcher.tell(Input::Drain);
         let left = async {
             join_all(intakes).await;
             let _ended = collecting.await;
-            handling.close();
-            handling.wait().await;
+            self.dispatcher.idle().await;
         };
         self.finish_running(left, signals).await;
         // These tasks may be waiting for an unreachable broker.
@@ -238,7 +240,7 @@ impl Supervisor {
         following.abort();
         self.say_goodbye().await;
         watchdog.abort();
-        ticking.abort();
+        dispatching.abort();
         end
     }
 
@@ -247,27 +249,36 @@ impl Supervisor {
     fn open_intakes(
         self: &Arc<Self>,
         queues: Vec<TaskQueue>,
-        handling: &TaskTracker,
+        prefetch: Vec<watch::Receiver<u16>>,
     ) -> (Vec<JoinHandle<()>>, Vec<watch::Receiver<bool>>) {
-        let (mut intakes, mut followers, mut subscribed) = (Vec::new(), Vec::new(), Vec::new());
-        for queue in queues {
-            let prefetch = self.load.prefetch(&queue);
-            let consumer = self.broker.consume(queue.name(), prefetch);
+        let (mut intakes, mut subscribed) = (Vec::new(), Vec::new());
+        for (queue, mut prefetch) in queues.into_iter().zip(prefetch) {
+            let first = *prefetch.borrow_and_update();
+            let consumer = self.broker.consume(queue.name(), first);
             subscribed.push(consumer.subscription());
-            let (follower, prefetch) = watch::channel(prefetch);
-            followers.push(follower);
             let stop = queue.class.map_or_else(|| self.leaving.clone(), |class| self.end_of_class(class));
-            intakes.push(tokio::spawn(intake::take(
-                Arc::clone(self),
-                consumer,
-                queue,
-                prefetch,
-                stop,
-                handling.clone(),
-            )));
+            let dispatcher = Arc::clone(&self.dispatcher);
+            intakes.push(tokio::spawn(intake::take(dispatcher, consumer, queue, prefetch, stop)));
         }
-        tokio::spawn(Arc::clone(self).follow_load(followers, self.leaving.clone()));
         (intakes, subscribed)
+    }
+
+    /// The first prefetch of each queue, by the devices that have opened so far.
+    fn first_prefetch(&self, queues: &[TaskQueue], mail: &mut mpsc::UnboundedReceiver<Mail>) -> Vec<u16> {
+        let mut inputs = Vec::new();
+        while let Ok(Mail::Input(input)) = mail.try_recv() {
+            inputs.push(input);
+        }
+        let mut dispatcher = self.dispatcher.dispatcher();
+        // Without jobs there is nothing to do yet.
+        dispatcher.step(Instant::now(), &mut inputs, &mut Vec::new());
+        let limits = PrefetchLimits {
+            messages_max: self.config.prefetch,
+            bytes_max: self.config.prefetch_bytes,
+            message_bytes_max: MESSAGE_BYTES_MAX as u64,
+        };
+        let served = queues.iter().map(|queue| ServedQueue { pool: queue.id, priority: queue.priority });
+        dispatcher.serve(limits, served.collect())
     }
 
     /// Cancelled when the last device of the class is out of service or the worker drains. Other workers then take the jobs forwarded to
@@ -329,7 +340,7 @@ impl Supervisor {
     async fn cut_off_and_idle(&self) {
         loop {
             self.cut_off().await;
-            if self.admission.running() == 0 {
+            if self.dispatcher.dispatcher().running() == 0 {
                 return;
             }
             tokio::time::sleep(IDLE_LOOK).await;

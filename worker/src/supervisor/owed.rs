@@ -17,9 +17,6 @@ use super::{Supervisor, envelope::Envelope};
 const PATIENCE: Duration = Duration::from_secs(600);
 /// The same for replies, which can go to the queue of unclaimed replies instead. A killed node restarts within half of this.
 const REPLY_PATIENCE: Duration = Duration::from_secs(60);
-/// The delay before a delivery is requeued after a failure. It doubles with each delivery.
-const REQUEUE_WAIT: Duration = Duration::from_secs(1);
-const REQUEUE_WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Supervisor {
     /// Publishes a message that must reach a queue. Gives up after [`PATIENCE`], or when the worker drains.
@@ -88,13 +85,6 @@ impl Supervisor {
             warn!(%error, "failed to declare the topology");
         }
     }
-
-    /// Waits before a delivery is requeued because of a failure that may last, because the broker redelivers it at once.
-    pub(super) async fn await_requeue(&self, envelope: &Envelope) {
-        if envelope.is_live() {
-            let _left = self.leaving.run_until_cancelled(sleep(requeue_wait(envelope.delivery_count))).await;
-        }
-    }
 }
 
 /// Whether a retry may help: for a full queue, an unavailable node or a deleted queue. Not for a missing permission, because each try
@@ -117,21 +107,5 @@ pub(super) fn is_refusal(error: &PublishError) -> bool {
         | PublishError::Timeout { .. }
         | PublishError::Unknown { .. }
         | PublishError::Closed => false,
-    }
-}
-
-fn requeue_wait(delivery_count: u64) -> Duration {
-    let doublings = u32::try_from(delivery_count).unwrap_or(u32::MAX).min(u32::BITS - 1);
-    REQUEUE_WAIT.saturating_mul(1 << doublings).min(REQUEUE_WAIT_MAX)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_delivery_that_fails_again_and_again_waits_longer_each_time_up_to_a_minute() {
-        let waits = [0, 1, 2, 5, 6, 14, u64::MAX].map(|count| requeue_wait(count).as_secs());
-        assert_eq!(waits, [1, 2, 4, 32, 60, 60, 60]);
     }
 }

@@ -1,26 +1,23 @@
 //! Prepares a job before it requests a slot: whether it may run, for how long, on which devices, and with how much memory.
 
 use std::{
-    borrow::Cow,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 use futures::future::try_join_all;
 use gpufleet_kernels::{Problem, ResolveError};
-use gpufleet_schema::{
-    Encoding, Failure, FailureCode, Limits, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX,
-};
+use gpufleet_schema::{Failure, FailureCode, Program, Task, Verdict, bounds::PRINTF_OUTPUT_BYTES_MAX};
+use self_cell::self_cell;
 use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Supervisor,
     arrays::{needs_store, reply_bytes},
     clock::micros,
+    content::JobContent,
     envelope::Envelope,
     footprints::Footprint,
-    orders::Watch,
-    queue_limit::QueueLimit,
 };
 use crate::{
     compiler::{CompileRequest, Compiled, Compiler, Origin, Target},
@@ -31,20 +28,52 @@ use crate::{
 };
 
 /// A job that is ready to run once it gets a slot.
-#[derive(Debug)]
-pub(super) struct Prepared<'a> {
-    /// The task with its catalog kernel resolved; any other task is borrowed from the message.
-    pub(super) task: Cow<'a, Task<'a>>,
+pub(super) struct Ready {
+    resolved: Resolved,
     /// Its inputs or outputs use the blob store.
     pub(super) needs_store: bool,
     /// The size of its outputs and printed text in a reply.
     pub(super) reply_bytes: u64,
     pub(super) time_limit: Duration,
-    pub(super) queue_limit: QueueLimit,
     pub(super) demand: Demand,
     /// The key of its program, if all devices that it may use take the same code.
     pub(super) program: Option<Key>,
     pub(super) programs: Programs,
+}
+
+/// A catalog task with its kernel resolved; none if the task is as it came.
+type OfCatalog<'a> = Option<Box<Task<'a>>>;
+
+self_cell!(
+    struct Resolved {
+        owner: JobContent,
+        #[covariant]
+        dependent: OfCatalog,
+    }
+);
+
+impl Resolved {
+    fn task(&self) -> &Task<'_> {
+        match self.borrow_dependent() {
+            Some(task) => task,
+            None => self.borrow_owner().task(),
+        }
+    }
+}
+
+impl Ready {
+    /// The task without a catalog kernel.
+    pub(super) fn task(&self) -> &Task<'_> {
+        self.resolved.task()
+    }
+
+    pub(super) fn envelope(&self) -> &Envelope {
+        self.resolved.borrow_owner().envelope()
+    }
+
+    pub(super) fn is_in_list(&self) -> bool {
+        self.resolved.borrow_owner().message.is_list()
+    }
 }
 
 /// The programs compiled from a job's source for each target, with the compile time in microseconds; zero for cached programs.
@@ -71,61 +100,46 @@ impl Programs {
     }
 }
 
-/// A cancellation wakes a waiting job; [`Supervisor::attempt`] then reports who cancelled it.
-pub(super) fn cancelled() -> Ending {
-    Ending::Cancelled { reason: String::new() }
-}
-
 impl Supervisor {
-    pub(super) async fn prepare<'a>(
-        &self,
-        task: &'a Task<'_>,
-        envelope: &Envelope,
-        encoding: Encoding,
-        in_list: bool,
-        watch: &Watch,
-    ) -> Result<Prepared<'a>, Ending> {
-        task.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
-        self.check_policy(task, envelope)?;
-        let plain = plain(task)?;
-        let (has_store, needs_store) = (self.blobs.is_some(), needs_store(&plain, encoding));
+    /// Dropped, a compilation or a check of blobs ends. The dispatcher watches the job's queue limit and its cancellation meanwhile.
+    pub(super) async fn prepare(self: Arc<Self>, job: JobContent) -> Result<Ready, Ending> {
+        job.task().check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
+        self.check_policy(job.task(), job.envelope())?;
+        let resolved = Resolved::try_new(job, resolved)?;
+        let (task, job) = (resolved.task(), resolved.borrow_owner());
+        let (envelope, encoding) = (job.envelope(), job.message.encoding);
+        let (has_store, needs_store) = (self.blobs.is_some(), needs_store(task, encoding));
         if !has_store && needs_store {
-            return Err(self.without_store(&plain, envelope).await);
+            return Err(self.without_store(task, envelope).await);
         }
-        let output_bytes = reply_bytes(&plain, encoding, has_store)?;
-        executor::check_memory(&plain).map_err(Ending::Failed)?;
-        let (time_limit, queue_limit) = self.time_limits(&plain.limits, envelope)?;
-        let queue_limit =
-            QueueLimit::new(queue_limit, envelope.may_have_started(), envelope.received, task.submitted_ms);
-        let allowed = self.allowed(&plain.needs());
+        let output_bytes = reply_bytes(task, encoding, has_store)?;
+        executor::check_memory(task).map_err(Ending::Failed)?;
+        let time_limit = self.time_limit(task, envelope)?;
+        let allowed = self.allowed(&task.needs());
         if allowed.is_empty() {
-            queue_limit.check()?;
-            return Err(self.unmet_requirements(&plain, needs_store, envelope).await);
+            return Err(self.unmet_requirements(task, needs_store, envelope).await);
         }
-        self.check_quarantine(envelope.pool_id, &plain)?;
-        if plain.blob_bytes() > 0 {
-            let checking = watch.or_cancelled(self.leaving.run_until_cancelled(self.check_blobs(&plain)));
-            let checked = queue_limit.unless_expired(checking).await?.ok_or_else(cancelled)?;
-            checked.ok_or(Ending::HandedBack)??;
+        self.check_quarantine(envelope.pool_id, task)?;
+        if task.blob_bytes() > 0 {
+            self.check_blobs(task).await?;
         }
-        let compiling = watch.or_cancelled(self.compile(&plain, envelope.pool_id, allowed));
-        let programs = queue_limit.unless_expired(compiling).await?.ok_or_else(cancelled)??;
-        let codes = codes(&plain.program, &programs)?;
+        let programs = self.compile(task, envelope.pool_id, allowed).await?;
+        let codes = codes(&task.program, &programs)?;
         let program = if let [(key, _)] = *codes { Some(key) } else { None };
         let footprints: Vec<_> = codes.iter().map(|(key, code)| self.footprints.of(*key, *code)).collect();
         let demand = Demand {
             pool: envelope.pool_id,
             priority: envelope.priority,
-            bytes: self.device_bytes(&plain, allowed, &footprints),
+            bytes: self.device_bytes(task, allowed, &footprints),
             alone: envelope.past.losses > 0,
             prints: footprints.iter().any(|footprint| footprint.prints),
             allowed,
-            returnable: !in_list,
+            returnable: !job.message.is_list(),
         };
         let printed_bytes = if demand.prints { PRINTF_OUTPUT_BYTES_MAX as u64 } else { 0 };
         let reply_bytes = output_bytes.saturating_add(printed_bytes);
         let programs = programs.taken(&self.compiler);
-        Ok(Prepared { task: plain, needs_store, reply_bytes, time_limit, queue_limit, demand, program, programs })
+        Ok(Ready { resolved, needs_store, reply_bytes, time_limit, demand, program, programs })
     }
 
     /// Checks the policy of the queue's pool, because a producer chooses the routing key.
@@ -135,11 +149,11 @@ impl Supervisor {
         checked.map_err(|forbidden| user(FailureCode::Policy, forbidden.to_string()))
     }
 
-    /// The job's time limit and queue limit.
-    fn time_limits(&self, limits: &Limits, envelope: &Envelope) -> Result<(Duration, Option<Duration>), Ending> {
+    /// The job's time limit. Its queue limit is only checked here.
+    fn time_limit(&self, task: &Task<'_>, envelope: &Envelope) -> Result<Duration, Ending> {
         let times = &self.pool_spec(envelope).times;
-        let both = times.run_limit(limits).and_then(|run| Ok((run, times.queue_limit(limits)?)));
-        both.map_err(|too_long| user(FailureCode::Policy, too_long.to_string()))
+        let checked = times.run_limit(&task.limits).and_then(|run| times.queue_limit(&task.limits).map(|_| run));
+        checked.map_err(|too_long| user(FailureCode::Policy, too_long.to_string()))
     }
 
     pub(super) fn pool_spec(&self, envelope: &Envelope) -> &PoolSpec {
@@ -147,7 +161,7 @@ impl Supervisor {
     }
 
     /// Compiles CUDA C for every target that the job may run on, before it requests a slot, so that no device waits for a compiler;
-    /// the executor gets the result with the job. A draining worker compiles nothing more and hands the job back.
+    /// the executor gets the result with the job.
     async fn compile(&self, task: &Task<'_>, pool: PoolId, allowed: Allowed) -> Result<Programs, Ending> {
         let Program::Source { code, options } = &task.program else { return Ok(Programs::default()) };
         let expressions = task.name_expressions();
@@ -162,8 +176,7 @@ impl Supervisor {
             };
             self.compiler.compile_for(pool, request).await.map(|found| (target, found))
         });
-        let found = self.leaving.run_until_cancelled(try_join_all(compilations)).await.ok_or(Ending::HandedBack)?;
-        let found = found.map_err(|error| Ending::Failed(error.into()))?;
+        let found = try_join_all(compilations).await.map_err(|error| Ending::Failed(error.into()))?;
         let is_new = found.iter().any(|(_, found)| found.origin == Origin::Compiler);
         let compiled = found.into_iter().map(|(target, found)| (target, found.compiled)).collect();
         Ok(Programs { compiled, micros: if is_new { micros(started.elapsed()) } else { 0 }, room: None })
@@ -192,14 +205,14 @@ fn codes<'a>(program: &'a Program<'_>, programs: &'a Programs) -> Result<Vec<(Ke
     }
 }
 
-/// A checked task with its catalog kernel resolved. Large data is not copied.
-fn plain<'a>(task: &'a Task<'_>) -> Result<Cow<'a, Task<'a>>, Ending> {
-    if !matches!(task.program, Program::Catalog(_)) {
-        return Ok(Cow::Borrowed(task));
+/// A checked catalog task with its kernel resolved. Large data is not copied.
+fn resolved(job: &JobContent) -> Result<OfCatalog<'_>, Ending> {
+    if !matches!(job.task().program, Program::Catalog(_)) {
+        return Ok(None);
     }
-    let plain = gpufleet_kernels::resolve(task.borrowed()).map_err(|problem| unresolved(&problem))?;
-    plain.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
-    Ok(Cow::Owned(plain))
+    let resolved = gpufleet_kernels::resolve(job.task().borrowed()).map_err(|problem| unresolved(&problem))?;
+    resolved.check().map_err(|invalid| user(FailureCode::InvalidTask, invalid.to_string()))?;
+    Ok(Some(Box::new(resolved)))
 }
 
 fn user(code: FailureCode, message: String) -> Ending {

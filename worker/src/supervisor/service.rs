@@ -5,7 +5,7 @@ use std::sync::Arc;
 use sd_notify::NotifyState;
 use tracing::warn;
 
-use super::admission::Admission;
+use super::handle::DispatcherHandle;
 
 /// Reports that the worker accepts jobs.
 pub(super) fn ready(worker: &str) {
@@ -18,13 +18,13 @@ pub(super) fn stopping() {
 }
 
 /// Feeds systemd's watchdog, if enabled, at half of its interval for as long as jobs can be scheduled.
-pub(super) async fn feed_watchdog(admission: Arc<Admission>) {
+pub(super) async fn feed_watchdog(dispatcher: Arc<DispatcherHandle>) {
     let Some(patience) = sd_notify::watchdog_enabled() else { return };
     let mut interval = tokio::time::interval(patience / 2);
     loop {
         interval.tick().await;
-        // If a thread holds the scheduler for ever, this blocks, and the watchdog fires.
-        admission.touch();
+        // If the dispatcher hangs, this waits for ever, and the watchdog fires.
+        dispatcher.answers().await;
         tell(&[NotifyState::Watchdog]);
     }
 }

@@ -7,7 +7,7 @@ use gpufleet_schema::ClassKey;
 use gpufleet_transport::{BlobError, BlobStore, Broker, ConnectError, DeclareError, Options};
 use tracing::{error, info, warn};
 
-use super::{WorkerError, admission::Admission, devices::DeviceSlot, signals::Signals};
+use super::{WorkerError, devices::DeviceSlot, handle::DispatcherHandle, signals::Signals};
 use crate::{
     compiler::{Compiler, Sandbox, Store, StoreError},
     config::{CacheSpec, Config},
@@ -29,14 +29,14 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(2);
 /// does not start is out of service; the others keep working.
 pub(super) async fn devices(
     config: &Config,
-    admission: &Arc<Admission>,
+    dispatcher: &Arc<DispatcherHandle>,
     compiler: &Arc<Compiler>,
     metrics: &Arc<Metrics>,
 ) -> Result<Vec<DeviceSlot>, WorkerError> {
     let source = Source { cuda: config.cuda.clone(), nvml: config.nvml.clone(), user: config.executor_user.clone() };
     let chosen = config.devices.choose(&inventory::list(&source).await?)?;
     let slots: Vec<_> =
-        chosen.into_iter().map(|info| DeviceSlot::open(info, config, compiler, admission, metrics)).collect();
+        chosen.into_iter().map(|info| DeviceSlot::open(info, config, compiler, dispatcher, metrics)).collect();
     let mut settling: FuturesUnordered<_> = slots.iter().map(DeviceSlot::settled).collect();
     let one_in_service = async {
         while settling.next().await.is_some() {

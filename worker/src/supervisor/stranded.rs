@@ -89,12 +89,13 @@ impl Supervisor {
     }
 
     async fn return_one(&self, delivery: Delivery, task_queue: &TaskQueue) {
-        let (envelope, body) = Envelope::open(delivery, task_queue.clone(), self.load.take_credit(task_queue));
-        let settled = match self.publish_stranded(&envelope, body).await {
-            Ok(()) => envelope.acker.ack().await,
+        let parcel = Envelope::open(delivery, task_queue.clone());
+        let acker = &parcel.envelope.acker;
+        let settled = match self.publish_stranded(&parcel).await {
+            Ok(()) => acker.ack().await,
             Err(error) => {
                 warn!(%error, "stranded job not requeued");
-                envelope.acker.requeue().await
+                acker.requeue().await
             }
         };
         if let Err(error) = settled {

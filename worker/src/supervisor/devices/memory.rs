@@ -12,7 +12,7 @@ use crate::{
     executor::{Executor, MemoryReport},
     scheduler::{DeviceId, Event, PoolId},
     shared_state::{Locked, SharedState},
-    supervisor::admission::Admission,
+    supervisor::handle::DispatcherHandle,
 };
 
 /// The memory of one device.
@@ -26,7 +26,7 @@ pub(super) struct Memory {
     pools: u64,
     /// The free memory that these heaps will take once kernels use them. Known with the first context.
     heaps: OnceLock<u64>,
-    admission: Arc<Admission>,
+    dispatcher: Arc<DispatcherHandle>,
     said: SharedState<Said>,
 }
 
@@ -39,10 +39,16 @@ struct Said {
 }
 
 impl Memory {
-    pub(super) fn new(device: DeviceId, places: u32, total: u64, pools: usize, admission: Arc<Admission>) -> Arc<Self> {
-        admission.tell(Event::Device { device, places, bytes: total });
+    pub(super) fn new(
+        device: DeviceId,
+        places: u32,
+        total: u64,
+        pools: usize,
+        dispatcher: Arc<DispatcherHandle>,
+    ) -> Arc<Self> {
+        dispatcher.tell_devices(Event::Device { device, places, bytes: total });
         let (heaps, said) = (OnceLock::new(), SharedState::default());
-        Arc::new(Self { device, places, total, pools: pools as u64, heaps, admission, said })
+        Arc::new(Self { device, places, total, pools: pools as u64, heaps, dispatcher, said })
     }
 
     /// Sets the heap size of a context.
@@ -51,7 +57,11 @@ impl Memory {
         if self.heaps.set(bytes.saturating_mul(self.pools)).is_ok() {
             // The next report updates the available memory.
             said.available = None;
-            self.admission.tell(Event::Device { device: self.device, places: self.places, bytes: self.bytes() });
+            self.dispatcher.tell_devices(Event::Device {
+                device: self.device,
+                places: self.places,
+                bytes: self.bytes(),
+            });
         }
     }
 
@@ -86,11 +96,11 @@ impl Memory {
         let mut said = self.said();
         said.held.insert(pid, report.held);
         if let Some(pool) = pool {
-            self.admission.tell(Event::Kept { device, pool, bytes: report.kept });
+            self.dispatcher.tell_devices(Event::Kept { device, pool, bytes: report.kept });
         }
         let bytes = room(&said.held, report.free, self.reserved()).min(self.bytes());
         if said.available.replace(bytes) != Some(bytes) {
-            self.admission.tell(Event::Available { device, bytes });
+            self.dispatcher.tell_devices(Event::Available { device, bytes });
         }
     }
 
@@ -105,10 +115,10 @@ fn room(held: &HashMap<u32, u64>, free: u64, reserved: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use gpufleet_schema::Priority;
+    use gpufleet_schema::MessageId;
 
     use super::*;
-    use crate::scheduler::{Allowed, Demand, Promise};
+    use crate::{dispatcher::Input, scheduler::Promise, supervisor::handle::Mail};
 
     const GIB: u64 = 1 << 30;
 
@@ -124,39 +134,30 @@ mod tests {
         assert_eq!(room(&held, 0, 6 * GIB), 0);
     }
 
-    /// Waits for a place for this many bytes.
-    fn demand(bytes: u64) -> Demand {
-        Demand {
-            pool: PoolId(0),
-            priority: Priority::Normal,
-            bytes,
-            alone: false,
-            prints: false,
-            allowed: Allowed::ALL,
-            returnable: false,
-        }
-    }
-
     #[tokio::test]
-    async fn a_job_waits_while_another_process_has_the_memory_and_starts_when_it_has_gone() {
+    async fn the_scheduler_learns_what_other_processes_leave_for_jobs() {
         let (device, pool) = (DeviceId(0), PoolId(0));
-        let admission = Admission::new(&[Promise::default()]);
-        let memory = Memory::new(device, 4, 17 * GIB, 1, Arc::clone(&admission));
+        let (dispatcher, mut mail) =
+            DispatcherHandle::new("w".parse().unwrap(), MessageId::new(), &[Promise::default()]);
+        let memory = Memory::new(device, 4, 17 * GIB, 1, dispatcher);
         memory.learn_heap(GIB);
-        admission.tell(Event::ExecutorUp(device, pool));
         assert!(!memory.is_in_use());
         memory.hear(1, Some(pool), MemoryReport { held: 0, kept: 0, free: 9 * GIB });
         assert!(memory.is_in_use());
         memory.hear(2, None, MemoryReport { held: 0, kept: 0, free: 8 * GIB });
-        // A job runs: there are 7 GiB for it and others.
-        let (_running, _) = admission.admit(demand(GIB)).await.unwrap();
-        memory.hear(1, Some(pool), MemoryReport { held: GIB, kept: 0, free: 7 * GIB });
-        let (fits, _) = admission.admit(demand(6 * GIB)).await.unwrap();
-        drop(fits);
-        let mut waits = std::pin::pin!(admission.admit(demand(7 * GIB)));
-        assert!(futures::poll!(waits.as_mut()).is_pending());
-        memory.hear(1, Some(pool), MemoryReport { held: GIB, kept: 0, free: 13 * GIB });
-        let (permit, _) = waits.await.unwrap();
-        assert_eq!(permit.kept_max, 5 * GIB);
+        memory.hear(1, Some(pool), MemoryReport { held: GIB, kept: 2, free: 7 * GIB });
+        let mut told = Vec::new();
+        while let Ok(Mail::Input(Input::Devices(event))) = mail.try_recv() {
+            told.push(event);
+        }
+        let expected = [
+            Event::Device { device, places: 4, bytes: 17 * GIB },
+            Event::Device { device, places: 4, bytes: 16 * GIB },
+            Event::Kept { device, pool, bytes: 0 },
+            Event::Available { device, bytes: 8 * GIB },
+            Event::Available { device, bytes: 7 * GIB },
+            Event::Kept { device, pool, bytes: 2 },
+        ];
+        assert_eq!(told, expected, "an executor's memory is available for jobs");
     }
 }

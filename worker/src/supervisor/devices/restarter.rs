@@ -13,7 +13,7 @@ use crate::{
     executor::{Executor, ExecutorOptions, Loss, LostCause},
     metrics::Metrics,
     scheduler::{DeviceId, Event, PoolId},
-    supervisor::admission::Admission,
+    supervisor::handle::DispatcherHandle,
 };
 
 /// Consecutive failed starts after which a device is taken out of service. A bad kernel ends an executor but does not break the next start.
@@ -31,7 +31,7 @@ const MEASURE_INTERVAL: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Home {
     pub(super) options: ExecutorOptions,
-    pub(super) admission: Arc<Admission>,
+    pub(super) dispatcher: Arc<DispatcherHandle>,
     pub(super) memory: Arc<Memory>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) spare: Option<Arc<Spare>>,
@@ -53,7 +53,7 @@ impl Home {
         });
         if is_first {
             error!(device = self.options.device, reason, "device out of service");
-            self.admission.tell(Event::DeviceGone(self.device()));
+            self.dispatcher.tell_devices(Event::DeviceGone(self.device()));
             self.spare.iter().for_each(|spare| spare.retire());
         }
     }
@@ -79,7 +79,7 @@ impl Restarter {
         let mut executor = Arc::new(first);
         loop {
             self.current.send_replace(Some(Arc::clone(&executor)));
-            home.admission.tell(Event::ExecutorUp(device, self.pool));
+            home.dispatcher.tell_devices(Event::ExecutorUp(device, self.pool));
             home.memory.listen_to(&executor, Some(self.pool));
             let loss = tokio::select! {
                 loss = executor.lost() => loss,
@@ -90,7 +90,7 @@ impl Restarter {
                 () = self.look_after_memory(&executor) => unreachable!("the loop has no end"),
             };
             let lost = Instant::now();
-            home.admission.tell(Event::ExecutorDown(device, self.pool));
+            home.dispatcher.tell_devices(Event::ExecutorDown(device, self.pool));
             home.memory.forget(&executor);
             self.current.send_replace(None);
             if loss.cause == LostCause::Stopped {
@@ -113,7 +113,7 @@ impl Restarter {
 
     /// Asks the executor to release cached memory when another pool needs it, and to report free memory at intervals.
     async fn look_after_memory(&self, executor: &Executor) {
-        let asked_back = self.home.admission.asked_back(self.home.device(), self.pool);
+        let asked_back = self.home.dispatcher.asked_back(self.home.device(), self.pool);
         let mut interval = tokio::time::interval(MEASURE_INTERVAL);
         interval.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
@@ -161,7 +161,7 @@ impl Restarter {
                 Ok((executor, _)) => return Some(executor),
                 Err(reason) if reason.is_out_of_memory() && self.home.memory.is_in_use() => {
                     warn!(device, pool = self.pool.0, %reason, "not enough device memory to start an executor, trying again");
-                    self.home.admission.ask_all_back(self.home.device());
+                    self.home.dispatcher.ask_all_back(self.home.device());
                     tokio::select! {
                         () = tokio::time::sleep(ROOM_PAUSE) => {}
                         () = self.home.is_sick() => return None,

@@ -16,25 +16,19 @@ pub(super) struct Reading {
 }
 
 impl Reading {
-    pub(super) fn new() -> Self {
-        let first = MessageId::new();
+    pub(super) fn new(first: MessageId) -> Self {
         Self { first, mark: first, since_start: false, drain: None }
     }
 
-    /// Continues after an interruption. Returns the mark to write.
-    pub(super) fn read_on(&mut self) -> MessageId {
-        self.mark = MessageId::new();
-        self.mark
+    /// Continues after an interruption, up to this mark.
+    pub(super) fn read_on(&mut self, mark: MessageId) {
+        self.mark = mark;
     }
 
     /// Reading starts at the beginning again, with the orders from before this worker's start.
     pub(super) fn start_over(&mut self) {
         self.since_start = false;
         self.drain = None;
-    }
-
-    pub(super) fn mark(&self) -> MessageId {
-        self.mark
     }
 
     /// Records a drain order for this worker's name.
@@ -67,25 +61,37 @@ mod tests {
 
     const GIVEN: Given = Given { at_ms: 0, by: None };
 
+    /// A reading, and its first mark.
+    fn began() -> (Reading, MessageId) {
+        let first = MessageId::new();
+        (Reading::new(first), first)
+    }
+
+    fn read_on(reading: &mut Reading) -> MessageId {
+        let mark = MessageId::new();
+        reading.read_on(mark);
+        mark
+    }
+
     #[test]
     fn only_a_drain_order_behind_the_first_mark_counts() {
-        let mut reading = Reading::new();
+        let (mut reading, first) = began();
         reading.drain(GIVEN);
         assert!(reading.drained().is_none());
         assert!(!reading.pass(MessageId::new()), "another worker's");
-        assert!(reading.pass(reading.mark()));
+        assert!(reading.pass(first));
         assert!(reading.drained().is_none(), "it was for an earlier worker");
         reading.drain(GIVEN);
         assert!(reading.drained().is_some());
-        assert!(reading.pass(reading.mark()), "written twice");
+        assert!(reading.pass(first), "written twice");
         assert!(reading.drained().is_some());
     }
 
     #[test]
     fn after_an_interruption_the_old_orders_stay_known() {
-        let mut reading = Reading::new();
-        assert!(reading.pass(reading.mark()));
-        let second = reading.read_on();
+        let (mut reading, first) = began();
+        assert!(reading.pass(first));
+        let second = read_on(&mut reading);
         reading.drain(GIVEN);
         assert!(reading.drained().is_some(), "at once");
         assert!(reading.pass(second));
@@ -94,10 +100,9 @@ mod tests {
 
     #[test]
     fn reading_from_the_beginning_again_finds_the_old_orders_in_the_old_places() {
-        let mut reading = Reading::new();
-        let first = reading.mark();
+        let (mut reading, first) = began();
         reading.pass(first);
-        let second = reading.read_on();
+        let second = read_on(&mut reading);
         reading.start_over();
         reading.drain(GIVEN);
         assert!(!reading.pass(first), "more was ordered since");
@@ -108,8 +113,8 @@ mod tests {
 
     #[test]
     fn in_a_log_that_has_forgotten_the_first_mark_every_drain_order_is_of_later() {
-        let mut reading = Reading::new();
-        let second = reading.read_on();
+        let (mut reading, _) = began();
+        let second = read_on(&mut reading);
         reading.start_over();
         reading.drain(GIVEN);
         assert!(reading.drained().is_none(), "the first mark may be yet to come");

@@ -1,31 +1,17 @@
 //! Cancellations by sender: an operator's order applies to any job, a client's only to the jobs of its own user. A client's
 //! order never takes precedence over an operator's, and does not affect another user's.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashMap, sync::Arc, time::Instant};
 
-use gpufleet_schema::{JobId, Selection};
+use gpufleet_schema::Selection;
 
-use super::{Given, cancelled::Cancelled};
+use super::{super::Subject, Given, cancelled::Cancelled};
 
 /// Cancellations by operators, and by each user. The number of users is bounded by the broker's users.
 #[derive(Debug)]
 pub(super) struct Books {
     operators: Cancelled,
     users: HashMap<String, Cancelled>,
-}
-
-/// The properties of a job by which a cancellation selects it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Subject<'a> {
-    pub(super) job: JobId,
-    pub(super) labels: &'a BTreeMap<String, String>,
-    pub(super) submitted_ms: i64,
-    /// The user that the broker validated at submission. No client can cancel a job without one.
-    pub(super) user: Option<&'a str>,
 }
 
 impl Books {
@@ -43,15 +29,19 @@ impl Books {
     }
 
     /// The order that cancelled a job.
-    pub(super) fn find(&mut self, subject: &Subject<'_>, now: Instant) -> Option<Arc<Given>> {
-        let Subject { job, labels, submitted_ms, user } = *subject;
-        let by_operator = self.operators.find(job, labels, submitted_ms, now);
-        by_operator.or_else(|| self.users.get_mut(user?)?.find(job, labels, submitted_ms, now))
+    pub(super) fn find(&mut self, subject: &Subject, now: Instant) -> Option<Arc<Given>> {
+        let Subject { job, labels, submitted_ms, user } = subject;
+        let by_operator = self.operators.find(*job, labels, *submitted_ms, now);
+        by_operator.or_else(|| self.users.get_mut(user.as_ref()?)?.find(*job, labels, *submitted_ms, now))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
+    use gpufleet_schema::JobId;
+
     use super::*;
 
     fn only(job: JobId) -> Selection {
@@ -64,11 +54,12 @@ mod tests {
 
     #[test]
     fn a_clients_order_means_the_jobs_of_its_user_alone() {
-        let (now, job, labels) = (Instant::now(), JobId::new(), BTreeMap::new());
+        let (now, job) = (Instant::now(), JobId::new());
         let mut books = Books::new(now);
         assert!(books.add(only(job), Some("eve"), &given("eve"), now));
         let by = |books: &mut Books, user: Option<&str>| {
-            let found = books.find(&Subject { job, labels: &labels, submitted_ms: 0, user }, now);
+            let user = user.map(str::to_owned);
+            let found = books.find(&Subject { job, labels: BTreeMap::new(), submitted_ms: 0, user }, now);
             found.and_then(|given| given.by.clone())
         };
         assert_eq!(by(&mut books, Some("anna")), None);

@@ -1,0 +1,169 @@
+//! Counts the unsettled messages of each queue and the slots that their jobs occupy, and adjusts the prefetch of the queues to them.
+
+use std::time::{Duration, Instant};
+
+use gpufleet_schema::Priority;
+
+use crate::scheduler::{
+    PoolId, Room,
+    prefetch::{Prefetch, PrefetchLimits, QueueLoad, is_hoard},
+};
+
+/// The shortest time between two adjustments, because a subscription takes a few milliseconds to change.
+const PACE: Duration = Duration::from_millis(10);
+/// The longest time between two adjustments: the run time of long jobs changes the prefetch even if no message comes.
+const TICK: Duration = Duration::from_millis(250);
+
+#[derive(Debug)]
+pub(super) struct Credit {
+    began: Instant,
+    decided: Instant,
+    /// A message came or was settled since the last decision.
+    changed: bool,
+    prefetch: Option<Prefetch>,
+    queues: Vec<(ServedQueue, Tally)>,
+}
+
+/// The pool and priority of a queue.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ServedQueue {
+    pub(crate) pool: PoolId,
+    pub(crate) priority: Priority,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+struct Tally {
+    messages: u32,
+    messages_peak: u32,
+    /// Messages whose jobs have ended.
+    settling: u32,
+    running: u32,
+    /// The sum of the start times of the running jobs.
+    started_us: u64,
+}
+
+impl Credit {
+    pub(super) fn new(now: Instant) -> Self {
+        Self { began: now, decided: now, changed: false, prefetch: None, queues: Vec::new() }
+    }
+
+    /// Returns the first prefetch of each queue.
+    pub(super) fn serve(&mut self, limits: PrefetchLimits, queues: Vec<ServedQueue>, places: u32) -> Vec<u16> {
+        let prefetch = Prefetch::new(limits, queues.len(), places);
+        let first = (0..queues.len()).map(|queue| prefetch.of(queue)).collect();
+        self.prefetch = Some(prefetch);
+        self.queues = queues.into_iter().map(|queue| (queue, Tally::default())).collect();
+        first
+    }
+
+    /// A message was delivered from the queue.
+    pub(super) fn delivered(&mut self, queue: usize) {
+        let tally = self.tally(queue);
+        tally.messages += 1;
+        tally.messages_peak = tally.messages_peak.max(tally.messages);
+        self.changed = true;
+    }
+
+    /// A message of the queue carries this many jobs and bytes.
+    pub(super) fn decoded(&mut self, queue: usize, jobs: usize, bytes: usize) {
+        self.prefetch_mut().message(queue, jobs, bytes as u64);
+    }
+
+    /// A job of the queue starts in a slot.
+    pub(super) fn started(&mut self, queue: usize, now: Instant) {
+        let started_us = self.micros(now);
+        let tally = self.tally(queue);
+        tally.running += 1;
+        tally.started_us += started_us;
+    }
+
+    /// A job of the queue that started then leaves its slot.
+    pub(super) fn stopped(&mut self, queue: usize, started: Instant, now: Instant) {
+        let (started_us, now_us) = (self.micros(started), self.micros(now));
+        let tally = self.tally(queue);
+        tally.running -= 1;
+        tally.started_us -= started_us;
+        self.prefetch_mut().job(queue, now_us.saturating_sub(started_us));
+    }
+
+    /// The jobs of a message have ended. The message then waits only for its confirms and is no longer work.
+    pub(super) fn jobs_ended(&mut self, queue: usize) {
+        self.tally(queue).settling += 1;
+    }
+
+    /// A message of the queue was settled.
+    pub(super) fn settled(&mut self, queue: usize, jobs_had_ended: bool) {
+        let tally = self.tally(queue);
+        tally.messages -= 1;
+        tally.settling -= u32::from(jobs_had_ended);
+        self.changed = true;
+    }
+
+    /// The queue's pool and priority, if so many of its messages are here that the surplus would wait while other workers may be idle.
+    pub(super) fn hoard(&self, queue: usize, prefetch: u16) -> Option<(PoolId, Priority)> {
+        let (served, tally) = self.queues[queue];
+        is_hoard(tally.messages, prefetch).then_some((served.pool, served.priority))
+    }
+
+    pub(super) fn messages_of(&self, pool: PoolId) -> u32 {
+        self.queues.iter().filter(|(served, _)| served.pool == pool).map(|(_, tally)| tally.messages).sum()
+    }
+
+    /// When the next decision is due.
+    pub(super) fn due(&self) -> Instant {
+        self.decided + PACE + if self.changed { Duration::ZERO } else { TICK }
+    }
+
+    /// The queues whose prefetch changes.
+    pub(super) fn decide(&mut self, now: Instant, places: u32, rooms: &[Room]) -> Vec<(usize, u16)> {
+        (self.decided, self.changed) = (now, false);
+        let now_us = self.micros(now);
+        let loads = self.queues.iter_mut().map(|(served, tally)| {
+            let room = rooms[served.room()];
+            let load = tally.load(now_us);
+            tally.messages_peak = tally.messages;
+            QueueLoad { open: room.open, stuck: room.stuck, ..load }
+        });
+        let loads: Vec<QueueLoad> = loads.collect();
+        self.prefetch.as_mut().map(|prefetch| prefetch.decide(now_us, places, &loads)).unwrap_or_default()
+    }
+
+    fn tally(&mut self, queue: usize) -> &mut Tally {
+        &mut self.queues[queue].1
+    }
+
+    fn prefetch_mut(&mut self) -> &mut Prefetch {
+        self.prefetch.as_mut().expect("messages come from queues that are served")
+    }
+
+    fn micros(&self, at: Instant) -> u64 {
+        u64::try_from(at.saturating_duration_since(self.began).as_micros()).unwrap_or(u64::MAX)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_unused(&self) -> bool {
+        let unused = |tally: &Tally| Tally { messages_peak: 0, ..*tally } == Tally::default();
+        self.queues.iter().all(|(_, tally)| unused(tally))
+    }
+}
+
+impl Tally {
+    fn load(self, now_us: u64) -> QueueLoad {
+        QueueLoad {
+            messages: self.messages,
+            messages_peak: self.messages_peak,
+            settling: self.settling,
+            running: self.running,
+            running_us: (now_us * u64::from(self.running)).saturating_sub(self.started_us),
+            ..QueueLoad::default()
+        }
+    }
+}
+
+impl ServedQueue {
+    /// The index among the scheduler's rooms, which are ordered by pool and then by priority.
+    fn room(self) -> usize {
+        let priority = Priority::ALL.iter().position(|of_all| *of_all == self.priority);
+        self.pool.0 as usize * Priority::ALL.len() + priority.expect("all priorities are in the list")
+    }
+}

@@ -1,0 +1,122 @@
+//! Deduplicates deliveries: messages in flight on this worker, and answered messages whose acknowledgement did not reach the broker.
+//!
+//! The broker redelivers a message that is unacknowledged for longer than its `consumer_timeout` or whose connection was lost, perhaps to
+//! the worker that still runs its job. Such a delivery waits here for the first one and is acknowledged when that has been answered, so
+//! that the job does not run again and again.
+
+use std::collections::{HashMap, VecDeque};
+
+use super::MessageNo;
+
+/// The most answered messages to remember. An outage leaves as many as were in flight, which the prefetch bounds.
+const ANSWERED_MAX: usize = 1024;
+
+/// Message id and body length. Another message with the same id but another length is not a duplicate.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(crate) struct Key {
+    pub(super) id: String,
+    pub(super) bytes: usize,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Duplicates {
+    in_flight: HashMap<Key, MessageNo>,
+    /// The redeliveries that wait for a delivery.
+    waiting: HashMap<MessageNo, Vec<MessageNo>>,
+    answered: VecDeque<blake3::Hash>,
+}
+
+impl Key {
+    /// A message without an id is identified by its body, which contains the ids of its jobs.
+    pub(crate) fn of(message_id: Option<&str>, body: &[u8]) -> Self {
+        let id = message_id.map_or_else(|| digest("", body).to_string(), str::to_owned);
+        Self { id, bytes: body.len() }
+    }
+}
+
+/// Identifies a message by its id and body.
+pub(crate) fn digest(message_id: &str, body: &[u8]) -> blake3::Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(message_id.as_bytes()).update(&[0]).update(body);
+    hasher.finalize()
+}
+
+impl Duplicates {
+    /// Marks the message as in flight. Returns whether it may go on; a redelivery waits until [`Self::end`] of the delivery before it.
+    pub(super) fn begin(&mut self, message: MessageNo, key: &Key, redelivered: bool) -> bool {
+        if redelivered && let Some(first) = self.in_flight.get(key) {
+            self.waiting.entry(*first).or_default().push(message);
+            return false;
+        }
+        self.in_flight.insert(key.clone(), message);
+        true
+    }
+
+    /// Ends a message. Returns the redeliveries that waited for it.
+    pub(super) fn end(&mut self, message: MessageNo, key: &Key) -> Vec<MessageNo> {
+        // Another message with the same id may have replaced it.
+        if self.in_flight.get(key) == Some(&message) {
+            self.in_flight.remove(key);
+        }
+        self.waiting.remove(&message).unwrap_or_default()
+    }
+
+    /// Remembers a message whose outcomes are recorded but whose acknowledgement did not reach the broker. Not used if one of its jobs was
+    /// published again, because that message has the same id and body.
+    pub(super) fn remember(&mut self, digest: blake3::Hash) {
+        if self.answered.len() == ANSWERED_MAX {
+            self.answered.pop_front();
+        }
+        self.answered.push_back(digest);
+    }
+
+    /// Whether the message was answered here before.
+    pub(super) fn was_answered(&self, digest: blake3::Hash) -> bool {
+        self.answered.contains(&digest)
+    }
+
+    #[cfg(test)]
+    pub(super) fn is_empty(&self) -> bool {
+        self.in_flight.is_empty() && self.waiting.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const FIRST: MessageNo = MessageNo(1);
+    const SECOND: MessageNo = MessageNo(2);
+    const THIRD: MessageNo = MessageNo(3);
+
+    fn same() -> Key {
+        Key::of(Some("m"), b"1")
+    }
+
+    #[test]
+    fn messages_without_an_id_do_not_wait_for_one_another() {
+        let mut duplicates = Duplicates::default();
+        assert!(duplicates.begin(FIRST, &Key::of(None, b"1"), true));
+        assert!(duplicates.begin(SECOND, &Key::of(None, b"2"), true));
+        assert!(!duplicates.begin(THIRD, &Key::of(None, b"1"), true));
+    }
+
+    #[test]
+    fn a_redelivery_waits_for_the_first_delivery_and_a_namesake_does_not() {
+        let mut duplicates = Duplicates::default();
+        assert!(duplicates.begin(FIRST, &same(), false) && duplicates.begin(SECOND, &same(), false));
+        assert!(duplicates.end(FIRST, &same()).is_empty());
+        assert!(!duplicates.begin(THIRD, &same(), true), "the namesake is in flight");
+        assert_eq!(duplicates.end(SECOND, &same()), [THIRD]);
+        assert!(duplicates.begin(THIRD, &same(), true));
+        assert!(duplicates.end(THIRD, &same()).is_empty() && duplicates.is_empty());
+    }
+
+    #[test]
+    fn only_so_many_answered_messages_are_remembered() {
+        let mut duplicates = Duplicates::default();
+        let of = |number: usize| digest(&number.to_string(), b"");
+        (0..=ANSWERED_MAX).for_each(|number| duplicates.remember(of(number)));
+        assert!(!duplicates.was_answered(of(0)) && duplicates.was_answered(of(ANSWERED_MAX)));
+    }
+}

@@ -1,0 +1,365 @@
+//! The life of a job, from top to bottom.
+//!
+//! ```text
+//! preparing ─▶ awaits room ─▶ queued ─▶ awaits orders ─▶ running ─▶ storing ─▶ ended
+//!     │             │           │  │          │              │                   ▲
+//!     │             │           │  └──────────┼──▶ forwarding ───────────────────┤
+//!     └─────────────┴───────────┴─────────────┴─ cancelled, expired, handed back ┘
+//! ```
+//! Only a job of a list awaits room for its outputs. A job awaits orders if the worker was cut off from the log of orders. It has a slot
+//! on a device from the end of the queue until it stops running, and outputs to store only if its task asks for that.
+
+use std::{sync::Arc, time::Instant};
+
+use tracing::{debug, info, warn};
+
+use super::{
+    Dispatcher, Ended, JobNo, NewJob, Output, Preparation, QueueLimit, Subject, Unfit, orders::Given,
+    output_room::OutputRoom, timers::Timer,
+};
+use crate::{
+    disposition::{Disposition, Ending, RetryHistory, dispose},
+    failpoint::{self, Failpoint},
+    forwarding::Destination,
+    scheduler::{Demand, DeviceId, Event, Ticket},
+};
+
+#[derive(Debug)]
+pub(super) struct Job {
+    state: State,
+    pub(super) subject: Subject,
+    attempts_max: u32,
+    limit: Option<QueueLimit>,
+    /// The order that cancelled it.
+    cancelled: Option<Arc<Given>>,
+    /// What it has taken of the room for outputs of its list.
+    room: u64,
+    /// What it takes of a portion of its list's replies.
+    pub(super) bytes: usize,
+}
+
+#[derive(Debug)]
+enum State {
+    Preparing,
+    AwaitsRoom(Demand),
+    Queued(Ticket, Demand),
+    AwaitsOrders(Slot),
+    Running(Slot),
+    Storing,
+    Forwarding,
+    Ended(Disposition),
+}
+
+/// A slot on a device.
+#[derive(Debug, Clone, Copy)]
+struct Slot {
+    ticket: Ticket,
+    device: DeviceId,
+    kept_max: u64,
+    since: Instant,
+}
+
+impl Slot {
+    fn held_us(&self, now: Instant) -> u64 {
+        now.saturating_duration_since(self.since).as_micros() as u64
+    }
+}
+
+impl Job {
+    fn new(new: NewJob) -> (Self, Preparation) {
+        let NewJob { subject, attempts_max, limit, preparation } = new;
+        let job = Self { state: State::Preparing, subject, attempts_max, limit, cancelled: None, room: 0, bytes: 0 };
+        (job, preparation)
+    }
+
+    /// Whether it waits for something inside the worker.
+    pub(super) fn is_before_start(&self) -> bool {
+        match self.state {
+            State::Preparing | State::AwaitsRoom(_) | State::Queued(..) | State::AwaitsOrders(_) => true,
+            State::Running(_) | State::Storing | State::Forwarding | State::Ended(_) => false,
+        }
+    }
+
+    pub(super) fn awaits_orders(&self) -> bool {
+        matches!(self.state, State::AwaitsOrders(_))
+    }
+
+    /// Whether a cancellation could still concern it.
+    pub(super) fn can_be_cancelled(&self) -> bool {
+        self.cancelled.is_none() && !matches!(self.state, State::Ended(_))
+    }
+
+    pub(super) fn disposition(&self) -> Option<&Disposition> {
+        match &self.state {
+            State::Ended(disposition) => Some(disposition),
+            _ => None,
+        }
+    }
+}
+
+impl Dispatcher {
+    /// The jobs of a decoded message. All are known before the first one goes on.
+    pub(super) fn begin_jobs(&mut self, message: super::MessageNo, new: Vec<NewJob>) {
+        let mut preparations = Vec::with_capacity(new.len());
+        for new in new {
+            let (mut job, preparation) = Job::new(new);
+            job.cancelled = self.orders.find(&job.subject, self.now);
+            self.message_mut(message).jobs.push(job);
+            preparations.push(preparation);
+        }
+        for (index, preparation) in preparations.into_iter().enumerate() {
+            self.begin(JobNo { message, index }, preparation);
+        }
+    }
+
+    fn begin(&mut self, no: JobNo, preparation: Preparation) {
+        if let Preparation::Ended(ending) = preparation {
+            return self.conclude(no, ending);
+        }
+        let (job, now) = (self.job(no), self.now);
+        if job.cancelled.is_some() {
+            return self.give_up(no, cancelled());
+        }
+        if let Some(limit) = job.limit {
+            if let Some(expired) = limit.expired(now) {
+                return self.give_up(no, expired);
+            }
+            self.timers.set(limit.deadline(), Timer::Expiry(no));
+        }
+        let stays = !self.draining && self.message(no.message).live;
+        match preparation {
+            _ if !stays => self.give_up(no, Ending::HandedBack),
+            Preparation::Ready { demand, reply_bytes } => self.prepared(no, demand, reply_bytes),
+            Preparation::Underway | Preparation::Ended(_) => {}
+        }
+    }
+
+    /// The job can run once it has room for its outputs, if it is one of a list, and a slot.
+    pub(super) fn prepared(&mut self, no: JobNo, demand: Demand, reply_bytes: u64) {
+        let Some(job) = self.find_job(no).filter(|job| matches!(job.state, State::Preparing)) else { return };
+        job.state = State::AwaitsRoom(demand);
+        let message = self.message_mut(no.message);
+        let Some(room) = &mut message.room else { return self.queue(no) };
+        message.jobs[no.index].room = OutputRoom::taken(reply_bytes);
+        if room.take(no.index, OutputRoom::taken(reply_bytes)) {
+            self.queue(no);
+        }
+    }
+
+    /// The job waits for a slot.
+    fn queue(&mut self, no: JobNo) {
+        failpoint::reach(Failpoint::Scheduling);
+        self.last_ticket += 1;
+        let ticket = Ticket(self.last_ticket);
+        let job = self.job_mut(no);
+        let State::AwaitsRoom(demand) = job.state else { unreachable!("it has just got its room") };
+        job.state = State::Queued(ticket, demand);
+        self.tickets.insert(ticket, no);
+        self.events.push_back(Event::Arrived(ticket, demand));
+    }
+
+    /// The scheduler gives the job a slot.
+    pub(super) fn granted(&mut self, no: JobNo, device: DeviceId) {
+        let State::Queued(ticket, Demand { pool, .. }) = self.job(no).state else {
+            unreachable!("only jobs in the queue have tickets")
+        };
+        let slot = Slot { ticket, device, kept_max: self.scheduler.kept_max(device, pool), since: self.now };
+        self.tickets.remove(&ticket);
+        self.job_mut(no).state = State::AwaitsOrders(slot);
+        if self.orders.are_known(self.now, &mut self.timers) {
+            self.start(no);
+        }
+    }
+
+    /// All orders are known, and none concerns the job.
+    pub(super) fn start(&mut self, no: JobNo) {
+        let State::AwaitsOrders(slot) = self.job(no).state else { unreachable!("only a job with a slot starts") };
+        self.disarm(no);
+        self.job_mut(no).state = State::Running(slot);
+        self.credit.started(self.message(no.message).letter.queue, slot.since);
+        self.outputs.push(Output::Start { job: no, device: slot.device, kept_max: slot.kept_max });
+    }
+
+    /// The job has left its executor. Its outputs are still being stored.
+    pub(super) fn stopped(&mut self, no: JobNo, used_us: Option<u64>) {
+        if let Some(Job { state: State::Running(slot), .. }) = self.find_job(no) {
+            let slot = *slot;
+            self.job_mut(no).state = State::Storing;
+            self.leave_device(no, slot, used_us);
+        }
+    }
+
+    /// The attempt has ended outside: while the job was being prepared, ran or looked for another worker.
+    pub(super) fn ended(&mut self, no: JobNo, ended: Ended) {
+        let Some(job) = self.find_job(no) else { return };
+        let Ended { ending, bytes, returns, used_us } = ended;
+        match job.state {
+            State::Preparing | State::Forwarding | State::Storing => {}
+            State::Running(slot) => {
+                job.state = State::Storing;
+                self.leave_device(no, slot, used_us);
+            }
+            // The dispatcher has given the job up, so its preparation no longer matters.
+            State::AwaitsRoom(_) | State::Queued(..) | State::AwaitsOrders(_) | State::Ended(_) => return,
+        }
+        self.job_mut(no).bytes = bytes;
+        if !returns {
+            self.give_back_room(no);
+        }
+        self.conclude(no, ending);
+    }
+
+    /// No device here can run the job.
+    pub(super) fn forward(&mut self, no: JobNo, unfit: Unfit) {
+        self.leave_queue(no);
+        self.disarm(no);
+        self.give_back_room(no);
+        self.job_mut(no).state = State::Forwarding;
+        self.outputs.push(Output::Forward(no, unfit));
+    }
+
+    /// The job does not start here.
+    pub(super) fn hand_back(&mut self, no: JobNo) {
+        self.give_up(no, Ending::HandedBack);
+    }
+
+    pub(super) fn expire(&mut self, no: JobNo) {
+        let expired = self.job(no).limit.and_then(|limit| limit.expired(self.now));
+        self.give_up(no, expired.expect("the timer is set for the moment at which the limit has passed"));
+    }
+
+    /// An order cancels the job. If it runs, its executor is killed, and that ends it.
+    pub(super) fn cancel(&mut self, no: JobNo, given: Arc<Given>) {
+        let job = self.job_mut(no);
+        job.cancelled = Some(given);
+        match job.state {
+            State::Running(_) => self.outputs.push(Output::Cancel(no)),
+            State::Storing | State::Forwarding | State::Ended(_) => {}
+            _ => self.give_up(no, cancelled()),
+        }
+    }
+
+    /// Ends a job that has not started.
+    fn give_up(&mut self, no: JobNo, ending: Ending) {
+        if matches!(self.job(no).state, State::Preparing) {
+            self.outputs.push(Output::Cancel(no));
+        }
+        self.conclude(no, ending);
+    }
+
+    /// Decides what becomes of the job, and leaves everything that it waits for or holds.
+    fn conclude(&mut self, no: JobNo, ending: Ending) {
+        match self.job(no).state {
+            State::AwaitsOrders(slot) => {
+                self.events.push_back(Event::Left { ticket: slot.ticket, used_us: slot.held_us(self.now) });
+            }
+            State::Queued(..) => self.leave_queue(no),
+            State::AwaitsRoom(_) => self.leave_room_line(no),
+            State::Running(_) => unreachable!("a job that runs leaves its device first"),
+            State::Preparing | State::Storing | State::Forwarding | State::Ended(_) => {}
+        }
+        self.disarm(no);
+        if self.job(no).bytes == 0 {
+            self.give_back_room(no);
+        }
+        let letter = &self.message(no.message).letter;
+        let (attempt, past, delivery_count) = (letter.attempt, letter.past, letter.delivery_count);
+        let job = self.job_mut(no);
+        let ending = match &job.cancelled {
+            Some(given) if ending.can_be_cancelled() => Ending::Cancelled { reason: given.reason() },
+            _ => ending,
+        };
+        let disposition = dispose(ending, past, job.attempts_max, delivery_count);
+        tell(&disposition, &job.subject, attempt);
+        let state = disposition.attempt_state();
+        job.state = State::Ended(disposition);
+        self.outputs.extend(state.map(|state| Output::Count(no.message, state)));
+        self.job_ended(no);
+    }
+
+    /// Releases the slot. The device time to charge is at most the time in the slot, because an executor's report may be wrong.
+    fn leave_device(&mut self, no: JobNo, slot: Slot, used_us: Option<u64>) {
+        let held_us = slot.held_us(self.now);
+        let used_us = used_us.map_or(held_us, |used_us| used_us.min(held_us));
+        self.events.push_back(Event::Left { ticket: slot.ticket, used_us });
+        self.credit.stopped(self.message(no.message).letter.queue, slot.since, self.now);
+    }
+
+    fn leave_queue(&mut self, no: JobNo) {
+        if let State::Queued(ticket, _) = self.job(no).state {
+            self.tickets.remove(&ticket);
+            self.events.push_back(Event::Left { ticket, used_us: 0 });
+        }
+    }
+
+    fn leave_room_line(&mut self, no: JobNo) {
+        let message = self.message_mut(no.message);
+        message.jobs[no.index].room = 0;
+        message.room.iter_mut().for_each(|room| room.leave(no.index));
+        self.let_in(no.message);
+    }
+
+    /// Gives back the room for the job's outputs, which lets other jobs of its list go on.
+    pub(super) fn give_back_room(&mut self, no: JobNo) {
+        let message = self.message_mut(no.message);
+        let taken = std::mem::take(&mut message.jobs[no.index].room);
+        if taken > 0
+            && let Some(room) = &mut message.room
+        {
+            room.give_back(taken);
+            self.let_in(no.message);
+        }
+    }
+
+    fn let_in(&mut self, message: super::MessageNo) {
+        while let Some(index) = self.message_mut(message).room.as_mut().and_then(OutputRoom::next) {
+            self.queue(JobNo { message, index });
+        }
+    }
+
+    fn disarm(&mut self, no: JobNo) {
+        if let Some(limit) = self.job(no).limit {
+            self.timers.clear(limit.deadline(), Timer::Expiry(no));
+        }
+    }
+
+    pub(super) fn job(&self, no: JobNo) -> &Job {
+        &self.message(no.message).jobs[no.index]
+    }
+
+    fn job_mut(&mut self, no: JobNo) -> &mut Job {
+        &mut self.message_mut(no.message).jobs[no.index]
+    }
+
+    /// The job, unless its message is already settled.
+    fn find_job(&mut self, no: JobNo) -> Option<&mut Job> {
+        self.messages.get_mut(&no.message)?.jobs.get_mut(no.index)
+    }
+}
+
+/// [`Dispatcher::conclude`] names who cancelled it.
+fn cancelled() -> Ending {
+    Ending::Cancelled { reason: String::new() }
+}
+
+fn tell(disposition: &Disposition, subject: &Subject, attempt: u32) {
+    let job_id = subject.job;
+    match disposition {
+        Disposition::Final { state, failure: None, .. } => debug!(%job_id, attempt, %state, "job ended"),
+        Disposition::Final { state, failure: Some(failure), .. } => {
+            info!(%job_id, attempt, %state, code = failure.code.name(), "job ended");
+        }
+        Disposition::Again { past: RetryHistory { losses, unavailable }, failure, after } => {
+            let seconds = after.map_or(0, |rung| rung.seconds);
+            warn!(%job_id, attempt, losses, unavailable, seconds, reason = failure.message, "job scheduled for a retry");
+        }
+        Disposition::Forward { history, to: Destination::Class(class) } => {
+            info!(%job_id, %class, forwards = history.forwards, "requirements not met here, job forwarded");
+        }
+        Disposition::Forward { history, to: Destination::Later(rung) } => {
+            let (waits, seconds) = (history.waits, rung.seconds);
+            info!(%job_id, waits, seconds, "requirements not met by any worker, job delayed");
+        }
+        Disposition::HandBack => debug!(%job_id, "job requeued"),
+    }
+}

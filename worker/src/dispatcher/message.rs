@@ -1,0 +1,381 @@
+//! The life of a message, from its delivery to its settlement.
+//!
+//! ```text
+//! delivered ─▶ decoding ─▶ every job attempted ─▶ again / handed back: published as messages of their own ─┐
+//!   │  │          │                           └▶ final: reply, dead letter where due ───────────────────────┼─▶ events ─▶ ack
+//!   │  └──────────┴─ unreadable: answer, dead letter with the reason ───────────────────────────────────────┘
+//!   └─ duplicate: waits for the first delivery
+//! ```
+//! Each arrow into `events` and `ack` waits for the broker's confirmation. If one does not come, the message is not
+//! acknowledged: the broker delivers it again, its jobs run again, and the ledger keeps the first outcome.
+//!
+//! A list is answered in portions while its other jobs run. One portion is published at a time; its record is waited for with the
+//! acknowledgement. A message that can't be published ends once its running jobs have ended, lest their slots are given to others.
+
+use std::{mem, time::Duration};
+
+use gpufleet_schema::{
+    Failure, FailureCode, TooLarge, Verdict,
+    bounds::{DELIVERIES_MAX, MESSAGE_BYTES_MAX},
+};
+use tracing::{error, info, warn};
+
+use super::{
+    Decoded, Dispatcher, JobNo, Letter, MessageNo, Output, PublishFailure, Settlement,
+    job::Job,
+    output_room::{OutputRoom, PORTION_BYTES},
+    timers::Timer,
+};
+use crate::disposition::Disposition;
+
+/// A message that was given back this often leaves the queue and comes in anew, lest workers that come and go make it look like
+/// poison.
+const HAND_BACKS_MAX: u64 = DELIVERIES_MAX / 2;
+/// The delay before a delivery is requeued after a failure, because the broker redelivers it at once. It doubles with each delivery.
+const REQUEUE_WAIT: Duration = Duration::from_secs(1);
+const REQUEUE_WAIT_MAX: Duration = Duration::from_secs(60);
+
+#[derive(Debug)]
+pub(super) struct Message {
+    pub(super) letter: Letter,
+    /// Whether a settlement would still reach the broker.
+    pub(super) live: bool,
+    stage: Stage,
+    pub(super) jobs: Vec<Job>,
+    /// The room for the outputs of a list.
+    pub(super) room: Option<OutputRoom>,
+    /// Jobs that have not ended.
+    open: usize,
+    /// Jobs that have ended and are not answered.
+    portion: Vec<usize>,
+    /// The portion that is being answered.
+    answering: Vec<usize>,
+    /// Portions that are being recorded.
+    recording: usize,
+    /// Its jobs have ended, which the credit of its queue knows.
+    counts_as_settling: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stage {
+    /// Waits for an earlier delivery of the same message.
+    Duplicate,
+    Decoding,
+    /// A copy that counts its deliveries is being published.
+    Copying,
+    /// It is being refused, or a list without jobs answered.
+    Answering,
+    Working,
+    /// It can't be answered, and its running jobs end. `patiently` if the reason may last.
+    Failed {
+        patiently: bool,
+    },
+    AwaitsRequeue,
+    Settling(Settlement),
+}
+
+impl Message {
+    fn new(letter: Letter) -> Self {
+        Self {
+            letter,
+            live: true,
+            stage: Stage::Duplicate,
+            jobs: Vec::new(),
+            room: None,
+            open: 0,
+            portion: Vec::new(),
+            answering: Vec::new(),
+            recording: 0,
+            counts_as_settling: false,
+        }
+    }
+
+    fn portion_bytes(&self) -> usize {
+        self.portion.iter().map(|index| self.jobs[*index].bytes).sum()
+    }
+
+    fn is_all(&self, is_so: impl Fn(&Disposition) -> bool) -> bool {
+        self.jobs.iter().filter_map(Job::disposition).all(is_so)
+    }
+
+    /// What the message becomes once everything about it is confirmed.
+    fn settlement(&self) -> Settlement {
+        let is_final = |disposition: &Disposition| matches!(disposition, Disposition::Final { .. });
+        let handed_back = !self.is_all(|disposition| *disposition != Disposition::HandBack);
+        match self.is_all(is_final) {
+            true => Settlement::Answered,
+            // As long as the delivery was live, what is handed back left as a message of its own.
+            false if handed_back && !self.live => Settlement::Requeue,
+            false => Settlement::SentOn,
+        }
+    }
+}
+
+impl Dispatcher {
+    pub(super) fn open(&mut self, no: MessageNo, letter: Letter) {
+        self.credit.delivered(letter.queue);
+        self.messages.insert(no, Message::new(letter));
+        self.admit_message(no);
+    }
+
+    /// A redelivery waits until the first delivery has been settled.
+    fn admit_message(&mut self, no: MessageNo) {
+        let message = &self.messages[&no];
+        let letter = &message.letter;
+        if !self.duplicates.begin(no, &letter.key, letter.redelivered) {
+            return;
+        }
+        if letter.digest.is_some_and(|digest| self.duplicates.was_answered(digest)) {
+            info!(message_id = letter.key.id, "duplicate of an answered message, acknowledged");
+            return self.settle(no, Settlement::Answered);
+        }
+        if letter.delivery_count > DELIVERIES_MAX {
+            let reason = format!("the broker delivered the message {} times without an outcome", letter.delivery_count);
+            return self.refuse(no, Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, reason));
+        }
+        if letter.key.bytes > MESSAGE_BYTES_MAX {
+            let reason = format!("{}: {}", TooLarge::message(letter.key.bytes as u64), TooLarge::ADVICE);
+            return self.refuse(no, Failure::new(Verdict::User, FailureCode::MalformedTask, reason));
+        }
+        if letter.uncounted {
+            return self.go(no, Stage::Copying, Output::Copy(no));
+        }
+        match letter.unreadable.clone() {
+            Some(reason) => self.refuse(no, Failure::new(Verdict::User, FailureCode::MalformedTask, reason)),
+            None => self.go(no, Stage::Decoding, Output::Decode(no)),
+        }
+    }
+
+    fn go(&mut self, no: MessageNo, stage: Stage, output: Output) {
+        self.message_mut(no).stage = stage;
+        self.outputs.push(output);
+    }
+
+    pub(super) fn decoded(&mut self, no: MessageNo, decoded: Decoded) {
+        let Decoded { is_list, body_bytes, jobs } = decoded;
+        if jobs.is_empty() {
+            return self.go(no, Stage::Answering, Output::AnswerNothing(no));
+        }
+        let message = self.message_mut(no);
+        (message.stage, message.open) = (Stage::Working, jobs.len());
+        message.room = is_list.then(OutputRoom::default);
+        let queue = message.letter.queue;
+        self.credit.decoded(queue, jobs.len(), body_bytes);
+        self.begin_jobs(no, jobs);
+    }
+
+    /// Answers a message that can't be run, and keeps it with the reason in the dead-letter queue.
+    pub(super) fn refuse(&mut self, no: MessageNo, failure: Failure) {
+        self.go(no, Stage::Answering, Output::Refuse(no, Box::new(failure)));
+    }
+
+    /// What was published for the message as a whole is confirmed or refused.
+    pub(super) fn published(&mut self, no: MessageNo, result: Result<(), PublishFailure>) {
+        let message = &self.messages[&no];
+        match (message.stage, result) {
+            (Stage::Copying, Ok(())) => self.settle(no, Settlement::SentOn),
+            // The broker would redeliver it for ever, so it is dead-lettered.
+            (Stage::Copying, Err(failure)) if failure.is_refusal && message.live && !self.draining => {
+                let reason = format!(
+                    "the broker redelivered the message, and its queue rejects the requeued copy: {}",
+                    failure.reason
+                );
+                self.refuse(no, Failure::new(Verdict::Infrastructure, FailureCode::AttemptsExhausted, reason));
+            }
+            (_, Ok(())) => self.settle(no, Settlement::Answered),
+            (_, Err(failure)) => self.fail(no, &failure),
+        }
+    }
+
+    /// A job of the message has ended.
+    pub(super) fn job_ended(&mut self, no: JobNo) {
+        let message = self.message_mut(no.message);
+        message.open -= 1;
+        message.portion.push(no.index);
+        self.advance(no.message);
+    }
+
+    /// The portion is published; its record follows.
+    pub(super) fn answered(&mut self, no: MessageNo, result: Result<(), PublishFailure>) {
+        let Some(message) = self.working(no) else { return };
+        let portion = mem::take(&mut message.answering);
+        if let Err(failure) = result {
+            return self.fail(no, &failure);
+        }
+        message.recording += 1;
+        for index in portion {
+            self.give_back_room(JobNo { message: no, index });
+        }
+        self.advance(no);
+    }
+
+    pub(super) fn recorded(&mut self, no: MessageNo, result: Result<(), PublishFailure>) {
+        let Some(message) = self.working(no) else { return };
+        message.recording -= 1;
+        match result {
+            Ok(()) => self.advance(no),
+            Err(failure) => self.fail(no, &failure),
+        }
+    }
+
+    /// The message, unless it has failed: then it waits for no confirm any more.
+    fn working(&mut self, no: MessageNo) -> Option<&mut Message> {
+        self.messages.get_mut(&no).filter(|message| message.stage == Stage::Working)
+    }
+
+    /// Does what is next for a message whose jobs are decoded.
+    fn advance(&mut self, no: MessageNo) {
+        let message = self.message_mut(no);
+        let has_ended = message.open == 0;
+        if has_ended && !mem::replace(&mut message.counts_as_settling, true) {
+            let queue = message.letter.queue;
+            self.credit.jobs_ended(queue);
+        }
+        let message = self.message_mut(no);
+        match message.stage {
+            Stage::Failed { patiently } if has_ended => return self.requeue(no, patiently),
+            Stage::Working => {}
+            _ => return,
+        }
+        if !message.answering.is_empty() {
+            return;
+        }
+        if has_ended && message.portion.is_empty() {
+            if message.recording == 0 {
+                let settlement = message.settlement();
+                self.settle(no, settlement);
+            }
+            return;
+        }
+        if has_ended || message.portion_bytes() >= PORTION_BYTES {
+            self.answer(no);
+        }
+    }
+
+    fn answer(&mut self, no: MessageNo) {
+        let message = self.message_mut(no);
+        let untouched = message.portion.len() == message.jobs.len()
+            && message.is_all(|disposition| *disposition == Disposition::HandBack);
+        if untouched && message.letter.delivery_count < HAND_BACKS_MAX {
+            return self.settle(no, Settlement::Requeue);
+        }
+        message.answering = mem::take(&mut message.portion);
+        let of = |index: &usize| {
+            let disposition = message.jobs[*index].disposition().expect("a portion has jobs that have ended");
+            (*index, disposition.clone())
+        };
+        let jobs = message.answering.iter().map(of).collect();
+        self.outputs.push(Output::Answer { message: no, jobs });
+    }
+
+    /// The broker has not confirmed something that must be safe before the acknowledgement.
+    fn fail(&mut self, no: MessageNo, failure: &PublishFailure) {
+        warn!(
+            message_id = self.message(no).letter.key.id,
+            error = failure.reason,
+            "outcome not confirmed, delivery requeued"
+        );
+        self.end_without_outcome(no, true);
+    }
+
+    /// A bug in the worker; the panic has been printed. The broker redelivers the message until it is dead-lettered.
+    pub(super) fn break_off(&mut self, no: MessageNo) {
+        error!(message_id = self.message(no).letter.key.id, "handling the message panicked, delivery requeued");
+        self.end_without_outcome(no, false);
+    }
+
+    pub(super) fn job_broken(&mut self, no: JobNo) {
+        let Some(message) = self.messages.get_mut(&no.message) else { return };
+        if message.stage == Stage::Working {
+            message.stage = Stage::Failed { patiently: false };
+            error!(message_id = message.letter.key.id, "handling a job panicked, delivery requeued");
+        }
+        let (ending, bytes, returns, used_us) = (crate::disposition::Ending::HandedBack, 0, false, None);
+        self.ended(no, super::Ended { ending, bytes, returns, used_us });
+        self.end_without_outcome(no.message, false);
+    }
+
+    /// Requeues the message once its running jobs have ended. The others don't start.
+    fn end_without_outcome(&mut self, no: MessageNo, patiently: bool) {
+        let Some(message) = self.messages.get_mut(&no) else { return };
+        if matches!(message.stage, Stage::AwaitsRequeue | Stage::Settling(_)) {
+            return;
+        }
+        message.stage = Stage::Failed { patiently };
+        let waiting = (0..message.jobs.len()).filter(|index| message.jobs[*index].is_before_start());
+        for index in waiting.collect::<Vec<_>>() {
+            self.hand_back(JobNo { message: no, index });
+        }
+        if matches!(self.messages[&no].stage, Stage::Failed { .. }) {
+            self.advance(no);
+        }
+    }
+
+    fn requeue(&mut self, no: MessageNo, patiently: bool) {
+        let message = self.message_mut(no);
+        if !patiently || !message.live || self.draining {
+            return self.settle(no, Settlement::Requeue);
+        }
+        let message = self.message_mut(no);
+        message.stage = Stage::AwaitsRequeue;
+        let at = self.now + requeue_wait(self.messages[&no].letter.delivery_count);
+        self.timers.set(at, Timer::Requeue(no));
+    }
+
+    /// The broker has taken the message back: what has not started here goes to whoever gets it next.
+    pub(super) fn lost(&mut self, no: MessageNo) {
+        let Some(message) = self.messages.get_mut(&no).filter(|message| message.live) else { return };
+        message.live = false;
+        let waiting = (0..message.jobs.len()).filter(|index| message.jobs[*index].is_before_start());
+        for index in waiting.collect::<Vec<_>>() {
+            self.hand_back(JobNo { message: no, index });
+        }
+    }
+
+    pub(super) fn settle(&mut self, no: MessageNo, settlement: Settlement) {
+        self.go(no, Stage::Settling(settlement), Output::Settle(no, settlement));
+    }
+
+    /// The message has left this worker.
+    pub(super) fn settled(&mut self, no: MessageNo, unreached: Option<blake3::Hash>) {
+        let message = self.messages.remove(&no).expect("a message is settled once");
+        let is_done = !matches!(message.stage, Stage::Settling(Settlement::Requeue));
+        debug_assert!(
+            !is_done || message.room.as_ref().is_none_or(OutputRoom::is_unused),
+            "answered jobs hold no room"
+        );
+        if message.stage == Stage::Settling(Settlement::Answered)
+            && let Some(digest) = unreached
+        {
+            self.duplicates.remember(digest);
+        }
+        self.credit.settled(message.letter.queue, message.counts_as_settling);
+        for waiting in self.duplicates.end(no, &message.letter.key) {
+            self.admit_message(waiting);
+        }
+    }
+
+    pub(super) fn message(&self, no: MessageNo) -> &Message {
+        self.messages.get(&no).expect("a message stays until it is settled")
+    }
+
+    pub(super) fn message_mut(&mut self, no: MessageNo) -> &mut Message {
+        self.messages.get_mut(&no).expect("a message stays until it is settled")
+    }
+}
+
+fn requeue_wait(delivery_count: u64) -> Duration {
+    let doublings = u32::try_from(delivery_count).unwrap_or(u32::MAX).min(u32::BITS - 1);
+    REQUEUE_WAIT.saturating_mul(1 << doublings).min(REQUEUE_WAIT_MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_delivery_that_fails_again_and_again_waits_longer_each_time_up_to_a_minute() {
+        let waits = [0, 1, 2, 5, 6, 14, u64::MAX].map(|count| requeue_wait(count).as_secs());
+        assert_eq!(waits, [1, 2, 4, 32, 60, 60, 60]);
+    }
+}

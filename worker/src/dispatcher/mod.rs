@@ -1,0 +1,246 @@
+//! Decides everything that happens to messages and their jobs: deduplication, prefetch, orders, scheduling, settlement.
+//!
+//! Plain data: a batch of inputs goes in, a batch of outputs comes out. There is no clock, no tokio, no lock and no I/O here, so that a
+//! simulation without a broker can check every decision (`simulation.rs`). The shell (`supervisor/shell.rs`) passes inputs in and performs
+//! the outputs. Work that takes time runs in tasks outside, which answer with inputs: decoding and preparing, compiling, blobs, running on
+//! an executor, encoding and publishing.
+//!
+//! [`job`] is the life of a job from top to bottom, [`message`] that of a message.
+
+mod credit;
+mod duplicates;
+mod input;
+mod job;
+mod message;
+mod orders;
+mod output;
+mod output_room;
+mod queue_limit;
+mod timers;
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;
+
+use std::{
+    collections::{BTreeMap, HashMap, VecDeque},
+    time::{Duration, Instant},
+};
+
+use gpufleet_schema::{MessageId, WorkerName};
+use tracing::info;
+
+use self::{credit::Credit, duplicates::Duplicates, message::Message, orders::Orders, timers::Timers};
+pub(crate) use self::{
+    credit::ServedQueue,
+    duplicates::{Key, digest},
+    input::{Decoded, Ended, Input, Letter, NewJob, Preparation, PublishFailure, ReadOrder, Subject},
+    output::{Output, Settlement, Unfit},
+    queue_limit::QueueLimit,
+};
+use crate::scheduler::{Action, Event, PoolId, Promise, Scheduler, Ticket, prefetch::PrefetchLimits};
+
+/// Identifies a delivery. Numbers are not used twice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct MessageNo(pub(crate) u64);
+
+/// Identifies a job of a delivery by its place in the message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct JobNo {
+    pub(crate) message: MessageNo,
+    pub(crate) index: usize,
+}
+
+/// A pool's memory is lent after one to two ticks without work: longer than a producer needs to send its next job when it has the last one's
+/// outputs.
+const TICK: Duration = Duration::from_millis(500);
+
+#[derive(Debug)]
+pub(crate) struct Dispatcher {
+    scheduler: Scheduler,
+    /// What the scheduler has to be told, in order.
+    events: VecDeque<Event>,
+    tickets: HashMap<Ticket, JobNo>,
+    last_ticket: u64,
+    credit: Credit,
+    orders: Orders,
+    duplicates: Duplicates,
+    messages: BTreeMap<MessageNo, Message>,
+    timers: Timers,
+    next_tick: Instant,
+    draining: bool,
+    now: Instant,
+    outputs: Vec<Output>,
+}
+
+impl Dispatcher {
+    /// `mark` is the mark that the worker writes into the log of orders at its start.
+    pub(crate) fn new(now: Instant, worker: WorkerName, mark: MessageId, promises: &[Promise]) -> Self {
+        Self {
+            scheduler: Scheduler::new(promises),
+            events: VecDeque::new(),
+            tickets: HashMap::new(),
+            last_ticket: 0,
+            credit: Credit::new(now),
+            orders: Orders::new(now, worker, mark),
+            duplicates: Duplicates::default(),
+            messages: BTreeMap::new(),
+            timers: Timers::default(),
+            next_tick: now + TICK,
+            draining: false,
+            now,
+            outputs: Vec::new(),
+        }
+    }
+
+    /// Sets the queues that the worker consumes. Returns the first prefetch of each.
+    pub(crate) fn serve(&mut self, limits: PrefetchLimits, queues: Vec<ServedQueue>) -> Vec<u16> {
+        self.credit.serve(limits, queues, self.scheduler.places())
+    }
+
+    /// Takes all inputs at the time `now`, and appends what has to be done. Takes care of what is due at that time as well.
+    pub(crate) fn step(&mut self, now: Instant, inputs: &mut Vec<Input>, outputs: &mut Vec<Output>) {
+        self.now = now;
+        std::mem::swap(&mut self.outputs, outputs);
+        while let Some(timer) = self.timers.pop(now) {
+            self.fire(timer);
+            self.schedule();
+        }
+        if now >= self.next_tick {
+            self.next_tick = now + TICK;
+            self.events.push_back(Event::Tick);
+            self.schedule();
+        }
+        for input in inputs.drain(..) {
+            self.take(input);
+            self.schedule();
+        }
+        if !self.draining && now >= self.credit.due() {
+            let changes = self.credit.decide(now, self.scheduler.places(), &self.scheduler.rooms());
+            self.outputs.extend(changes.into_iter().map(|(queue, prefetch)| Output::Prefetch(queue, prefetch)));
+        }
+        std::mem::swap(&mut self.outputs, outputs);
+    }
+
+    /// When the next step is due, even without an input.
+    pub(crate) fn next_wake(&self) -> Instant {
+        let credit = (!self.draining).then(|| self.credit.due());
+        [Some(self.next_tick), credit, self.timers.first()].into_iter().flatten().min().expect("there is always a tick")
+    }
+
+    /// Whether no message is here.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    /// The jobs that occupy a slot.
+    pub(crate) fn running(&self) -> usize {
+        self.scheduler.running()
+    }
+
+    /// The jobs that wait for a slot, by pool.
+    pub(crate) fn waiting_by_pool(&self) -> Vec<usize> {
+        self.scheduler.waiting_by_pool()
+    }
+
+    /// The unsettled messages of all queues of a pool.
+    pub(crate) fn messages_of(&self, pool: PoolId) -> u32 {
+        self.credit.messages_of(pool)
+    }
+
+    fn take(&mut self, input: Input) {
+        match input {
+            Input::Delivered(message, letter) => self.open(message, *letter),
+            Input::Decoded(message, decoded) => self.decoded(message, decoded),
+            Input::Unreadable(message, failure) => self.refuse(message, *failure),
+            Input::Broken(message) => self.break_off(message),
+            Input::Prepared { job, demand, reply_bytes } => self.prepared(job, demand, reply_bytes),
+            Input::Stopped { job, used_us } => self.stopped(job, used_us),
+            Input::Ended(job, ended) => self.ended(job, *ended),
+            Input::JobBroken(job) => self.job_broken(job),
+            Input::Answered(message, result) => self.answered(message, result),
+            Input::Recorded(message, result) => self.recorded(message, result),
+            Input::Published(message, result) => self.published(message, result),
+            Input::Settled { message, unreached } => self.settled(message, unreached),
+            Input::Lost(message) => self.lost(message),
+            Input::Subscribed { queue, prefetch } => {
+                if let Some((pool, priority)) = self.credit.hoard(queue, prefetch) {
+                    info!(pool = pool.0, %priority, prefetch, "requeueing prefetched messages");
+                    self.events.push_back(Event::Shed(pool, priority));
+                }
+            }
+            Input::Devices(event) => self.events.push_back(event),
+            Input::Order(order) => self.order(*order),
+            Input::OrdersInterrupted { mark } => self.interrupt_orders(mark),
+            Input::Drain => self.drain(),
+        }
+    }
+
+    fn fire(&mut self, timer: timers::Timer) {
+        match timer {
+            timers::Timer::Expiry(job) => self.expire(job),
+            timers::Timer::Requeue(message) => self.settle(message, Settlement::Requeue),
+            timers::Timer::Orders => self.orders_are_late(),
+        }
+    }
+
+    /// Tells the scheduler all that has happened, and does what it says.
+    fn schedule(&mut self) {
+        while let Some(event) = self.events.pop_front() {
+            for action in self.scheduler.step(event) {
+                self.follow(action);
+            }
+        }
+    }
+
+    fn follow(&mut self, action: Action) {
+        let job_of = |ticket| self.tickets.get(&ticket).copied();
+        // A job without a ticket has left meanwhile, which the scheduler learns next.
+        match action {
+            Action::Start(ticket, device) => job_of(ticket).into_iter().for_each(|job| self.granted(job, device)),
+            Action::Refuse(ticket, too_large) => {
+                job_of(ticket).into_iter().for_each(|job| self.forward(job, Unfit::TooLarge(too_large)));
+            }
+            Action::PassOn(ticket) => job_of(ticket).into_iter().for_each(|job| self.forward(job, Unfit::NoDevice)),
+            Action::HandBack(ticket) => job_of(ticket).into_iter().for_each(|job| self.hand_back(job)),
+            Action::AskBack(device, pool) => self.outputs.push(Output::AskBack(device, pool)),
+        }
+    }
+
+    /// Starts nothing any more: what waits is handed back.
+    fn drain(&mut self) {
+        self.draining = true;
+        self.events.push_back(Event::Draining);
+        self.schedule();
+        for job in self.jobs_that(job::Job::is_before_start) {
+            self.hand_back(job);
+        }
+        for message in self.timers.requeues() {
+            self.settle(message, Settlement::Requeue);
+        }
+    }
+
+    /// The jobs of all messages of which this is true, oldest first.
+    fn jobs_that(&self, is_wanted: impl Fn(&job::Job) -> bool) -> Vec<JobNo> {
+        let jobs = self.messages.iter().flat_map(|(no, message)| {
+            let jobs = message.jobs.iter().enumerate();
+            jobs.map(|(index, job)| (JobNo { message: *no, index }, job))
+        });
+        jobs.filter(|(_, job)| is_wanted(job)).map(|(no, _)| no).collect()
+    }
+
+    /// Whether nothing is left of any message.
+    #[cfg(test)]
+    fn is_unused(&self) -> bool {
+        let waiting: usize = self.waiting_by_pool().into_iter().sum();
+        self.is_idle()
+            && self.running() == 0
+            && waiting == 0
+            && self.tickets.is_empty()
+            && self.events.is_empty()
+            && self.timers.have_no_message()
+            && self.duplicates.is_empty()
+            && self.credit.is_unused()
+    }
+}

@@ -1,0 +1,66 @@
+//! What the dispatcher wants done.
+
+use gpufleet_schema::{AttemptState, Failure};
+
+use super::{JobNo, MessageNo};
+use crate::{
+    disposition::Disposition,
+    scheduler::{DeviceId, PoolId, TooLarge},
+};
+
+#[derive(Debug)]
+pub(crate) enum Output {
+    /// Decode the message and prepare its jobs. The answer is [`super::Input::Decoded`], or that it is unreadable.
+    Decode(MessageNo),
+    /// Run the job. Its pool's executor may cache `kept_max` bytes meanwhile.
+    Start {
+        job: JobNo,
+        device: DeviceId,
+        kept_max: u64,
+    },
+    /// Stop preparing or running the job. A job that is still being prepared needs no answer.
+    Cancel(JobNo),
+    /// No device of this worker can run the job: find another worker, or the reason to fail.
+    Forward(JobNo, Unfit),
+    /// Count an attempt of the message that has ended like this.
+    Count(MessageNo, AttemptState),
+    /// Publish what became of these jobs, then record it. The answers are [`super::Input::Answered`] and, if that went well,
+    /// [`super::Input::Recorded`].
+    Answer {
+        message: MessageNo,
+        jobs: Vec<(usize, Disposition)>,
+    },
+    /// Reply to the producer of a list without jobs.
+    AnswerNothing(MessageNo),
+    /// Publish a copy of the message that counts its deliveries.
+    Copy(MessageNo),
+    /// Dead-letter, answer and record a message that can't be run.
+    Refuse(MessageNo, Box<Failure>),
+    Settle(MessageNo, Settlement),
+    /// Consume the queue with this prefetch.
+    Prefetch(usize, u16),
+    /// Ask the pool's executor to release cached memory.
+    AskBack(DeviceId, PoolId),
+    /// Whether all orders have been read.
+    OrdersKnown(bool),
+    /// An operator ordered this worker to drain.
+    DrainOrdered,
+}
+
+/// What is to be done with a delivery.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Settlement {
+    /// Acknowledged: all of its jobs have their outcome, and whatever comes again under its name is answered already.
+    Answered,
+    /// Acknowledged: some of its jobs have left it, as messages that may have its very name and body.
+    SentOn,
+    Requeue,
+}
+
+/// Why no device of this worker can run a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Unfit {
+    /// The devices that meet its requirements are out of service.
+    NoDevice,
+    TooLarge(TooLarge),
+}

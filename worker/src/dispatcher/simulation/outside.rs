@@ -1,0 +1,320 @@
+//! The work outside the dispatcher: tasks, executors, the broker. Each ends at some later step, by chance well or badly.
+
+use std::time::Duration;
+
+use gpufleet_schema::{
+    AttemptState, Command, Failure, FailureCode, MessageId, Priority, Verdict,
+    topology::{Speaker, retry_rung},
+};
+
+use super::{
+    super::{
+        Decoded, Ended, Input, JobNo, Key, Letter, MessageNo, NewJob, Preparation, PublishFailure, QueueLimit,
+        Settlement, Subject, digest,
+    },
+    Held, Parcel, UNSETTLED_MAX, World,
+};
+use crate::{
+    disposition::{Disposition, Ending},
+    forwarding::{Destination, ForwardingHistory},
+    scheduler::{Allowed, Demand, PoolId},
+};
+
+#[derive(Debug)]
+pub(super) enum Work {
+    Decode(MessageNo),
+    Prepare(JobNo),
+    Run { job: JobNo, device: u32, pool: u32, bytes: u64, is_cut: bool },
+    Store(JobNo),
+    Forward(JobNo),
+    Answer { message: MessageNo, jobs: Vec<(usize, Disposition)> },
+    Record { message: MessageNo, jobs: Vec<(usize, Disposition)> },
+    Whole { message: MessageNo, is_copy: bool, is_refused: bool },
+    Settle(MessageNo, Settlement),
+    Subscribe(usize, u16),
+    ReadMark(MessageId),
+}
+
+impl Work {
+    pub(super) fn runs_on(&self, wanted: u32, of: u32) -> bool {
+        matches!(self, Self::Run { device, pool, .. } if (*device, *pool) == (wanted, of))
+    }
+
+    /// The memory of a job that runs on the device.
+    pub(super) fn bytes_on(&self, wanted: u32) -> Option<u64> {
+        match self {
+            Self::Run { device, bytes, .. } if *device == wanted => Some(*bytes),
+            _ => None,
+        }
+    }
+}
+
+fn failure() -> Failure {
+    Failure::new(Verdict::User, FailureCode::InvalidTask, "wrong")
+}
+
+fn refused(is_refusal: bool) -> PublishFailure {
+    PublishFailure { reason: "refused".to_owned(), is_refusal }
+}
+
+impl World {
+    pub(super) fn deliver(&mut self) {
+        if self.draining || self.held.len() >= UNSETTLED_MAX {
+            return;
+        }
+        let Some(parcel) = self.queue.pop_front() else { return };
+        self.deliveries += 1;
+        let message = MessageNo(self.deliveries);
+        let body = format!("{:?}", parcel.jobs);
+        let letter = Letter {
+            queue: parcel.jobs.first().map_or(0, |job| self.jobs[*job].pool as usize),
+            key: Key::of(Some(&parcel.id), body.as_bytes()),
+            digest: parcel.redelivered.then(|| digest(&parcel.id, body.as_bytes())),
+            redelivered: parcel.redelivered,
+            attempt: 1,
+            delivery_count: parcel.deliveries,
+            uncounted: self.is_rough && parcel.redelivered && self.chance.percent(3),
+            past: parcel.past,
+            unreadable: (!parcel.is_readable && self.chance.percent(50)).then(|| "no content type".to_owned()),
+        };
+        let held = Held {
+            parcel,
+            connection: self.connection,
+            told: false,
+            answered: Default::default(),
+            confirmed: Default::default(),
+            whole: false,
+            is_settling: false,
+        };
+        self.held.insert(message, held);
+        self.batch.push(Input::Delivered(message, Box::new(letter)));
+    }
+
+    /// Passes an input about a message, after the news that its connection is lost.
+    fn tell(&mut self, message: MessageNo, input: Input) {
+        let is_live = self.is_live(message);
+        if let Some(held) = self.held.get_mut(&message)
+            && !is_live
+            && !std::mem::replace(&mut held.told, true)
+        {
+            self.batch.push(Input::Lost(message));
+        }
+        self.batch.push(input);
+    }
+
+    fn end(&mut self, job: JobNo, ending: Ending) {
+        let bytes = self.chance.below(3) as usize * (400 << 10);
+        let returns = bytes > 0;
+        self.tell(job.message, Input::Ended(job, Box::new(Ended { ending, bytes, returns, used_us: None })));
+    }
+
+    pub(super) fn executor_lost(&mut self, work: Work) {
+        let Work::Run { job, is_cut, .. } = work else { unreachable!("only a run is lost with its executor") };
+        let reason = "signal 9".to_owned();
+        let ending = if is_cut {
+            Ending::Cancelled { reason }
+        } else {
+            Ending::Lost { reason, suspect: self.chance.percent(50) }
+        };
+        self.end(job, ending);
+    }
+
+    /// A cancelled preparation ends; a cancelled run does so a little later.
+    pub(super) fn cut(&mut self, cancelled: JobNo) {
+        self.work.retain(|work| !matches!(work, Work::Prepare(job) if *job == cancelled));
+        for work in &mut self.work {
+            if let Work::Run { job, is_cut, .. } = work
+                && *job == cancelled
+            {
+                *is_cut = true;
+            }
+        }
+    }
+
+    /// One piece of work ends.
+    pub(super) fn work_on(&mut self) {
+        if self.work.is_empty() {
+            return;
+        }
+        let index = self.chance.below(self.work.len() as u64) as usize;
+        match self.work.swap_remove(index) {
+            Work::Decode(message) => self.decode(message),
+            Work::Prepare(job) => self.prepare(job),
+            Work::Run { job, is_cut, .. } => self.run(job, is_cut),
+            Work::Store(job) | Work::Forward(job) => self.finish(job),
+            Work::Answer { message, jobs } => self.publish_answer(message, jobs),
+            Work::Record { message, jobs } => self.record(message, jobs),
+            Work::Whole { message, is_copy, is_refused } => self.publish_whole(message, is_copy, is_refused),
+            Work::Settle(message, settlement) => self.send_settlement(message, settlement),
+            Work::Subscribe(queue, prefetch) => self.batch.push(Input::Subscribed { queue, prefetch }),
+            Work::ReadMark(id) => self.order(Command::Mark { id }, Speaker::Worker),
+        }
+    }
+
+    fn goes_wrong(&mut self, percent: u64) -> bool {
+        self.is_rough && self.chance.percent(percent)
+    }
+
+    fn decode(&mut self, message: MessageNo) {
+        if self.goes_wrong(1) {
+            return self.tell(message, Input::Broken(message));
+        }
+        let Parcel { jobs, is_list, is_readable, redelivered, past, .. } = self.held[&message].parcel.clone();
+        if !is_readable {
+            return self.tell(message, Input::Unreadable(message, Box::new(failure())));
+        }
+        let mut new = Vec::new();
+        for (index, job) in jobs.into_iter().enumerate() {
+            let job_no = JobNo { message, index };
+            let preparation = match self.chance.below(10) {
+                0 => Preparation::Ended(Ending::Failed(failure())),
+                1..4 => {
+                    self.work.push(Work::Prepare(job_no));
+                    Preparation::Underway
+                }
+                _ => Preparation::Ready { demand: self.demand(job, is_list, past.losses > 0), reply_bytes: 20 << 20 },
+            };
+            let job = &self.jobs[job];
+            let limit = job.limit.filter(|_| !redelivered);
+            new.push(NewJob {
+                subject: Subject { job: job.id, labels: Default::default(), submitted_ms: 0, user: None },
+                attempts_max: 3,
+                limit: limit.map(|limit| QueueLimit { limit, before: Duration::ZERO, delivered: self.now }),
+                preparation,
+            });
+        }
+        let decoded = Decoded { is_list, body_bytes: 100, jobs: new };
+        self.tell(message, Input::Decoded(message, decoded));
+    }
+
+    fn demand(&mut self, job: usize, is_list: bool, alone: bool) -> Demand {
+        let (pool, bytes) = (PoolId(self.jobs[job].pool), self.jobs[job].bytes);
+        let prints = self.chance.percent(10);
+        let (priority, allowed) = (Priority::Normal, Allowed::ALL);
+        Demand { pool, priority, bytes, alone, prints, allowed, returnable: !is_list }
+    }
+
+    fn prepare(&mut self, job: JobNo) {
+        if self.goes_wrong(1) {
+            return self.tell(job.message, Input::JobBroken(job));
+        }
+        match self.chance.below(10) {
+            0 => self.end(job, Ending::Failed(failure())),
+            1 => self.end(job, Ending::Unavailable { failure: failure(), tries_max: 3 }),
+            _ => {
+                let Some(held) = self.held.get(&job.message) else { return };
+                let (of_all, is_list) = (held.parcel.jobs[job.index], held.parcel.is_list);
+                let demand = self.demand(of_all, is_list, false);
+                self.tell(job.message, Input::Prepared { job, demand, reply_bytes: 10 });
+            }
+        }
+    }
+
+    fn run(&mut self, job: JobNo, is_cut: bool) {
+        if is_cut && self.chance.percent(50) {
+            return self.end(job, Ending::Cancelled { reason: String::new() });
+        }
+        if self.goes_wrong(1) {
+            return self.tell(job.message, Input::JobBroken(job));
+        }
+        match self.chance.below(20) {
+            0 => self.end(job, Ending::Lost { reason: "signal 9".into(), suspect: true }),
+            1 => self.end(job, Ending::ShortOfMemory(failure())),
+            2 => self.end(job, Ending::Failed(failure())),
+            3..7 => {
+                self.tell(job.message, Input::Stopped { job, used_us: Some(10) });
+                self.work.push(Work::Store(job));
+            }
+            _ => self.end(job, Ending::Succeeded),
+        }
+    }
+
+    fn finish(&mut self, job: JobNo) {
+        let history = ForwardingHistory::default();
+        match self.chance.below(3) {
+            0 => self.end(job, Ending::Forwarded { history, to: Destination::Later(retry_rung(1)) }),
+            1 => self.end(job, Ending::Failed(failure())),
+            _ => self.end(job, Ending::Succeeded),
+        }
+    }
+
+    fn publish_answer(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
+        let fails = self.goes_wrong(3);
+        // Of an answer that fails, a part may have arrived.
+        let published = if fails { self.chance.below(jobs.len() as u64) as usize } else { jobs.len() };
+        for (index, disposition) in &jobs[..published] {
+            self.publish_job(message, *index, disposition);
+        }
+        if fails {
+            let is_refusal = self.chance.percent(50);
+            return self.tell(message, Input::Answered(message, Err(refused(is_refusal))));
+        }
+        self.tell(message, Input::Answered(message, Ok(())));
+        self.work.push(Work::Record { message, jobs });
+    }
+
+    /// A job that comes again travels alone.
+    fn publish_job(&mut self, message: MessageNo, index: usize, disposition: &Disposition) {
+        let is_live = self.is_live(message);
+        // A message that has failed is settled while earlier answers of it are on their way.
+        let Some(held) = self.held.get(&message) else { return };
+        let (job, mut past) = (held.parcel.jobs[index], held.parcel.past);
+        match disposition {
+            Disposition::Again { past: next, .. } => past = *next,
+            Disposition::Forward { .. } => {}
+            Disposition::HandBack if is_live => {}
+            Disposition::HandBack | Disposition::Final { .. } => return,
+        }
+        let id = self.jobs[job].id.to_string();
+        let alone =
+            Parcel { id, jobs: vec![job], is_list: false, is_readable: true, deliveries: 0, redelivered: false, past };
+        self.queue.push_back(alone);
+    }
+
+    fn record(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
+        if self.goes_wrong(2) {
+            return self.tell(message, Input::Recorded(message, Err(refused(false))));
+        }
+        if let Some(held) = self.held.get_mut(&message) {
+            for (index, disposition) in jobs {
+                held.confirmed.insert(index);
+                if let Disposition::Final { state, .. } = disposition {
+                    assert_ne!(state, AttemptState::Lost);
+                    self.jobs[held.parcel.jobs[index]].outcomes += 1;
+                }
+            }
+        }
+        self.tell(message, Input::Recorded(message, Ok(())));
+    }
+
+    fn publish_whole(&mut self, message: MessageNo, is_copy: bool, is_refused: bool) {
+        if self.goes_wrong(10) {
+            let is_refusal = self.chance.percent(50);
+            return self.tell(message, Input::Published(message, Err(refused(is_refusal))));
+        }
+        let held = self.held.get_mut(&message).expect("it waits for this");
+        held.whole = true;
+        if is_copy {
+            self.queue.push_back(Parcel { redelivered: false, ..held.parcel.clone() });
+        }
+        if is_refused {
+            held.parcel.jobs.iter().for_each(|job| self.jobs[*job].outcomes += 1);
+        }
+        self.tell(message, Input::Published(message, Ok(())));
+    }
+
+    fn send_settlement(&mut self, message: MessageNo, settlement: Settlement) {
+        let is_live = self.is_live(message);
+        let held = self.held.remove(&message).expect("a message is settled once");
+        let Held { parcel, .. } = held;
+        let body = format!("{:?}", parcel.jobs);
+        let unreached = (!is_live).then(|| digest(&parcel.id, body.as_bytes()));
+        if settlement == Settlement::Answered {
+            self.answered_ids.insert(parcel.id.clone());
+        }
+        if settlement == Settlement::Requeue && is_live {
+            self.redeliver(parcel);
+        }
+        self.batch.push(Input::Settled { message, unreached });
+    }
+}

@@ -1,0 +1,371 @@
+//! The dispatcher step by step.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use gpufleet_schema::{Command, JobId, MessageId, Order, Priority, Selection, topology::Speaker};
+
+use super::{
+    Decoded, Dispatcher, Ended, Input, JobNo, Key, Letter, MessageNo, NewJob, Output, Preparation, PublishFailure,
+    QueueLimit, ReadOrder, ServedQueue, Settlement, Subject, digest,
+};
+use crate::{
+    disposition::{Disposition, Ending, RetryHistory},
+    scheduler::{Allowed, Demand, DeviceId, Event, PoolId, Promise, prefetch::PrefetchLimits},
+};
+
+const FIRST: MessageNo = MessageNo(1);
+const NONE: [usize; 0] = [];
+const SECOND: MessageNo = MessageNo(2);
+
+/// A dispatcher with one device, whose outputs can be asked for.
+struct Desk {
+    dispatcher: Dispatcher,
+    now: Instant,
+    mark: MessageId,
+    outputs: Vec<Output>,
+}
+
+impl Desk {
+    /// With this many slots, all orders read.
+    fn new(places: u32) -> Self {
+        let mut desk = Self::cut_off(places);
+        let mark = desk.mark;
+        desk.order(Command::Mark { id: mark }, Speaker::Worker, None);
+        desk
+    }
+
+    /// With no order read yet.
+    fn cut_off(places: u32) -> Self {
+        let (now, mark) = (Instant::now(), MessageId::new());
+        let dispatcher = Dispatcher::new(now, "w".parse().unwrap(), mark, &[Promise::default()]);
+        let mut desk = Self { dispatcher, now, mark, outputs: Vec::new() };
+        desk.tell(Input::Devices(Event::Device { device: DeviceId(0), places, bytes: 100 }));
+        desk.tell(Input::Devices(Event::ExecutorUp(DeviceId(0), PoolId(0))));
+        let limits = PrefetchLimits { messages_max: 8, bytes_max: 1 << 20, message_bytes_max: 1 };
+        desk.dispatcher.serve(limits, vec![ServedQueue { pool: PoolId(0), priority: Priority::Normal }]);
+        desk
+    }
+
+    fn tell(&mut self, input: Input) {
+        let mut outputs = Vec::new();
+        self.dispatcher.step(self.now, &mut vec![input], &mut outputs);
+        self.outputs.extend(outputs);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now += time;
+        let mut outputs = Vec::new();
+        self.dispatcher.step(self.now, &mut Vec::new(), &mut outputs);
+        self.outputs.extend(outputs);
+    }
+
+    fn deliver(&mut self, message: MessageNo, id: &str, redelivered: bool) {
+        let letter = Letter {
+            queue: 0,
+            key: Key::of(Some(id), b"body"),
+            digest: redelivered.then(|| digest(id, b"body")),
+            redelivered,
+            attempt: 1,
+            delivery_count: u64::from(redelivered),
+            uncounted: false,
+            past: RetryHistory::default(),
+            unreadable: None,
+        };
+        self.tell(Input::Delivered(message, Box::new(letter)));
+    }
+
+    /// A message with these jobs, delivered and decoded.
+    fn take(&mut self, message: MessageNo, jobs: Vec<NewJob>) {
+        self.deliver(message, &message.0.to_string(), false);
+        let decoded = Decoded { is_list: jobs.len() > 1, body_bytes: 4, jobs };
+        self.tell(Input::Decoded(message, decoded));
+    }
+
+    fn order(&mut self, command: Command, speaker: Speaker, user: Option<&str>) {
+        self.order_at(None, command, speaker, user);
+    }
+
+    fn order_at(&mut self, offset: Option<i64>, command: Command, speaker: Speaker, user: Option<&str>) {
+        let order = Some(Order::new(20, Some("anna".into()), command));
+        let user = user.map(str::to_owned);
+        self.tell(Input::Order(Box::new(ReadOrder { offset, order, speaker: Some(speaker), user })));
+    }
+
+    fn end(&mut self, job: JobNo, ending: Ending, bytes: usize) {
+        self.tell(Input::Ended(job, Box::new(Ended { ending, bytes, returns: bytes > 0, used_us: None })));
+    }
+
+    /// The jobs that have started since the last question, by their places in their messages.
+    fn started(&mut self) -> Vec<usize> {
+        self.taken(|output| if let Output::Start { job, .. } = output { Some(job.index) } else { None })
+    }
+
+    fn settled(&mut self) -> Vec<Settlement> {
+        self.taken(|output| if let Output::Settle(_, settlement) = output { Some(*settlement) } else { None })
+    }
+
+    fn answered(&mut self) -> Vec<Vec<(usize, Disposition)>> {
+        self.taken(|output| if let Output::Answer { jobs, .. } = output { Some(jobs.clone()) } else { None })
+    }
+
+    fn is_drain_ordered(&mut self) -> bool {
+        !self.taken(|output| matches!(output, Output::DrainOrdered).then_some(())).is_empty()
+    }
+
+    fn taken<T>(&mut self, wanted: impl Fn(&Output) -> Option<T>) -> Vec<T> {
+        let taken = self.outputs.iter().filter_map(&wanted).collect();
+        self.outputs.retain(|output| wanted(output).is_none());
+        taken
+    }
+
+    /// Whether the job's cancellation is the outcome that is answered.
+    fn is_cancelled(&mut self) -> bool {
+        let answered = self.answered();
+        let of = |jobs: &Vec<(usize, Disposition)>| format!("{jobs:?}").contains("cancelled by anna");
+        answered.iter().any(of)
+    }
+}
+
+fn job() -> NewJob {
+    with_label("a", 0, None)
+}
+
+fn with_label(label: &str, submitted_ms: i64, user: Option<&str>) -> NewJob {
+    let labels = BTreeMap::from([("run".to_owned(), label.to_owned())]);
+    let subject = Subject { job: JobId::new(), labels, submitted_ms, user: user.map(str::to_owned) };
+    let demand = Demand {
+        pool: PoolId(0),
+        priority: Priority::Normal,
+        bytes: 1,
+        alone: false,
+        prints: false,
+        allowed: Allowed::ALL,
+        returnable: true,
+    };
+    let preparation = Preparation::Ready { demand, reply_bytes: 0 };
+    NewJob { subject, attempts_max: 3, limit: None, preparation }
+}
+
+fn first_of(message: MessageNo) -> JobNo {
+    JobNo { message, index: 0 }
+}
+
+fn cancel(jobs: &[JobId], label: Option<&str>) -> Command {
+    let labels = label.map(|value| ("run".to_owned(), value.to_owned())).into_iter().collect();
+    Command::Cancel(Selection { jobs: jobs.to_vec(), labels })
+}
+
+fn drain(name: &str) -> Command {
+    Command::Drain { worker: name.parse().unwrap() }
+}
+
+fn not_confirmed() -> PublishFailure {
+    PublishFailure { reason: "gone".to_owned(), is_refusal: false }
+}
+
+#[test]
+fn a_message_is_acknowledged_after_its_reply_and_its_record() {
+    let mut desk = Desk::new(1);
+    desk.take(FIRST, vec![job()]);
+    assert_eq!(desk.started(), [0]);
+    desk.end(first_of(FIRST), Ending::Succeeded, 4);
+    assert_eq!(desk.answered().len(), 1);
+    desk.tell(Input::Answered(FIRST, Ok(())));
+    assert_eq!(desk.settled(), []);
+    desk.tell(Input::Recorded(FIRST, Ok(())));
+    assert_eq!(desk.settled(), [Settlement::Answered]);
+    desk.tell(Input::Settled { message: FIRST, unreached: None });
+    assert!(desk.dispatcher.is_unused());
+}
+
+#[test]
+fn an_outcome_that_is_not_confirmed_requeues_the_message_after_a_while() {
+    let mut desk = Desk::new(1);
+    desk.take(FIRST, vec![job()]);
+    desk.end(first_of(FIRST), Ending::Succeeded, 4);
+    desk.tell(Input::Answered(FIRST, Err(not_confirmed())));
+    assert_eq!(desk.settled(), []);
+    desk.pass(Duration::from_secs(1));
+    assert_eq!(desk.settled(), [Settlement::Requeue]);
+}
+
+#[test]
+fn a_redelivery_waits_for_the_first_delivery_and_is_acknowledged_with_it() {
+    let mut desk = Desk::new(1);
+    desk.take(FIRST, vec![job()]);
+    desk.deliver(SECOND, "1", true);
+    desk.end(first_of(FIRST), Ending::Succeeded, 4);
+    desk.tell(Input::Answered(FIRST, Ok(())));
+    desk.tell(Input::Lost(FIRST));
+    desk.tell(Input::Recorded(FIRST, Ok(())));
+    assert_eq!(desk.settled(), [Settlement::Answered]);
+    desk.tell(Input::Settled { message: FIRST, unreached: Some(digest("1", b"body")) });
+    assert_eq!(desk.settled(), [Settlement::Answered], "it does not run again");
+}
+
+#[test]
+fn a_list_is_answered_in_portions_while_its_other_jobs_run() {
+    let mut desk = Desk::new(2);
+    desk.take(FIRST, vec![job(), job(), job()]);
+    assert_eq!(desk.started(), [0, 1]);
+    desk.end(JobNo { message: FIRST, index: 1 }, Ending::Succeeded, 2 << 20);
+    assert_eq!(desk.answered().len(), 1);
+    assert_eq!(desk.started(), [2]);
+    desk.end(JobNo { message: FIRST, index: 0 }, Ending::Succeeded, 2 << 20);
+    assert_eq!(desk.answered().len(), 0, "one portion at a time");
+    desk.tell(Input::Answered(FIRST, Ok(())));
+    assert_eq!(desk.answered().len(), 1);
+}
+
+#[test]
+fn draining_hands_back_what_waits_and_what_still_arrives() {
+    let mut desk = Desk::new(1);
+    desk.take(FIRST, vec![job()]);
+    desk.take(SECOND, vec![job()]);
+    desk.tell(Input::Drain);
+    assert_eq!(desk.settled(), [Settlement::Requeue]);
+    desk.take(MessageNo(3), vec![job()]);
+    assert_eq!(desk.settled(), [Settlement::Requeue]);
+    desk.end(first_of(FIRST), Ending::Succeeded, 0);
+    assert_eq!(desk.answered().len(), 1, "what runs ends");
+}
+
+#[test]
+fn a_job_expires_while_it_waits_and_not_once_it_runs() {
+    let mut desk = Desk::new(1);
+    let limit = QueueLimit { limit: Duration::from_secs(5), before: Duration::ZERO, delivered: desk.now };
+    desk.take(FIRST, vec![NewJob { limit: Some(limit), ..job() }]);
+    desk.take(SECOND, vec![NewJob { limit: Some(limit), ..job() }]);
+    assert_eq!(desk.started(), [0]);
+    desk.pass(Duration::from_secs(6));
+    let answered = desk.answered();
+    assert_eq!(answered.len(), 1);
+    assert!(format!("{answered:?}").contains("longer than its limit of 5000 ms"), "{answered:?}");
+}
+
+#[test]
+fn a_job_is_charged_for_no_more_time_than_it_held_its_slot() {
+    let mut desk = Desk::new(1);
+    desk.take(FIRST, vec![job()]);
+    let ended = Ended { ending: Ending::Succeeded, bytes: 0, returns: false, used_us: Some(u64::MAX) };
+    desk.tell(Input::Ended(first_of(FIRST), Box::new(ended)));
+    assert_eq!(desk.dispatcher.running(), 0);
+}
+
+#[test]
+fn a_cancellation_reaches_the_job_that_is_here_and_the_one_that_comes_later() {
+    let mut desk = Desk::new(1);
+    let (runs, here, later) = (job(), job(), job());
+    let ids = [here.subject.job, later.subject.job];
+    desk.take(FIRST, vec![runs]);
+    desk.take(SECOND, vec![here]);
+    assert!(!desk.is_cancelled());
+    desk.order(cancel(&ids, None), Speaker::Operator, None);
+    assert!(desk.is_cancelled());
+    desk.take(MessageNo(3), vec![later]);
+    assert!(desk.is_cancelled());
+    desk.end(first_of(FIRST), Ending::Succeeded, 0);
+    assert!(!desk.is_cancelled(), "it was not meant");
+}
+
+#[test]
+fn a_job_that_runs_is_cut_and_reported_as_cancelled() {
+    let mut desk = Desk::new(1);
+    let runs = job();
+    let id = runs.subject.job;
+    desk.take(FIRST, vec![runs]);
+    desk.order(cancel(&[id], None), Speaker::Operator, None);
+    assert_eq!(desk.taken(|output| matches!(output, Output::Cancel(_)).then_some(())).len(), 1);
+    desk.end(first_of(FIRST), Ending::Lost { reason: "killed".into(), suspect: true }, 0);
+    assert!(desk.is_cancelled());
+}
+
+#[test]
+fn a_label_cancels_what_was_submitted_before_and_nothing_after() {
+    let mut desk = Desk::new(1);
+    desk.take(FIRST, vec![with_label("other", 19, None)]);
+    desk.take(SECOND, vec![with_label("a", 19, None), with_label("b", 19, None), with_label("a", 21, None)]);
+    desk.order(cancel(&[], Some("a")), Speaker::Operator, None);
+    let ended = desk.dispatcher.jobs_that(|job| job.disposition().is_some());
+    assert_eq!(ended, [first_of(SECOND)]);
+}
+
+#[test]
+fn an_order_counts_only_from_a_sender_who_may_give_it() {
+    let mut desk = Desk::cut_off(1);
+    let mark = Command::Mark { id: desk.mark };
+    desk.take(FIRST, vec![with_label("a", 0, Some("anna"))]);
+    desk.order(mark.clone(), Speaker::Client, Some("anna"));
+    assert_eq!(desk.started(), NONE, "clients write no marks");
+    let id = desk.dispatcher.job(first_of(FIRST)).subject.job;
+    for (speaker, user) in [(Speaker::Worker, Some("anna")), (Speaker::Client, Some("eve")), (Speaker::Client, None)] {
+        desk.order(cancel(&[id], None), speaker, user);
+    }
+    assert!(!desk.is_cancelled());
+    desk.order(mark, Speaker::Worker, None);
+    assert_eq!(desk.started(), [0]);
+    for speaker in [Speaker::Client, Speaker::Worker] {
+        desk.order(drain("w"), speaker, Some("eve"));
+    }
+    assert!(!desk.is_drain_ordered());
+    desk.take(SECOND, vec![with_label("a", 0, Some("anna"))]);
+    let id = desk.dispatcher.job(first_of(SECOND)).subject.job;
+    desk.order(cancel(&[id], None), Speaker::Client, Some("anna"));
+    assert!(desk.is_cancelled(), "it is anna's own");
+}
+
+#[test]
+fn only_a_drain_by_its_own_name_and_after_its_start_is_meant_for_this_worker() {
+    let mut desk = Desk::cut_off(1);
+    desk.order(drain("w"), Speaker::Operator, None);
+    let mark = desk.mark;
+    desk.order(Command::Mark { id: mark }, Speaker::Worker, None);
+    desk.order(drain("other"), Speaker::Operator, None);
+    assert!(!desk.is_drain_ordered());
+    desk.order(drain("w"), Speaker::Operator, None);
+    assert!(desk.is_drain_ordered(), "whatever the clocks say");
+}
+
+#[test]
+fn a_log_that_is_read_from_its_beginning_again_repeats_no_drain_order() {
+    let mut desk = Desk::cut_off(1);
+    let (first, second) = (desk.mark, MessageId::new());
+    desk.order_at(Some(4), Command::Mark { id: first }, Speaker::Worker, None);
+    desk.tell(Input::OrdersInterrupted { mark: second });
+    desk.order_at(Some(0), drain("w"), Speaker::Operator, None);
+    desk.order_at(Some(4), Command::Mark { id: first }, Speaker::Worker, None);
+    desk.order_at(Some(5), Command::Mark { id: second }, Speaker::Worker, None);
+    assert!(!desk.is_drain_ordered(), "it was for an earlier worker of this name");
+}
+
+#[test]
+fn after_an_interruption_jobs_wait_for_what_was_ordered_meanwhile() {
+    let mut desk = Desk::new(2);
+    let (first, second) = (desk.mark, MessageId::new());
+    desk.tell(Input::OrdersInterrupted { mark: second });
+    let (cancelled, other) = (job(), job());
+    let id = cancelled.subject.job;
+    desk.take(FIRST, vec![cancelled]);
+    desk.take(SECOND, vec![other]);
+    desk.order(Command::Mark { id: first }, Speaker::Worker, None);
+    desk.order(cancel(&[id], None), Speaker::Operator, None);
+    assert_eq!(desk.started(), NONE);
+    assert!(desk.is_cancelled(), "its cancellation came before the mark");
+    desk.order(Command::Mark { id: second }, Speaker::Worker, None);
+    assert_eq!(desk.started(), [0]);
+}
+
+#[test]
+fn jobs_wait_while_orders_come_and_go_on_when_none_do() {
+    let mut desk = Desk::cut_off(1);
+    desk.take(FIRST, vec![job()]);
+    desk.pass(Duration::from_secs(5));
+    desk.order(cancel(&[], None), Speaker::Operator, None);
+    desk.pass(Duration::from_secs(6));
+    assert_eq!(desk.started(), NONE, "an order came");
+    desk.pass(Duration::from_secs(10));
+    assert_eq!(desk.started(), [0]);
+}

@@ -1,0 +1,250 @@
+//! Publishes what became of a message's jobs, and settles the message.
+
+use std::sync::Arc;
+
+use gpufleet_schema::{
+    AttemptFinished, AttemptState, Batch, Encoding, Event, Failure, JobInfo, Reply, Task, Timings,
+    bounds::DELIVERIES_MAX,
+};
+use gpufleet_transport::{PublishError, Settled};
+use tracing::warn;
+
+use super::{
+    Supervisor,
+    arrays::JobOutput,
+    clock::{micros, unix_ms},
+    content::{Content, Parcel},
+    envelope::Envelope,
+    outbox::{Again, Forwarded},
+    owed::is_refusal,
+    running::Attempt,
+};
+use crate::{
+    dispatcher::{PublishFailure, Settlement, digest},
+    disposition::Disposition,
+    failpoint::{self, Failpoint},
+    forwarding::Destination,
+};
+
+/// A job of a message, and what became of it.
+pub(super) struct Concluded {
+    pub(super) index: usize,
+    pub(super) disposition: Disposition,
+    pub(super) attempt: Attempt,
+}
+
+impl Concluded {
+    /// The reply, if the job is over.
+    fn reply<'a>(&'a self, task: &Task<'_>, envelope: &Envelope) -> Option<Reply<'a>> {
+        let Disposition::Final { state, failure, .. } = &self.disposition else { return None };
+        Some(Reply {
+            version: gpufleet_schema::VERSION,
+            job_id: Some(task.job_id),
+            attempt: envelope.attempt,
+            state: *state,
+            failure: failure.clone(),
+            outputs: self.attempt.outputs.iter().map(JobOutput::as_output).collect(),
+            timings: self.timings(task, envelope),
+            ran_on: self.attempt.ran_on.clone(),
+            printf_output: self.attempt.printed.clone(),
+        })
+    }
+
+    fn timings(&self, task: &Task<'_>, envelope: &Envelope) -> Timings {
+        let queue_us = micros(envelope.received.since_submission(task.submitted_ms));
+        Timings { queue_us, ..self.attempt.timings.clone() }
+    }
+}
+
+impl From<PublishError> for PublishFailure {
+    fn from(error: PublishError) -> Self {
+        Self { is_refusal: is_refusal(&error), reason: error.to_string() }
+    }
+}
+
+impl PublishFailure {
+    pub(super) fn panicked() -> Self {
+        Self { reason: "publishing panicked".to_owned(), is_refusal: false }
+    }
+}
+
+impl Supervisor {
+    /// Publishes what became of some of a message's jobs. Returns what the ledger has to learn of them.
+    pub(super) async fn answer(&self, content: &Content, jobs: Vec<Concluded>) -> Result<Vec<Event>, PublishError> {
+        let (envelope, tasks) = (content.envelope(), content.tasks());
+        let is_sent_on = |job: &Concluded| !matches!(job.disposition, Disposition::Final { dead_letter: None, .. });
+        if jobs.iter().any(is_sent_on) {
+            let originals = content.originals();
+            for job in &jobs {
+                self.send_on(content, job, originals[job.index]).await?;
+            }
+        }
+        let reply_to = envelope.reply_to().ok().flatten();
+        let replies = jobs.iter().filter_map(|job| {
+            let task = &tasks[job.index];
+            let client = task.reply.as_ref().or(reply_to.as_ref())?;
+            Some((client.clone(), job.reply(task, envelope)?))
+        });
+        failpoint::reach(Failpoint::AfterKernel);
+        self.publish_replies(envelope, content.encoding, replies.collect(), content.is_list()).await?;
+        failpoint::reach(Failpoint::AfterReply);
+        Ok(jobs.iter().filter_map(|job| self.finished_event(job, &tasks[job.index], envelope)).collect())
+    }
+
+    pub(super) async fn record(&self, events: Vec<Event>) -> Result<(), PublishError> {
+        self.events.send_confirmed(events).await?;
+        failpoint::reach(Failpoint::AfterEvents);
+        Ok(())
+    }
+
+    /// Replies to a list without jobs.
+    pub(super) async fn answer_nothing(&self, envelope: &Envelope) -> Result<(), PublishError> {
+        let (Ok(encoding), Ok(Some(client))) = (envelope.encoding(), envelope.reply_to()) else { return Ok(()) };
+        self.publish_reply(envelope, encoding, &client, &Batch::Many(Vec::new())).await
+    }
+
+    /// A job that has to come again leaves its message and travels alone; one that never will is kept for a person to see.
+    async fn send_on(&self, content: &Content, job: &Concluded, original: &[u8]) -> Result<(), PublishError> {
+        let (envelope, job_id) = (content.envelope(), content.tasks()[job.index].job_id);
+        // The message may come again after a job has left it, a list above all: that job's attempts are numbered beyond the message's.
+        let comes_again = content.is_list() || !envelope.is_live();
+        let beyond = if comes_again { u32::try_from(DELIVERIES_MAX).unwrap_or(u32::MAX) } else { 0 };
+        let next = envelope.attempt.saturating_add(beyond);
+        match &job.disposition {
+            Disposition::Again { past, after, .. } => {
+                // Nothing is lost by a gap, and by it one is known that had started ([`Envelope::may_have_started`]).
+                let has_started = job.attempt.ran_on.is_some();
+                let gap = u32::from(past.unavailable > envelope.past.unavailable && has_started);
+                let again = Again { attempt: next.saturating_add(1 + gap), past: *past, after: *after };
+                self.publish_task(envelope, job_id, original.to_vec(), again).await
+            }
+            Disposition::Forward { history, to } => {
+                let forwarded = Forwarded { attempt: next, past: envelope.past, history: *history, to: *to };
+                self.publish_forwarded(envelope, job_id, original.to_vec(), forwarded).await?;
+                if let Destination::Class(_) = to {
+                    self.metrics.job_forwarded(envelope.pool_id);
+                }
+                Ok(())
+            }
+            // The broker delivers the message again by itself.
+            Disposition::HandBack if !envelope.is_live() => Ok(()),
+            Disposition::HandBack => {
+                let again = Again { attempt: next, past: envelope.past, after: None };
+                self.publish_task(envelope, job_id, original.to_vec(), again).await
+            }
+            Disposition::Final { dead_letter: Some(reason), .. } => {
+                self.publish_dead(envelope, original.to_vec(), reason).await
+            }
+            Disposition::Final { dead_letter: None, .. } => Ok(()),
+        }
+    }
+
+    /// What the ledger has to learn of an attempt: its end, which tells the start and the job as well. None if the job was not touched.
+    fn finished_event(&self, job: &Concluded, task: &Task<'_>, envelope: &Envelope) -> Option<Event> {
+        let now_ms = unix_ms();
+        let (state, failure, retry_at_ms) = match &job.disposition {
+            Disposition::Final { state, failure, .. } => (*state, failure.clone(), None),
+            Disposition::Again { failure, after, .. } => {
+                let retry_at_ms = after.map(|rung| now_ms + i64::from(rung.seconds) * 1000);
+                (AttemptState::Lost, Some(failure.clone()), retry_at_ms)
+            }
+            Disposition::HandBack | Disposition::Forward { .. } => return None,
+        };
+        let attempt = &job.attempt;
+        Some(Event::AttemptFinished(AttemptFinished {
+            job_id: task.job_id,
+            attempt: envelope.attempt,
+            worker: self.config.name.clone(),
+            device: attempt.ran_on.as_ref().map(|ran_on| ran_on.device),
+            ran_on: attempt.ran_on.clone(),
+            started_ms: attempt.started_ms,
+            at_ms: now_ms,
+            state,
+            failure,
+            retry_at_ms,
+            output_bytes: attempt.outputs.iter().map(JobOutput::bytes).sum::<usize>() as u64,
+            timings: job.timings(task, envelope),
+            job: Some(Box::new(self.job_info(task, envelope))),
+            printf_output: attempt.printed.clone(),
+        }))
+    }
+
+    pub(super) fn job_info(&self, task: &Task<'_>, envelope: &Envelope) -> JobInfo {
+        let client = task.reply.as_ref().map(ToString::to_string).or_else(|| envelope.properties.reply_to.clone());
+        let user_id = envelope.user(self.own_user()).map(str::to_owned);
+        JobInfo { user_id, ..JobInfo::of(task, envelope.pool.clone(), envelope.priority, client) }
+    }
+
+    /// Answers a message that can't be run, at its `reply_to` if its tasks name no client, and keeps it with the reason in the dead-letter queue.
+    /// The reply is in the encoding that the message names, else in JSON, which needs no library to read.
+    pub(super) async fn refuse(&self, parcel: &Parcel, failure: Failure) -> Result<(), PublishError> {
+        let Parcel { envelope, body } = parcel;
+        warn!(
+            message_id = envelope.message_id(),
+            code = failure.code.name(),
+            reason = failure.message,
+            "message dead-lettered"
+        );
+        self.metrics.message_refused(envelope.pool_id);
+        let encoding = envelope.encoding().unwrap_or(Encoding::Json);
+        let jobs = envelope.salvage(body);
+        self.publish_dead(envelope, body.clone(), &failure.message).await?;
+        let reply_to = envelope.reply_to().ok().flatten();
+        let replies = jobs.iter().filter_map(|job| {
+            let reply = Reply {
+                version: gpufleet_schema::VERSION,
+                job_id: job.job_id,
+                attempt: envelope.attempt,
+                state: AttemptState::Dead,
+                failure: Some(failure.clone()),
+                outputs: Vec::new(),
+                timings: Timings::default(),
+                ran_on: None,
+                printf_output: None,
+            };
+            Some((job.reply.as_ref().or(reply_to.as_ref())?.clone(), reply))
+        });
+        self.publish_replies(envelope, encoding, replies.collect(), jobs.len() > 1).await?;
+        let known = jobs.iter().filter_map(|job| job.job_id);
+        let recorded =
+            if known.clone().next().is_some() { known.collect() } else { Vec::from_iter(envelope.record_id(body)) };
+        let events = recorded.into_iter().map(|job_id| {
+            Event::AttemptFinished(AttemptFinished {
+                job_id,
+                attempt: envelope.attempt,
+                worker: self.config.name.clone(),
+                device: None,
+                ran_on: None,
+                started_ms: None,
+                at_ms: unix_ms(),
+                state: AttemptState::Dead,
+                failure: Some(failure.clone()),
+                retry_at_ms: None,
+                output_bytes: 0,
+                timings: Timings::default(),
+                job: None,
+                printf_output: None,
+            })
+        });
+        self.events.send_confirmed(events.collect()).await
+    }
+
+    /// Settles a delivery. Returns the digest of its message if that did not reach the broker.
+    pub(super) async fn settle(&self, parcel: &Arc<Parcel>, settlement: Settlement) -> Option<blake3::Hash> {
+        let Parcel { envelope, body } = &**parcel;
+        let settled = match settlement {
+            Settlement::Answered | Settlement::SentOn => envelope.acker.ack().await,
+            Settlement::Requeue => envelope.acker.requeue().await,
+        };
+        let message_id = envelope.message_id();
+        match settled {
+            Ok(Settled::Sent) => return None,
+            Ok(Settled::Stale) => {
+                self.metrics.stale_settlements.inc();
+                warn!(message_id, "connection lost before the message was settled, the broker will redeliver it");
+            }
+            Err(error) => warn!(message_id, %error, "delivery not settled, the broker may redeliver it"),
+        }
+        Some(digest(message_id, body))
+    }
+}

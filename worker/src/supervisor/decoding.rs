@@ -1,0 +1,108 @@
+//! Decodes a message and prepares its jobs. A job that needs no compiler, no blob store and no other worker is ready at once.
+
+use std::{pin::Pin, sync::Arc, task::Poll};
+
+use futures::poll;
+use gpufleet_schema::{DecodeError, Failure, FailureCode, Task, Verdict};
+
+use super::{
+    Supervisor,
+    content::{Content, JobContent, Parcel},
+    envelope::Envelope,
+    handle::Mail,
+    preparing::Ready,
+};
+use crate::{
+    dispatcher::{Decoded, Input, MessageNo, NewJob, Preparation, QueueLimit, Subject},
+    disposition::Ending,
+    failpoint::{self, Failpoint},
+};
+
+/// How far a job is when its message has been decoded.
+pub(super) enum Begun {
+    Ready(Ready),
+    /// It needs a compiler, the blob store or another worker: the shell lets the preparation go on in a task.
+    Underway(Pin<Box<dyn Future<Output = Result<Ready, Ending>> + Send>>),
+    Ended,
+}
+
+impl Supervisor {
+    pub(super) async fn decode(self: Arc<Self>, message: MessageNo, parcel: Arc<Parcel>) -> Mail {
+        failpoint::reach(Failpoint::BeforeDecode);
+        failpoint::reach(Failpoint::Handling);
+        let body_bytes = parcel.body.len();
+        let encoding =
+            parcel.envelope.encoding().expect("the dispatcher has no message of an unknown encoding decoded");
+        let content = match Content::decode(parcel, encoding) {
+            Ok(content) => Arc::new(content),
+            Err(error) => return Mail::Input(Input::Unreadable(message, Box::new(unreadable(&error)))),
+        };
+        let mut jobs = Vec::with_capacity(content.tasks().len());
+        for index in 0..content.tasks().len() {
+            jobs.push(self.begin(JobContent { message: Arc::clone(&content), index }).await);
+        }
+        let (begun, jobs) = jobs.into_iter().unzip();
+        let decoded = Decoded { is_list: content.is_list(), body_bytes, jobs };
+        Mail::Decoded { message, content, begun, decoded }
+    }
+
+    /// Begins to prepare a job.
+    async fn begin(self: &Arc<Self>, job: JobContent) -> (Begun, NewJob) {
+        let (task, envelope) = (job.task(), job.envelope());
+        let subject = Subject {
+            job: task.job_id,
+            labels: task.labels.clone(),
+            submitted_ms: envelope.received.submission_ms(task, envelope.properties.timestamp),
+            user: envelope.user(self.own_user()).map(str::to_owned),
+        };
+        let (attempts_max, limit) = (task.limits.attempts_max(), self.queue_limit(task, envelope));
+        let mut preparing = Box::pin(Arc::clone(self).prepare(job));
+        let (begun, preparation) = match poll!(&mut preparing) {
+            Poll::Ready(Ok(ready)) => {
+                let (demand, reply_bytes) = (ready.demand, ready.reply_bytes);
+                (Begun::Ready(ready), Preparation::Ready { demand, reply_bytes })
+            }
+            Poll::Ready(Err(ending)) => (Begun::Ended, Preparation::Ended(ending)),
+            Poll::Pending => (Begun::Underway(preparing), Preparation::Underway),
+        };
+        (begun, NewJob { subject, attempts_max, limit, preparation })
+    }
+
+    /// The job's queue limit. A job that has lost an attempt, or may have, has none.
+    fn queue_limit(&self, task: &Task<'_>, envelope: &Envelope) -> Option<QueueLimit> {
+        if envelope.may_have_started() {
+            return None;
+        }
+        // A limit that the pool does not allow fails the job in its preparation.
+        let limit = self.pool_spec(envelope).times.queue_limit(&task.limits).ok().flatten()?;
+        Some(envelope.received.queue_limit(limit, task.submitted_ms))
+    }
+}
+
+fn unreadable(error: &DecodeError) -> Failure {
+    let code = match error {
+        DecodeError::UnsupportedVersion { .. } => FailureCode::UnsupportedVersion,
+        DecodeError::Empty | DecodeError::Malformed { .. } | DecodeError::TooMany { .. } => FailureCode::MalformedTask,
+    };
+    Failure::new(Verdict::User, code, error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use gpufleet_schema::Encoding;
+
+    #[test]
+    fn a_task_is_as_it_came_alone_or_in_a_list() {
+        let task = |id: u32| {
+            format!(
+                r#"{{ "version": 1, "job_id": "0190a5b8-7c00-7000-8000-00000000000{id}", "program": {{"ptx": "],"}}, "new": [1e1] }}"#
+            )
+        };
+        let list = format!("[{},\n {}]", task(1), task(2));
+        for (body, expected) in [(task(1), vec![task(1)]), (list, vec![task(1), task(2)])] {
+            assert_eq!(Encoding::Json.decode_tasks(body.as_bytes()).unwrap().len(), expected.len());
+            let found = Encoding::Json.items(body.as_bytes());
+            assert_eq!(found, expected.iter().map(|task| task.as_bytes()).collect::<Vec<_>>());
+        }
+    }
+}

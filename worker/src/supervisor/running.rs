@@ -1,0 +1,253 @@
+//! Runs a job on a device, from its slot to the end of its attempt.
+
+use std::{pin::pin, sync::Arc, time::Duration};
+
+use gpufleet_schema::{Event, FailureCode, LargeOutputs, PrintfOutput, RanOn, Started, Task, Timings};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+use tracing::{debug, warn};
+
+use super::{
+    Supervisor,
+    arrays::JobOutput,
+    clock::{micros, unix_ms},
+    envelope::Envelope,
+    handle::Mail,
+    preparing::Ready,
+};
+use crate::{
+    blobs,
+    dispatcher::{Ended, Input, JobNo, Unfit},
+    disposition::Ending,
+    executor::{Executor, ExecutorJob, Finished, LostCause, Printout, RunError},
+    failpoint::{self, Failpoint},
+    scheduler::{Demand, DeviceId},
+};
+
+/// What is left of an attempt that has ended.
+#[derive(Debug, Default)]
+pub(super) struct Attempt {
+    pub(super) outputs: Vec<JobOutput>,
+    /// What its kernels printed, however it ended.
+    pub(super) printed: Option<PrintfOutput>,
+    pub(super) timings: Timings,
+    pub(super) ran_on: Option<RanOn>,
+    /// When it went to an executor, if it did.
+    pub(super) started_ms: Option<i64>,
+}
+
+/// How an executor ended a job.
+struct Run {
+    ending: Ending,
+    outputs: Vec<JobOutput>,
+    timings: Timings,
+    /// It is proven that this job brought its executor down.
+    is_deadly: bool,
+}
+
+/// A job that ends sooner has no event of its start, because the event of its end tells it. One that runs longer is shown as running.
+const START_TOLD_AFTER: Duration = Duration::from_millis(100);
+
+impl Attempt {
+    /// The mail that ends the attempt.
+    pub(super) fn ended(self, job: JobNo, ending: Ending) -> Mail {
+        self.left(job, ending, None)
+    }
+
+    /// The same for an attempt that used a device for this long.
+    fn left(self, job: JobNo, ending: Ending, used_us: Option<u64>) -> Mail {
+        let printed_bytes = self.printed.as_ref().map_or(0, |printed| printed.text.len());
+        let bytes = self.outputs.iter().map(JobOutput::inline_bytes).sum::<usize>() + printed_bytes;
+        let returns = !self.outputs.is_empty() || self.printed.is_some();
+        let bytes = bytes + failure_bytes(&ending);
+        Mail::Ended(job, self, Box::new(Ended { ending, bytes, returns, used_us }))
+    }
+}
+
+impl Supervisor {
+    /// Runs a prepared job. Of a job in a list the outputs are copied, so that it holds no staging memory.
+    pub(super) async fn run_job(
+        &self,
+        job: JobNo,
+        ready: Ready,
+        device: DeviceId,
+        kept_max: u64,
+        cancel: &CancellationToken,
+    ) -> Mail {
+        // Others of its kind may have run while it waited.
+        if let Err(ending) = self.check_quarantine(ready.envelope().pool_id, ready.task()) {
+            return Attempt::default().ended(job, ending);
+        }
+        let (mut attempt, mut ending, mut used_us) = self.run(&ready, device, kept_max, cancel).await;
+        if self.blobs.is_some() && ready.task().large_outputs == LargeOutputs::Blob && !attempt.outputs.is_empty() {
+            // Others can use the slot meanwhile.
+            self.dispatcher.tell(Input::Stopped { job, used_us: used_us.take() });
+            match self.store_outputs(ready.task(), std::mem::take(&mut attempt.outputs)).await {
+                Ok(outputs) => attempt.outputs = outputs,
+                Err(unavailable) => ending = unavailable,
+            }
+        }
+        if ready.is_in_list() {
+            attempt.outputs = attempt.outputs.into_iter().map(JobOutput::kept).collect();
+        }
+        attempt.left(job, ending, used_us)
+    }
+
+    /// Finds another worker for a job that no device here can run, or the reason to fail.
+    pub(super) async fn forward_job(&self, job: JobNo, ready: Ready, unfit: Unfit) -> Mail {
+        let (task, envelope) = (ready.task(), ready.envelope());
+        let ending = match unfit {
+            Unfit::NoDevice => self.unmet_requirements(task, ready.needs_store, envelope).await,
+            Unfit::TooLarge(too_large) => self.too_large(too_large, task, ready.needs_store, envelope).await,
+        };
+        Attempt::default().ended(job, ending)
+    }
+
+    async fn run(
+        &self,
+        job: &Ready,
+        device: DeviceId,
+        kept_max: u64,
+        cancel: &CancellationToken,
+    ) -> (Attempt, Ending, Option<u64>) {
+        let (task, envelope) = (job.task(), job.envelope());
+        let wait_us = micros(envelope.received.elapsed()).saturating_sub(job.programs.micros);
+        let (slot, Demand { pool, bytes, alone, prints, .. }) = (self.device(device), job.demand);
+        let ran_on = slot.ran_on(self.config.name.clone());
+        let _presence = slot.enter(pool, bytes);
+        failpoint::reach(Failpoint::BeforeKernel);
+        let printout = prints.then(Printout::default);
+        let on_device = ExecutorJob {
+            task,
+            pool,
+            program: job.program,
+            compiled: job.programs.of(slot.info.target()),
+            time_limit: job.time_limit,
+            alone,
+            printout: printout.as_ref(),
+            kept_max,
+            blobs: self.blobs.as_ref(),
+            cancel,
+        };
+        debug!(job_id = %task.job_id, attempt = envelope.attempt, device = ran_on.device, "job started");
+        let started_ms = unix_ms();
+        let mut running = pin!(run_on(slot.executor(pool), on_device));
+        let Run { ending, outputs, mut timings, is_deadly } = match timeout(START_TOLD_AFTER, &mut running).await {
+            Ok(run) => run,
+            Err(_still_running) => {
+                self.tell_started(task, envelope, &ran_on, started_ms);
+                running.await
+            }
+        };
+        if is_deadly {
+            self.blame(pool, task);
+        }
+        let used_us = charge(&timings);
+        timings.wait_us += wait_us;
+        timings.compile_us = job.programs.micros;
+        let printed = printout.as_ref().and_then(Printout::text);
+        let attempt = Attempt { outputs, printed, timings, ran_on: Some(ran_on), started_ms: Some(started_ms) };
+        (attempt, ending, used_us)
+    }
+
+    /// Hands over the event of a job's start if there is room for it. A job waits for no record, and its end tells the start again.
+    fn tell_started(&self, task: &Task<'_>, envelope: &Envelope, ran_on: &RanOn, at_ms: i64) {
+        let started = Started {
+            job: self.job_info(task, envelope),
+            attempt: envelope.attempt,
+            worker: ran_on.worker.clone(),
+            device: ran_on.device,
+            ran_on: Some(ran_on.clone()),
+            at_ms,
+        };
+        match self.events.offer(Event::Started(started)) {
+            Ok(None) => {}
+            Ok(Some(_no_room)) => {
+                debug!(job_id = %task.job_id, "too many unconfirmed events, recording the start with the end")
+            }
+            Err(error) => warn!(job_id = %task.job_id, %error, "start not recorded"),
+        }
+    }
+}
+
+async fn run_on(executor: Option<Arc<Executor>>, job: ExecutorJob<'_>) -> Run {
+    let alone = job.alone;
+    let result = match executor {
+        Some(executor) => executor.run(job).await,
+        None => {
+            let reason = "the executor ended before the job started".to_owned();
+            Err(RunError::Lost { cause: LostCause::Neighbour, reason, was_running: false })
+        }
+    };
+    let is_deadly = is_deadly(&result, alone);
+    let (ending, outputs, mut timings, waited) = match result {
+        Ok(Finished { outcome: Ok(outputs), timings, waited }) => {
+            (Ending::Succeeded, outputs.into_iter().map(JobOutput::Staged).collect(), timings, waited)
+        }
+        Ok(Finished { outcome: Err(failure), timings, waited }) if failure.code == FailureCode::OutOfMemory => {
+            (Ending::ShortOfMemory(failure), Vec::new(), timings, waited)
+        }
+        Ok(Finished { outcome: Err(failure), timings, waited }) => {
+            (blobs::ending(failure), Vec::new(), timings, waited)
+        }
+        Err(RunError::Cancelled) => {
+            (Ending::Cancelled { reason: String::new() }, Vec::new(), Timings::default(), Duration::ZERO)
+        }
+        Err(RunError::Lost { cause, reason, was_running }) => {
+            let suspect = was_running && is_suspicious(cause);
+            (Ending::Lost { reason, suspect }, Vec::new(), Timings::default(), Duration::ZERO)
+        }
+    };
+    timings.wait_us = micros(waited);
+    Run { ending, outputs, timings, is_deadly }
+}
+
+/// What a job's pool is charged for, where it is known: its work, and its wait for staging memory and for its blobs in a place that
+/// others could have had.
+fn charge(timings: &Timings) -> Option<u64> {
+    let held_us = timings.wait_us.saturating_add(timings.fetch_us);
+    (timings.total_us > 0).then(|| timings.total_us.saturating_add(held_us))
+}
+
+/// The size of a failure's texts.
+fn failure_bytes(ending: &Ending) -> usize {
+    match ending {
+        Ending::Failed(failure) | Ending::ShortOfMemory(failure) | Ending::Unavailable { failure, .. } => {
+            failure.message.len() + failure.detail.as_ref().map_or(0, String::len)
+        }
+        Ending::Lost { reason, .. } | Ending::Cancelled { reason } => reason.len(),
+        Ending::Succeeded | Ending::Expired { .. } | Ending::Forwarded { .. } | Ending::HandedBack => 0,
+    }
+}
+
+/// Whether a job that was running may be the reason for its executor's end.
+fn is_suspicious(cause: LostCause) -> bool {
+    match cause {
+        // A kernel can make a device look sick. Either way the job's attempts are bounded.
+        LostCause::Died | LostCause::Suspect | LostCause::Device => true,
+        LostCause::Neighbour | LostCause::Stopped => false,
+    }
+}
+
+/// A fault that was found to be the job's own, or an executor that died with nothing else in it. A device that is lost proves
+/// nothing about the job.
+fn is_deadly(result: &Result<Finished, RunError>, alone: bool) -> bool {
+    match result {
+        Ok(Finished { outcome: Err(failure), .. }) => failure.code == FailureCode::KernelFault,
+        Err(RunError::Lost { cause: LostCause::Died | LostCause::Suspect, was_running, .. }) => alone && *was_running,
+        Ok(_) | Err(_) => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_pool_pays_for_its_wait_for_staging_memory() {
+        let timings = |total_us, wait_us| Timings { total_us, wait_us, fetch_us: 7, ..Timings::default() };
+        assert_eq!(charge(&timings(1_000, 500)), Some(1_507));
+        assert_eq!(charge(&timings(u64::MAX, 1)), Some(u64::MAX), "an executor may say anything");
+        assert_eq!(charge(&timings(0, 500)), None, "then it pays for as long as the place was held");
+    }
+}

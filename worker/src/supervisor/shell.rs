@@ -1,0 +1,314 @@
+//! The shell around the dispatcher: the one task that passes inputs in and performs the outputs.
+//!
+//! Whatever happens arrives as [`Mail`] in one channel. The channel is unbounded, because the prefetch bounds the messages here and every
+//! message has few pieces of work at a time. A burst of mail is one step.
+
+use std::{
+    collections::HashMap,
+    mem,
+    pin::{Pin, pin},
+    sync::Arc,
+    time::Instant,
+};
+
+use tokio::{
+    sync::{mpsc, oneshot, watch},
+    time::{Sleep, sleep_until},
+};
+use tokio_util::sync::CancellationToken;
+use tracing::debug;
+
+use super::{
+    Supervisor,
+    answering::Concluded,
+    content::{Content, Parcel},
+    decoding::Begun,
+    handle::{DispatcherHandle, Mail},
+    preparing::Ready,
+    running::Attempt,
+};
+use crate::{
+    dispatcher::{Ended, Input, JobNo, MessageNo, Output, PublishFailure, Settlement, Unfit},
+    disposition::{Disposition, Ending},
+    scheduler::DeviceId,
+    shared_state::AbortOnPanic,
+};
+
+/// The most mail of one step, so that a flood of it does not hold up the first answers.
+const BATCH: usize = 256;
+
+pub(super) struct Shell {
+    supervisor: Arc<Supervisor>,
+    handle: Arc<DispatcherHandle>,
+    mail: mpsc::UnboundedReceiver<Mail>,
+    messages: HashMap<MessageNo, Held>,
+    deliveries: u64,
+    inputs: Vec<Input>,
+    outputs: Vec<Output>,
+    /// The intakes' prefetch, in the order of the queues.
+    prefetch: Vec<watch::Sender<u16>>,
+    /// Told when no message is left.
+    awaiting_idle: Vec<oneshot::Sender<()>>,
+}
+
+/// A message that is here.
+struct Held {
+    parcel: Arc<Parcel>,
+    /// The dispatcher knows that its channel is closed.
+    is_lost: bool,
+    content: Option<Arc<Content>>,
+    jobs: Vec<HeldJob>,
+}
+
+/// What a job leaves here from one output of the dispatcher to the next.
+#[derive(Default)]
+struct HeldJob {
+    cancel: CancellationToken,
+    ready: Option<Ready>,
+    attempt: Option<Attempt>,
+}
+
+impl Shell {
+    pub(super) fn new(
+        supervisor: Arc<Supervisor>,
+        mail: mpsc::UnboundedReceiver<Mail>,
+        prefetch: Vec<watch::Sender<u16>>,
+    ) -> Self {
+        Self {
+            handle: Arc::clone(&supervisor.dispatcher),
+            supervisor,
+            mail,
+            messages: HashMap::new(),
+            deliveries: 0,
+            inputs: Vec::new(),
+            outputs: Vec::new(),
+            prefetch,
+            awaiting_idle: Vec::new(),
+        }
+    }
+
+    /// Never ends by itself. A panic here ends the process, because nothing could continue any message.
+    pub(super) async fn run(mut self) {
+        let _guard = AbortOnPanic;
+        let mut batch = Vec::with_capacity(BATCH);
+        let mut alarm = pin!(sleep_until(Instant::now().into()));
+        loop {
+            self.set(alarm.as_mut());
+            tokio::select! {
+                biased;
+                _ = self.mail.recv_many(&mut batch, BATCH) => {}
+                () = alarm.as_mut() => {}
+            }
+            batch.drain(..).for_each(|mail| self.open(mail));
+            self.step();
+            self.awaiting_idle_is_over();
+        }
+    }
+
+    fn set(&self, alarm: Pin<&mut Sleep>) {
+        let wake = tokio::time::Instant::from_std(self.handle.dispatcher().next_wake());
+        if alarm.deadline() != wake {
+            alarm.reset(wake);
+        }
+    }
+
+    fn awaiting_idle_is_over(&mut self) {
+        if !self.awaiting_idle.is_empty() && self.handle.dispatcher().is_idle() {
+            // An error means that the supervisor no longer waits.
+            for idle in self.awaiting_idle.drain(..) {
+                let _gone = idle.send(());
+            }
+        }
+    }
+
+    /// Turns mail into an input, and keeps what only the shell needs.
+    fn open(&mut self, mail: Mail) {
+        match mail {
+            Mail::Input(input) => self.put(input),
+            Mail::Delivered(parcel, letter) => {
+                self.deliveries += 1;
+                let message = MessageNo(self.deliveries);
+                self.messages.insert(message, Held { parcel, is_lost: false, content: None, jobs: Vec::new() });
+                self.put(Input::Delivered(message, letter));
+            }
+            Mail::Decoded { message, content, begun, decoded } => {
+                let jobs = (0..).zip(begun).map(|(index, begun)| self.hold(JobNo { message, index }, begun)).collect();
+                let held = self.messages.get_mut(&message).expect("a message is decoded before it is settled");
+                (held.content, held.jobs) = (Some(content), jobs);
+                self.put(Input::Decoded(message, decoded));
+            }
+            Mail::Prepared(job, ready) => {
+                let (demand, reply_bytes) = (ready.demand, ready.reply_bytes);
+                self.with_job(job, |held| held.ready = Some(ready));
+                self.put(Input::Prepared { job, demand, reply_bytes });
+            }
+            Mail::Ended(job, attempt, ended) => {
+                self.with_job(job, |held| held.attempt = Some(attempt));
+                self.put(Input::Ended(job, ended));
+            }
+            Mail::WhenIdle(idle) => self.awaiting_idle.push(idle),
+            // An error means that the caller no longer waits.
+            Mail::Ping(alive) => {
+                let _gone = alive.send(());
+            }
+        }
+    }
+
+    fn hold(&self, job: JobNo, begun: Begun) -> HeldJob {
+        let mut held = HeldJob::default();
+        match begun {
+            Begun::Ready(ready) => held.ready = Some(ready),
+            Begun::Underway(preparing) => {
+                let preparing = async move {
+                    match preparing.await {
+                        Ok(ready) => Mail::Prepared(job, ready),
+                        Err(ending) => Attempt::default().ended(job, ending),
+                    }
+                };
+                self.handle.spawn_until(held.cancel.clone(), Input::JobBroken(job), preparing);
+            }
+            Begun::Ended => {}
+        }
+        held
+    }
+
+    /// Passes the input on, after the news that its message's channel is closed, if that is news.
+    fn put(&mut self, input: Input) {
+        if let Some(message) = input.message() {
+            if let Some(held) = self.messages.get_mut(&message)
+                && !held.parcel.envelope.is_live()
+                && !mem::replace(&mut held.is_lost, true)
+                && !matches!(input, Input::Delivered(..) | Input::Settled { .. })
+            {
+                self.inputs.push(Input::Lost(message));
+            }
+            if let Input::Settled { .. } = input {
+                self.messages.remove(&message);
+            }
+        }
+        self.inputs.push(input);
+    }
+
+    fn step(&mut self) {
+        loop {
+            let mut outputs = mem::take(&mut self.outputs);
+            self.handle.dispatcher().step(Instant::now(), &mut self.inputs, &mut outputs);
+            outputs.drain(..).for_each(|output| self.perform(output));
+            self.outputs = outputs;
+            // A job whose delivery was lost just now does not start.
+            if self.inputs.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn perform(&mut self, output: Output) {
+        match output {
+            Output::Decode(message) => {
+                let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
+                self.handle.spawn(Input::Broken(message), async move { supervisor.decode(message, parcel).await });
+            }
+            Output::Start { job, device, kept_max } => self.start(job, device, kept_max),
+            Output::Cancel(job) => self.with_job(job, |held| held.cancel.cancel()),
+            Output::Forward(job, unfit) => self.forward(job, unfit),
+            Output::Count(message, state) => {
+                self.supervisor.metrics.attempt_ended(self.parcel(message).envelope.pool_id, state);
+            }
+            Output::Answer { message, jobs } => self.answer(message, jobs),
+            Output::AnswerNothing(message) => {
+                let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
+                self.publish(message, async move { supervisor.answer_nothing(&parcel.envelope).await });
+            }
+            Output::Copy(message) => {
+                let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
+                self.publish(message, async move { supervisor.publish_copy(&parcel).await });
+            }
+            Output::Refuse(message, failure) => {
+                let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
+                self.publish(message, async move { supervisor.refuse(&parcel, *failure).await });
+            }
+            Output::Settle(message, settlement) => self.settle(message, settlement),
+            Output::Prefetch(queue, prefetch) => {
+                debug!(queue, prefetch, "prefetch changed");
+                self.prefetch[queue].send_replace(prefetch);
+            }
+            Output::AskBack(device, pool) => self.handle.asked_back(device, pool).notify_one(),
+            Output::OrdersKnown(all_known) => self.supervisor.orders.set_known(all_known),
+            Output::DrainOrdered => self.supervisor.orders.order_drain(),
+        }
+    }
+
+    fn start(&mut self, job: JobNo, device: DeviceId, kept_max: u64) {
+        let held = self.messages.get_mut(&job.message).expect("a job starts before its message is settled");
+        let of_job = &mut held.jobs[job.index];
+        let ready = of_job.ready.take().expect("only a prepared job starts");
+        if !held.parcel.envelope.is_live() {
+            let (ending, bytes, returns, used_us) = (Ending::HandedBack, 0, false, None);
+            return self.put(Input::Ended(job, Box::new(Ended { ending, bytes, returns, used_us })));
+        }
+        let (supervisor, cancel) = (Arc::clone(&self.supervisor), of_job.cancel.clone());
+        self.handle.spawn(Input::JobBroken(job), async move {
+            supervisor.run_job(job, ready, device, kept_max, &cancel).await
+        });
+    }
+
+    fn forward(&mut self, job: JobNo, unfit: Unfit) {
+        let held = self.messages.get_mut(&job.message).expect("a job is forwarded before its message is settled");
+        let ready = held.jobs[job.index].ready.take().expect("only a prepared job waited for a slot");
+        let supervisor = Arc::clone(&self.supervisor);
+        self.handle.spawn(Input::JobBroken(job), async move { supervisor.forward_job(job, ready, unfit).await });
+    }
+
+    fn answer(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
+        let held = self.messages.get_mut(&message).expect("a message is answered before it is settled");
+        let content = Arc::clone(held.content.as_ref().expect("only a decoded message has jobs"));
+        let concluded = jobs.into_iter().map(|(index, disposition)| {
+            // Nothing of the job is needed here any more.
+            let HeldJob { attempt, .. } = mem::take(&mut held.jobs[index]);
+            Concluded { index, disposition, attempt: attempt.unwrap_or_default() }
+        });
+        let concluded = concluded.collect();
+        let (supervisor, mail) = (Arc::clone(&self.supervisor), Arc::clone(&self.handle));
+        let fallback = Input::Answered(message, Err(PublishFailure::panicked()));
+        self.handle.spawn(fallback, async move {
+            let events = match supervisor.answer(&content, concluded).await {
+                Ok(events) => events,
+                Err(error) => return Mail::Input(Input::Answered(message, Err(error.into()))),
+            };
+            mail.tell(Input::Answered(message, Ok(())));
+            let recorded = supervisor.record(events).await;
+            Mail::Input(Input::Recorded(message, recorded.map_err(PublishFailure::from)))
+        });
+    }
+
+    fn settle(&mut self, message: MessageNo, settlement: Settlement) {
+        let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
+        let fallback = Input::Settled { message, unreached: None };
+        self.handle.spawn(fallback, async move {
+            let unreached = supervisor.settle(&parcel, settlement).await;
+            Mail::Input(Input::Settled { message, unreached })
+        });
+    }
+
+    fn publish(
+        &self,
+        message: MessageNo,
+        publishing: impl Future<Output = Result<(), gpufleet_transport::PublishError>> + Send + 'static,
+    ) {
+        let fallback = Input::Published(message, Err(PublishFailure::panicked()));
+        self.handle.spawn(fallback, async move {
+            Mail::Input(Input::Published(message, publishing.await.map_err(PublishFailure::from)))
+        });
+    }
+
+    fn parcel(&self, message: MessageNo) -> Arc<Parcel> {
+        Arc::clone(&self.messages.get(&message).expect("a message stays until it is settled").parcel)
+    }
+
+    /// The job, unless its message is already settled.
+    fn with_job(&mut self, job: JobNo, then: impl FnOnce(&mut HeldJob)) {
+        if let Some(held) = self.messages.get_mut(&job.message).and_then(|held| held.jobs.get_mut(job.index)) {
+            then(held);
+        }
+    }
+}
