@@ -3,12 +3,13 @@
 //! The scenarios take the longest and mostly wait for something, so everything else runs beside them.
 
 use std::{
-    io::{self, Seek as _},
+    io::{self, Seek as _, Write as _},
+    path::{Path, PathBuf},
     process::Stdio,
     time::{Duration, Instant, SystemTime},
 };
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, bail, ensure};
 use gpufleet_local::{Signal, process::marked, programs::BIN_DIR_VARIABLE, setup::Part, state};
 use tokio::process::Command;
 
@@ -33,9 +34,8 @@ pub struct Options {
 const RUN_VARIABLE: &str = "XTASK_TEST_RUN";
 /// Read by the scenario that kills a local fleet's services.
 const ALL_PAIRS_VARIABLE: &str = "GPUFLEET_LOCAL_PAIRS";
-/// The selection of the scenarios, and that of all other tests but those in documentation. Cargo has no option that leaves a target out.
-const SCENARIOS: [&str; 2] = ["--test", "scenarios"];
-const OTHERS: [&str; 8] = ["--lib", "--bins", "--test", "[!s]*", "--test", "s[!c]*", "--test", "sc[!e]*"];
+/// The test program that runs beside all others.
+const SCENARIOS: &str = "scenarios";
 /// The guards of killed test binaries take about five seconds at most.
 const CLEAN_WITHIN: Duration = Duration::from_secs(20);
 
@@ -68,25 +68,28 @@ pub async fn run(options: &Options) -> anyhow::Result<()> {
 impl Options {
     async fn run_tests(&self, run: &str) -> anyhow::Result<()> {
         if !self.arguments.is_empty() {
-            return workspace::run(self.cargo_test(&[], run)?).await;
+            let mut command = cargo(["test", "--workspace"]);
+            command.args(&self.arguments);
+            return workspace::run(self.prepared(command, run)?).await;
         }
-        let scenarios = workspace::run(self.cargo_test(&SCENARIOS, run)?);
-        let others = async {
-            run_captured(self.cargo_test(&OTHERS, run)?).await?;
-            run_captured(self.cargo_test(&["--doc"], run)?).await
-        };
-        let (scenarios, others) = tokio::join!(scenarios, others);
-        match (scenarios, others) {
-            (Err(failed), Err(interrupted)) if interrupted.is::<Interrupted>() && !failed.is::<Interrupted>() => {
-                Err(interrupted)
+        let (scenarios, others): (Vec<_>, Vec<_>) =
+            TestProgram::build_all()?.into_iter().partition(|program| program.target == SCENARIOS);
+        ensure!(scenarios.len() == 1, "{} test programs are called {SCENARIOS}", scenarios.len());
+        let beside = async {
+            for program in &others {
+                run_captured(self.prepared(program.command(), run)?).await?;
             }
+            run_captured(self.prepared(cargo(["test", "--workspace", "--doc"]), run)?).await
+        };
+        let scenarios = workspace::run(self.prepared(scenarios[0].command(), run)?);
+        let (scenarios, others) = tokio::join!(scenarios, beside);
+        match (scenarios, others) {
+            (Err(failed), Err(other)) if other.is::<Interrupted>() && !failed.is::<Interrupted>() => Err(other),
             (scenarios, others) => scenarios.and(others),
         }
     }
 
-    fn cargo_test(&self, targets: &[&str], run: &str) -> anyhow::Result<Command> {
-        let mut command = cargo(["test", "--workspace"]);
-        command.args(targets).args(&self.arguments);
+    fn prepared(&self, mut command: Command, run: &str) -> anyhow::Result<Command> {
         command.env(RUN_VARIABLE, run).env(BIN_DIR_VARIABLE, workspace::target()?.join("debug"));
         if self.all_pairs {
             command.env(ALL_PAIRS_VARIABLE, "1");
@@ -95,14 +98,62 @@ impl Options {
     }
 }
 
+/// A program that contains tests.
+#[derive(Debug)]
+struct TestProgram {
+    target: String,
+    /// Where cargo runs it.
+    package: PathBuf,
+    executable: PathBuf,
+}
+
+impl TestProgram {
+    /// Builds those of the workspace, in cargo's order.
+    fn build_all() -> anyhow::Result<Vec<Self>> {
+        let mut command = cargo(["test", "--workspace", "--no-run", "--message-format", "json-render-diagnostics"]);
+        let output = command.as_std_mut().stderr(Stdio::inherit()).output().context("start cargo")?;
+        ensure!(output.status.success(), "the tests could not be built: cargo ended with {}", output.status);
+        let mut programs: Vec<Self> = String::from_utf8(output.stdout)?
+            .lines()
+            .filter_map(|line| Self::of_message(line).transpose())
+            .collect::<Result<_, _>>()?;
+        programs.sort_by(|a, b| a.executable.cmp(&b.executable));
+        Ok(programs)
+    }
+
+    /// The test program that a line of cargo's messages announces, if it does.
+    fn of_message(line: &str) -> anyhow::Result<Option<Self>> {
+        let message: serde_json::Value = serde_json::from_str(line).context("read cargo's messages")?;
+        let (Some(executable), Some(true)) = (message["executable"].as_str(), message["profile"]["test"].as_bool())
+        else {
+            return Ok(None);
+        };
+        let manifest = message["manifest_path"].as_str().context("cargo names no manifest")?;
+        let package = Path::new(manifest).parent().context("a manifest lies in no folder")?.to_owned();
+        let target = message["target"]["name"].as_str().context("cargo names no target")?.to_owned();
+        Ok(Some(Self { target, package, executable: executable.into() }))
+    }
+
+    /// Its command, in the environment that cargo gives a test.
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        workspace::remove_package(&mut command);
+        command.current_dir(&self.package).env("CARGO_MANIFEST_DIR", &self.package);
+        command
+    }
+}
+
 /// Runs a command, and shows its output as a whole when it has ended: two that print at once can't be read.
 async fn run_captured(mut command: Command) -> anyhow::Result<()> {
     let mut output = tempfile::tempfile().context("create a file for the output")?;
     let handle = || output.try_clone().map(Stdio::from).context("share the file for the output");
     command.stdout(handle()?).stderr(handle()?);
+    let described = command.as_std().get_program().to_string_lossy().into_owned();
     let result = workspace::run(command).await;
     output.rewind().context("read the output")?;
-    io::copy(&mut output, &mut io::stderr().lock()).context("show the output")?;
+    let mut terminal = io::stderr().lock();
+    writeln!(terminal, "     Ran {described}").context("show the output")?;
+    io::copy(&mut output, &mut terminal).context("show the output")?;
     result
 }
 
@@ -131,16 +182,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_test_target_is_selected_once() {
-        let mut command = cargo(["metadata", "--no-deps", "--format-version", "1"]);
-        let output = command.as_std_mut().output().unwrap();
-        let metadata: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        let packages = metadata["packages"].as_array().unwrap().iter();
-        let targets = packages.flat_map(|package| package["targets"].as_array().unwrap());
-        let tests = targets.filter(|target| target["kind"][0] == "test").map(|target| target["name"].as_str().unwrap());
-        let (scenarios, others): (Vec<&str>, Vec<&str>) = tests.partition(|name| *name == SCENARIOS[1]);
-        assert_eq!(scenarios.len(), 1);
-        assert!(!others.is_empty());
-        assert!(others.iter().all(|name| !name.starts_with("sce")), "the patterns leave out one of {others:?}");
+    fn a_test_program_is_told_from_what_else_cargo_builds() {
+        let artifact = |is_test: bool, executable: &str| {
+            format!(
+                r#"{{"reason":"compiler-artifact","manifest_path":"/w/tests/Cargo.toml","target":{{"name":"scenarios"}},
+                    "profile":{{"test":{is_test}}},"executable":{executable}}}"#
+            )
+        };
+        let program = TestProgram::of_message(&artifact(true, r#""/w/target/scenarios-1""#)).unwrap().unwrap();
+        assert_eq!((&*program.target, program.package), (SCENARIOS, PathBuf::from("/w/tests")));
+        assert_eq!(program.executable, PathBuf::from("/w/target/scenarios-1"));
+        for other in [
+            artifact(false, r#""/w/target/gpufleet""#),
+            artifact(true, "null"),
+            r#"{"reason":"build-finished"}"#.into(),
+        ] {
+            assert!(TestProgram::of_message(&other).unwrap().is_none(), "{other}");
+        }
     }
 }

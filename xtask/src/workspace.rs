@@ -35,12 +35,17 @@ pub fn target() -> anyhow::Result<PathBuf> {
 pub fn cargo<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(arguments: I) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.args(arguments).current_dir(root());
-    // What cargo told us about our own package is wrong for others, and would make it build them again.
+    // It would make cargo build packages again.
+    remove_package(&mut command);
+    command
+}
+
+/// Removes the variables in which cargo told us about our own package.
+pub fn remove_package(command: &mut Command) {
     for (name, _) in std::env::vars_os().filter(|(name, _)| name.to_string_lossy().starts_with("CARGO_PKG_")) {
         command.env_remove(name);
     }
     command.env_remove("CARGO_MANIFEST_DIR").env_remove("CARGO_MANIFEST_PATH");
-    command
 }
 
 /// Runs a command to its end. When we are interrupted, so are the command and what it runs, and its end is waited for.
