@@ -21,7 +21,7 @@ mod batch;
 mod group_commit;
 mod publisher;
 
-use batch::{ADDED_BYTES_MAX, weight};
+use batch::{ADDED_BYTES_MAX, Addition, weight};
 use publisher::EventPublisher;
 
 /// The room for unconfirmed events: 16 MiB, about 30,000 events of the usual size. When an outage of the broker fills it, senders
@@ -43,7 +43,7 @@ pub struct EventSink {
 /// A request to the publishing task.
 #[derive(Debug)]
 enum ToPublisher {
-    Events { events: Vec<Event>, bytes: usize, room: OwnedSemaphorePermit, confirmed: Option<Confirmed> },
+    Events(Addition),
     Flush(Confirmed),
 }
 
@@ -144,7 +144,7 @@ impl EventSink {
         room: OwnedSemaphorePermit,
         confirmed: Option<Confirmed>,
     ) -> Result<(), PublishError> {
-        let request = ToPublisher::Events { events, bytes, room, confirmed };
+        let request = ToPublisher::Events(Addition { events, bytes, room, confirmed });
         self.requests.send(request).map_err(|_| PublishError::Closed)
     }
 

@@ -23,14 +23,18 @@ pub(super) struct Batch {
     rooms: Vec<OwnedSemaphorePermit>,
 }
 
+/// Events that one caller adds to a batch.
+#[derive(Debug)]
+pub(super) struct Addition {
+    pub(super) events: Vec<Event>,
+    pub(super) bytes: usize,
+    pub(super) room: OwnedSemaphorePermit,
+    /// Gets the outcome of the batch.
+    pub(super) confirmed: Option<Confirmed>,
+}
+
 impl Batch {
-    pub(super) fn add(
-        &mut self,
-        events: Vec<Event>,
-        bytes: usize,
-        room: OwnedSemaphorePermit,
-        confirmed: Option<Confirmed>,
-    ) {
+    pub(super) fn add(&mut self, Addition { events, bytes, room, confirmed }: Addition) {
         self.events.extend(events);
         self.bytes += bytes;
         self.callers.extend(confirmed);
@@ -262,7 +266,7 @@ mod tests {
                 let part = parts[0].clone();
                 let bytes = part.iter().map(weight).sum();
                 assert!(bytes <= ADDED_BYTES_MAX);
-                batch.add(part, bytes, room(), None);
+                batch.add(Addition { events: part, bytes, room: room(), confirmed: None });
             }
             batch.message(&WORKER).unwrap().check(MESSAGE_BYTES_MAX).unwrap();
         }
@@ -273,7 +277,7 @@ mod tests {
     fn a_batch_decodes_to_the_events_that_went_in() {
         let mut batch = Batch::default();
         let events = vec![submitted("a"), submitted("b")];
-        batch.add(events.clone(), 800, room(), None);
+        batch.add(Addition { events: events.clone(), bytes: 800, room: room(), confirmed: None });
         let message = batch.message(&WORKER).unwrap();
         assert_eq!(encoding::decode_events(&message.body).unwrap(), events);
         assert_eq!((message.exchange, message.mandatory), (topology::EVENTS_WORKER, true));

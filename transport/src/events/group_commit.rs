@@ -5,10 +5,10 @@
 
 use std::collections::BTreeSet;
 
-use gpufleet_schema::Event;
-use tokio::sync::OwnedSemaphorePermit;
-
-use super::{Confirmed, batch::Batch};
+use super::{
+    Confirmed,
+    batch::{Addition, Batch},
+};
 use crate::PublishError;
 
 /// The most unconfirmed batches, enough to keep the broker busy while full batches travel.
@@ -36,15 +36,9 @@ struct Flush {
 }
 
 impl GroupCommit {
-    /// Adds events to the gathering batch. `confirmed` gets the outcome of that batch.
-    pub(super) fn add(
-        &mut self,
-        events: Vec<Event>,
-        bytes: usize,
-        room: OwnedSemaphorePermit,
-        confirmed: Option<Confirmed>,
-    ) {
-        self.gathering.add(events, bytes, room, confirmed);
+    /// Adds events to the gathering batch.
+    pub(super) fn add(&mut self, addition: Addition) {
+        self.gathering.add(addition);
     }
 
     /// Whether the gathering batch is full. Then it must leave before more is added.

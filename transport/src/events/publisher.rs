@@ -67,7 +67,7 @@ impl EventPublisher {
 
     fn take(&mut self, request: ToPublisher) {
         match request {
-            ToPublisher::Events { events, bytes, room, confirmed } => self.commits.add(events, bytes, room, confirmed),
+            ToPublisher::Events(addition) => self.commits.add(addition),
             ToPublisher::Flush(confirmed) => self.commits.flush(confirmed),
         }
     }

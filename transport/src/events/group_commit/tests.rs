@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use gpufleet_schema::{WorkerName, WorkerSeen, encoding};
+use gpufleet_schema::{Event, WorkerName, WorkerSeen, encoding};
 use proptest::prelude::*;
 use tokio::sync::{Semaphore, oneshot};
 
@@ -30,7 +30,7 @@ fn event(at_ms: i64) -> Event {
 fn add(commits: &mut GroupCommit, at_ms: i64) -> Outcome {
     let (confirmed, outcome) = oneshot::channel();
     let room = Arc::new(Semaphore::new(1)).try_acquire_owned().unwrap();
-    commits.add(vec![event(at_ms)], 400, room, Some(confirmed));
+    commits.add(Addition { events: vec![event(at_ms)], bytes: 400, room, confirmed: Some(confirmed) });
     outcome
 }
 
