@@ -10,7 +10,8 @@
 //! acknowledged: the broker delivers it again, its jobs run again, and the ledger keeps the first outcome.
 //!
 //! A list is answered in portions while its other jobs run. One portion is published at a time; its record is waited for with the
-//! acknowledgement. A message that can't be published ends once its running jobs have ended, lest their slots are given to others.
+//! acknowledgement. A message that can't be published ends only after its running jobs, because
+//! their slots must not be given to others before.
 
 use std::{mem, time::Duration};
 
@@ -28,8 +29,8 @@ use super::{
 };
 use crate::disposition::Disposition;
 
-/// A message that was given back this often leaves the queue and comes in anew, lest workers that come and go make it look like
-/// poison.
+/// A message that was requeued this often without a start is published again as a new message. Otherwise restarts of workers would make it
+/// look like poison.
 const HAND_BACKS_MAX: u64 = DELIVERIES_MAX / 2;
 /// The delay before a delivery is requeued after a failure, because the broker redelivers it at once. It doubles with each delivery.
 const REQUEUE_WAIT: Duration = Duration::from_secs(1);
@@ -101,10 +102,10 @@ impl Message {
     /// What the message becomes once everything about it is confirmed.
     fn settlement(&self) -> Settlement {
         let is_final = |disposition: &Disposition| matches!(disposition, Disposition::Final { .. });
-        let handed_back = !self.is_all(|disposition| *disposition != Disposition::HandBack);
+        let handed_back = self.jobs.iter().filter_map(Job::disposition).any(|of_job| *of_job == Disposition::HandBack);
         match self.is_all(is_final) {
             true => Settlement::Answered,
-            // As long as the delivery was live, what is handed back left as a message of its own.
+            // While the delivery was live, each job that was handed back left as a message of its own.
             false if handed_back && !self.live => Settlement::Requeue,
             false => Settlement::SentOn,
         }
@@ -174,7 +175,7 @@ impl Dispatcher {
         let message = &self.messages[&no];
         match (message.stage, result) {
             (Stage::Copying, Ok(())) => self.settle(no, Settlement::SentOn),
-            // The broker would redeliver it for ever, so it is dead-lettered.
+            // The broker would redeliver it without end, so it is dead-lettered.
             (Stage::Copying, Err(failure)) if failure.is_refusal && message.live && !self.draining => {
                 let reason = format!(
                     "the broker redelivered the message, and its queue rejects the requeued copy: {}",
@@ -322,7 +323,7 @@ impl Dispatcher {
         self.timers.set(at, Timer::Requeue(no));
     }
 
-    /// The broker has taken the message back: what has not started here goes to whoever gets it next.
+    /// The broker has requeued the message. Jobs that have not started here leave, because its next worker runs them.
     pub(super) fn lost(&mut self, no: MessageNo) {
         let Some(message) = self.messages.get_mut(&no).filter(|message| message.live) else { return };
         message.live = false;

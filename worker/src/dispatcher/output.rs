@@ -50,7 +50,7 @@ pub(crate) enum Output {
 /// What is to be done with a delivery.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Settlement {
-    /// Acknowledged: all of its jobs have their outcome, and whatever comes again under its name is answered already.
+    /// Acknowledged: all of its jobs have their outcome, so a redelivery of the message needs no work.
     Answered,
     /// Acknowledged: some of its jobs have left it, as messages that may have its very name and body.
     SentOn,
