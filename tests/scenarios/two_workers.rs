@@ -38,3 +38,26 @@ async fn a_pool_is_served_by_its_own_workers_only() {
     assert_eq!(detail.job.pool.as_deref(), Some("team-a"));
     ground.check_history(1).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_list_of_long_jobs_spreads_to_a_worker_that_becomes_idle() {
+    const JOBS: usize = 32;
+    let ground = Ground::shared("spreading").await;
+    let _first = ground.worker().await;
+    let fleet = ground.client().await;
+    let handles = fleet.submit_many((0..JOBS).map(|_| busy::for_seconds(1))).await;
+    let mut handles = handles.into_iter().map(Result::unwrap);
+    // When the first one has run, the whole list is at this worker.
+    busy::assert_done(&handles.next().unwrap().wait(WAIT).await.unwrap().outputs);
+    let second = ground.worker().await;
+    let mut moved = 0;
+    for mut handle in handles {
+        let result = handle.wait(WAIT).await.unwrap();
+        busy::assert_done(&result.outputs);
+        let is_there = result.ran_on.unwrap().worker.as_str() == second.name();
+        assert!(!is_there || result.attempt > 1, "it came from the list");
+        moved += usize::from(is_there);
+    }
+    assert!(moved >= 4, "the second worker ran {moved} of {JOBS} jobs");
+    ground.check_history(JOBS).await;
+}

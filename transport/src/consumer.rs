@@ -13,16 +13,22 @@ use crate::{Delivery, link::Link};
 mod position;
 mod subscriber;
 
-use subscriber::{Command, Subscriber};
+use subscriber::{Command, Outlet, Subscriber};
 
-/// Deliveries of one queue. Dropping it ends the subscription. Received deliveries can still be settled; deliveries in transit
+/// Deliveries of one queue, in a channel. Dropping it ends the subscription. Received deliveries can still be settled; deliveries in transit
 /// return to the queue once that has happened.
 #[derive(Debug)]
 pub struct Consumer {
     incoming: mpsc::UnboundedReceiver<Incoming>,
+    subscription: Subscription,
+    from: Start,
+}
+
+/// A subscription to one queue that passes its deliveries to a function. Dropping it ends the subscription as dropping a [`Consumer`] does.
+#[derive(Debug)]
+pub struct Subscription {
     commands: mpsc::UnboundedSender<Command>,
     subscribed: watch::Receiver<bool>,
-    from: Start,
 }
 
 /// Where a subscription begins.
@@ -53,21 +59,21 @@ impl Consumer {
     pub(crate) fn start(link: Arc<Link>, queue: String, prefetch: u16, from: Start) -> Self {
         // Unbounded, because the prefetch bounds what the broker sends.
         let (out, incoming) = mpsc::unbounded_channel();
-        let (commands, orders) = mpsc::unbounded_channel();
-        let (subscribing, subscribed) = watch::channel(false);
-        tokio::spawn(Subscriber::new(link, queue, prefetch, from, out, orders, subscribing).run());
-        Self { incoming, commands, subscribed, from }
+        let pass = move |item| {
+            // Without a reader the delivery stays unsettled and is requeued when the channel closes.
+            let _reader_gone = out.send(item);
+        };
+        Self { incoming, subscription: Subscription::start(link, queue, prefetch, from, Box::new(pass)), from }
     }
 
-    /// Waits until the broker has confirmed the subscription or the consumer has ended. Cancelling is harmless.
+    /// See [`Subscription::subscribed`].
     pub async fn subscribed(&mut self) {
-        // An error means that the subscriber has ended.
-        let _ended = self.subscribed.wait_for(|subscribed| *subscribed).await;
+        self.subscription.subscribed().await;
     }
 
-    /// Whether a confirmed subscription exists now.
-    pub fn subscription(&self) -> watch::Receiver<bool> {
-        self.subscribed.clone()
+    /// See [`Subscription::status`].
+    pub fn status(&self) -> watch::Receiver<bool> {
+        self.subscription.status()
     }
 
     /// The next delivery, or `None` after [`Consumer::stop`] or when the broker was closed. Cancelling loses nothing.
@@ -84,6 +90,36 @@ impl Consumer {
 
     /// Ends the subscription. Deliveries that have already arrived still come out of [`Consumer::next`],
     /// then `None`. If cancelled, the subscription ends all the same.
+    pub async fn stop(&mut self) {
+        self.subscription.stop().await;
+    }
+
+    /// See [`Subscription::set_prefetch`].
+    pub async fn set_prefetch(&mut self, prefetch: u16) {
+        self.subscription.set_prefetch(prefetch).await;
+    }
+}
+
+impl Subscription {
+    pub(crate) fn start(link: Arc<Link>, queue: String, prefetch: u16, from: Start, out: Outlet) -> Self {
+        let (commands, orders) = mpsc::unbounded_channel();
+        let (subscribing, subscribed) = watch::channel(false);
+        tokio::spawn(Subscriber::new(link, queue, prefetch, from, out, orders, subscribing).run());
+        Self { commands, subscribed }
+    }
+
+    /// Waits until the broker has confirmed the subscription or the subscription has ended. Cancelling is harmless.
+    pub async fn subscribed(&mut self) {
+        // An error means that the subscriber has ended.
+        let _ended = self.subscribed.wait_for(|subscribed| *subscribed).await;
+    }
+
+    /// Whether the broker has confirmed the subscription, now and later. The sender is dropped when the subscription has ended.
+    pub fn status(&self) -> watch::Receiver<bool> {
+        self.subscribed.clone()
+    }
+
+    /// Ends the subscription, once the deliveries that have already arrived are passed on. If cancelled, the subscription ends all the same.
     pub async fn stop(&mut self) {
         self.order(Command::Stop).await;
     }

@@ -1,13 +1,18 @@
 //! Deliveries and their settlement.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{collections::HashMap, fmt, sync::Arc, time::Duration};
 
-use lapin::{
-    options::{BasicAckOptions, BasicNackOptions},
-    types::AMQPValue,
+use futures::future::{join_all, try_join_all};
+use lapin::types::AMQPValue;
+
+use crate::{
+    Properties, SettleError,
+    link::{Frame, OpenChannel},
 };
 
-use crate::{Properties, SettleError, link::OpenChannel};
+mod unsettled;
+
+pub(crate) use unsettled::{Ack, Tag, Unsettled};
 
 /// A message from a queue. Dropped unsettled, it stays assigned to this process until its consumer and all ackers of that channel are
 /// dropped; then the broker redelivers it.
@@ -28,7 +33,7 @@ pub struct Delivery {
 
 /// Settles one delivery.
 pub struct Acker {
-    /// lapin's delivery without its body, because lapin does not export the type of its acker.
+    /// lapin's delivery without its body. It knows whether its channel is still open.
     delivery: Box<lapin::message::Delivery>,
     /// The channel that the delivery came on. Closing it would requeue everything unsettled, so each delivery
     /// keeps its channel open.
@@ -61,6 +66,7 @@ impl Delivery {
         let properties = Properties::from_amqp(&delivery.properties);
         let counted = properties.header_int("x-delivery-count").and_then(|count| u64::try_from(count).ok());
         let stream_offset = properties.header_int(STREAM_OFFSET);
+        channel.delivered(delivery.delivery_tag);
         Self {
             body: std::mem::take(&mut delivery.data),
             stream_offset,
@@ -114,12 +120,28 @@ impl Death {
 impl Acker {
     /// Acknowledges the message. If cancelled, the ack may or may not have been sent.
     pub async fn ack(&self) -> Result<Settled, SettleError> {
-        self.settled(self.delivery.ack(BasicAckOptions { multiple: false })).await
+        self.settle(|| self.channel.ack([self.tag()])).await
+    }
+
+    /// Acknowledges several messages, of each channel with as few frames as possible. The results are in the order of the messages. If
+    /// cancelled, the acks may or may not have been sent.
+    pub async fn ack_all(ackers: &[&Self]) -> Vec<Result<Settled, SettleError>> {
+        let mut channels: HashMap<_, Vec<&Self>> = HashMap::new();
+        for acker in ackers {
+            channels.entry(acker.channel_address()).or_default().push(acker);
+        }
+        let acks = channels.into_iter().map(async |(channel, ackers)| {
+            let one = ackers[0];
+            let settled = one.settle(|| one.channel.ack(ackers.iter().map(|acker| acker.tag()))).await;
+            (channel, settled)
+        });
+        let settled: HashMap<_, _> = join_all(acks).await.into_iter().collect();
+        ackers.iter().map(|acker| settled[&acker.channel_address()].clone()).collect()
     }
 
     /// Requeues the message. If cancelled, that may or may not have happened.
     pub async fn requeue(&self) -> Result<Settled, SettleError> {
-        self.settled(self.delivery.nack(BasicNackOptions { multiple: false, requeue: true })).await
+        self.settle(|| self.channel.requeue(self.tag()).into_iter().collect()).await
     }
 
     /// Whether settling would still reach the broker. If not, the message is redelivered and work on it is wasted.
@@ -127,14 +149,27 @@ impl Acker {
         self.channel.is_live() && self.delivery.usable()
     }
 
-    async fn settled(&self, frame: impl Future<Output = lapin::Result<bool>>) -> Result<Settled, SettleError> {
+    fn channel_address(&self) -> usize {
+        Arc::as_ptr(&self.channel).addr()
+    }
+
+    fn tag(&self) -> Tag {
+        self.delivery.delivery_tag
+    }
+
+    /// Waits until the frames are written. There are none if the delivery was settled before.
+    async fn settle<'a>(&self, frames: impl FnOnce() -> Vec<Frame<'a>>) -> Result<Settled, SettleError> {
         if !self.is_live() {
             return Ok(Settled::Stale);
         }
-        match tokio::time::timeout(SETTLE_DEADLINE, frame).await {
-            Ok(Ok(true)) => Ok(Settled::Sent),
+        let frames = frames();
+        if frames.is_empty() {
+            return Ok(Settled::Stale);
+        }
+        match tokio::time::timeout(SETTLE_DEADLINE, try_join_all(frames)).await {
+            Ok(Ok(_)) => Ok(Settled::Sent),
             // An error here always means that the channel or the connection has ended.
-            Ok(Ok(false) | Err(_)) => Ok(Settled::Stale),
+            Ok(Err(_)) => Ok(Settled::Stale),
             // lapin silently drops a frame that it gets just as the connection ends.
             Err(_) if !self.is_live() => Ok(Settled::Stale),
             Err(_) => Err(SettleError::Timeout { waited: SETTLE_DEADLINE }),

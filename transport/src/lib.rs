@@ -23,7 +23,7 @@ mod url;
 pub use backoff::Backoff;
 pub use blobs::{BlobError, BlobStore, Pruned};
 pub use broker::Broker;
-pub use consumer::{Consumer, Incoming};
+pub use consumer::{Consumer, Incoming, Subscription};
 pub use delivery::{Acker, Death, Delivery, Settled};
 pub use error::{ConnectError, DeclareError, PublishError, QueueError, SettleError};
 pub use events::EventSink;

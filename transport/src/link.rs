@@ -44,7 +44,7 @@ mod socket;
 pub(crate) use classify::{
     blames_a_message, is_access_refused, is_brokers_defect, is_channel_level, is_not_found, missing_exchange, reason_of,
 };
-pub(crate) use open_channel::OpenChannel;
+pub(crate) use open_channel::{Frame, OpenChannel};
 
 /// The state of the link, for health checks and metrics.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -24,9 +24,11 @@ pub(crate) enum Failpoint {
 
 #[cfg(not(debug_assertions))]
 pub(crate) fn reach(_: Failpoint) {}
+#[cfg(not(debug_assertions))]
+pub(crate) async fn hold(_: Failpoint) {}
 
 #[cfg(debug_assertions)]
-pub(crate) use armed::reach;
+pub(crate) use armed::{hold, reach};
 
 #[cfg(debug_assertions)]
 mod armed {
@@ -58,6 +60,14 @@ mod armed {
         if armed.left.fetch_sub(1, Ordering::Relaxed) == 1 {
             assert!(!matches!(place, Failpoint::Handling | Failpoint::Scheduling), "{VARIABLE} names {place:?}");
             kill_process(getpid(), Signal::KILL).expect("a process may signal itself");
+        }
+    }
+
+    /// Never resolves in a worker that dies when it reaches the point next, so that what goes on beside that point stays undone.
+    pub(crate) async fn hold(place: Failpoint) {
+        let is_next = |armed: &&Armed| armed.at == place && armed.left.load(Ordering::Relaxed) == 1;
+        if ARMED.as_ref().filter(is_next).is_some() {
+            std::future::pending().await
         }
     }
 

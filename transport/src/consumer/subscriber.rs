@@ -2,7 +2,7 @@
 
 use std::{future::ready, sync::Arc, time::Duration};
 
-use futures::{StreamExt, stream::Fuse};
+use futures::{FutureExt, StreamExt, stream::Fuse};
 use lapin::{
     Channel,
     options::{BasicAckOptions, BasicCancelOptions, BasicConsumeOptions, BasicNackOptions, BasicQosOptions},
@@ -46,7 +46,7 @@ pub(super) struct Subscriber {
     from: Start,
     /// How far a stream has been read.
     last: Option<Position>,
-    out: mpsc::UnboundedSender<Incoming>,
+    out: Outlet,
     commands: mpsc::UnboundedReceiver<Command>,
     /// Whether the reader has been told about the current outage.
     told: bool,
@@ -62,6 +62,9 @@ struct Subscription {
     channel: Arc<OpenChannel>,
     stream: Deliveries,
 }
+
+/// Takes what comes. Called from the task, so it must not block.
+pub(super) type Outlet = Box<dyn FnMut(Incoming) + Send>;
 
 /// Fused, because lapin's stream reports its end only once.
 type Deliveries = Fuse<lapin::Consumer>;
@@ -100,7 +103,7 @@ impl Subscriber {
         queue: String,
         prefetch: u16,
         from: Start,
-        out: mpsc::UnboundedSender<Incoming>,
+        out: Outlet,
         commands: mpsc::UnboundedReceiver<Command>,
         subscribed: watch::Sender<bool>,
     ) -> Self {
@@ -220,7 +223,6 @@ impl Subscriber {
             tokio::select! {
                 biased;
                 () = self.link.stop.cancelled() => return Broken::Stop,
-                () = self.out.closed() => return Broken::Stop,
                 command = self.commands.recv() => match command {
                     None => return Broken::Stop,
                     Some(Command::Stop(done)) => {
@@ -236,12 +238,19 @@ impl Subscriber {
                     }
                 },
                 () = session.failed().cancelled() => return Broken::Fault(session.reason()),
-                delivery = subscription.stream.next() => match delivery {
-                    Some(Ok(delivery)) => self.pass(delivery, &subscription.channel),
-                    Some(Err(error)) => return Broken::Fault(reason_of(&error)),
-                    // The stream ended without an error on the channel: the queue was deleted, or its node went down.
-                    None => return Broken::NoQueue(format!("the broker ended the subscription to {}", self.queue)),
-                },
+                delivery = subscription.stream.next() => {
+                    let mut ready = Some(delivery);
+                    while let Some(delivery) = ready {
+                        match delivery {
+                            Some(Ok(delivery)) => self.pass(delivery, &subscription.channel),
+                            Some(Err(error)) => return Broken::Fault(reason_of(&error)),
+                            // The stream ended without an error on the channel: the queue was deleted, or its node went down.
+                            None => return Broken::NoQueue(format!("the broker ended the subscription to {}", self.queue)),
+                        }
+                        // The prefetch bounds how many are ready.
+                        ready = subscription.stream.next().now_or_never();
+                    }
+                }
             }
         }
     }
@@ -251,8 +260,7 @@ impl Subscriber {
         if self.from == Start::Stream {
             self.last = Position::of(&delivery);
         }
-        // Without a reader the delivery stays unsettled and is requeued when the channel closes.
-        let _reader_gone = self.out.send(Incoming::Delivery(delivery));
+        (self.out)(Incoming::Delivery(delivery));
     }
 
     fn arguments(&self) -> FieldTable {
@@ -302,7 +310,6 @@ impl Subscriber {
             tokio::select! {
                 biased;
                 () = self.link.stop.cancelled() => return None,
-                () = self.out.closed() => return None,
                 command = self.commands.recv() => match command? {
                     Command::Stop(done) => {
                         self.stopped = Some(done);
@@ -325,7 +332,7 @@ impl Subscriber {
         }
         warn!(queue = self.queue, reason, "subscription interrupted");
         self.told = true;
-        let _reader_gone = self.out.send(Incoming::Interrupted { reason });
+        (self.out)(Incoming::Interrupted { reason });
     }
 
     /// Declares only this queue, and not at once. A broker before 4.0 that finds a new queue of the same name when it notifies a consumer of

@@ -36,7 +36,7 @@ pub(crate) enum Input {
     JobBroken(JobNo),
     /// The replies and messages of the last portion are confirmed, or will not be.
     Answered(MessageNo, Result<(), PublishFailure>),
-    /// The events of an answered portion are confirmed, or will not be.
+    /// The events of a portion are confirmed, or will not be.
     Recorded(MessageNo, Result<(), PublishFailure>),
     /// What was published for a message as a whole is confirmed, or will not be.
     Published(MessageNo, Result<(), PublishFailure>),
@@ -44,6 +44,11 @@ pub(crate) enum Input {
     Settled {
         message: MessageNo,
         unreached: Option<blake3::Hash>,
+    },
+    /// Whether other workers that consume the message's queue are idle.
+    Looked {
+        message: MessageNo,
+        others_idle: bool,
     },
     /// The channel of the delivery is closed: the broker delivers the message again.
     Lost(MessageNo),
@@ -75,6 +80,7 @@ impl Input {
             | Self::Recorded(message, _)
             | Self::Published(message, _)
             | Self::Settled { message, .. }
+            | Self::Looked { message, .. }
             | Self::Lost(message) => Some(*message),
             Self::Prepared { job, .. } | Self::Stopped { job, .. } | Self::Ended(job, _) | Self::JobBroken(job) => {
                 Some(job.message)

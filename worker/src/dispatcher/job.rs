@@ -178,6 +178,7 @@ impl Dispatcher {
         self.job_mut(no).state = State::Running(slot);
         self.credit.started(self.message(no.message).letter.queue, slot.since);
         self.outputs.push(Output::Start { job: no, device: slot.device, kept_max: slot.kept_max });
+        self.watch_list(no.message);
     }
 
     /// The job has left its executor. Its outputs are still being stored.

@@ -2,16 +2,16 @@
 //!
 //! ```text
 //! delivered ─▶ decoding ─▶ every job attempted ─▶ again / handed back: published as messages of their own ─┐
-//!   │  │          │                           └▶ final: reply, dead letter where due ───────────────────────┼─▶ events ─▶ ack
+//!   │  │          │                           └▶ final: reply, dead letter where due ───────────────────────┼─▶ ack
 //!   │  └──────────┴─ unreadable: answer, dead letter with the reason ───────────────────────────────────────┘
 //!   └─ duplicate: waits for the first delivery
 //! ```
-//! Each arrow into `events` and `ack` waits for the broker's confirmation. If one does not come, the message is not
-//! acknowledged: the broker delivers it again, its jobs run again, and the ledger keeps the first outcome.
+//! Each arrow into `ack` waits until the broker has confirmed what was published, and the events that record it. If a confirmation does not
+//! come, the message is not acknowledged: the broker delivers it again, its jobs run again, and the ledger keeps the first outcome.
 //!
-//! A list is answered in portions while its other jobs run. One portion is published at a time; its record is waited for with the
-//! acknowledgement. A message that can't be published ends only after its running jobs, because
-//! their slots must not be given to others before.
+//! A list is answered in portions while its other jobs run. One portion is published at a time, whether or not earlier ones are recorded: a
+//! ledger that is away delays no reply. A message that can't be published ends only after its
+//! running jobs, because their slots must not be given to others before.
 
 use std::{mem, time::Duration};
 
@@ -25,6 +25,7 @@ use super::{
     Decoded, Dispatcher, JobNo, Letter, MessageNo, Output, PublishFailure, Settlement,
     job::Job,
     output_room::{OutputRoom, PORTION_BYTES},
+    spreading::Started,
     timers::Timer,
 };
 use crate::disposition::Disposition;
@@ -51,10 +52,13 @@ pub(super) struct Message {
     portion: Vec<usize>,
     /// The portion that is being answered.
     answering: Vec<usize>,
-    /// Portions that are being recorded.
+    /// Portions whose record is not confirmed.
     recording: usize,
     /// Its jobs have ended, which the credit of its queue knows.
     counts_as_settling: bool,
+    /// The portion is to be answered although it is small and other jobs run.
+    hurries: bool,
+    pub(super) started: Option<Started>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -88,7 +92,14 @@ impl Message {
             answering: Vec::new(),
             recording: 0,
             counts_as_settling: false,
+            hurries: false,
+            started: None,
         }
+    }
+
+    /// Whether jobs of it could leave as messages of their own.
+    pub(super) fn can_spread(&self) -> bool {
+        self.stage == Stage::Working && self.live
     }
 
     fn portion_bytes(&self) -> usize {
@@ -196,14 +207,13 @@ impl Dispatcher {
         self.advance(no.message);
     }
 
-    /// The portion is published; its record follows.
+    /// The portion is published.
     pub(super) fn answered(&mut self, no: MessageNo, result: Result<(), PublishFailure>) {
         let Some(message) = self.working(no) else { return };
         let portion = mem::take(&mut message.answering);
         if let Err(failure) = result {
             return self.fail(no, &failure);
         }
-        message.recording += 1;
         for index in portion {
             self.give_back_room(JobNo { message: no, index });
         }
@@ -248,9 +258,15 @@ impl Dispatcher {
             }
             return;
         }
-        if has_ended || message.portion_bytes() >= PORTION_BYTES {
+        if has_ended || message.hurries || message.portion_bytes() >= PORTION_BYTES {
             self.answer(no);
         }
+    }
+
+    /// Answers the jobs that have ended, while other jobs of the list run.
+    pub(super) fn answer_soon(&mut self, no: MessageNo) {
+        self.message_mut(no).hurries = true;
+        self.advance(no);
     }
 
     fn answer(&mut self, no: MessageNo) {
@@ -260,6 +276,8 @@ impl Dispatcher {
         if untouched && message.letter.delivery_count < HAND_BACKS_MAX {
             return self.settle(no, Settlement::Requeue);
         }
+        message.hurries = false;
+        message.recording += 1;
         message.answering = mem::take(&mut message.portion);
         let of = |index: &usize| {
             let disposition = message.jobs[*index].disposition().expect("a portion has jobs that have ended");
@@ -350,6 +368,7 @@ impl Dispatcher {
         {
             self.duplicates.remember(digest);
         }
+        self.end_checks(no, &message);
         self.credit.settled(message.letter.queue, message.counts_as_settling);
         for waiting in self.duplicates.end(no, &message.letter.key) {
             self.admit_message(waiting);

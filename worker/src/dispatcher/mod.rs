@@ -16,6 +16,7 @@ mod orders;
 mod output;
 mod output_room;
 mod queue_limit;
+mod spreading;
 mod timers;
 
 #[cfg(test)]
@@ -163,6 +164,7 @@ impl Dispatcher {
             Input::Recorded(message, result) => self.recorded(message, result),
             Input::Published(message, result) => self.published(message, result),
             Input::Settled { message, unreached } => self.settled(message, unreached),
+            Input::Looked { message, others_idle } => self.looked(message, others_idle),
             Input::Lost(message) => self.lost(message),
             Input::Subscribed { queue, prefetch } => {
                 if let Some((pool, priority)) = self.credit.hoard(queue, prefetch) {
@@ -181,6 +183,7 @@ impl Dispatcher {
         match timer {
             timers::Timer::Expiry(job) => self.expire(job),
             timers::Timer::Requeue(message) => self.settle(message, Settlement::Requeue),
+            timers::Timer::List(message) => self.check_list(message),
             timers::Timer::Orders => self.orders_are_late(),
         }
     }

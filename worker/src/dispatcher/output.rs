@@ -24,8 +24,7 @@ pub(crate) enum Output {
     Forward(JobNo, Unfit),
     /// Count an attempt of the message that has ended like this.
     Count(MessageNo, AttemptState),
-    /// Publish what became of these jobs, then record it. The answers are [`super::Input::Answered`] and, if that went well,
-    /// [`super::Input::Recorded`].
+    /// Publish and record what became of these jobs. The answers are [`super::Input::Answered`] and [`super::Input::Recorded`], in any order.
     Answer {
         message: MessageNo,
         jobs: Vec<(usize, Disposition)>,
@@ -37,6 +36,11 @@ pub(crate) enum Output {
     /// Dead-letter, answer and record a message that can't be run.
     Refuse(MessageNo, Box<Failure>),
     Settle(MessageNo, Settlement),
+    /// Ask the broker whether other workers that consume the queue are idle. The answer is [`super::Input::Looked`].
+    LookForIdle {
+        message: MessageNo,
+        queue: usize,
+    },
     /// Consume the queue with this prefetch.
     Prefetch(usize, u16),
     /// Ask the pool's executor to release cached memory.

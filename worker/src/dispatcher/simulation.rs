@@ -78,9 +78,10 @@ struct Held {
     connection: u64,
     /// The dispatcher knows that the connection is lost.
     told: bool,
-    /// Jobs that were given to be answered, and those whose answer and record are confirmed.
+    /// Jobs that were given to be answered, and those whose answer or record is confirmed.
     answered: BTreeSet<usize>,
-    confirmed: BTreeSet<usize>,
+    published: BTreeSet<usize>,
+    recorded: BTreeSet<usize>,
     /// What was published for the whole message is confirmed.
     whole: bool,
     is_settling: bool,
@@ -304,6 +305,7 @@ impl World {
                 self.work.push(Work::Whole { message, is_copy, is_refused });
             }
             Output::Settle(message, settlement) => self.settle(message, settlement),
+            Output::LookForIdle { message, .. } => self.work.push(Work::Look(message)),
             Output::Prefetch(queue, prefetch) => self.work.push(Work::Subscribe(queue, prefetch)),
             Output::AskBack(device, pool) => {
                 self.batch.push(Input::Devices(Event::Kept { device, pool, bytes: 0 }));
@@ -329,14 +331,16 @@ impl World {
         for (index, _) in &jobs {
             assert!(held.answered.insert(*index), "a job of one delivery is answered twice");
         }
-        self.work.push(Work::Answer { message, jobs });
+        self.work.push(Work::Answer { message, jobs: jobs.clone() });
+        self.work.push(Work::Record { message, jobs });
     }
 
     /// No message leaves before all about it is confirmed.
     fn settle(&mut self, message: MessageNo, settlement: Settlement) {
         let held = self.held.get_mut(&message).expect("only what is held is settled");
         assert!(!std::mem::replace(&mut held.is_settling, true), "settled twice");
-        let is_confirmed = held.whole || !held.parcel.jobs.is_empty() && held.confirmed.len() == held.parcel.jobs.len();
+        let jobs = held.parcel.jobs.len();
+        let is_confirmed = held.whole || jobs > 0 && held.published.len() == jobs && held.recorded.len() == jobs;
         let was_answered = self.answered_ids.contains(&held.parcel.id);
         if settlement != Settlement::Requeue {
             assert!(is_confirmed || was_answered, "acknowledged before its outcome is confirmed");

@@ -103,6 +103,10 @@ impl Desk {
         self.taken(|output| if let Output::Start { job, .. } = output { Some(job.index) } else { None })
     }
 
+    fn looks_for_idle(&mut self) -> usize {
+        self.taken(|output| matches!(output, Output::LookForIdle { .. }).then_some(())).len()
+    }
+
     fn settled(&mut self) -> Vec<Settlement> {
         self.taken(|output| if let Output::Settle(_, settlement) = output { Some(*settlement) } else { None })
     }
@@ -167,15 +171,15 @@ fn not_confirmed() -> PublishFailure {
 }
 
 #[test]
-fn a_message_is_acknowledged_after_its_reply_and_its_record() {
+fn a_message_is_acknowledged_once_its_reply_and_its_record_are_confirmed() {
     let mut desk = Desk::new(1);
     desk.take(FIRST, vec![job()]);
     assert_eq!(desk.started(), [0]);
     desk.end(first_of(FIRST), Ending::Succeeded, 4);
     assert_eq!(desk.answered().len(), 1);
-    desk.tell(Input::Answered(FIRST, Ok(())));
-    assert_eq!(desk.settled(), []);
     desk.tell(Input::Recorded(FIRST, Ok(())));
+    assert_eq!(desk.settled(), []);
+    desk.tell(Input::Answered(FIRST, Ok(())));
     assert_eq!(desk.settled(), [Settlement::Answered]);
     desk.tell(Input::Settled { message: FIRST, unreached: None });
     assert!(desk.dispatcher.is_unused());
@@ -218,6 +222,46 @@ fn a_list_is_answered_in_portions_while_its_other_jobs_run() {
     assert_eq!(desk.answered().len(), 0, "one portion at a time");
     desk.tell(Input::Answered(FIRST, Ok(())));
     assert_eq!(desk.answered().len(), 1);
+}
+
+#[test]
+fn a_long_list_is_handed_back_once_other_workers_are_idle() {
+    let mut desk = Desk::new(1);
+    desk.take(FIRST, vec![job(), job(), job()]);
+    desk.pass(Duration::from_millis(100));
+    assert_eq!(desk.looks_for_idle(), 1);
+    desk.tell(Input::Looked { message: FIRST, others_idle: false });
+    assert!(desk.answered().is_empty());
+    desk.pass(Duration::from_millis(100));
+    assert_eq!(desk.looks_for_idle(), 1);
+    desk.tell(Input::Looked { message: FIRST, others_idle: true });
+    assert_eq!(desk.answered(), [[(1, Disposition::HandBack), (2, Disposition::HandBack)]], "the first one runs");
+    desk.tell(Input::Answered(FIRST, Ok(())));
+    desk.end(first_of(FIRST), Ending::Succeeded, 0);
+    assert_eq!(desk.answered().len(), 1);
+    desk.tell(Input::Answered(FIRST, Ok(())));
+    desk.tell(Input::Recorded(FIRST, Ok(())));
+    assert_eq!(desk.settled(), []);
+    desk.tell(Input::Recorded(FIRST, Ok(())));
+    assert_eq!(desk.settled(), [Settlement::SentOn]);
+    desk.tell(Input::Settled { message: FIRST, unreached: None });
+    assert!(desk.dispatcher.is_unused());
+}
+
+#[test]
+fn a_list_of_brief_jobs_and_one_that_is_about_to_end_stay() {
+    let mut desk = Desk::new(1);
+    desk.take(FIRST, (0..100).map(|_| job()).collect());
+    for index in 0..60 {
+        desk.pass(Duration::from_millis(2));
+        desk.end(JobNo { message: FIRST, index }, Ending::Succeeded, 0);
+    }
+    desk.take(SECOND, vec![job(), job()]);
+    for index in 60..99 {
+        desk.pass(Duration::from_millis(10));
+        desk.end(JobNo { message: FIRST, index }, Ending::Succeeded, 0);
+    }
+    assert_eq!(desk.looks_for_idle(), 0);
 }
 
 #[test]

@@ -11,6 +11,8 @@ pub(super) enum Timer {
     Expiry(JobNo),
     /// A message whose outcome was not confirmed is requeued.
     Requeue(MessageNo),
+    /// A list that has started is checked.
+    List(MessageNo),
     /// No order has come for a while.
     Orders,
 }
@@ -47,7 +49,7 @@ impl Timers {
                 messages.push(*message);
                 false
             }
-            Timer::Expiry(_) | Timer::Orders => true,
+            Timer::Expiry(_) | Timer::List(_) | Timer::Orders => true,
         });
         messages
     }

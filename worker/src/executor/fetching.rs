@@ -39,7 +39,7 @@ pub(super) async fn fetch(
     for (digest, range) in wanted {
         let store = store.ok_or_else(|| blobs::unavailable("this worker has no blob store".to_owned()))?;
         let lending = slot.lending();
-        let filling = store.fill(digest, Lent { slot, range });
+        let filling = Box::pin(store.fill(digest, Lent { slot, range }));
         let (lent, read) = filling.await.map_err(|error| blobs::failure(&error))?;
         lending.end();
         read.map_err(|error| blobs::failure(&error))?;

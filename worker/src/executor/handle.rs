@@ -188,7 +188,8 @@ impl Executor {
     /// Cancelling removes a waiting job from the queue. A running job continues to its end or its time limit, and its
     /// outcome is discarded.
     pub async fn run(&self, job: ExecutorJob<'_>) -> Result<Finished, RunError> {
-        match self.attempt(job).await {
+        // Boxed once, because each future around it would hold its size twice.
+        match Box::pin(self.attempt(job)).await {
             Ok(finished) => Ok(finished),
             Err(Stop::Failed(failure, timings)) => {
                 Ok(Finished { outcome: Err(*failure), timings: *timings, waited: Duration::ZERO })

@@ -1,12 +1,11 @@
-//! Publishes what became of a message's jobs, and settles the message.
+//! Publishes and records what became of a message's jobs.
 
-use std::sync::Arc;
-
+use futures::{future::try_join_all, join};
 use gpufleet_schema::{
     AttemptFinished, AttemptState, Batch, Encoding, Event, Failure, JobInfo, Reply, Task, Timings,
     bounds::DELIVERIES_MAX,
 };
-use gpufleet_transport::{PublishError, Settled};
+use gpufleet_transport::PublishError;
 use tracing::warn;
 
 use super::{
@@ -15,16 +14,20 @@ use super::{
     clock::{micros, unix_ms},
     content::{Content, Parcel},
     envelope::Envelope,
+    handle::Mail,
     outbox::{Again, Forwarded},
     owed::is_refusal,
     running::Attempt,
 };
 use crate::{
-    dispatcher::{PublishFailure, Settlement, digest},
+    dispatcher::{Input, MessageNo, PublishFailure},
     disposition::Disposition,
     failpoint::{self, Failpoint},
     forwarding::Destination,
 };
+
+/// About the size of a reply without outputs.
+const REPLY_BYTES: usize = 512;
 
 /// A job of a message, and what became of it.
 pub(super) struct Concluded {
@@ -50,6 +53,12 @@ impl Concluded {
         })
     }
 
+    /// About the size of its reply.
+    pub(super) fn bytes(&self) -> usize {
+        let outputs: usize = self.attempt.outputs.iter().map(JobOutput::inline_bytes).sum();
+        REPLY_BYTES + outputs + self.attempt.printed.as_ref().map_or(0, |printed| printed.text.len())
+    }
+
     fn timings(&self, task: &Task<'_>, envelope: &Envelope) -> Timings {
         let queue_us = micros(envelope.received.since_submission(task.submitted_ms));
         Timings { queue_us, ..self.attempt.timings.clone() }
@@ -69,15 +78,32 @@ impl PublishFailure {
 }
 
 impl Supervisor {
-    /// Publishes what became of some of a message's jobs. Returns what the ledger has to learn of them.
-    pub(super) async fn answer(&self, content: &Content, jobs: Vec<Concluded>) -> Result<Vec<Event>, PublishError> {
+    /// Publishes what became of some of a message's jobs and records it, both at once. The dispatcher learns of each when it is confirmed.
+    pub(super) async fn answer(&self, message: MessageNo, content: &Content, jobs: Vec<Concluded>) -> Mail {
+        failpoint::reach(Failpoint::AfterKernel);
+        let (envelope, tasks) = (content.envelope(), content.tasks());
+        let finished = |job: &Concluded| self.finished_event(job, &tasks[job.index], envelope);
+        let events = jobs.iter().filter_map(finished).collect();
+        let publishing = async {
+            let published = self.publish_outcomes(content, &jobs).await;
+            failpoint::reach(Failpoint::AfterReply);
+            self.dispatcher.tell(Input::Answered(message, published.map_err(PublishFailure::from)));
+        };
+        let recording = async {
+            failpoint::hold(Failpoint::AfterReply).await;
+            self.events.send_confirmed(events).await
+        };
+        let ((), recorded) = join!(publishing, recording);
+        failpoint::reach(Failpoint::AfterEvents);
+        Mail::Input(Input::Recorded(message, recorded.map_err(PublishFailure::from)))
+    }
+
+    async fn publish_outcomes(&self, content: &Content, jobs: &[Concluded]) -> Result<(), PublishError> {
         let (envelope, tasks) = (content.envelope(), content.tasks());
         let is_sent_on = |job: &Concluded| !matches!(job.disposition, Disposition::Final { dead_letter: None, .. });
         if jobs.iter().any(is_sent_on) {
             let originals = content.originals();
-            for job in &jobs {
-                self.send_on(content, job, originals[job.index]).await?;
-            }
+            Box::pin(try_join_all(jobs.iter().map(|job| self.send_on(content, job, originals[job.index])))).await?;
         }
         let reply_to = envelope.reply_to().ok().flatten();
         let replies = jobs.iter().filter_map(|job| {
@@ -85,16 +111,7 @@ impl Supervisor {
             let client = task.reply.as_ref().or(reply_to.as_ref())?;
             Some((client.clone(), job.reply(task, envelope)?))
         });
-        failpoint::reach(Failpoint::AfterKernel);
-        self.publish_replies(envelope, content.encoding, replies.collect(), content.is_list()).await?;
-        failpoint::reach(Failpoint::AfterReply);
-        Ok(jobs.iter().filter_map(|job| self.finished_event(job, &tasks[job.index], envelope)).collect())
-    }
-
-    pub(super) async fn record(&self, events: Vec<Event>) -> Result<(), PublishError> {
-        self.events.send_confirmed(events).await?;
-        failpoint::reach(Failpoint::AfterEvents);
-        Ok(())
+        self.publish_replies(envelope, content.encoding, replies.collect(), content.is_list()).await
     }
 
     /// Replies to a list without jobs.
@@ -227,24 +244,5 @@ impl Supervisor {
             })
         });
         self.events.send_confirmed(events.collect()).await
-    }
-
-    /// Settles a delivery. Returns the digest of its message if that did not reach the broker.
-    pub(super) async fn settle(&self, parcel: &Arc<Parcel>, settlement: Settlement) -> Option<blake3::Hash> {
-        let Parcel { envelope, body } = &**parcel;
-        let settled = match settlement {
-            Settlement::Answered | Settlement::SentOn => envelope.acker.ack().await,
-            Settlement::Requeue => envelope.acker.requeue().await,
-        };
-        let message_id = envelope.message_id();
-        match settled {
-            Ok(Settled::Sent) => return None,
-            Ok(Settled::Stale) => {
-                self.metrics.stale_settlements.inc();
-                warn!(message_id, "connection lost before the message was settled, the broker will redeliver it");
-            }
-            Err(error) => warn!(message_id, %error, "delivery not settled, the broker may redeliver it"),
-        }
-        Some(digest(message_id, body))
     }
 }

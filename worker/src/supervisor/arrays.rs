@@ -62,7 +62,7 @@ impl Supervisor {
         for buffer in &task.buffers {
             let (Data::Blob(digest), Some(bytes)) = (&buffer.data, buffer.bytes()) else { continue };
             let store = self.blobs.as_ref().expect("a worker without a store has passed the job on");
-            store.check(*digest, bytes).await.map_err(|error| blobs::ending(blobs::failure(&error)))?;
+            Box::pin(store.check(*digest, bytes)).await.map_err(|error| blobs::ending(blobs::failure(&error)))?;
         }
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Supervisor {
         };
         let mut done = Vec::with_capacity(outputs.len());
         for output in outputs {
-            done.push(stored(store, output).await.map_err(|error| blobs::ending(blobs::failure(&error)))?);
+            done.push(Box::pin(stored(store, output)).await.map_err(|error| blobs::ending(blobs::failure(&error)))?);
         }
         // Small outputs are copied, because they would keep the job's whole staging memory from the next job.
         Ok(done.into_iter().map(JobOutput::kept).collect())

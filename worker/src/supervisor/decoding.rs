@@ -1,8 +1,8 @@
 //! Decodes a message and prepares its jobs. A job that needs no compiler, no blob store and no other worker is ready at once.
 
-use std::{pin::Pin, sync::Arc, task::Poll};
+use std::{pin::Pin, sync::Arc};
 
-use futures::poll;
+use futures::FutureExt;
 use gpufleet_schema::{DecodeError, Failure, FailureCode, Task, Verdict};
 
 use super::{
@@ -27,7 +27,7 @@ pub(super) enum Begun {
 }
 
 impl Supervisor {
-    pub(super) async fn decode(self: Arc<Self>, message: MessageNo, parcel: Arc<Parcel>) -> Mail {
+    pub(super) fn decode(self: &Arc<Self>, message: MessageNo, parcel: Arc<Parcel>) -> Mail {
         failpoint::reach(Failpoint::BeforeDecode);
         failpoint::reach(Failpoint::Handling);
         let body_bytes = parcel.body.len();
@@ -37,17 +37,15 @@ impl Supervisor {
             Ok(content) => Arc::new(content),
             Err(error) => return Mail::Input(Input::Unreadable(message, Box::new(unreadable(&error)))),
         };
-        let mut jobs = Vec::with_capacity(content.tasks().len());
-        for index in 0..content.tasks().len() {
-            jobs.push(self.begin(JobContent { message: Arc::clone(&content), index }).await);
-        }
-        let (begun, jobs) = jobs.into_iter().unzip();
+        let jobs =
+            (0..content.tasks().len()).map(|index| self.begin(JobContent { message: Arc::clone(&content), index }));
+        let (begun, jobs) = jobs.unzip();
         let decoded = Decoded { is_list: content.is_list(), body_bytes, jobs };
         Mail::Decoded { message, content, begun, decoded }
     }
 
     /// Begins to prepare a job.
-    async fn begin(self: &Arc<Self>, job: JobContent) -> (Begun, NewJob) {
+    fn begin(self: &Arc<Self>, job: JobContent) -> (Begun, NewJob) {
         let (task, envelope) = (job.task(), job.envelope());
         let subject = Subject {
             job: task.job_id,
@@ -57,13 +55,13 @@ impl Supervisor {
         };
         let (attempts_max, limit) = (task.limits.attempts_max(), self.queue_limit(task, envelope));
         let mut preparing = Box::pin(Arc::clone(self).prepare(job));
-        let (begun, preparation) = match poll!(&mut preparing) {
-            Poll::Ready(Ok(ready)) => {
+        let (begun, preparation) = match (&mut preparing).now_or_never() {
+            Some(Ok(ready)) => {
                 let (demand, reply_bytes) = (ready.demand, ready.reply_bytes);
                 (Begun::Ready(ready), Preparation::Ready { demand, reply_bytes })
             }
-            Poll::Ready(Err(ending)) => (Begun::Ended, Preparation::Ended(ending)),
-            Poll::Pending => (Begun::Underway(preparing), Preparation::Underway),
+            Some(Err(ending)) => (Begun::Ended, Preparation::Ended(ending)),
+            None => (Begun::Underway(preparing), Preparation::Underway),
         };
         (begun, NewJob { subject, attempts_max, limit, preparation })
     }

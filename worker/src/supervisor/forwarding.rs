@@ -44,7 +44,7 @@ impl Supervisor {
             let message = format!("no worker of the pool has {need}; available: {fleet}");
             Failure::new(Verdict::User, FailureCode::RequirementsNotMet, message)
         };
-        self.forward(need, envelope, fails).await
+        Box::pin(self.forward(need, envelope, fails)).await
     }
 
     /// Forwards a job that needs a blob store if this worker has none.
@@ -57,7 +57,7 @@ impl Supervisor {
                  meets the requirements; available: {fleet}"
             ))
         };
-        self.forward(need, envelope, fails).await
+        Box::pin(self.forward(need, envelope, fails)).await
     }
 
     /// Forwards a job that fits no device here: to larger devices, or to other workers' devices of the same size, which may have
@@ -83,7 +83,7 @@ impl Supervisor {
             );
             Failure::new(Verdict::OutOfMemory, FailureCode::OutOfMemory, message)
         };
-        self.forward(need, envelope, fails).await
+        Box::pin(self.forward(need, envelope, fails)).await
     }
 
     async fn forward(&self, need: Need<'_>, envelope: &Envelope, fails: impl FnOnce(&str) -> Failure) -> Ending {

@@ -31,6 +31,8 @@ pub(super) enum Mail {
     },
     Prepared(JobNo, Ready),
     Ended(JobNo, Attempt, Box<Ended>),
+    /// Settlements were sent, each of them as in [`Input::Settled`].
+    Settled(Vec<(MessageNo, Option<blake3::Hash>)>),
     /// Answered once no message is left.
     WhenIdle(oneshot::Sender<()>),
     /// Answered at once.
@@ -70,27 +72,45 @@ impl DispatcherHandle {
         self.send(Mail::Input(input));
     }
 
-    /// Runs work in a task of its own. A panic there costs only its message: the dispatcher gets `fallback`.
-    pub(super) fn spawn(self: &Arc<Self>, fallback: Input, work: impl Future<Output = Mail> + Send + 'static) {
+    /// Runs work in a task of its own. A panic there costs only its message: the shell gets `fallback`.
+    pub(super) fn spawn(self: &Arc<Self>, fallback: Mail, work: impl Future<Output = Mail> + Send + 'static) {
         let handle = Arc::clone(self);
         tokio::spawn(async move {
             let outcome = AssertUnwindSafe(work).catch_unwind().await;
-            handle.send(outcome.unwrap_or(Mail::Input(fallback)));
+            handle.send(outcome.unwrap_or(fallback));
         });
+    }
+
+    /// The same for brief work: begins it at once, and lets a task end it only if it has to wait. A small job is over before a task
+    /// would have woken for each of its steps.
+    pub(super) fn begin(
+        self: &Arc<Self>,
+        fallback: Mail,
+        work: impl Future<Output = Mail> + Send + 'static,
+    ) -> Option<Mail> {
+        let mut work = AssertUnwindSafe(work).catch_unwind().boxed();
+        match (&mut work).now_or_never() {
+            Some(outcome) => Some(outcome.unwrap_or(fallback)),
+            None => {
+                let handle = Arc::clone(self);
+                tokio::spawn(async move { handle.send(work.await.unwrap_or(fallback)) });
+                None
+            }
+        }
     }
 
     /// The same for work whose result is not needed once it is cancelled.
     pub(super) fn spawn_until(
         self: &Arc<Self>,
         cancel: CancellationToken,
-        fallback: Input,
+        fallback: Mail,
         work: impl Future<Output = Mail> + Send + 'static,
     ) {
         let handle = Arc::clone(self);
         tokio::spawn(async move {
             let outcome = cancel.run_until_cancelled(AssertUnwindSafe(work).catch_unwind()).await;
             if let Some(outcome) = outcome {
-                handle.send(outcome.unwrap_or(Mail::Input(fallback)));
+                handle.send(outcome.unwrap_or(fallback));
             }
         });
     }

@@ -6,12 +6,13 @@ use gpufleet_schema::{
     ClassKey, PoolName, Priority,
     topology::{forwarded_queue, task_queue},
 };
-use gpufleet_transport::{Consumer, Incoming};
+use gpufleet_transport::{Incoming, Subscription};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tracing::warn;
+use tracing::{debug, warn};
 
 use super::{
+    Supervisor,
     envelope::Envelope,
     handle::{DispatcherHandle, Mail},
 };
@@ -55,43 +56,52 @@ impl TaskQueue {
     }
 }
 
-/// Ends when `stop` is cancelled and every delivery already received has been passed on.
-pub(super) async fn take(
+impl TaskQueue {
+    /// Passes what comes from the queue to the dispatcher.
+    pub(super) fn pass_to(self, dispatcher: Arc<DispatcherHandle>) -> impl FnMut(Incoming) + Send + 'static {
+        move |incoming| match incoming {
+            Incoming::Delivery(delivery) => {
+                let parcel = Envelope::open(delivery, self.clone());
+                let letter = parcel.envelope.letter(self.index, &parcel.body);
+                dispatcher.send(Mail::Delivered(Arc::new(parcel), Box::new(letter)));
+            }
+            Incoming::Interrupted { reason } => {
+                warn!(pool = %self.pool, priority = %self.priority, reason, "consumer interrupted");
+            }
+        }
+    }
+}
+
+impl Supervisor {
+    /// Whether other workers that consume the queue are idle: then it is empty.
+    pub(super) async fn are_others_idle(&self, queue: &str) -> bool {
+        match self.broker.queue_depth(queue).await {
+            Ok(depth) => depth.is_some_and(|depth| depth.messages == 0 && depth.consumers > 1),
+            Err(error) => {
+                debug!(queue, %error, "failed to read the depth of a queue");
+                false
+            }
+        }
+    }
+}
+
+/// Ends when `stop` is cancelled and every delivery already received has been passed on. The draining dispatcher hands back deliveries that
+/// the broker had already sent.
+pub(super) async fn attend(
     dispatcher: Arc<DispatcherHandle>,
-    mut consumer: Consumer,
-    queue: TaskQueue,
+    mut subscription: Subscription,
+    queue: usize,
     mut prefetch: watch::Receiver<u16>,
     stop: CancellationToken,
 ) {
-    let handle = |delivery| {
-        let parcel = Envelope::open(delivery, queue.clone());
-        let letter = parcel.envelope.letter(queue.index, &parcel.body);
-        dispatcher.send(Mail::Delivered(Arc::new(parcel), Box::new(letter)));
-    };
     loop {
-        let incoming = tokio::select! {
-            incoming = consumer.next() => incoming,
+        tokio::select! {
             Ok(()) = prefetch.changed() => {
                 let prefetch = *prefetch.borrow_and_update();
-                consumer.set_prefetch(prefetch).await;
-                dispatcher.tell(Input::Subscribed { queue: queue.index, prefetch });
-                continue;
+                subscription.set_prefetch(prefetch).await;
+                dispatcher.tell(Input::Subscribed { queue, prefetch });
             }
-            () = stop.cancelled() => break,
-        };
-        match incoming {
-            Some(Incoming::Delivery(delivery)) => handle(delivery),
-            Some(Incoming::Interrupted { reason }) => {
-                warn!(pool = %queue.pool, priority = %queue.priority, reason, "consumer interrupted")
-            }
-            None => return,
-        }
-    }
-    consumer.stop().await;
-    // The draining dispatcher hands back deliveries that the broker had already sent.
-    while let Some(incoming) = consumer.next().await {
-        if let Incoming::Delivery(delivery) = incoming {
-            handle(delivery);
+            () = stop.cancelled() => return subscription.stop().await,
         }
     }
 }

@@ -24,6 +24,7 @@ mod refusal;
 mod running;
 mod salvage;
 mod service;
+mod settling;
 mod shell;
 mod signals;
 mod start;
@@ -190,7 +191,8 @@ impl Supervisor {
     ) -> Result<(), WorkerError> {
         let prefetch = self.first_prefetch(&queues, &mut mail);
         let (followers, prefetch): (Vec<_>, Vec<_>) = prefetch.into_iter().map(watch::channel).unzip();
-        let dispatching = tokio::spawn(Shell::new(Arc::clone(&self), mail, followers).run());
+        let names = queues.iter().map(TaskQueue::name).collect();
+        let dispatching = tokio::spawn(Shell::new(Arc::clone(&self), mail, names, followers).run());
         let following = tokio::spawn(Arc::clone(&self.orders).follow(self.broker.clone()));
         tokio::select! {
             // After this, every earlier order is known.
@@ -244,7 +246,7 @@ impl Supervisor {
         end
     }
 
-    /// Starts one consumer for each queue. Returns their tasks and whether each is subscribed. A queue that the broker has not started does not
+    /// Subscribes to each queue. Returns the tasks of the subscriptions and whether each is subscribed. A queue that the broker has not started does not
     /// block the others.
     fn open_intakes(
         self: &Arc<Self>,
@@ -254,11 +256,12 @@ impl Supervisor {
         let (mut intakes, mut subscribed) = (Vec::new(), Vec::new());
         for (queue, mut prefetch) in queues.into_iter().zip(prefetch) {
             let first = *prefetch.borrow_and_update();
-            let consumer = self.broker.consume(queue.name(), first);
-            subscribed.push(consumer.subscription());
+            let (dispatcher, index) = (Arc::clone(&self.dispatcher), queue.index);
             let stop = queue.class.map_or_else(|| self.leaving.clone(), |class| self.end_of_class(class));
-            let dispatcher = Arc::clone(&self.dispatcher);
-            intakes.push(tokio::spawn(intake::take(dispatcher, consumer, queue, prefetch, stop)));
+            let pass = queue.clone().pass_to(Arc::clone(&dispatcher));
+            let subscription = self.broker.subscribe(queue.name(), first, pass);
+            subscribed.push(subscription.status());
+            intakes.push(tokio::spawn(intake::attend(dispatcher, subscription, index, prefetch, stop)));
         }
         (intakes, subscribed)
     }

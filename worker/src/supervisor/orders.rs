@@ -56,7 +56,7 @@ impl OrderLog {
                     warn!(reason, "control stream interrupted");
                     let mark = MessageId::new();
                     self.dispatcher.tell(Input::OrdersInterrupted { mark });
-                    let marking = Arc::clone(&self).mark_again(broker.clone(), log.subscription(), mark);
+                    let marking = Arc::clone(&self).mark_again(broker.clone(), log.status(), mark);
                     _marking = Some(AbortOnDropHandle::new(tokio::spawn(marking)));
                 }
             }

@@ -31,6 +31,15 @@ impl Supervisor {
             Err(error) if is_refusal(&error) => error,
             published => return published,
         };
+        Box::pin(self.keep_reply(envelope, reply, refusal)).await
+    }
+
+    async fn keep_reply(
+        &self,
+        envelope: &Envelope,
+        reply: Arc<Message>,
+        refusal: PublishError,
+    ) -> Result<(), PublishError> {
         let client = reply.routing_key.clone();
         warn!(client, error = %refusal, "reply rejected, keeping it with the unclaimed replies");
         let kept = Arc::new(Message { exchange: UNCLAIMED_EXCHANGE, ..Arc::unwrap_or_clone(reply) });

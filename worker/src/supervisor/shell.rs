@@ -36,6 +36,8 @@ use crate::{
 
 /// The most mail of one step, so that a flood of it does not hold up the first answers.
 const BATCH: usize = 256;
+/// Work on at most this many bytes is done here. To hand it to a task takes longer.
+const BRIEF_BYTES: usize = 32 << 10;
 
 pub(super) struct Shell {
     supervisor: Arc<Supervisor>,
@@ -45,6 +47,10 @@ pub(super) struct Shell {
     deliveries: u64,
     inputs: Vec<Input>,
     outputs: Vec<Output>,
+    /// The messages to acknowledge together at the end of the step.
+    acks: Vec<MessageNo>,
+    /// The names of the queues that the worker consumes.
+    queues: Vec<String>,
     /// The intakes' prefetch, in the order of the queues.
     prefetch: Vec<watch::Sender<u16>>,
     /// Told when no message is left.
@@ -72,6 +78,7 @@ impl Shell {
     pub(super) fn new(
         supervisor: Arc<Supervisor>,
         mail: mpsc::UnboundedReceiver<Mail>,
+        queues: Vec<String>,
         prefetch: Vec<watch::Sender<u16>>,
     ) -> Self {
         Self {
@@ -82,6 +89,8 @@ impl Shell {
             deliveries: 0,
             inputs: Vec::new(),
             outputs: Vec::new(),
+            acks: Vec::new(),
+            queues,
             prefetch,
             awaiting_idle: Vec::new(),
         }
@@ -146,6 +155,11 @@ impl Shell {
                 self.with_job(job, |held| held.attempt = Some(attempt));
                 self.put(Input::Ended(job, ended));
             }
+            Mail::Settled(settled) => {
+                for (message, unreached) in settled {
+                    self.put(Input::Settled { message, unreached });
+                }
+            }
             Mail::WhenIdle(idle) => self.awaiting_idle.push(idle),
             // An error means that the caller no longer waits.
             Mail::Ping(alive) => {
@@ -165,7 +179,8 @@ impl Shell {
                         Err(ending) => Attempt::default().ended(job, ending),
                     }
                 };
-                self.handle.spawn_until(held.cancel.clone(), Input::JobBroken(job), preparing);
+                let fallback = Mail::Input(Input::JobBroken(job));
+                self.handle.spawn_until(held.cancel.clone(), fallback, preparing);
             }
             Begun::Ended => {}
         }
@@ -189,13 +204,14 @@ impl Shell {
         self.inputs.push(input);
     }
 
+    /// Steps until there is nothing new: some outputs have their answer at once.
     fn step(&mut self) {
         loop {
             let mut outputs = mem::take(&mut self.outputs);
             self.handle.dispatcher().step(Instant::now(), &mut self.inputs, &mut outputs);
             outputs.drain(..).for_each(|output| self.perform(output));
             self.outputs = outputs;
-            // A job whose delivery was lost just now does not start.
+            self.acknowledge();
             if self.inputs.is_empty() {
                 return;
             }
@@ -206,7 +222,8 @@ impl Shell {
         match output {
             Output::Decode(message) => {
                 let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
-                self.handle.spawn(Input::Broken(message), async move { supervisor.decode(message, parcel).await });
+                let is_brief = parcel.body.len() <= BRIEF_BYTES;
+                self.work(is_brief, Input::Broken(message), async move { supervisor.decode(message, parcel) });
             }
             Output::Start { job, device, kept_max } => self.start(job, device, kept_max),
             Output::Cancel(job) => self.with_job(job, |held| held.cancel.cancel()),
@@ -228,6 +245,12 @@ impl Shell {
                 self.publish(message, async move { supervisor.refuse(&parcel, *failure).await });
             }
             Output::Settle(message, settlement) => self.settle(message, settlement),
+            Output::LookForIdle { message, queue } => {
+                let (supervisor, queue) = (Arc::clone(&self.supervisor), self.queues[queue].clone());
+                self.work(false, Input::Looked { message, others_idle: false }, async move {
+                    Mail::Input(Input::Looked { message, others_idle: supervisor.are_others_idle(&queue).await })
+                });
+            }
             Output::Prefetch(queue, prefetch) => {
                 debug!(queue, prefetch, "prefetch changed");
                 self.prefetch[queue].send_replace(prefetch);
@@ -242,12 +265,14 @@ impl Shell {
         let held = self.messages.get_mut(&job.message).expect("a job starts before its message is settled");
         let of_job = &mut held.jobs[job.index];
         let ready = of_job.ready.take().expect("only a prepared job starts");
+        // Its delivery may have been lost just now.
         if !held.parcel.envelope.is_live() {
             let (ending, bytes, returns, used_us) = (Ending::HandedBack, 0, false, None);
             return self.put(Input::Ended(job, Box::new(Ended { ending, bytes, returns, used_us })));
         }
         let (supervisor, cancel) = (Arc::clone(&self.supervisor), of_job.cancel.clone());
-        self.handle.spawn(Input::JobBroken(job), async move {
+        let is_brief = ready.demand.bytes <= BRIEF_BYTES as u64;
+        self.work(is_brief, Input::JobBroken(job), async move {
             supervisor.run_job(job, ready, device, kept_max, &cancel).await
         });
     }
@@ -256,7 +281,7 @@ impl Shell {
         let held = self.messages.get_mut(&job.message).expect("a job is forwarded before its message is settled");
         let ready = held.jobs[job.index].ready.take().expect("only a prepared job waited for a slot");
         let supervisor = Arc::clone(&self.supervisor);
-        self.handle.spawn(Input::JobBroken(job), async move { supervisor.forward_job(job, ready, unfit).await });
+        self.work(false, Input::JobBroken(job), async move { supervisor.forward_job(job, ready, unfit).await });
     }
 
     fn answer(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
@@ -267,27 +292,47 @@ impl Shell {
             let HeldJob { attempt, .. } = mem::take(&mut held.jobs[index]);
             Concluded { index, disposition, attempt: attempt.unwrap_or_default() }
         });
-        let concluded = concluded.collect();
-        let (supervisor, mail) = (Arc::clone(&self.supervisor), Arc::clone(&self.handle));
-        let fallback = Input::Answered(message, Err(PublishFailure::panicked()));
-        self.handle.spawn(fallback, async move {
-            let events = match supervisor.answer(&content, concluded).await {
-                Ok(events) => events,
-                Err(error) => return Mail::Input(Input::Answered(message, Err(error.into()))),
-            };
-            mail.tell(Input::Answered(message, Ok(())));
-            let recorded = supervisor.record(events).await;
-            Mail::Input(Input::Recorded(message, recorded.map_err(PublishFailure::from)))
+        let concluded: Vec<_> = concluded.collect();
+        let is_brief = concluded.iter().map(Concluded::bytes).sum::<usize>() <= BRIEF_BYTES;
+        let supervisor = Arc::clone(&self.supervisor);
+        self.work(is_brief, Input::Answered(message, Err(PublishFailure::panicked())), async move {
+            supervisor.answer(message, &content, concluded).await
         });
     }
 
     fn settle(&mut self, message: MessageNo, settlement: Settlement) {
-        let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
-        let fallback = Input::Settled { message, unreached: None };
-        self.handle.spawn(fallback, async move {
-            let unreached = supervisor.settle(&parcel, settlement).await;
-            Mail::Input(Input::Settled { message, unreached })
-        });
+        match settlement {
+            Settlement::Answered | Settlement::SentOn => self.acks.push(message),
+            Settlement::Requeue => {
+                let (supervisor, parcel) = (Arc::clone(&self.supervisor), self.parcel(message));
+                self.work(true, Input::Settled { message, unreached: None }, async move {
+                    supervisor.requeue(message, &parcel).await
+                });
+            }
+        }
+    }
+
+    fn acknowledge(&mut self) {
+        if self.acks.is_empty() {
+            return;
+        }
+        let acks = mem::take(&mut self.acks);
+        let fallback = Mail::Settled(acks.iter().map(|message| (*message, None)).collect());
+        let messages = acks.into_iter().map(|message| (message, self.parcel(message))).collect();
+        let supervisor = Arc::clone(&self.supervisor);
+        let settled = self.handle.begin(fallback, async move { supervisor.acknowledge(messages).await });
+        settled.into_iter().for_each(|mail| self.open(mail));
+    }
+
+    /// Works in a task, or here if that is brief and needs no wait. `fallback` is the input in case of a panic.
+    fn work(&mut self, is_brief: bool, fallback: Input, work: impl Future<Output = Mail> + Send + 'static) {
+        let fallback = Mail::Input(fallback);
+        if !is_brief {
+            return self.handle.spawn(fallback, work);
+        }
+        if let Some(mail) = self.handle.begin(fallback, work) {
+            self.open(mail);
+        }
     }
 
     fn publish(
@@ -295,7 +340,7 @@ impl Shell {
         message: MessageNo,
         publishing: impl Future<Output = Result<(), gpufleet_transport::PublishError>> + Send + 'static,
     ) {
-        let fallback = Input::Published(message, Err(PublishFailure::panicked()));
+        let fallback = Mail::Input(Input::Published(message, Err(PublishFailure::panicked())));
         self.handle.spawn(fallback, async move {
             Mail::Input(Input::Published(message, publishing.await.map_err(PublishFailure::from)))
         });

@@ -31,6 +31,7 @@ pub(super) enum Work {
     Record { message: MessageNo, jobs: Vec<(usize, Disposition)> },
     Whole { message: MessageNo, is_copy: bool, is_refused: bool },
     Settle(MessageNo, Settlement),
+    Look(MessageNo),
     Subscribe(usize, u16),
     ReadMark(MessageId),
 }
@@ -82,7 +83,8 @@ impl World {
             connection: self.connection,
             told: false,
             answered: Default::default(),
-            confirmed: Default::default(),
+            published: Default::default(),
+            recorded: Default::default(),
             whole: false,
             is_settling: false,
         };
@@ -146,6 +148,10 @@ impl World {
             Work::Record { message, jobs } => self.record(message, jobs),
             Work::Whole { message, is_copy, is_refused } => self.publish_whole(message, is_copy, is_refused),
             Work::Settle(message, settlement) => self.send_settlement(message, settlement),
+            Work::Look(message) => {
+                let others_idle = self.chance.percent(50);
+                self.tell(message, Input::Looked { message, others_idle });
+            }
             Work::Subscribe(queue, prefetch) => self.batch.push(Input::Subscribed { queue, prefetch }),
             Work::ReadMark(id) => self.order(Command::Mark { id }, Speaker::Worker),
         }
@@ -238,6 +244,7 @@ impl World {
         }
     }
 
+    /// The record of the jobs goes on beside this.
     fn publish_answer(&mut self, message: MessageNo, jobs: Vec<(usize, Disposition)>) {
         let fails = self.goes_wrong(3);
         // Of an answer that fails, a part may have arrived.
@@ -249,8 +256,10 @@ impl World {
             let is_refusal = self.chance.percent(50);
             return self.tell(message, Input::Answered(message, Err(refused(is_refusal))));
         }
+        if let Some(held) = self.held.get_mut(&message) {
+            held.published.extend(jobs.iter().map(|(index, _)| *index));
+        }
         self.tell(message, Input::Answered(message, Ok(())));
-        self.work.push(Work::Record { message, jobs });
     }
 
     /// A job that comes again travels alone.
@@ -275,13 +284,13 @@ impl World {
         if self.goes_wrong(2) {
             return self.tell(message, Input::Recorded(message, Err(refused(false))));
         }
-        if let Some(held) = self.held.get_mut(&message) {
-            for (index, disposition) in jobs {
-                held.confirmed.insert(index);
-                if let Disposition::Final { state, .. } = disposition {
-                    assert_ne!(state, AttemptState::Lost);
-                    self.jobs[held.parcel.jobs[index]].outcomes += 1;
-                }
+        // A message whose answer failed is settled without this.
+        let Some(held) = self.held.get_mut(&message) else { return };
+        for (index, disposition) in jobs {
+            held.recorded.insert(index);
+            if let Disposition::Final { state, .. } = disposition {
+                assert_ne!(state, AttemptState::Lost);
+                self.jobs[held.parcel.jobs[index]].outcomes += 1;
             }
         }
         self.tell(message, Input::Recorded(message, Ok(())));
