@@ -19,7 +19,7 @@ use thiserror::Error;
 /// Which checks are on.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Checks {
-    /// Accesses of shared memory by threads of a block with nothing between that orders them.
+    /// Unsynchronized accesses of a block's threads to shared memory.
     pub races: bool,
     /// Loads of bytes that nobody has written.
     pub uninitialised: bool,

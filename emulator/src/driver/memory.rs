@@ -131,7 +131,7 @@ pub fn free_async(address: u64, stream: Handle) -> Answer {
     }
     let work = Box::new(move || {
         device.free_for_caller(address).map_err(|status| {
-            DeviceFault::new(status, format!("a stream came to a free of {address:#x}, which was already freed"))
+            DeviceFault::new(status, format!("double free: a stream freed {address:#x}, which was already free"))
         })
     });
     context.enqueue(&stream, Job { after: Vec::new(), brief: true, work }).map(drop)

@@ -64,7 +64,7 @@ pub struct Settings {
     pub faults: Vec<Rule>,
 }
 
-/// A variable whose value makes no sense.
+/// A variable with an invalid value.
 #[derive(Debug, Error, PartialEq, Eq)]
 #[error("read {variable}={value:?}: {expected}")]
 pub struct SettingError {
@@ -117,7 +117,7 @@ fn whole(text: &str, least: u32, most: u32) -> Result<u32, String> {
 
 fn instructions(text: &str) -> Result<u64, String> {
     let count = text.parse().ok().filter(|count| *count > 0);
-    count.ok_or_else(|| "expected a whole number from 1, as in 1000000000".to_owned())
+    count.ok_or_else(|| "expected a positive whole number, as in 1000000000".to_owned())
 }
 
 fn memory_bytes(text: &str) -> Result<u64, String> {
@@ -133,7 +133,7 @@ fn memory_bytes(text: &str) -> Result<u64, String> {
 }
 
 fn checks(text: &str) -> Result<Checks, String> {
-    Checks::parse(text).map_err(|error| format!("expected {}, with commas between: {error}", NAMES.join(" or ")))
+    Checks::parse(text).map_err(|error| format!("expected {}, separated by commas: {error}", NAMES.join(" or ")))
 }
 
 fn compute_capability(text: &str) -> Result<ComputeCapability, String> {

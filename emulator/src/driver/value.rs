@@ -81,7 +81,9 @@ impl Word {
     fn still_there(self, device: &Device) -> Result<(), DeviceFault> {
         let (address, bytes) = self.address();
         device.memory.check(address, bytes).map_err(|bad| {
-            let report = format!("a stream's word was freed before the stream came to it: failed to {bad}");
+            let report = format!(
+                "the word of a stream operation was freed before the stream reached the operation: failed to {bad}"
+            );
             DeviceFault::new(Status::IllegalAddress, report)
         })
     }
