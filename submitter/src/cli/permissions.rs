@@ -1,8 +1,8 @@
-//! `gpufleet permissions`: the `rabbitmqctl` commands that give a user of the broker what a role needs, and no more.
+//! `gpufleet permissions`: prints the `rabbitmqctl` commands that grant a broker user exactly what a role needs.
 //!
-//! RabbitMQ knows three permissions on names of queues and exchanges (configure, write, read), and two more on the routing keys of topic
-//! exchanges. To bind a queue takes write on the queue and read on the exchange; a queue with a dead-letter exchange takes read on itself
-//! and write on that exchange. It searches names for the patterns, so each is anchored here.
+//! RabbitMQ has three permissions on the names of queues and exchanges (configure, write, read), and two more on the routing keys of topic
+//! exchanges. Binding a queue requires write on the queue and read on the exchange. A queue with a dead-letter exchange requires read on the
+//! queue and write on that exchange. RabbitMQ searches names for the patterns, so this module anchors each of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -41,7 +41,7 @@ fn each_unusable_file_is_told_with_what_to_do() {
 fn an_endless_file_is_refused_and_not_read_to_its_end() {
     let form = Form { dtype: Dtype::U8, shape: vec![4] };
     let refused = read(Path::new("/dev/zero"), Some(&form)).unwrap_err();
-    assert_eq!(refused.message, "/dev/zero is larger than 16.0 MiB, the limit for an input that travels in a message");
+    assert_eq!(refused.message, "/dev/zero is larger than 16.0 MiB, the limit for an input without a blob store");
     assert!(refused.hint.unwrap().contains("--blobs"));
     let refused = read_text(Path::new("/dev/zero"), Purpose::Program).unwrap_err();
     assert_eq!(refused.message, "/dev/zero is larger than 8.00 MiB, the limit for a program");
