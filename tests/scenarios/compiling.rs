@@ -109,7 +109,7 @@ fn bombs() -> [(&'static str, String); 4] {
     ]
 }
 
-/// So many that compiling them one after the other would take longer than any test waits.
+/// Enough programs that compiling them one by one would take longer than any test waits.
 const BOMBS: usize = 400;
 
 #[tokio::test(flavor = "multi_thread")]

@@ -189,7 +189,7 @@ async fn letters_that_can_not_be_replayed_stay_and_do_not_block_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_malformed_or_unknown_id_drops_no_letter() {
+async fn a_malformed_or_unknown_id_discards_no_letter() {
     let ground = Ground::shared("dead-ids").await;
     let broker = ground.broker().await;
     let id = dead_letter_many(&broker, 1).await.remove(0);

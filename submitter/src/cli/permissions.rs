@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn no_role_writes_to_the_default_exchange_or_to_what_another_role_speaks_through() {
+    fn no_role_writes_to_the_default_exchange_or_to_the_exchange_of_another_role() {
         for (role, foreign) in [
             (Role::Producer, [EVENTS_WORKER, CONTROL_OPERATOR, CONTROL_WORKER]),
             (Role::Worker, [EVENTS_CLIENT, CONTROL_OPERATOR, CONTROL_CLIENT]),
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_not_be_confined_is_refused_and_quotes_survive_a_shell() {
+    fn names_that_can_not_be_confined_are_refused_and_quotes_survive_a_shell() {
         let no_pool = printed(&[Role::Producer], &[], None).unwrap_err();
         assert_eq!((no_pool.exit, no_pool.message.as_str()), (Exit::Usage, "a producer needs at least one pool"));
         let stranger = printed(&[Role::Producer], &["a"], Some("anna@example.org")).unwrap_err();

@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_names_its_letter_once_and_advice_is_given_once() {
+    fn a_failure_names_its_letter_once_and_each_hint_is_printed_once() {
         let refused = Complaint::bad_input("the task of job j is invalid").hint("mend it");
         assert_eq!(about("j", refused.clone()).message, refused.message);
         assert_eq!(about("m", refused.clone()).message, "m: the task of job j is invalid");

@@ -9,7 +9,7 @@ fn folder() -> tempfile::TempDir {
 }
 
 #[test]
-fn arrays_come_back_from_every_kind_of_file() {
+fn arrays_round_trip_through_every_kind_of_file() {
     let folder = folder();
     let array = Array::from_slice(&[1_u8, 2, 3, 4, 5, 6]).reshape(vec![2, 3]).unwrap();
     for name in ["a.npy", "a.png", "a.bin"] {
@@ -22,7 +22,7 @@ fn arrays_come_back_from_every_kind_of_file() {
 }
 
 #[test]
-fn each_unusable_file_is_told_with_what_to_do() {
+fn each_unusable_file_is_reported_with_advice() {
     let folder = folder();
     let path = |name: &str| folder.path().join(name);
     let missing = read(&path("none.npy"), None).unwrap_err();
