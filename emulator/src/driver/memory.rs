@@ -241,7 +241,7 @@ impl Allocations {
     }
 }
 
-/// A pool may be destroyed while memory from it is still in use: then nobody counts any more.
+/// A pool may be destroyed while memory from it is still in use. That memory is then no longer counted.
 fn give_to_pool(allocation: Allocation) {
     let pool = allocation.pool.and_then(|pool| driver().ok()?.pools.get(pool).ok());
     if let Some(pool) = pool {

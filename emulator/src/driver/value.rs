@@ -17,7 +17,7 @@ use super::{
     stream,
 };
 
-/// Between two looks at a word. Whoever writes it, a kernel or the host, can wake nobody.
+/// The interval between reads of a word. Kernels and the host write it without waking the reader.
 const LOOK_AGAIN: Duration = Duration::from_micros(50);
 /// `CU_STREAM_WAIT_VALUE_*`: at least, in the cyclic order of numbers, equal, any bit of, not all bits of.
 const AT_LEAST: u32 = 0;

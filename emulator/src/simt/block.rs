@@ -97,7 +97,7 @@ pub struct Context<'a> {
     pub barriers: [Arrivals; BARRIERS],
     /// There where the memory has checks.
     pub checks: Option<Box<BlockChecks>>,
-    /// The numbers of those barriers that somebody has come to, as bits.
+    /// The numbers of the barriers that threads have reached, as bits.
     come: u32,
     pub spent: u64,
     /// Turns of loops that a warp has before the next one.

@@ -159,7 +159,7 @@ pub(super) struct Run<'a> {
     options: &'a RunOptions<'a>,
     pub(super) signals: &'a Signals,
     vector: bool,
-    /// The next block that nobody has taken.
+    /// The next block to run.
     next: AtomicU64,
     /// The first fault, with its block.
     fault: Mutex<Option<(u64, Fault)>>,

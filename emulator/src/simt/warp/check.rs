@@ -123,7 +123,7 @@ impl Warp {
         Ok((0..LANES).filter(|lane| lengths[*lane] > 0).map(access).collect())
     }
 
-    /// Loads of what nobody has written are faults.
+    /// A load of bytes that were never written is a fault.
     fn check_written(&mut self, accesses: &[LaneAccess], group: &Group, cx: &mut Context) -> Result<(), Fault> {
         let memory = cx.view.memory;
         let Some(checks) = cx.checks.as_mut().filter(|checks| checks.checks.uninitialised) else { return Ok(()) };

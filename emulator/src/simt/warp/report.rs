@@ -172,7 +172,7 @@ impl Warp {
         base.wrapping_add_signed(address.offset) & kept
     }
 
-    /// Counts work against the budget and looks whether someone wants the launch to end.
+    /// Counts work against the budget, and checks whether the launch must end.
     #[inline(always)]
     pub(super) fn count(&mut self, instructions: u64, group: &Group, cx: &mut Context) -> Result<(), Fault> {
         cx.spent += instructions;
